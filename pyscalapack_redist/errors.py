@@ -1,0 +1,34 @@
+"""The exceptions of the package. Each message names the argument, its value, what was expected and what to do."""
+
+__all__ = [
+    "ArrayError",
+    "CollectiveError",
+    "DescriptorError",
+    "LibraryError",
+    "RedistributionError",
+    "ScheduleError",
+]
+
+
+class RedistributionError(Exception):
+    """Root of every error that this package raises on purpose."""
+
+
+class DescriptorError(RedistributionError, ValueError):
+    """A layout cannot exist: block size, grid, source process, sub-array or one of the nine integers is wrong."""
+
+
+class ArrayError(RedistributionError, ValueError):
+    """A local array does not fit its descriptor: shape, dtype, writeability or overlap."""
+
+
+class ScheduleError(RedistributionError, ValueError):
+    """A schedule or an exchange is unknown, or does not apply to this redistribution."""
+
+
+class LibraryError(RedistributionError, ImportError):
+    """ScaLAPACK, or an entry point of it, cannot be used; the message lists what was tried."""
+
+
+class CollectiveError(RedistributionError):
+    """Another rank failed or asked for something else; the message says which rank and why."""

@@ -1,0 +1,14 @@
+"""The compiled modules. They link neither MPI nor ScaLAPACK; the rest of the metadata is in pyproject.toml."""
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+MODULES = ("_blacs", "_copy", "_descriptor", "_runs")
+
+setup(
+    ext_modules=cythonize(
+        [Extension(f"pyscalapack_redist.{name}", [f"cython/{name}.pyx"], extra_compile_args=["-O3"]) for name in MODULES],
+        compiler_directives={"language_level": 3, "boundscheck": False, "wraparound": False, "cdivision": True},
+        build_dir="build/cython",
+    )
+)
