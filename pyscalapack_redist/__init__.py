@@ -1,0 +1,38 @@
+"""Block-cyclic redistribution between any two ScaLAPACK layouts, from Python.
+
+    plan = redistribute(desc_a, desc_b)
+    b = plan(a)
+"""
+
+from . import blacs, intersections, schedules
+from .blockcyclic import BlockCyclic
+from .descriptor import Descriptor
+from .errors import (
+    ArrayError,
+    CollectiveError,
+    DescriptorError,
+    LibraryError,
+    RedistributionError,
+    ScheduleError,
+)
+from .grid import ProcessGrid
+from .redistribution import Redistribution, redistribute
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArrayError",
+    "BlockCyclic",
+    "CollectiveError",
+    "Descriptor",
+    "DescriptorError",
+    "LibraryError",
+    "ProcessGrid",
+    "Redistribution",
+    "RedistributionError",
+    "ScheduleError",
+    "blacs",
+    "intersections",
+    "redistribute",
+    "schedules",
+]

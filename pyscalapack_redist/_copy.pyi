@@ -1,0 +1,38 @@
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+class Runs:
+    total: int
+    size: int
+    period_x: int
+    period_y: int
+    per_period: int
+    def __init__(
+        self,
+        x: NDArray[np.int64],
+        y: NDArray[np.int64],
+        length: NDArray[np.int64],
+        period_x: int,
+        period_y: int,
+        total: int,
+    ) -> None: ...
+    def expand(self) -> NDArray[np.int64]: ...
+
+class Box:
+    runs: tuple[Runs, ...]
+    size: int
+    def __init__(self, runs: Iterable[Runs]) -> None: ...
+    def shape(self) -> tuple[int, ...]: ...
+    def move(
+        self,
+        source: int,
+        source_strides: Sequence[int],
+        target: int,
+        target_strides: Sequence[int],
+        item: int,
+        order: Sequence[int],
+        first: int,
+        last: int,
+    ) -> None: ...

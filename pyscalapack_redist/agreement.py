@@ -1,0 +1,223 @@
+"""One error, or one answer, on all ranks of a communicator.
+
+Whatever a rank finds wrong with its own arguments, it still takes part in one small reduction; then every rank raises,
+or none does. `Participants` holds what a set of processes keeps for this: a private communicator, so that no message of
+the user's is ever mixed with ours, and it goes with the user's communicator as an attribute of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import numpy as np
+
+from .errors import CollectiveError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["Ballot", "Participants", "digest", "participants"]
+
+T = TypeVar("T")
+
+NO_OPINION = np.iinfo(np.int64).min
+GROUP_TAG = 21_317  # of Create_group, which needs one that concurrent creations do not share
+PLANS_KEPT = 32
+
+
+def digest(value: object) -> int:
+    """A 62-bit number that is equal on all ranks for equal values (of plain Python types). Not collective."""
+    text = value if isinstance(value, bytes) else repr(value).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 2
+
+
+class Ballot:
+    """What one rank puts into the reduction: whether it failed, and its opinion on a few questions. Not collective.
+
+    Parameters
+    ----------
+    questions : sequence of str
+        What is asked, in words for the error message. On each, all ranks with an opinion must have the same one.
+    extras : int
+        Further numbers at the end of `mine`, of which `all` has the largest.
+    """
+
+    def __init__(self, questions: Sequence[str], extras: int = 0) -> None:
+        self.questions = tuple(questions)
+        self._end = 1 + 2 * len(self.questions)
+        self.mine = np.zeros(self._end + extras, np.int64)
+        self.all = np.empty_like(self.mine)
+
+    def fill(self, rank_from_end: int, opinions: Sequence[int | None]) -> None:
+        """`rank_from_end` is 0 where this rank is well, else the communicator's size less its rank."""
+        mine = self.mine
+        mine[0] = rank_from_end
+        for k, opinion in enumerate(opinions):
+            mine[1 + 2 * k] = NO_OPINION if opinion is None else opinion
+            mine[2 + 2 * k] = NO_OPINION if opinion is None else -opinion
+
+    def failed_rank(self, size: int) -> int | None:
+        """The lowest rank that failed, after the reduction."""
+        return size - int(self.all[0]) if self.all[0] else None
+
+    def disputed(self) -> list[int]:
+        """The questions on which two ranks differ, after the reduction."""
+        top, bottom = self.all[1 : self._end : 2], self.all[2 : self._end : 2]
+        return [int(k) for k in np.flatnonzero((top != NO_OPINION) & (top != -bottom))]
+
+    def answer(self, question: int) -> int | None:
+        """What all that had an opinion said, after the reduction; None where nobody had one."""
+        value = int(self.all[1 + 2 * question])
+        return None if value == NO_OPINION else value
+
+
+class Participants:
+    """Processes that redistribute among themselves: their private communicator, plans and staging memory.
+
+    Attributes
+    ----------
+    comm : MPI.Intracomm
+        Private communicator of these processes.
+    ranks : tuple of int
+        Their ranks in the user's communicator, in the order of their ranks in `comm`.
+    plans : OrderedDict
+        Plans made, the most recently used last.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, ranks: tuple[int, ...]) -> None:
+        from mpi4py import MPI
+
+        self.comm = comm
+        self.ranks = ranks
+        self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        self.number = {rank: k for k, rank in enumerate(ranks)}
+        self.plans: OrderedDict[Any, Any] = OrderedDict()
+        self.in_flight: set[Any] = set()
+        self._staging: list[np.ndarray] = []
+        self._tag = 0
+        self._tags = min(int(comm.Get_attr(MPI.TAG_UB) or 32767), 2**30)
+
+    def next_tag(self) -> int:
+        """A tag that no other transfer in flight here has. All ranks start transfers in the same order."""
+        self._tag = (self._tag + 1) % self._tags
+        return self._tag
+
+    def agree(self, ballot: Ballot, error: Exception | None, opinions: Sequence[int | None], words: Sequence[str]) -> None:
+        """Raise on every rank where any rank failed or two disagree. Collective over the participants.
+
+        Parameters
+        ----------
+        error : Exception or None
+            What this rank found wrong.
+        opinions : sequence of int or None
+            One for each question of the ballot.
+        words : sequence of str
+            This rank's opinions in words; used in the message if they are disputed.
+
+        Raises
+        ------
+        Exception
+            `error` itself on the ranks that have one.
+        CollectiveError
+            On the others, and on all of them where they disagree.
+        """
+        from mpi4py import MPI
+
+        ballot.fill(self.size - self.rank if error is not None else 0, opinions)
+        self.comm.Allreduce(ballot.mine, ballot.all, MPI.MAX)
+        if ballot.all[0] or ballot.disputed():
+            self.refuse(ballot, error, words)
+
+    def refuse(self, ballot: Ballot, error: Exception | None, words: Sequence[str]) -> NoReturn:
+        """Raise what `agree` says, after its reduction. Collective over the participants."""
+        failed = ballot.failed_rank(self.size)
+        if failed is not None:
+            told = self.comm.bcast(None if error is None else f"{type(error).__name__}: {error}", root=failed)
+            if error is not None:
+                raise error
+            raise CollectiveError(f"rank {self.ranks[failed]} could not take part: {told}")
+        question = ballot.disputed()[0]
+        said = self.comm.allgather((int(ballot.mine[1 + 2 * question]), words[question][:300]))
+        first: dict[int, str] = {}
+        for rank, (opinion, text) in zip(self.ranks, said, strict=True):
+            if opinion != NO_OPINION:
+                first.setdefault(opinion, f"rank {rank} has {text}")
+        raise CollectiveError(
+            f"the ranks ask for different things: {ballot.questions[question]} must be the same on every rank, but "
+            + ", ".join(list(first.values())[:4])
+        )
+
+    def share(self, value: T | None) -> T | None:
+        """The value of the lowest rank that has one, on all; None where nobody has. Collective over the participants."""
+        from mpi4py import MPI
+
+        ballot = Ballot(["which rank has it"])
+        ballot.fill(int(value is None), [None if value is None else self.size - self.rank])
+        self.comm.Allreduce(ballot.mine, ballot.all, MPI.MAX)
+        top = ballot.answer(0)
+        if top is None or not ballot.all[0]:
+            return value
+        root = self.size - top
+        shared: T = self.comm.bcast(value if self.rank == root else None, root=root)
+        return shared if value is None else value
+
+    def take_staging(self, size: int) -> np.ndarray:
+        """`size` bytes of staging memory, from what an earlier transfer returned where that is large enough."""
+        for k, kept in enumerate(self._staging):
+            if kept.nbytes >= size:
+                return self._staging.pop(k)
+        self._staging.clear()
+        return np.empty(size, np.uint8)
+
+    def return_staging(self, memory: np.ndarray) -> None:
+        """Keep staging memory for the next transfer: one piece, the largest."""
+        if not self._staging or self._staging[0].nbytes < memory.nbytes:
+            self._staging[:] = [memory]
+
+    def remember(self, key: Any, plan: Any) -> None:
+        """Keep a plan; all ranks keep and drop the same ones, since all make the same calls."""
+        self.plans[key] = plan
+        while len(self.plans) > PLANS_KEPT:
+            self.plans.popitem(last=False)
+
+
+_keyval: int | None = None
+
+
+def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], Participants]:
+    """The sets of participants of a communicator, kept as an attribute of it and freed with it."""
+    from mpi4py import MPI
+
+    global _keyval
+    if _keyval is None:
+
+        def free(_: object, __: object, groups: dict[tuple[int, ...], Participants]) -> None:
+            if not MPI.Is_finalized():
+                for one in groups.values():
+                    one.comm.Free()
+
+        _keyval = MPI.Comm.Create_keyval(delete_fn=free)  # type: ignore[arg-type]
+    groups: dict[tuple[int, ...], Participants] | None = comm.Get_attr(_keyval)
+    if groups is None:
+        groups = {}
+        comm.Set_attr(_keyval, groups)
+    return groups
+
+
+def participants(comm: MPI.Intracomm, ranks: tuple[int, ...]) -> Participants:
+    """The participants with these ranks of `comm`, ascending. Collective over these ranks the first time."""
+    from mpi4py import MPI
+
+    groups = _groups_of(comm)
+    if ranks not in groups:
+        everyone = comm.Get_group()
+        some = everyone.Incl(ranks)
+        private = comm.Create_group(some, GROUP_TAG)
+        some.Free()
+        everyone.Free()
+        private.Set_errhandler(MPI.ERRORS_RETURN)
+        groups[ranks] = Participants(private, ranks)
+    return groups[ranks]

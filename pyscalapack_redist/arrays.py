@@ -1,0 +1,138 @@
+"""The user's local arrays: do they fit their descriptors, and what the kernels need to know of them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .agreement import digest
+from .descriptor import Descriptor
+from .errors import ArrayError
+from .exchanges import LocalArray
+
+__all__ = ["Arrays", "checked_arrays", "dtype_digest"]
+
+NOTHING = LocalArray(0, ())
+
+
+class Arrays(NamedTuple):
+    """The arrays of one run on this rank; `dtype` is None where it has none and was told none."""
+
+    source: LocalArray
+    target: LocalArray
+    out: NDArray[Any] | None
+    dtype: np.dtype[Any] | None
+    by_columns: bool
+    in_place: bool
+
+
+@functools.lru_cache(maxsize=256)
+def dtype_digest(dtype: np.dtype[Any]) -> int:
+    """A number equal on all ranks for equal dtypes."""
+    return digest((dtype.itemsize, repr(dtype)))
+
+
+def checked_arrays(a: object, out: object, desc_a: Descriptor, desc_b: Descriptor, dtype: np.dtype[Any] | None) -> Arrays:
+    """Check both arrays, and make `out` where it was left out. Not collective.
+
+    Parameters
+    ----------
+    a, out : ndarray or None
+        What the user passed.
+    desc_a, desc_b : Descriptor
+        Their layouts.
+    dtype : dtype or None
+        The dtype that was agreed on when the plan was made.
+
+    Raises
+    ------
+    ArrayError
+        Names the array, what it is and what it should be.
+    """
+    source = _fitting("a", a, desc_a)
+    if source is not None:
+        if dtype is not None and source.dtype != dtype:
+            raise ArrayError(f"a has dtype {source.dtype}, but redistribute was told dtype = {dtype}: convert it, or plan for its dtype")
+        dtype = source.dtype
+    target: NDArray[Any] | None
+    if out is None and desc_b.coords is not None:
+        target = _made(desc_b, dtype)
+    else:
+        target = _fitting("out", out, desc_b)
+        if target is not None:
+            _check_target(target, dtype)
+            dtype = target.dtype
+    if dtype is not None:
+        _check_dtype(dtype)
+    in_place = out is a and source is not None
+    if in_place and desc_a != desc_b:
+        raise ArrayError("out is a: a redistribution in place is possible for identical layouts only; leave out away, or give another array")
+    if not in_place and source is not None and target is not None and _overlap(source, target):
+        raise ArrayError("out shares memory with a: give an array of its own (in place, out is a, works for identical layouts only)")
+    both = [one for one in (source, target) if one is not None]
+    return Arrays(_view(source), _view(target), target, dtype, any(map(_by_columns, both)), in_place)
+
+
+def _fitting(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
+    """The array as it goes with `desc`; None where there is nothing in it."""
+    shape = desc.local_shape
+    if 0 in shape and (array is None or getattr(array, "size", None) == 0):
+        return array if isinstance(array, np.ndarray) and desc.coords is not None and array.shape == shape else None
+    if array is None:
+        raise ArrayError(f"{name} is None, but this rank holds a local array of shape {shape}: pass it")
+    if not isinstance(array, np.ndarray):
+        raise ArrayError(f"{name} is a {type(array).__name__}: it must be a NumPy array of shape {shape}")
+    if desc.coords is None:
+        raise ArrayError(f"{name} has shape {array.shape}, but this rank is outside the grid: pass None")
+    if array.shape == (desc.lld, *shape[1:]):
+        return array[: shape[0]]
+    if array.shape != shape:
+        raise ArrayError(f"{name} has shape {array.shape}, but this rank's local array of {desc!r} has shape {shape}"
+                         + (f", or {(desc.lld, *shape[1:])} with its leading dimension" if desc.lld > max(1, shape[0]) else ""))
+    return array
+
+
+def _made(desc: Descriptor, dtype: np.dtype[Any] | None) -> NDArray[Any]:
+    if desc.parent is not None:
+        raise ArrayError(f"out is missing: B is a sub-array ({desc!r}), so give the whole local array, of shape {desc.local_shape}")
+    if dtype is None:
+        raise ArrayError("out is missing and its dtype is not known on this rank, which holds nothing of A: pass out, or redistribute(..., dtype=)")
+    _check_dtype(dtype)
+    return desc.empty(dtype)
+
+
+def _check_target(target: NDArray[Any], dtype: np.dtype[Any] | None) -> None:
+    if dtype is not None and target.dtype != dtype:
+        raise ArrayError(f"out has dtype {target.dtype}, but a has dtype {dtype}: they must be the same; no conversion is made")
+    if not target.flags.writeable:
+        raise ArrayError("out is read-only: give an array that can be written")
+    if target.size and any(n > 1 and stride == 0 for n, stride in zip(target.shape, target.strides, strict=True)):
+        raise ArrayError(f"out has strides {target.strides}: several of its elements share memory; give an ordinary array")
+
+
+def _check_dtype(dtype: np.dtype[Any]) -> None:
+    if dtype.hasobject or not dtype.itemsize:
+        raise ArrayError(f"dtype {dtype} cannot be redistributed: elements must be of a fixed size of at least a byte, without Python objects")
+
+
+def _overlap(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return np.shares_memory(a, b, max_work=100_000)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _by_columns(array: NDArray[Any]) -> bool:
+    """Whether the first dimension runs faster in memory than the last, as in Fortran."""
+    if array.ndim < 2 or array.shape[0] < 2 or array.shape[-1] < 2:
+        return False
+    return abs(array.strides[0]) <= abs(array.strides[-1])
+
+
+def _view(array: NDArray[Any] | None) -> LocalArray:
+    return NOTHING if array is None else LocalArray(array.__array_interface__["data"][0], array.strides)

@@ -1,0 +1,65 @@
+"""Messages, and the pieces in which they go where memory is limited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .._copy import Box
+
+__all__ = ["Message", "Piece", "dense_strides", "pieces_of"]
+
+
+@dataclass(frozen=True)
+class Message:
+    """All that one process owes another.
+
+    Attributes
+    ----------
+    peer : int
+        Rank of the other process in the participants' communicator.
+    box : Box
+        The elements: from the local array to a dense buffer in a message to send, the other way in one to receive,
+        between local arrays in a copy.
+    key : tuple of int
+        Place in the schedule; the same for sender and receiver.
+    """
+
+    peer: int
+    box: Box
+    key: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.box.size
+
+
+class Piece(NamedTuple):
+    """Elements `first` to `last` of a message, and their bytes; `number` counts the pieces of the message."""
+
+    message: Message
+    first: int
+    last: int
+    nbytes: int
+    number: int
+
+
+def pieces_of(messages: Iterable[Message], item: int, most_bytes: int) -> list[Piece]:
+    """Messages cut into pieces of at most `most_bytes` (but at least an element), in the order of their keys."""
+    step = max(1, most_bytes // item)
+    return [
+        Piece(one, first, min(first + step, one.size), (min(first + step, one.size) - first) * item, number)
+        for one in sorted(messages, key=lambda m: m.key)
+        for number, first in enumerate(range(0, one.size, step))
+    ]
+
+
+def dense_strides(shape: Sequence[int], order: Sequence[int], item: int) -> list[int]:
+    """Strides in bytes of a dense buffer whose dimensions run in the given order, the fastest first."""
+    strides = [0] * len(shape)
+    for k in order:
+        strides[k] = item
+        item *= shape[k]
+    return strides

@@ -1,0 +1,133 @@
+"""From two descriptors to the messages of one rank: what it sends, receives and copies, in closed form per dimension.
+
+The work is proportional to the rank's own index runs in one period and to the peers it has.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import intersections
+from ._copy import Box, Runs
+from .blockcyclic import BlockCyclic
+from .descriptor import Descriptor
+from .exchanges import Message
+from .schedules import Order
+
+__all__ = ["Messages", "messages_of"]
+
+
+class Messages(NamedTuple):
+    """What one rank sends, receives, and copies from its own A to its own B."""
+
+    sends: list[Message]
+    receives: list[Message]
+    copies: list[Message]
+
+
+class _Shared(NamedTuple):
+    """What a process shares with one process coordinate of the other axis, along one dimension."""
+
+    remote: int
+    own: NDArray[np.int64]
+    other: NDArray[np.int64]
+    length: NDArray[np.int64]
+    period_own: int
+    period_other: int
+    total: int
+    first: int
+
+    def packed(self) -> Runs:
+        """From the own local array to a dense buffer."""
+        return Runs(self.own, self._dense(), self.length, self.period_own, int(self.length.sum()), self.total)
+
+    def unpacked(self) -> Runs:
+        """From a dense buffer to the own local array."""
+        return Runs(self._dense(), self.own, self.length, int(self.length.sum()), self.period_own, self.total)
+
+    def copied(self) -> Runs:
+        """From the own local array to the other one."""
+        return Runs(self.own, self.other, self.length, self.period_own, self.period_other, self.total)
+
+    def _dense(self) -> NDArray[np.int64]:
+        return np.cumsum(self.length) - self.length
+
+
+def messages_of(a: Descriptor, b: Descriptor, me: int, number: dict[int, int], order: Order) -> Messages:
+    """The messages of rank `me`, sorted by the keys of `order`. Not collective.
+
+    Parameters
+    ----------
+    a, b : Descriptor
+        Layouts before and after, on one communicator.
+    me : int
+        This rank in that communicator.
+    number : dict
+        Rank in the participants' communicator for each rank of theirs.
+    order : Order
+        The schedule's order.
+    """
+    places_a, places_b = a.placement, b.placement
+    sends, receives, copies = [], [], []
+    if a.coords is not None:
+        mine = int(np.ravel_multi_index(a.coords, places_a.shape))
+        for to, dims in _peers(a, b, a.coords):
+            rank, theirs = int(places_b[to]), int(np.ravel_multi_index(to, places_b.shape))
+            key = order.key(mine, theirs, _first(dims))
+            if rank == me:
+                copies.append(Message(number[rank], Box(one.copied() for one in dims), key))
+            else:
+                sends.append(Message(number[rank], Box(one.packed() for one in dims), key))
+    if b.coords is not None:
+        mine = int(np.ravel_multi_index(b.coords, places_b.shape))
+        for come_from, dims in _peers(b, a, b.coords):
+            rank, theirs = int(places_a[come_from]), int(np.ravel_multi_index(come_from, places_a.shape))
+            if rank != me:
+                key = order.key(theirs, mine, _first(dims))
+                receives.append(Message(number[rank], Box(one.unpacked() for one in dims), key))
+    return Messages(*(sorted(some, key=lambda message: message.key) for some in (sends, receives, copies)))
+
+
+def _first(dims: tuple[_Shared, ...]) -> tuple[int, ...]:
+    return tuple(one.first for one in reversed(dims))
+
+
+def _peers(
+    own: Descriptor, other: Descriptor, coords: tuple[int, ...]
+) -> Iterator[tuple[tuple[int, ...], tuple[_Shared, ...]]]:
+    """Coordinates of each process of `other` that shares anything with the one at `coords`, and what they share."""
+    axes = [
+        list(_shared(x, y, p)) for x, y, p in zip(own.distributions, other.distributions, coords, strict=True)
+    ]
+    for dims in itertools.product(*axes):
+        yield tuple(one.remote for one in dims), dims
+
+
+def _shared(own: BlockCyclic, other: BlockCyclic, p: int) -> Iterator[_Shared]:
+    runs = intersections.find("aspen", own, other, p)
+    if not runs.size:
+        return
+    ends = np.cumsum(runs.length)
+    rest = runs.size - (runs.repeats - 1) * int(ends[-1])
+    last_period = np.clip(rest - (ends - runs.length), 0, runs.length)
+    by_remote = np.argsort(runs.remote, kind="stable")
+    cuts = np.flatnonzero(np.diff(runs.remote[by_remote])) + 1
+    for part in np.split(by_remote, cuts):
+        length = runs.length[part]
+        total = (runs.repeats - 1) * int(length.sum()) + int(last_period[part].sum())
+        start = runs.start_a[part]
+        yield _Shared(
+            remote=int(runs.remote[part[0]]),
+            own=start,
+            other=runs.start_b[part],
+            length=length,
+            period_own=runs.period_a,
+            period_other=runs.period_b,
+            total=total,
+            first=own.global_index(p, int(start[0])),
+        )

@@ -1,0 +1,23 @@
+"""Caterpillar: in round t processes p and q with p + q = t (mod max(P, Q)) exchange, as ScaLAPACK's pxgemr2d pairs them.
+
+There are max(P, Q) rounds, whether or not a pair shares anything (Desprez et al., section 2).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from .order import Order
+
+__all__ = ["Caterpillar"]
+
+
+class Caterpillar(Order):
+    """Rounds of constant p + q (Desprez et al., section 2; the pairing is that of pxgemr2d)."""
+
+    name: ClassVar[str] = "caterpillar"
+    one_port: ClassVar[bool] = True
+
+    def key(self, sender: int, receiver: int, first: tuple[int, ...]) -> tuple[int, ...]:
+        """The round of the pair. Not collective."""
+        return ((sender + receiver) % max(self.senders, self.receivers),)

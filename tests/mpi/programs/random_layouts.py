@@ -1,0 +1,133 @@
+"""Random pairs of layouts, each compared byte by byte with the oracle. Arguments: number of cases, seed."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+from oracle import Layout, random_layout, random_size
+
+import pyscalapack_redist as psr
+
+RECORD = np.dtype([("key", "<i4"), ("value", "<f8", (2,)), ("tag", "S3")])
+DTYPES = [
+    *(np.dtype(t) for t in "?bBhHiIlLqefdgFDG"),
+    np.dtype("S5"),
+    np.dtype("U3"),
+    np.dtype("M8[s]"),
+    np.dtype(">f8"),
+    np.dtype("V7"),
+    RECORD,
+]
+
+
+def numbered(shape: tuple[int, ...], dtype: np.dtype[Any], salt: int) -> NDArray[Any]:
+    """An array of the dtype whose bytes tell the elements apart."""
+    rng = np.random.default_rng(salt)
+    if dtype == np.bool_:
+        return rng.integers(0, 2, shape).astype(bool)
+    array = np.empty(shape, dtype)
+    count = int(np.prod(shape))
+    array.reshape(-1).view(np.dtype(f"V{dtype.itemsize}"))[:] = np.frombuffer(rng.bytes(count * dtype.itemsize), f"V{dtype.itemsize}")
+    return array
+
+
+def placed(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array of the shape in Fortran or C order, with gaps, or reversed."""
+    kind = rng.integers(5)
+    if kind == 0:
+        return np.empty(shape, dtype)
+    if kind == 1:
+        return np.empty(tuple(2 * n + 1 for n in shape), dtype)[tuple(slice(1, 2 * n + 1, 2) for n in shape)]
+    if kind == 2:
+        return np.empty(shape, dtype)[tuple(slice(None, None, -1) for _ in shape)]
+    return np.empty(shape, dtype, order="F")
+
+
+def descriptor(layout: Layout, comm: MPI.Intracomm, lld: int) -> psr.Descriptor:
+    grid = psr.ProcessGrid(layout.ranks.shape, comm, ranks=layout.ranks)
+    whole = psr.Descriptor(layout.shape, layout.block, grid, source=layout.source)
+    whole = psr.Descriptor(layout.shape, layout.block, grid, source=layout.source, lld=whole.lld + lld)
+    return whole if layout.size == layout.shape else whole[layout.window()]
+
+
+def same(x: NDArray[Any], y: NDArray[Any]) -> bool:
+    return np.ascontiguousarray(x).tobytes() == np.ascontiguousarray(y).tobytes()
+
+
+def one_case(comm: MPI.Intracomm, rng: np.random.Generator, options: list[dict[str, Any]]) -> None:
+    """Draw and check one case; every rank draws the same."""
+    size = random_size(rng)
+    a, b = (random_layout(rng, size, comm.Get_size()) for _ in range(2))
+    if rng.random() < 0.1:
+        b = a
+    dtype = DTYPES[rng.integers(len(DTYPES))]
+    salt = int(rng.integers(2**31))
+    whole_a, whole_b = numbered(a.shape, dtype, salt), numbered(b.shape, dtype, salt + 1)
+    expected = whole_b.copy()
+    expected[b.window()] = whole_a[a.window()]
+    keywords = options[rng.integers(len(options))]
+    give_out = b.size != b.shape or bool(rng.integers(2))
+    lld = int(rng.integers(3))
+    desc_a, desc_b = descriptor(a, comm, lld), descriptor(b, comm, 0)
+    own = np.random.default_rng([salt, comm.Get_rank()])
+
+    mine, wanted = a.local(whole_a, comm.Get_rank()), b.local(expected, comm.Get_rank())
+    local_a = out = None
+    if mine is not None:
+        if lld and mine.size:
+            local_a = np.empty((desc_a.lld, mine.shape[1]), dtype, order="F")
+            local_a[: mine.shape[0]] = mine
+        else:
+            local_a = placed(own, mine.shape, dtype)
+            local_a[...] = mine
+        local_a.flags.writeable = False
+    if wanted is not None and give_out:
+        out = placed(own, wanted.shape, dtype)
+        out[...] = b.local(whole_b, comm.Get_rank())
+    plan = psr.redistribute(desc_a, desc_b, dtype=dtype, **keywords)
+    result = plan(local_a, out) if rng.random() < 0.7 else plan.start(local_a, out).wait()
+    what = f"{a} -> {b}, {dtype}, {keywords}"
+    if wanted is None:
+        assert result is None, what
+    else:
+        assert result is not None
+        assert result is out or not give_out, what
+        assert result.dtype == dtype, what
+        assert same(result, wanted), what
+    if mine is not None and local_a is not None:
+        assert same(local_a[: mine.shape[0]], mine), what
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"schedule": "natural"},
+    {"schedule": "caterpillar", "exchange": "sendrecv"},
+    {"schedule": "natural", "memory_limit": 400},
+    {"schedule": "caterpillar", "memory_limit": 300},
+    {"schedule": "caterpillar", "exchange": "sendrecv", "memory_limit": 256},
+]
+
+
+def main() -> None:
+    cases, seed = int(sys.argv[1]), int(sys.argv[2])
+    world = MPI.COMM_WORLD
+    if world.Get_rank() == 0:
+        print(f"{cases} cases, seed {seed}", flush=True)
+    half = world.Split(world.Get_rank() % 2, world.Get_rank())
+    reordered = world.Split(0, -world.Get_rank())
+    for case in range(cases):
+        rng = np.random.default_rng([seed, case])
+        comm = (world, world, half, reordered)[rng.integers(4)]
+        one_case(comm, rng, OPTIONS)
+    half.Free()
+    reordered.Free()
+    if world.Get_rank() == 0:
+        print("OK", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The obvious answer: blocks dealt out one at a time, like cards. Shares no code with the package."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def deal(n: int, block: int, processes: int, source: int = 0) -> list[list[int]]:
+    """Global indices that each process holds, in local order."""
+    held: list[list[int]] = [[] for _ in range(processes)]
+    turn = source
+    for start in range(0, n, block):
+        held[turn].extend(range(start, min(start + block, n)))
+        turn = (turn + 1) % processes
+    return held
+
+
+@dataclass
+class Layout:
+    """A whole array of `shape` over a grid, and the window of it that is redistributed."""
+
+    shape: tuple[int, ...]
+    block: tuple[int, ...]
+    ranks: NDArray[np.int64]
+    source: tuple[int, ...]
+    start: tuple[int, ...]
+    size: tuple[int, ...]
+    held: list[list[list[int]]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.held = [
+            deal(n, b, p, s) for n, b, p, s in zip(self.shape, self.block, self.ranks.shape, self.source, strict=True)
+        ]
+
+    def coords(self, rank: int) -> tuple[int, ...] | None:
+        """Where a rank stands."""
+        for place in np.ndindex(*self.ranks.shape):
+            if self.ranks[place] == rank:
+                return place
+        return None
+
+    def window(self) -> tuple[slice, ...]:
+        """The part that is redistributed."""
+        return tuple(slice(o, o + n) for o, n in zip(self.start, self.size, strict=True))
+
+    def local(self, whole: NDArray[Any], rank: int) -> NDArray[Any] | None:
+        """What `rank` holds of an array of the whole shape; None outside the grid."""
+        coords = self.coords(rank)
+        if coords is None:
+            return None
+        return whole[np.ix_(*(np.array(h[p], dtype=np.int64) for h, p in zip(self.held, coords, strict=True)))]
+
+
+def random_layout(rng: np.random.Generator, size: tuple[int, ...], ranks: int, sub_arrays: bool = True) -> Layout:
+    """A layout whose window is of the given size, on some of `ranks` ranks in any places."""
+    dims = len(size)
+    grid = [1] * dims
+    for _ in range(8):
+        trial = list(grid)
+        trial[rng.integers(dims)] = int(rng.integers(1, ranks + 1))
+        if np.prod(trial) <= ranks:
+            grid = trial
+    places = rng.permutation(ranks)[: int(np.prod(grid))].reshape(grid)
+    if rng.random() < 0.4:
+        places = np.arange(int(np.prod(grid))).reshape(grid)
+    sub = sub_arrays and rng.random() < 0.4
+    start = tuple(int(rng.integers(0, 9)) if sub else 0 for _ in size)
+    shape = tuple(n + o + (int(rng.integers(0, 9)) if sub else 0) for n, o in zip(size, start, strict=True))
+    kinds = (1, 2, 3, 4, 5, 7, 8, 16, 30, 1000)
+    block = tuple(int(rng.choice(kinds)) if rng.random() < 0.8 else max(1, -(-n // p)) for n, p in zip(shape, grid, strict=True))
+    source = tuple(int(rng.integers(0, p)) for p in grid)
+    return Layout(shape, block, places, source, start, size)
+
+
+def random_size(rng: np.random.Generator) -> tuple[int, int]:
+    """Rows and columns: mostly small, sometimes none, a single row, or long."""
+    kind = rng.random()
+    if kind < 0.05:
+        return (0, int(rng.integers(0, 9)))
+    if kind < 0.15:
+        return (1, int(rng.integers(1, 200)))
+    if kind < 0.25:
+        return (int(rng.integers(1, 300)), int(rng.integers(1, 4)))
+    return (int(rng.integers(1, 60)), int(rng.integers(1, 60)))
