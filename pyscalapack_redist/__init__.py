@@ -1,7 +1,7 @@
 """Block-cyclic redistribution between any two ScaLAPACK layouts, from Python.
 
-    plan = redistribute(desc_a, desc_b)
-    b = plan(a)
+plan = redistribute(desc_a, desc_b)
+b = plan(a)
 """
 
 from . import blacs, intersections, schedules
@@ -16,6 +16,7 @@ from .errors import (
     ScheduleError,
 )
 from .grid import ProcessGrid
+from .one_process import gather, scatter
 from .redistribution import Redistribution, redistribute
 
 __version__ = "0.1.0"
@@ -32,7 +33,9 @@ __all__ = [
     "RedistributionError",
     "ScheduleError",
     "blacs",
+    "gather",
     "intersections",
     "redistribute",
+    "scatter",
     "schedules",
 ]

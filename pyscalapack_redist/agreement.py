@@ -105,7 +105,9 @@ class Participants:
         self._tag = (self._tag + 1) % self._tags
         return self._tag
 
-    def agree(self, ballot: Ballot, error: Exception | None, opinions: Sequence[int | None], words: Sequence[str]) -> None:
+    def agree(
+        self, ballot: Ballot, error: Exception | None, opinions: Sequence[int | None], words: Sequence[str]
+    ) -> None:
         """Raise on every rank where any rank failed or two disagree. Collective over the participants.
 
         Parameters
@@ -199,11 +201,12 @@ def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], Participants]:
                 for one in groups.values():
                     one.comm.Free()
 
-        _keyval = MPI.Comm.Create_keyval(delete_fn=free)  # type: ignore[arg-type]
-    groups: dict[tuple[int, ...], Participants] | None = comm.Get_attr(_keyval)
-    if groups is None:
-        groups = {}
-        comm.Set_attr(_keyval, groups)
+        _keyval = MPI.Comm.Create_keyval(delete_fn=free)
+    kept: Any = comm.Get_attr(_keyval)
+    if kept is None:
+        kept = {}
+        comm.Set_attr(_keyval, kept)
+    groups: dict[tuple[int, ...], Participants] = kept
     return groups
 
 

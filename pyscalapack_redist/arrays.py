@@ -35,7 +35,9 @@ def dtype_digest(dtype: np.dtype[Any]) -> int:
     return digest((dtype.itemsize, repr(dtype)))
 
 
-def checked_arrays(a: object, out: object, desc_a: Descriptor, desc_b: Descriptor, dtype: np.dtype[Any] | None) -> Arrays:
+def checked_arrays(
+    a: object, out: object, desc_a: Descriptor, desc_b: Descriptor, dtype: np.dtype[Any] | None
+) -> Arrays:
     """Check both arrays, and make `out` where it was left out. Not collective.
 
     Parameters
@@ -55,7 +57,9 @@ def checked_arrays(a: object, out: object, desc_a: Descriptor, desc_b: Descripto
     source = _fitting("a", a, desc_a)
     if source is not None:
         if dtype is not None and source.dtype != dtype:
-            raise ArrayError(f"a has dtype {source.dtype}, but redistribute was told dtype = {dtype}: convert it, or plan for its dtype")
+            raise ArrayError(
+                f"a has dtype {source.dtype}, but redistribute was told dtype = {dtype}: convert it, or plan for its dtype"
+            )
         dtype = source.dtype
     target: NDArray[Any] | None
     if out is None and desc_b.coords is not None:
@@ -69,9 +73,13 @@ def checked_arrays(a: object, out: object, desc_a: Descriptor, desc_b: Descripto
         _check_dtype(dtype)
     in_place = out is a and source is not None
     if in_place and desc_a != desc_b:
-        raise ArrayError("out is a: a redistribution in place is possible for identical layouts only; leave out away, or give another array")
+        raise ArrayError(
+            "out is a: a redistribution in place is possible for identical layouts only; leave out away, or give another array"
+        )
     if not in_place and source is not None and target is not None and _overlap(source, target):
-        raise ArrayError("out shares memory with a: give an array of its own (in place, out is a, works for identical layouts only)")
+        raise ArrayError(
+            "out shares memory with a: give an array of its own (in place, out is a, works for identical layouts only)"
+        )
     both = [one for one in (source, target) if one is not None]
     return Arrays(_view(source), _view(target), target, dtype, any(map(_by_columns, both)), in_place)
 
@@ -90,39 +98,54 @@ def _fitting(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
     if array.shape == (desc.lld, *shape[1:]):
         return array[: shape[0]]
     if array.shape != shape:
-        raise ArrayError(f"{name} has shape {array.shape}, but this rank's local array of {desc!r} has shape {shape}"
-                         + (f", or {(desc.lld, *shape[1:])} with its leading dimension" if desc.lld > max(1, shape[0]) else ""))
+        raise ArrayError(
+            f"{name} has shape {array.shape}, but this rank's local array of {desc!r} has shape {shape}"
+            + (f", or {(desc.lld, *shape[1:])} with its leading dimension" if desc.lld > max(1, shape[0]) else "")
+        )
     return array
 
 
 def _made(desc: Descriptor, dtype: np.dtype[Any] | None) -> NDArray[Any]:
     if desc.parent is not None:
-        raise ArrayError(f"out is missing: B is a sub-array ({desc!r}), so give the whole local array, of shape {desc.local_shape}")
+        raise ArrayError(
+            f"out is missing: B is a sub-array ({desc!r}); give the whole local array, "
+            f"of shape {desc.local_shape}"
+        )
     if dtype is None:
-        raise ArrayError("out is missing and its dtype is not known on this rank, which holds nothing of A: pass out, or redistribute(..., dtype=)")
+        raise ArrayError(
+            "out is missing and its dtype is not known on this rank, which holds nothing of A: "
+            "pass out, or redistribute(..., dtype=)"
+        )
     _check_dtype(dtype)
     return desc.empty(dtype)
 
 
 def _check_target(target: NDArray[Any], dtype: np.dtype[Any] | None) -> None:
     if dtype is not None and target.dtype != dtype:
-        raise ArrayError(f"out has dtype {target.dtype}, but a has dtype {dtype}: they must be the same; no conversion is made")
+        raise ArrayError(
+            f"out has dtype {target.dtype}, but a has dtype {dtype}: they must be the same; no conversion is made"
+        )
     if not target.flags.writeable:
         raise ArrayError("out is read-only: give an array that can be written")
     if target.size and any(n > 1 and stride == 0 for n, stride in zip(target.shape, target.strides, strict=True)):
-        raise ArrayError(f"out has strides {target.strides}: several of its elements share memory; give an ordinary array")
+        raise ArrayError(
+            f"out has strides {target.strides}: several of its elements share memory; give an ordinary array"
+        )
 
 
 def _check_dtype(dtype: np.dtype[Any]) -> None:
     if dtype.hasobject or not dtype.itemsize:
-        raise ArrayError(f"dtype {dtype} cannot be redistributed: elements must be of a fixed size of at least a byte, without Python objects")
+        raise ArrayError(
+            f"dtype {dtype} cannot be redistributed: elements must be of a fixed size, "
+            "of at least a byte, without Python objects"
+        )
 
 
 def _overlap(a: NDArray[Any], b: NDArray[Any]) -> bool:
     if not np.may_share_memory(a, b):
         return False
     try:
-        return np.shares_memory(a, b, max_work=100_000)
+        return np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any, SupportsIndex, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +84,7 @@ class BlockCyclic:
         return self.block * self.processes
 
     @overload
-    def owner(self, i: SupportsIndex) -> int: ...
+    def owner(self, i: int | np.integer[Any]) -> int: ...
     @overload
     def owner(self, i: NDArray[Any]) -> NDArray[np.int64]: ...
     def owner(self, i: Any) -> Any:
@@ -98,7 +98,7 @@ class BlockCyclic:
         return (self.source + (self._checked(i) + self.offset) // self.block) % self.processes
 
     @overload
-    def local_index(self, i: SupportsIndex) -> int: ...
+    def local_index(self, i: int | np.integer[Any]) -> int: ...
     @overload
     def local_index(self, i: NDArray[Any]) -> NDArray[np.int64]: ...
     def local_index(self, i: Any) -> Any:
@@ -113,7 +113,7 @@ class BlockCyclic:
         return whole // self.stride * self.block + whole % self.block
 
     @overload
-    def global_index(self, p: int, local: SupportsIndex) -> int: ...
+    def global_index(self, p: int, local: int | np.integer[Any]) -> int: ...
     @overload
     def global_index(self, p: int, local: NDArray[Any]) -> NDArray[np.int64]: ...
     def global_index(self, p: int, local: Any) -> Any:

@@ -66,20 +66,26 @@ class Descriptor:
         self._axes = _checked_axes(axes, len(sizes), grid)
         processes = [1 if axis is None else grid.shape[axis] for axis in self._axes]
         blocks = [
-            max(1, -(-n // p)) if b is None else whole_number(f"block[{k}]", b, 1, ": elements in a block; None is one per process")
+            max(1, -(-n // p))
+            if b is None
+            else whole_number(f"block[{k}]", b, 1, ": elements in a block; None is one per process")
             for k, (n, p, b) in enumerate(zip(sizes, processes, _each("block", block, len(sizes)), strict=True))
         ]
         sources = [whole_number(f"source[{k}]", s, 0) for k, s in enumerate(_each("source", source, len(sizes)))]
         for k, (s, p) in enumerate(zip(sources, processes, strict=True)):
             if s >= p:
-                raise DescriptorError(f"source[{k}] = {s} is outside the grid: its dimension has {p} processes, so it must be 0 to {p - 1}")
+                raise DescriptorError(
+                    f"source[{k}] = {s} is outside the grid: its dimension has {p} processes, so it must be 0 to {p - 1}"
+                )
         self._whole = tuple(BlockCyclic(*one) for one in zip(sizes, blocks, processes, sources, strict=True))
         self._distributions = self._whole
         self._parent: Descriptor | None = None
         self._coords = None if grid.coords is None else self._array_coords(grid.coords)
         rows = max(1, self.local_shape[0])
         if lld is not None and whole_number("lld", lld, 1) < rows:
-            raise DescriptorError(f"lld = {lld} is too small: this rank holds {rows} rows, so it must be at least {rows}")
+            raise DescriptorError(
+                f"lld = {lld} is too small: this rank holds {rows} rows, so it must be at least {rows}"
+            )
         self._lld = rows if lld is None else int(lld)
 
     @classmethod
@@ -125,7 +131,7 @@ class Descriptor:
         grid = ProcessGrid._read_context(fields["CTXT"], comm)
         if grid is None:
             return None
-        check_fields(nine_integers, *grid.shape, -1 if grid.coords is None else grid.coords[0])
+        check_fields(nine_integers, grid.shape[0], grid.shape[1], -1 if grid.coords is None else grid.coords[0])
         return cls(
             (fields["M"], fields["N"]),
             (fields["MB"], fields["NB"]),
@@ -234,7 +240,9 @@ class Descriptor:
         """
         slices = key if isinstance(key, tuple) else (key,)
         if len(slices) > self.ndim:
-            raise DescriptorError(f"a sub-array of {self.ndim} dimensions takes at most {self.ndim} slices, got {len(slices)}")
+            raise DescriptorError(
+                f"a sub-array of {self.ndim} dimensions takes at most {self.ndim} slices, got {len(slices)}"
+            )
         slices += (slice(None),) * (self.ndim - len(slices))
         view = object.__new__(Descriptor)
         view.__dict__.update({k: v for k, v in self.__dict__.items() if k != "layout_digest"})
@@ -287,11 +295,13 @@ class Descriptor:
             not fit ScaLAPACK's 32-bit integers.
         """
         if self.ndim != 2 or self._grid.ndim != 2 or self._axes != (0, 1):
-            raise DescriptorError(f"{self!r} has no ScaLAPACK descriptor: that is for two dimensions over a two-dimensional grid, in order")
+            raise DescriptorError(
+                f"{self!r} has no ScaLAPACK descriptor: that is for two dimensions over a two-dimensional grid, in order"
+            )
         whole = self._parent or self
         return np.asarray(build_fields((1, self._grid.context, *whole.shape, *self.block, *self.source, self._lld)))
 
-    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise ValueError("a Descriptor's nine integers are built when asked for: copy=False cannot be had")
         return self.to_array() if dtype is None else self.to_array().astype(dtype)
@@ -377,9 +387,13 @@ def _each(name: str, value: Any, dimensions: int | None) -> tuple[Any, ...]:
     try:
         values = tuple(value)
     except TypeError:
-        raise DescriptorError(f"{name} = {value!r} must be an integer or a sequence of them, one for each dimension") from None
+        raise DescriptorError(
+            f"{name} = {value!r} must be an integer or a sequence of them, one for each dimension"
+        ) from None
     if dimensions is not None and len(values) != dimensions:
-        raise DescriptorError(f"{name} = {values} has {len(values)} entries, but the array has {dimensions} dimensions: give one for each")
+        raise DescriptorError(
+            f"{name} = {values} has {len(values)} entries, but the array has {dimensions} dimensions: give one for each"
+        )
     return values
 
 
@@ -393,7 +407,9 @@ def _checked_axes(axes: Sequence[int | None] | None, dimensions: int, grid: Proc
         if axis is None:
             continue
         if whole_number(f"axes[{k}]", axis, 0) >= grid.ndim:
-            raise DescriptorError(f"axes[{k}] = {axis} is not a dimension of the grid, which has {grid.ndim}: 0 to {grid.ndim - 1}, or None")
+            raise DescriptorError(
+                f"axes[{k}] = {axis} is not a dimension of the grid, which has {grid.ndim}: 0 to {grid.ndim - 1}, or None"
+            )
         if axis in used:
             raise DescriptorError(f"axes = {chosen} uses grid dimension {axis} twice: each spreads one array dimension")
         used.append(axis)
@@ -408,7 +424,9 @@ def _checked_axes(axes: Sequence[int | None] | None, dimensions: int, grid: Proc
 
 def _sub_axis(k: int, axis: BlockCyclic, part: object) -> BlockCyclic:
     if not isinstance(part, slice):
-        raise DescriptorError(f"dimension {k}: a sub-array is taken by slices, not {part!r}; for one index i write i:i+1")
+        raise DescriptorError(
+            f"dimension {k}: a sub-array is taken by slices, not {part!r}; for one index i write i:i+1"
+        )
     if part.step not in (None, 1):
         raise DescriptorError(f"dimension {k}: the step of a sub-array must be 1, not {part.step}")
     try:
@@ -417,5 +435,7 @@ def _sub_axis(k: int, axis: BlockCyclic, part: object) -> BlockCyclic:
     except TypeError:
         raise DescriptorError(f"dimension {k}: the bounds of {part!r} must be integers") from None
     if not 0 <= start <= stop <= axis.n:
-        raise DescriptorError(f"dimension {k}: {start}:{stop} is not inside 0:{axis.n}; bounds count from 0 and must not pass the edge")
+        raise DescriptorError(
+            f"dimension {k}: {start}:{stop} is not inside 0:{axis.n}; bounds count from 0 and must not pass the edge"
+        )
     return BlockCyclic(stop - start, axis.block, axis.processes, axis.source, axis.offset + start)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -177,7 +177,9 @@ class ProcessGrid:
         if self._coords is None:
             return -1
         if self._context is None:
-            self._context = blacs.make_context(self._comm, (self._shape[0], self._shape[1]), self._ranks.ravel().tolist())
+            self._context = blacs.make_context(
+                self._comm, (self._shape[0], self._shape[1]), self._ranks.ravel().tolist()
+            )
             self._owns_context = True
         return self._context
 
@@ -238,7 +240,9 @@ class ProcessGrid:
         if not isinstance(other, ProcessGrid):
             return NotImplemented
         return self is other or (
-            self._shape == other._shape and np.array_equal(self._ranks, other._ranks) and same_ranks(self._comm, other._comm)
+            self._shape == other._shape
+            and np.array_equal(self._ranks, other._ranks)
+            and same_ranks(self._comm, other._comm)
         )
 
     def __hash__(self) -> int:
@@ -266,14 +270,16 @@ def same_ranks(a: MPI.Intracomm | None, b: MPI.Intracomm | None) -> bool:
     return bool(MPI.Comm.Compare(a, b) == MPI.CONGRUENT)
 
 
-def _grid_shape(shape: object) -> tuple[int, ...]:
+def _grid_shape(shape: Any) -> tuple[int, ...]:
     try:
-        sizes = tuple(shape)  # type: ignore[arg-type]
+        sizes: tuple[Any, ...] = tuple(shape)
     except TypeError:
         sizes = (shape,)
     if not sizes:
         raise DescriptorError("shape = () must have at least one dimension")
-    return tuple(whole_number(f"shape[{k}]", n, 1, ": processes along a dimension of the grid") for k, n in enumerate(sizes))
+    return tuple(
+        whole_number(f"shape[{k}]", n, 1, ": processes along a dimension of the grid") for k, n in enumerate(sizes)
+    )
 
 
 def _checked_communicator(comm: MPI.Intracomm | None) -> MPI.Intracomm | None:
@@ -289,7 +295,9 @@ def _checked_communicator(comm: MPI.Intracomm | None) -> MPI.Intracomm | None:
 def _placement(ranks: ArrayLike, shape: tuple[int, ...], available: int | None) -> NDArray[np.int64]:
     given = np.asarray(ranks)
     if given.shape != shape:
-        raise DescriptorError(f"ranks has shape {given.shape}, but the grid has shape {shape}: give one rank for each place")
+        raise DescriptorError(
+            f"ranks has shape {given.shape}, but the grid has shape {shape}: give one rank for each place"
+        )
     if not np.issubdtype(given.dtype, np.integer):
         raise DescriptorError(f"ranks must be integers, not {given.dtype}")
     places = np.array(given, dtype=np.int64, order="C")

@@ -101,9 +101,7 @@ def _peers(
     own: Descriptor, other: Descriptor, coords: tuple[int, ...]
 ) -> Iterator[tuple[tuple[int, ...], tuple[_Shared, ...]]]:
     """Coordinates of each process of `other` that shares anything with the one at `coords`, and what they share."""
-    axes = [
-        list(_shared(x, y, p)) for x, y, p in zip(own.distributions, other.distributions, coords, strict=True)
-    ]
+    axes = [list(_shared(x, y, p)) for x, y, p in zip(own.distributions, other.distributions, coords, strict=True)]
     for dims in itertools.product(*axes):
         yield tuple(one.remote for one in dims), dims
 

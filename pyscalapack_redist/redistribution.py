@@ -39,7 +39,7 @@ def redistribute(
     desc_a: Descriptor | Sequence[int] | NDArray[np.integer] | None,
     desc_b: Descriptor | Sequence[int] | NDArray[np.integer] | None,
     *,
-    dtype: DTypeLike = None,
+    dtype: DTypeLike | None = None,
     comm: MPI.Intracomm | None = None,
     schedule: str = "auto",
     exchange: str = "auto",
@@ -102,7 +102,7 @@ class _Request:
         self,
         desc_a: object,
         desc_b: object,
-        dtype: DTypeLike,
+        dtype: DTypeLike | None,
         comm: MPI.Intracomm | None,
         schedule: str,
         exchange: str,
@@ -175,7 +175,8 @@ def _communicator(desc_a: object, desc_b: object, comm: MPI.Intracomm | None) ->
     found = [one.grid.comm for one in (desc_a, desc_b) if isinstance(one, Descriptor) and one.grid.comm is not None]
     if not found:
         raise DescriptorError(
-            f"desc_a = {desc_a!r}, desc_b = {desc_b!r}: no communicator is known; pass comm=, the communicator that holds both grids"
+            f"desc_a = {desc_a!r}, desc_b = {desc_b!r}: no communicator is known; "
+            "pass comm=, the communicator that holds both grids"
         )
     return found[0]
 
@@ -186,7 +187,8 @@ def _read(name: str, given: object, comm: MPI.Intracomm, explicit: bool) -> Desc
         if explicit or same_ranks(given.grid.comm, comm):
             return given.on(comm)
         raise DescriptorError(
-            f"{name} = {given!r} is " + ("on paper" if given.grid.comm is None else "on another communicator than the other grid")
+            f"{name} = {given!r} is "
+            + ("on paper" if given.grid.comm is None else "on another communicator than the other grid")
             + ": pass comm=, a communicator that holds both grids"
         )
     if not explicit:
@@ -227,7 +229,9 @@ def _new_plan(a: Descriptor, b: Descriptor, request: _Request, everyone: Partici
     plan, error = None, None
     try:
         if a.shape != b.shape:
-            raise DescriptorError(f"desc_a has shape {a.shape} and desc_b {b.shape}: a redistribution keeps the global shape")
+            raise DescriptorError(
+                f"desc_a has shape {a.shape} and desc_b {b.shape}: a redistribution keeps the global shape"
+            )
         schedule, exchange, why = choose(request.schedule, request.exchange)
         steps = order(schedule, a.placement.size, b.placement.size)
         me = request.comm.Get_rank()
@@ -268,7 +272,7 @@ class Redistribution:
         self._everyone = everyone
         self._exchange = exchange
         self._why = why
-        self._failed: str | None = None
+        self._failures: list[str] = []
         self._identity = digest((desc_a.layout_digest, desc_b.layout_digest, schedule.name, exchange.name))
 
     @property
@@ -276,7 +280,7 @@ class Redistribution:
         """This rank's messages: "send", "receive" and "copy" (from its own A to its own B). Not collective."""
         return {"send": self._exchange.sends, "receive": self._exchange.receives, "copy": self._exchange.copies}
 
-    def report(self, dtype: DTypeLike = None) -> Report:
+    def report(self, dtype: DTypeLike | None = None) -> Report:
         """What this rank moves and what it costs, for elements of `dtype` (the plan's, else float64). Not collective."""
         item = np.dtype(dtype or self._dtype or np.float64).itemsize
         ranks = self._everyone.ranks if self._everyone is not None else None
@@ -367,8 +371,10 @@ class Transfer:
         plan, everyone = self._plan, self._everyone
         item = None
         try:
-            if plan._failed is not None:
-                raise CollectiveError(f"this plan failed before and cannot be used again: {plan._failed}; make a new communicator")
+            if plan._failures:
+                raise CollectiveError(
+                    f"this plan broke off earlier ({plan._failures[0]}): messages may be lost; use another communicator"
+                )
             self._arrays = checked_arrays(a, out, plan.desc_a, plan.desc_b, plan._dtype)
             if self._arrays.dtype is not None:
                 item = self._arrays.dtype.itemsize
@@ -431,7 +437,7 @@ class Transfer:
             self._finish()
             raise
         except BaseException as caught:
-            self._plan._failed = f"{type(caught).__name__}: {caught}"
+            self._plan._failures.append(f"{type(caught).__name__}: {caught}")
             raise
 
     def _begin(self) -> bool:
@@ -447,7 +453,9 @@ class Transfer:
         d = self._plan.desc_a.ndim
         order_ = range(d) if ballot.all[-1] else range(d - 1, -1, -1)
         assert self._staging is not None
-        run = Run(everyone.comm, self._tag, arrays.source, arrays.target, arrays.dtype.itemsize, tuple(order_), self._staging)
+        run = Run(
+            everyone.comm, self._tag, arrays.source, arrays.target, arrays.dtype.itemsize, tuple(order_), self._staging
+        )
         self._progress = self._plan._exchange.begin(run)
         return True
 

@@ -71,7 +71,9 @@ def random_layout(rng: np.random.Generator, size: tuple[int, ...], ranks: int, s
     start = tuple(int(rng.integers(0, 9)) if sub else 0 for _ in size)
     shape = tuple(n + o + (int(rng.integers(0, 9)) if sub else 0) for n, o in zip(size, start, strict=True))
     kinds = (1, 2, 3, 4, 5, 7, 8, 16, 30, 1000)
-    block = tuple(int(rng.choice(kinds)) if rng.random() < 0.8 else max(1, -(-n // p)) for n, p in zip(shape, grid, strict=True))
+    block = tuple(
+        int(rng.choice(kinds)) if rng.random() < 0.8 else max(1, -(-n // p)) for n, p in zip(shape, grid, strict=True)
+    )
     source = tuple(int(rng.integers(0, p)) for p in grid)
     return Layout(shape, block, places, source, start, size)
 

@@ -7,10 +7,11 @@ that is not yet through can always move: a full window never deadlocks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from .exchange import Exchange, Progress, Run
-from .message import Piece
+from .message import Message, Piece
 
 __all__ = ["Nonblocking"]
 
@@ -18,11 +19,11 @@ PIECE = 512 * 1024  # bytes; small enough to stay in cache between packing and u
 WINDOW = 16  # pieces in flight in one direction
 
 
-class Slots(NamedTuple):
+class Direction(NamedTuple):
     """Pieces of one direction, the slots they go through, and the bytes of a slot."""
 
     pieces: list[Piece]
-    count: int
+    slots: int
     nbytes: int
 
 
@@ -31,21 +32,21 @@ class Nonblocking(Exchange):
 
     name: ClassVar[str] = "nonblocking"
 
-    def slots(self, item: int) -> tuple[Slots, Slots]:
+    def directions(self, item: int) -> tuple[Direction, Direction]:
         """Slots for receiving and for sending elements of `item` bytes. Not collective."""
         if item not in self._made:
             self._made[item] = tuple(self._direction(messages, item) for messages in (self.receives, self.sends))
-        made: tuple[Slots, Slots] = self._made[item]
+        made: tuple[Direction, Direction] = self._made[item]
         return made
 
-    def _direction(self, messages: tuple[object, ...], item: int) -> Slots:
+    def _direction(self, messages: Sequence[Message], item: int) -> Direction:
         share = self.memory_limit // 2
-        pieces, nbytes = self._cut(messages, item, min(PIECE, share))  # type: ignore[arg-type]
-        return Slots(pieces, min(len(pieces), WINDOW, max(1, share // max(nbytes, 1))), nbytes)
+        pieces, nbytes = self._cut(messages, item, min(PIECE, share))
+        return Direction(pieces, min(len(pieces), WINDOW, max(1, share // max(nbytes, 1))), nbytes)
 
     def staging_bytes(self, item: int) -> int:
         """Staging memory of one run with elements of `item` bytes. Not collective."""
-        return sum(one.count * one.nbytes for one in self.slots(item))
+        return sum(one.slots * one.nbytes for one in self.directions(item))
 
     def begin(self, run: Run) -> Progress:
         """Post receives, pack and send what fits. Collective over the participants."""
@@ -57,9 +58,9 @@ class _Pipeline(Progress):
         from mpi4py import MPI
 
         super().__init__(exchange, run)
-        incoming, outgoing = exchange.slots(run.item)
-        self._receiving = incoming.count
-        slots = incoming.count + outgoing.count
+        incoming, outgoing = exchange.directions(run.item)
+        self._receiving = incoming.slots
+        slots = incoming.slots + outgoing.slots
         self._requests: list[MPI.Request] = [MPI.REQUEST_NULL] * slots
         self._piece: list[Piece | None] = [None] * slots
         self._waiting = (iter(incoming.pieces), iter(outgoing.pieces))
@@ -69,7 +70,7 @@ class _Pipeline(Progress):
         self._memory: list[memoryview] = []
         memory, at, base = memoryview(run.staging), 0, run.staging.ctypes.data  # type: ignore[arg-type]
         for one in (incoming, outgoing):
-            for _ in range(one.count):
+            for _ in range(one.slots):
                 self._memory.append(memory[at : at + one.nbytes])
                 self._addresses.append(base + at)
                 at += one.nbytes

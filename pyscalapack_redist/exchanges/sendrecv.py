@@ -26,11 +26,11 @@ class SendReceive(Exchange):
             most = min(self.memory_limit // 2, MOST)
             sends, send_bytes = self._cut(self.sends, item, most)
             receives, receive_bytes = self._cut(self.receives, item, most)
-            steps: dict[tuple[object, ...], list[Piece | None]] = {}
+            steps: dict[tuple[tuple[int, ...], int], list[Piece | None]] = {}
             for side, pieces in enumerate((sends, receives)):
                 for piece in pieces:
                     steps.setdefault((piece.message.key, piece.number), [None, None])[side] = piece
-            in_order = [(steps[key][0], steps[key][1]) for key in sorted(steps)]  # type: ignore[type-var]
+            in_order = [(steps[key][0], steps[key][1]) for key in sorted(steps)]
             self._made[item] = (in_order, send_bytes, receive_bytes)
         made: tuple[list[tuple[Piece | None, Piece | None]], int, int] = self._made[item]
         return made
@@ -68,7 +68,9 @@ class _LockStep(Progress):
         run = self.run
         self._requests = []
         if received is not None:
-            self._requests.append(run.comm.Irecv((self._in, received.nbytes, self._bytes), received.message.peer, run.tag))
+            self._requests.append(
+                run.comm.Irecv((self._in, received.nbytes, self._bytes), received.message.peer, run.tag)
+            )
         if sent is not None:
             self.pack(sent, self._out_address)
             self._requests.append(run.comm.Isend((self._out, sent.nbytes, self._bytes), sent.message.peer, run.tag))

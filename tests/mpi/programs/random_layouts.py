@@ -31,7 +31,9 @@ def numbered(shape: tuple[int, ...], dtype: np.dtype[Any], salt: int) -> NDArray
         return rng.integers(0, 2, shape).astype(bool)
     array = np.empty(shape, dtype)
     count = int(np.prod(shape))
-    array.reshape(-1).view(np.dtype(f"V{dtype.itemsize}"))[:] = np.frombuffer(rng.bytes(count * dtype.itemsize), f"V{dtype.itemsize}")
+    array.reshape(-1).view(np.dtype(f"V{dtype.itemsize}"))[:] = np.frombuffer(
+        rng.bytes(count * dtype.itemsize), f"V{dtype.itemsize}"
+    )
     return array
 
 

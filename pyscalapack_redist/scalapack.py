@@ -1,0 +1,368 @@
+"""The few ScaLAPACK routines that the package calls: pxgemr2d, pxtrmr2d, pxgetrf and pxgetrs, on NumPy local arrays.
+
+ScaLAPACK ends the process on bad input, so everything is checked here first; on this rank only, without communication.
+The letter of a routine comes from the dtype: float32 s, float64 d, complex64 c, complex128 z, int32 i.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import blacs
+from .descriptor import Descriptor
+from .errors import ArrayError, DescriptorError
+from .grid import ProcessGrid, same_ranks
+
+__all__ = ["pxgemr2d", "pxgetrf", "pxgetrs", "pxtrmr2d"]
+
+KIND_OF_DTYPE = {
+    np.dtype(np.float32): "s",
+    np.dtype(np.float64): "d",
+    np.dtype(np.complex64): "c",
+    np.dtype(np.complex128): "z",
+    np.dtype(np.int32): "i",
+}
+FACTORED_KINDS = "sdcz"
+LIMIT = 2**31
+
+
+def pxgemr2d(
+    a: NDArray[Any] | None,
+    desc_a: Descriptor,
+    b: NDArray[Any] | None,
+    desc_b: Descriptor,
+    context: int | None = None,
+) -> None:
+    """Copy a matrix from one layout to another with ScaLAPACK's p?gemr2d. Collective over the context.
+
+    Parameters
+    ----------
+    a, b : ndarray or None
+        Local arrays, Fortran-ordered, the whole array's where a descriptor is of a sub-array; None on a rank outside
+        that grid. `b` is written.
+    desc_a, desc_b : Descriptor
+        Layouts, of equal shape; the grids' contexts must have been made.
+    context : int, optional
+        BLACS context that holds both grids, -1 on ranks outside it. Default: that of one of the two grids where its
+        ranks include the other's. Ranks outside it have nothing to do.
+
+    Raises
+    ------
+    DescriptorError
+        The shapes differ, no context holds both grids, or a number exceeds 32 bits.
+    ArrayError
+        A local array does not fit its descriptor, or the dtypes differ or are none of the five.
+    """
+    _check_same_shape(desc_a, desc_b)
+    ctxt = _enclosing(desc_a, desc_b, context)
+    if ctxt < 0:
+        return
+    source, target = _operand("a", a, desc_a), _operand("b", b, desc_b, written=True)
+    kind = _kind(source, target)
+    _check_apart(source, target)
+    if 0 not in desc_a.shape:
+        blacs.load().entries.gemr2d(kind, *desc_a.shape, *source.where, *target.where, ctxt)
+
+
+def pxtrmr2d(
+    a: NDArray[Any] | None,
+    desc_a: Descriptor,
+    b: NDArray[Any] | None,
+    desc_b: Descriptor,
+    *,
+    uplo: str,
+    diag: str = "N",
+    context: int | None = None,
+) -> None:
+    """Copy one triangle, or trapezoid, of a matrix with ScaLAPACK's p?trmr2d. Collective over the context.
+
+    Parameters
+    ----------
+    a, b, desc_a, desc_b, context
+        As for `pxgemr2d`.
+    uplo : {"U", "L"}
+        Upper or lower triangle. The rest of `b` stays.
+    diag : {"N", "U"}
+        "U": the diagonal is taken to be of ones and is not copied.
+
+    Raises
+    ------
+    ValueError
+        `uplo` or `diag` is none of these letters.
+    DescriptorError, ArrayError
+        As for `pxgemr2d`.
+    """
+    triangle, diagonal = _letter("uplo", uplo, "UL"), _letter("diag", diag, "NU")
+    _check_same_shape(desc_a, desc_b)
+    ctxt = _enclosing(desc_a, desc_b, context)
+    if ctxt < 0:
+        return
+    source, target = _operand("a", a, desc_a), _operand("b", b, desc_b, written=True)
+    kind = _kind(source, target)
+    _check_apart(source, target)
+    if 0 not in desc_a.shape:
+        blacs.load().entries.trmr2d(kind, triangle, diagonal, *desc_a.shape, *source.where, *target.where, ctxt)
+
+
+def pxgetrf(a: NDArray[Any] | None, desc: Descriptor) -> NDArray[np.intc] | None:
+    """LU factorisation with row exchanges, in place, by ScaLAPACK's p?getrf. Collective over the grid.
+
+    Parameters
+    ----------
+    a : ndarray or None
+        Local array, Fortran-ordered, overwritten by the factors; ranks outside the grid may pass None.
+    desc : Descriptor
+        Its layout: square, with square blocks; a sub-array must start at a block's edge.
+
+    Returns
+    -------
+    pivots : ndarray of int32, or None outside the grid
+        Global row exchanged with each local row, counted from 1 in the whole array, as `pxgetrs` takes them.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        A pivot is exactly zero: the matrix is singular.
+    DescriptorError
+        The layout cannot be factored.
+    ArrayError
+        The local array does not fit it.
+    """
+    _check_factorable("desc", desc)
+    if desc.grid.coords is None:
+        return None
+    matrix = _operand("a", a, desc, written=True)
+    kind = _kind(matrix, allowed=FACTORED_KINDS)
+    pivots = np.zeros(desc.local_shape[0] + desc.block[0], dtype=np.intc)
+    if 0 in desc.shape:
+        return pivots
+    info = blacs.load().entries.getrf(kind, *desc.shape, *matrix.where, pivots)
+    _check_info(f"p{kind}getrf", info)
+    if info > 0:
+        raise np.linalg.LinAlgError(f"p{kind}getrf: the matrix is singular: pivot {info} (counted from 1) is exactly zero")
+    return pivots
+
+
+def pxgetrs(
+    a: NDArray[Any] | None,
+    desc: Descriptor,
+    pivots: NDArray[np.intc] | None,
+    b: NDArray[Any] | None,
+    desc_b: Descriptor,
+    trans: str = "N",
+) -> None:
+    """Solve A X = B with the factors of `pxgetrf`, by ScaLAPACK's p?getrs. Collective over the grid.
+
+    Parameters
+    ----------
+    a, desc, pivots
+        As left and returned by `pxgetrf`; ranks outside the grid may pass None for arrays.
+    b : ndarray or None
+        Local array of the right-hand sides, Fortran-ordered, overwritten by the solutions.
+    desc_b : Descriptor
+        Its layout, on the same grid: as many rows as A, in the same blocks, on the same process rows.
+    trans : {"N", "T", "C"}
+        Solve with A, its transpose or its conjugate transpose.
+
+    Raises
+    ------
+    ValueError
+        `trans` is none of these letters.
+    DescriptorError
+        The layouts do not fit each other.
+    ArrayError
+        A local array does not fit its layout.
+    """
+    form = _letter("trans", trans, "NTC")
+    _check_factorable("desc", desc)
+    _check_sides(desc, desc_b)
+    if desc.grid.coords is None:
+        return
+    matrix, sides = _operand("a", a, desc), _operand("b", b, desc_b, written=True)
+    kind = _kind(matrix, sides, allowed=FACTORED_KINDS)
+    _check_apart(matrix, sides)
+    exchanged = _checked_pivots(pivots, desc.local_shape[0] + desc.block[0])
+    if 0 in desc_b.shape:
+        return
+    info = blacs.load().entries.getrs(kind, form, *desc_b.shape, *matrix.where, exchanged, *sides.where)
+    _check_info(f"p{kind}getrs", info)
+
+
+# -- local arrays
+
+
+class _Operand(NamedTuple):
+    """A local array as ScaLAPACK takes it."""
+
+    name: str
+    array: NDArray[Any] | None
+    address: int
+    offset: tuple[int, ...]
+    nine: NDArray[np.intc]
+
+    @property
+    def where(self) -> tuple[int, int, int, NDArray[np.intc]]:
+        """Address, IA, JA and the nine integers."""
+        return self.address, self.offset[0] + 1, self.offset[1] + 1, self.nine
+
+
+def _operand(name: str, array: NDArray[Any] | None, desc: Descriptor, *, written: bool = False) -> _Operand:
+    """Check a local array, and put its leading dimension into the nine integers."""
+    nine = desc.to_array()
+    rows, columns = desc.local_shape
+    if desc.grid.coords is None:
+        nine[8] = max(1, nine[8])
+        return _Operand(name, None if array is None or array.size == 0 else array, 0, desc.offset, nine)
+    if array is None:
+        raise ArrayError(f"{name} is None, but this rank is in the grid of desc_{name}: pass its local array, of shape {rows, columns}")
+    if rows * columns == 0 == array.size:
+        nine[8] = max(1, rows)
+        return _Operand(name, array, array.ctypes.data, desc.offset, nine)
+    if array.shape not in ((rows, columns), (desc.lld, columns)):
+        raise ArrayError(
+            f"{name} has shape {array.shape}, but this rank's local array has shape {rows, columns}: use desc.empty() to make it"
+        )
+    if written and not array.flags.writeable:
+        raise ArrayError(f"{name} is read-only and would be written: pass a writeable array")
+    nine[8] = _leading_dimension(name, array)
+    return _Operand(name, array, array.ctypes.data, desc.offset, nine)
+
+
+def _leading_dimension(name: str, array: NDArray[Any]) -> int:
+    rows, columns = array.shape
+    down, across = array.strides
+    leading = rows if columns == 1 else across // array.itemsize
+    if (rows > 1 and down != array.itemsize) or leading < rows or (columns > 1 and across % array.itemsize) or not array.flags.aligned:
+        raise ArrayError(
+            f"{name} has shape {array.shape} and strides {array.strides} bytes, which ScaLAPACK cannot take: it needs whole "
+            "columns, one after the other; pass numpy.asfortranarray of it"
+        )
+    if leading * columns >= LIMIT:
+        raise ArrayError(
+            f"{name} has {leading} x {columns} local elements, and ScaLAPACK counts in 32 bits: fewer than 2^31 are possible; "
+            "use more processes, or pyscalapack_redist.redistribute, which has no such limit"
+        )
+    return leading
+
+
+def _kind(*operands: _Operand, allowed: str = "sdczi") -> str:
+    """The letter of the arrays' dtype. A rank that holds nothing has no part in the data, and any letter serves."""
+    kinds = {}
+    for operand in operands:
+        if operand.array is None:
+            continue
+        kind = KIND_OF_DTYPE.get(operand.array.dtype)
+        if kind is None or kind not in allowed:
+            names = ", ".join(str(dtype) for dtype, letter in KIND_OF_DTYPE.items() if letter in allowed)
+            raise ArrayError(f"{operand.name} has dtype {operand.array.dtype}; ScaLAPACK takes {names} here")
+        kinds[kind] = operand
+    if len(kinds) > 1:
+        one, other = kinds.values()
+        raise ArrayError(
+            f"{one.name} has dtype {one.array.dtype if one.array is not None else None} and {other.name} has "
+            f"{other.array.dtype if other.array is not None else None}: ScaLAPACK converts nothing, so make them equal"
+        )
+    return next(iter(kinds), "d")
+
+
+def _check_apart(one: _Operand, other: _Operand) -> None:
+    if one.array is not None and other.array is not None and np.may_share_memory(one.array, other.array):
+        raise ArrayError(f"{one.name} and {other.name} overlap in memory: pass two separate arrays")
+
+
+def _checked_pivots(pivots: NDArray[np.intc] | None, needed: int) -> NDArray[np.intc]:
+    if pivots is None or pivots.dtype != np.intc or pivots.ndim != 1 or pivots.size < needed:
+        got = None if pivots is None else f"{pivots.dtype} of shape {pivots.shape}"
+        raise ArrayError(f"pivots is {got}: pass what pxgetrf returned on this rank, at least {needed} of {np.dtype(np.intc)}")
+    return np.ascontiguousarray(pivots)
+
+
+# -- layouts
+
+
+def _letter(name: str, value: str, choices: str) -> str:
+    if not isinstance(value, str) or len(value) != 1 or value.upper() not in choices:
+        raise ValueError(f"{name} = {value!r} must be one of {', '.join(choices)}")
+    return value.upper()
+
+
+def _check_same_shape(desc_a: Descriptor, desc_b: Descriptor) -> None:
+    if desc_a.shape != desc_b.shape:
+        raise DescriptorError(f"desc_a has shape {desc_a.shape} and desc_b has {desc_b.shape}: they must be equal")
+
+
+def _enclosing(desc_a: Descriptor, desc_b: Descriptor, context: int | None) -> int:
+    """The context that holds both grids; -1 on a rank outside it."""
+    grid_a, grid_b = desc_a.grid, desc_b.grid
+    if context is not None:
+        return _checked_context(operator.index(context), grid_a, grid_b)
+    if grid_a is grid_b or _holds(grid_a, grid_b):
+        return grid_a.context
+    if _holds(grid_b, grid_a):
+        return grid_b.context
+    raise DescriptorError(
+        f"neither of {grid_a} and {grid_b} has all the ranks of the other, and p?gemr2d needs a context that holds both: "
+        "pass context=, made by make_context() of a ProcessGrid over the ranks of both"
+    )
+
+
+def _holds(outer: ProcessGrid, inner: ProcessGrid) -> bool:
+    if outer.size < inner.size:
+        return False
+    if outer.comm is not None and inner.comm is not None and not same_ranks(outer.comm, inner.comm):
+        try:
+            inner = inner.on(outer.comm)
+        except DescriptorError:
+            return False
+    return set(outer.ranks.ravel().tolist()).issuperset(inner.ranks.ravel().tolist())
+
+
+def _checked_context(context: int, *grids: ProcessGrid) -> int:
+    for grid in grids:
+        if context < 0 and grid.coords is not None:
+            raise DescriptorError(f"context = {context} says that this rank is outside, but it is in {grid}: pass a context of both grids")
+        if context >= 0 and grid.comm is not None:
+            missing = blacs.missing_from_context(context, grid.comm, grid.ranks.ravel().tolist())
+            if missing:
+                raise DescriptorError(f"context = {context} does not hold rank {missing[0]} of {grid}: make one over the ranks of both grids")
+    return context
+
+
+def _check_factorable(name: str, desc: Descriptor) -> None:
+    rows, columns = desc.shape
+    if rows != columns:
+        raise DescriptorError(f"{name} is of a matrix of {rows} x {columns}: a square one is needed")
+    mb, nb = desc.block
+    if mb != nb:
+        raise DescriptorError(f"{name} has blocks of {mb} x {nb}: ScaLAPACK factors only with square blocks; redistribute to such a layout")
+    if any(start % mb for start in desc.offset):
+        raise DescriptorError(f"{name} is of a sub-array at {desc.offset}: ScaLAPACK factors only from a block's edge, multiples of {mb}")
+
+
+def _check_sides(desc: Descriptor, desc_b: Descriptor) -> None:
+    if desc_b.shape[0] != desc.shape[0]:
+        raise DescriptorError(f"desc_b has {desc_b.shape[0]} rows and the matrix has {desc.shape[0]}: they must be equal")
+    if desc_b.grid is not desc.grid and desc_b.grid.context != desc.grid.context:
+        raise DescriptorError(f"desc_b is on {desc_b.grid} and the matrix on {desc.grid}: both must be on one grid and context")
+    block = desc.block[0]
+    if desc_b.block[0] != block or desc_b.offset[0] % block:
+        raise DescriptorError(
+            f"desc_b has blocks of {desc_b.block[0]} rows from row {desc_b.offset[0]} on: it must have the matrix's {block} rows, "
+            "from a block's edge on; redistribute to such a layout"
+        )
+    processes = desc.grid.shape[0]
+    first_b, first_a = ((one.source[0] + one.offset[0] // block) % processes for one in (desc_b, desc))
+    if first_b != first_a:
+        raise DescriptorError(
+            f"the first row of desc_b is on process row {first_b} and the matrix's on {first_a}: give both the same source"
+        )
+
+
+def _check_info(routine: str, info: int) -> None:
+    if info < 0:
+        place = f"argument {-info}" if info > -100 else f"entry {-info % 100} of the descriptor that is argument {-info // 100}"
+        raise DescriptorError(f"{routine} refused {place} (INFO = {info}): ScaLAPACK cannot take this layout; redistribute to another")
