@@ -1,0 +1,110 @@
+"""The compiled kernels: runs and boxes against plain NumPy indexing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyscalapack_redist._copy import Box, Runs
+
+
+def runs_of(draw: st.DrawFn, most: int) -> tuple[Runs, np.ndarray]:
+    """Random runs, and all their pairs of positions one by one."""
+    kind = draw(st.sampled_from(["mixed", "single", "pairs", "whole"]))
+    lengths = draw(
+        st.lists(
+            {"mixed": st.integers(1, 5), "single": st.just(1), "pairs": st.just(2), "whole": st.integers(3, 9)}[kind],
+            min_size=1,
+            max_size=6,
+        )
+    )
+    gap = st.integers(0, 3) if kind == "mixed" else st.just(draw(st.integers(0, 3)))
+    x, y, at_x, at_y = [], [], draw(st.integers(0, 4)), draw(st.integers(0, 4))
+    for length in lengths:
+        x.append(at_x)
+        y.append(at_y)
+        at_x += length + draw(gap)
+        at_y += length + draw(gap)
+    period_x, period_y = at_x + draw(st.integers(0, 2)), at_y + draw(st.integers(0, 2))
+    total = draw(st.integers(1, most))
+    pairs = []
+    period = 0
+    while len(pairs) < total:
+        for start_x, start_y, length in zip(x, y, lengths, strict=True):
+            pairs += [(start_x + period * period_x + k, start_y + period * period_y + k) for k in range(length)]
+        period += 1
+    made = Runs(*(np.array(v, dtype=np.int64) for v in (x, y, lengths)), period_x, period_y, total)
+    return made, np.array(pairs[:total])
+
+
+@st.composite
+def one_dimension(draw: st.DrawFn) -> tuple[Runs, np.ndarray]:
+    return runs_of(draw, 60)
+
+
+@given(one_dimension())
+def test_runs_keep_every_pair(made: tuple[Runs, np.ndarray]) -> None:
+    runs, pairs = made
+    assert runs.total == len(pairs)
+    assert runs.expand().tolist() == pairs.tolist()
+
+
+def test_cyclic_elements_become_one_run() -> None:
+    k = np.arange(32, dtype=np.int64)
+    runs = Runs(k, 2 * k, np.ones(32, np.int64), 32, 64, 320)
+    assert runs.size == 1
+    assert runs.expand().tolist() == [[i, 2 * i] for i in range(320)]
+
+
+@st.composite
+def moves(draw: st.DrawFn) -> tuple[list[tuple[Runs, np.ndarray]], int, str, str, tuple[int, ...], float, float]:
+    dimensions = draw(st.integers(1, 4))
+    most = {1: 200, 2: 40, 3: 9, 4: 5}[dimensions]
+    return (
+        [runs_of(draw, most) for _ in range(dimensions)],
+        draw(st.sampled_from([1, 2, 3, 4, 8, 12, 16, 24])),
+        draw(st.sampled_from("FCR")),
+        draw(st.sampled_from("FCR")),
+        tuple(draw(st.permutations(range(dimensions)))),
+        draw(st.floats(0, 1)),
+        draw(st.floats(0, 1)),
+    )
+
+
+def made_array(shape: list[int], item: int, order: str) -> np.ndarray[Any, Any]:
+    array = np.zeros(shape, f"V{item}", order="C" if order == "C" else "F")
+    return array[tuple(slice(None, None, -1) for _ in shape)] if order == "R" else array
+
+
+@given(moves())
+def test_a_box_moves_what_indexing_moves(case: Any) -> None:
+    axes, item, order_x, order_y, order, one, other = case
+    box = Box(runs for runs, _ in axes)
+    source = made_array([int(pairs[:, 0].max()) + 1 for _, pairs in axes], item, order_x)
+    flat = np.random.default_rng(0).bytes(source.size * item)
+    source[...] = np.frombuffer(flat, f"V{item}").reshape(source.shape)
+    target = made_array([int(pairs[:, 1].max()) + 2 for _, pairs in axes], item, order_y)
+    first, last = sorted((int(one * box.size), int(other * box.size)))
+    expected = target.copy()
+    shape = box.shape()
+    for position in range(first, last):
+        index, rest = [0] * len(shape), position
+        for k in order:
+            rest, index[k] = divmod(rest, shape[k])
+        at = [pairs[i] for (_, pairs), i in zip(axes, index, strict=True)]
+        expected[tuple(y for _, y in at)] = source[tuple(x for x, _ in at)]
+    box.move(
+        source.__array_interface__["data"][0], source.strides, target.__array_interface__["data"][0], target.strides,
+        item, order, first, last,
+    )  # fmt: skip
+    assert target.tobytes() == expected.tobytes()
+
+
+def test_a_part_outside_the_box_is_refused() -> None:
+    box = Box([Runs(np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([4]), 4, 4, 4)])
+    with pytest.raises(ValueError, match="elements 2 to 5 are not in a box of 4"):
+        box.move(0, (8,), 0, (8,), 8, (0,), 2, 5)

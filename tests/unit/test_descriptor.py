@@ -1,0 +1,179 @@
+"""Descriptors on paper: shapes, sub-arrays, equality, the nine integers, and what cannot be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import deal
+
+from pyscalapack_redist import BlockCyclic, Descriptor, DescriptorError, ProcessGrid
+from pyscalapack_redist._descriptor import FIELDS, build_fields, check_fields, read_fields
+
+GRID = ProcessGrid((2, 3))
+
+
+@given(
+    st.integers(0, 40), st.integers(0, 40), st.integers(1, 9), st.integers(1, 9), st.integers(0, 1), st.integers(0, 2)
+)
+def test_local_shapes_are_those_of_dealing(m: int, n: int, mb: int, nb: int, row: int, column: int) -> None:
+    desc = Descriptor((m, n), (mb, nb), GRID, source=(row, column))
+    rows, columns = deal(m, mb, 2, row), deal(n, nb, 3, column)
+    for i in range(2):
+        for j in range(3):
+            assert desc.local_shape_of((i, j)) == (len(rows[i]), len(columns[j]))
+    assert desc.local_shape == (0, 0)
+
+
+def test_none_is_one_block_per_process() -> None:
+    assert Descriptor((10, 10), (None, None), GRID).block == (5, 4)
+    assert Descriptor((0, 3), None, GRID).block == (1, 1)
+    assert Descriptor((10, 10), 4, GRID).block == (4, 4)
+
+
+def test_axes() -> None:
+    desc = Descriptor((8, 9, 10), (2, 3, 5), GRID, axes=(1, None, 0))
+    assert [one.processes for one in desc.distributions] == [3, 1, 2]
+    assert desc.local_shape_of((1, 0)) == (4, 9, 5)
+    assert desc.placement.shape == (3, 1, 2)
+    assert desc.placement[2, 0, 1] == GRID.rank_of((1, 2))
+    assert "axes (1, None, 0)" in repr(desc)
+
+
+def test_sub_arrays() -> None:
+    desc = Descriptor((20, 30), (4, 5), GRID, source=(1, 2))
+    part = desc[3:17, 11:]
+    assert (part.shape, part.offset, part.parent) == ((14, 19), (3, 11), desc)
+    assert part.distributions[0] == BlockCyclic(14, 4, 2, 1, 3)
+    inner = part[1:5]
+    assert (inner.shape, inner.offset, inner.parent) == ((4, 19), (4, 11), desc)
+    assert part.local_shape_of((0, 0)) == desc.local_shape_of((0, 0))
+    assert part != desc
+    assert part == Descriptor((20, 30), (4, 5), GRID, source=(1, 2))[3:17, 11:30]
+    assert "at (3, 11) of 20 x 30" in repr(part)
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ((slice(0, 21),), "dimension 0: 0:21 is not inside 0:20"),
+        ((slice(None), slice(-2, 5)), "dimension 1: -2:5 is not inside 0:30"),
+        ((slice(5, 3),), "dimension 0: 5:3 is not inside"),
+        ((slice(0, 8, 2),), "the step of a sub-array must be 1, not 2"),
+        ((3,), "taken by slices, not 3; for one index i write i:i\\+1"),
+        ((slice(None),) * 3, "at most 2 slices, got 3"),
+        ((slice("a", None),), "must be integers"),
+    ],
+)
+def test_sub_arrays_past_the_edge(key: tuple[object, ...], words: str) -> None:
+    with pytest.raises(DescriptorError, match=words):
+        Descriptor((20, 30), (4, 5), GRID)[key]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "words"),
+    [
+        (((4, 4), (0, 2), GRID), {}, r"block\[0\] = 0 must be at least 1"),
+        (((4, 4), (2, -3), GRID), {}, r"block\[1\] = -3 must be at least 1"),
+        (((4, -4), (2, 2), GRID), {}, r"shape\[1\] = -4 must be at least 0"),
+        (((4, 4), (2, 2, 2), GRID), {}, r"block = \(2, 2, 2\) has 3 entries, but the array has 2 dimensions"),
+        (((4, 4), "x", GRID), {}, "block = .* has 1 entries"),
+        (((4, 4), 2.5, GRID), {}, "block = 2.5 must be an integer or a sequence"),
+        (((4, 4), (2, 2), "grid"), {}, "grid = 'grid' must be a ProcessGrid"),
+        (((4, 4), (2, 2), GRID), {"source": (2, 0)}, r"source\[0\] = 2 is outside the grid: .* it must be 0 to 1"),
+        (((4, 4), (2, 2), GRID), {"source": (0, -1)}, r"source\[1\] = -1 must be at least 0"),
+        (((4, 4), (2, 2), GRID), {"axes": (0, 0)}, "uses grid dimension 0 twice"),
+        (((4, 4), (2, 2), GRID), {"axes": (0, 2)}, r"axes\[1\] = 2 is not a dimension of the grid"),
+        (((4, 4), (2, 2), GRID), {"axes": (0, None)}, "grid dimension 1 has 3 processes and no array dimension"),
+        (((4,), (2,), GRID), {}, "grid dimension 1 has 3 processes and no array dimension"),
+        (((), (), GRID), {}, "at least one dimension"),
+        (((4, 4), (2, 2), GRID), {"lld": 0}, "lld = 0 must be at least 1"),
+    ],
+)
+def test_what_cannot_be_is_named(arguments: tuple[object, ...], keywords: dict[str, object], words: str) -> None:
+    with pytest.raises(DescriptorError, match=words):
+        Descriptor(*arguments, **keywords)  # type: ignore[arg-type]
+
+
+def test_equality_and_hash_are_of_the_layout() -> None:
+    one, two = Descriptor((20, 30), (4, 5), GRID), Descriptor((20, 30), (4, 5), ProcessGrid((2, 3)), lld=99)
+    assert one == two
+    assert hash(one) == hash(two)
+    assert one.layout_digest == two.layout_digest
+    for other in (
+        Descriptor((20, 31), (4, 5), GRID),
+        Descriptor((20, 30), (4, 6), GRID),
+        Descriptor((20, 30), (4, 5), GRID, source=(0, 1)),
+        Descriptor((20, 30), (4, 5), ProcessGrid((3, 2))),
+        Descriptor((20, 30), (4, 5), ProcessGrid((2, 3), order="column")),
+        one[0:20, 0:29],
+    ):
+        assert one != other
+        assert one.layout_digest != other.layout_digest
+    assert one != "a descriptor"
+
+
+def test_from_function_on_paper_is_empty() -> None:
+    assert Descriptor((4, 4), 2, GRID).from_function(lambda i, j: i + j).shape == (0, 0)
+
+
+# -- the nine integers
+
+NINE = [1, 0, 20, 30, 4, 5, 1, 2, 12]
+
+
+@pytest.mark.parametrize(
+    "kind", [list, tuple, np.array, lambda v: np.array(v, np.intc), lambda v: np.array(v * 2, np.intc)[::2]]
+)
+def test_nine_integers_are_read_from_anything(kind: object) -> None:
+    values = [1, 0, 20, 30, 4, 5, 1, 2, 12]
+    given_ = kind(values)  # type: ignore[operator]
+    assert len(read_fields(given_)) == 9
+    if not isinstance(given_, np.ndarray) or given_.flags.c_contiguous:
+        assert read_fields(given_) == tuple(NINE)
+
+
+def test_nine_integers_are_built() -> None:
+    built = np.asarray(build_fields(NINE))
+    assert built.dtype == np.intc
+    assert built.tolist() == NINE
+    with pytest.raises(DescriptorError, match="M = 2147483648 does not fit into ScaLAPACK's 32-bit integer"):
+        build_fields([1, 0, 2**31, 1, 1, 1, 0, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (NINE[:8], "got 8; LLD is missing"),
+        (NINE[:6], "got 6; RSRC, CSRC, LLD are missing"),
+        ([*NINE, 1], "has nine integers DTYPE, CTXT, .* got 10"),
+        (7, "must be nine integers .* got int: 7"),
+        ([1, 0, 2.5, 30, 4, 5, 1, 2, 12], "M = 2.5 must be an integer"),
+        ([1, 0, 2**40, 30, 4, 5, 1, 2, 12], "M = 1099511627776 does not fit"),
+    ],
+)
+def test_what_is_not_nine_integers(values: object, words: str) -> None:
+    with pytest.raises(DescriptorError, match=words):
+        read_fields(values)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("DTYPE", 2, "DTYPE = 2 must be 1"),
+        ("M", -1, "M = -1 must be at least 0"),
+        ("N", -1, "N = -1 must be at least 0"),
+        ("MB", 0, "MB = 0 must be at least 1"),
+        ("NB", -4, "NB = -4 must be at least 1"),
+        ("RSRC", 2, "RSRC = 2 is outside the 2 x 3 grid .* it must be 0 to 1"),
+        ("CSRC", -1, "CSRC = -1 is outside the 2 x 3 grid"),
+        ("LLD", 11, "LLD = 11 is too small: process row 1 holds 12 rows"),
+    ],
+)
+def test_each_field_is_checked(field: str, value: int, words: str) -> None:
+    check_fields(NINE, 2, 3, 1)
+    wrong = list(NINE)
+    wrong[FIELDS.index(field)] = value
+    with pytest.raises(DescriptorError, match=words):
+        check_fields(wrong, 2, 3, 1)

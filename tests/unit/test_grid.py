@@ -1,0 +1,74 @@
+"""Process grids on paper: placement, coordinates, and what cannot be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pyscalapack_redist import DescriptorError, ProcessGrid
+
+
+def test_orders_are_those_of_blacs() -> None:
+    assert ProcessGrid((2, 3)).ranks.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert ProcessGrid((2, 3), order="column").ranks.tolist() == [[0, 2, 4], [1, 3, 5]]
+
+
+def test_any_placement() -> None:
+    grid = ProcessGrid((2, 2), ranks=[[7, 2], [0, 3]])
+    assert (grid.shape, grid.size, grid.ndim, grid.comm, grid.coords) == ((2, 2), 4, 2, None, None)
+    for rank, place in ((7, (0, 0)), (2, (0, 1)), (0, (1, 0)), (3, (1, 1))):
+        assert grid.coords_of(rank) == place
+        assert grid.rank_of(place) == rank
+    assert grid.coords_of(5) is None
+    with pytest.raises(ValueError, match="read-only"):
+        grid.ranks[0, 0] = 1
+
+
+def test_equality_is_by_placement() -> None:
+    assert ProcessGrid((2, 2)) == ProcessGrid((2, 2), ranks=[[0, 1], [2, 3]])
+    assert hash(ProcessGrid((2, 2))) == hash(ProcessGrid((2, 2), ranks=[[0, 1], [2, 3]]))
+    assert ProcessGrid((2, 2)) != ProcessGrid((2, 2), order="column")
+    assert ProcessGrid((2, 2)) != ProcessGrid((4, 1))
+
+
+def test_a_person_can_read_it() -> None:
+    assert repr(ProcessGrid((2, 3))) == "ProcessGrid(2 x 3, ranks 0 to 5, on paper)"
+    assert "ranks [[1, 0]]" in repr(ProcessGrid((1, 2), ranks=[[1, 0]]))
+    assert "..." in repr(ProcessGrid((5, 5), order="column"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "keywords", "words"),
+    [
+        ((0, 2), {}, r"shape\[0\] = 0 must be at least 1"),
+        ((), {}, r"shape = \(\) must have at least one dimension"),
+        ((2, 2), {"order": "diagonal"}, "order = 'diagonal' must be 'row' or 'column'"),
+        ((2, 2), {"ranks": [[0, 1]]}, r"ranks has shape \(1, 2\), but the grid has shape \(2, 2\)"),
+        ((2, 2), {"ranks": [[0, 1], [1, 2]]}, "ranks has rank 1 twice"),
+        ((1, 2), {"ranks": [[0, -1]]}, "every rank must be at least 0"),
+        ((1, 2), {"ranks": [[0.5, 1]]}, "ranks must be integers"),
+    ],
+)
+def test_what_cannot_be_is_named(shape: tuple[int, ...], keywords: dict[str, object], words: str) -> None:
+    with pytest.raises(DescriptorError, match=words):
+        ProcessGrid(shape, **keywords)  # type: ignore[arg-type]
+
+
+def test_a_communicator_must_be_one() -> None:
+    with pytest.raises(DescriptorError, match="comm = 'world' must be an mpi4py Intracomm"):
+        ProcessGrid((1, 1), "world")  # type: ignore[arg-type]
+
+
+def test_contexts_need_ranks_and_two_dimensions() -> None:
+    with pytest.raises(DescriptorError, match="on paper: give it a communicator"):
+        ProcessGrid((1, 1)).make_context()
+    with pytest.raises(DescriptorError, match=r"has no BLACS context yet: call make_context\(\)"):
+        _ = ProcessGrid((1, 1)).context
+    with pytest.raises(DescriptorError, match=r"coords = \(2, 0\) are outside a grid of shape \(2, 2\)"):
+        ProcessGrid((2, 2)).rank_of((2, 0))
+
+
+def test_many_ranks() -> None:
+    grid = ProcessGrid((1024, 1024))
+    assert grid.coords_of(2**20 - 1) == (1023, 1023)
+    assert np.array_equal(grid.ranks.ravel(), np.arange(2**20))
