@@ -182,6 +182,7 @@ class Participants:
     def remember(self, key: Any, plan: Any) -> None:
         """Keep a plan; all ranks keep and drop the same ones, since all make the same calls."""
         self.plans[key] = plan
+        self.plans.move_to_end(key)
         while len(self.plans) > PLANS_KEPT:
             self.plans.popitem(last=False)
 

@@ -285,10 +285,10 @@ def _grid_shape(shape: Any) -> tuple[int, ...]:
 def _checked_communicator(comm: MPI.Intracomm | None) -> MPI.Intracomm | None:
     if comm is None:
         return None
+    if hasattr(comm, "Get_size") and not comm:
+        raise DescriptorError("comm is MPI.COMM_NULL: only ranks that are in a communicator can make a grid on it")
     if not hasattr(comm, "Create_group"):
         raise DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm, or None for a grid on paper")
-    if not comm:
-        raise DescriptorError("comm is MPI.COMM_NULL: only ranks that are in a communicator can make a grid on it")
     return comm
 
 

@@ -89,10 +89,9 @@ def redistribute(
     if plan is None:
         a, b = (Descriptor._spread(mine, everyone, request.comm) for mine in request.descriptors)
         plan = _new_plan(a, b, request, everyone)
-        everyone.remember(key, plan)
-    else:
-        everyone.plans.move_to_end(key)
-    return plan._with_leading_dimensions(*request.descriptors)
+    plan = plan._local(request)
+    everyone.remember(key, plan)
+    return plan
 
 
 class _Request:
@@ -319,14 +318,15 @@ class Redistribution:
         """
         return Transfer(self, a, out, block=False)
 
-    def _with_leading_dimensions(self, a: Descriptor | None, b: Descriptor | None) -> Redistribution:
-        """This plan for descriptors of the same layouts, whose local arrays may have other leading dimensions."""
-        a, b = a or self.desc_a, b or self.desc_b
-        if (a.lld, b.lld) == (self.desc_a.lld, self.desc_b.lld):
+    def _local(self, request: _Request) -> Redistribution:
+        """This plan for what may differ from rank to rank: leading dimensions and the dtype that was told."""
+        a, b = (mine or ours for mine, ours in zip(request.descriptors, (self.desc_a, self.desc_b), strict=True))
+        same_dtype = (request.dtype is None) == (self._dtype is None) and request.dtype == self._dtype  # None == float64
+        if same_dtype and (a.lld, b.lld) == (self.desc_a.lld, self.desc_b.lld):
             return self
         other = object.__new__(Redistribution)
         other.__dict__.update(self.__dict__)
-        other.desc_a, other.desc_b = a, b
+        other.desc_a, other.desc_b, other._dtype = a, b, request.dtype
         return other
 
     def __repr__(self) -> str:

@@ -1,0 +1,261 @@
+"""Bad input on one rank or on all: a named error on every rank, at once, arrays untouched, and the communicator still
+good for the next redistribution. Run on at least four ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import pyscalapack_redist as psr
+
+WORLD = MPI.COMM_WORLD
+RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
+SHAPE = (13, 11)
+ROWS = psr.ProcessGrid((SIZE, 1), WORLD)
+COLUMNS = psr.ProcessGrid((1, SIZE), WORLD)
+PAIR = psr.ProcessGrid((1, 2), WORLD)
+A = psr.Descriptor(SHAPE, (2, 2), ROWS)
+B = psr.Descriptor(SHAPE, (3, 3), COLUMNS)
+
+Expected = tuple[type[Exception], str]
+
+
+def value(i: Any, j: Any) -> Any:
+    return 1000.0 * i + j
+
+
+def expect(
+    call: Callable[[], object], mine: Expected, others: Expected | None = None, culprit: int | None = None
+) -> None:
+    """`mine` is raised on the culprit (on all ranks without one), `others` elsewhere."""
+    kind, words = mine if culprit is None or culprit == RANK else others or mine
+    assert issubclass(kind, psr.RedistributionError)
+    with pytest.raises(kind, match=words):
+        call()
+    still_good()
+
+
+def still_good() -> None:
+    result = psr.redistribute(A, B)(A.from_function(value))
+    assert result is not None
+    assert np.array_equal(result, B.from_function(value))
+
+
+def elsewhere(words: str, culprit: int = 1) -> Expected:
+    return (psr.CollectiveError, f"rank {culprit} could not take part: .*{words}")
+
+
+def layouts() -> None:
+    """What redistribute itself refuses."""
+    last = RANK == SIZE - 1
+    different = psr.Descriptor(SHAPE, (4, 4) if last else (2, 2), ROWS)
+    expect(
+        lambda: psr.redistribute(different, B),
+        (psr.CollectiveError, "desc_a must be the same on every rank, but rank 0 has .*2 x 2.* rank"),
+    )
+    placed = psr.Descriptor(
+        SHAPE, (2, 2), psr.ProcessGrid((SIZE, 1), WORLD, ranks=np.arange(SIZE)[::-1, None]) if last else ROWS
+    )
+    expect(lambda: psr.redistribute(A, placed), (psr.CollectiveError, "desc_b must be the same"))
+    expect(
+        lambda: psr.redistribute(A, B, schedule="natural" if last else "caterpillar"),
+        (psr.CollectiveError, "the options must be the same .*schedule='caterpillar'"),
+    )
+    larger = psr.Descriptor((13, 12), (2, 2), COLUMNS)
+    expect(
+        lambda: psr.redistribute(A, larger), (psr.DescriptorError, r"desc_a has shape \(13, 11\) and desc_b \(13, 12\)")
+    )
+    expect(
+        lambda: psr.redistribute(A, larger if RANK == 1 else B),
+        (psr.DescriptorError, r"keeps the global shape"),
+        elsewhere("keeps the global shape"),
+        culprit=1,
+    )
+    expect(
+        lambda: psr.redistribute(A, B, schedule="caterpilar"),
+        (psr.ScheduleError, "'caterpilar' is unknown; there are caterpillar"),
+    )
+    expect(
+        lambda: psr.redistribute(A, B, exchange="send"), (psr.ScheduleError, "'send' is unknown; there are sendrecv")
+    )
+    expect(
+        lambda: psr.redistribute(A, B, schedule="natural", exchange="sendrecv"),
+        (psr.ScheduleError, "several may send to one process at once: use a one-port schedule such as 'caterpillar'"),
+    )
+    expect(
+        lambda: psr.redistribute(A, B, memory_limit=0 if RANK == 1 else 1000),
+        (psr.DescriptorError, "memory_limit = 0 must be at least 1"),
+        elsewhere("memory_limit = 0"),
+        culprit=1,
+    )
+    expect(lambda: psr.redistribute(A, B, dtype="float65"), (psr.ArrayError, "dtype = 'float65' is not a NumPy dtype"))
+    expect(
+        lambda: psr.redistribute("A" if RANK == 1 else A, B, comm=WORLD),  # type: ignore[arg-type]
+        (psr.DescriptorError, "desc_a: a ScaLAPACK descriptor has nine integers .* got 1"),
+        elsewhere("desc_a"),
+        culprit=1,
+    )
+    expect(
+        lambda: psr.redistribute(A if RANK != 1 else None, B),
+        (psr.DescriptorError, "desc_a = None: pass comm="),
+        elsewhere("desc_a = None"),
+        culprit=1,
+    )
+    expect(lambda: psr.redistribute(A, None, comm=WORLD), (psr.DescriptorError, "no rank knows the layout"))
+    expect(lambda: psr.redistribute(None, None), (psr.DescriptorError, "no communicator is known; pass comm="))
+    expect(lambda: psr.redistribute(A, B, comm="world"), (psr.DescriptorError, "comm = 'world' must be an mpi4py"))  # type: ignore[arg-type]
+
+
+def communicators() -> None:
+    half = WORLD.Split(RANK % 2, RANK)
+    on_half = psr.Descriptor(SHAPE, (2, 2), psr.ProcessGrid((half.Get_size(), 1), half))
+    paper = psr.Descriptor(SHAPE, (2, 2), psr.ProcessGrid((2, 1)))
+    expect(
+        lambda: psr.redistribute(A, on_half),
+        (psr.DescriptorError, "desc_b .* is on another communicator than the other grid: pass comm="),
+    )
+    expect(lambda: psr.redistribute(A, paper), (psr.DescriptorError, "desc_b .* is on paper"))
+    expect(lambda: psr.redistribute(on_half, on_half, comm=WORLD), (psr.CollectiveError, "desc_a must be the same"))
+    expect(lambda: psr.redistribute(A, on_half, comm=half), (psr.DescriptorError, r"rank \d of .* is not in comm"))
+    expect(
+        lambda: psr.ProcessGrid((SIZE + 1, 1), WORLD),
+        (psr.DescriptorError, rf"needs {SIZE + 1} processes, but its communicator has {SIZE}"),
+    )
+    expect(
+        lambda: psr.ProcessGrid((1, 2), WORLD, ranks=[[0, SIZE]]),
+        (psr.DescriptorError, "every rank must be at least 0 and below"),
+    )
+    expect(lambda: psr.ProcessGrid((1, 1), MPI.COMM_NULL), (psr.DescriptorError, "MPI.COMM_NULL"))
+    expect(
+        lambda: psr.Descriptor(SHAPE, (2, 2), ROWS, lld=1 if RANK == 0 else 9),
+        (psr.DescriptorError, r"lld = 1 is too small: this rank holds \d rows"),
+    ) if RANK == 0 else still_good()
+    half.Free()
+
+
+def arrays() -> None:
+    """What a plan refuses: on one rank an ArrayError, on the others a CollectiveError, and nothing is written."""
+    plan = psr.redistribute(A, B)
+    good = A.from_function(value)
+    out = B.zeros()
+    before = good.copy()
+
+    def on_one(bad_a: Any, bad_out: Any, words: str) -> None:
+        expect(
+            lambda: plan(bad_a if RANK == 1 else good, bad_out if RANK == 1 else out),
+            (psr.ArrayError, words),
+            elsewhere(words.split("|")[0]),
+            culprit=1,
+        )
+        assert not out.any(), "a failed call wrote into out"
+        assert np.array_equal(good, before), "a failed call wrote into a"
+
+    frozen = B.zeros()
+    frozen.flags.writeable = False
+    shared = np.zeros(good.size + out.size)
+    on_one(good[1:], out, r"a has shape \(\d+, 11\), but this rank's local array .* has shape")
+    on_one(None, out, "a is None, but this rank holds a local array of shape")
+    on_one(good.tolist(), out, "a is a list: it must be a NumPy array")
+    on_one(good.astype(object), out.astype(object), "dtype object cannot be redistributed")
+    on_one(good, out[:, :-1], "out has shape")
+    on_one(good, out.astype(np.float32), "out has dtype float32, but a has dtype float64")
+    on_one(good, frozen, "out is read-only")
+    on_one(good, np.broadcast_to(np.zeros(1), out.shape), "out is read-only|share memory")
+    on_one(
+        good, np.lib.stride_tricks.as_strided(np.zeros(1), out.shape, (0, 0)), "several of its elements share memory"
+    )
+    on_one(
+        shared[: good.size].reshape(good.shape),
+        shared[good.size - 1 :][: out.size].reshape(out.shape),
+        "out shares memory with a",
+    )
+    expect(
+        lambda: plan(good.astype(np.float32 if RANK == 1 else np.float64)),
+        (psr.CollectiveError, "the dtype must be the same .*float"),
+    )
+    expect(
+        lambda: plan(good.astype(np.int64 if RANK == 1 else np.float64)),
+        (psr.CollectiveError, "the dtype must be the same .*int64"),
+    )
+    in_place = A.from_function(value)
+    square = psr.Descriptor(SHAPE, (2, 3), ROWS)
+    expect(
+        lambda: psr.redistribute(A, square)(in_place, in_place), (psr.ArrayError, "out is a: .* identical layouts only")
+    )
+    assert psr.redistribute(A, A)(in_place, in_place) is in_place
+    assert np.array_equal(in_place, before)
+    part = B[1:5, 2:7]
+    expect(lambda: psr.redistribute(A[1:5, 2:7], part)(good), (psr.ArrayError, "out is missing: B is a sub-array"))
+    expect(lambda: plan(good, memory_hog), (psr.ArrayError, "out has shape"))
+    typed = psr.redistribute(A, B, dtype=np.float32)
+    expect(lambda: typed(good), (psr.ArrayError, "a has dtype float64, but redistribute was told dtype = float32"))
+    small = psr.redistribute(A, B, memory_limit=9)
+    expect(lambda: small(good), (psr.RedistributionError, "memory_limit = 9 bytes is too small for elements of 8 bytes"))
+
+
+memory_hog = np.zeros((100, 100))
+
+
+def outside() -> None:
+    """Ranks that hold nothing of one side."""
+    desc = psr.Descriptor(SHAPE, (2, 2), PAIR)
+    grow, mine = psr.redistribute(desc, B), desc.from_function(value)
+    culprit = SIZE - 1
+    expect(
+        lambda: grow(mine if RANK < 2 else np.zeros((2, 2)) if culprit == RANK else None, B.zeros()),
+        (psr.ArrayError, "a has shape .* but this rank is outside the grid: pass None"),
+        elsewhere("outside the grid", culprit),
+        culprit=culprit,
+    )
+    kind, words = (
+        (psr.CollectiveError, "rank 2 could not take part")
+        if RANK < 2
+        else (psr.ArrayError, "pass out, or redistribute")
+    )
+    expect(lambda: grow(mine if RANK < 2 else None), (kind, words))
+    result = psr.redistribute(desc, B, dtype=float)(mine if RANK < 2 else None)
+    assert result is not None
+    assert np.array_equal(result, B.from_function(value))
+
+
+def order_of_starts() -> None:
+    one, two = psr.redistribute(A, B), psr.redistribute(B, A)
+    a, b = A.from_function(value), B.from_function(value)
+    expect(
+        lambda: one.start(a).wait() if RANK else two.start(b).wait(),
+        (psr.CollectiveError, "the plan must be the same on every rank"),
+    )
+
+
+def one_process() -> None:
+    whole = np.arange(np.prod(SHAPE)).reshape(SHAPE)
+    expect(lambda: psr.scatter(A, whole, root=SIZE), (psr.DescriptorError, rf"root = {SIZE} is not a rank"))
+    expect(
+        lambda: psr.scatter(A, None),
+        (psr.ArrayError, "the array is None on every rank that should hold it: pass it on rank 0"),
+    )
+    expect(lambda: psr.scatter(A, whole, root=RANK % 2), (psr.CollectiveError, "root must be the same on every rank"))
+    expect(
+        lambda: psr.scatter(A, whole[1:]),
+        (psr.ArrayError, r"a has shape \(12, 11\)"),
+        elsewhere("a has shape", 0),
+        culprit=0,
+    )
+
+
+def main() -> None:
+    assert SIZE >= 4, "run on at least four ranks"
+    for group in (layouts, communicators, arrays, outside, order_of_starts, one_process):
+        group()
+        WORLD.Barrier()
+    if RANK == 0:
+        print("OK", flush=True)
+
+
+if __name__ == "__main__":
+    main()
