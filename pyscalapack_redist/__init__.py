@@ -4,7 +4,7 @@ plan = redistribute(desc_a, desc_b)
 b = plan(a)
 """
 
-from . import blacs, intersections, schedules
+from . import blacs, intersections, scalapack, schedules
 from .blockcyclic import BlockCyclic
 from .descriptor import Descriptor
 from .errors import (
@@ -36,6 +36,7 @@ __all__ = [
     "gather",
     "intersections",
     "redistribute",
+    "scalapack",
     "scatter",
     "schedules",
 ]

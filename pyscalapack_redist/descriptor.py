@@ -244,12 +244,13 @@ class Descriptor:
                 f"a sub-array of {self.ndim} dimensions takes at most {self.ndim} slices, got {len(slices)}"
             )
         slices += (slice(None),) * (self.ndim - len(slices))
-        view = object.__new__(Descriptor)
-        view.__dict__.update({k: v for k, v in self.__dict__.items() if k != "layout_digest"})
-        view._parent = self if self._parent is None else self._parent
-        view._distributions = tuple(
+        parts = tuple(
             _sub_axis(k, one, part) for k, (one, part) in enumerate(zip(self._distributions, slices, strict=True))
         )
+        if parts == self._distributions:
+            return self
+        view = self._copy()
+        view._parent, view._distributions = self._parent or self, parts
         return view
 
     # -- local arrays
@@ -335,8 +336,7 @@ class Descriptor:
         grid = self._grid.on(comm)
         if grid is self._grid:
             return self
-        moved = object.__new__(Descriptor)
-        moved.__dict__.update({k: v for k, v in self.__dict__.items() if k != "layout_digest"})
+        moved = self._copy()
         moved._grid = grid
         moved._parent = None if self._parent is None else self._parent.on(comm)
         return moved
@@ -364,6 +364,11 @@ class Descriptor:
         return f"Descriptor({', '.join(parts)})"
 
     # -- inside
+
+    def _copy(self) -> Descriptor:
+        copy = object.__new__(Descriptor)
+        copy.__dict__.update({name: value for name, value in self.__dict__.items() if name != "layout_digest"})
+        return copy
 
     def _array_coords(self, coords: Sequence[int]) -> tuple[int, ...]:
         return tuple(0 if axis is None else operator.index(coords[axis]) for axis in self._axes)

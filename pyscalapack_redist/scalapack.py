@@ -65,7 +65,8 @@ def pxgemr2d(
     kind = _kind(source, target)
     _check_apart(source, target)
     if 0 not in desc_a.shape:
-        blacs.load().entries.gemr2d(kind, *desc_a.shape, *source.where, *target.where, ctxt)
+        m, n = desc_a.shape
+        blacs.load().entries.gemr2d(kind, m, n, *source.where, *target.where, ctxt)
 
 
 def pxtrmr2d(
@@ -85,7 +86,8 @@ def pxtrmr2d(
     a, b, desc_a, desc_b, context
         As for `pxgemr2d`.
     uplo : {"U", "L"}
-        Upper or lower triangle. The rest of `b` stays.
+        Upper or lower triangle; the rest of `b` stays. Of m x n, what ScaLAPACK calls the diagonal starts below the
+        corner by m - n for "U" of a tall matrix, and right of it by n - m for "L" of a wide one.
     diag : {"N", "U"}
         "U": the diagonal is taken to be of ones and is not copied.
 
@@ -105,7 +107,8 @@ def pxtrmr2d(
     kind = _kind(source, target)
     _check_apart(source, target)
     if 0 not in desc_a.shape:
-        blacs.load().entries.trmr2d(kind, triangle, diagonal, *desc_a.shape, *source.where, *target.where, ctxt)
+        m, n = desc_a.shape
+        blacs.load().entries.trmr2d(kind, triangle, diagonal, m, n, *source.where, *target.where, ctxt)
 
 
 def pxgetrf(a: NDArray[Any] | None, desc: Descriptor) -> NDArray[np.intc] | None:
@@ -132,18 +135,20 @@ def pxgetrf(a: NDArray[Any] | None, desc: Descriptor) -> NDArray[np.intc] | None
     ArrayError
         The local array does not fit it.
     """
-    _check_factorable("desc", desc)
+    n = _factorable_size(desc)
     if desc.grid.coords is None:
         return None
     matrix = _operand("a", a, desc, written=True)
     kind = _kind(matrix, allowed=FACTORED_KINDS)
     pivots = np.zeros(desc.local_shape[0] + desc.block[0], dtype=np.intc)
-    if 0 in desc.shape:
+    if n == 0:
         return pivots
-    info = blacs.load().entries.getrf(kind, *desc.shape, *matrix.where, pivots)
+    info = blacs.load().entries.getrf(kind, n, n, *matrix.where, pivots)
     _check_info(f"p{kind}getrf", info)
     if info > 0:
-        raise np.linalg.LinAlgError(f"p{kind}getrf: the matrix is singular: pivot {info} (counted from 1) is exactly zero")
+        raise np.linalg.LinAlgError(
+            f"p{kind}getrf: the matrix is singular: pivot {info} (counted from 1) is exactly zero"
+        )
     return pivots
 
 
@@ -178,8 +183,8 @@ def pxgetrs(
         A local array does not fit its layout.
     """
     form = _letter("trans", trans, "NTC")
-    _check_factorable("desc", desc)
-    _check_sides(desc, desc_b)
+    n = _factorable_size(desc)
+    sides_count = _sides(desc, desc_b)
     if desc.grid.coords is None:
         return
     matrix, sides = _operand("a", a, desc), _operand("b", b, desc_b, written=True)
@@ -188,7 +193,7 @@ def pxgetrs(
     exchanged = _checked_pivots(pivots, desc.local_shape[0] + desc.block[0])
     if 0 in desc_b.shape:
         return
-    info = blacs.load().entries.getrs(kind, form, *desc_b.shape, *matrix.where, exchanged, *sides.where)
+    info = blacs.load().entries.getrs(kind, form, n, sides_count, *matrix.where, exchanged, *sides.where)
     _check_info(f"p{kind}getrs", info)
 
 
@@ -216,15 +221,17 @@ def _operand(name: str, array: NDArray[Any] | None, desc: Descriptor, *, written
     rows, columns = desc.local_shape
     if desc.grid.coords is None:
         nine[8] = max(1, nine[8])
-        return _Operand(name, None if array is None or array.size == 0 else array, 0, desc.offset, nine)
+        return _Operand(name, None, 0, desc.offset, nine)
     if array is None:
-        raise ArrayError(f"{name} is None, but this rank is in the grid of desc_{name}: pass its local array, of shape {rows, columns}")
+        raise ArrayError(
+            f"{name} is None, but this rank is in the grid of its layout: pass the local array, of shape {rows, columns}"
+        )
     if rows * columns == 0 == array.size:
         nine[8] = max(1, rows)
         return _Operand(name, array, array.ctypes.data, desc.offset, nine)
     if array.shape not in ((rows, columns), (desc.lld, columns)):
         raise ArrayError(
-            f"{name} has shape {array.shape}, but this rank's local array has shape {rows, columns}: use desc.empty() to make it"
+            f"{name} has shape {array.shape}, but this rank holds {rows} x {columns}: make it by the Descriptor's empty()"
         )
     if written and not array.flags.writeable:
         raise ArrayError(f"{name} is read-only and would be written: pass a writeable array")
@@ -236,7 +243,12 @@ def _leading_dimension(name: str, array: NDArray[Any]) -> int:
     rows, columns = array.shape
     down, across = array.strides
     leading = rows if columns == 1 else across // array.itemsize
-    if (rows > 1 and down != array.itemsize) or leading < rows or (columns > 1 and across % array.itemsize) or not array.flags.aligned:
+    if (
+        (rows > 1 and down != array.itemsize)
+        or leading < rows
+        or (columns > 1 and across % array.itemsize)
+        or not array.flags.aligned
+    ):
         raise ArrayError(
             f"{name} has shape {array.shape} and strides {array.strides} bytes, which ScaLAPACK cannot take: it needs whole "
             "columns, one after the other; pass numpy.asfortranarray of it"
@@ -250,34 +262,33 @@ def _leading_dimension(name: str, array: NDArray[Any]) -> int:
 
 
 def _kind(*operands: _Operand, allowed: str = "sdczi") -> str:
-    """The letter of the arrays' dtype. A rank that holds nothing has no part in the data, and any letter serves."""
-    kinds = {}
-    for operand in operands:
-        if operand.array is None:
-            continue
-        kind = KIND_OF_DTYPE.get(operand.array.dtype)
-        if kind is None or kind not in allowed:
-            names = ", ".join(str(dtype) for dtype, letter in KIND_OF_DTYPE.items() if letter in allowed)
-            raise ArrayError(f"{operand.name} has dtype {operand.array.dtype}; ScaLAPACK takes {names} here")
-        kinds[kind] = operand
-    if len(kinds) > 1:
-        one, other = kinds.values()
-        raise ArrayError(
-            f"{one.name} has dtype {one.array.dtype if one.array is not None else None} and {other.name} has "
-            f"{other.array.dtype if other.array is not None else None}: ScaLAPACK converts nothing, so make them equal"
-        )
-    return next(iter(kinds), "d")
+    """The letter of the arrays' dtype. An empty array's counts only where there is no other."""
+    arrays = {operand.name: operand.array for operand in operands if operand.array is not None}
+    telling = {name: array.dtype for name, array in arrays.items() if array.size}
+    dtypes = telling or {name: array.dtype for name, array in arrays.items()}
+    if len(set(dtypes.values())) > 1:
+        each = " and ".join(f"{name} has dtype {dtype}" for name, dtype in dtypes.items())
+        raise ArrayError(f"{each}: ScaLAPACK converts nothing, so make them equal")
+    for name, dtype in dtypes.items():
+        kind = KIND_OF_DTYPE.get(dtype, "none")
+        if kind not in allowed:
+            possible = ", ".join(str(dtype) for dtype, letter in KIND_OF_DTYPE.items() if letter in allowed)
+            raise ArrayError(f"{name} has dtype {dtype}; this routine is for {possible}")
+        return kind
+    return "d"  # a rank without arrays has no part in the data, and any letter serves
 
 
 def _check_apart(one: _Operand, other: _Operand) -> None:
-    if one.array is not None and other.array is not None and np.may_share_memory(one.array, other.array):
+    if one.array is not None and other.array is not None and np.shares_memory(one.array, other.array):
         raise ArrayError(f"{one.name} and {other.name} overlap in memory: pass two separate arrays")
 
 
 def _checked_pivots(pivots: NDArray[np.intc] | None, needed: int) -> NDArray[np.intc]:
     if pivots is None or pivots.dtype != np.intc or pivots.ndim != 1 or pivots.size < needed:
         got = None if pivots is None else f"{pivots.dtype} of shape {pivots.shape}"
-        raise ArrayError(f"pivots is {got}: pass what pxgetrf returned on this rank, at least {needed} of {np.dtype(np.intc)}")
+        raise ArrayError(
+            f"pivots is {got}: pass what pxgetrf returned on this rank, at least {needed} of {np.dtype(np.intc)}"
+        )
     return np.ascontiguousarray(pivots)
 
 
@@ -324,45 +335,61 @@ def _holds(outer: ProcessGrid, inner: ProcessGrid) -> bool:
 def _checked_context(context: int, *grids: ProcessGrid) -> int:
     for grid in grids:
         if context < 0 and grid.coords is not None:
-            raise DescriptorError(f"context = {context} says that this rank is outside, but it is in {grid}: pass a context of both grids")
+            raise DescriptorError(
+                f"context = {context} says that this rank is outside, but it is in {grid}: pass a context of both grids"
+            )
         if context >= 0 and grid.comm is not None:
             missing = blacs.missing_from_context(context, grid.comm, grid.ranks.ravel().tolist())
             if missing:
-                raise DescriptorError(f"context = {context} does not hold rank {missing[0]} of {grid}: make one over the ranks of both grids")
+                raise DescriptorError(
+                    f"context = {context} does not hold rank {missing[0]} of {grid}: make one over the ranks of both grids"
+                )
     return context
 
 
-def _check_factorable(name: str, desc: Descriptor) -> None:
+def _factorable_size(desc: Descriptor) -> int:
+    """Rows of a matrix that p?getrf can factor."""
     rows, columns = desc.shape
     if rows != columns:
-        raise DescriptorError(f"{name} is of a matrix of {rows} x {columns}: a square one is needed")
+        raise DescriptorError(f"desc is of a matrix of {rows} x {columns}: a square one is needed")
     mb, nb = desc.block
     if mb != nb:
-        raise DescriptorError(f"{name} has blocks of {mb} x {nb}: ScaLAPACK factors only with square blocks; redistribute to such a layout")
+        raise DescriptorError(
+            f"desc has blocks of {mb} x {nb}, and ScaLAPACK factors only with square ones: redistribute to such a layout first"
+        )
     if any(start % mb for start in desc.offset):
-        raise DescriptorError(f"{name} is of a sub-array at {desc.offset}: ScaLAPACK factors only from a block's edge, multiples of {mb}")
+        raise DescriptorError(
+            f"desc is of a sub-array at {desc.offset}, and ScaLAPACK factors only from the edge of a block: start it at "
+            f"multiples of {mb}"
+        )
+    return rows
 
 
-def _check_sides(desc: Descriptor, desc_b: Descriptor) -> None:
-    if desc_b.shape[0] != desc.shape[0]:
-        raise DescriptorError(f"desc_b has {desc_b.shape[0]} rows and the matrix has {desc.shape[0]}: they must be equal")
+def _sides(desc: Descriptor, desc_b: Descriptor) -> int:
+    """Number of right-hand sides, whose layout must fit the matrix's."""
+    rows, sides = desc_b.shape
+    if rows != desc.shape[0]:
+        raise DescriptorError(f"desc_b has {rows} rows and the matrix has {desc.shape[0]}: they must be equal")
     if desc_b.grid is not desc.grid and desc_b.grid.context != desc.grid.context:
-        raise DescriptorError(f"desc_b is on {desc_b.grid} and the matrix on {desc.grid}: both must be on one grid and context")
+        raise DescriptorError(f"desc_b is on {desc_b.grid} and the matrix on {desc.grid}: use one grid for both")
     block = desc.block[0]
     if desc_b.block[0] != block or desc_b.offset[0] % block:
         raise DescriptorError(
-            f"desc_b has blocks of {desc_b.block[0]} rows from row {desc_b.offset[0]} on: it must have the matrix's {block} rows, "
-            "from a block's edge on; redistribute to such a layout"
+            f"desc_b has blocks of {desc_b.block[0]} rows, from row {desc_b.offset[0]} on: they must be of {block} rows, like "
+            "the matrix's, from the edge of a block on; redistribute to such a layout first"
         )
-    processes = desc.grid.shape[0]
-    first_b, first_a = ((one.source[0] + one.offset[0] // block) % processes for one in (desc_b, desc))
-    if first_b != first_a:
+    first, matrix_first = ((one.source[0] + one.offset[0] // block) % one.grid.shape[0] for one in (desc_b, desc))
+    if first != matrix_first:
         raise DescriptorError(
-            f"the first row of desc_b is on process row {first_b} and the matrix's on {first_a}: give both the same source"
+            f"desc_b has its first row on process row {first}, and the matrix on {matrix_first}: give both the same source"
         )
+    return sides
 
 
 def _check_info(routine: str, info: int) -> None:
     if info < 0:
-        place = f"argument {-info}" if info > -100 else f"entry {-info % 100} of the descriptor that is argument {-info // 100}"
-        raise DescriptorError(f"{routine} refused {place} (INFO = {info}): ScaLAPACK cannot take this layout; redistribute to another")
+        argument, entry = divmod(-info, 100) if info <= -100 else (-info, 0)
+        place = f"argument {argument}" + (f", entry {entry} of the descriptor" if entry else "")
+        raise DescriptorError(
+            f"{routine} refused {place} (INFO = {info}): ScaLAPACK cannot take this layout; redistribute to another first"
+        )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from mpi4py import MPI
 from numpy.typing import NDArray
 
@@ -18,12 +20,8 @@ NO_CONTEXT = (-1, -1, -1, -1)
 
 
 def raises(kind: type[Exception], text: str, call: Callable[[], object]) -> None:
-    try:
+    with pytest.raises(kind, match=re.escape(text)):
         call()
-    except kind as error:
-        assert text in str(error), f"{text!r} is not in: {error}"
-    else:
-        raise AssertionError(f"{kind.__name__} with {text!r} expected")
 
 
 # -- contexts
@@ -44,13 +42,19 @@ def check_context(comm: MPI.Intracomm, places: NDArray[np.int64]) -> None:
         outsiders = [r for r in range(comm.Get_size()) if r not in places]
         assert blacs.missing_from_context(ctxt, comm, list(range(comm.Get_size()))) == outsiders
         if places.size > 1:
-            raises(DescriptorError, "is not in comm, which has 1 ranks", lambda: blacs.context_grid(ctxt, MPI.COMM_SELF))
+            raises(
+                DescriptorError, "is not in comm, which has 1 ranks", lambda: blacs.context_grid(ctxt, MPI.COMM_SELF)
+            )
         blacs.free_context(ctxt)
         assert entries.gridinfo(ctxt) == NO_CONTEXT
         for use in (blacs.free_context, lambda dead: blacs.context_grid(dead, comm)):
             raises(DescriptorError, f"CTXT = {ctxt} is not a live BLACS context", lambda use=use: use(ctxt))
     else:
-        raises(DescriptorError, "only the grid's ranks make its", lambda: blacs.make_context(comm, places.shape, places.ravel().tolist()))
+        raises(
+            DescriptorError,
+            "only the grid's ranks make its",
+            lambda: blacs.make_context(comm, places.shape, places.ravel().tolist()),
+        )
     comm.Barrier()
 
 
@@ -131,13 +135,19 @@ def numbered(shape: tuple[int, int], dtype: np.dtype[Any], sign: int = 1) -> NDA
 
 
 def check_copies(
-    desc_a: Descriptor, desc_b: Descriptor, context: int | None = None, part: Callable[..., Any] | None = None, **routine: Any
+    desc_a: Descriptor,
+    desc_b: Descriptor,
+    context: int | None = None,
+    part: Callable[..., Any] | None = None,
+    **routine: Any,
 ) -> None:
     """B's window becomes A's, or the part of it that `part` picks, and nothing else changes."""
     for spare, dtype in enumerate(DTYPES):
         shapes = [(desc.parent or desc).shape for desc in (desc_a, desc_b)]
         whole_a, whole_b = numbered(shapes[0], dtype), numbered(shapes[1], dtype, -1)
-        windows = [tuple(slice(o, o + n) for o, n in zip(desc.offset, desc.shape, strict=True)) for desc in (desc_a, desc_b)]
+        windows = [
+            tuple(slice(o, o + n) for o, n in zip(desc.offset, desc.shape, strict=True)) for desc in (desc_a, desc_b)
+        ]
         expected = whole_b.copy()
         chosen = np.ones(desc_a.shape, bool) if part is None else part(np.ones(desc_a.shape, bool))
         expected[windows[1]] = np.where(chosen, whole_a[windows[0]], whole_b[windows[1]])
@@ -148,7 +158,9 @@ def check_copies(
             scalapack.pxgemr2d(a, desc_a, b, desc_b, context)
         wanted = local_part(desc_b, expected)
         assert (b is None) == (wanted is None)
-        assert b is None or np.array_equal(b, wanted), f"{desc_a} -> {desc_b}, {dtype}, {routine}:\n{b}\nis not\n{wanted}"
+        assert b is None or np.array_equal(b, wanted), (
+            f"{desc_a} -> {desc_b}, {dtype}, {routine}:\n{b}\nis not\n{wanted}"
+        )
 
 
 def check_routines(comm: MPI.Intracomm) -> None:
@@ -160,7 +172,10 @@ def check_routines(comm: MPI.Intracomm) -> None:
     ):
         for grid in (square, flat, tall, everyone):
             grid.make_context()
-        one, two = Descriptor((13, 17), (3, 2), square, source=(1, 0)), Descriptor((13, 17), (4, 5), flat, source=(0, 2))
+        one, two = (
+            Descriptor((13, 17), (3, 2), square, source=(1, 0)),
+            Descriptor((13, 17), (4, 5), flat, source=(0, 2)),
+        )
         check_copies(one, two)
         check_copies(two, one)
         check_copies(one, Descriptor((13, 17), (1, 40), square))
@@ -198,7 +213,11 @@ def check_rejections(one: Descriptor, two: Descriptor, third: Descriptor, everyo
     raises(ArrayError, "a is None, but this rank is in the grid", lambda: copy(None, one, b, two))
     raises(ArrayError, "needs whole columns", lambda: copy(np.ascontiguousarray(a), one, b, two))
     raises(ArrayError, "holds", lambda: copy(np.zeros((40, 40)), one, b, two))
-    raises(ArrayError, "a has dtype float16; this routine is for float32", lambda: copy(a.astype("e"), one, one.zeros("e"), one))
+    raises(
+        ArrayError,
+        "a has dtype float16; this routine is for float32",
+        lambda: copy(a.astype("e"), one, one.zeros("e"), one),
+    )
     raises(ArrayError, "a has dtype >f8", lambda: copy(a.astype(">f8"), one, one.zeros(">f8"), one))
     raises(ArrayError, "a has dtype float32 and b has dtype float64", lambda: copy(a.astype("f"), one, a, one))
     raises(ArrayError, "a and b overlap", lambda: copy(a, one, a, one))
@@ -217,7 +236,11 @@ def check_rejections(one: Descriptor, two: Descriptor, third: Descriptor, everyo
         (Descriptor((8, 1), (2, 2), one.grid, source=(1, 0)), "give both the same source"),
         (Descriptor((8, 1), (2, 2), everyone), "use one grid for both"),
     ):
-        raises(DescriptorError, text, lambda sides=sides: scalapack.pxgetrs(even.zeros(), even, pivots, sides.zeros(), sides))
+        raises(
+            DescriptorError,
+            text,
+            lambda sides=sides: scalapack.pxgetrs(even.zeros(), even, pivots, sides.zeros(), sides),
+        )
     sides = Descriptor((8, 1), (2, 2), one.grid)
     raises(ArrayError, "pivots is None", lambda: scalapack.pxgetrs(even.zeros(), even, None, sides.zeros(), sides))
     if one.grid.coords == (0, 0) and third.grid.coords is not None:
