@@ -359,7 +359,7 @@ def _named(path: str, mpi: _RunningMPI) -> _Candidate:
     actual = os.path.realpath(path) if os.path.exists(path) else path
     name = os.path.basename(actual)
     if not name.startswith("libmkl_"):
-        return _netlib(path)
+        return _netlib(os.path.abspath(path) if os.path.exists(path) else path)
     if "ilp64" in name:
         raise LibraryError(
             f"it counts in 64-bit integers; the one with 32-bit integers is {name.replace('ilp64', 'lp64')}"
@@ -463,7 +463,7 @@ def _settle_mkl(library: ctypes.CDLL) -> None:
 
 def _refuse_other_mpi(path: str, mpi: _RunningMPI) -> None:
     """Look at what a file links before it is opened, because two MPIs may clash as soon as both are in the process."""
-    for soname in filter(MPI_FILE.match, _linked(path)):
+    for soname in filter(MPI_FILE.match, _linked(path) if os.path.dirname(path) else ()):
         try:
             there = _file_of_symbol(ctypes.CDLL(soname, os.RTLD_NOLOAD), "MPI_Comm_rank")
         except OSError:

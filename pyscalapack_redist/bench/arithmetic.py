@@ -6,6 +6,7 @@ two are equal; a smaller one has the top bits of the index times an odd number, 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -108,6 +109,5 @@ class Part:
         step = max(1, ELEMENTS_AT_ONCE // max(1, int(np.prod(self.shape[:-1]))))
         for start in range(0, columns.size, step):
             some = columns[start : start + step]
-            mesh = np.ix_(some, *reversed(rows))
-            index = sum(mesh[1:], start=mesh[0])
+            index = functools.reduce(np.add, np.ix_(some, *reversed(rows)))
             yield slice(start, start + step), values(index, case.elements, case.dtype)

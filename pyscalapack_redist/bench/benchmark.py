@@ -22,7 +22,7 @@ from .stage import Stage
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["calls_per_time", "run_case"]
+__all__ = ["calls_per_time", "run_case", "ticks_of_case"]
 
 BYTES_PER_TIME = 2**20
 MOST_CALLS = 64
@@ -32,6 +32,11 @@ def calls_per_time(case: Case) -> int:
     """Calls in a row that one time is the mean of: several where one is too short to time. Not collective."""
     local_bytes = max(1, case.local_elements * case.dtype.itemsize)
     return max(1, min(MOST_CALLS, BYTES_PER_TIME // local_bytes))
+
+
+def ticks_of_case(repeat: int) -> int:
+    """How often `run_case` calls `tick`: after warming up, each round, and verifying."""
+    return repeat + 2
 
 
 def run_case(

@@ -37,12 +37,13 @@ def flag_round_trip_ns(comm: MPI.Intracomm, nodes: list[int]) -> float | None:
     if comm.Get_size() < 2 or nodes[0] != nodes[1]:
         return None
     rank = comm.Get_rank()
-    pair = comm.Split(0 if rank < 2 else MPI.UNDEFINED, rank)
+    pair: MPI.Intracomm = comm.Split(0 if rank < 2 else MPI.UNDEFINED, rank)  # type: ignore[assignment]
     found = None
     if pair != MPI.COMM_NULL:
         found = _between(pair)
         pair.Free()
-    return comm.bcast(found, root=0)  # type: ignore[no-any-return]
+    agreed: float | None = comm.bcast(found, root=0)
+    return agreed
 
 
 def _between(pair: MPI.Intracomm) -> float | None:
@@ -54,7 +55,7 @@ def _between(pair: MPI.Intracomm) -> float | None:
     except MPI.Exception:
         return None
     memory, _ = window.Shared_query(0)
-    flags = np.frombuffer(memory, np.int64)
+    flags = np.frombuffer(memoryview(memory), np.int64)
     if rank == 0:
         flags[:] = 0
     pair.Barrier()

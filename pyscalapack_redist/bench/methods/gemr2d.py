@@ -5,6 +5,8 @@ The entry point is called with descriptors made beforehand, so that nothing of t
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -62,17 +64,17 @@ class _Called(Prepared):
         case = stage.case
         self._library = library
         self._contexts: list[int] = []
-        rank = stage.comm.Get_rank()
-        self._takes_part = case.before.coords(rank) is not None or case.after.coords(rank) is not None
         a = self._operand(case.before, stage.a)
         b = self._operand(case.after, stage.out)
         involved = sorted({*range(case.before.first, case.before.end), *range(case.after.first, case.after.end)})
         everyone = self._context((1, len(involved)), involved)
-        self._arguments = (KIND_OF_DTYPE[case.dtype], *case.shape, *a, *b, everyone)
+        m, n = case.shape
+        self._takes_part = everyone >= 0
+        self._call = functools.partial(library.entries.gemr2d, KIND_OF_DTYPE[case.dtype], m, n, *a, *b, everyone)
 
     def __call__(self) -> None:
         if self._takes_part:
-            self._library.entries.gemr2d(*self._arguments)
+            self._call()
 
     def close(self) -> None:
         for context in reversed(self._contexts):

@@ -1,0 +1,1 @@
+"""The comparison benchmark: methods of redistribution against each other, and against memcpy and ScaLAPACK."""

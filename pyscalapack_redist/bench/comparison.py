@@ -1,0 +1,107 @@
+"""What got slower or faster since an earlier run.
+
+Two runs may differ in the machine's speed as well, so what counts is the median as a multiple of memcpy's in the same
+run, where both runs have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .figures import ratio_text, time_text
+from .results import CaseResult, MethodResult, Results
+from .terminal import new_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["Change", "changes", "comparison_lines", "comparison_table"]
+
+NOTEWORTHY = 1.1
+
+
+@dataclass(frozen=True)
+class Change:
+    """One method in one case, then and now.
+
+    Attributes
+    ----------
+    old, new : float
+        Median times.
+    old_to_memcpy, new_to_memcpy : float or None
+        The same as multiples of memcpy's median in the same run.
+    """
+
+    case: str
+    method: str
+    old: float
+    new: float
+    old_to_memcpy: float | None
+    new_to_memcpy: float | None
+
+    @property
+    def factor(self) -> float:
+        """How many times slower than before; relative to memcpy where that is known."""
+        if self.old_to_memcpy is not None and self.new_to_memcpy is not None:
+            return self.new_to_memcpy / self.old_to_memcpy
+        return self.new / self.old
+
+    @property
+    def verdict(self) -> str:
+        """One of "slower", "faster" and "same"."""
+        if self.factor > NOTEWORTHY:
+            return "slower"
+        return "faster" if self.factor < 1 / NOTEWORTHY else "same"
+
+
+def changes(old: Results, new: Results) -> list[Change]:
+    """What both runs have, what slowed down most first. Not collective."""
+    found = []
+    before = {one.case: one for one in old.cases}
+    for result in new.cases:
+        earlier = before.get(result.case)
+        for method in result.methods:
+            was = earlier.method(method.name) if earlier else None
+            if earlier and was and method.name != "memcpy":
+                ratios = _to_memcpy(was, earlier), _to_memcpy(method, result)
+                found.append(Change(str(result.case), method.name, was.median, method.median, *ratios))
+    return sorted(found, key=lambda change: -change.factor)
+
+
+def comparison_table(found: list[Change]) -> Table:
+    """A row for each change."""
+    table = new_table("case", "method", "median then", "now", "times memcpy then", "now", "now / then", "verdict")
+    for one in found:
+        table.add_row(
+            one.case,
+            one.method,
+            time_text(one.old),
+            time_text(one.new),
+            ratio_text(one.old_to_memcpy),
+            ratio_text(one.new_to_memcpy),
+            ratio_text(one.factor),
+            one.verdict,
+            style={"slower": "red", "faster": "green"}.get(one.verdict),
+        )
+    return table
+
+
+def comparison_lines(old: Results, new: Results) -> Iterator[str]:
+    """What the figures are, what one of the runs lacks, and a difference of machines that may explain the rest."""
+    yield f"now / then: of the medians as multiples of memcpy's; slower or faster from a factor of {NOTEWORTHY} on"
+    for name, one, other in (("the earlier run", old, new), ("this run", new, old)):
+        there = {(result.case, method.name) for result in other.cases for method in result.methods}
+        for result in one.cases:
+            absent = [method.name for method in result.methods if (result.case, method.name) not in there]
+            if absent:
+                yield f"only in {name}: {result.case}: {', '.join(absent)}"
+    trips = [results.environment.get("flag_round_trip_ns") for results in (old, new)]
+    if None not in trips:
+        yield f"flag round trip: {trips[0]:.0f} ns then, {trips[1]:.0f} ns now"
+
+
+def _to_memcpy(method: MethodResult, result: CaseResult) -> float | None:
+    memcpy = result.method("memcpy")
+    return None if memcpy is None else method.median / memcpy.median

@@ -1,0 +1,179 @@
+"""`pyscalapack-redist`: what is installed, and the benchmark.
+
+Under mpiexec every rank reads the same command line, and rank 0 speaks for all. Exit status 2: it cannot be done as asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import IO, Any, NoReturn, TypeVar
+
+from . import __version__
+from .bench.case import read_dtype
+from .bench.command import UsageError, bench
+from .bench.layout import Layout
+from .bench.methods import DEFAULT_METHODS, Method, read_method
+from .bench.suites import SUITES
+from .info import describe
+
+__all__ = ["main", "run"]
+
+T = TypeVar("T")
+
+BAD_USAGE = 2
+
+
+def main() -> None:
+    """Entry point of `pyscalapack-redist`. Collective over all ranks."""
+    status = run(sys.argv[1:])
+    if status:
+        _finalize()
+        sys.exit(status)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Do what a command line says, and return the exit status. Collective over all ranks.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        Without the program's name.
+    """
+    parser = _parser()
+    try:
+        options = parser.parse_args(arguments)
+        status: int = options.command(options)
+    except UsageError as error:
+        if _speaks():
+            print(f"{parser.prog}: error: {error}", file=sys.stderr, flush=True)
+        return BAD_USAGE
+    except SystemExit as wanted:  # argparse has printed its help
+        return wanted.code if isinstance(wanted.code, int) else 0
+    return status
+
+
+def _speaks() -> bool:
+    """Whether this rank speaks for all; yes where there is no MPI."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError):
+        return True
+    return MPI.COMM_WORLD.Get_rank() == 0
+
+
+def _finalize() -> None:
+    """End MPI in an orderly way, which all ranks do: `python -m mpi4py` would abort it for a status that is not 0."""
+    if "mpi4py.MPI" in sys.modules:
+        from mpi4py import MPI
+
+        if MPI.Is_initialized() and not MPI.Is_finalized():
+            MPI.Finalize()
+
+
+class _Parser(argparse.ArgumentParser):
+    """Speaks on rank 0 only."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}\n{self.format_usage().strip()}")
+
+    def _print_message(self, message: str, file: IO[str] | None = None) -> None:  # type: ignore[override]
+        if _speaks():
+            super()._print_message(message, file)
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="pyscalapack-redist",
+        description="Redistribution of block-cyclic (ScaLAPACK) arrays.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"pyscalapack_redist {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_info(commands)
+    _add_bench(commands)
+    return parser
+
+
+def _add_info(commands: Any) -> None:
+    info = commands.add_parser(
+        "info",
+        help="what is installed and what will be used",
+        description="Versions, the MPI and the ScaLAPACK that will be used and why, memory shared by ranks, what is missing.",
+        allow_abbrev=False,
+    )
+    info.set_defaults(command=_info)
+
+
+def _add_bench(commands: Any) -> None:
+    bench_ = commands.add_parser(
+        "bench",
+        help="compare methods of redistribution (under mpiexec)",
+        description="Time methods of redistribution against each other, interleaved, and verify their results.",
+        epilog="A LAYOUT is PRxPC:MBxNB[@RSRC,CSRC][+FIRST]: grid, block size, process of the first block, rank of the "
+        "grid's first process; as 2x4:64x64 or 4x2:32x32+8; other numbers of dimensions alike. Start it by: "
+        "mpiexec -n RANKS python -m mpi4py -m pyscalapack_redist bench ...",
+        allow_abbrev=False,
+    )
+    add = bench_.add_argument
+    add("--shape", nargs="+", type=_argument(_size), metavar="N", help="global shape of the array")
+    add("--from", dest="before", type=_argument(Layout.parse), metavar="LAYOUT", help="layout before")
+    add("--to", dest="after", type=_argument(Layout.parse), metavar="LAYOUT", help="layout after")
+    add("--suite", choices=tuple(SUITES), help="a named set of cases; those for this number of ranks are run")
+    add("--dtype", type=_argument(read_dtype), help="NumPy dtype of the elements (default: float64)")
+    add(
+        "--methods",
+        type=_argument(_methods),
+        metavar="LIST",
+        help="joined by commas: auto, SCHEDULE/EXCHANGE, pxgemr2d, pxgemr2d=PATH[:PREFIX], gather-scatter, memcpy "
+        f"(default: {','.join(DEFAULT_METHODS)})",
+    )
+    add("--repeat", type=_argument(_count), default=9, metavar="N", help="timed rounds (default: 9)")
+    add("--compare", metavar="OLD.json", help="show what got slower or faster since a run with --json OLD.json")
+    add("--json", metavar="FILE", help="write the results as JSON")
+    add("--plot", metavar="FILE.png", help="draw the results")
+    bench_.set_defaults(command=bench)
+
+
+def _info(options: argparse.Namespace) -> int:
+    if _speaks():
+        for heading, lines in describe():
+            print(heading)
+            for line in lines:
+                print(f"  {line}")
+    return 0
+
+
+# -- values of arguments
+
+
+def _argument(read: Callable[[str], T]) -> Callable[[str], T]:
+    """The same, with what is wrong told as argparse tells it."""
+
+    def parse(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parse
+
+
+def _size(text: str) -> int:
+    return _whole_number(text, 0)
+
+
+def _count(text: str) -> int:
+    return _whole_number(text, 1)
+
+
+def _whole_number(text: str, least: int) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise ValueError(f"{text!r} must be a whole number of at least {least}")
+    return int(text)
+
+
+def _methods(text: str) -> list[Method]:
+    names = [name.strip() for name in text.split(",")]
+    return [read_method(name) for name in dict.fromkeys(names)]

@@ -1,0 +1,110 @@
+"""What this installation consists of, what will be used and why, and what is missing and how to get it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+import numpy as np
+
+from . import __version__, blacs
+from .errors import LibraryError
+
+__all__ = ["EXTRA", "describe", "missing_extras"]
+
+EXTRA = "pip install 'pyscalapack_redist[cli]'"
+SHARED_BYTES = 4096
+
+
+def describe() -> Iterator[tuple[str, list[str]]]:
+    """Headings, each with lines of text. Not collective; starts MPI where there is one."""
+    yield "versions", [f"pyscalapack_redist {__version__}", f"Python {platform.python_version()}, {sys.executable}",
+                       f"numpy {np.__version__}"]  # fmt: skip
+    # before MPI, since it starts a process
+    memory = [_memfd(), _posix_memory()]
+    mpi = list(_mpi())
+    yield "MPI", mpi
+    yield "ScaLAPACK", _scalapack()
+    yield "memory shared by the ranks of a node", memory
+    yield "cores", [_cores()]
+    yield "command line", [_extras()]
+
+
+def missing_extras(names: tuple[str, ...]) -> list[str]:
+    """Those of the given modules, of the extra `cli`, that are not installed. Not collective."""
+    return [name for name in names if importlib.util.find_spec(name) is None]
+
+
+def _mpi() -> Iterator[str]:
+    yield f"mpi4py {importlib.metadata.version('mpi4py')}"
+    try:
+        from .bench.environment import mpi_path, mpi_version
+
+        yield mpi_version()
+        yield mpi_path() or "its file is not known"
+    except (ImportError, RuntimeError) as error:
+        yield f"missing: mpi4py cannot start an MPI ({' '.join(str(error).split())})"
+        yield "get one: the Debian package openmpi-bin, or `pip install mpich`"
+
+
+def _scalapack() -> list[str]:
+    try:
+        return blacs.load().describe()
+    except LibraryError as error:
+        return [
+            "missing: needed for pxgemr2d and for BLACS contexts, not for redistributions",
+            *str(error).splitlines(),
+        ]
+
+
+def _memfd() -> str:
+    """Whether another process may open an anonymous file of this one, as ranks do with each other's."""
+    try:
+        number = os.memfd_create("pyscalapack_redist")
+    except (OSError, AttributeError) as error:
+        return f"memfd: not permitted ({error})"
+    try:
+        os.ftruncate(number, SHARED_BYTES)
+        path = f"/proc/{os.getpid()}/fd/{number}"
+        code = f"import os; os.pread(os.open({path!r}, os.O_RDWR), 1, 0)"
+        opened = subprocess.run(
+            [sys.executable, "-S", "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
+    finally:
+        os.close(number)
+    if opened.returncode:
+        return f"memfd through /proc/PID/fd: not permitted ({(opened.stderr.strip() or 'killed').splitlines()[-1]})"
+    return "memfd through /proc/PID/fd: permitted"
+
+
+def _posix_memory() -> str:
+    """Whether /dev/shm, where POSIX shared memory is, can be written, and how much fits."""
+    folder = "/dev/shm"
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(SHARED_BYTES))
+        size = os.statvfs(folder)
+    except OSError as error:
+        return f"POSIX shared memory in {folder}: not permitted ({error})"
+    whole, free = (blocks * size.f_frsize / 2**20 for blocks in (size.f_blocks, size.f_bavail))
+    text = f"POSIX shared memory in {folder}: permitted, {free:,.0f} MiB free of {whole:,.0f}"
+    return text + (" (little: start the container with a larger one, --shm-size=1g)" if whole < 128 else "")
+
+
+def _cores() -> str:
+    usable, all_ = len(os.sched_getaffinity(0)), os.cpu_count()
+    return f"{all_}" + (f", of which this process is bound to {usable}" if usable != all_ else "")
+
+
+def _extras() -> str:
+    names = ("rich", "matplotlib")
+    missing = missing_extras(names)
+    if missing:
+        return f"missing: {' and '.join(missing)}, for tables and plots; get them: {EXTRA}"
+    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
