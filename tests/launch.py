@@ -40,7 +40,9 @@ def mpi_library() -> str:
     asked = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if asked.returncode:
         reason = asked.stderr.strip().splitlines()[-1]
-        raise LaunchError(f"mpi4py of {sys.executable} finds no MPI ({reason}): run ci/setup, or install Open MPI or MPICH")
+        raise LaunchError(
+            f"mpi4py of {sys.executable} finds no MPI ({reason}): run ci/setup, or install Open MPI or MPICH"
+        )
     return asked.stdout.strip(" \n\0").splitlines()[0]
 
 
@@ -119,7 +121,9 @@ def run(
 def told(done: subprocess.CompletedProcess[str]) -> str:
     """The command and the end of what it wrote."""
     parts = [f"$ {shlex.join(done.args)}"]
-    parts += [f"--- {name}\n{text[-TAIL:]}" for name, text in (("stdout", done.stdout), ("stderr", done.stderr)) if text]
+    parts += [
+        f"--- {name}\n{text[-TAIL:]}" for name, text in (("stdout", done.stdout), ("stderr", done.stderr)) if text
+    ]
     return "\n".join(parts)
 
 

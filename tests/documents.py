@@ -1,0 +1,80 @@
+"""The README and docs: their Python blocks, and the commands and links in them.
+
+A block marked ```python is a program of its own. ```python mpi=4 runs on four ranks; ```python continued goes on from the
+block before it, on as many ranks as that one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```\s*$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of a page."""
+
+    name: str
+    words: tuple[str, ...]
+    code: str
+
+    @property
+    def ranks(self) -> int:
+        return next((int(word.removeprefix("mpi=")) for word in self.words if word.startswith("mpi=")), 1)
+
+    @property
+    def parallel(self) -> bool:
+        """Does it need an MPI?"""
+        return self.ranks > 1 or "mpi4py" in self.code
+
+
+def fenced(page: Path) -> list[Block]:
+    text = page.read_text()
+    blocks = []
+    for fence in FENCE.finditer(text):
+        line = text.count("\n", 0, fence.start()) + 1
+        code = re.sub(rf"^{fence['indent']}", "", fence["code"], flags=re.MULTILINE)
+        blocks.append(Block(f"{page.name}:{line}", tuple(fence["info"].split()), code))
+    return blocks
+
+
+def programs(page: Path) -> list[Block]:
+    """The Python blocks, each with all that it goes on from."""
+    found: list[Block] = []
+    for block in fenced(page):
+        if block.words[:1] != ("python",):
+            continue
+        unknown = [word for word in block.words[1:] if word != "continued" and not re.fullmatch(r"mpi=[1-9]\d*", word)]
+        if unknown:
+            raise ValueError(f"{block.name}: unknown words {unknown} after ```python")
+        if "continued" in block.words:
+            before = found[-1]
+            block = Block(block.name, before.words, f"{before.code}\n{block.code}")
+        found.append(block)
+    return found
+
+
+def all_programs(*, parallel: bool) -> list[Block]:
+    return [block for page in PAGES if page.exists() for block in programs(page) if block.parallel == parallel]
+
+
+def commands(page: Path) -> list[tuple[str, str]]:
+    """Lines after `$ ` in console blocks, with where they stand."""
+    return [
+        (block.name, line.removeprefix("$ "))
+        for block in fenced(page)
+        if block.words[:1] == ("console",)
+        for line in block.code.replace("\\\n", " ").splitlines()
+        if line.startswith("$ ")
+    ]
+
+
+def links(page: Path) -> list[str]:
+    """The targets of links to other files of the project."""
+    targets = re.findall(r"\]\(([^)\s]+)\)", page.read_text())
+    return [target.split("#")[0] for target in targets if not re.match(r"[a-z]+:|#", target)]

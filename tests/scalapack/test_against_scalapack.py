@@ -1,0 +1,26 @@
+"""The engine and the descriptors beside a real ScaLAPACK."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from launch import run
+
+PROGRAMS = Path(__file__).parent / "programs"
+SEED = int(os.environ.get("PYSCALAPACK_REDIST_SEED", "20260"))
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 6])
+def test_random_pairs_are_those_of_pxgemr2d(ranks: int) -> None:
+    done = run(PROGRAMS / "against_pxgemr2d.py", ranks, 500, SEED + ranks, timeout=250)
+    assert done.stdout.endswith("OK\n"), done.stdout
+
+
+def test_nine_integer_descriptors() -> None:
+    assert run(PROGRAMS / "descriptors.py", 4, timeout=120).stdout == "OK\n"
+
+
+def test_library_and_contexts() -> None:
+    assert run(PROGRAMS / "library_program.py", 4, timeout=200).stdout.endswith("OK\n")

@@ -1,0 +1,68 @@
+"""What README, CONTRIBUTING and docs show works: blocks that need no MPI are run here, commands and files exist."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import documents
+import launch
+import pytest
+from documents import ROOT, Block
+
+SHELL_WORDS = {"cd", "export", "source"}
+pages = pytest.mark.parametrize("page", documents.PAGES, ids=lambda page: page.name)
+
+
+@pytest.mark.parametrize("block", documents.all_programs(parallel=False), ids=lambda block: block.name)
+def test_block_runs(block: Block, tmp_path: Path) -> None:
+    program = tmp_path / "block.py"
+    program.write_text(block.code)
+    done = subprocess.run(
+        [sys.executable, program],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=tmp_path,
+        env=launch.environment(),
+    )
+    assert done.returncode == 0, f"{block.name}\n{done.stdout}\n{done.stderr}"
+
+
+@pages
+def test_commands_and_files_exist(page: Path) -> None:
+    path = os.pathsep.join([str(Path(sys.prefix, "bin")), os.environ["PATH"]])
+    for place, line in documents.commands(page):
+        words = shlex.split(line, comments=True)
+        while "=" in words[0]:  # variables set for the command
+            words.pop(0)
+        known = words[0] in SHELL_WORDS or (ROOT / words[0]).is_file() or shutil.which(words[0], path=path)
+        assert known, f"{place}: there is no {words[0]}, of `{line}`"
+        for word in words[1:]:
+            assert not word.endswith(".py") or (ROOT / word).is_file(), f"{place}: there is no {word}, of `{line}`"
+
+
+@pages
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = [target for target in documents.links(page) if not (page.parent / target).exists()]
+    assert not broken
+
+
+def test_blocks_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "text\n```python\na = 1\n```\n```console\n$ ls \\\n  -l\nout\n```\n- item\n  ```python mpi=4\n  b = 2\n  ```\n"
+        "```python continued\nprint(b)\n```\n[x](other.md#part) [y](https://example.org)\n"
+    )
+    assert [(block.name, block.ranks, block.code) for block in documents.programs(page)] == [
+        ("page.md:2", 1, "a = 1\n"),
+        ("page.md:11", 4, "b = 2\n"),
+        ("page.md:14", 4, "b = 2\n\nprint(b)\n"),
+    ]
+    assert documents.commands(page) == [("page.md:5", "ls    -l")]
+    assert documents.links(page) == ["other.md"]

@@ -1,0 +1,114 @@
+"""What is built and shipped: modules that link no MPI and no ScaLAPACK, an sdist, and a wheel that works anywhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+import pyscalapack_redist
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = Path(pyscalapack_redist.__file__).parent
+SOURCES = sorted(path.stem for path in (ROOT / "cython").glob("*.pyx"))
+EXTENSION = sysconfig.get_config_var("EXT_SUFFIX")
+FOREIGN_LIBRARY = re.compile(r"mpi|scalapack|blacs|blas|lapack|mkl", re.IGNORECASE)
+FOREIGN_SYMBOL = re.compile(r"P?MPI_|C?blacs_|C?p[sdczi]ge|[sdcz]gemm", re.IGNORECASE)
+NOT_SOURCES = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "*.so", "__pycache__")
+
+
+def run(*command: str | Path, cwd: Path, **variables: str) -> str:
+    done = subprocess.run(
+        command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, env={**os.environ, **variables}
+    )
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def assert_links_nothing_foreign(module: Path) -> None:
+    with module.open("rb") as file:
+        elf = ELFFile(file)
+        needed = [tag.needed for tag in elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED")]
+        symbols = [s.name for s in elf.get_section_by_name(".dynsym").iter_symbols() if s["st_shndx"] == "SHN_UNDEF"]
+    assert "libc.so.6" in needed
+    assert not [library for library in needed if FOREIGN_LIBRARY.search(library)]
+    assert not [symbol for symbol in symbols if FOREIGN_SYMBOL.match(symbol)]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_built_module_links_nothing_foreign(name: str) -> None:
+    assert_links_nothing_foreign(PACKAGE / f"{name}{EXTENSION}")
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An sdist, and a wheel made from it, on a machine without MPI compilers."""
+    home = tmp_path_factory.mktemp("build")
+    shutil.copytree(ROOT, home / "checkout", ignore=NOT_SOURCES, symlinks=True)
+    tools = home / "tools"
+    tools.mkdir()
+    for folder in os.get_exec_path()[::-1]:  # the first on PATH last, so that it wins
+        for tool in Path(folder).glob("*"):
+            if not re.match(r"mpi|ompi|orte|opal", tool.name):
+                (tools / tool.name).unlink(missing_ok=True)
+                (tools / tool.name).symlink_to(tool)
+    assert shutil.which("cc", path=str(tools))
+    assert not shutil.which("mpicc", path=str(tools))
+    # Without isolation: what building needs is among what the tests need, and nothing is downloaded.
+    build = ("-m", "build", "--no-isolation", "--outdir", home / "dist")
+    run(sys.executable, *build, cwd=home / "checkout", PATH=str(tools))
+    return home / "dist"
+
+
+def only(dist: Path, pattern: str) -> Path:
+    (found,) = dist.glob(pattern)
+    return found
+
+
+@pytest.mark.timeout(600)
+def test_sdist_holds_what_building_and_testing_need(dist: Path) -> None:
+    with tarfile.open(only(dist, "*.tar.gz")) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {"LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml", "setup.py", "ci/test"}
+    wanted |= {f"cython/{name}.pyx" for name in SOURCES} | {"cython/_descriptor.pxd", "tests/launch.py"}
+    assert wanted <= held
+    assert not [name for name in held if name.endswith((".so", ".pyc"))]
+
+
+@pytest.mark.timeout(600)
+def test_wheel_holds_what_using_needs(dist: Path) -> None:
+    with zipfile.ZipFile(only(dist, "*.whl")) as archive:
+        held = set(archive.namelist())
+        definitions = archive.read("pyscalapack_redist/_descriptor.pxd").decode()
+    wanted = {"__init__.py", "py.typed", "_descriptor.pxd"}
+    wanted |= {f"{name}{suffix}" for name in SOURCES for suffix in (EXTENSION, ".pyi")}
+    assert {f"pyscalapack_redist/{name}" for name in wanted} <= held
+    assert not [name for name in held if not re.match(r"pyscalapack_redist[/-]", name)]
+    assert definitions == (ROOT / "cython/_descriptor.pxd").read_text()
+
+
+@pytest.mark.timeout(600)
+def test_wheel_works_outside_the_checkout(dist: Path, tmp_path: Path) -> None:
+    run(sys.executable, "-m", "venv", "--without-pip", "venv", cwd=tmp_path)
+    python = tmp_path / "venv/bin/python"
+    wheel = only(dist, "*.whl")
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
+    run(*pip, "install", "--no-deps", "--no-index", wheel, cwd=tmp_path)
+    # NumPy and the rest come from this environment; its link to the checkout does not work from PYTHONPATH.
+    here = {"PYTHONPATH": sysconfig.get_path("purelib")}
+    folder = Path(
+        run(python, "-c", "import pyscalapack_redist as p; print(p.__path__[0])", cwd=tmp_path, **here).strip()
+    )
+    assert folder.is_relative_to(tmp_path)
+    for name in SOURCES:
+        run(python, "-c", f"import pyscalapack_redist.{name}", cwd=tmp_path, **here)
+        assert_links_nothing_foreign(folder / f"{name}{EXTENSION}")
