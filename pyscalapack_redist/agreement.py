@@ -53,11 +53,18 @@ class Ballot:
 
     def fill(self, rank_from_end: int, opinions: Sequence[int | None]) -> None:
         """`rank_from_end` is 0 where this rank is well, else the communicator's size less its rank."""
-        mine = self.mine
-        mine[0] = rank_from_end
-        for k, opinion in enumerate(opinions):
-            mine[1 + 2 * k] = NO_OPINION if opinion is None else opinion
-            mine[2 + 2 * k] = NO_OPINION if opinion is None else -opinion
+        numbers = [rank_from_end]
+        for opinion in opinions:
+            numbers += (NO_OPINION, NO_OPINION) if opinion is None else (opinion, -opinion)
+        self.mine[: self._end] = numbers
+
+    @property
+    def unanimous(self) -> bool:
+        """Whether no rank failed and no two differ, after the reduction."""
+        numbers = self.all.tolist()
+        return not numbers[0] and all(
+            numbers[k] == -numbers[k + 1] or numbers[k] == NO_OPINION for k in range(1, self._end, 2)
+        )
 
     def failed_rank(self, size: int) -> int | None:
         """The lowest rank that failed, after the reduction."""
@@ -130,7 +137,7 @@ class Participants:
 
         ballot.fill(self.size - self.rank if error is not None else 0, opinions)
         self.comm.Allreduce(ballot.mine, ballot.all, MPI.MAX)
-        if ballot.all[0] or ballot.disputed():
+        if not ballot.unanimous:
             self.refuse(ballot, error, words)
 
     def refuse(self, ballot: Ballot, error: Exception | None, words: Sequence[str]) -> NoReturn:

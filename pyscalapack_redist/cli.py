@@ -76,7 +76,7 @@ class _Parser(argparse.ArgumentParser):
     """Speaks on rank 0 only."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}\n{self.format_usage().strip()}")
+        raise UsageError(f"{message} (see {self.prog} --help)")
 
     def _print_message(self, message: str, file: IO[str] | None = None) -> None:  # type: ignore[override]
         if _speaks():

@@ -81,7 +81,8 @@ class Descriptor:
         self._distributions = self._whole
         self._parent: Descriptor | None = None
         self._coords = None if grid.coords is None else self._array_coords(grid.coords)
-        rows = max(1, self.local_shape[0])
+        self._local_shape = (0,) * self.ndim if self._coords is None else self._held(self._coords)
+        rows = max(1, self._local_shape[0])
         if lld is not None and whole_number("lld", lld, 1) < rows:
             raise DescriptorError(
                 f"lld = {lld} is too small: this rank holds {rows} rows, so it must be at least {rows}"
@@ -207,7 +208,7 @@ class Descriptor:
     @property
     def local_shape(self) -> tuple[int, ...]:
         """Shape of this rank's local array (a sub-array's is its whole array's); zeros outside the grid."""
-        return (0,) * self.ndim if self._coords is None else self._held(self._coords)
+        return self._local_shape
 
     def local_shape_of(self, coords: Sequence[int]) -> tuple[int, ...]:
         """Shape of the local array at grid coordinates. Not collective.

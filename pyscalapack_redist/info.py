@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import subprocess
@@ -38,7 +38,13 @@ def describe() -> Iterator[tuple[str, list[str]]]:
 
 def missing_extras(names: tuple[str, ...]) -> list[str]:
     """Those of the given modules, of the extra `cli`, that are not installed. Not collective."""
-    return [name for name in names if importlib.util.find_spec(name) is None]
+    missing = []
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            missing.append(name)
+    return missing
 
 
 def _mpi() -> Iterator[str]:

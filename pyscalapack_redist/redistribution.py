@@ -443,7 +443,7 @@ class Transfer:
     def _begin(self) -> bool:
         """Raise what was agreed to raise, or start the messages; False where there are none."""
         ballot, everyone = self._ballot, self._everyone
-        if ballot.all[0] or ballot.disputed():
+        if not ballot.unanimous:
             dtype = self._arrays.dtype if self._arrays is not None else None
             everyone.refuse(ballot, self._error, [repr(self._plan), f"dtype {dtype}"])
         arrays = self._arrays

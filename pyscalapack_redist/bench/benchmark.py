@@ -60,7 +60,10 @@ def run_case(
     stage = Stage(case, comm)
     ready, not_run = _prepare(methods, stage)
     calls = calls_per_time(case)
-    growth = {name: peak_growth(run) for name, run in ready.items()}
+    growth = {}
+    for name, run in ready.items():
+        run.forget()
+        growth[name] = peak_growth(run)
     tick()
     seconds: dict[str, list[float]] = {name: [] for name in ready}
     names = list(ready)

@@ -94,17 +94,20 @@ def _for_size(suite: str, cases: Sequence[Case], size: int) -> tuple[list[Case],
     mine = [case for case in cases if case.ranks == size]
     others = sorted({case.ranks for case in cases} - {size})
     if not mine:
-        wanted = " or ".join(map(str, others))
         raise UsageError(
-            f"--suite {suite}: its cases are for {wanted} ranks, not {size}; start it by {_start(others[0])}"
+            f"--suite {suite}: it has cases for {_any_of(others)} ranks, none for {size}; start it by {_start(others[0])}"
         )
     if not others:
         return mine, []
-    starts = ", ".join(f"-n {n}" for n in others)
     return mine, [
         f"suite {suite}: {len(mine)} of {len(cases)} cases are for {size} ranks and run now; the others are left out, "
-        f"start them by mpiexec {starts}"
+        f"start them by mpiexec -n {_any_of(others)}"
     ]
+
+
+def _any_of(numbers: Sequence[int]) -> str:
+    *most, last = map(str, numbers)
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _start(ranks: int) -> str:
@@ -115,7 +118,10 @@ def _world() -> MPI.Intracomm:
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        raise UsageError(f"bench needs an MPI, and mpi4py cannot start one: {error}") from None
+        reason = " ".join(str(error).split())
+        raise UsageError(
+            f"bench needs an MPI, and mpi4py cannot start one ({reason}): see pyscalapack-redist info"
+        ) from None
     return MPI.COMM_WORLD
 
 

@@ -72,17 +72,19 @@ def changes(old: Results, new: Results) -> list[Change]:
 
 def comparison_table(found: list[Change]) -> Table:
     """A row for each change."""
-    table = new_table("case", "method", "median then", "now", "times memcpy then", "now", "now / then", "verdict")
+    table = new_table(
+        ("case", "method", "verdict"), ("now / then", "median then", "median now", "x memcpy then", "x memcpy now")
+    )
     for one in found:
         table.add_row(
             one.case,
             one.method,
+            one.verdict,
+            ratio_text(one.factor),
             time_text(one.old),
             time_text(one.new),
             ratio_text(one.old_to_memcpy),
             ratio_text(one.new_to_memcpy),
-            ratio_text(one.factor),
-            one.verdict,
             style={"slower": "red", "faster": "green"}.get(one.verdict),
         )
     return table

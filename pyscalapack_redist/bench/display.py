@@ -12,7 +12,7 @@ from .case import Case
 from .comparison import changes, comparison_lines, comparison_table
 from .report import case_lines, case_table, environment_lines, flag_text
 from .results import CaseResult, Results
-from .terminal import console, on_terminal
+from .terminal import console, on_terminal, print_table
 
 __all__ = ["Display"]
 
@@ -66,7 +66,7 @@ class Display:
         """A case is done."""
         calls = f"; times are of {result.calls} calls in a row, divided" if result.calls > 1 else ""
         self._lines(["", f"case {number}: {result.case}; flag round trip {flag_text(self._environment)}{calls}"])
-        self._console.print(case_table(result))
+        print_table(self._console, case_table(result))
         self._lines(case_lines(result))
 
     def comparison(self, old: Results, new: Results) -> None:
@@ -74,7 +74,7 @@ class Display:
         found = changes(old, new)
         self._lines(["", "compared with the earlier run:" if found else "no case and method is in both runs"])
         if found:
-            self._console.print(comparison_table(found))
+            print_table(self._console, comparison_table(found))
         self._lines(comparison_lines(old, new))
 
     def close(self) -> None:

@@ -55,7 +55,7 @@ def _between(pair: MPI.Intracomm) -> float | None:
     except MPI.Exception:
         return None
     memory, _ = window.Shared_query(0)
-    flags = np.frombuffer(memoryview(memory), np.int64)
+    flags = np.frombuffer(memory, np.int64)  # type: ignore[call-overload]
     if rank == 0:
         flags[:] = 0
     pair.Barrier()

@@ -57,8 +57,7 @@ class Layout:
         for name, part, values in (("block size", block, blocks), ("source process", source, sources)):
             if len(values) != len(processes):
                 raise DescriptorError(
-                    f"layout {text!r}: the {name} {part!r} has {len(values)} dimensions and the grid {grid!r} has "
-                    f"{len(processes)}; they must have as many"
+                    f"layout {text!r}: the {name} {part!r} must have one number for each dimension of the grid {grid!r}"
                 )
         for coordinate, size in zip(sources, processes, strict=True):
             if coordinate >= size:

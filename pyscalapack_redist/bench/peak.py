@@ -1,4 +1,4 @@
-"""By how much a call raises this process's memory at its peak, as Linux counts it."""
+"""How much memory a call takes at its peak, as Linux counts it for this process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["peak_growth"]
 
 
 def peak_growth(run: Callable[[], None]) -> int | None:
-    """Run, and return the growth of the peak of resident memory in bytes; None where the system does not tell.
+    """Run, and return what it took at its peak in bytes; None where the system does not tell. As collective as `run`.
 
-    As collective as `run`. Memory that was kept from earlier use and is used again does not show.
+    What was kept from earlier calls and is used again does not show: have it given back before.
     """
-    with contextlib.suppress(AttributeError):
+    with contextlib.suppress(AttributeError):  # what is free in this process must not hide what is taken
         ctypes.CDLL(None).malloc_trim(0)
     before = _status("VmRSS") if _reset_peak() else None
     run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from .figures import ratio_text, time_text
@@ -60,6 +61,12 @@ def _shown(case: CaseResult) -> list[str]:
     return [one.name for one in case.methods if one.name != "memcpy"]
 
 
+def _short(name: str) -> str:
+    """A method's name without the folder of a library."""
+    method, equals, path = name.partition("=")
+    return method + equals + os.path.basename(path)
+
+
 def _draw(axes: Axes, case: CaseResult, top: float, names: list[str]) -> float:
     """Draw a case from `top` down; returns its height."""
     memcpy = case.method("memcpy")
@@ -67,7 +74,7 @@ def _draw(axes: Axes, case: CaseResult, top: float, names: list[str]) -> float:
     for k, name in enumerate(shown):
         one = case.method(name)
         assert one is not None
-        axes.barh(top + k, one.least, BAR * 0.88, color=f"C{names.index(name) % 10}", label=name)
+        axes.barh(top + k, one.least, BAR * 0.88, color=f"C{names.index(name) % 10}", label=_short(name))
         text = time_text(one.least) + (f"  ({ratio_text(one.least / memcpy.least)}x)" if memcpy else "")
         axes.annotate(text, (one.least, top + k), (4, 0), textcoords="offset points", va="center", fontsize=8)
     height = max(1, len(shown)) * BAR

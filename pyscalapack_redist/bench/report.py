@@ -48,9 +48,7 @@ def case_lines(result: CaseResult) -> Iterator[str]:
 
 def case_table(result: CaseResult) -> Table:
     """A row for each method."""
-    table = new_table(
-        "method", "min", "median", "times memcpy", "times faster than pxgemr2d", "extra memory", "verified"
-    )
+    table = new_table(("method",), ("min", "median", "x memcpy", "faster than pxgemr2d", "extra memory", "verified"))
     memcpy, library = result.method("memcpy"), library_of(result)
     for one in result.methods:
         table.add_row(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import launch
+import numpy as np
 import pytest
+import scipy.io
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SIZES: dict[str, tuple[int, list[str]]] = {
@@ -24,3 +26,14 @@ def test_example(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     launch.run(EXAMPLES / name, ranks, *args)
     pictures = [arg for arg in args if arg.endswith(".png")]
     assert all(Path(picture).stat().st_size > 1000 for picture in pictures)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".mtx"])
+def test_lu_of_a_matrix_in_a_file(suffix: str, tmp_path: Path) -> None:
+    matrix = np.random.default_rng(5).standard_normal((50, 50)) + 10 * np.eye(50)
+    file = tmp_path / f"matrix{suffix}"
+    if suffix == ".npy":
+        np.save(file, matrix)
+    else:
+        scipy.io.mmwrite(file, matrix)
+    launch.run(EXAMPLES / "lu_phase_change.py", 3, "--matrix", file, "--grid", "1x3", "--block", "8")

@@ -5,6 +5,7 @@ The entry point is called with descriptors made beforehand, so that nothing of t
 
 from __future__ import annotations
 
+import ctypes
 import functools
 
 import numpy as np
@@ -76,6 +77,10 @@ class _Called(Prepared):
         if self._takes_part:
             self._call()
 
+    def forget(self) -> None:
+        if self._takes_part:
+            _give_buffers_back(self._library, self._contexts[-1])
+
     def close(self) -> None:
         for context in reversed(self._contexts):
             blacs.free_context(context, self._library)
@@ -93,3 +98,12 @@ class _Called(Prepared):
         rows = 1 if array is None else max(1, array.shape[0])
         nine = np.array([1, context, *self.stage.case.shape, *layout.block, *layout.source, rows], dtype=np.intc)
         return (0 if array is None else array.ctypes.data), 1, 1, nine
+
+
+def _give_buffers_back(library: blacs.Library, context: int) -> None:
+    """BLACS keeps its largest buffer for later calls."""
+    for file in (library.path, None):
+        free = getattr(ctypes.CDLL(file), "blacs_freebuff_", None)
+        if free is not None:
+            free(ctypes.byref(ctypes.c_int(context)), ctypes.byref(ctypes.c_int(1)))
+            return

@@ -56,5 +56,8 @@ class Prepared(ABC):
         """Whether the output of the last run is right on this rank. Not collective."""
         return self.stage.correct()
 
+    def forget(self) -> None:  # noqa: B027
+        """Give back memory that earlier calls have left, so that what a call takes can be measured. Not collective."""
+
     def close(self) -> None:  # noqa: B027 (most have nothing to give back)
         """Give back what `prepare` made. Collective over the stage's communicator."""
