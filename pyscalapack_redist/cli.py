@@ -12,9 +12,10 @@ from typing import IO, Any, NoReturn, TypeVar
 
 from . import __version__
 from .bench.case import read_dtype
-from .bench.command import UsageError, bench
+from .bench.command import bench
 from .bench.layout import Layout
 from .bench.methods import DEFAULT_METHODS, Method, read_method
+from .bench.selection import UsageError
 from .bench.suites import SUITES
 from .info import describe
 

@@ -6,6 +6,8 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,16 +18,17 @@ import numpy as np
 from . import __version__, blacs
 from .errors import LibraryError
 
-__all__ = ["EXTRA", "describe", "missing_extras"]
+__all__ = ["EXTRA", "describe", "missing_extras", "mpi_path", "mpi_version"]
 
 EXTRA = "pip install 'pyscalapack_redist[cli]'"
 SHARED_BYTES = 4096
+MPI_FILE = re.compile(r"/lib(mpi|mpich|mpi_abi)\.so[.\d]*$")
 
 
 def describe() -> Iterator[tuple[str, list[str]]]:
     """Headings, each with lines of text. Not collective; starts MPI where there is one."""
-    yield "versions", [f"pyscalapack_redist {__version__}", f"Python {platform.python_version()}, {sys.executable}",
-                       f"numpy {np.__version__}"]  # fmt: skip
+    python = f"Python {platform.python_version()}, {sys.executable}"
+    yield "versions", [f"pyscalapack_redist {__version__}", python, f"numpy {np.__version__}"]
     # before MPI, since it starts a process
     memory = [_memfd(), _posix_memory()]
     mpi = list(_mpi())
@@ -34,6 +37,26 @@ def describe() -> Iterator[tuple[str, list[str]]]:
     yield "memory shared by the ranks of a node", memory
     yield "cores", [_cores()]
     yield "command line", [_extras()]
+
+
+def mpi_version() -> str:
+    """The MPI library's name and version, in one line. Not collective; starts MPI."""
+    from mpi4py import MPI
+
+    text = " ".join(MPI.Get_library_version().replace("\0", "").split())
+    return re.split(r", | MPICH Release date| ABI", text)[0].replace("Version: ", "")
+
+
+def mpi_path() -> str | None:
+    """The file of the MPI library that this process runs on. Not collective; starts MPI."""
+    from mpi4py import MPI  # noqa: F401
+
+    try:
+        with open("/proc/self/maps") as maps:
+            files = [line.split(maxsplit=5)[-1].strip() for line in maps]
+    except OSError:
+        return None
+    return next(filter(MPI_FILE.search, files), None)
 
 
 def missing_extras(names: tuple[str, ...]) -> list[str]:
@@ -50,10 +73,9 @@ def missing_extras(names: tuple[str, ...]) -> list[str]:
 def _mpi() -> Iterator[str]:
     yield f"mpi4py {importlib.metadata.version('mpi4py')}"
     try:
-        from .bench.environment import mpi_path, mpi_version
-
         yield mpi_version()
         yield mpi_path() or "its file is not known"
+        yield f"mpiexec on PATH: {shutil.which('mpiexec') or 'none'}"
     except (ImportError, RuntimeError) as error:
         yield f"missing: mpi4py cannot start an MPI ({' '.join(str(error).split())})"
         yield "get one: the Debian package openmpi-bin, or `pip install mpich`"

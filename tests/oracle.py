@@ -79,8 +79,10 @@ def random_layout(rng: np.random.Generator, size: tuple[int, ...], ranks: int, s
 
 
 def random_size(rng: np.random.Generator) -> tuple[int, int]:
-    """Rows and columns: mostly small, sometimes none, a single row, or long."""
+    """Rows and columns: mostly small, sometimes none, a single row, long, or so large that messages must be awaited."""
     kind = rng.random()
+    if kind > 0.98:
+        return (int(rng.integers(200, 500)), int(rng.integers(200, 500)))
     if kind < 0.05:
         return (0, int(rng.integers(0, 9)))
     if kind < 0.15:

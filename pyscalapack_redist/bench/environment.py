@@ -5,22 +5,20 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import __version__, blacs
 from ..errors import LibraryError
+from ..info import mpi_path, mpi_version
 from .clock import Clock
 from .flag import flag_round_trip_ns
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["environment", "mpi_path", "mpi_version", "nodes_of", "usable_cores"]
-
-MPI_FILE = re.compile(r"/lib(mpi|mpich|mpi_abi)\.so[.\d]*$")
+__all__ = ["environment", "nodes_of"]
 
 
 def environment(comm: MPI.Intracomm, nodes: list[int], clock: Clock) -> dict[str, Any]:
@@ -39,7 +37,7 @@ def environment(comm: MPI.Intracomm, nodes: list[int], clock: Clock) -> dict[str
         "scalapack": _scalapack(),
         "machine": platform.machine(),
         "processor": _processor(),
-        "cores": usable_cores(),
+        "cores": os.cpu_count() or 1,
         "ranks": comm.Get_size(),
         "hosts": len(set(hosts)),
         "node_of_rank": nodes,
@@ -58,31 +56,6 @@ def nodes_of(comm: MPI.Intracomm) -> list[int]:
     node.Free()
     number = {rank: k for k, rank in enumerate(dict.fromkeys(first))}
     return [number[rank] for rank in first]
-
-
-def mpi_version() -> str:
-    """The MPI library's name and version, in one line. Not collective; starts MPI."""
-    from mpi4py import MPI
-
-    text = " ".join(MPI.Get_library_version().replace("\0", "").split())
-    return re.split(r", | MPICH Release date| ABI", text)[0].replace("Version: ", "")
-
-
-def mpi_path() -> str | None:
-    """The file of the MPI library that this process runs on. Not collective; starts MPI."""
-    from mpi4py import MPI  # noqa: F401
-
-    try:
-        with open("/proc/self/maps") as maps:
-            files = [line.split(maxsplit=5)[-1].strip() for line in maps]
-    except OSError:
-        return None
-    return next(filter(MPI_FILE.search, files), None)
-
-
-def usable_cores() -> int:
-    """Cores that this machine has for us; a launcher may bind each rank to fewer. Not collective."""
-    return os.cpu_count() or 1
 
 
 def _processor() -> str | None:

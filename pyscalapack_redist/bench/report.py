@@ -20,7 +20,7 @@ def environment_lines(environment: dict[str, Any]) -> Iterator[str]:
     nodes = len(set(environment["node_of_rank"]))
     library = environment["scalapack"]
     yield (
-        f"{environment['ranks']} ranks on {nodes} node{'s' * (nodes != 1)}, {environment['cores']} cores "
+        f"{environment['ranks']} rank{'s' * (environment['ranks'] != 1)} on {nodes} node{'s' * (nodes != 1)}, {environment['cores']} cores "
         f"({environment['processor'] or environment['machine']})"
     )
     yield (

@@ -47,11 +47,11 @@ class Piece(NamedTuple):
 
 
 def pieces_of(messages: Iterable[Message], item: int, most_bytes: int) -> list[Piece]:
-    """Messages cut into pieces of at most `most_bytes` (but at least an element), in the order of their keys."""
+    """Messages, in their order, cut into pieces of at most `most_bytes` (but at least an element)."""
     step = max(1, most_bytes // item)
     return [
         Piece(one, first, min(first + step, one.size), (min(first + step, one.size) - first) * item, number)
-        for one in sorted(messages, key=lambda m: m.key)
+        for one in messages
         for number, first in enumerate(range(0, one.size, step))
     ]
 

@@ -110,6 +110,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"schedule": "caterpillar", "exchange": "sendrecv"},
     {"schedule": "natural", "memory_limit": 400},
     {"schedule": "caterpillar", "memory_limit": 300},
+    {"schedule": "natural", "memory_limit": 30_000},
     {"schedule": "caterpillar", "exchange": "sendrecv", "memory_limit": 256},
 ]
 

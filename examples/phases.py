@@ -1,0 +1,88 @@
+"""Phases of a parallel program: run on all ranks, timed, and given up by all ranks together if one of them cannot."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TextIO, TypeVar
+
+from mpi4py import MPI
+
+import pyscalapack_redist as psr
+
+__all__ = ["Phases", "Refusal", "on_all_ranks", "timed"]
+
+T = TypeVar("T")
+
+EXPECTED = (psr.RedistributionError, OSError, ValueError, ImportError, MemoryError)
+
+
+class Refusal(Exception):  # noqa: N818
+    """Something that a person has to put right. Every rank raises it, so none waits for another."""
+
+
+def on_all_ranks(comm: MPI.Intracomm, work: Callable[[], T]) -> T:
+    """Do something on every rank; if any rank cannot, raise a Refusal on all of them. Collective."""
+    result: T
+    problem = None
+    try:
+        result = work()
+    except EXPECTED as error:
+        problem = str(error) or type(error).__name__
+    problems = [text for text in comm.allgather(problem) if text is not None]
+    if problems:
+        raise Refusal(problems[0])
+    return result
+
+
+def timed(comm: MPI.Intracomm, work: Callable[[], T]) -> tuple[float, T]:
+    """Seconds from when every rank is ready until every rank is done, and what `work` returned. Collective."""
+    comm.Barrier()
+    start = MPI.Wtime()
+    result = work()
+    comm.Barrier()
+    return MPI.Wtime() - start, result
+
+
+class Phases:
+    """Runs one phase after another; rank 0 prints a line for each.
+
+    Attributes
+    ----------
+    seconds : dict
+        How long each phase took, by its name.
+    """
+
+    def __init__(self, comm: MPI.Intracomm) -> None:
+        self.seconds: dict[str, float] = {}
+        self._comm = comm
+        self._line = ""
+        self._terminal: TextIO | None = None
+        if comm.rank == 0:
+            # sys.stdout cannot tell: mpiexec puts a pipe, or a terminal of its own, in its place
+            with contextlib.suppress(OSError):
+                self._terminal = open("/dev/tty", "w")  # noqa: SIM115
+
+    def run(self, name: str, where: object, work: Callable[[], T]) -> T:
+        """Do one phase on all ranks. Collective."""
+        self._line = f"{name:34}{where!s:34}"
+        self.say(self._line, end="")
+        try:
+            seconds, result = timed(self._comm, lambda: on_all_ranks(self._comm, work))
+        except Refusal:
+            self.say()
+            raise
+        self.seconds[name] = seconds
+        self.say(f"{seconds:9.3f}")
+        return result
+
+    def show_progress(self, fraction: float) -> None:
+        """Show how much of the running phase is done, where its time will be printed. Not collective."""
+        if self._terminal is not None:
+            done = f"{fraction:9.0%}" if fraction < 1 else ""
+            print(f"\r{self._line}{done}\x1b[K", end="", file=self._terminal, flush=True)
+
+    def say(self, text: str = "", end: str = "\n") -> None:
+        """Print on rank 0. Not collective."""
+        if self._comm.rank == 0:
+            print(text, end=end, flush=True)

@@ -1,0 +1,127 @@
+"""`pyscalapack-redist bench` under mpiexec."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import launch
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+PROGRAM = ("-m", "pyscalapack_redist")
+SMALL = ["--shape", "70", "50", "--from", "1x2:3x4@0,1", "--to", "2x1:5x7"]
+
+
+def bench(ranks: int, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    return launch.run(PROGRAM, ranks, "bench", *arguments, **options)
+
+
+def measured(path: Path) -> dict[str, Any]:
+    (case,) = json.loads(path.read_text())["cases"]
+    return case  # type: ignore[no-any-return]
+
+
+def test_all_methods_are_right_and_in_the_json(tmp_path: Path) -> None:
+    file, picture = tmp_path / "new.json", tmp_path / "bars.png"
+    methods = "auto,natural/nonblocking,caterpillar/sendrecv,gather-scatter,memcpy"
+    done = bench(2, *SMALL, "--methods", methods, "--repeat", 3, "--json", file, "--plot", picture)
+    case = measured(file)
+    assert (case["shape"], case["from"], case["to"]) == ([70, 50], "1x2:3x4@0,1", "2x1:5x7")
+    assert (case["dtype"], case["ranks"], case["not_run"]) == ("float64", 2, [])
+    assert [one["name"] for one in case["methods"]] == methods.split(",")
+    for one in case["methods"]:
+        assert one["verified"] is True
+        assert len(one["seconds"]) == 3
+        assert min(one["seconds"]) == one["min"] <= one["median"]
+        assert one["extra_bytes"] >= 0
+        assert f"| {one['name']} " in done.stdout
+    environment = json.loads(file.read_text())["environment"]
+    assert environment["node_of_rank"] == [0, 0]
+    assert environment["flag_round_trip_ns"] > 1
+    assert "flag round trip" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_table_is_printed_once() -> None:
+    done = bench(3, *SMALL, "--methods", "auto,memcpy", "--repeat", 1)
+    assert done.stdout.count("| auto ") == 1
+    assert done.stdout.count("case 1:") == 1
+
+
+@pytest.mark.parametrize(
+    ("ranks", "arguments"),
+    [
+        (4, ["--shape", "40", "30", "--from", "1x2:3x4", "--to", "2x1:5x7+2", "--dtype", "int8"]),
+        (4, ["--shape", "9", "8", "7", "--from", "2x1x2:2x3x4", "--to", "1x3x1:2x2x2+1", "--dtype", "V24"]),
+        (3, ["--shape", "0", "30", "--from", "1x3:3x4", "--to", "2x1:5x7", "--dtype", "complex64"]),
+        (3, ["--shape", "50", "--from", "3:1", "--to", "2:7@1", "--dtype", "bool"]),
+    ],
+)
+def test_other_layouts_and_dtypes(tmp_path: Path, ranks: int, arguments: list[str]) -> None:
+    methods = "auto,caterpillar/sendrecv,pxgemr2d,gather-scatter,memcpy"
+    bench(ranks, *arguments, "--methods", methods, "--repeat", 2, "--json", tmp_path / "new.json")
+    case = measured(tmp_path / "new.json")
+    assert len(case["methods"]) + len(case["not_run"]) == 5
+    assert all(one["verified"] for one in case["methods"])
+
+
+def test_a_suite_runs_the_cases_for_its_ranks() -> None:
+    done = bench(8, "--suite", "facts", "--methods", "auto", "--repeat", 1, "--dtype", "int8")
+    assert "suite facts: 1 of 13 cases are for 8 ranks" in done.stdout
+    assert "mpiexec -n 2, 4 or 16" in done.stdout
+    assert "4096 x 4096 int8, 2x4:64x64 -> 4x2:100x100" in done.stdout
+
+
+def test_comparison_with_an_earlier_run(tmp_path: Path) -> None:
+    old = tmp_path / "old.json"
+    bench(2, *SMALL, "--methods", "auto,memcpy", "--repeat", 1, "--json", old)
+    content = json.loads(old.read_text())
+    for one in content["cases"][0]["methods"]:
+        if one["name"] == "auto":
+            one["seconds"] = [1e-9]
+    old.write_text(json.dumps(content))
+    done = bench(2, *SMALL, "--methods", "auto,natural/nonblocking,memcpy", "--repeat", 1, "--compare", old)
+    (row,) = [line for line in done.stdout.splitlines() if "70 x 50" in line and "| auto " in line]
+    assert "slower" in row
+    assert "only in this run" in done.stdout
+
+
+def test_without_a_library_the_rest_goes_on(tmp_path: Path) -> None:
+    file = tmp_path / "new.json"
+    nowhere = {"PYSCALAPACK_REDIST_LIBRARY": "/nowhere/libscalapack.so"}
+    done = bench(
+        2, *SMALL, "--repeat", 1, "--json", file, "--methods", "auto,pxgemr2d,pxgemr2d=/other.so:p_", env=nowhere
+    )
+    case = measured(file)
+    assert [one["name"] for one in case["methods"]] == ["auto"]
+    assert [one["name"] for one in case["not_run"]] == ["pxgemr2d", "pxgemr2d=/other.so:p_"]
+    assert "/nowhere/libscalapack.so" in case["not_run"][0]["why"]
+    assert done.stdout.count("not run:") == 2
+
+
+@pytest.mark.parametrize(
+    ("ranks", "arguments", "said"),
+    [
+        (2, ["--shape", "9", "9", "--from", "2x2:1x1", "--to", "1x1:1x1"], "mpiexec -n 4 "),
+        (3, ["--suite", "facts"], "2, 4, 8 or 16 ranks, none for 3"),
+        (2, [*SMALL, "--repeat", "none"], "argument --repeat: 'none'"),
+        (2, [*SMALL, "--json", "/nowhere/new.json"], "--json /nowhere/new.json"),
+        (2, [*SMALL, "--plot", "bars.xyz"], "--plot bars.xyz"),
+        (2, [*SMALL, "--compare", "/nowhere/old.json"], "--compare /nowhere/old.json"),
+    ],
+)
+def test_bad_input_is_told_once_and_nothing_aborts(ranks: int, arguments: list[str], said: str) -> None:
+    done = bench(ranks, *arguments, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.count(said) == done.stderr.count("pyscalapack-redist: error:") == 1
+    assert "abort" not in done.stderr.lower().replace("the job has been aborted", "")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("ranks", [4, 5])
+def test_what_goes_wrong_is_seen(ranks: int) -> None:
+    assert "OK" in launch.run(PROGRAMS / "bench_faults.py", ranks).stdout

@@ -1,0 +1,149 @@
+"""The command line: what it refuses and what it says, `info`, and life without rich, ScaLAPACK or MPI."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pyscalapack_redist import cli
+
+CASE = ["bench", "--shape", "64", "64", "--from", "1x2:16x16", "--to", "2x1:16x16"]
+
+
+@pytest.fixture
+def speaking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep MPI out of this process."""
+    monkeypatch.setattr(cli, "_speaks", lambda: True)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert cli.run(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    return err
+
+
+@pytest.mark.usefixtures("speaking")
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ([], ["COMMAND"]),
+        (["plan"], ["invalid choice: 'plan'"]),
+        (["bench"], ["--shape, --from, --to missing", "--suite"]),
+        (["bench", "--shape", "3", "3"], ["--from, --to missing"]),
+        (["bench", "--suite", "nope"], ["--suite", "'nope'", "demo", "facts"]),
+        (["bench", "--suite", "demo", "--shape", "3", "3"], ["--shape and --suite"]),
+        ([*CASE[:4], "--from", "1x2", "--to", "2x1:16x16"], ["argument --from", "'1x2'", "PRxPC:MBxNB"]),
+        ([*CASE[:4], "--from", "1x2:3x3", "--to", "2x1:16"], ["argument --to", "block size '16'"]),
+        (["bench", "--shape", "64", *CASE[4:]], ["--shape", "2 dimensions"]),
+        (["bench", "--shape", "-3", "64", *CASE[4:]], ["argument --shape", "'-3'", "at least 0"]),
+        ([*CASE, "--dtype", "quux"], ["argument --dtype", "'quux'", "float64"]),
+        ([*CASE, "--methods", "auto,nope"], ["argument --methods", "'nope'", "SCHEDULE/EXCHANGE"]),
+        ([*CASE, "--methods", "nope/sendrecv"], ["argument --methods", "'nope'", "caterpillar"]),
+        ([*CASE, "--repeat", "0"], ["argument --repeat", "'0'", "at least 1"]),
+    ],
+)
+def test_bad_input_is_named(capsys: pytest.CaptureFixture[str], arguments: list[str], parts: list[str]) -> None:
+    text = refused(capsys, *arguments)
+    assert text.startswith("pyscalapack-redist: error: ")
+    for part in parts:
+        assert part in text
+
+
+def test_other_ranks_say_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(cli, "_speaks", lambda: False)
+    assert cli.run(["bench"]) == 2
+    assert cli.run(["info"]) == 0
+    assert cli.run(["bench", "--help"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("speaking")
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["bench", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "PRxPC:MBxNB[@RSRC,CSRC][+FIRST]" in text
+    assert "--compare OLD.json" in text
+
+
+# -- in a process of its own, outside mpiexec
+
+
+def alone(*arguments: str, code: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    program = f"{code}\nfrom pyscalapack_redist.cli import main\nmain()"
+    root = {f"OMPI_ALLOW_RUN_AS_ROOT{last}": "1" for last in ("", "_CONFIRM")}
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env={**os.environ, **root, **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def headed(text: str) -> dict[str, list[str]]:
+    """The lines below each heading."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if line.startswith(" "):
+            found[list(found)[-1]].append(line.strip())
+        else:
+            found[line] = []
+    return found
+
+
+def test_info() -> None:
+    done = alone("info")
+    assert done.returncode == 0, done.stderr
+    told = headed(done.stdout)
+    assert any("numpy" in line for line in told["versions"])
+    assert any(line.startswith("/") for line in told["MPI"])
+    assert any("ScaLAPACK" in line for line in told["ScaLAPACK"])
+    memfd, posix = told["memory shared by the ranks of a node"]
+    assert memfd.startswith("memfd")
+    assert "/dev/shm" in posix
+    assert told["cores"][0].startswith(str(os.cpu_count()))
+
+
+def test_info_without_scalapack() -> None:
+    done = alone("info", PYSCALAPACK_REDIST_LIBRARY="/nowhere/libscalapack.so")
+    assert done.returncode == 0, done.stderr
+    first, *rest = headed(done.stdout)["ScaLAPACK"]
+    assert first.startswith("missing")
+    assert "/nowhere/libscalapack.so" in " ".join(rest)
+    assert "install" in " ".join(rest)
+
+
+def test_without_mpi() -> None:
+    nowhere = {"MPI4PY_LIBMPI": "/nowhere/libmpi.so"}
+    done = alone("info", **nowhere)
+    assert done.returncode == 0, done.stderr
+    assert "missing: mpi4py cannot start an MPI" in " ".join(headed(done.stdout)["MPI"])
+    done = alone("bench", "--suite", "demo", **nowhere)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "bench needs an MPI" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"), [("rich", []), ("matplotlib", ["--plot", "bars.png"])], ids=["rich", "matplotlib"]
+)
+def test_the_extra_is_asked_for_when_it_is_needed(name: str, arguments: list[str]) -> None:
+    code = f"import sys; sys.modules['{name}'] = None"
+    case = ["bench", "--shape", "9", "9", "--from", "1x1:2x2", "--to", "1x1:3x3"]
+    done = alone(*case, *arguments, code=code)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"bench needs {name}" in done.stderr
+    assert "pip install 'pyscalapack_redist[cli]'" in done.stderr
+    assert "missing: " + name in alone("info", code=code).stdout
+
+
+def test_a_benchmark_on_one_rank_needs_no_mpiexec() -> None:
+    done = alone("bench", "--shape", "9", "9", "--from", "1x1:2x2", "--to", "1x1:3x3", "--methods", "auto,memcpy")
+    assert done.returncode == 0, done.stderr
+    assert "| auto " in done.stdout
