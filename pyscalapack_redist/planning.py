@@ -6,7 +6,7 @@ The work is proportional to the rank's own index runs in one period and to the p
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from ._copy import Box, Runs
 from .blockcyclic import BlockCyclic
 from .descriptor import Descriptor
 from .exchanges import Message
-from .schedules import Order
+from .orders import Coords, Order
 
 __all__ = ["Messages", "messages_of"]
 
@@ -73,28 +73,42 @@ def messages_of(a: Descriptor, b: Descriptor, me: int, number: dict[int, int], o
         The schedule's order.
     """
     places_a, places_b = a.placement, b.placement
-    sends, receives, copies = [], [], []
+    sends: list[Message] = []
+    receives: list[Message] = []
+    copies: list[Message] = []
     if a.coords is not None:
-        mine = int(np.ravel_multi_index(a.coords, places_a.shape))
         for to, dims in _peers(a, b, a.coords):
-            rank, theirs = int(places_b[to]), int(np.ravel_multi_index(to, places_b.shape))
-            key = order.key(mine, theirs, _first(dims))
+            rank = int(places_b[to])
             if rank == me:
-                copies.append(Message(number[rank], Box(one.copied() for one in dims), key))
+                copies += _messages(order, a.coords, to, number[rank], dims, _Shared.copied)
             else:
-                sends.append(Message(number[rank], Box(one.packed() for one in dims), key))
+                sends += _messages(order, a.coords, to, number[rank], dims, _Shared.packed)
     if b.coords is not None:
-        mine = int(np.ravel_multi_index(b.coords, places_b.shape))
         for come_from, dims in _peers(b, a, b.coords):
-            rank, theirs = int(places_a[come_from]), int(np.ravel_multi_index(come_from, places_a.shape))
+            rank = int(places_a[come_from])
             if rank != me:
-                key = order.key(theirs, mine, _first(dims))
-                receives.append(Message(number[rank], Box(one.unpacked() for one in dims), key))
+                receives += _messages(order, come_from, b.coords, number[rank], dims, _Shared.unpacked)
     return Messages(*(sorted(some, key=lambda message: message.key) for some in (sends, receives, copies)))
 
 
-def _first(dims: tuple[_Shared, ...]) -> tuple[int, ...]:
-    return tuple(one.first for one in reversed(dims))
+def _messages(
+    order: Order,
+    sender: Coords,
+    receiver: Coords,
+    peer: int,
+    dims: tuple[_Shared, ...],
+    runs: Callable[[_Shared], Runs],
+) -> Iterator[Message]:
+    """What two processes owe each other: one message, or one for each step in which the schedule has the pair."""
+    box = Box(map(runs, dims))
+    shares = order.shares(sender, receiver, tuple(one.first for one in dims))
+    weight, done, first = sum(one.weight for one in shares), 0, 0
+    for share in sorted(shares):
+        done += share.weight
+        last = box.size * done // weight
+        if last > first:
+            yield Message(peer, box, share.key, first, last)
+        first = last
 
 
 def _peers(

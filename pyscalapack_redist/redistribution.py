@@ -23,9 +23,9 @@ from .exchanges import Exchange, Message, Progress, exchange_class
 from .exchanges.exchange import Run
 from .grid import same_ranks
 from .model import choose
+from .orders import Order, make_order
 from .planning import messages_of
 from .report import Report
-from .schedules import Order, order
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -203,7 +203,7 @@ def _read(name: str, given: object, comm: MPI.Intracomm, explicit: bool) -> Desc
 def _check_names(schedule: str, exchange: str) -> None:
     """Unknown names are found before anything is planned; "auto" fits everything."""
     if schedule != "auto":
-        one_port = order(schedule, 1, 1).one_port
+        one_port = make_order(schedule, (), ()).one_port
     if exchange != "auto" and exchange_class(exchange).needs_one_port and schedule != "auto" and not one_port:
         raise ScheduleError(
             f"exchange = {exchange!r} pairs one send with one receive in each step, but in the schedule {schedule!r} several "
@@ -220,7 +220,7 @@ def _idle_plan(request: _Request) -> Redistribution:
     assert b is not None
     chosen = choose(request.schedule, request.exchange)
     nothing = exchange_class(chosen[1])([], [], [], request.memory_limit)
-    return Redistribution(a, b, request.dtype, None, order(chosen[0], 1, 1), nothing, chosen[2])
+    return Redistribution(a, b, request.dtype, None, make_order(chosen[0], (), ()), nothing, chosen[2])
 
 
 def _new_plan(a: Descriptor, b: Descriptor, request: _Request, everyone: Participants) -> Redistribution:
@@ -232,7 +232,7 @@ def _new_plan(a: Descriptor, b: Descriptor, request: _Request, everyone: Partici
                 f"desc_a has shape {a.shape} and desc_b {b.shape}: a redistribution keeps the global shape"
             )
         schedule, exchange, why = choose(request.schedule, request.exchange)
-        steps = order(schedule, a.placement.size, b.placement.size)
+        steps = make_order(schedule, a.placement.shape, b.placement.shape)
         me = request.comm.Get_rank()
         messages = messages_of(a, b, me, everyone.number, steps)
         moving = exchange_class(exchange)(*messages, request.memory_limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .exchanges import Exchange
-from .schedules import Order
+from .orders import Order
 
 __all__ = ["Report"]
 

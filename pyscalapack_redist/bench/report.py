@@ -17,10 +17,10 @@ __all__ = ["case_lines", "case_table", "environment_lines", "library_of"]
 
 def environment_lines(environment: dict[str, Any]) -> Iterator[str]:
     """Where it runs, what is timed, and what the columns mean."""
-    nodes = len(set(environment["node_of_rank"]))
+    ranks, nodes, cores = environment["ranks"], len(set(environment["node_of_rank"])), environment["cores"]
     library = environment["scalapack"]
     yield (
-        f"{environment['ranks']} rank{'s' * (environment['ranks'] != 1)} on {nodes} node{'s' * (nodes != 1)}, {environment['cores']} cores "
+        f"{ranks} rank{'s' * (ranks != 1)} on {nodes} node{'s' * (nodes != 1)}, {cores} core{'s' * (cores != 1)} "
         f"({environment['processor'] or environment['machine']})"
     )
     yield (

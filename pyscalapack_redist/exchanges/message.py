@@ -13,27 +13,31 @@ __all__ = ["Message", "Piece", "dense_strides", "pieces_of"]
 
 @dataclass(frozen=True)
 class Message:
-    """All that one process owes another.
+    """What one process owes another in one step: all of it, in most schedules.
 
     Attributes
     ----------
     peer : int
         Rank of the other process in the participants' communicator.
     box : Box
-        The elements: from the local array to a dense buffer in a message to send, the other way in one to receive,
-        between local arrays in a copy.
+        All elements that the two share: from the local array to a dense buffer in a message to send, the other way in
+        one to receive, between local arrays in a copy.
     key : tuple of int
         Place in the schedule; the same for sender and receiver.
+    first, last : int
+        The part of the box's elements that goes in this step.
     """
 
     peer: int
     box: Box
     key: tuple[int, ...]
+    first: int
+    last: int
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self.box.size
+        return self.last - self.first
 
 
 class Piece(NamedTuple):
@@ -50,9 +54,9 @@ def pieces_of(messages: Iterable[Message], item: int, most_bytes: int) -> list[P
     """Messages, in their order, cut into pieces of at most `most_bytes` (but at least an element)."""
     step = max(1, most_bytes // item)
     return [
-        Piece(one, first, min(first + step, one.size), (min(first + step, one.size) - first) * item, number)
+        Piece(one, first, min(first + step, one.last), (min(first + step, one.last) - first) * item, number)
         for one in messages
-        for number, first in enumerate(range(0, one.size, step))
+        for number, first in enumerate(range(one.first, one.last, step))
     ]
 
 

@@ -1,0 +1,111 @@
+"""When each message of a redistribution goes: a schedule, as sender and receiver each need it.
+
+Both work out the same sort keys for the messages between them, so both go through their messages in one global order.
+"""
+
+from __future__ import annotations
+
+import difflib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from .errors import ScheduleError
+
+__all__ = ["ORDERS", "Caterpillar", "Coords", "Natural", "Order", "Share", "make_order"]
+
+Coords = tuple[int, ...]
+
+
+class Share(NamedTuple):
+    """Part of a message that goes in one step: the step's key, and its weight among the message's shares."""
+
+    key: tuple[int, ...]
+    weight: int
+
+
+@dataclass(frozen=True)
+class Order(ABC):
+    """The order of messages between two process grids.
+
+    Attributes
+    ----------
+    senders, receivers : tuple of int
+        Processes along each array dimension, before and after.
+    name : str
+        The schedule's name.
+    one_port : bool
+        Whether messages of equal key are a step in which no process sends or receives twice.
+    """
+
+    senders: Coords
+    receivers: Coords
+    name: ClassVar[str]
+    one_port: ClassVar[bool]
+
+    @abstractmethod
+    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+        """When the message between two processes goes; the same on both of them. Not collective.
+
+        Parameters
+        ----------
+        sender, receiver : tuple of int
+            Process coordinates along each array dimension.
+        first : tuple of int
+            Global index of the first element of the message.
+        """
+
+
+class Natural(Order):
+    """A process sends its blocks in the order in which it holds them (Walker & Otto, Eq 2).
+
+    Several may send to one at the same time: the hot spot that Walker and Otto remove.
+    """
+
+    name: ClassVar[str] = "natural"
+    one_port: ClassVar[bool] = False
+
+    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+        """By the message's first element, column by column. Not collective."""
+        return [Share(first[::-1], 1)]
+
+
+class Caterpillar(Order):
+    """In round t processes p and q with p + q = t (mod max(P, Q)) exchange, as pxgemr2d pairs them (Desprez, section 2).
+
+    There are max(P, Q) rounds, whether or not a pair shares anything.
+    """
+
+    name: ClassVar[str] = "caterpillar"
+    one_port: ClassVar[bool] = True
+
+    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+        """The round of the pair, processes numbered row by row. Not collective."""
+        p, q = np.ravel_multi_index(sender, self.senders), np.ravel_multi_index(receiver, self.receivers)
+        return [Share((int(p + q) % int(max(np.prod(self.senders), np.prod(self.receivers))),), 1)]
+
+
+ORDERS: dict[str, type[Order]] = {one.name: one for one in (Natural, Caterpillar)}
+
+
+def make_order(name: str, senders: Coords, receivers: Coords) -> Order:
+    """The order of messages of a schedule, by name. Not collective.
+
+    Parameters
+    ----------
+    name : str
+        A name in `ORDERS`.
+    senders, receivers : tuple of int
+        Processes along each array dimension, before and after.
+
+    Raises
+    ------
+    ScheduleError
+        The name is unknown.
+    """
+    if name not in ORDERS:
+        near = difflib.get_close_matches(str(name), ORDERS, n=len(ORDERS), cutoff=0.0)
+        raise ScheduleError(f"schedule = {name!r} is unknown; there are {', '.join(near)}, and auto")
+    return ORDERS[name](senders, receivers)
