@@ -6,6 +6,7 @@ Both work out the same sort keys for the messages between them, so both go throu
 from __future__ import annotations
 
 import difflib
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -57,6 +58,11 @@ class Order(ABC):
             Global index of the first element of the message.
         """
 
+    def _numbers(self, sender: Coords, receiver: Coords) -> tuple[int, int, int]:
+        """Numbers of the two processes in their grids, row by row, and that of rounds of a pairing of all with all."""
+        rounds = max(math.prod(self.senders), math.prod(self.receivers))
+        return int(np.ravel_multi_index(sender, self.senders)), int(np.ravel_multi_index(receiver, self.receivers)), rounds
+
 
 class Natural(Order):
     """A process sends its blocks in the order in which it holds them (Walker & Otto, Eq 2).
@@ -83,11 +89,36 @@ class Caterpillar(Order):
 
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
         """The round of the pair, processes numbered row by row. Not collective."""
-        p, q = np.ravel_multi_index(sender, self.senders), np.ravel_multi_index(receiver, self.receivers)
-        return [Share((int(p + q) % int(max(np.prod(self.senders), np.prod(self.receivers))),), 1)]
+        p, q, rounds = self._numbers(sender, receiver)
+        return [Share(((p + q) % rounds,), 1)]
 
 
-ORDERS: dict[str, type[Order]] = {one.name: one for one in (Natural, Caterpillar)}
+class Ring(Order):
+    """In round t process p sends to q with q - p = t (mod max(P, Q)): the pairing of Desprez's figures."""
+
+    name: ClassVar[str] = "ring"
+    one_port: ClassVar[bool] = True
+
+    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+        """The round of the pair, processes numbered row by row. Not collective."""
+        p, q, rounds = self._numbers(sender, receiver)
+        return [Share(((q - p) % rounds,), 1)]
+
+
+class Random(Order):
+    """Each process sends in an order of its own, drawn at random (Walker & Otto, section 2.2.2)."""
+
+    name: ClassVar[str] = "random"
+    one_port: ClassVar[bool] = False
+    seed: ClassVar[int] = 0
+
+    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+        """A number drawn for the pair, the same on both sides and in every run. Not collective."""
+        p, q, _ = self._numbers(sender, receiver)
+        return [Share((int(np.random.default_rng([self.seed, p, q]).integers(2**62)), p, q), 1)]
+
+
+ORDERS: dict[str, type[Order]] = {one.name: one for one in (Natural, Random, Caterpillar, Ring)}
 
 
 def make_order(name: str, senders: Coords, receivers: Coords) -> Order:

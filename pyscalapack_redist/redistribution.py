@@ -60,7 +60,7 @@ def redistribute(
         Of the arrays. Needed only on ranks that are in B but not in A and will leave `out` away.
     comm : MPI.Intracomm, optional
         Communicator that holds both grids. By default the one that both grids are on.
-    schedule : {"auto", "natural", "caterpillar"}
+    schedule : {"auto", "natural", "random", "caterpillar", "ring"}
         Order of the messages.
     exchange : {"auto", "nonblocking", "sendrecv"}
         How they move.
