@@ -134,9 +134,9 @@ class _Request:
                 )
         except Exception as caught:
             self.error = self.error or caught
-        if comm is None and read[0] is not None and read[1] is not None:
-            both = np.union1d(read[0].grid.ranks, read[1].grid.ranks)
-            self.ranks = tuple(both.tolist())
+        known = [one.grid.ranks.ravel() for one in read if one is not None]
+        if comm is None and known:  # with one bad descriptor, the other's processes are the best guess
+            self.ranks = tuple(np.unique(np.concatenate(known)).tolist())
         else:
             self.ranks = tuple(range(self.comm.Get_size()))
         self.idle = self.comm.Get_rank() not in self.ranks

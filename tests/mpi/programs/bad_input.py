@@ -223,6 +223,18 @@ def outside() -> None:
     assert np.array_equal(result, B.from_function(value))
 
 
+def some_ranks() -> None:
+    """Two ranks redistribute between themselves, and one has a bad descriptor; the others stay away."""
+    a, b = psr.Descriptor(SHAPE, (2, 2), PAIR), psr.Descriptor(SHAPE, (3, 3), psr.ProcessGrid((2, 1), WORLD))
+    if RANK < 2:
+        with pytest.raises(psr.RedistributionError, match="desc_a = None: pass comm="):
+            psr.redistribute(a if RANK == 0 else None, b)
+        result = psr.redistribute(a, b)(a.from_function(value))
+        assert result is not None
+        assert np.array_equal(result, b.from_function(value))
+    still_good()
+
+
 def order_of_starts() -> None:
     one, two = psr.redistribute(A, B), psr.redistribute(B, A)
     a, b = A.from_function(value), B.from_function(value)
@@ -250,7 +262,7 @@ def one_process() -> None:
 
 def main() -> None:
     assert SIZE >= 4, "run on at least four ranks"
-    for group in (layouts, communicators, arrays, outside, order_of_starts, one_process):
+    for group in (layouts, communicators, arrays, outside, some_ranks, order_of_starts, one_process):
         group()
         WORLD.Barrier()
     if RANK == 0:
