@@ -61,7 +61,7 @@ class Order(ABC):
     def _numbers(self, sender: Coords, receiver: Coords) -> tuple[int, int, int]:
         """Numbers of the two processes in their grids, row by row, and that of rounds of a pairing of all with all."""
         rounds = max(math.prod(self.senders), math.prod(self.receivers))
-        return int(np.ravel_multi_index(sender, self.senders)), int(np.ravel_multi_index(receiver, self.receivers)), rounds
+        return _number(sender, self.senders), _number(receiver, self.receivers), rounds
 
 
 class Natural(Order):
@@ -116,6 +116,13 @@ class Random(Order):
         """A number drawn for the pair, the same on both sides and in every run. Not collective."""
         p, q, _ = self._numbers(sender, receiver)
         return [Share((int(np.random.default_rng([self.seed, p, q]).integers(2**62)), p, q), 1)]
+
+
+def _number(coords: Coords, shape: Coords) -> int:
+    number = 0
+    for c, n in zip(coords, shape, strict=True):
+        number = number * n + c
+    return number
 
 
 ORDERS: dict[str, type[Order]] = {one.name: one for one in (Natural, Random, Caterpillar, Ring)}

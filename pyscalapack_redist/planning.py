@@ -5,8 +5,10 @@ The work is proportional to the rank's own index runs in one period and to the p
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +32,8 @@ class Messages(NamedTuple):
     copies: list[Message]
 
 
-class _Shared(NamedTuple):
+@dataclass(frozen=True)
+class _Shared:
     """What a process shares with one process coordinate of the other axis, along one dimension."""
 
     remote: int
@@ -42,14 +45,17 @@ class _Shared(NamedTuple):
     total: int
     first: int
 
+    @functools.cached_property
     def packed(self) -> Runs:
         """From the own local array to a dense buffer."""
         return Runs(self.own, self._dense(), self.length, self.period_own, int(self.length.sum()), self.total)
 
+    @functools.cached_property
     def unpacked(self) -> Runs:
         """From a dense buffer to the own local array."""
         return Runs(self._dense(), self.own, self.length, int(self.length.sum()), self.period_own, self.total)
 
+    @functools.cached_property
     def copied(self) -> Runs:
         """From the own local array to the other one."""
         return Runs(self.own, self.other, self.length, self.period_own, self.period_other, self.total)
@@ -80,14 +86,14 @@ def messages_of(a: Descriptor, b: Descriptor, me: int, number: dict[int, int], o
         for to, dims in _peers(a, b, a.coords):
             rank = int(places_b[to])
             if rank == me:
-                copies += _messages(order, a.coords, to, number[rank], dims, _Shared.copied)
+                copies += _messages(order, a.coords, to, number[rank], dims, "copied")
             else:
-                sends += _messages(order, a.coords, to, number[rank], dims, _Shared.packed)
+                sends += _messages(order, a.coords, to, number[rank], dims, "packed")
     if b.coords is not None:
         for come_from, dims in _peers(b, a, b.coords):
             rank = int(places_a[come_from])
             if rank != me:
-                receives += _messages(order, come_from, b.coords, number[rank], dims, _Shared.unpacked)
+                receives += _messages(order, come_from, b.coords, number[rank], dims, "unpacked")
     return Messages(*(sorted(some, key=lambda message: message.key) for some in (sends, receives, copies)))
 
 
@@ -97,10 +103,10 @@ def _messages(
     receiver: Coords,
     peer: int,
     dims: tuple[_Shared, ...],
-    runs: Callable[[_Shared], Runs],
+    runs: str,
 ) -> Iterator[Message]:
     """What two processes owe each other: one message, or one for each step in which the schedule has the pair."""
-    box = Box(map(runs, dims))
+    box = Box(getattr(one, runs) for one in dims)
     shares = order.shares(sender, receiver, tuple(one.first for one in dims))
     weight, done, first = sum(one.weight for one in shares), 0, 0
     for share in sorted(shares):
