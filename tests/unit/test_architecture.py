@@ -29,14 +29,16 @@ BELOW: dict[str, tuple[str, ...]] = {
     "descriptor": ("grid",),
     "arrays": ("descriptor", "exchanges"),
     "planning": ("descriptor", "exchanges", "orders"),
+    "waypoints": ("descriptor",),
     "report": ("exchanges", "orders"),
-    "redistribution": ("model", "arrays", "planning", "report"),
+    "redistribution": ("model", "waypoints", "arrays", "planning", "report"),
     "scalapack": ("descriptor",),
     **dict.fromkeys(("one_process", "relabel", "batch", "files", "connection"), ("redistribution",)),
     "__init__": ("one_process", "relabel", "batch", "files", "connection", "scalapack"),
     "info": ("__init__",),
     "bench": ("info",),
-    "cli": ("bench",),
+    "plan": ("bench",),
+    "cli": ("plan",),
     "__main__": ("cli",),
 }
 # Who alone may import a compiled module; the others are for blockcyclic and everything above it.
