@@ -79,6 +79,17 @@ cdef class Runs:
             pairs[position] = x, y
         return pairs
 
+    def side(self, bint target):
+        """Runs of one period on the side of the source or of the target: an int64 array of rows start, step, count."""
+        cdef int64_t *start = self.y if target else self.x
+        cdef int64_t *step = self.step_y if target else self.step_x
+        cdef Py_ssize_t k
+        runs = np.empty((self.size, 3), np.int64)
+        cdef int64_t[:, ::1] rows = runs
+        for k in range(self.size):
+            rows[k, 0], rows[k, 1], rows[k, 2] = start[k], step[k], self.count[k]
+        return runs
+
 
 cdef Py_ssize_t _merge(const int64_t *x, const int64_t *y, const int64_t *length, Py_ssize_t n, int64_t *out_x,
                        int64_t *step_x, int64_t *out_y, int64_t *step_y, int64_t *count) noexcept:

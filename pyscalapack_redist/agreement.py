@@ -92,9 +92,15 @@ class Participants:
         Their ranks in the user's communicator, in the order of their ranks in `comm`.
     plans : OrderedDict
         Plans made, the most recently used last.
+    in_flight : dict
+        Transfers under way on the user's communicator, also among other participants, in the order in which they were
+        started.
+    collectives : MPI.Intracomm or None
+        Communicator of the same processes for exchanges that make collective calls: apart from `comm`, where votes on
+        later transfers may come in between.
     """
 
-    def __init__(self, comm: MPI.Intracomm, ranks: tuple[int, ...]) -> None:
+    def __init__(self, comm: MPI.Intracomm, ranks: tuple[int, ...], in_flight: dict[Any, None]) -> None:
         from mpi4py import MPI
 
         self.comm = comm
@@ -102,7 +108,8 @@ class Participants:
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.number = {rank: k for k, rank in enumerate(ranks)}
         self.plans: OrderedDict[Any, Any] = OrderedDict()
-        self.in_flight: set[Any] = set()
+        self.in_flight = in_flight
+        self.collectives: MPI.Intracomm | None = None
         self._staging: list[np.ndarray] = []
         self._tag = 0
         self._tags = min(int(comm.Get_attr(MPI.TAG_UB) or 32767), 2**30)
@@ -111,6 +118,17 @@ class Participants:
         """A tag that no other transfer in flight here has. All ranks start transfers in the same order."""
         self._tag = (self._tag + 1) % self._tags
         return self._tag
+
+    def make_collectives(self) -> None:
+        """Make the second communicator, if it is not there. Collective over the participants."""
+        if self.collectives is None:
+            self.collectives = self.comm.Dup()
+
+    def free(self) -> None:
+        """Free the communicators. Collective over the participants."""
+        self.comm.Free()
+        if self.collectives is not None:
+            self.collectives.Free()
 
     def agree(
         self, ballot: Ballot, error: Exception | None, opinions: Sequence[int | None], words: Sequence[str]
@@ -207,7 +225,7 @@ def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], Participants]:
         def free(_: object, __: object, groups: dict[tuple[int, ...], Participants]) -> None:
             if not MPI.Is_finalized():
                 for one in groups.values():
-                    one.comm.Free()
+                    one.free()
 
         _keyval = MPI.Comm.Create_keyval(delete_fn=free)
     kept: Any = comm.Get_attr(_keyval)
@@ -230,5 +248,6 @@ def participants(comm: MPI.Intracomm, ranks: tuple[int, ...]) -> Participants:
         some.Free()
         everyone.Free()
         private.Set_errhandler(MPI.ERRORS_RETURN)
-        groups[ranks] = Participants(private, ranks)
+        in_flight: dict[Any, None] = next(iter(groups.values())).in_flight if groups else {}
+        groups[ranks] = Participants(private, ranks, in_flight)
     return groups[ranks]

@@ -1,6 +1,7 @@
-"""`pyscalapack-redist`: what is installed, and the benchmark.
+"""`pyscalapack-redist`: what is installed, plans on paper, and the benchmark.
 
-Under mpiexec every rank reads the same command line, and rank 0 speaks for all. Exit status 2: it cannot be done as asked.
+Under mpiexec every rank reads the same command line, and rank 0 speaks for all; `plan` needs and starts no MPI.
+Exit status 2: it cannot be done as asked.
 """
 
 from __future__ import annotations
@@ -18,12 +19,18 @@ from .bench.methods import DEFAULT_METHODS, Method, read_method
 from .bench.selection import UsageError
 from .bench.suites import SUITES
 from .info import describe
+from .plan.command import plan, read_schedule
 
 __all__ = ["main", "run"]
 
 T = TypeVar("T")
 
 BAD_USAGE = 2
+PLAN = "plan"
+ABOUT_LAYOUTS = (
+    "A LAYOUT is PRxPC:MBxNB[@RSRC,CSRC][+FIRST]: grid, block size, process of the first block, rank of the grid's first "
+    "process; as 2x4:64x64 or 4x2:32x32+8; other numbers of dimensions alike."
+)
 
 
 def main() -> None:
@@ -47,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
         options = parser.parse_args(arguments)
         status: int = options.command(options)
     except UsageError as error:
-        if _speaks():
+        if PLAN in arguments[:1] or _speaks():
             print(f"{parser.prog}: error: {error}", file=sys.stderr, flush=True)
         return BAD_USAGE
     except SystemExit as wanted:  # argparse has printed its help
@@ -74,13 +81,13 @@ def _finalize() -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Speaks on rank 0 only."""
+    """Speaks on rank 0 only; that of `plan` without asking MPI which one this is."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
 
     def _print_message(self, message: str, file: IO[str] | None = None) -> None:  # type: ignore[override]
-        if _speaks():
+        if self.prog.endswith(f" {PLAN}") or _speaks():
             super()._print_message(message, file)
 
 
@@ -93,6 +100,7 @@ def _parser() -> _Parser:
     parser.add_argument("--version", action="version", version=f"pyscalapack_redist {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_info(commands)
+    _add_plan(commands)
     _add_bench(commands)
     return parser
 
@@ -107,14 +115,32 @@ def _add_info(commands: Any) -> None:
     info.set_defaults(command=_info)
 
 
+def _add_plan(commands: Any) -> None:
+    plan_ = commands.add_parser(
+        PLAN,
+        help="messages, steps and costs of a redistribution, on paper",
+        description="Communication grids, steps and costs of a redistribution between machines of any size; needs no MPI.",
+        epilog=ABOUT_LAYOUTS,
+        allow_abbrev=False,
+    )
+    add = plan_.add_argument
+    add("--shape", nargs="+", required=True, type=_argument(_size), metavar="N", help="global shape of the array")
+    add("--from", dest="before", required=True, type=_argument(Layout.parse), metavar="LAYOUT", help="layout before")
+    add("--to", dest="after", required=True, type=_argument(Layout.parse), metavar="LAYOUT", help="layout after")
+    add("--schedule", type=_argument(read_schedule), default="optimal", help="the one to show (default: optimal)")
+    add("--time-limit", type=_argument(_seconds), default=1.0, metavar="S", help="seconds for optimal (default: 1)")
+    add("--dtype", type=_argument(read_dtype), help="NumPy dtype of the elements (default: float64)")
+    add("--json", metavar="FILE", help="write the plan as JSON")
+    add("--plot", metavar="FILE.png", help="draw the grid and the steps")
+    plan_.set_defaults(command=plan)
+
+
 def _add_bench(commands: Any) -> None:
     bench_ = commands.add_parser(
         "bench",
         help="compare methods of redistribution (under mpiexec)",
         description="Time methods of redistribution against each other, interleaved, and verify their results.",
-        epilog="A LAYOUT is PRxPC:MBxNB[@RSRC,CSRC][+FIRST]: grid, block size, process of the first block, rank of the "
-        "grid's first process; as 2x4:64x64 or 4x2:32x32+8; other numbers of dimensions alike. Start it by: "
-        "mpiexec -n RANKS python -m mpi4py -m pyscalapack_redist bench ...",
+        epilog=f"{ABOUT_LAYOUTS} Start it by: mpiexec -n RANKS python -m mpi4py -m pyscalapack_redist bench ...",
         allow_abbrev=False,
     )
     add = bench_.add_argument
@@ -122,13 +148,14 @@ def _add_bench(commands: Any) -> None:
     add("--from", dest="before", type=_argument(Layout.parse), metavar="LAYOUT", help="layout before")
     add("--to", dest="after", type=_argument(Layout.parse), metavar="LAYOUT", help="layout after")
     add("--suite", choices=tuple(SUITES), help="a named set of cases; those for this number of ranks are run")
-    add("--dtype", type=_argument(read_dtype), help="NumPy dtype of the elements (default: float64)")
+    add("--quick", action="store_true", help="of the suite only a few small cases")
+    add("--dtype", type=_argument(read_dtype), help="NumPy dtype of the elements (default: the suite's, else float64)")
     add(
         "--methods",
         type=_argument(_methods),
         metavar="LIST",
-        help="joined by commas: auto, SCHEDULE/EXCHANGE, pxgemr2d, pxgemr2d=PATH[:PREFIX], gather-scatter, memcpy "
-        f"(default: {','.join(DEFAULT_METHODS)})",
+        help="joined by commas: auto, SCHEDULE/EXCHANGE, pxgemr2d, pxgemr2d=PATH[:PREFIX], gather-scatter, memcpy, "
+        f"bcast, alltoall (default: the suite's, else {','.join(DEFAULT_METHODS)})",
     )
     add("--repeat", type=_argument(_count), default=9, metavar="N", help="timed rounds (default: 9)")
     add("--compare", metavar="OLD.json", help="show what got slower or faster since a run with --json OLD.json")
@@ -173,6 +200,16 @@ def _whole_number(text: str, least: int) -> int:
     if not text.isdecimal() or int(text) < least:
         raise ValueError(f"{text!r} must be a whole number of at least {least}")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{text!r} must be a number of seconds above 0")
+    return value
 
 
 def _methods(text: str) -> list[Method]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .exchanges import exchange_class
+
 __all__ = ["choose"]
 
 
@@ -15,7 +17,10 @@ def choose(schedule: str, exchange: str) -> tuple[str, str, str]:
         why = "nonblocking: nothing waits for a step to end"
     else:
         why = "as asked"
-    if schedule == "auto":
+    if schedule == "auto" and not exchange_class(exchange).scheduled:
+        schedule = "natural"
+        why += "; the order of messages is left to MPI"
+    elif schedule == "auto":
         schedule = "caterpillar"
         why += "; caterpillar order: no process is sent to by all others first"
     return schedule, exchange, why

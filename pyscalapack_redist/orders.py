@@ -5,17 +5,17 @@ Both work out the same sort keys for the messages between them, so both go throu
 
 from __future__ import annotations
 
-import difflib
+import itertools
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from .errors import ScheduleError
+from .schedules.schedule import Schedule
 
-__all__ = ["ORDERS", "Caterpillar", "Coords", "Natural", "Order", "Share", "make_order"]
+__all__ = ["ORDERS", "Caterpillar", "Coords", "Natural", "Order", "Random", "Ring", "Scheduled", "Share"]
 
 Coords = tuple[int, ...]
 
@@ -27,7 +27,6 @@ class Share(NamedTuple):
     weight: int
 
 
-@dataclass(frozen=True)
 class Order(ABC):
     """The order of messages between two process grids.
 
@@ -43,8 +42,11 @@ class Order(ABC):
 
     senders: Coords
     receivers: Coords
-    name: ClassVar[str]
-    one_port: ClassVar[bool]
+    name: str
+    one_port: bool
+
+    def __init__(self, senders: Coords, receivers: Coords) -> None:
+        self.senders, self.receivers = senders, receivers
 
     @abstractmethod
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
@@ -70,8 +72,8 @@ class Natural(Order):
     Several may send to one at the same time: the hot spot that Walker and Otto remove.
     """
 
-    name: ClassVar[str] = "natural"
-    one_port: ClassVar[bool] = False
+    name = "natural"
+    one_port = False
 
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
         """By the message's first element, column by column. Not collective."""
@@ -84,8 +86,8 @@ class Caterpillar(Order):
     There are max(P, Q) rounds, whether or not a pair shares anything.
     """
 
-    name: ClassVar[str] = "caterpillar"
-    one_port: ClassVar[bool] = True
+    name = "caterpillar"
+    one_port = True
 
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
         """The round of the pair, processes numbered row by row. Not collective."""
@@ -96,8 +98,8 @@ class Caterpillar(Order):
 class Ring(Order):
     """In round t process p sends to q with q - p = t (mod max(P, Q)): the pairing of Desprez's figures."""
 
-    name: ClassVar[str] = "ring"
-    one_port: ClassVar[bool] = True
+    name = "ring"
+    one_port = True
 
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
         """The round of the pair, processes numbered row by row. Not collective."""
@@ -108,14 +110,70 @@ class Ring(Order):
 class Random(Order):
     """Each process sends in an order of its own, drawn at random (Walker & Otto, section 2.2.2)."""
 
-    name: ClassVar[str] = "random"
-    one_port: ClassVar[bool] = False
-    seed: ClassVar[int] = 0
+    name = "random"
+    one_port = False
+    seed = 0
 
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
         """A number drawn for the pair, the same on both sides and in every run. Not collective."""
         p, q, _ = self._numbers(sender, receiver)
         return [Share((int(np.random.default_rng([self.seed, p, q]).integers(2**62)), p, q), 1)]
+
+
+class Scheduled(Order):
+    """The steps of an algorithm of `schedules`: one schedule for each dimension, or one for the whole process sets.
+
+    The product of one-port schedules is one-port: two messages of one key have no process in common.
+
+    Parameters
+    ----------
+    senders, receivers : tuple of int
+        Processes along each array dimension, before and after.
+    parts : sequence of Schedule
+        One for each dimension, or a single one whose processes are numbered row by row.
+    sender, receiver : tuple of int or None
+        This rank's coordinates before and after: it can ask for its own messages only.
+    """
+
+    def __init__(
+        self,
+        senders: Coords,
+        receivers: Coords,
+        parts: Sequence[Schedule],
+        sender: Coords | None,
+        receiver: Coords | None,
+    ) -> None:
+        super().__init__(senders, receivers)
+        self.parts = tuple(parts)
+        self.name = parts[0].name
+        self.one_port = all(part.one_port for part in parts)
+        self._sender = sender
+        self._sent = [] if sender is None else self._mine("of_sender", self._places(sender, senders))
+        self._received = [] if receiver is None else self._mine("of_receiver", self._places(receiver, receivers))
+
+    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+        """The steps of the pair, in each dimension; lengths multiply. Not collective."""
+        sending = sender == self._sender
+        rows, peer = (self._sent, receiver) if sending else (self._received, sender)
+        peers = self._places(peer, self.receivers if sending else self.senders)
+        choices = [one[place] for one, place in zip(rows, peers, strict=True)]
+        return [
+            Share(tuple(step for step, _ in chosen), math.prod(length for _, length in chosen))
+            for chosen in itertools.product(*choices)
+        ]
+
+    def _places(self, coords: Coords, shape: Coords) -> Coords:
+        return coords if len(self.parts) == len(shape) else (_number(coords, shape),)
+
+    def _mine(self, side: str, places: Coords) -> list[dict[int, list[tuple[int, int]]]]:
+        """For each part, steps and lengths by the other process."""
+        found = []
+        for part, place in zip(self.parts, places, strict=True):
+            by_peer: dict[int, list[tuple[int, int]]] = {}
+            for step, peer, length in getattr(part, side)(place).tolist():
+                by_peer.setdefault(peer, []).append((step, length))
+            found.append(by_peer)
+        return found
 
 
 def _number(coords: Coords, shape: Coords) -> int:
@@ -127,23 +185,3 @@ def _number(coords: Coords, shape: Coords) -> int:
 
 ORDERS: dict[str, type[Order]] = {one.name: one for one in (Natural, Random, Caterpillar, Ring)}
 
-
-def make_order(name: str, senders: Coords, receivers: Coords) -> Order:
-    """The order of messages of a schedule, by name. Not collective.
-
-    Parameters
-    ----------
-    name : str
-        A name in `ORDERS`.
-    senders, receivers : tuple of int
-        Processes along each array dimension, before and after.
-
-    Raises
-    ------
-    ScheduleError
-        The name is unknown.
-    """
-    if name not in ORDERS:
-        near = difflib.get_close_matches(str(name), ORDERS, n=len(ORDERS), cutoff=0.0)
-        raise ScheduleError(f"schedule = {name!r} is unknown; there are {', '.join(near)}, and auto")
-    return ORDERS[name](senders, receivers)

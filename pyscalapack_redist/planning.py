@@ -86,7 +86,8 @@ def messages_of(a: Descriptor, b: Descriptor, me: int, number: dict[int, int], o
         for to, dims in _peers(a, b, a.coords):
             rank = int(places_b[to])
             if rank == me:
-                copies += _messages(order, a.coords, to, number[rank], dims, "copied")
+                box = Box(one.copied for one in dims)
+                copies.append(Message(number[rank], box, (), 0, box.size))
             else:
                 sends += _messages(order, a.coords, to, number[rank], dims, "packed")
     if b.coords is not None:

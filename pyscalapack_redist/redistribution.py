@@ -8,6 +8,7 @@ This module only composes: what is owed to whom is worked out in `planning`, the
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +19,15 @@ from .agreement import Ballot, Participants, digest, participants
 from .arrays import Arrays, checked_arrays, dtype_digest
 from .blockcyclic import whole_number
 from .descriptor import Descriptor
-from .errors import ArrayError, CollectiveError, DescriptorError, RedistributionError, ScheduleError
-from .exchanges import Exchange, Message, Progress, exchange_class
+from .errors import ArrayError, CollectiveError, DescriptorError, RedistributionError
+from .exchanges import Exchange, Extents, Message, Progress, check_combination, exchange_class
 from .exchanges.exchange import Run
 from .grid import same_ranks
 from .model import choose
-from .orders import Order, make_order
+from .orders import ORDERS, Natural, Order
 from .planning import messages_of
 from .report import Report
+from .scheduling import is_one_port, order_for
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -43,6 +45,7 @@ def redistribute(
     comm: MPI.Intracomm | None = None,
     schedule: str = "auto",
     exchange: str = "auto",
+    buffers: str = "packed",
     memory_limit: int = MEMORY_LIMIT,
 ) -> Redistribution:
     """Plan the redistribution of an array from layout A to layout B.
@@ -62,8 +65,11 @@ def redistribute(
         Communicator that holds both grids. By default the one that both grids are on.
     schedule : {"auto", "natural", "random", "caterpillar", "ring"}
         Order of the messages.
-    exchange : {"auto", "nonblocking", "sendrecv"}
-        How they move.
+    exchange : {"auto", "synchronized", "nonblocking", "ready", "sendrecv", "windowed", "alltoallv", "alltoallw"}
+        How they move. The last two leave the order to MPI.
+    buffers : {"packed", "datatypes"}
+        What MPI is given: bytes that are packed and unpacked here, or the arrays themselves, described by derived
+        datatypes, with no staging memory of ours (all exchanges but alltoallv).
     memory_limit : int
         Most bytes of extra memory per rank.
 
@@ -79,7 +85,7 @@ def redistribute(
     CollectiveError
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
-    request = _Request(desc_a, desc_b, dtype, comm, schedule, exchange, memory_limit)
+    request = _Request(desc_a, desc_b, dtype, comm, schedule, exchange, buffers, memory_limit)
     if request.idle:
         return _idle_plan(request)
     everyone = participants(request.comm, request.ranks)
@@ -105,11 +111,12 @@ class _Request:
         comm: MPI.Intracomm | None,
         schedule: str,
         exchange: str,
+        buffers: str,
         memory_limit: int,
     ) -> None:
         self.error: Exception | None = None
         self.comm = _communicator(desc_a, desc_b, comm)
-        self.schedule, self.exchange, self.memory_limit = schedule, exchange, memory_limit
+        self.schedule, self.exchange, self.buffers, self.memory_limit = schedule, exchange, buffers, memory_limit
         self.dtype: np.dtype[Any] | None = None
         self.descriptors: tuple[Descriptor | None, Descriptor | None] = (None, None)
         try:
@@ -126,7 +133,7 @@ class _Request:
         self.descriptors = (read[0], read[1])
         try:
             self.memory_limit = whole_number("memory_limit", memory_limit, 1, ": bytes of extra memory per rank")
-            _check_names(schedule, exchange)
+            _check_names(schedule, exchange, buffers)
             if read[0] is not None and read[1] is not None and read[0].shape != read[1].shape:
                 raise DescriptorError(
                     f"desc_a has shape {read[0].shape} and desc_b {read[1].shape}: a redistribution keeps the global shape; "
@@ -150,7 +157,7 @@ class _Request:
 
     @property
     def options(self) -> tuple[Any, ...]:
-        return (self.schedule, self.exchange, self.memory_limit)
+        return (self.schedule, self.exchange, self.buffers, self.memory_limit)
 
     @property
     def opinions(self) -> list[int | None]:
@@ -161,7 +168,7 @@ class _Request:
     @property
     def words(self) -> list[str]:
         """The same in words."""
-        options = dict(zip(("schedule", "exchange", "memory_limit"), self.options, strict=True))
+        options = dict(zip(("schedule", "exchange", "buffers", "memory_limit"), self.options, strict=True))
         return [*map(repr, self.descriptors), ", ".join(f"{k}={v!r}" for k, v in options.items())]
 
 
@@ -200,15 +207,10 @@ def _read(name: str, given: object, comm: MPI.Intracomm, explicit: bool) -> Desc
         raise type(caught)(f"{name}: {caught}") from caught
 
 
-def _check_names(schedule: str, exchange: str) -> None:
+def _check_names(schedule: str, exchange: str, buffers: str) -> None:
     """Unknown names are found before anything is planned; "auto" fits everything."""
-    if schedule != "auto":
-        one_port = make_order(schedule, (), ()).one_port
-    if exchange != "auto" and exchange_class(exchange).needs_one_port and schedule != "auto" and not one_port:
-        raise ScheduleError(
-            f"exchange = {exchange!r} pairs one send with one receive in each step, but in the schedule {schedule!r} several "
-            "may send to one process at once: use a one-port schedule such as 'caterpillar', or exchange='nonblocking'"
-        )
+    one_port = schedule == "auto" or is_one_port(schedule)
+    check_combination(schedule, one_port, exchange, buffers)
 
 
 def _idle_plan(request: _Request) -> Redistribution:
@@ -219,28 +221,33 @@ def _idle_plan(request: _Request) -> Redistribution:
     assert a is not None
     assert b is not None
     chosen = choose(request.schedule, request.exchange)
-    nothing = exchange_class(chosen[1])([], [], [], request.memory_limit)
-    return Redistribution(a, b, request.dtype, None, make_order(chosen[0], (), ()), nothing, chosen[2])
+    nothing = exchange_class(chosen[1])([], [], [], request.memory_limit, request.buffers)
+    return Redistribution(a, b, request.dtype, None, ORDERS.get(chosen[0], Natural)((), ()), nothing, chosen[2])
 
 
 def _new_plan(a: Descriptor, b: Descriptor, request: _Request, everyone: Participants) -> Redistribution:
     """Work out this rank's messages. Collective over the participants: all make the plan, or none."""
     plan, error = None, None
+    ballot = Ballot([], extras=len(Extents._fields))
     try:
         if a.shape != b.shape:
             raise DescriptorError(
                 f"desc_a has shape {a.shape} and desc_b {b.shape}: a redistribution keeps the global shape"
             )
         schedule, exchange, why = choose(request.schedule, request.exchange)
-        steps = make_order(schedule, a.placement.shape, b.placement.shape)
+        steps = order_for(schedule, a, b, everyone)
         me = request.comm.Get_rank()
         messages = messages_of(a, b, me, everyone.number, steps)
-        moving = exchange_class(exchange)(*messages, request.memory_limit)
+        moving = exchange_class(exchange)(*messages, request.memory_limit, request.buffers)
+        ballot.mine[-len(Extents._fields) :] = moving.extents
         plan = Redistribution(a, b, request.dtype, everyone, steps, moving, why)
     except Exception as caught:
         error = caught
-    everyone.agree(Ballot([]), error, [], [])
+    everyone.agree(ballot, error, [], [])
     assert plan is not None
+    plan._exchange.settle(Extents(*ballot.all[-len(Extents._fields) :].tolist()))
+    if plan._exchange.collective:
+        everyone.make_collectives()
     return plan
 
 
@@ -272,7 +279,9 @@ class Redistribution:
         self._exchange = exchange
         self._why = why
         self._failures: list[str] = []
-        self._identity = digest((desc_a.layout_digest, desc_b.layout_digest, schedule.name, exchange.name))
+        self._identity = digest(
+            (desc_a.layout_digest, desc_b.layout_digest, schedule.name, exchange.name, exchange.buffers.name)
+        )
 
     @property
     def messages(self) -> dict[str, tuple[Message, ...]]:
@@ -345,7 +354,7 @@ class Transfer:
         self._progress: Progress | None = None
         self._staging: NDArray[np.uint8] | None = None
         self._error: Exception | None = None
-        self._done = False
+        self._begun = self._done = False
         everyone = plan._everyone
         if everyone is None:
             checked_arrays(a, out, plan.desc_a, plan.desc_b, plan._dtype)
@@ -355,7 +364,7 @@ class Transfer:
         self._keep = (a, out)
         self._arrays: Arrays | None = None
         self._tag = everyone.next_tag()
-        self._ballot = Ballot(QUESTIONS, extras=1)
+        self._ballot = Ballot(QUESTIONS, extras=2)
         self._vote(a, out)
         from mpi4py import MPI
 
@@ -364,7 +373,7 @@ class Transfer:
             self._agreeing: MPI.Request | None = None
         else:
             self._agreeing = everyone.comm.Iallreduce(self._ballot.mine, self._ballot.all, MPI.MAX)
-        everyone.in_flight.add(self)
+        everyone.in_flight[self] = None
 
     def _vote(self, a: object, out: object) -> None:
         """Check this rank's arrays and take what the transfer needs; what is wrong is told to all ranks."""
@@ -390,7 +399,7 @@ class Transfer:
         dtype = self._arrays.dtype if self._arrays is not None else None
         self._opinions = [plan._identity, None if dtype is None else dtype_digest(dtype)]
         self._ballot.fill(everyone.size - everyone.rank if self._error is not None else 0, self._opinions)
-        self._ballot.mine[-1] = self._arrays is not None and self._arrays.by_columns
+        self._ballot.mine[-2:] = self._arrays is not None and self._arrays.by_columns, item or 0
 
     def test(self) -> bool:
         """Go on as far as possible without waiting; True when the redistribution is complete.
@@ -400,6 +409,8 @@ class Transfer:
         ArrayError, CollectiveError
             As a call of the plan does.
         """
+        if not self._done:
+            self._let_others_go_on()
         return self._advance(block=False)
 
     def wait(self) -> NDArray[Any] | None:
@@ -410,8 +421,31 @@ class Transfer:
         ArrayError, CollectiveError
             As a call of the plan does.
         """
+        while not self._done and len(self._everyone.in_flight) > 1:
+            self._let_others_go_on()
+            self._advance(block=False)
         self._advance(block=True)
         return self._result
+
+    def _let_others_go_on(self) -> None:
+        """What this one waits for may wait for them on another rank. Their errors are kept for their own `wait`."""
+        for one in tuple(self._everyone.in_flight):
+            if one is not self and not one._done:
+                with contextlib.suppress(Exception):
+                    one._advance(block=False)
+
+    def _has_turn(self) -> bool:
+        """Whether it may begin: after all that these participants started before, since the ranks test and wait in any
+        order; and an exchange that makes collective calls also lets those before it end.
+        """
+        for one in self._everyone.in_flight:
+            if one is self:
+                return True
+            if one._done or one._everyone is not self._everyone:
+                continue
+            if not one._begun or (one._plan._exchange.collective and self._plan._exchange.collective):
+                return False
+        return True
 
     def _advance(self, block: bool) -> bool:
         if self._done:
@@ -425,9 +459,13 @@ class Transfer:
                 return False
             self._agreeing = None
         try:
-            if self._progress is None and not self._begin():
-                self._finish()
-                return True
+            if not self._begun:
+                if not self._has_turn():
+                    return False
+                self._begun = True
+                if not self._begin():
+                    self._finish()
+                    return True
             assert self._progress is not None
             if self._progress.advance(block):
                 self._finish()
@@ -438,6 +476,8 @@ class Transfer:
             raise
         except BaseException as caught:
             self._plan._failures.append(f"{type(caught).__name__}: {caught}")
+            if isinstance(caught, Exception):  # it stays in flight: MPI may still have its memory
+                self._error, self._done = caught, True
             raise
 
     def _begin(self) -> bool:
@@ -448,13 +488,23 @@ class Transfer:
             everyone.refuse(ballot, self._error, [repr(self._plan), f"dtype {dtype}"])
         arrays = self._arrays
         assert arrays is not None
-        if arrays.dtype is None or arrays.in_place:
+        by_columns, item = ballot.all[-2:].tolist()
+        idle = arrays.dtype is None and not self._plan._exchange.collective
+        if arrays.in_place or idle or not item:
             return False
         d = self._plan.desc_a.ndim
-        order_ = range(d) if ballot.all[-1] else range(d - 1, -1, -1)
-        assert self._staging is not None
+        order_ = range(d) if by_columns else range(d - 1, -1, -1)
+        if self._staging is None:
+            self._staging = everyone.take_staging(0)
         run = Run(
-            everyone.comm, self._tag, arrays.source, arrays.target, arrays.dtype.itemsize, tuple(order_), self._staging
+            everyone.comm,
+            everyone.collectives,
+            self._tag,
+            arrays.source,
+            arrays.target,
+            item,
+            tuple(order_),
+            self._staging,
         )
         self._progress = self._plan._exchange.begin(run)
         return True
@@ -465,7 +515,7 @@ class Transfer:
             self._result = out if isinstance(out, np.ndarray) else self._arrays.out
         if self._staging is not None:
             self._everyone.return_staging(self._staging)
-        self._everyone.in_flight.discard(self)
+        self._everyone.in_flight.pop(self, None)
         self._staging = self._progress = self._arrays = None
         self._keep = (None, None)
         self._done = True

@@ -16,7 +16,7 @@ class Report:
 
     Attributes
     ----------
-    schedule, exchange, why : str
+    schedule, exchange, buffers, why : str
         What was chosen and the reason.
     sends, receives : int
         Messages to and from other ranks.
@@ -30,6 +30,7 @@ class Report:
 
     schedule: str
     exchange: str
+    buffers: str
     why: str
     sends: int
     receives: int
@@ -47,6 +48,7 @@ class Report:
         return cls(
             schedule=schedule.name,
             exchange=exchange.name,
+            buffers=exchange.buffers.name,
             why=why,
             sends=len(exchange.sends),
             receives=len(exchange.receives),
@@ -61,6 +63,7 @@ class Report:
     def __str__(self) -> str:
         rows = [
             ("schedule / exchange", f"{self.schedule} / {self.exchange} ({self.why})"),
+            ("buffers", self.buffers),
             ("sent", f"{self.bytes_sent:,} bytes in {self.sends} messages"),
             ("received", f"{self.bytes_received:,} bytes in {self.receives} messages"),
             ("copied in place", f"{self.bytes_copied:,} bytes"),

@@ -40,7 +40,13 @@ def ticks_of_case(repeat: int) -> int:
 
 
 def run_case(
-    case: Case, methods: Sequence[Method], repeat: int, clock: Clock, comm: MPI.Intracomm, tick: Callable[[], None]
+    case: Case,
+    methods: Sequence[Method],
+    repeat: int,
+    clock: Clock,
+    comm: MPI.Intracomm,
+    tick: Callable[[], None],
+    calls: int | None = None,
 ) -> CaseResult:
     """Time and verify each method on one case. Collective over `comm`.
 
@@ -56,10 +62,12 @@ def run_case(
         Of `comm`.
     tick : callable
         Called after each round.
+    calls : int, optional
+        Calls in a row that one time is the mean of. By default as many as the size of the arrays asks for.
     """
     stage = Stage(case, comm)
     ready, not_run = _prepare(methods, stage)
-    calls = calls_per_time(case)
+    calls = calls or calls_per_time(case)
     growth = {}
     for name, run in ready.items():
         run.forget()

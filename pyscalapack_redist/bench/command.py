@@ -14,6 +14,8 @@ from .files import check_outputs, read_earlier, write
 from .methods import DEFAULT_METHODS, Method, read_method
 from .results import CaseResult, Results
 from .selection import UsageError, asked_for, for_size
+from .suite import Suite
+from .suites import SUITES
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -31,7 +33,7 @@ def bench(options: Namespace) -> int:
     Parameters
     ----------
     options : Namespace
-        The command line: suite or shape, before and after; dtype, methods, repeat, compare, json, plot.
+        The command line: suite or shape, before and after; dtype, methods, repeat, quick, compare, json, plot.
 
     Returns
     -------
@@ -44,14 +46,17 @@ def bench(options: Namespace) -> int:
         On every rank.
     """
     cases = asked_for(options)
-    methods = options.methods or [read_method(name) for name in DEFAULT_METHODS]
+    suite = SUITES[options.suite] if options.suite else Suite(())
+    methods = options.methods or suite.methods or [read_method(name) for name in DEFAULT_METHODS]
     comm = _world()
     cases, notes = for_size(cases, options.suite, comm.Get_size())
     earlier = _prepared(comm, options)
     display = _display(comm, len(cases) * ticks_of_case(options.repeat))
-    results = _run(cases, methods, options.repeat, comm, display, notes)
+    results = _run(cases, methods, options.repeat, suite.calls, comm, display, notes)
     if display is not None:
         display.close()
+        for heading, table in suite.tables(results):
+            display.table(heading, table)
         if earlier is not None:
             display.comparison(earlier, results)
         write(results, options)
@@ -98,6 +103,7 @@ def _run(
     cases: Sequence[Case],
     methods: Sequence[Method],
     repeat: int,
+    calls: int | None,
     comm: MPI.Intracomm,
     display: Display | None,
     notes: Sequence[str],
@@ -112,9 +118,9 @@ def _run(
     done: list[CaseResult] = []
     for number, case in enumerate(cases, 1):
         if display is None:
-            done.append(run_case(case, methods, repeat, clock, comm, lambda: None))
+            done.append(run_case(case, methods, repeat, clock, comm, lambda: None, calls))
             continue
         display.case(number, case)
-        done.append(run_case(case, methods, repeat, clock, comm, display.tick))
+        done.append(run_case(case, methods, repeat, clock, comm, display.tick, calls))
         display.result(number, done[-1])
     return Results(where, tuple(done))

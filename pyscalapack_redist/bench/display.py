@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from .case import Case
 from .comparison import changes, comparison_lines, comparison_table
@@ -68,6 +69,11 @@ class Display:
         self._lines(["", f"case {number}: {result.case}; flag round trip {flag_text(self._environment)}{calls}"])
         print_table(self._console, case_table(result))
         self._lines(case_lines(result))
+
+    def table(self, heading: str, table: Table) -> None:
+        """A table of several cases, with its heading."""
+        self._lines(["", heading])
+        print_table(self._console, table)
 
     def comparison(self, old: Results, new: Results) -> None:
         """What changed since an earlier run."""

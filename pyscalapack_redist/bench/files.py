@@ -8,12 +8,14 @@ from argparse import Namespace
 from ..info import EXTRA, missing_extras
 from .results import Results
 from .selection import UsageError
+from .suite import Suite
+from .suites import SUITES
 
 __all__ = ["check_outputs", "read_earlier", "write"]
 
 
-def check_outputs(options: Namespace) -> None:
-    """See that all can be shown and written. Not collective.
+def check_outputs(options: Namespace, command: str = "bench") -> None:
+    """See that all that a command is to show and write can be. Not collective.
 
     Raises
     ------
@@ -22,7 +24,7 @@ def check_outputs(options: Namespace) -> None:
     """
     missing = missing_extras(("rich", "matplotlib") if options.plot else ("rich",))
     if missing:
-        raise UsageError(f"bench needs {' and '.join(missing)}, which is not installed: {EXTRA}")
+        raise UsageError(f"{command} needs {' and '.join(missing)}, which is not installed: {EXTRA}")
     if options.plot:
         _check_format(options.plot)
     for name, path in (("--json", options.json), ("--plot", options.plot)):
@@ -67,6 +69,4 @@ def write(results: Results, options: Namespace) -> None:
         with open(options.json, "w") as file:
             file.write(results.to_json() + "\n")
     if options.plot:
-        from .plot import plot
-
-        plot(results, options.plot)
+        (SUITES[options.suite] if options.suite else Suite(())).plot(results, options.plot)

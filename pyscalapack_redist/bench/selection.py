@@ -29,8 +29,13 @@ def asked_for(options: Namespace) -> list[Case]:
     if options.suite:
         if given:
             raise UsageError(f"{given[0]} and --suite: give a suite, or one case by --shape, --from and --to")
-        cases = SUITES[options.suite]
+        suite = SUITES[options.suite]
+        if options.quick and not suite.quick:
+            raise UsageError(f"--quick: the suite {options.suite} has no smaller cases")
+        cases = suite.quick if options.quick else suite.cases
         return [Case(one.shape, one.before, one.after, options.dtype or one.dtype) for one in cases]
+    if options.quick:
+        raise UsageError("--quick: it is for a --suite")
     missing = ", ".join(name for name in single if name not in given)
     if missing:
         raise UsageError(f"{missing} missing: give --shape, --from and --to, or --suite {' or '.join(SUITES)}")

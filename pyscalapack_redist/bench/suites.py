@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from .case import Case
+from .desprez import DESPREZ
 from .layout import Layout
+from .suite import Suite
+from .walker_otto import WALKER_OTTO
 
 __all__ = ["SUITES"]
 
@@ -36,4 +39,9 @@ FACTS = (
     _case((64, 64), "2x2:16x16", "1x4:16x16"),
 )
 
-SUITES: dict[str, tuple[Case, ...]] = {"demo": DEMO, "facts": FACTS}
+SUITES: dict[str, Suite] = {
+    "demo": Suite(DEMO),
+    "facts": Suite(FACTS),
+    "walker-otto": WALKER_OTTO,
+    "desprez": DESPREZ,
+}

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection
 
 from ..errors import ScheduleError
-from .exchange import Exchange, LocalArray, Progress
+from .alltoall import Alltoallv, Alltoallw
+from .buffers import BUFFERS
+from .exchange import Exchange, Extents, LocalArray, Progress
 from .message import Message
 from .nonblocking import Nonblocking
+from .ready import Ready
 from .sendrecv import SendReceive
+from .synchronized import Synchronized
+from .windowed import Windowed
 
-__all__ = ["EXCHANGES", "Exchange", "LocalArray", "Message", "Progress", "exchange_class"]
+__all__ = [
+    "BUFFERS",
+    "EXCHANGES",
+    "Exchange",
+    "Extents",
+    "LocalArray",
+    "Message",
+    "Progress",
+    "check_combination",
+    "exchange_class",
+]
 
-EXCHANGES: dict[str, type[Exchange]] = {one.name: one for one in (Nonblocking, SendReceive)}
+EXCHANGES: dict[str, type[Exchange]] = {
+    one.name: one for one in (Synchronized, Nonblocking, Ready, SendReceive, Windowed, Alltoallv, Alltoallw)
+}
 
 
 def exchange_class(name: str) -> type[Exchange]:
@@ -24,6 +42,48 @@ def exchange_class(name: str) -> type[Exchange]:
         The name is unknown.
     """
     if name not in EXCHANGES:
-        near = difflib.get_close_matches(str(name), EXCHANGES, n=len(EXCHANGES), cutoff=0.0)
-        raise ScheduleError(f"exchange = {name!r} is unknown; there are {', '.join(near)}, and auto")
+        raise ScheduleError(f"exchange = {name!r} is unknown; there are {_near(name, EXCHANGES)}, and auto")
     return EXCHANGES[name]
+
+
+def check_combination(schedule: str, one_port: bool, exchange: str, buffers: str) -> None:
+    """Refuse what makes no sense together. Not collective.
+
+    Parameters
+    ----------
+    schedule, exchange, buffers : str
+        As the user asked; "auto" fits everything.
+    one_port : bool
+        Whether no process sends or receives twice in a step of that schedule.
+
+    Raises
+    ------
+    ScheduleError
+        Says why, and what to use instead.
+    """
+    if buffers not in BUFFERS:
+        raise ScheduleError(f"buffers = {buffers!r} is unknown; there are {_near(buffers, BUFFERS)}")
+    if exchange == "auto":
+        return
+    one = exchange_class(exchange)
+    if buffers not in one.understands:
+        raise ScheduleError(
+            f"exchange = {exchange!r} takes one datatype for all processes, so buffers = {buffers!r} is not possible: use "
+            "exchange='alltoallw', which takes one for each"
+        )
+    if schedule == "auto":
+        return
+    if not one.scheduled and schedule != "natural":
+        raise ScheduleError(
+            f"exchange = {exchange!r} leaves it to MPI which message goes when, so schedule = {schedule!r} would mean nothing: "
+            "leave the schedule away, or use exchange='windowed', which keeps to it"
+        )
+    if one.needs_one_port and not one_port:
+        raise ScheduleError(
+            f"exchange = {exchange!r} pairs one send with one receive in each step, but in the schedule {schedule!r} several "
+            "may send to one process at once: use a one-port schedule such as 'caterpillar', or exchange='nonblocking'"
+        )
+
+
+def _near(name: str, names: Collection[str]) -> str:
+    return ", ".join(difflib.get_close_matches(str(name), names, n=len(names), cutoff=0.0))

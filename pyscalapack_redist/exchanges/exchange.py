@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from .message import Message, Piece, dense_strides, pieces_of
+from ..errors import ScheduleError
+from .buffers import BUFFERS
+from .message import Message, pieces_of
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["COPY_PIECE", "Exchange", "LocalArray", "Progress", "Run"]
+__all__ = ["COPY_PIECE", "Exchange", "Extents", "LocalArray", "Progress", "Run"]
 
 COPY_PIECE = 512 * 1024  # bytes of a local copy between two looks at the messages
 
@@ -28,15 +30,40 @@ class LocalArray(NamedTuple):
 
 @dataclass
 class Run:
-    """One use of a plan: arrays, bytes of an element, order of dimensions in messages, tag and staging memory."""
+    """One use of a plan: arrays, bytes of an element, order of dimensions in messages, tag and staging memory.
+
+    `collectives` is a communicator on which runs come one after another, in the same order on all ranks.
+    """
 
     comm: MPI.Intracomm
+    collectives: MPI.Intracomm | None
     tag: int
     source: LocalArray
     target: LocalArray
     item: int
     order: tuple[int, ...]
     staging: np.ndarray
+
+
+class Extents(NamedTuple):
+    """What the messages of one rank come to; all ranks learn the largest of each number.
+
+    Attributes
+    ----------
+    messages : int
+        Messages to send or to receive, whichever are more.
+    elements : int
+        Elements of the longest message.
+    partial : int
+        1 if a message is only a part of what two processes share.
+    unbalanced : int
+        1 if there are more messages to send than to receive, or fewer.
+    """
+
+    messages: int
+    elements: int
+    partial: int
+    unbalanced: int
 
 
 class Exchange(ABC):
@@ -48,17 +75,66 @@ class Exchange(ABC):
         What this rank sends, receives, and copies from its own A to its own B.
     memory_limit : int
         Most bytes of staging memory on this rank.
+    buffers : str
+        A name in `BUFFERS`.
+
+    Attributes
+    ----------
+    needs_one_port : bool
+        Whether no process may send or receive twice in a step of the schedule.
+    scheduled : bool
+        Whether a schedule means anything to it.
+    collective : bool
+        Whether it makes collective calls, on `Run.collectives`, in which all participants take part.
+    understands : tuple of str
+        The buffers that it can use.
     """
 
     name: ClassVar[str]
     needs_one_port: ClassVar[bool] = False
+    scheduled: ClassVar[bool] = True
+    collective: ClassVar[bool] = False
+    understands: ClassVar[tuple[str, ...]] = tuple(BUFFERS)
 
     def __init__(
-        self, sends: Sequence[Message], receives: Sequence[Message], copies: Sequence[Message], memory_limit: int
+        self,
+        sends: Sequence[Message],
+        receives: Sequence[Message],
+        copies: Sequence[Message],
+        memory_limit: int,
+        buffers: str = "packed",
     ) -> None:
-        self.sends, self.receives, self.copies = tuple(sends), tuple(receives), tuple(copies)
+        # Sender and receiver sort alike, by (key, sender, receiver): the one global order that the proofs rest on.
+        self.sends, self.receives = (
+            tuple(sorted(some, key=lambda one: (one.key, one.peer))) for some in (sends, receives)
+        )
+        self.copies = tuple(copies)
         self.memory_limit = memory_limit
+        self.buffers = BUFFERS[buffers]()
+        both = (*self.sends, *self.receives)
+        self.extents = Extents(
+            messages=max(len(self.sends), len(self.receives)),
+            elements=max((one.size for one in both), default=0),
+            partial=any(one.size != one.box.size for one in both),
+            unbalanced=len(self.sends) != len(self.receives),
+        )
         self._made: dict[int, Any] = {}
+
+    def settle(self, extents: Extents) -> None:
+        """Take the largest extents of all ranks; before the first run. Not collective: equal on all ranks.
+
+        Raises
+        ------
+        ScheduleError
+            These buffers cannot hold such messages.
+        """
+        if extents.partial and self.buffers.name == "datatypes":
+            raise ScheduleError(
+                "buffers = 'datatypes' describes all that two processes share as one datatype, but this schedule has the pair "
+                "in several steps, with a part in each: use buffers='packed', or a schedule that has each pair once, "
+                "such as 'caterpillar'"
+            )
+        self.extents = extents
 
     @abstractmethod
     def staging_bytes(self, item: int) -> int:
@@ -68,17 +144,13 @@ class Exchange(ABC):
     def begin(self, run: Run) -> Progress:
         """Start moving. Collective over the participants, as far as they have messages for one another."""
 
-    def _cut(self, messages: Sequence[Message], item: int, most: int) -> tuple[list[Piece], int]:
-        """Pieces of at most `most` bytes, and the bytes of the largest."""
-        pieces = pieces_of(messages, item, most)
-        return pieces, max((one.nbytes for one in pieces), default=0)
-
 
 class Progress(ABC):
     """A transfer under way. The local copies are done here, between the messages."""
 
     def __init__(self, exchange: Exchange, run: Run) -> None:
         self.run = run
+        self.buffers = exchange.buffers
         self._copies = pieces_of(exchange.copies, run.item, COPY_PIECE)[::-1]
 
     @abstractmethod
@@ -93,14 +165,8 @@ class Progress(ABC):
         piece.message.box.move(*run.source, *run.target, run.item, run.order, piece.first, piece.last)
         return True
 
-    def pack(self, piece: Piece, address: int) -> None:
-        """Gather a piece out of the local A into staging memory at `address`."""
-        run, box = self.run, piece.message.box
-        dense = dense_strides(box.shape(), run.order, run.item)
-        box.move(*run.source, address - piece.first * run.item, dense, run.item, run.order, piece.first, piece.last)
-
-    def unpack(self, piece: Piece, address: int) -> None:
-        """Scatter a piece from staging memory at `address` into the local B."""
-        run, box = self.run, piece.message.box
-        dense = dense_strides(box.shape(), run.order, run.item)
-        box.move(address - piece.first * run.item, dense, *run.target, run.item, run.order, piece.first, piece.last)
+    def copy_all(self) -> bool:
+        """Copy what is left; True, for the end of `advance`."""
+        while self.copy_piece():
+            pass
+        return True

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
+from .buffers import slots
 from .exchange import Exchange, Progress, Run
 from .message import Message, Piece
 
 __all__ = ["Nonblocking"]
-
-PIECE = 512 * 1024  # bytes; small enough to stay in cache between packing and unpacking
-WINDOW = 16  # pieces in flight in one direction
 
 
 class Direction(NamedTuple):
@@ -28,9 +26,19 @@ class Direction(NamedTuple):
 
 
 class Nonblocking(Exchange):
-    """All messages at once, as far as the memory limit allows (Walker & Otto, Fig 5)."""
+    """All messages at once, as far as the memory limit allows (Walker & Otto, Fig 5).
+
+    Attributes
+    ----------
+    piece : int
+        Bytes of a piece: small enough to stay in cache between packing and unpacking.
+    window : int
+        Pieces in flight in one direction.
+    """
 
     name: ClassVar[str] = "nonblocking"
+    piece: ClassVar[int] = 512 * 1024
+    window: ClassVar[int] = 16
 
     def directions(self, item: int) -> tuple[Direction, Direction]:
         """Slots for receiving and for sending elements of `item` bytes. Not collective."""
@@ -41,8 +49,8 @@ class Nonblocking(Exchange):
 
     def _direction(self, messages: Sequence[Message], item: int) -> Direction:
         share = self.memory_limit // 2
-        pieces, nbytes = self._cut(messages, item, min(PIECE, share))
-        return Direction(pieces, min(len(pieces), WINDOW, max(1, share // max(nbytes, 1))), nbytes)
+        pieces, nbytes = self.buffers.cut(messages, item, min(self.piece, share))
+        return Direction(pieces, min(len(pieces), self.window, max(1, share // max(nbytes, 1))), nbytes)
 
     def staging_bytes(self, item: int) -> int:
         """Staging memory of one run with elements of `item` bytes. Not collective."""
@@ -60,37 +68,27 @@ class _Pipeline(Progress):
         super().__init__(exchange, run)
         incoming, outgoing = exchange.directions(run.item)
         self._receiving = incoming.slots
-        slots = incoming.slots + outgoing.slots
-        self._requests: list[MPI.Request] = [MPI.REQUEST_NULL] * slots
-        self._piece: list[Piece | None] = [None] * slots
+        self._slots = slots(run.staging, [incoming.nbytes] * incoming.slots + [outgoing.nbytes] * outgoing.slots)
+        self._requests: list[MPI.Request] = [MPI.REQUEST_NULL] * len(self._slots)
+        self._piece: list[Piece | None] = [None] * len(self._slots)
         self._waiting = (iter(incoming.pieces), iter(outgoing.pieces))
         self._left = len(incoming.pieces) + len(outgoing.pieces)
-        self._bytes = MPI.BYTE
-        self._addresses: list[int] = []
-        self._memory: list[memoryview] = []
-        memory, at, base = memoryview(run.staging), 0, run.staging.ctypes.data  # type: ignore[arg-type]
-        for one in (incoming, outgoing):
-            for _ in range(one.slots):
-                self._memory.append(memory[at : at + one.nbytes])
-                self._addresses.append(base + at)
-                at += one.nbytes
-        for slot in range(slots):
-            self._refill(slot)
+        for number in range(len(self._slots)):
+            self._refill(number)
 
-    def _refill(self, slot: int) -> None:
+    def _refill(self, number: int) -> None:
         """Put the next piece of the slot's direction into it, if there is one."""
-        receiving = slot < self._receiving
+        receiving = number < self._receiving
         piece = next(self._waiting[0 if receiving else 1], None)
-        self._piece[slot] = piece
+        self._piece[number] = piece
         if piece is None:
             return
-        run, message = self.run, piece.message
+        run, slot, peer = self.run, self._slots[number], piece.message.peer
         if receiving:
-            request = run.comm.Irecv((self._memory[slot], piece.nbytes, self._bytes), message.peer, run.tag)
+            request = run.comm.Irecv(self.buffers.incoming(run, piece, slot), peer, run.tag)
         else:
-            self.pack(piece, self._addresses[slot])
-            request = run.comm.Isend((self._memory[slot], piece.nbytes, self._bytes), message.peer, run.tag)
-        self._requests[slot] = request
+            request = run.comm.Isend(self.buffers.outgoing(run, piece, slot), peer, run.tag)
+        self._requests[number] = request
 
     def advance(self, block: bool) -> bool:
         """Unpack what came, send what now fits, and copy locally in between. Not collective."""
@@ -98,19 +96,17 @@ class _Pipeline(Progress):
 
         while self._left:
             if block and not self._copies:
-                slot = MPI.Request.Waitany(self._requests)
+                number = MPI.Request.Waitany(self._requests)
             else:
-                slot, done = MPI.Request.Testany(self._requests)
+                number, done = MPI.Request.Testany(self._requests)
                 if not done:
                     if self.copy_piece() and block:
                         continue
                     return False
-            piece = self._piece[slot]
+            piece = self._piece[number]
             assert piece is not None
-            if slot < self._receiving:
-                self.unpack(piece, self._addresses[slot])
+            if number < self._receiving:
+                self.buffers.arrived(self.run, piece, self._slots[number])
             self._left -= 1
-            self._refill(slot)
-        while self.copy_piece():
-            pass
-        return True
+            self._refill(number)
+        return self.copy_all()

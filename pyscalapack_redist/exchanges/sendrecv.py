@@ -1,11 +1,14 @@
 """Sendrecv: in each step a process sends to one and receives from one, and goes on when both are done (Walker & Otto,
-Fig 10). A step whose message exceeds the staging memory goes in several pieces.
+Fig 10). A step whose message exceeds the staging memory goes in several pieces; derived datatypes need none.
+
+Pieces go by (step, number of the piece), on both sides, so the first one that is not yet through can always move.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
+from .buffers import slots
 from .exchange import Exchange, Progress, Run
 from .message import Piece
 
@@ -24,8 +27,8 @@ class SendReceive(Exchange):
         """Pieces to send and to receive in each step, and the bytes of the largest of either. Not collective."""
         if item not in self._made:
             most = min(self.memory_limit // 2, MOST)
-            sends, send_bytes = self._cut(self.sends, item, most)
-            receives, receive_bytes = self._cut(self.receives, item, most)
+            sends, send_bytes = self.buffers.cut(self.sends, item, most)
+            receives, receive_bytes = self.buffers.cut(self.receives, item, most)
             steps: dict[tuple[tuple[int, ...], int], list[Piece | None]] = {}
             for side, pieces in enumerate((sends, receives)):
                 for piece in pieces:
@@ -49,13 +52,9 @@ class _LockStep(Progress):
         from mpi4py import MPI
 
         super().__init__(exchange, run)
-        steps, send_bytes, _ = exchange.steps(run.item)
+        steps, *sizes = exchange.steps(run.item)
         self._steps = iter(steps)
-        self._bytes = MPI.BYTE
-        self._out = memoryview(run.staging)[:send_bytes]  # type: ignore[arg-type]
-        self._in = memoryview(run.staging)[send_bytes:]  # type: ignore[arg-type]
-        self._out_address = run.staging.ctypes.data
-        self._in_address = self._out_address + send_bytes
+        self._out, self._in = slots(run.staging, sizes)
         self._requests: list[MPI.Request] = []
         self._received: Piece | None = None
         self._more = self._next_step()
@@ -65,15 +64,14 @@ class _LockStep(Progress):
         if step is None:
             return False
         sent, received = step
-        run = self.run
+        run, buffers = self.run, self.buffers
         self._requests = []
         if received is not None:
-            self._requests.append(
-                run.comm.Irecv((self._in, received.nbytes, self._bytes), received.message.peer, run.tag)
-            )
+            ready = buffers.incoming(run, received, self._in)
+            self._requests.append(run.comm.Irecv(ready, received.message.peer, run.tag))
         if sent is not None:
-            self.pack(sent, self._out_address)
-            self._requests.append(run.comm.Isend((self._out, sent.nbytes, self._bytes), sent.message.peer, run.tag))
+            ready = buffers.outgoing(run, sent, self._out)
+            self._requests.append(run.comm.Isend(ready, sent.message.peer, run.tag))
         self._received = received
         return True
 
@@ -87,8 +85,6 @@ class _LockStep(Progress):
             elif not MPI.Request.Testall(self._requests):
                 return False
             if self._received is not None:
-                self.unpack(self._received, self._in_address)
+                self.buffers.arrived(self.run, self._received, self._in)
             self._more = self._next_step()
-        while self.copy_piece():
-            pass
-        return True
+        return self.copy_all()

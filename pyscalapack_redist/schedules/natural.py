@@ -5,11 +5,19 @@ Several processes may send to one at the same time: the hot spot that Walker and
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from .message_graph import Ints, MessageGraph
 from .order import Order
+from .schedule import PairSchedule, Schedule
 
-__all__ = ["Natural"]
+__all__ = ["Natural", "natural", "positions"]
+
+CHUNK = 1024  # senders whose keys are in memory at once
 
 
 class Natural(Order):
@@ -21,3 +29,48 @@ class Natural(Order):
     def key(self, sender: int, receiver: int, first: tuple[int, ...]) -> tuple[int, ...]:
         """The global index of the message's first element. Not collective."""
         return first
+
+
+def natural(grid: MessageGraph) -> Schedule:
+    """In step k each process sends its k-th message, in the order of their first elements (W-O, Eq 2). Not collective.
+
+    On r -> K r with K <= P that is local block k in step k. A matrix of lengths is taken column by column. It is an order
+    with collisions, not a one-port schedule.
+    """
+
+    def step_of(p: Ints, q: Ints) -> Ints:
+        return positions(grid.first_elements, p, q)
+
+    def count() -> int:
+        rows = grid.rows(grid.distinct_senders())
+        return int(np.count_nonzero(rows, axis=1).max(initial=0))
+
+    return PairSchedule("natural", grid, step_of, count, one_port=False)
+
+
+def positions(keys: Callable[[Ints], NDArray[Any]], p: Ints, q: Ints) -> Ints:
+    """Position of each pair among its sender's messages, which are sorted by a key. Not collective.
+
+    Parameters
+    ----------
+    keys : callable
+        For some senders, a table of keys of the messages to all receivers; larger than all others where there is none.
+    p, q : ndarray
+        Senders and receivers of pairs that owe each other something.
+    """
+    answer = np.empty(len(p), dtype=np.int64)
+    senders, where = np.unique(p, return_inverse=True)
+    order = np.argsort(where, kind="stable")
+    ends = np.searchsorted(where[order], np.arange(len(senders)), side="right")
+    for start in range(0, len(senders), CHUNK):
+        some = senders[start : start + CHUNK]
+        table = keys(some)
+        chosen = order[ends[start - 1] if start else 0 : ends[min(start + CHUNK, len(senders)) - 1]]
+        row = where[chosen] - start
+        if len(chosen) == len(some):
+            own = table[row, q[chosen]]
+            answer[chosen] = np.count_nonzero(table[row] < own[:, None], axis=1)
+        else:
+            ranks = np.argsort(np.argsort(table, axis=1, kind="stable"), axis=1, kind="stable")
+            answer[chosen] = ranks[row, q[chosen]]
+    return answer

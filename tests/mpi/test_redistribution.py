@@ -14,8 +14,12 @@ SEED = int(os.environ.get("PYSCALAPACK_REDIST_SEED", "20260"))
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6, 8])
 def test_random_layouts(ranks: int) -> None:
-    done = run(PROGRAMS / "random_layouts.py", ranks, 500, SEED + ranks, timeout=250)
-    assert done.stdout.split() == ["500", "cases,", "seed", str(SEED + ranks), "OK"]
+    done = run(PROGRAMS / "random_layouts.py", ranks, 1000, SEED + ranks, timeout=250)
+    assert done.stdout.split() == ["1000", "cases,", "seed", str(SEED + ranks), "OK"]
+
+
+def test_datatypes_of_random_boxes() -> None:
+    assert run(PROGRAMS / "datatypes.py", 1, 500, SEED, timeout=120).stdout == "OK\n"
 
 
 @pytest.mark.parametrize("ranks", [4, 5])

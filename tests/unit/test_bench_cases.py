@@ -100,8 +100,8 @@ def test_a_case_needs_the_ranks_of_both_layouts() -> None:
 
 
 def test_suites() -> None:
-    assert {case.ranks for case in SUITES["demo"]} == {2}
-    facts = SUITES["facts"]
+    assert {case.ranks for case in SUITES["demo"].cases} == {2}
+    facts = SUITES["facts"].cases
     assert len(set(facts)) == len(facts) == 13
     assert sorted(case.ranks for case in facts) == [2] * 8 + [4] * 2 + [8] + [16] * 2
 
@@ -200,7 +200,7 @@ def test_a_rank_outside_has_no_part() -> None:
 
 
 def results(factor: float = 1.0, methods: tuple[str, ...] = ("auto", "pxgemr2d", "memcpy")) -> Results:
-    case = SUITES["demo"][0]
+    case = SUITES["demo"].cases[0]
     seconds = {"auto": 0.02 * factor, "pxgemr2d": 0.09, "memcpy": 0.01}
     done = [MethodResult(name, (seconds[name], 1.5 * seconds[name], 9.0), 2**24, True) for name in methods]
     environment = {

@@ -32,7 +32,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     ("arguments", "parts"),
     [
         ([], ["COMMAND"]),
-        (["plan"], ["invalid choice: 'plan'"]),
+        (["plan"], ["--shape, --from, --to"]),
+        (["plot"], ["invalid choice: 'plot'"]),
         (["bench"], ["--shape, --from, --to missing", "--suite"]),
         (["bench", "--shape", "3", "3"], ["--from, --to missing"]),
         (["bench", "--suite", "nope"], ["--suite", "'nope'", "demo", "facts"]),

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from ...exchanges import EXCHANGES
-from ...schedules import ORDERS
+from ...orders import ORDERS
+from .collectives import AllToAll, Broadcast
 from .gather_scatter import GatherScatter
 from .gemr2d import Gemr2d
 from .memcpy import Memcpy
 from .method import Method, Prepared
 from .ours import Ours
 
-__all__ = ["DEFAULT_METHODS", "Method", "Prepared", "read_method"]
+__all__ = ["DEFAULT_METHODS", "Method", "Prepared", "named_methods", "read_method"]
 
 DEFAULT_METHODS = ("auto", "pxgemr2d", "caterpillar/sendrecv", "memcpy")
+OTHERS: tuple[Callable[[], Method], ...] = (Gemr2d, Memcpy, GatherScatter, Broadcast, AllToAll)
 OTHER_LIBRARY = re.compile(r"pxgemr2d=(?P<path>.+?)(?::(?P<prefix>\w+))?")
 
 
@@ -28,7 +31,7 @@ def read_method(name: str) -> Method:
     """
     if name == "auto":
         return Ours(name, "auto", "auto")
-    for method in (Gemr2d, Memcpy, GatherScatter):
+    for method in OTHERS:
         if name == method().name:
             return method()
     library = OTHER_LIBRARY.fullmatch(name)
@@ -41,8 +44,13 @@ def read_method(name: str) -> Method:
         return Ours(name, schedule, exchange)
     raise ValueError(
         f"unknown method {name!r}: there are auto, SCHEDULE/EXCHANGE (as caterpillar/sendrecv), pxgemr2d, "
-        "pxgemr2d=PATH[:PREFIX], gather-scatter and memcpy"
+        "pxgemr2d=PATH[:PREFIX], gather-scatter, memcpy, bcast and alltoall"
     )
+
+
+def named_methods(*names: str) -> tuple[Method, ...]:
+    """The methods of a suite; an unknown schedule or exchange is told when it is to run. Not collective."""
+    return tuple(Ours(name, *name.split("/", 1)) if "/" in name else read_method(name) for name in names)
 
 
 def _check_one_of(what: str, name: str, known: tuple[str, ...]) -> None:

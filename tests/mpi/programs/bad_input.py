@@ -12,6 +12,7 @@ import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
+from pyscalapack_redist.exchanges import EXCHANGES
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
@@ -86,6 +87,28 @@ def layouts() -> None:
     expect(
         lambda: psr.redistribute(A, B, schedule="natural", exchange="sendrecv"),
         (psr.ScheduleError, "several may send to one process at once: use a one-port schedule such as 'caterpillar'"),
+    )
+    expect(
+        lambda: psr.redistribute(A, B, exchange="sendrecv", buffers="datatype"),
+        (psr.ScheduleError, "buffers = 'datatype' is unknown; there are datatypes, packed"),
+    )
+    expect(
+        lambda: psr.redistribute(A, B, exchange="alltoallv", buffers="datatypes"),
+        (psr.ScheduleError, "alltoallv' takes one datatype for all processes, .* use exchange='alltoallw'"),
+    )
+    fine, coarse = (psr.Descriptor((8 * SIZE, 3), (block, 3), ROWS) for block in (1, 2 * SIZE))
+    for exchange in ("alltoallv", "alltoallw"):
+        expect(
+            lambda exchange=exchange: psr.redistribute(A, B, schedule="caterpillar", exchange=exchange),
+            (psr.ScheduleError, f"{exchange}' leaves it to MPI which message goes when, so schedule = 'caterpillar'"),
+        )
+    expect(
+        lambda: psr.redistribute(fine, coarse, schedule="walker-otto", buffers="datatypes"),
+        (psr.ScheduleError, "this schedule has the pair in several steps, .*: use buffers='packed'"),
+    )
+    expect(
+        lambda: psr.redistribute(A, B, buffers="packed" if last else "datatypes"),
+        (psr.CollectiveError, "the options must be the same .*buffers='datatypes'"),
     )
     expect(
         lambda: psr.redistribute(A, B, memory_limit=0 if RANK == 1 else 1000),
@@ -194,8 +217,22 @@ def arrays() -> None:
     expect(lambda: plan(good, memory_hog), (psr.ArrayError, "out has shape"))
     typed = psr.redistribute(A, B, dtype=np.float32)
     expect(lambda: typed(good), (psr.ArrayError, "a has dtype float64, but redistribute was told dtype = float32"))
-    small = psr.redistribute(A, B, memory_limit=9)
-    expect(lambda: small(good), (psr.RedistributionError, "memory_limit = 9 bytes is too small for elements of 8 bytes"))
+    for exchange, understands in [(name, kind.understands) for name, kind in EXCHANGES.items()]:
+        small = psr.redistribute(A, B, exchange=exchange, memory_limit=9)
+        expect(
+            lambda small=small: small(good),
+            (psr.RedistributionError, "memory_limit = 9 bytes is too small for elements of 8 bytes"),
+        )
+        for buffers in understands:
+            other = psr.redistribute(A, B, exchange=exchange, buffers=buffers)
+            expect(
+                lambda other=other: other.start(good[1:] if RANK == 1 else good, out).wait(),
+                (psr.ArrayError, "a has shape"),
+                elsewhere("a has shape"),
+                culprit=1,
+            )
+            assert not out.any(), "a failed call wrote into out"
+            assert np.array_equal(other(good), B.from_function(value))
 
 
 memory_hog = np.zeros((100, 100))

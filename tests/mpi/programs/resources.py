@@ -1,4 +1,4 @@
-"""10,000 redistributions and 1,000 plans leave memory, communicators and files where they were.
+"""10,000 redistributions and 1,000 plans leave memory, communicators, datatypes and files where they were.
 
 Arguments: calls, plans, communicators.
 """
@@ -9,12 +9,17 @@ import gc
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
+from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES, buffers
+from pyscalapack_redist.exchanges.datatypes import box_type
 
+KINDS = [{"exchange": x, "buffers": b} for x in EXCHANGES for b in BUFFERS if b in EXCHANGES[x].understands]
+MADE: list[MPI.Datatype] = []
 WORLD = MPI.COMM_WORLD
 SHAPE = (24, 18)
 
@@ -32,6 +37,18 @@ def next_communicator() -> int:
     return handle
 
 
+def datatypes() -> int:
+    """Datatypes of messages that have not been freed."""
+    gc.collect()
+    MADE[:] = [one for one in MADE if one != MPI.DATATYPE_NULL]
+    return len(MADE)
+
+
+def watched(*args: Any) -> MPI.Datatype:
+    MADE.append(box_type(*args))
+    return MADE[-1]
+
+
 def files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
@@ -45,8 +62,17 @@ def pair(comm: MPI.Intracomm, block: int) -> tuple[psr.Descriptor, psr.Descripto
 def calls(times: int) -> None:
     desc_a, desc_b = pair(WORLD, 2)
     a = desc_a.from_function(lambda i, j: 100.0 * i + j)
-    for _ in range(times):
-        psr.redistribute(desc_a, desc_b)(a)
+    for k in range(times):
+        psr.redistribute(desc_a, desc_b, **KINDS[k % len(KINDS)])(a)
+
+
+def strides(times: int) -> None:
+    """Datatypes for ever other element sizes and strides."""
+    desc_a, desc_b = pair(WORLD, 2)
+    plan = psr.redistribute(desc_a, desc_b, buffers="datatypes")
+    for k in range(times):
+        a = np.zeros((desc_a.local_shape[0], desc_a.local_shape[1] + k % 1000), f"V{1 + k % 7}")
+        plan(a[:, : desc_a.local_shape[1]])
 
 
 def in_flight(times: int) -> None:
@@ -62,7 +88,7 @@ def plans(times: int) -> None:
     for k in range(times):
         desc_a, desc_b = pair(WORLD, 1 + k % 200)
         a = desc_a.zeros()
-        psr.redistribute(desc_a, desc_b, memory_limit=2**20 + k)(a)
+        psr.redistribute(desc_a, desc_b, **KINDS[k % len(KINDS)], memory_limit=2**20 + k)(a)
 
 
 def failures(times: int) -> None:
@@ -86,14 +112,16 @@ def communicators(times: int) -> None:
 
 
 def main() -> None:
+    buffers.box_type = watched
     amounts = dict(zip((calls, plans, communicators), map(int, sys.argv[1:]), strict=True))
+    amounts[strides] = max(1, amounts[calls] // 5)
     amounts[in_flight] = amounts[failures] = max(1, amounts[calls] // 20)
     for work, times in amounts.items():
         work(max(times // 4, min(times, 250)))  # warm up: pools of MPI and of Python fill
         next_communicator()
-        before = (resident(), next_communicator(), files())
+        before = (resident(), next_communicator(), files(), datatypes())
         work(times)
-        after = (resident(), next_communicator(), files())
+        after = (resident(), next_communicator(), files(), datatypes())
         grown = WORLD.allreduce(after[0] - before[0], MPI.MAX)
         if WORLD.Get_rank() == 0:
             print(f"{work.__name__}: {times} times, memory grew by {grown} bytes", flush=True)
@@ -101,6 +129,7 @@ def main() -> None:
         # MPICH hands out the last few again in any order
         assert abs(after[1] - before[1]) < 20, f"{work.__name__}: communicators were left behind: {before[1]} -> {after[1]}"
         assert after[2] == before[2], f"{work.__name__}: files were left open: {before[2]} -> {after[2]}"
+        assert after[3] < before[3] + 100, f"{work.__name__}: datatypes were left behind: {before[3]} -> {after[3]}"
     if WORLD.Get_rank() == 0:
         print("OK", flush=True)
 

@@ -1,0 +1,54 @@
+"""What a named set of cases consists of: the cases, what is compared on them, and how the whole is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .case import Case
+from .methods import Method
+from .results import Results
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["Suite"]
+
+
+def _no_tables(results: Results) -> Sequence[tuple[str, Table]]:
+    return ()
+
+
+def _bars(results: Results, path: str) -> None:
+    from .plot import plot
+
+    plot(results, path)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A named set of cases.
+
+    Attributes
+    ----------
+    cases : tuple of Case
+        For one number of ranks or several; a run takes those for its own.
+    quick : tuple of Case
+        Fewer and smaller ones for `--quick`; empty where there are none.
+    methods : tuple of Method
+        What is compared where the command line names nothing; empty for the benchmark's own choice.
+    calls : int or None
+        Calls in a row that one time is the mean of; None to choose by the size of the arrays.
+    tables : callable
+        From results to headings and tables that look at all cases together.
+    plot : callable
+        Draw results to a file.
+    """
+
+    cases: tuple[Case, ...]
+    quick: tuple[Case, ...] = ()
+    methods: tuple[Method, ...] = ()
+    calls: int | None = None
+    tables: Callable[[Results], Sequence[tuple[str, Table]]] = _no_tables
+    plot: Callable[[Results, str], None] = _bars

@@ -1,0 +1,93 @@
+"""The experiments of Walker & Otto (1996, section 3): a block size r of 4 grows to K r on P processes.
+
+Each process has 800 blocks of 4-byte integers, whatever K. Fig 11 is time against K for each method; Table 1 holds the
+redistribution against a broadcast and an all-to-all of as many bytes.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .case import Case
+from .figures import time_text
+from .layout import Layout
+from .methods import named_methods
+from .results import CaseResult, Results
+from .suite import Suite
+from .terminal import new_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["COLLECTIVES", "WALKER_OTTO", "factor"]
+
+BLOCK, BLOCKS = 4, 800
+FACTORS = range(2, 21)
+PROCESSES = (4, 8, 16)
+COLLECTIVES = ("bcast", "alltoall")
+METHODS = (
+    "natural/synchronized",
+    "natural/nonblocking",
+    "random/synchronized",
+    "walker-otto/synchronized",
+    "walker-otto/sendrecv",
+    "auto/alltoallw",
+)
+TABLE_1 = ("walker-otto/sendrecv", (2, 20))
+
+
+def _case(processes: int, K: int, blocks: int) -> Case:
+    before, after = (Layout((processes, 1), (block, 1), (0, 0)) for block in (BLOCK, K * BLOCK))
+    return Case((processes * blocks * BLOCK, 1), before, after, np.dtype(np.int32))
+
+
+def factor(result: CaseResult) -> int:
+    """K of a case. Not collective."""
+    return result.case.after.block[0] // result.case.before.block[0]
+
+
+def tables(results: Results) -> Sequence[tuple[str, Table]]:
+    """Time against K for each method, and Table 1. Not collective."""
+    names = list(dict.fromkeys(one.name for case in results.cases for one in case.methods))
+    methods = [name for name in names if name not in COLLECTIVES]
+    by_factor = new_table(("K",), tuple(methods))
+    for case in results.cases:
+        by_factor.add_row(str(factor(case)), *(_median(case, name) for name in methods))
+    processes = results.cases[0].case.before.size
+    first = new_table(("operation",), (f"{processes} processes",))
+    for name in COLLECTIVES:  # of the same bytes for every K
+        times = [one.median for case in results.cases if (one := case.method(name))]
+        first.add_row(name, time_text(statistics.median(times)) if times else "-")
+    method, factors = TABLE_1
+    for case in results.cases:
+        if factor(case) in factors:
+            first.add_row(f"redistribution, K = {factor(case)}", _median(case, method))
+    return [
+        ("median time against K (Walker & Otto, Fig 11):", by_factor),
+        (f"median times side by side (Walker & Otto, Table 1), redistribution by {method}:", first),
+    ]
+
+
+def _median(case: CaseResult, name: str) -> str:
+    found = case.method(name)
+    return "-" if found is None else time_text(found.median)
+
+
+def _plot(results: Results, path: str) -> None:
+    from .curves import plot_factors
+
+    plot_factors(results, path)
+
+
+WALKER_OTTO = Suite(
+    cases=tuple(_case(processes, K, BLOCKS) for processes in PROCESSES for K in FACTORS),
+    quick=tuple(_case(processes, K, 40) for processes in PROCESSES for K in (2, 3, 20)),
+    methods=named_methods(*METHODS, *COLLECTIVES),
+    calls=3,
+    tables=tables,
+    plot=_plot,
+)

@@ -1,0 +1,190 @@
+"""Where the bytes of a message are while MPI has them: packed in staging memory, or in the user's arrays, which MPI reads
+and writes by derived datatypes.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from .datatypes import box_type
+from .message import Message, Piece, dense_strides, pieces_of
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from .exchange import Run
+
+__all__ = ["BUFFERS", "Buffers", "Datatypes", "Packed", "Slot", "Specification", "memory_at", "slots"]
+
+LAYOUTS_KEPT = 8  # sets of datatypes, one for each element size, strides and order of dimensions
+
+Specification = tuple[Any, int, "MPI.Datatype"]
+
+
+class Slot(NamedTuple):
+    """A part of the staging memory, and its address."""
+
+    memory: memoryview
+    address: int
+
+
+def slots(staging: np.ndarray, sizes: Iterable[int]) -> list[Slot]:
+    """Staging memory cut into slots of the given sizes in bytes."""
+    memory, at, base = memoryview(staging), 0, staging.ctypes.data  # type: ignore[arg-type]
+    made = []
+    for size in sizes:
+        made.append(Slot(memory[at : at + size], base + at))
+        at += size
+    return made
+
+
+class Buffers(ABC):
+    """How a piece of a message is given to MPI.
+
+    Attributes
+    ----------
+    any_source : bool
+        Whether a piece can be received before it is known whose it is.
+    """
+
+    name: ClassVar[str]
+    any_source: ClassVar[bool]
+
+    @functools.cached_property
+    def byte(self) -> MPI.Datatype:
+        """The type of packed elements."""
+        from mpi4py import MPI
+
+        return MPI.BYTE
+
+    @abstractmethod
+    def cut(self, messages: Sequence[Message], item: int, most: int) -> tuple[list[Piece], int]:
+        """Pieces of at most `most` bytes of staging memory, and the bytes that the largest needs. Not collective."""
+
+    @abstractmethod
+    def outgoing(self, run: Run, piece: Piece, slot: Slot) -> Specification:
+        """What to send, made ready. Not collective."""
+
+    @abstractmethod
+    def incoming(self, run: Run, piece: Piece, slot: Slot) -> Specification:
+        """What to receive into. Not collective."""
+
+    @abstractmethod
+    def arrived(self, run: Run, piece: Piece, slot: Slot) -> None:
+        """Bring what was received to where it belongs. Not collective."""
+
+    @abstractmethod
+    def origin(self, run: Run, target: bool, first: Slot) -> int:
+        """Address from which a collective call counts, given the first of the slots. Not collective."""
+
+
+class Packed(Buffers):
+    """Elements are gathered into staging memory and scattered out of it by our own loops."""
+
+    name: ClassVar[str] = "packed"
+    any_source: ClassVar[bool] = True
+
+    def cut(self, messages: Sequence[Message], item: int, most: int) -> tuple[list[Piece], int]:
+        """Pieces of at most `most` bytes (but at least an element), and the bytes of the largest. Not collective."""
+        pieces = pieces_of(messages, item, most)
+        return pieces, max((one.nbytes for one in pieces), default=0)
+
+    def outgoing(self, run: Run, piece: Piece, slot: Slot) -> Specification:
+        """Gather a piece out of the local A. Not collective."""
+        box = piece.message.box
+        dense = dense_strides(box.shape(), run.order, run.item)
+        start = slot.address - piece.first * run.item
+        box.move(*run.source, start, dense, run.item, run.order, piece.first, piece.last)
+        return slot.memory, piece.nbytes, self.byte
+
+    def incoming(self, run: Run, piece: Piece, slot: Slot) -> Specification:
+        """Staging memory for a piece. Not collective."""
+        return slot.memory, piece.nbytes, self.byte
+
+    def arrived(self, run: Run, piece: Piece, slot: Slot) -> None:
+        """Scatter a piece into the local B. Not collective."""
+        box = piece.message.box
+        dense = dense_strides(box.shape(), run.order, run.item)
+        start = slot.address - piece.first * run.item
+        box.move(start, dense, *run.target, run.item, run.order, piece.first, piece.last)
+
+    def origin(self, run: Run, target: bool, first: Slot) -> int:
+        """That of the first slot. Not collective."""
+        return first.address
+
+
+class Datatypes(Buffers):
+    """MPI itself gathers and scatters, by derived datatypes: no staging memory of ours, and a message goes whole.
+
+    Types are committed when first needed and freed with the plan.
+    """
+
+    name: ClassVar[str] = "datatypes"
+    any_source: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Any, dict[int, MPI.Datatype]] = OrderedDict()
+        weakref.finalize(self, _free_all, self._kept)
+
+    def cut(self, messages: Sequence[Message], item: int, most: int) -> tuple[list[Piece], int]:
+        """Whole messages, which need no staging memory. Not collective."""
+        return [Piece(one, one.first, one.last, 0, 0) for one in messages], 0
+
+    def outgoing(self, run: Run, piece: Piece, slot: Slot) -> Specification:
+        """The message in the local A. Not collective."""
+        return memory_at(run.source.address), 1, self.datatype(run, piece.message, target=False)
+
+    def incoming(self, run: Run, piece: Piece, slot: Slot) -> Specification:
+        """The message in the local B. Not collective."""
+        return memory_at(run.target.address), 1, self.datatype(run, piece.message, target=True)
+
+    def arrived(self, run: Run, piece: Piece, slot: Slot) -> None:
+        """It is where it belongs. Not collective."""
+
+    def origin(self, run: Run, target: bool, first: Slot) -> int:
+        """That of the local A or the local B. Not collective."""
+        return (run.target if target else run.source).address
+
+    def datatype(self, run: Run, message: Message, target: bool) -> MPI.Datatype:
+        """The datatype of a message in the local A, or in the local B. Not collective."""
+        strides = (run.target if target else run.source).strides
+        layout = (target, strides, run.item, run.order)
+        if layout not in self._kept:
+            while len(self._kept) >= LAYOUTS_KEPT:
+                _free(self._kept.popitem(last=False)[1])
+            self._kept[layout] = {}
+        types = self._kept[layout]
+        if id(message) not in types:
+            types[id(message)] = box_type(message.box, target, strides, run.item, run.order)
+        return types[id(message)]
+
+
+def memory_at(address: int) -> MPI.buffer:
+    """Memory that starts there; how far it goes is for counts and datatypes to say. Not collective."""
+    from mpi4py import MPI
+
+    return MPI.buffer.fromaddress(address, 0)
+
+
+def _free(types: dict[int, MPI.Datatype]) -> None:
+    """Free datatypes: a local operation, and what is under way with them goes on."""
+    for one in types.values():
+        one.Free()
+
+
+def _free_all(kept: dict[Any, dict[int, MPI.Datatype]]) -> None:
+    from mpi4py import MPI
+
+    if not MPI.Is_finalized():
+        for types in kept.values():
+            _free(types)
+
+
+BUFFERS: dict[str, type[Buffers]] = {one.name: one for one in (Packed, Datatypes)}

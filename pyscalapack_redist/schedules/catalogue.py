@@ -1,0 +1,67 @@
+"""Schedules by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import ScheduleError
+from .caterpillar import caterpillar
+from .checks import unknown
+from .classes import classes
+from .greedy import greedy
+from .message_graph import MessageGraph
+from .natural import natural
+from .optimal import optimal
+from .random_order import random_order
+from .ring import ring
+from .schedule import Schedule
+from .stepwise import stepwise
+from .walker_otto import schedule_walker_otto
+
+__all__ = ["NAMES", "build"]
+
+BUILDERS: dict[str, Callable[..., Schedule]] = {
+    "natural": natural,
+    "random": random_order,
+    "caterpillar": caterpillar,
+    "ring": ring,
+    "walker-otto": schedule_walker_otto,
+    "classes": classes,
+    "stepwise": stepwise,
+    "greedy": greedy,
+    "optimal": optimal,
+}
+NAMES = tuple(BUILDERS)
+
+
+def build(name: str, grid: MessageGraph, **options: Any) -> Schedule:
+    """The schedule of an algorithm, by name. Not collective.
+
+    Parameters
+    ----------
+    name : str
+        A name in `NAMES`.
+    grid : MessageGraph
+        A CommunicationGrid, a LengthMatrix, or what `whole` makes.
+    **options
+        Of the algorithm: seed for random; objective and time_limit for optimal.
+
+    Raises
+    ------
+    ScheduleError
+        The name or an option is unknown, or the algorithm does not apply to this grid.
+    """
+    if name not in BUILDERS:
+        raise unknown("schedule", name, NAMES)
+    if not isinstance(grid, MessageGraph):
+        raise ScheduleError(f"grid = {grid!r} must be a CommunicationGrid, a LengthMatrix, or what whole() makes")
+    known = [one for one in inspect.signature(BUILDERS[name]).parameters if one != "grid"]
+    for option in options:
+        if option not in known:
+            raise ScheduleError(
+                f"{option} = {options[option]!r}: schedule = {name!r} has no option of that name; it has "
+                f"{' and '.join(known) or 'none'}"
+            )
+    return BUILDERS[name](grid, **options)

@@ -1,0 +1,52 @@
+"""What every schedule asks of its parameters, with errors that a person can act on."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+from collections.abc import Iterable
+
+from ..errors import ScheduleError
+
+__all__ = ["LARGEST_TABLE", "checked_table", "integer", "positive", "unknown"]
+
+LARGEST_TABLE = 10**8  # entries of a P x Q table: 800 MB of int64
+
+
+def integer(name: str, value: object, meaning: str) -> int:
+    """Return `value` as an int, or raise a ScheduleError that names it. Not collective."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise ScheduleError(f"{name} = {value!r} must be an integer: {meaning}") from None
+
+
+def positive(name: str, value: object, meaning: str, least: int = 1) -> int:
+    """Return `value` as an int of at least `least`, or raise a ScheduleError that names it. Not collective."""
+    number = integer(name, value, meaning)
+    if number < least:
+        raise ScheduleError(f"{name} = {number} must be an integer of at least {least}: {meaning}")
+    return number
+
+
+def unknown(what: str, name: object, known: Iterable[str]) -> ScheduleError:
+    """The error for a name that does not exist: those that do, the nearest first. Not collective."""
+    names = list(known)
+    near = difflib.get_close_matches(str(name), names, n=len(names), cutoff=0.0)
+    return ScheduleError(f"{what} = {name!r} is unknown; there are {', '.join(near)}")
+
+
+def checked_table(P: int, Q: int) -> None:
+    """Refuse a table of all pairs that would not fit in memory. Not collective.
+
+    Raises
+    ------
+    ScheduleError
+        P * Q is more than `LARGEST_TABLE`.
+    """
+    if P * Q > LARGEST_TABLE:
+        raise ScheduleError(
+            f"P = {P}, Q = {Q}: a table of all P x Q pairs has {P * Q:.3g} entries, more than the {LARGEST_TABLE:.0e} that "
+            "are made; take one process's own part with schedule.of_sender(p) or .of_receiver(q) (natural, random, "
+            "caterpillar, ring, walker-otto and classes need no table for it), or one length with grid.length(p, q)"
+        )

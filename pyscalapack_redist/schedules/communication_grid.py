@@ -1,0 +1,234 @@
+"""The communication grid of one dimension: the length of the message from each process to each (Desprez, section 4.2).
+
+A slice is lcm(P r, Q s) elements, after which the pattern repeats. The length of p -> q for one slice is the number of
+pairs (i, j), 0 <= i < r, 0 <= j < s, with i - j = q s - p r + offset (mod gcd(P r, Q s)).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import intersections
+from ..blockcyclic import BlockCyclic
+from ..errors import ScheduleError
+from ..intersections import Intersections
+from .checks import checked_table, integer, positive
+from .message_graph import Ints, MessageGraph
+
+__all__ = ["CommunicationGrid", "MessageClass"]
+
+LARGEST = 2**62
+CHUNK = 2**22  # numbers of one temporary table
+
+
+class MessageClass(NamedTuple):
+    """A class of pairs (Definition 2): those with p r - q s = number (mod g), which owe each other the same length.
+
+    Attributes
+    ----------
+    number : int
+        From 1 - r upwards, r and s being without their common divisor; classes that are equal modulo g are one.
+    length : int
+        Length of the messages for one slice: vol(number).
+    pairs : ndarray
+        Rows sender, receiver.
+    """
+
+    number: int
+    length: int
+    pairs: Ints
+
+
+class CommunicationGrid(MessageGraph):
+    """Messages from P processes with blocks of r to Q processes with blocks of s, of one dimension. Not collective.
+
+    Parameters
+    ----------
+    P, Q : int
+        Processes that hold the array before and after.
+    r, s : int
+        Block sizes before and after.
+    n : int, optional
+        Elements of a finite array; without it, lengths are those of one slice.
+    offset : int
+        Position of the array's index 0 in the distribution before (a sub-array), any integer; it counts modulo P r.
+    receiver_offset : int
+        The same in the distribution after.
+
+    Raises
+    ------
+    ScheduleError
+        A parameter is not an integer or out of range; the message names it.
+    """
+
+    def __init__(
+        self, P: int, Q: int, r: int, s: int, n: int | None = None, offset: int = 0, receiver_offset: int = 0
+    ) -> None:
+        self.P = positive("P", P, "the number of processes that send")
+        self.Q = positive("Q", Q, "the number of processes that receive")
+        self.r = positive("r", r, "the number of elements in a block before")
+        self.s = positive("s", s, "the number of elements in a block after")
+        self.n = None if n is None else positive("n", n, "the number of elements, None for one slice", least=0)
+        self.offset = integer("offset", offset, "where index 0 lies in the distribution before") % (self.P * self.r)
+        self.receiver_offset = integer(
+            "receiver_offset", receiver_offset, "where index 0 lies in the distribution after"
+        ) % (self.Q * self.s)
+        self.slice_length = math.lcm(self.P * self.r, self.Q * self.s)
+        if max(self.slice_length, self.n or 0) > LARGEST:
+            raise ScheduleError(
+                f"P = {P}, Q = {Q}, r = {r}, s = {s}, n = {n}: a slice of lcm(P r, Q s) = {self.slice_length} elements, or the "
+                "array, is longer than 2**62, the largest index of this package"
+            )
+
+    @classmethod
+    def between(cls, a: BlockCyclic, b: BlockCyclic) -> CommunicationGrid:
+        """The grid of two distributions of one finite array, sources and offsets included. Not collective.
+
+        Senders and receivers are numbered by their coordinates.
+
+        Raises
+        ------
+        ScheduleError
+            The two have different numbers of elements.
+        """
+        if a.n != b.n:
+            raise ScheduleError(f"a.n = {a.n} and b.n = {b.n} must be equal: they distribute the same elements")
+        starts = (axis.offset + axis.source * axis.block for axis in (a, b))
+        return cls(a.processes, b.processes, a.block, b.block, a.n, *starts)
+
+    def __repr__(self) -> str:
+        more = "".join(
+            f", {name}={value}"
+            for name, value in (("n", self.n), ("offset", self.offset), ("receiver_offset", self.receiver_offset))
+            if value
+        )
+        return f"CommunicationGrid({self.P}, {self.Q}, {self.r}, {self.s}{more})"
+
+    @property
+    def g(self) -> int:
+        """gcd(P r, Q s): the length of a message depends on q s - p r modulo it. Not collective."""
+        return math.gcd(self.P * self.r, self.Q * self.s)
+
+    @property
+    def shift(self) -> int:
+        """Position of index 0 before minus that after. Not collective."""
+        return self.offset - self.receiver_offset
+
+    @cached_property
+    def reduced(self) -> tuple[int, int, int]:
+        """r and s without their common divisor (Lemma 1), and gcd(P r, Q s) for these. Not collective."""
+        d = math.gcd(self.r, self.s)
+        return self.r // d, self.s // d, self.g // d
+
+    def vol(self, z: Any) -> Any:
+        """Number of (i, j), 0 <= i < r, 0 <= j < s, with i - j = z (mod g); int or array (Proposition 2). Not collective."""
+        g = self.g
+        (whole_r, r), (whole_s, s) = divmod(self.r, g), divmod(self.s, g)
+        z = z % g
+        return whole_r * whole_s * g + whole_r * s + whole_s * r + _trapezium(z, r, s) + _trapezium(z - g, r, s)
+
+    def length(self, p: int, q: int) -> int:
+        """Length of the message from `p` to `q`; in closed form for one slice. Not collective."""
+        self._process("p", p, self.P)
+        self._process("q", q, self.Q)
+        if self.n is not None:
+            return int(self.rows(np.array([p]))[0, q])
+        return int(self.vol(q * self.s - p * self.r + self.shift))
+
+    def rows(self, senders: Ints) -> Ints:
+        """Lengths of the messages of some senders to every receiver. Not collective."""
+        if self.n is None:
+            return self._slice(np.asarray(senders)[:, None], np.arange(self.Q)[None])
+        a, b = self._axes()
+        return np.array([_lengths(a, b, int(p)) for p in senders], dtype=np.int64).reshape(-1, self.Q)
+
+    def columns(self, receivers: Ints) -> Ints:
+        """Lengths of the messages from every sender to some receivers. Not collective."""
+        if self.n is None:
+            return self._slice(np.arange(self.P)[:, None], np.asarray(receivers)[None])
+        a, b = self._axes()
+        return np.array([_lengths(b, a, int(q)) for q in receivers], dtype=np.int64).reshape(-1, self.P).T
+
+    def distinct_senders(self) -> Ints:
+        """Those below gcd(s, g): the others have the same lengths in another order. Not collective."""
+        _, s, g = self.reduced
+        return np.arange(self.P if self.n is not None else min(self.P, math.gcd(s, g)))
+
+    def distinct_receivers(self) -> Ints:
+        """Those below gcd(r, g): the others have the same lengths in another order. Not collective."""
+        r, _, g = self.reduced
+        return np.arange(self.Q if self.n is not None else min(self.Q, math.gcd(r, g)))
+
+    @property
+    def classes(self) -> list[MessageClass]:
+        """Pairs that owe each other the same length for a slice, class by class (Definition 2, Lemma 3). Not collective.
+
+        Only classes with messages; each has P Q / g pairs. Lengths are those of a slice, also for a finite array.
+        """
+        checked_table(self.P, self.Q)
+        r, s, g = self.reduced
+        p, q = np.arange(self.P)[:, None], np.arange(self.Q)[None]
+        number = (p * (r % g) - q * (s % g) - (1 - r)) % g
+        order = np.argsort(number, axis=None, kind="stable").reshape(g, -1)
+        found = []
+        for k, cells in enumerate(order):
+            pairs = np.stack(np.unravel_index(cells, number.shape), axis=1)
+            length = int(self.vol(int(pairs[0, 1]) * self.s - int(pairs[0, 0]) * self.r + self.shift))
+            if length:
+                found.append(MessageClass(k + 1 - r, length, pairs))
+        return found
+
+    def first_elements(self, senders: Ints) -> Ints:
+        """Index of the first element of each message of some senders; the largest int64 where none. Not collective."""
+        senders = np.asarray(senders)
+        window = self.slice_length if self.n is None else min(self.n, self.slice_length)
+        first = np.full((len(senders), self.Q), np.iinfo(np.int64).max)
+        rounds = np.arange(-(-(window + self.offset) // (self.P * self.r)))
+        touched = np.arange(min(self.Q, -(-self.r // self.s)) + 1)
+        chunk = max(1, CHUNK // (len(rounds) * len(touched) + 1))
+        for start in range(0, len(senders), chunk):
+            some = senders[start : start + chunk]
+            begin = (rounds * self.P + some[:, None]) * self.r - self.offset
+            end, begin = np.minimum(begin + self.r, window), np.maximum(begin, 0)
+            block = ((begin + self.receiver_offset) // self.s)[..., None] + touched
+            element = np.maximum(begin[..., None], block * self.s - self.receiver_offset)
+            row = np.broadcast_to(np.arange(len(some))[:, None, None], element.shape)
+            held = element < end[..., None]
+            np.minimum.at(first[start : start + chunk], (row[held], block[held] % self.Q), element[held])
+        return first
+
+    def _slice(self, p: Ints, q: Ints) -> Ints:
+        g = self.g
+        answer: Ints = self.vol(q * (self.s % g) % g - p * (self.r % g) % g + self.shift % g)
+        return answer
+
+    def _axes(self) -> tuple[BlockCyclic, BlockCyclic]:
+        assert self.n is not None
+        return (
+            BlockCyclic(self.n, self.r, self.P, offset=self.offset),
+            BlockCyclic(self.n, self.s, self.Q, offset=self.receiver_offset),
+        )
+
+
+def _trapezium(z: Any, r: int, s: int) -> Any:
+    """Number of (i, j), 0 <= i < r, 0 <= j < s, with i - j = z."""
+    if isinstance(z, int):
+        return max(0, min(r, s, r - z, s + z))
+    return np.maximum(0, np.minimum(min(r, s), np.minimum(r - z, s + z)))
+
+
+def _lengths(own: BlockCyclic, other: BlockCyclic, p: int) -> Ints:
+    """What process `p` of one axis shares with every process of the other."""
+    runs: Intersections = intersections.find("aspen", own, other, p)
+    ends = np.cumsum(runs.length)
+    if not len(ends):
+        return np.zeros(other.processes, dtype=np.int64)
+    rest = runs.size - (runs.repeats - 1) * int(ends[-1])
+    length = (runs.repeats - 1) * runs.length + np.clip(rest - (ends - runs.length), 0, runs.length)
+    answer = np.zeros(other.processes, dtype=np.int64)
+    np.add.at(answer, runs.remote, length)
+    return answer

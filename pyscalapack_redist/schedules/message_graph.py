@@ -1,0 +1,242 @@
+"""Who owes whom how much: P senders, Q receivers and the length of each message between them.
+
+The bipartite graph of Desprez et al., section 4.4, whose edges have the messages' lengths; schedules need no more than it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import ScheduleError
+from .checks import checked_table
+
+__all__ = ["Ints", "LengthMatrix", "MessageGraph", "WholeGraph", "whole"]
+
+Ints = NDArray[np.int64]
+
+
+class MessageGraph(ABC):
+    """Messages from P senders to Q receivers.
+
+    Attributes
+    ----------
+    P, Q : int
+        Number of processes that send and that receive.
+    """
+
+    P: int
+    Q: int
+
+    @abstractmethod
+    def rows(self, senders: Ints) -> Ints:
+        """Lengths of the messages of some senders to every receiver, one row for each. Not collective."""
+
+    @abstractmethod
+    def columns(self, receivers: Ints) -> Ints:
+        """Lengths of the messages from every sender to some receivers, one column for each. Not collective."""
+
+    def distinct_senders(self) -> Ints:
+        """Senders among which every row of lengths occurs, up to its order. Not collective."""
+        return np.arange(self.P)
+
+    def distinct_receivers(self) -> Ints:
+        """Receivers among which every column of lengths occurs, up to its order. Not collective."""
+        return np.arange(self.Q)
+
+    def first_elements(self, senders: Ints) -> Ints:
+        """Sort keys of the messages of some senders in natural order, P x Q. Not collective."""
+        return np.broadcast_to(np.arange(self.Q), (len(senders), self.Q))
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """Length of the message from each sender (row) to each receiver (column). Not collective.
+
+        Raises
+        ------
+        ScheduleError
+            The table would have more than 10^8 entries.
+        """
+        checked_table(self.P, self.Q)
+        table = self.rows(np.arange(self.P))
+        table.flags.writeable = False
+        return table
+
+    def sent_by(self, p: int) -> tuple[Ints, Ints]:
+        """Receivers of the messages of sender `p`, ascending, and their lengths. Not collective."""
+        row = self.rows(np.array([self._process("p", p, self.P)]))[0]
+        peers = np.flatnonzero(row)
+        return peers, row[peers]
+
+    def received_by(self, q: int) -> tuple[Ints, Ints]:
+        """Senders of the messages to receiver `q`, ascending, and their lengths. Not collective."""
+        column = self.columns(np.array([self._process("q", q, self.Q)]))[:, 0]
+        peers = np.flatnonzero(column)
+        return peers, column[peers]
+
+    def length(self, p: int, q: int) -> int:
+        """Length of the message from `p` to `q`. Not collective."""
+        self._process("q", q, self.Q)
+        return int(self.rows(np.array([self._process("p", p, self.P)]))[0, q])
+
+    @cached_property
+    def profile(self) -> Ints:
+        """For k = 1, 2, ...: the largest k-th longest message of any process. Not collective.
+
+        The number of them that are at least t is the maximum degree among messages of length t or more.
+        """
+        senders, receivers = self.distinct_senders(), self.distinct_receivers()
+        if len(senders) == self.P and len(receivers) == self.Q:
+            sides = [self.lengths, self.lengths.T]
+        else:
+            checked_table(len(senders), self.Q)
+            checked_table(self.P, len(receivers))
+            sides = [self.rows(senders), self.columns(receivers).T]
+        longest = [np.sort(side, axis=1)[:, ::-1].max(axis=0, initial=0) for side in sides]
+        largest = np.zeros(max(self.P, self.Q), dtype=np.int64)
+        for one in longest:
+            np.maximum(largest[: len(one)], one, out=largest[: len(one)])
+        return largest[largest > 0]
+
+    @cached_property
+    def step_bound(self) -> int:
+        """Maximum degree, below which no one-port schedule's number of steps can be (Lemma 5). Not collective."""
+        return len(self.profile)
+
+    @cached_property
+    def cost_bound(self) -> int:
+        """Below this no total cost of a one-port schedule of unsplit messages can be. Not collective.
+
+        The sum over t >= 1 of the maximum degree among messages of length t or more: a step that carries one of them costs
+        at least t. It is at least every row's and every column's sum.
+        """
+        return int(self.profile.sum())
+
+    @cached_property
+    def volume_bound(self) -> int:
+        """The most that one process sends or receives: a bound where messages may be split. Not collective."""
+        sides = self.rows(self.distinct_senders()).sum(axis=1), self.columns(self.distinct_receivers()).sum(axis=0)
+        return max(int(side.max(initial=0)) for side in sides)
+
+    @staticmethod
+    def _process(name: str, value: int, processes: int) -> int:
+        if not 0 <= value < processes:
+            raise IndexError(f"{name} = {value} is outside 0 <= {name} < {processes}")
+        return value
+
+
+class LengthMatrix(MessageGraph):
+    """Any lengths. Not collective.
+
+    Parameters
+    ----------
+    lengths : array_like
+        P x Q integers, 0 where there is no message.
+
+    Raises
+    ------
+    ScheduleError
+        It is not a matrix of integers of at least 0.
+    """
+
+    def __init__(self, lengths: ArrayLike) -> None:
+        table: NDArray[Any] = np.asarray(lengths)
+        if table.ndim != 2 or 0 in table.shape or table.dtype.kind not in "iub":
+            raise ScheduleError(
+                f"lengths has shape {table.shape} and dtype {table.dtype}; it must be a matrix of integers, a row for each "
+                "sender and a column for each receiver"
+            )
+        table = table.astype(np.int64)
+        if table.min() < 0:
+            p, q = (int(one) for one in np.unravel_index(table.argmin(), table.shape))
+            raise ScheduleError(f"lengths[{p}, {q}] = {table[p, q]} must be at least 0")
+        table.flags.writeable = False
+        self.P, self.Q = table.shape
+        self._table: Ints = table
+
+    def rows(self, senders: Ints) -> Ints:
+        """Rows of the table. Not collective."""
+        return self._table[senders]
+
+    def columns(self, receivers: Ints) -> Ints:
+        """Columns of the table. Not collective."""
+        return self._table[:, receivers]
+
+
+class WholeGraph(MessageGraph):
+    """Messages between process grids of several dimensions: products of the axes' lengths. Not collective.
+
+    Processes are numbered row by row. Made by `whole`.
+    """
+
+    def __init__(self, axes: tuple[MessageGraph, ...], own: Ints | None) -> None:
+        self.axes = axes
+        self.P, self.Q = (int(np.prod([getattr(axis, side) for axis in axes])) for side in "PQ")
+        self.own = own
+
+    def rows(self, senders: Ints) -> Ints:
+        """Products of the axes' rows. Not collective."""
+        places = np.unravel_index(senders, [axis.P for axis in self.axes])
+        parts = [axis.rows(place) for axis, place in zip(self.axes, places, strict=True)]
+        table: Ints = reduce(lambda a, b: (a[:, :, None] * b[:, None, :]).reshape(len(a), -1), parts)
+        if self.own is not None:
+            mine = self.own[senders]
+            table[np.flatnonzero(mine >= 0), mine[mine >= 0]] = 0
+        return table
+
+    def columns(self, receivers: Ints) -> Ints:
+        """Products of the axes' columns. Not collective."""
+        places = np.unravel_index(receivers, [axis.Q for axis in self.axes])
+        parts = [axis.columns(place).T for axis, place in zip(self.axes, places, strict=True)]
+        table: Ints = reduce(lambda a, b: (a[:, :, None] * b[:, None, :]).reshape(len(a), -1), parts).T
+        if self.own is not None:
+            p, q = np.nonzero((self.own[:, None] == receivers) & (self.own >= 0)[:, None])
+            table[p, q] = 0
+        return table
+
+
+def whole(grids: list[MessageGraph] | tuple[MessageGraph, ...], same: ArrayLike | None = None) -> WholeGraph:
+    """All messages between two process grids of several dimensions, as one graph. Not collective.
+
+    Parameters
+    ----------
+    grids : sequence of MessageGraph
+        One for each dimension.
+    same : array_like, optional
+        Which pairs are one and the same process, whose message to itself is a copy and has length 0 here: a P x Q boolean
+        mask, or for each sender the number of the receiver that it is, -1 for none.
+
+    Raises
+    ------
+    ScheduleError
+        `same` has another shape, or makes one process two.
+    """
+    if not grids:
+        raise ScheduleError("grids is empty: give one communication grid for each dimension")
+    graph = WholeGraph(tuple(grids), None)
+    if same is not None:
+        graph.own = own_receivers(same, graph.P, graph.Q)
+    return graph
+
+
+def own_receivers(same: ArrayLike, P: int, Q: int) -> Ints:
+    """For each sender the receiver that it is, -1 for none, from a mask or from such a list. Not collective."""
+    given = np.asarray(same)
+    if given.dtype == np.bool_ and given.shape == (P, Q):
+        if max(given.sum(axis=0).max(), given.sum(axis=1).max()) > 1:
+            raise ScheduleError(
+                "same has a row or a column with two true entries: a process is one sender and one receiver"
+            )
+        return np.where(given.any(axis=1), given.argmax(axis=1), -1).astype(np.int64)
+    if given.dtype.kind in "iu" and given.shape == (P,) and given.min() >= -1 and given.max() < Q:
+        if len(set(given[given >= 0])) < np.count_nonzero(given >= 0):
+            raise ScheduleError("same names a receiver twice: a process is one sender and one receiver")
+        return given.astype(np.int64)
+    raise ScheduleError(
+        f"same has shape {given.shape} and dtype {given.dtype}; it must be a boolean mask of shape {(P, Q)}, or {P} receiver "
+        f"numbers of -1 to {Q - 1}"
+    )

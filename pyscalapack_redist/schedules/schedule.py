@@ -1,0 +1,273 @@
+"""A schedule: which message, or which part of one, goes in which step (Desprez, Definition 4).
+
+A step is an integer array of rows sender, receiver, length. Its cost is the most that one process sends or receives in it,
+which is its longest message where no process is in it twice.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from functools import cached_property
+
+import numpy as np
+
+from ..errors import ScheduleError
+from .checks import checked_table
+from .message_graph import Ints, MessageGraph
+
+__all__ = ["ListedSchedule", "PairSchedule", "Schedule"]
+
+EQUALS_BOUND = "equals the lower bound"
+
+
+class Schedule(ABC):
+    """The steps of the messages of a graph.
+
+    Attributes
+    ----------
+    name : str
+        Name of the algorithm.
+    grid : MessageGraph
+        What is scheduled.
+    one_port : bool
+        Whether no process sends twice, nor receives twice, in a step.
+    """
+
+    name: str
+    grid: MessageGraph
+    one_port: bool
+
+    def __init__(self, name: str, grid: MessageGraph, *, one_port: bool = True) -> None:
+        self.name, self.grid, self.one_port = name, grid, one_port
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}: {self.grid.P} senders, {self.grid.Q} receivers>"
+
+    @abstractmethod
+    def _entries(self) -> Ints:
+        """Rows step, sender, receiver, length of everything, in any order."""
+
+    @property
+    @abstractmethod
+    def number_of_steps(self) -> int:
+        """NS: number of steps, empty ones counted. Not collective."""
+
+    @abstractmethod
+    def of_sender(self, p: int) -> Ints:
+        """Rows step, receiver, length of what `p` sends, in ascending order of steps. Not collective."""
+
+    @abstractmethod
+    def of_receiver(self, q: int) -> Ints:
+        """Rows step, sender, length of what `q` receives, in ascending order of steps. Not collective."""
+
+    @cached_property
+    def steps(self) -> list[Ints]:
+        """Rows sender, receiver, length of each step; an empty step has no rows. Not collective.
+
+        Raises
+        ------
+        ScheduleError
+            There are more than 10^8 pairs of processes.
+        """
+        checked_table(self.grid.P, self.grid.Q)
+        entries = self._entries()
+        order = np.argsort(entries[:, 0], kind="stable")
+        bounds = np.searchsorted(entries[order, 0], np.arange(1, self.number_of_steps))
+        return np.split(entries[order, 1:], bounds) if self.number_of_steps else []
+
+    @cached_property
+    def total_cost(self) -> int:
+        """TC: the sum over steps of the most that one process sends or receives in it. Not collective."""
+        return int(self.costs.sum())
+
+    @property
+    def costs(self) -> Ints:
+        """Cost of each step. Not collective."""
+        one = _longest if self.one_port else _busiest
+        return np.array([one(step) for step in self.steps], dtype=np.int64)
+
+    @property
+    def lower_bound(self) -> int | None:
+        """A total cost below which no schedule of this kind can be; None where no bound is known. Not collective."""
+        return self.grid.cost_bound if self.one_port else None
+
+    @property
+    def certificate(self) -> str:
+        """What is known of the total cost. Not collective."""
+        bound = self.lower_bound
+        if bound is None:
+            return "an order of sending, with collisions: no bound applies"
+        if self.total_cost <= bound:
+            return EQUALS_BOUND
+        return f"heuristic, within {excess(self.total_cost, bound)} % of the lower bound"
+
+    def table(self) -> Ints:
+        """Step of each pair as the papers' tables show it, P x Q, -1 where there is no message. Not collective.
+
+        A pair that comes in several steps has the first of them.
+        """
+        checked_table(self.grid.P, self.grid.Q)
+        table = np.full((self.grid.P, self.grid.Q), -1, dtype=np.int64)
+        for number in range(len(self.steps) - 1, -1, -1):
+            step = self.steps[number]
+            table[step[:, 0], step[:, 1]] = number
+        return table
+
+    def validate(self) -> None:
+        """Check that every message goes exactly once in all and that a one-port schedule is one. Not collective.
+
+        Raises
+        ------
+        ScheduleError
+            It is not so; the message says which pair or which process, in which step.
+        """
+        P, Q = self.grid.P, self.grid.Q
+        if len(self.steps) != self.number_of_steps:
+            raise ScheduleError(
+                f"{self.name}: number_of_steps is {self.number_of_steps}, and there are {len(self.steps)}"
+            )
+        moved = np.zeros((P, Q), dtype=np.int64)
+        for number, step in enumerate(self.steps):
+            if step.ndim != 2 or step.shape[1] != 3 or step.dtype.kind != "i":
+                raise ScheduleError(f"{self.name}: step {number} must be integers in rows sender, receiver, length")
+            self._check_step(number, step)
+            np.add.at(moved, (step[:, 0], step[:, 1]), step[:, 2])
+        wrong = np.argwhere(moved != self.grid.lengths)
+        if len(wrong):
+            p, q = (int(one) for one in wrong[0])
+            raise ScheduleError(
+                f"{self.name}: the steps move {moved[p, q]} from {p} to {q}, who owe {self.grid.lengths[p, q]}; "
+                f"{len(wrong)} pairs are wrong"
+            )
+
+    def _check_step(self, number: int, step: Ints) -> None:
+        for column, side, processes in ((0, "sender", self.grid.P), (1, "receiver", self.grid.Q)):
+            count = np.zeros(processes, dtype=np.int64)
+            outside = step[(step[:, column] < 0) | (step[:, column] >= processes), column]
+            if len(outside):
+                raise ScheduleError(f"{self.name}: step {number} has {side} {outside[0]}; there are {processes}")
+            np.add.at(count, step[:, column], 1)
+            if self.one_port and count.max(initial=0) > 1:
+                raise ScheduleError(
+                    f"{self.name}: {side} {int(count.argmax())} is {count.max()} times in step {number} of a one-port schedule"
+                )
+        if len(step) and step[:, 2].min() < 1:
+            p, q, length = step[step[:, 2].argmin()]
+            raise ScheduleError(f"{self.name}: step {number} has a message of length {length} from {p} to {q}")
+
+
+class ListedSchedule(Schedule):
+    """A schedule given by its steps. Not collective.
+
+    Parameters
+    ----------
+    name : str
+        Name of the algorithm.
+    grid : MessageGraph
+        What is scheduled.
+    steps : iterable of ndarray
+        Rows sender, receiver, length for each step.
+    """
+
+    def __init__(self, name: str, grid: MessageGraph, steps: Iterable[Ints], *, one_port: bool = True) -> None:
+        super().__init__(name, grid, one_port=one_port)
+        self.steps = list(steps)
+
+    @property
+    def number_of_steps(self) -> int:
+        """NS: number of steps, empty ones counted. Not collective."""
+        return len(self.steps)
+
+    def _entries(self) -> Ints:
+        if not self.steps:
+            return np.zeros((0, 4), dtype=np.int64)
+        number = np.repeat(np.arange(len(self.steps)), [len(step) for step in self.steps])
+        return np.column_stack([number, np.concatenate(self.steps)])
+
+    def of_sender(self, p: int) -> Ints:
+        """Rows step, receiver, length of what `p` sends, in ascending order of steps. Not collective."""
+        return self._part("p", p, 1)
+
+    def of_receiver(self, q: int) -> Ints:
+        """Rows step, sender, length of what `q` receives, in ascending order of steps. Not collective."""
+        return self._part("q", q, 2)
+
+    def _part(self, name: str, process: int, column: int) -> Ints:
+        count = self.grid.P if column == 1 else self.grid.Q
+        if not 0 <= process < count:
+            raise IndexError(f"{name} = {process} is outside 0 <= {name} < {count}")
+        entries = self._listed
+        rows: Ints = entries[entries[:, column] == process][:, [0, 3 - column, 3]]
+        return rows
+
+    @cached_property
+    def _listed(self) -> Ints:
+        return self._entries()
+
+
+class PairSchedule(Schedule):
+    """A schedule in which each pair has one step, that a formula tells: own parts need no table. Not collective.
+
+    Parameters
+    ----------
+    name : str
+        Name of the algorithm.
+    grid : MessageGraph
+        What is scheduled.
+    step_of : callable
+        Steps of pairs, from arrays of senders and of receivers that owe each other something.
+    count : callable
+        The number of steps.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        grid: MessageGraph,
+        step_of: Callable[[Ints, Ints], Ints],
+        count: Callable[[], int],
+        *,
+        one_port: bool = True,
+    ) -> None:
+        super().__init__(name, grid, one_port=one_port)
+        self._step_of, self._count = step_of, count
+
+    @cached_property
+    def number_of_steps(self) -> int:
+        """NS: number of steps, empty ones counted. Not collective."""
+        return self._count()
+
+    def _entries(self) -> Ints:
+        p, q = np.nonzero(self.grid.lengths)
+        return np.stack([self._step_of(p, q), p, q, self.grid.lengths[p, q]], axis=1)
+
+    def of_sender(self, p: int) -> Ints:
+        """Rows step, receiver, length of what `p` sends, in ascending order of steps. Not collective."""
+        peers, length = self.grid.sent_by(p)
+        return _ascending(self._step_of(np.full_like(peers, p), peers), peers, length)
+
+    def of_receiver(self, q: int) -> Ints:
+        """Rows step, sender, length of what `q` receives, in ascending order of steps. Not collective."""
+        peers, length = self.grid.received_by(q)
+        return _ascending(self._step_of(peers, np.full_like(peers, q)), peers, length)
+
+
+def excess(cost: float, bound: float) -> str:
+    """By how many percent a cost is above a bound, rounded up to one decimal. Not collective."""
+    return f"{np.ceil((cost / bound - 1) * 1000 - 1e-9) / 10:.1f}" if bound > 0 else "100.0"
+
+
+def _ascending(step: Ints, peer: Ints, length: Ints) -> Ints:
+    rows = np.stack([step, peer, length], axis=1)
+    return rows[np.argsort(step, kind="stable")]
+
+
+def _longest(step: Ints) -> int:
+    return int(step[:, 2].max(initial=0))
+
+
+def _busiest(step: Ints) -> int:
+    if not len(step):
+        return 0
+    return max(int(np.bincount(step[:, side], weights=step[:, 2]).max()) for side in (0, 1))

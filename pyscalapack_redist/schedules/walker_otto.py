@@ -1,0 +1,208 @@
+"""Walker & Otto's schedules for r -> K r and K r -> r on P processes: P K blocks, one from and to each process in a step.
+
+Extended Euclid solves the reduced system (Eqs 6, 7); each of its entries becomes a permutation block (Eqs 8-10); Eq 11 is
+the receive schedule. Where the paper prints floor(-lambda x / P') it must be the ceiling; here q' is taken modulo P' instead.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..errors import ScheduleError
+from .checks import checked_table, positive
+from .communication_grid import CommunicationGrid
+from .message_graph import Ints, MessageGraph
+from .schedule import Schedule
+
+__all__ = ["WalkerOtto", "schedule_walker_otto", "walker_otto"]
+
+
+@dataclass(frozen=True)
+class WalkerOtto:
+    """Send and receive schedules of one superblock of P K blocks, K steps.
+
+    Attributes
+    ----------
+    P, K : int
+        Processes, and the factor by which blocks grow.
+    B, q, b : ndarray
+        K x P: global block, destination and local block that a process sends in a step (Fig 8).
+    C, p, t : ndarray
+        K x P: global block, source and slot of what a process receives in a step (Fig 9).
+    """
+
+    P: int
+    K: int
+
+    def sent(self, k: Any, p: Any) -> Any:
+        """Global block B(k, p) that `p` sends in step `k`; ints or arrays (Eqs 7-10). Not collective."""
+        g = math.gcd(self.P, self.K)
+        reduced_p, reduced_k = self.P // g, self.K // g
+        inverse = pow(reduced_k, -1, reduced_p)
+        of_k = k // g
+        of_q = (p // g - of_k) * inverse % reduced_p
+        alpha = p % g
+        beta = (alpha - k % g) % g
+        return g * (of_q * reduced_k + of_k) + self.P * reduced_k * beta + alpha
+
+    def received(self, k: Any, q: Any) -> Any:
+        """Global block C(k, q) that `q` receives in step `k`; ints or arrays (Eq 11). Not collective."""
+        g = math.gcd(self.P, self.K)
+        return self.K * q + g * (k // g) + (q // (self.P // g) + k % g) % g
+
+    @cached_property
+    def B(self) -> Ints:  # noqa: N802 - the paper's name
+        """Global block send schedule. Not collective."""
+        answer: Ints = self.sent(*self._places())
+        return answer
+
+    @property
+    def q(self) -> Ints:
+        """Process send schedule: destinations. Not collective."""
+        return self.B // self.K
+
+    @property
+    def b(self) -> Ints:
+        """Local block send schedule. Not collective."""
+        return self.B // self.P
+
+    @cached_property
+    def C(self) -> Ints:  # noqa: N802
+        """Global block receive schedule. Not collective."""
+        answer: Ints = self.received(*self._places())
+        return answer
+
+    @property
+    def p(self) -> Ints:
+        """Process receive schedule: sources. Not collective."""
+        return self.C % self.P
+
+    @property
+    def t(self) -> Ints:
+        """Local block receive schedule: slots. Not collective."""
+        return self.C % self.K
+
+    def _places(self) -> tuple[Ints, Ints]:
+        checked_table(self.K, self.P)
+        return np.arange(self.K)[:, None], np.arange(self.P)[None]
+
+
+def walker_otto(P: int, K: int) -> WalkerOtto:
+    """The six tables of Walker and Otto for r -> K r on P processes. Not collective.
+
+    Raises
+    ------
+    ScheduleError
+        P or K is not an integer of at least 1.
+    """
+    return WalkerOtto(
+        positive("P", P, "the number of processes"), positive("K", K, "the factor by which the block size grows")
+    )
+
+
+def schedule_walker_otto(grid: MessageGraph) -> Schedule:
+    """The schedule of Walker and Otto; K r -> r is r -> K r backwards (section 4). Not collective.
+
+    K steps of one block for each process. For K > P a pair comes in several steps, with a block in each.
+
+    Raises
+    ------
+    ScheduleError
+        The grid is not r -> K r or K r -> r on P = Q processes with blocks that start together.
+    """
+    if not isinstance(grid, CommunicationGrid):
+        raise ScheduleError(
+            "schedule = 'walker-otto' needs a CommunicationGrid of one dimension; use stepwise or optimal"
+        )
+    small, large = min(grid.r, grid.s), max(grid.r, grid.s)
+    instead = "use classes, stepwise or optimal"
+    if grid.P != grid.Q:
+        raise ScheduleError(f"schedule = 'walker-otto' needs P = Q, but P = {grid.P} and Q = {grid.Q}; {instead}")
+    if large % small:
+        raise ScheduleError(
+            f"schedule = 'walker-otto' needs r -> K r or K r -> r with an integer K, but r = {grid.r}, s = {grid.s}; {instead}"
+        )
+    if grid.shift % small:
+        raise ScheduleError(
+            f"schedule = 'walker-otto' needs the boundaries of the larger blocks to be boundaries of the smaller too, but "
+            f"offset = {grid.shift} is no multiple of {small}; {instead}"
+        )
+    return _Superblocks(grid, small, large // small)
+
+
+class _Superblocks(Schedule):
+    """Global blocks of the smaller size, and the array's place among the superblocks."""
+
+    grid: CommunicationGrid
+
+    def __init__(self, grid: CommunicationGrid, block: int, K: int) -> None:
+        super().__init__("walker-otto", grid)
+        self._tables = WalkerOtto(grid.P, K)
+        self._block = block
+        self._expands = grid.r <= grid.s
+        # Superblocks start where the larger blocks do; processes with the smaller are renumbered by the distance.
+        distance = grid.shift if self._expands else -grid.shift
+        self._turn = distance // block % grid.P
+        self._start = grid.receiver_offset if self._expands else grid.offset
+
+    @property
+    def number_of_steps(self) -> int:
+        """NS: number of steps, empty ones counted. Not collective."""
+        return self._tables.K
+
+    @property
+    def lower_bound(self) -> int:
+        """The volume of the busiest process where messages are split, else the grid's bound. Not collective."""
+        return self.grid.cost_bound if self._tables.K <= self.grid.P else self.grid.volume_bound
+
+    def of_sender(self, p: int) -> Ints:
+        """Rows step, receiver, length of what `p` sends, in ascending order of steps. Not collective."""
+        return self._of_small(p) if self._expands else self._of_large(p)
+
+    def of_receiver(self, q: int) -> Ints:
+        """Rows step, sender, length of what `q` receives, in ascending order of steps. Not collective."""
+        return self._of_large(q) if self._expands else self._of_small(q)
+
+    def _of_small(self, process: int) -> Ints:
+        self._inside(process)
+        k = np.arange(self._tables.K)
+        block = self._tables.sent(k, (process - self._turn) % self.grid.P)
+        return self._filled(k, block // self._tables.K, self._lengths(block))
+
+    def _of_large(self, process: int) -> Ints:
+        self._inside(process)
+        k = np.arange(self._tables.K)
+        block = self._tables.received(k, process)
+        return self._filled(k, (block + self._turn) % self.grid.P, self._lengths(block))
+
+    def _entries(self) -> Ints:
+        k, large = np.arange(self._tables.K)[:, None], np.arange(self.grid.P)[None]
+        block = self._tables.received(k, large)
+        small = (block + self._turn) % self.grid.P
+        sides = (small, large + 0 * k) if self._expands else (large + 0 * k, small)
+        rows = np.stack([k + 0 * large, *sides, self._lengths(block)], axis=-1).reshape(-1, 4)
+        return rows[rows[:, 3] > 0]
+
+    def _lengths(self, block: Ints) -> Ints:
+        """Elements of the array in the blocks at these places of all superblocks."""
+        if self.grid.n is None:
+            # A slice is whole superblocks: all that the larger blocks of all processes hold.
+            return np.full(block.shape, self.grid.slice_length // (self.grid.P * self._tables.K), dtype=np.int64)
+        return self._before(self._start + self.grid.n, block) - self._before(self._start, block)
+
+    def _before(self, bound: int, block: Ints) -> Ints:
+        rounds, rest = divmod(bound, self.grid.P * self._tables.K * self._block)
+        answer: Ints = rounds * self._block + np.clip(rest - block * self._block, 0, self._block)
+        return answer
+
+    def _filled(self, k: Ints, peer: Ints, length: Ints) -> Ints:
+        return np.stack([k, peer, length], axis=1)[length > 0]
+
+    def _inside(self, process: int) -> None:
+        if not 0 <= process < self.grid.P:
+            raise IndexError(f"process {process} is outside 0 <= process < {self.grid.P}")

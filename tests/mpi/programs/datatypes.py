@@ -1,0 +1,60 @@
+"""Derived datatypes of random boxes, in arrays of any strides, list the elements that the packing loops list, in order.
+
+Arguments: number of cases, seed.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from mpi4py import MPI
+
+from pyscalapack_redist._copy import Box, Runs
+from pyscalapack_redist.exchanges import datatypes
+from pyscalapack_redist.exchanges.buffers import memory_at
+
+
+def random_runs(rng: np.random.Generator) -> Runs:
+    """Runs of equal or of different lengths and distances, over whole periods or not."""
+    n = int(rng.integers(1, 6))
+    length = rng.integers(1, 5, n) if rng.random() < 0.6 else np.full(n, rng.integers(1, 4))
+    gaps = rng.integers(0, 4, (2, n)) if rng.random() < 0.6 else np.repeat(rng.integers(0, 4, (2, 1)), n, axis=1)
+    x, y = (rng.integers(0, 4) + np.cumsum(length + gap) - length - gap for gap in gaps)
+    periods = [int(side[-1] + length[-1] + rng.integers(0, 3)) for side in (x, y)]
+    return Runs(x, y, length, *periods, int(rng.integers(1, 3 * length.sum() + 1)))
+
+
+def one_case(rng: np.random.Generator) -> None:
+    dimensions = int(rng.integers(1, 5))
+    box = Box([random_runs(rng) for _ in range(dimensions)])
+    item, order = int(rng.integers(1, 30)), tuple(rng.permutation(dimensions).tolist())
+    for target in (False, True):
+        extent = tuple(int(one.expand()[:, int(target)].max()) + 1 for one in box.runs)
+        room = tuple(n * int(rng.integers(1, 3)) for n in extent)
+        layout = rng.permutation(dimensions)
+        whole = rng.integers(0, 256, (*np.array(room)[layout], item), np.uint8).view(f"V{item}")[..., 0]
+        whole = whole.transpose(np.argsort(layout))
+        array = whole[tuple(slice(None, None, sign) for sign in rng.choice([1, -1], dimensions))]
+        address = array.__array_interface__["data"][0]
+        packed = np.empty(box.size * item, np.uint8)
+        made = datatypes.box_type(box, target, array.strides, item, order)
+        assert made.Get_size() == packed.size
+        MPI.COMM_SELF.Sendrecv((memory_at(address), 1, made), 0, 0, (packed, packed.size, MPI.BYTE), 0, 0)
+        made.Free()
+        places = [one.expand()[:, int(target)] for one in box.runs]
+        expected = array[np.ix_(*places)].transpose(order[::-1]).tobytes()
+        assert packed.tobytes() == expected, (box.shape(), item, order, array.strides, target)
+
+
+def main() -> None:
+    cases, seed = int(sys.argv[1]), int(sys.argv[2])
+    for most in (datatypes.MOST, 3):  # the second as if counts ended there
+        datatypes.MOST = most
+        for case in range(cases):
+            one_case(np.random.default_rng([seed, case]))
+    print("OK", flush=True)
+
+
+if __name__ == "__main__":
+    main()

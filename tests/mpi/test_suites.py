@@ -1,0 +1,56 @@
+"""The suites that repeat published experiments, with a few small cases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import launch
+import pytest
+
+PROGRAM = ("-m", "pyscalapack_redist")
+
+
+def quick(ranks: int, suite: str, tmp_path: Path) -> tuple[str, list[dict[str, Any]]]:
+    file, picture = tmp_path / "suite.json", tmp_path / "suite.png"
+    done = launch.run(
+        PROGRAM, ranks, "bench", "--suite", suite, "--quick", "--repeat", 2, "--json", file, "--plot", picture
+    )
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    cases: list[dict[str, Any]] = json.loads(file.read_text())["cases"]
+    assert all(one["verified"] for case in cases for one in case["methods"])
+    return done.stdout, cases
+
+
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_walker_otto(tmp_path: Path, ranks: int) -> None:
+    text, cases = quick(ranks, "walker-otto", tmp_path)
+    assert [case["to"] for case in cases] == [f"{ranks}x1:{4 * K}x1" for K in (2, 3, 20)]
+    for case in cases:
+        assert (case["from"], case["dtype"], case["not_run"]) == (f"{ranks}x1:4x1", "int32", [])
+        assert {"walker-otto/sendrecv", "natural/synchronized", "bcast", "alltoall"} <= {
+            one["name"] for one in case["methods"]
+        }
+    assert "time against K (Walker & Otto, Fig 11)" in text
+    for row in ("bcast", "alltoall", "redistribution, K = 2", "redistribution, K = 20"):
+        (line,) = [line for line in text.splitlines() if line.startswith(f"| {row} ") and line.count("|") == 3]
+        assert line.split("|")[2].strip().endswith("s")
+
+
+@pytest.mark.parametrize(("ranks", "to"), [(12, "8x1:3x1"), (20, "8x1:3x1+12")])
+def test_desprez(tmp_path: Path, ranks: int, to: str) -> None:
+    text, cases = quick(ranks, "desprez", tmp_path)
+    assert [case["to"] for case in cases] == [to, to]
+    for case in cases:
+        missing = {one["name"] for one in case["not_run"]}
+        assert missing <= {"pxgemr2d"}  # where there is no ScaLAPACK
+    sets = "disjoint sets" if "+" in to else "shared processes"
+    assert f"Example 4: P = 12, Q = 8, r = 4, s = 3, {sets}" in text
+    assert "0.67 by steps" in text
+
+
+def test_quick_is_for_suites_that_have_it() -> None:
+    done = launch.run(PROGRAM, 2, "bench", "--suite", "facts", "--quick", check=False)
+    assert done.returncode == 2
+    assert "--quick: the suite facts has no smaller cases" in done.stderr
