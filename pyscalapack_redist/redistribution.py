@@ -1,8 +1,8 @@
 """redistribute(): a plan that moves an array from one layout to another, made once and run often.
 
-    descriptors -> messages (planning) -> order (schedules) -> exchange -> the user's arrays
+    descriptors -> messages (planning) -> order (scheduling) -> exchange -> the user's arrays
 
-This module only composes: what is owed to whom is worked out in `planning`, the order in `schedules`, the moving in
+This module only composes: what is owed to whom is worked out in `planning`, the order in `scheduling`, the moving in
 `exchanges`, and what all ranks must agree on in `agreement`.
 """
 
@@ -63,8 +63,9 @@ def redistribute(
         Of the arrays. Needed only on ranks that are in B but not in A and will leave `out` away.
     comm : MPI.Intracomm, optional
         Communicator that holds both grids. By default the one that both grids are on.
-    schedule : {"auto", "natural", "random", "caterpillar", "ring"}
-        Order of the messages.
+    schedule : str
+        Order of the messages: "auto" or a name in `schedules.NAMES`. "walker-otto" and "classes" have conditions;
+        "stepwise", "greedy" and "optimal" are searched for by one rank when the plan is made.
     exchange : {"auto", "synchronized", "nonblocking", "ready", "sendrecv", "windowed", "alltoallv", "alltoallw"}
         How they move. The last two leave the order to MPI.
     buffers : {"packed", "datatypes"}

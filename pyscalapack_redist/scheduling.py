@@ -6,24 +6,20 @@ others: a search under a time limit need not end alike on two machines.
 
 from __future__ import annotations
 
-import difflib
-
 import numpy as np
 from numpy.typing import NDArray
 
 from . import schedules
 from .agreement import Participants
 from .descriptor import Descriptor
-from .errors import ScheduleError
 from .orders import ORDERS, Order, Scheduled
 from .schedules import CommunicationGrid, MessageGraph, Schedule
+from .schedules.checks import unknown
 from .schedules.schedule import ListedSchedule
 
-__all__ = ["NAMES", "is_one_port", "order_for"]
+__all__ = ["is_one_port", "order_for"]
 
 BY_FORMULA = ("walker-otto", "classes")
-SEARCHED = ("stepwise", "greedy", "optimal")
-NAMES = (*ORDERS, *BY_FORMULA, *SEARCHED)
 WHOLE = 64 * 64  # pairs of processes up to which "optimal" looks at the whole of two process sets
 
 
@@ -35,9 +31,8 @@ def is_one_port(name: str) -> bool:
     ScheduleError
         The name is unknown.
     """
-    if name not in NAMES:
-        near = difflib.get_close_matches(str(name), NAMES, n=len(NAMES), cutoff=0.0)
-        raise ScheduleError(f"schedule = {name!r} is unknown; there are {', '.join(near)}, and auto")
+    if name not in schedules.NAMES:
+        raise unknown("schedule", name, (*schedules.NAMES, "auto"))
     return name not in ORDERS or ORDERS[name].one_port
 
 

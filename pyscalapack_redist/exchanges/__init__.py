@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection
-
 from ..errors import ScheduleError
+from ..schedules.checks import unknown
 from .alltoall import Alltoallv, Alltoallw
 from .buffers import BUFFERS
 from .exchange import Exchange, Extents, LocalArray, Progress
@@ -42,7 +40,7 @@ def exchange_class(name: str) -> type[Exchange]:
         The name is unknown.
     """
     if name not in EXCHANGES:
-        raise ScheduleError(f"exchange = {name!r} is unknown; there are {_near(name, EXCHANGES)}, and auto")
+        raise unknown("exchange", name, (*EXCHANGES, "auto"))
     return EXCHANGES[name]
 
 
@@ -62,7 +60,7 @@ def check_combination(schedule: str, one_port: bool, exchange: str, buffers: str
         Says why, and what to use instead.
     """
     if buffers not in BUFFERS:
-        raise ScheduleError(f"buffers = {buffers!r} is unknown; there are {_near(buffers, BUFFERS)}")
+        raise unknown("buffers", buffers, BUFFERS)
     if exchange == "auto":
         return
     one = exchange_class(exchange)
@@ -83,7 +81,3 @@ def check_combination(schedule: str, one_port: bool, exchange: str, buffers: str
             f"exchange = {exchange!r} pairs one send with one receive in each step, but in the schedule {schedule!r} several "
             "may send to one process at once: use a one-port schedule such as 'caterpillar', or exchange='nonblocking'"
         )
-
-
-def _near(name: str, names: Collection[str]) -> str:
-    return ", ".join(difflib.get_close_matches(str(name), names, n=len(names), cutoff=0.0))

@@ -5,24 +5,10 @@ There are max(P, Q) rounds, whether or not a pair shares anything (Desprez et al
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from .message_graph import Ints, MessageGraph
-from .order import Order
 from .schedule import PairSchedule, Schedule
 
-__all__ = ["Caterpillar", "caterpillar"]
-
-
-class Caterpillar(Order):
-    """Rounds of constant p + q (Desprez et al., section 2; the pairing is that of pxgemr2d)."""
-
-    name: ClassVar[str] = "caterpillar"
-    one_port: ClassVar[bool] = True
-
-    def key(self, sender: int, receiver: int, first: tuple[int, ...]) -> tuple[int, ...]:
-        """The round of the pair. Not collective."""
-        return ((sender + receiver) % max(self.senders, self.receivers),)
+__all__ = ["caterpillar"]
 
 
 def caterpillar(grid: MessageGraph) -> Schedule:

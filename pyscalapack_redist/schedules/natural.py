@@ -6,29 +6,17 @@ Several processes may send to one at the same time: the hot spot that Walker and
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .message_graph import Ints, MessageGraph
-from .order import Order
 from .schedule import PairSchedule, Schedule
 
-__all__ = ["Natural", "natural", "positions"]
+__all__ = ["natural", "positions"]
 
 CHUNK = 1024  # senders whose keys are in memory at once
-
-
-class Natural(Order):
-    """Messages in the order of their first elements (Walker & Otto, Eq 2)."""
-
-    name: ClassVar[str] = "natural"
-    one_port: ClassVar[bool] = False
-
-    def key(self, sender: int, receiver: int, first: tuple[int, ...]) -> tuple[int, ...]:
-        """The global index of the message's first element. Not collective."""
-        return first
 
 
 def natural(grid: MessageGraph) -> Schedule:

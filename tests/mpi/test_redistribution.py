@@ -14,8 +14,8 @@ SEED = int(os.environ.get("PYSCALAPACK_REDIST_SEED", "20260"))
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6, 8])
 def test_random_layouts(ranks: int) -> None:
-    done = run(PROGRAMS / "random_layouts.py", ranks, 1000, SEED + ranks, timeout=250)
-    assert done.stdout.split() == ["1000", "cases,", "seed", str(SEED + ranks), "OK"]
+    done = run(PROGRAMS / "random_layouts.py", ranks, 1350, SEED + ranks, timeout=250)
+    assert done.stdout.split() == ["1350", "cases,", "seed", str(SEED + ranks), "OK"]
 
 
 def test_datatypes_of_random_boxes() -> None:

@@ -1,0 +1,130 @@
+"""Communication grids against counting elements one by one."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyscalapack_redist import BlockCyclic, ScheduleError
+from pyscalapack_redist.schedules import CommunicationGrid, LengthMatrix, whole
+
+sizes = st.integers(1, 9)
+
+
+def counted(P: int, Q: int, r: int, s: int, n: int, start: int = 0, other: int = 0) -> np.ndarray:
+    x = np.arange(n)
+    table = np.zeros((P, Q), dtype=np.int64)
+    np.add.at(table, ((x + start) // r % P, (x + other) // s % Q), 1)
+    return table
+
+
+def bounds(table: np.ndarray) -> tuple[int, int]:
+    """Maximum degree, and the sum of the maximum degrees of all level sets."""
+    degrees = [max((table >= t).sum(0).max(), (table >= t).sum(1).max()) for t in range(1, table.max(initial=0) + 1)]
+    return int(degrees[0]) if degrees else 0, int(sum(degrees))
+
+
+def test_slices_of_thousands_of_grids() -> None:
+    rng = random.Random(7)
+    for _ in range(2500):
+        P, Q, r, s = (rng.randint(1, 11) for _ in range(4))
+        offset = rng.choice([0, rng.randint(-60, 60)])
+        grid = CommunicationGrid(P, Q, r, s, offset=offset)
+        table = counted(P, Q, r, s, math.lcm(P * r, Q * s), offset % (P * r))
+        assert grid.slice_length == math.lcm(P * r, Q * s)
+        assert (grid.lengths == table).all(), grid
+        p, q = rng.randrange(P), rng.randrange(Q)
+        assert grid.length(p, q) == table[p, q]
+        assert (grid.step_bound, grid.cost_bound) == bounds(table)
+        assert grid.volume_bound == max(table.sum(0).max(), table.sum(1).max())
+
+
+@settings(max_examples=300, deadline=None)
+@given(sizes, sizes, sizes, sizes, st.integers(0, 300), st.integers(-40, 40), st.integers(0, 40))
+def test_arrays_that_end_in_a_slice(P: int, Q: int, r: int, s: int, n: int, offset: int, other: int) -> None:
+    grid = CommunicationGrid(P, Q, r, s, n, offset, other)
+    table = counted(P, Q, r, s, n, offset % (P * r), other)
+    assert (grid.lengths == table).all()
+    assert (grid.columns(np.arange(Q)) == table).all()
+    assert grid.length(P - 1, Q - 1) == table[-1, -1]
+    assert (grid.step_bound, grid.cost_bound) == bounds(table)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.integers(0, 150))
+def test_real_axes_with_sources_and_offsets(data: st.DataObject, n: int) -> None:
+    def axis() -> BlockCyclic:
+        P = data.draw(st.integers(1, 6))
+        return BlockCyclic(n, data.draw(sizes), P, data.draw(st.integers(0, P - 1)), data.draw(st.integers(0, 40)))
+
+    a, b = axis(), axis()
+    table = np.zeros((a.processes, b.processes), dtype=np.int64)
+    for i in range(n):
+        table[a.owner(i), b.owner(i)] += 1
+    assert (CommunicationGrid.between(a, b).lengths == table).all()
+
+
+@settings(max_examples=150, deadline=None)
+@given(sizes, sizes, sizes, sizes, st.integers(-40, 40))
+def test_classes_are_disjoint_alike_and_even(P: int, Q: int, r: int, s: int, offset: int) -> None:
+    grid = CommunicationGrid(P, Q, r, s, offset=offset)
+    r, s, g = grid.reduced
+    seen = np.zeros((P, Q), dtype=np.int64)
+    for one in grid.classes:
+        p, q = one.pairs.T
+        seen[p, q] += 1
+        assert ((p * r - q * s - one.number) % g == 0).all()
+        assert (grid.lengths[p, q] == one.length).all()
+        assert len(one.pairs) == P * Q // g  # Proposition 1
+        # Lemma 3: P0 entries in each of Q0 columns, none elsewhere, and alike for rows.
+        for side in (p, q):
+            counts = np.bincount(side)
+            assert len(set(counts[counts > 0])) == 1
+    assert (seen == (grid.lengths > 0)).all()
+    if not offset:
+        assert all(1 - r <= one.number <= s - 1 for one in grid.classes)
+
+
+def test_whole_process_sets() -> None:
+    a, b = CommunicationGrid(3, 2, 4, 3), CommunicationGrid(2, 4, 1, 3)
+    same = np.zeros((6, 8), dtype=bool)
+    same[[0, 3], [1, 7]] = True
+    graph = whole([a, b], same)
+    table = np.kron(a.lengths, b.lengths)
+    assert (whole([a, b]).lengths == table).all()
+    table[same] = 0
+    assert (graph.lengths == table).all()
+    assert (graph.columns(np.arange(8)) == table).all()
+    assert (whole([a, b], [1, -1, -1, 7, -1, -1]).lengths == table).all()
+    assert (graph.step_bound, graph.cost_bound) == bounds(table)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: CommunicationGrid(0, 2, 3, 5), ["P = 0", "at least 1", "processes that send"]),
+        (lambda: CommunicationGrid(2, -2, 3, 5), ["Q = -2"]),
+        (lambda: CommunicationGrid(2, 2, 1.5, 5), ["r = 1.5 must be an integer"]),
+        (lambda: CommunicationGrid(2, 2, 3, 0), ["s = 0"]),
+        (lambda: CommunicationGrid(2, 2, 3, 5, -1), ["n = -1", "at least 0"]),
+        (lambda: CommunicationGrid(2, 2, 3, 5, None, "x"), ["offset = 'x'"]),
+        (lambda: CommunicationGrid(2**20, 2**20 - 1, 2**20 - 3, 2**20 - 5), ["2**62"]),
+        (lambda: CommunicationGrid(10**5, 10**5, 3, 5).lengths, ["1e+10 entries", "of_sender", "grid.length"]),
+        (lambda: CommunicationGrid.between(BlockCyclic(4, 1, 2), BlockCyclic(5, 1, 2)), ["a.n = 4 and b.n = 5"]),
+        (lambda: LengthMatrix([[1, -2]]), ["lengths[0, 1] = -2"]),
+        (lambda: LengthMatrix([1, 2]), ["must be a matrix"]),
+        (lambda: LengthMatrix([[0.5]]), ["float64"]),
+        (lambda: whole([]), ["grids is empty"]),
+        (lambda: whole([LengthMatrix([[1, 2]])], [[True], [True]]), ["same has shape (2, 1)"]),
+        (lambda: whole([LengthMatrix([[1, 2]])], np.array([[True, True]])), ["two true entries"]),
+    ],
+)
+def test_bad_input_is_named(make: object, words: list[str]) -> None:
+    with pytest.raises(ScheduleError) as error:
+        make()
+    assert all(word in str(error.value) for word in words), str(error.value)

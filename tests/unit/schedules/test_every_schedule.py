@@ -1,0 +1,245 @@
+"""What holds for every algorithm: messages move once, one-port steps are, and own parts are parts of the whole."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyscalapack_redist import ScheduleError
+from pyscalapack_redist.schedules import (
+    NAMES,
+    CommunicationGrid,
+    LengthMatrix,
+    ListedSchedule,
+    MessageGraph,
+    Schedule,
+    build,
+    product,
+    whole,
+)
+
+ORDERS = ("natural", "random")
+ANYWHERE = tuple(name for name in NAMES if name not in ("walker-otto", "classes"))
+sizes = st.integers(1, 9)
+some_slices = st.builds(CommunicationGrid, sizes, sizes, sizes, sizes, st.none(), st.integers(-20, 20))
+some_arrays = st.builds(
+    CommunicationGrid, sizes, sizes, sizes, sizes, st.integers(0, 200), st.integers(-20, 20), st.integers(0, 20)
+)
+some_matrices = st.integers(0, 2**32).map(
+    lambda seed: LengthMatrix(
+        np.random.default_rng(seed).integers(0, 1 + seed % 7, (1 + seed // 7 % 8, 1 + seed // 56 % 8))
+    )
+)
+axes = st.one_of(some_slices, some_arrays)
+some_wholes = st.tuples(
+    st.builds(CommunicationGrid, *[st.integers(1, 3)] * 4), st.builds(CommunicationGrid, *[st.integers(1, 3)] * 4)
+).map(lambda two: whole(two, np.eye(two[0].P * two[1].P, two[0].Q * two[1].Q, dtype=bool)))
+
+
+def schedules(grid: MessageGraph) -> Iterator[Schedule]:
+    for name in NAMES:
+        try:
+            yield build(name, grid)
+        except ScheduleError:
+            assert name in ("walker-otto", "classes")
+
+
+def check(schedule: Schedule) -> None:
+    schedule.validate()
+    grid = schedule.grid
+    rows = [(k, *row) for k, step in enumerate(schedule.steps) for row in step.tolist()]
+    for p in range(grid.P):
+        part = schedule.of_sender(p).tolist()
+        assert sorted(map(tuple, part)) == sorted((k, q, length) for k, sender, q, length in rows if sender == p)
+        assert [row[0] for row in part] == sorted(row[0] for row in part)
+    for q in range(grid.Q):
+        part = schedule.of_receiver(q).tolist()
+        assert sorted(map(tuple, part)) == sorted((k, p, length) for k, p, receiver, length in rows if receiver == q)
+        assert [row[0] for row in part] == sorted(row[0] for row in part)
+    table = schedule.table()
+    assert ((table >= 0) == (grid.lengths > 0)).all()
+    for k, p, q, _ in reversed(rows):
+        assert table[p, q] <= k
+    costs = []
+    for step in schedule.steps:
+        load = np.zeros(grid.P + grid.Q, dtype=np.int64)
+        np.add.at(load, step[:, 0], step[:, 2])
+        np.add.at(load, grid.P + step[:, 1], step[:, 2])
+        costs.append(int(load.max()))
+    assert schedule.total_cost == sum(costs)
+    assert schedule.one_port == (schedule.name not in ORDERS)
+    if schedule.one_port:
+        assert schedule.total_cost >= schedule.lower_bound
+        assert (schedule.certificate == "equals the lower bound") == (schedule.total_cost == schedule.lower_bound)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(some_slices, some_arrays, some_matrices, some_wholes))
+def test_every_schedule_is_valid(grid: MessageGraph) -> None:
+    for schedule in schedules(grid):
+        check(schedule)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 5), st.integers(1, 12), st.booleans(), st.data())
+def test_walker_otto_and_classes_on_arrays(P: int, Q: int, r: int, K: int, grows: bool, data: st.DataObject) -> None:
+    r, s = (r, K * r) if grows else (K * r, r)
+    n = data.draw(st.one_of(st.none(), st.integers(0, 400)))
+    grid = CommunicationGrid(
+        P, P, r, s, n, data.draw(st.integers(0, 9)) * min(r, s), data.draw(st.integers(0, 9)) * min(r, s)
+    )
+    check(build("walker-otto", grid))
+    grid = CommunicationGrid(P, Q, r, s, n, data.draw(st.integers(-9, 9)))
+    d = math.gcd(r, s)
+    if math.gcd(r // d, Q) == math.gcd(s // d, P) == 1:
+        schedule = build("classes", grid)
+        check(schedule)
+        if n is None:  # Proposition 4
+            assert (schedule.number_of_steps, schedule.total_cost) == (grid.step_bound, grid.cost_bound)
+    else:
+        with pytest.raises(ScheduleError, match="Proposition 3"):
+            build("classes", grid)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(some_slices, some_arrays, some_matrices))
+def test_steps_of_each_algorithm(grid: MessageGraph) -> None:
+    most = int((grid.lengths > 0).sum(axis=1).max())
+    assert build("natural", grid).number_of_steps == most == build("random", grid, seed=5).number_of_steps
+    for name, sign in (("caterpillar", 1), ("ring", -1)):
+        schedule = build(name, grid)
+        assert schedule.number_of_steps == max(grid.P, grid.Q) == len(schedule.steps)
+        for t, step in enumerate(schedule.steps):
+            assert ((step[:, 1] + sign * step[:, 0] - t) % max(grid.P, grid.Q) == 0).all()
+    assert build("stepwise", grid).number_of_steps == grid.step_bound  # Theorem 1
+    assert build("optimal", grid, objective="steps").number_of_steps == grid.step_bound
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 6), st.integers(1, 12))
+def test_proposition_6(P: int, Q: int, r: int, K: int) -> None:
+    schedule = build("stepwise", CommunicationGrid(P, Q, r, K * r))
+    rows = np.sort(schedule.grid.lengths, axis=1)
+    if (
+        (rows == rows[0]).all()
+        and len({tuple(np.unique(rows[rows > 0]))} | {(1,)})
+        and len(np.unique(rows[rows > 0])) == 1
+    ):
+        assert (schedule.number_of_steps, schedule.total_cost) == (schedule.grid.step_bound, schedule.grid.cost_bound)
+    least = build("optimal", schedule.grid)
+    assert (schedule.number_of_steps, schedule.total_cost) == (least.number_of_steps, least.total_cost)
+
+
+def test_natural_is_the_order_of_the_first_elements() -> None:
+    for P, K in ((4, 3), (16, 12), (7, 7)):  # W-O, Eq 2: local block k in step k
+        schedule = build("natural", CommunicationGrid(P, P, 1, K))
+        for p in range(P):
+            assert schedule.of_sender(p)[:, 1].tolist() == [(k * P + p) // K for k in range(K)]
+    hot = build("natural", CommunicationGrid(16, 16, 4, 48)).steps[0]
+    assert np.count_nonzero(hot[:, 1] == 0) == 12  # min(K, P) send to process 0
+
+
+def test_random_depends_on_its_seed_alone() -> None:
+    grid = CommunicationGrid(16, 16, 7, 11)
+    one, two, other = (build("random", grid, seed=seed).table() for seed in (1, 1, 2))
+    assert (one == two).all()
+    assert (one != other).any()
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    axes,
+    st.builds(CommunicationGrid, *[st.integers(1, 4)] * 4),
+    st.sampled_from(ANYWHERE[:6]),
+    st.sampled_from(ANYWHERE),
+    st.booleans(),
+)
+def test_products(one: CommunicationGrid, two: CommunicationGrid, first: str, second: str, own: bool) -> None:
+    same = np.eye(one.P * two.P, one.Q * two.Q, dtype=bool) if own else None
+    a, b = build(first, one), build(second, two)
+    both = product([a, b], same)
+    both.validate()
+    assert both.number_of_steps == a.number_of_steps * b.number_of_steps
+    if not own and both.one_port:
+        assert both.total_cost == a.total_cost * b.total_cost
+    assert both.certificate == f"for each axis: {a.certificate}; {b.certificate}"
+    if own:
+        assert (both.grid.lengths[same] == 0).all()
+    rows = [(k, *row) for k, step in enumerate(both.steps) for row in step.tolist()]
+    for p in {0, both.grid.P - 1}:
+        assert sorted(both.of_sender(p).tolist()) == sorted([k, q, n] for k, x, q, n in rows if x == p)
+    for q in {0, both.grid.Q - 1}:
+        assert sorted(both.of_receiver(q).tolist()) == sorted([k, p, n] for k, p, x, n in rows if x == q)
+
+
+def test_broken_schedules_are_found() -> None:
+    grid = LengthMatrix([[2, 1], [0, 3]])
+    good = [np.array([[0, 0, 2], [1, 1, 3]]), np.array([[0, 1, 1]])]
+    ListedSchedule("mine", grid, good).validate()
+    for steps, words in (
+        (good[:1], "move 0 from 0 to 1, who owe 1"),
+        ([*good, good[1]], "move 2 from 0 to 1, who owe 1"),
+        ([np.concatenate(good)], "sender 0 is 2 times in step 0"),
+        ([np.array([[0, 5, 2]])], "receiver 5; there are 2"),
+        ([*good, np.array([[1, 0, 0]])], "length 0 from 1 to 0"),
+        ([np.array([[0, 1]])], "rows sender, receiver, length"),
+    ):
+        with pytest.raises(ScheduleError, match=words):
+            ListedSchedule("mine", grid, steps).validate()
+    crowded = ListedSchedule("mine", grid, [np.concatenate(good)], one_port=False)
+    crowded.validate()
+    assert crowded.total_cost == 4  # receiver 1 gets 3 + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("optimum", {}, ["'optimum' is unknown; there are optimal, ", "walker-otto"]),
+        ("steps", {}, ["there are stepwise"]),
+        ("ring", {"seed": 1}, ["seed = 1", "it has none"]),
+        ("optimal", {"limit": 1}, ["objective and time_limit"]),
+        ("optimal", {"objective": "price"}, ["objective = 'price'", "'cost', 'steps'"]),
+        ("optimal", {"objective": (0, 0)}, ["(alpha, beta)"]),
+        ("optimal", {"objective": (1, -1)}, ["(alpha, beta)"]),
+        ("optimal", {"time_limit": 0}, ["time_limit = 0"]),
+        ("random", {"seed": "x"}, ["seed = 'x'"]),
+        ("classes", {}, ["gcd(12, 16) = 4", "stepwise for the fewest steps", "optimal for the least cost"]),
+    ],
+)
+def test_bad_requests_are_named(name: str, options: dict[str, object], words: list[str]) -> None:
+    with pytest.raises(ScheduleError) as error:
+        build(name, CommunicationGrid(16, 16, 12, 35), **options)
+    assert all(word in str(error.value) for word in words), str(error.value)
+
+
+def test_tables_past_memory_are_refused_and_own_parts_are_not() -> None:
+    grid = CommunicationGrid(10**5, 10**5, 7, 11)
+    for name in NAMES:
+        if name == "walker-otto":
+            continue
+        with pytest.raises(ScheduleError, match=r"1e\+10 entries.*of_sender"):
+            build(name, grid).steps  # noqa: B018
+    for name in ("natural", "random", "caterpillar", "ring", "classes"):
+        schedule = build(name, grid)
+        (step, q, length), *_ = schedule.of_sender(77).tolist()
+        assert grid.length(77, q) == length
+        assert [step, 77, length] in schedule.of_receiver(q).tolist()
+
+
+@pytest.mark.parametrize("name", ["natural", "caterpillar", "classes", "walker-otto"])
+def test_own_part_takes_no_table(name: str) -> None:
+    def seconds() -> float:
+        start = time.perf_counter()
+        schedule = build(name, CommunicationGrid(1024, 1024, 4, 4 * 17))
+        schedule.of_sender(500)
+        schedule.of_receiver(3)
+        assert "lengths" not in vars(schedule.grid)
+        return time.perf_counter() - start
+
+    assert min(seconds() for _ in range(7)) < 0.005

@@ -1,0 +1,150 @@
+"""Least cost: the papers' examples, exhaustive search on small graphs, certificates, and the front."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyscalapack_redist.schedules import CommunicationGrid, LengthMatrix, build, pareto, product, whole
+
+PROVED = ("equals the lower bound", "proved by integer program")
+
+
+def cheapest(lengths: np.ndarray) -> dict[int, int]:
+    """Least cost for each number of steps, by trying all."""
+    edges = [(int(p), int(q), int(lengths[p, q])) for p, q in np.argwhere(lengths)]
+    matchings = [
+        (sum(1 << i for i in chosen), max(edges[i][2] for i in chosen))
+        for size in range(1, min(lengths.shape) + 1)
+        for chosen in itertools.combinations(range(len(edges)), size)
+        if len({edges[i][0] for i in chosen}) == len({edges[i][1] for i in chosen}) == size
+    ]
+
+    @functools.cache
+    def front(left: int) -> dict[int, int]:
+        if not left:
+            return {0: 0}
+        first, best = left & -left, {}
+        for edge_set, cost in matchings:
+            if edge_set & first and edge_set & left == edge_set:
+                for steps, rest in front(left & ~edge_set).items():
+                    best[steps + 1] = min(best.get(steps + 1, 10**9), rest + cost)
+        return best
+
+    return front((1 << len(edges)) - 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 2**32), st.floats(0, 5), st.floats(0.1, 5))
+def test_small_graphs_against_trying_all(P: int, Q: int, seed: int, alpha: float, beta: float) -> None:
+    lengths = np.random.default_rng(seed).integers(0, 6, (P, Q))
+    grid, all_of_them = LengthMatrix(lengths), cheapest(lengths)
+    least = build("optimal", grid)
+    cost = min(all_of_them.values())
+    assert least.certificate in PROVED
+    assert least.total_cost == cost
+    assert least.number_of_steps == min(steps for steps, one in all_of_them.items() if one == cost)
+    fewest = build("optimal", grid, objective="steps")
+    assert (fewest.number_of_steps, fewest.total_cost) == min(all_of_them.items())
+    affine = build("optimal", grid, objective=(alpha, beta))
+    value = alpha * affine.number_of_steps + beta * affine.total_cost
+    assert value == pytest.approx(min(alpha * steps + beta * one for steps, one in all_of_them.items()))
+    front = [(one.number_of_steps, one.total_cost) for one in pareto(grid)]
+    lowest, expected = 10**9, []
+    for steps, one in sorted(all_of_them.items()):
+        if one < lowest:
+            expected.append((steps, one))
+            lowest = one
+    assert front == expected
+
+
+@pytest.mark.parametrize(
+    ("grid", "least", "stepwise"),
+    [
+        ((16, 16, 3, 5), (7, 15), (7, 15)),  # Example 1
+        ((16, 16, 7, 11), (16, 77), (16, 77)),  # Example 2
+        ((15, 15, 3, 5), (11, 23), (10, 25)),  # Example 3
+        ((12, 8, 4, 3), (4, 8), (4, 8)),  # Example 4
+        ((15, 6, 2, 3), (11, 16), (10, 20)),  # Example 5
+    ],
+)
+def test_examples_of_desprez(grid: tuple[int, ...], least: tuple[int, int], stepwise: tuple[int, int]) -> None:
+    found = build("optimal", CommunicationGrid(*grid))
+    assert found.certificate in PROVED
+    assert (found.number_of_steps, found.total_cost) == least
+    found = build("stepwise", CommunicationGrid(*grid))
+    found.validate()
+    assert (found.number_of_steps, found.total_cost) == stepwise
+
+
+def test_example_5_greedy_takes_more_steps_and_costs_less_than_stepwise() -> None:
+    found = build("greedy", CommunicationGrid(15, 6, 2, 3))
+    found.validate()
+    assert found.number_of_steps >= 12
+    assert found.total_cost < 20
+
+
+def test_ratios_of_desprez() -> None:
+    one, two, four = (CommunicationGrid(*grid) for grid in ((16, 16, 3, 5), (16, 16, 7, 11), (12, 8, 4, 3)))
+    assert build("classes", one).number_of_steps / build("ring", one).number_of_steps == 7 / 16
+    assert build("classes", two).total_cost / build("ring", two).total_cost == 77 / 112
+    assert build("caterpillar", two).total_cost == 112
+    ring = build("ring", four)
+    assert ring.number_of_steps == 12
+    used = [step for step in ring.steps if len(step)]
+    assert len(used) == 6  # 6 of 12 rounds are empty
+    assert build("optimal", four).number_of_steps / len(used) == 4 / 6
+
+
+def test_product_and_whole_of_two_dimensions() -> None:
+    grids = [CommunicationGrid(3, 2, 4, 3), CommunicationGrid(4, 2, 4, 1)]
+    axes = product([build("optimal", grid) for grid in grids])
+    all_of_it = build("optimal", whole(grids))
+    axes.validate()
+    all_of_it.validate()
+    assert (axes.total_cost, all_of_it.total_cost) == (56, 48)
+    assert axes.certificate.startswith("for each axis: ")
+    assert all_of_it.certificate in PROVED
+
+
+def test_whole_of_64_ranks_with_messages_to_oneself_left_out() -> None:
+    grids = [CommunicationGrid(4, 16, 3, 5), CommunicationGrid(16, 4, 4, 6)]
+    graph = whole(grids, np.eye(64, dtype=bool))
+    found = build("optimal", graph, time_limit=30)
+    found.validate()
+    assert found.certificate in PROVED
+    assert found.number_of_steps == 63
+
+
+def test_little_time_gives_an_honest_certificate_and_more_the_proof() -> None:
+    grid = CommunicationGrid(60, 64, 64, 81)
+    hasty = build("optimal", grid, time_limit=1e-3)
+    hasty.validate()
+    assert hasty.certificate.startswith("best found, within ")
+    assert hasty.certificate.endswith(" %")
+    percent = float(hasty.certificate.split()[3])
+    grid = CommunicationGrid(30, 32, 16, 25)
+    hasty, patient = (build("optimal", grid, time_limit=limit) for limit in (1e-3, 60))
+    assert patient.certificate in PROVED
+    assert patient.total_cost <= hasty.total_cost
+    assert percent > 0
+
+
+@pytest.mark.parametrize("name", ["stepwise", "greedy", "optimal"])
+@pytest.mark.parametrize("size", [(1024, 1024), (960, 1024), (512, 768)])
+def test_large_grids_are_valid(name: str, size: tuple[int, int]) -> None:
+    schedule = build(name, CommunicationGrid(*size, 12, 35))
+    schedule.validate()
+    assert schedule.number_of_steps >= schedule.grid.step_bound
+    assert schedule.total_cost >= schedule.grid.cost_bound
+
+
+def test_the_front_of_example_5() -> None:
+    front = pareto(CommunicationGrid(15, 6, 2, 3))
+    assert [(one.number_of_steps, one.total_cost) for one in front] == [(10, 20), (11, 16)]
+    assert all(one.certificate in PROVED for one in front)

@@ -1,0 +1,90 @@
+"""Walker and Otto's tables, theorems and conditions."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyscalapack_redist import ScheduleError
+from pyscalapack_redist.schedules import CommunicationGrid, build, walker_otto
+
+SPEC = importlib.util.spec_from_file_location("figures", Path(__file__).with_name("figures_walker_otto.py"))
+FIGURES = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(FIGURES)
+SIZES = [(P, K) for P in range(1, 65) for K in range(1, 65)]
+
+
+def printed(text: str) -> list[list[int]]:
+    return [[int(one) for one in row.split()] for row in text.strip().splitlines()]
+
+
+@pytest.mark.parametrize(("P", "K", "figure"), [(4, 3, FIGURES.FIG_6), (16, 12, FIGURES.FIGS_8_9)])
+def test_every_entry_of_the_figures(P: int, K: int, figure: dict[str, str]) -> None:
+    tables = walker_otto(P, K)
+    for name, text in figure.items():
+        assert getattr(tables, name).tolist() == printed(text), name
+
+
+def test_compatibility_theorems_and_permutation_conditions() -> None:
+    for P, K in SIZES:
+        w = walker_otto(P, K)
+        k, process = np.arange(K)[:, None], np.arange(P)[None]
+        assert (w.B[k, w.C % P] == w.C).all(), (P, K, "theorem I")
+        assert (w.C[k, w.B // K] == w.B).all(), (P, K, "theorem II")
+        assert (np.sort(w.B, axis=None) == np.arange(P * K)).all()
+        assert (np.sort(w.q, axis=1) == process).all(), (P, K, "first condition")
+        assert (process == w.B % P).all()
+        owed = np.arange(K)[:, None] * P + process  # blocks that a process holds
+        assert (np.sort(w.B, axis=0) == owed).all()
+        if K <= P:
+            ordered = np.sort(w.q, axis=0)
+            assert (np.diff(ordered, axis=0) > 0).all(), (P, K, "second condition")
+        assert (w.p == w.C % P).all()
+        assert (w.t == w.C - K * process).all()
+        assert (w.b * P + process == w.B).all()
+
+
+def test_every_schedule_is_valid_least_and_the_same_from_each_side() -> None:
+    for P, K in SIZES[::7]:
+        for r, s in ((3, 3 * K), (2 * K, 2)):
+            schedule = build("walker-otto", CommunicationGrid(P, P, r, s))
+            schedule.validate()
+            assert schedule.number_of_steps == K
+            assert schedule.total_cost == max(r, s)
+            assert schedule.certificate == "equals the lower bound"
+
+
+def test_for_k_above_p_a_pair_comes_in_several_steps() -> None:
+    schedule = build("walker-otto", CommunicationGrid(3, 3, 2, 14))
+    schedule.validate()
+    assert schedule.number_of_steps == 7
+    rows = schedule.of_sender(0)
+    assert len(rows) == 7
+    assert len(set(rows[:, 1])) == 3
+    assert (rows[:, 2] == 2).all()
+    assert schedule.table()[0].tolist() == [rows[rows[:, 1] == q, 0].min() for q in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("grid", "words"),
+    [
+        ((4, 5, 1, 3), ["needs P = Q", "P = 4 and Q = 5", "use classes, stepwise or optimal"]),
+        ((4, 4, 2, 3), ["r -> K r or K r -> r", "r = 2, s = 3", "stepwise"]),
+        ((4, 4, 2, 6, None, 3), ["boundaries", "offset = 3 is no multiple of 2"]),
+    ],
+)
+def test_conditions_that_fail_are_named(grid: tuple[int, ...], words: list[str]) -> None:
+    with pytest.raises(ScheduleError) as error:
+        build("walker-otto", CommunicationGrid(*grid))
+    assert all(word in str(error.value) for word in words)
+
+
+@pytest.mark.parametrize(
+    ("P", "K", "word"), [(0, 3, "P = 0"), (4, -1, "K = -1"), (4, 1.5, "K = 1.5"), (2**20, 2**20, "of_sender")]
+)
+def test_bad_sizes_are_named(P: int, K: int, word: str) -> None:
+    with pytest.raises(ScheduleError, match=word):
+        walker_otto(P, K).B  # noqa: B018
