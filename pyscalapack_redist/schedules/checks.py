@@ -8,9 +8,13 @@ from collections.abc import Iterable
 
 from ..errors import ScheduleError
 
-__all__ = ["LARGEST_TABLE", "checked_table", "integer", "positive", "unknown"]
+__all__ = ["LARGEST_TABLE", "checked_messages", "checked_table", "integer", "positive", "unknown"]
 
 LARGEST_TABLE = 10**8  # entries of a P x Q table: 800 MB of int64
+INSTEAD = (
+    "take one process's own part with schedule.of_sender(p) or .of_receiver(q) (natural, random, caterpillar, ring, "
+    "walker-otto and classes need no table for it), or one length with grid.length(p, q)"
+)
 
 
 def integer(name: str, value: object, meaning: str) -> int:
@@ -36,6 +40,20 @@ def unknown(what: str, name: object, known: Iterable[str]) -> ScheduleError:
     return ScheduleError(f"{what} = {name!r} is unknown; there are {', '.join(near)}")
 
 
+def checked_messages(count: int) -> None:
+    """Refuse to list more messages than fit in memory. Not collective.
+
+    Raises
+    ------
+    ScheduleError
+        There are more than `LARGEST_TABLE`.
+    """
+    if count > LARGEST_TABLE:
+        raise ScheduleError(
+            f"the steps have {count:.3g} messages, more than the {LARGEST_TABLE:.0e} that are listed; {INSTEAD}"
+        )
+
+
 def checked_table(P: int, Q: int) -> None:
     """Refuse a table of all pairs that would not fit in memory. Not collective.
 
@@ -47,6 +65,5 @@ def checked_table(P: int, Q: int) -> None:
     if P * Q > LARGEST_TABLE:
         raise ScheduleError(
             f"P = {P}, Q = {Q}: a table of all P x Q pairs has {P * Q:.3g} entries, more than the {LARGEST_TABLE:.0e} that "
-            "are made; take one process's own part with schedule.of_sender(p) or .of_receiver(q) (natural, random, "
-            "caterpillar, ring, walker-otto and classes need no table for it), or one length with grid.length(p, q)"
+            f"are made; {INSTEAD}"
         )

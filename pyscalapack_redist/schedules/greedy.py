@@ -21,7 +21,7 @@ def greedy(grid: MessageGraph) -> Schedule:
     Raises
     ------
     ScheduleError
-        There are more than 10^8 pairs of processes.
+        There are more than 10^8 messages.
     """
     graph = amalgamated(grid)
     return ListedSchedule("greedy", grid, lifted(graph, greedy_parts(graph)))

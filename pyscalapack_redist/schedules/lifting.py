@@ -12,6 +12,7 @@ import numpy as np
 
 from .._colouring import colour_edges, occurrences
 from .amalgam import Amalgam
+from .checks import checked_messages
 from .message_graph import Ints
 
 __all__ = ["coloured", "lifted"]
@@ -28,7 +29,13 @@ def lifted(graph: Amalgam, parts: Ints) -> list[Ints]:
         The folded graph.
     parts : ndarray
         For each type (row) and part (column), the number of edges; rows sum to `graph.count`.
+
+    Raises
+    ------
+    ScheduleError
+        There are more than 10^8 messages.
     """
+    checked_messages(int(graph.count.sum()) * graph.turns)
     kind, part = _each(parts)
     sender = _shared(graph.sender_group[kind], kind, part, graph.sender_sizes)
     receiver = _shared(graph.receiver_group[kind], sender * graph.types + kind, part, graph.receiver_sizes)

@@ -49,8 +49,8 @@ class MessageGraph(ABC):
         return np.arange(self.Q)
 
     def first_elements(self, senders: Ints) -> Ints:
-        """Sort keys of the messages of some senders in natural order, P x Q. Not collective."""
-        return np.broadcast_to(np.arange(self.Q), (len(senders), self.Q))
+        """Sort keys of the messages of some senders in natural order, the largest int64 where none. Not collective."""
+        return np.where(self.rows(senders) > 0, np.arange(self.Q), np.iinfo(np.int64).max)
 
     @cached_property
     def lengths(self) -> Ints:

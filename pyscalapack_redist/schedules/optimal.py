@@ -17,7 +17,7 @@ import numpy as np
 
 from ..errors import ScheduleError
 from .amalgam import Amalgam, amalgamated, folded_slice, slices
-from .checks import checked_table
+from .checks import checked_messages
 from .communication_grid import CommunicationGrid
 from .greedy import greedy_parts
 from .levels import TINY, Levels, Limit, Reals, Solution
@@ -100,7 +100,7 @@ def optimal(
     Raises
     ------
     ScheduleError
-        An option is not one of these, or there are more than 10^8 pairs of processes.
+        An option is not one of these, or there are more than 10^8 messages.
     """
     return sought(grid, aim_of(objective, grid), time_limit)
 
@@ -134,9 +134,10 @@ def sought(grid: MessageGraph, aim: Aim, time_limit: float = 1.0) -> OptimalSche
     if not fine:
         raise ScheduleError(f"time_limit = {time_limit!r} must be a number of seconds of more than 0")
     start = time.monotonic()
-    checked_table(grid.P, grid.Q)
     graph = amalgamated(grid)
-    lifting = LIFTING * int(graph.count.sum()) * graph.turns
+    messages = int(graph.count.sum()) * graph.turns
+    checked_messages(messages)
+    lifting = LIFTING * messages
     return _Search(grid, graph, aim, start + max(seconds / 2, SPARE * seconds - lifting)).run()
 
 

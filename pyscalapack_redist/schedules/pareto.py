@@ -25,7 +25,7 @@ def pareto(grid: MessageGraph, time_limit: float = 1.0) -> list[OptimalSchedule]
     Raises
     ------
     ScheduleError
-        There are more than 10^8 pairs of processes.
+        There are more than 10^8 messages.
     """
     cheapest = sought(grid, Aim(0, 1, then_steps=True), time_limit)
     front: list[OptimalSchedule] = []

@@ -22,7 +22,7 @@ def stepwise(grid: MessageGraph) -> Schedule:
     Raises
     ------
     ScheduleError
-        There are more than 10^8 pairs of processes.
+        There are more than 10^8 messages.
     """
     graph = amalgamated(grid)
     return ListedSchedule("stepwise", grid, lifted(graph, stepwise_parts(graph)))

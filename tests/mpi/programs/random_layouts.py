@@ -122,6 +122,9 @@ def one_case(comm: MPI.Intracomm, rng: np.random.Generator, keywords: dict[str, 
 def combinations() -> Iterator[dict[str, Any]]:
     """Everything that `redistribute` does not refuse."""
     yield {}
+    for via in ("dimensions", "lcm"):
+        yield {"via": via}
+        yield {"via": via, "schedule": "caterpillar", "exchange": "sendrecv", "memory_limit": 400}
     for schedule, exchange, buffers in itertools.product(NAMES, EXCHANGES, BUFFERS):
         try:
             check_combination(schedule, is_one_port(schedule), exchange, buffers)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
@@ -118,6 +119,26 @@ def cached(comm: MPI.Intracomm) -> None:
     assert sum(message.size for message in plan.messages["send"]) * 8 == moved.bytes_sent
 
 
+def in_legs(comm: MPI.Intracomm) -> None:
+    """Through layouts in between, chosen by name or given; the report sets the legs beside the direct way."""
+    every = layouts(comm)
+    for a, b, between in ((0, 1, [2]), (2, 3, [0, 1]), (3, 0, "lcm"), (1, 0, []), (0, 0, "dimensions")):
+        via = between if isinstance(between, str) else [every[k] for k in between]
+        plan = psr.redistribute(every[a], every[b], via=via, dtype=float)
+        local = every[a].from_function(value) if every[a].coords is not None else None
+        check(plan(local), every[b])
+        check(plan.start(local).wait(), every[b])
+        assert isinstance(via, str) or [leg.desc_b for leg in plan.legs] == [*via, every[b]]
+        report = plan.report(float)
+        assert report.bytes_sent == sum(leg.report(float).bytes_sent for leg in plan.legs)
+        assert "direct" in str(report)
+    with pytest.raises(psr.ScheduleError, match="via = 'sideways' must be None, 'dimensions', 'lcm', or a list"):
+        psr.redistribute(every[0], every[1], via="sideways")
+    other = psr.Descriptor((3, 3), 1, every[0].grid)
+    with pytest.raises(psr.ScheduleError, match=r"via\[0\] has shape \(3, 3\), but the array has shape"):
+        psr.redistribute(every[0], every[1], via=[other])
+
+
 def partial_knowledge(comm: MPI.Intracomm) -> None:
     """A rank outside a grid need not know its layout; grids may be on other communicators than `comm`."""
     a, b = layouts(comm)[2], layouts(comm)[3]
@@ -134,7 +155,7 @@ def partial_knowledge(comm: MPI.Intracomm) -> None:
 
 def main() -> None:
     for name, comm in communicators():
-        for part in (in_flight, one_process, outside, cached, partial_knowledge):
+        for part in (in_flight, one_process, outside, cached, in_legs, partial_knowledge):
             part(comm)
         if WORLD.Get_rank() == 0:
             print(name, flush=True)

@@ -1,0 +1,116 @@
+"""Chain: a redistribution in several legs, through layouts in between (`via=` of `redistribute`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from .agreement import Ballot, Participants, digest
+from .arrays import Arrays, checked_arrays, dtype_digest
+from .direct import QUESTIONS, Redistribution
+from .report import Report
+
+if TYPE_CHECKING:
+    from .direct import Transfer
+
+__all__ = ["Chain", "ChainReport"]
+
+
+@dataclass(frozen=True)
+class ChainReport:
+    """The legs of one rank in figures, beside the direct way.
+
+    Attributes
+    ----------
+    legs : tuple of Report
+        One for each leg in which this rank takes part.
+    direct : Report
+        Moving every element once.
+    between_bytes : int
+        Local arrays of the layouts in between, beside the legs' own extra memory.
+    """
+
+    legs: tuple[Report, ...]
+    direct: Report
+    between_bytes: int
+
+    @property
+    def bytes_sent(self) -> int:
+        """What goes to other ranks, in all legs."""
+        return sum(leg.bytes_sent for leg in self.legs)
+
+    @property
+    def steps(self) -> int:
+        """Steps in which this rank has a message, in all legs."""
+        return sum(leg.steps for leg in self.legs)
+
+    def __str__(self) -> str:
+        lines = [f"{'':20}{'bytes sent':>16}{'messages sent':>16}{'steps':>8}"]
+        for name, one in [*((f"leg {k}", leg) for k, leg in enumerate(self.legs)), ("direct", self.direct)]:
+            lines.append(f"{name:20}{one.bytes_sent:16,}{one.sends:16,}{one.steps:8,}")
+        lines.append(f"{'layouts in between':20}{self.between_bytes:16,} bytes")
+        return "\n".join(lines)
+
+
+class Chain(Redistribution):
+    """A plan of several legs: `plan(a)` gives the local array of B, as any plan does.
+
+    The local arrays of the layouts in between are made in each call, beside what `memory_limit` counts.
+    """
+
+    def __init__(self, direct: Redistribution, legs: Sequence[Redistribution], everyone: Participants) -> None:
+        self.__dict__.update(direct.__dict__)
+        self._direct = direct
+        self._legs = tuple(legs)
+        self._all: Participants = everyone
+        self._identity = digest((direct._identity, *(leg._identity for leg in legs)))
+
+    @property
+    def legs(self) -> tuple[Redistribution, ...]:
+        """The plans of the legs, in order."""
+        return self._legs
+
+    def report(self, dtype: DTypeLike | None = None) -> ChainReport:  # type: ignore[override]
+        """Bytes and steps of each leg beside those of the direct way. Not collective."""
+        item = np.dtype(dtype or self._dtype or np.float64).itemsize
+        legs = tuple(leg.report(dtype or self._dtype) for leg in self._legs)
+        held = sum(int(np.prod(one.desc_b.local_shape)) for one in self._legs[:-1]) * item
+        return ChainReport(legs, self._direct.report(dtype), held)
+
+    def __call__(self, a: NDArray[Any] | None = None, out: NDArray[Any] | None = None) -> NDArray[Any] | None:
+        """Redistribute, leg by leg. Collective over the processes of all grids; arrays and errors as for a direct plan."""
+        arrays = self._agreed(a, out)
+        dtype = self._all.share(arrays.dtype)
+        target = out if isinstance(out, np.ndarray) else arrays.out
+        if dtype is None or arrays.in_place:
+            return target if self.desc_b.coords is not None else None
+        local = a
+        for leg in self._legs[:-1]:
+            local = leg._with(None, None, dtype)(local)
+        return self._legs[-1]._with(None, None, dtype)(local, target)
+
+    def start(self, a: NDArray[Any] | None = None, out: NDArray[Any] | None = None) -> Transfer:
+        """Go all legs but the last, then start that. Collective, in the same order on all ranks."""
+        arrays = self._agreed(a, out)
+        dtype = self._all.share(arrays.dtype)
+        local, target = a, out if isinstance(out, np.ndarray) else arrays.out
+        for leg in self._legs[:-1]:
+            local = leg._with(None, None, dtype)(local) if dtype is not None else None
+        return (self._legs[-1] if dtype is None else self._legs[-1]._with(None, None, dtype)).start(local, target)
+
+    def _agreed(self, a: object, out: object) -> Arrays:
+        """The arrays, once all ranks have found theirs to fit: afterwards no leg fails on one rank alone."""
+        arrays, error = None, None
+        try:
+            arrays = checked_arrays(a, out, self.desc_a, self.desc_b, self._dtype)
+        except Exception as caught:
+            error = caught
+        dtype = arrays.dtype if arrays is not None else None
+        opinions = [self._identity, None if dtype is None else dtype_digest(dtype)]
+        self._all.agree(Ballot(QUESTIONS), error, opinions, [repr(self), f"dtype {dtype}"])
+        assert arrays is not None
+        return arrays

@@ -1,0 +1,293 @@
+"""A plan that moves every element once, and its runs."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from .agreement import Ballot, Participants, digest
+from .arrays import Arrays, checked_arrays, dtype_digest
+from .descriptor import Descriptor
+from .errors import ArrayError, CollectiveError, RedistributionError
+from .exchanges import Exchange, Message, Progress
+from .exchanges.exchange import Run
+from .orders import Order
+from .report import Report
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["QUESTIONS", "Redistribution", "Transfer"]
+
+
+class Redistribution:
+    """A plan: `plan(a)` gives the local array of B. Made by `redistribute`, immutable, and may be in flight several times.
+
+    Attributes
+    ----------
+    desc_a, desc_b : Descriptor
+        Layouts before and after.
+    schedule : Order
+        Order of the messages.
+    """
+
+    def __init__(
+        self,
+        desc_a: Descriptor,
+        desc_b: Descriptor,
+        dtype: np.dtype[Any] | None,
+        everyone: Participants | None,
+        schedule: Order,
+        exchange: Exchange,
+        why: str,
+    ) -> None:
+        self.desc_a, self.desc_b = desc_a, desc_b
+        self.schedule = schedule
+        self._dtype = dtype
+        self._everyone = everyone
+        self._exchange = exchange
+        self._why = why
+        self._failures: list[str] = []
+        self._identity = digest(
+            (desc_a.layout_digest, desc_b.layout_digest, schedule.name, exchange.name, exchange.buffers.name)
+        )
+
+    @property
+    def messages(self) -> dict[str, tuple[Message, ...]]:
+        """This rank's messages: "send", "receive" and "copy" (from its own A to its own B). Not collective."""
+        return {"send": self._exchange.sends, "receive": self._exchange.receives, "copy": self._exchange.copies}
+
+    def report(self, dtype: DTypeLike | None = None) -> Report:
+        """What this rank moves and what it costs, for elements of `dtype` (the plan's, else float64). Not collective."""
+        item = np.dtype(dtype or self._dtype or np.float64).itemsize
+        ranks = self._everyone.ranks if self._everyone is not None else None
+        return Report.of(self._exchange, self.schedule, self._why, item, ranks)
+
+    def __call__(self, a: NDArray[Any] | None = None, out: NDArray[Any] | None = None) -> NDArray[Any] | None:
+        """Redistribute. Collective over the processes of the two grids.
+
+        Parameters
+        ----------
+        a : ndarray or None
+            Local array of A: of its local shape, or (LLD, columns); any fixed-size dtype, any strides; only read. None
+            (or anything empty) where this rank holds nothing of A.
+        out : ndarray, optional
+            Local array of B, of the dtype of `a`, any strides. It must be given where B is a sub-array, and where this
+            rank is in B but not in A and `redistribute` was told no dtype. `out is a` for identical layouts only.
+
+        Returns
+        -------
+        ndarray or None
+            `out`, or a new array in Fortran order; None on a rank outside B.
+
+        Raises
+        ------
+        ArrayError
+            An array does not fit, on this rank.
+        CollectiveError
+            One does not fit on another rank, or dtypes differ between ranks. Every rank raises, and no array is touched.
+        """
+        return Transfer(self, a, out, block=True).wait()
+
+    def start(self, a: NDArray[Any] | None = None, out: NDArray[Any] | None = None) -> Transfer:
+        """Start a redistribution and return at once; parameters as in a call. Collective, in the same order on all ranks.
+
+        Neither array may be touched until `wait()` has returned or `test()` was true.
+        """
+        return Transfer(self, a, out, block=False)
+
+    def _with(self, a: Descriptor | None, b: Descriptor | None, dtype: np.dtype[Any] | None) -> Redistribution:
+        """This plan for what may differ from rank to rank: leading dimensions and the dtype that was told."""
+        a, b = a or self.desc_a, b or self.desc_b
+        same_dtype = (dtype is None) == (self._dtype is None) and dtype == self._dtype  # None == float64
+        if same_dtype and (a.lld, b.lld) == (self.desc_a.lld, self.desc_b.lld):
+            return self
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.desc_a, other.desc_b, other._dtype = a, b, dtype
+        return other
+
+    def __repr__(self) -> str:
+        return f"Redistribution({self.desc_a!r} -> {self.desc_b!r}, {self.schedule.name}/{self._exchange.name})"
+
+
+QUESTIONS = ("the plan", "the dtype")
+
+
+class Transfer:
+    """A redistribution under way. The ranks agree first that all arrays fit; then the messages move."""
+
+    def __init__(self, plan: Redistribution, a: object, out: object, block: bool) -> None:
+        self._plan = plan
+        self._result: NDArray[Any] | None = None
+        self._progress: Progress | None = None
+        self._staging: NDArray[np.uint8] | None = None
+        self._error: Exception | None = None
+        self._begun = self._done = False
+        everyone = plan._everyone
+        if everyone is None:
+            checked_arrays(a, out, plan.desc_a, plan.desc_b, plan._dtype)
+            self._done = True
+            return
+        self._everyone: Participants = everyone
+        self._keep = (a, out)
+        self._arrays: Arrays | None = None
+        self._tag = everyone.next_tag()
+        self._ballot = Ballot(QUESTIONS, extras=2)
+        self._vote(a, out)
+        from mpi4py import MPI
+
+        if block:
+            everyone.comm.Allreduce(self._ballot.mine, self._ballot.all, MPI.MAX)
+            self._agreeing: MPI.Request | None = None
+        else:
+            self._agreeing = everyone.comm.Iallreduce(self._ballot.mine, self._ballot.all, MPI.MAX)
+        everyone.in_flight[self] = None
+
+    def _vote(self, a: object, out: object) -> None:
+        """Check this rank's arrays and take what the transfer needs; what is wrong is told to all ranks."""
+        plan, everyone = self._plan, self._everyone
+        item = None
+        try:
+            if plan._failures:
+                raise CollectiveError(
+                    f"this plan broke off earlier ({plan._failures[0]}): messages may be lost; use another communicator"
+                )
+            self._arrays = checked_arrays(a, out, plan.desc_a, plan.desc_b, plan._dtype)
+            if self._arrays.dtype is not None:
+                item = self._arrays.dtype.itemsize
+                needed = plan._exchange.staging_bytes(item)
+                if needed > plan._exchange.memory_limit:
+                    raise ArrayError(
+                        f"memory_limit = {plan._exchange.memory_limit} bytes is too small for elements of {item} bytes: "
+                        f"at least {needed} are needed"
+                    )
+                self._staging = everyone.take_staging(needed)
+        except Exception as caught:
+            self._error = caught
+        dtype = self._arrays.dtype if self._arrays is not None else None
+        self._opinions = [plan._identity, None if dtype is None else dtype_digest(dtype)]
+        self._ballot.fill(everyone.size - everyone.rank if self._error is not None else 0, self._opinions)
+        self._ballot.mine[-2:] = self._arrays is not None and self._arrays.by_columns, item or 0
+
+    def test(self) -> bool:
+        """Go on as far as possible without waiting; True when the redistribution is complete.
+
+        Raises
+        ------
+        ArrayError, CollectiveError
+            As a call of the plan does.
+        """
+        if not self._done:
+            self._let_others_go_on()
+        return self._advance(block=False)
+
+    def wait(self) -> NDArray[Any] | None:
+        """Complete the redistribution and return the local array of B (None on a rank outside B).
+
+        Raises
+        ------
+        ArrayError, CollectiveError
+            As a call of the plan does.
+        """
+        while not self._done and len(self._everyone.in_flight) > 1:
+            self._let_others_go_on()
+            self._advance(block=False)
+        self._advance(block=True)
+        return self._result
+
+    def _let_others_go_on(self) -> None:
+        """What this one waits for may wait for them on another rank. Their errors are kept for their own `wait`."""
+        for one in tuple(self._everyone.in_flight):
+            if one is not self and not one._done:
+                with contextlib.suppress(Exception):
+                    one._advance(block=False)
+
+    def _has_turn(self) -> bool:
+        """Whether it may begin: after all that these participants started before, since the ranks test and wait in any
+        order; and an exchange that makes collective calls also lets those before it end.
+        """
+        for one in self._everyone.in_flight:
+            if one is self:
+                return True
+            if one._done or one._everyone is not self._everyone:
+                continue
+            if not one._begun or (one._plan._exchange.collective and self._plan._exchange.collective):
+                return False
+        return True
+
+    def _advance(self, block: bool) -> bool:
+        if self._done:
+            if self._error is not None:
+                raise self._error
+            return True
+        if self._agreeing is not None:
+            if block:
+                self._agreeing.Wait()
+            elif not self._agreeing.Test():
+                return False
+            self._agreeing = None
+        try:
+            if not self._begun:
+                if not self._has_turn():
+                    return False
+                self._begun = True
+                if not self._begin():
+                    self._finish()
+                    return True
+            assert self._progress is not None
+            if self._progress.advance(block):
+                self._finish()
+            return self._done
+        except RedistributionError as caught:
+            self._error = caught
+            self._finish()
+            raise
+        except BaseException as caught:
+            self._plan._failures.append(f"{type(caught).__name__}: {caught}")
+            if isinstance(caught, Exception):  # it stays in flight: MPI may still have its memory
+                self._error, self._done = caught, True
+            raise
+
+    def _begin(self) -> bool:
+        """Raise what was agreed to raise, or start the messages; False where there are none."""
+        ballot, everyone = self._ballot, self._everyone
+        if not ballot.unanimous:
+            dtype = self._arrays.dtype if self._arrays is not None else None
+            everyone.refuse(ballot, self._error, [repr(self._plan), f"dtype {dtype}"])
+        arrays = self._arrays
+        assert arrays is not None
+        by_columns, item = ballot.all[-2:].tolist()
+        idle = arrays.dtype is None and not self._plan._exchange.collective
+        if arrays.in_place or idle or not item:
+            return False
+        d = self._plan.desc_a.ndim
+        order_ = range(d) if by_columns else range(d - 1, -1, -1)
+        if self._staging is None:
+            self._staging = everyone.take_staging(0)
+        run = Run(
+            everyone.comm,
+            everyone.collectives,
+            self._tag,
+            arrays.source,
+            arrays.target,
+            item,
+            tuple(order_),
+            self._staging,
+        )
+        self._progress = self._plan._exchange.begin(run)
+        return True
+
+    def _finish(self) -> None:
+        if self._error is None and self._arrays is not None and self._plan.desc_b.coords is not None:
+            out = self._keep[1]
+            self._result = out if isinstance(out, np.ndarray) else self._arrays.out
+        if self._staging is not None:
+            self._everyone.return_staging(self._staging)
+        self._everyone.in_flight.pop(self, None)
+        self._staging = self._progress = self._arrays = None
+        self._keep = (None, None)
+        self._done = True

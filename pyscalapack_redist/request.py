@@ -1,0 +1,154 @@
+"""What one rank asks `redistribute` for, checked as far as it can be alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from .agreement import Ballot, digest
+from .blockcyclic import whole_number
+from .descriptor import Descriptor
+from .errors import ArrayError, DescriptorError, RedistributionError, ScheduleError
+from .exchanges import check_combination
+from .grid import same_ranks
+from .scheduling import is_one_port
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["Request", "Via"]
+
+Via = str | Sequence[Descriptor] | None
+
+
+class Request:
+    """The arguments of one rank; what is wrong with them is kept until all ranks are told."""
+
+    def __init__(
+        self,
+        desc_a: object,
+        desc_b: object,
+        dtype: DTypeLike | None,
+        comm: MPI.Intracomm | None,
+        schedule: str,
+        exchange: str,
+        buffers: str,
+        via: Via,
+        memory_limit: int,
+    ) -> None:
+        self.error: Exception | None = None
+        self.comm = _communicator(desc_a, desc_b, comm)
+        self.schedule, self.exchange, self.buffers, self.memory_limit = schedule, exchange, buffers, memory_limit
+        self.dtype: np.dtype[Any] | None = None
+        self.descriptors: tuple[Descriptor | None, Descriptor | None] = (None, None)
+        try:
+            self.dtype = None if dtype is None else np.dtype(dtype)
+        except TypeError as caught:
+            self.error = ArrayError(f"dtype = {dtype!r} is not a NumPy dtype: {caught}")
+        read = []
+        for name, given in (("desc_a", desc_a), ("desc_b", desc_b)):
+            try:
+                read.append(_read(name, given, self.comm, explicit=comm is not None))
+            except Exception as caught:
+                self.error = self.error or caught
+                read.append(None)
+        self.descriptors = (read[0], read[1])
+        try:
+            self.memory_limit = whole_number("memory_limit", memory_limit, 1, ": bytes of extra memory per rank")
+            _check_names(schedule, exchange, buffers)
+            if read[0] is not None and read[1] is not None and read[0].shape != read[1].shape:
+                raise DescriptorError(
+                    f"desc_a has shape {read[0].shape} and desc_b {read[1].shape}: a redistribution keeps the global shape; "
+                    "take a sub-array desc[i0:i1, j0:j1] of the larger one"
+                )
+        except Exception as caught:
+            self.error = self.error or caught
+        self.via: str | tuple[Descriptor, ...] | None = None
+        try:
+            self.via = _read_via(via, self.comm)
+        except Exception as caught:
+            self.error = self.error or caught
+        between = () if self.via is None or isinstance(self.via, str) else self.via
+        known = [one.grid.ranks.ravel() for one in (*read, *between) if one is not None]
+        if comm is None and known:  # with one bad descriptor, the other's processes are the best guess
+            self.ranks = tuple(np.unique(np.concatenate(known)).tolist())
+        else:
+            self.ranks = tuple(range(self.comm.Get_size()))
+        self.idle = self.comm.Get_rank() not in self.ranks
+
+    @property
+    def ballot(self) -> Ballot:
+        """Three questions on which all ranks must agree."""
+        if not hasattr(self, "_ballot"):
+            self._ballot = Ballot(["desc_a", "desc_b", "the options"])
+        return self._ballot
+
+    @property
+    def options(self) -> tuple[Any, ...]:
+        via = self.via if self.via is None or isinstance(self.via, str) else [one.layout_digest for one in self.via]
+        return (self.schedule, self.exchange, self.buffers, via, self.memory_limit)
+
+    @property
+    def opinions(self) -> list[int | None]:
+        """Digests of the two layouts, where known, and of the options."""
+        layouts = [None if one is None else one.layout_digest for one in self.descriptors]
+        return [*layouts, digest(self.options)]
+
+    @property
+    def words(self) -> list[str]:
+        """The same in words."""
+        options = dict(zip(("schedule", "exchange", "buffers", "via", "memory_limit"), self.options, strict=True))
+        return [*map(repr, self.descriptors), ", ".join(f"{k}={v!r}" for k, v in options.items())]
+
+
+def _communicator(desc_a: object, desc_b: object, comm: MPI.Intracomm | None) -> MPI.Intracomm:
+    """The communicator on which the ranks can tell one another anything."""
+    if comm is not None:
+        if not hasattr(comm, "Create_group"):
+            raise DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm")
+        return comm
+    found = [one.grid.comm for one in (desc_a, desc_b) if isinstance(one, Descriptor) and one.grid.comm is not None]
+    if not found:
+        raise DescriptorError(
+            f"desc_a = {desc_a!r}, desc_b = {desc_b!r}: no communicator is known; "
+            "pass comm=, the communicator that holds both grids"
+        )
+    return found[0]
+
+
+def _read(name: str, given: object, comm: MPI.Intracomm, explicit: bool) -> Descriptor | None:
+    """A Descriptor on `comm`, from a Descriptor or nine integers; None on a rank that does not know the layout."""
+    if isinstance(given, Descriptor):
+        if explicit or same_ranks(given.grid.comm, comm):
+            return given.on(comm)
+        raise DescriptorError(
+            f"{name} = {given!r} is "
+            + ("on paper" if given.grid.comm is None else "on another communicator than the other grid")
+            + ": pass comm=, a communicator that holds both grids"
+        )
+    if not explicit:
+        raise DescriptorError(f"{name} = {given!r}: pass comm= with anything but two Descriptors")
+    if given is None:
+        return None
+    try:
+        return Descriptor._read_array(given, comm)
+    except RedistributionError as caught:
+        raise type(caught)(f"{name}: {caught}") from caught
+
+
+def _check_names(schedule: str, exchange: str, buffers: str) -> None:
+    """Unknown names are found before anything is planned; "auto" fits everything."""
+    one_port = schedule == "auto" or is_one_port(schedule)
+    check_combination(schedule, one_port, exchange, buffers)
+
+
+def _read_via(via: Via, comm: MPI.Intracomm) -> str | tuple[Descriptor, ...] | None:
+    """A way by name, or descriptors on `comm`."""
+    if via is None or (isinstance(via, str) and via in ("dimensions", "lcm")):
+        return via
+    if isinstance(via, str) or not all(isinstance(one, Descriptor) for one in via):
+        raise ScheduleError(f"via = {via!r} must be None, 'dimensions', 'lcm', or a list of Descriptors")
+    return tuple(one.on(comm) for one in via)
