@@ -16,7 +16,7 @@ from .schedule import PairSchedule, Schedule
 
 __all__ = ["natural", "positions"]
 
-CHUNK = 1024  # senders whose keys are in memory at once
+KEYS = 2**22  # keys that are in memory at once
 
 
 def natural(grid: MessageGraph) -> Schedule:
@@ -27,7 +27,7 @@ def natural(grid: MessageGraph) -> Schedule:
     """
 
     def step_of(p: Ints, q: Ints) -> Ints:
-        return positions(grid.first_elements, p, q)
+        return positions(grid.first_elements, grid.Q, p, q)
 
     def count() -> int:
         rows = grid.rows(grid.distinct_senders())
@@ -36,13 +36,15 @@ def natural(grid: MessageGraph) -> Schedule:
     return PairSchedule("natural", grid, step_of, count, one_port=False)
 
 
-def positions(keys: Callable[[Ints], NDArray[Any]], p: Ints, q: Ints) -> Ints:
+def positions(keys: Callable[[Ints], NDArray[Any]], receivers: int, p: Ints, q: Ints) -> Ints:
     """Position of each pair among its sender's messages, which are sorted by a key. Not collective.
 
     Parameters
     ----------
     keys : callable
         For some senders, a table of keys of the messages to all receivers; larger than all others where there is none.
+    receivers : int
+        Their number.
     p, q : ndarray
         Senders and receivers of pairs that owe each other something.
     """
@@ -50,10 +52,11 @@ def positions(keys: Callable[[Ints], NDArray[Any]], p: Ints, q: Ints) -> Ints:
     senders, where = np.unique(p, return_inverse=True)
     order = np.argsort(where, kind="stable")
     ends = np.searchsorted(where[order], np.arange(len(senders)), side="right")
-    for start in range(0, len(senders), CHUNK):
-        some = senders[start : start + CHUNK]
+    chunk = max(1, KEYS // receivers)
+    for start in range(0, len(senders), chunk):
+        some = senders[start : start + chunk]
         table = keys(some)
-        chosen = order[ends[start - 1] if start else 0 : ends[min(start + CHUNK, len(senders)) - 1]]
+        chosen = order[ends[start - 1] if start else 0 : ends[min(start + chunk, len(senders)) - 1]]
         row = where[chosen] - start
         if len(chosen) == len(some):
             own = table[row, q[chosen]]

@@ -41,7 +41,7 @@ def random_order(grid: MessageGraph, seed: int = 0) -> Schedule:
         rows = grid.rows(grid.distinct_senders())
         return int(np.count_nonzero(rows, axis=1).max(initial=0))
 
-    return PairSchedule("random", grid, lambda p, q: positions(keys, p, q), count, one_port=False)
+    return PairSchedule("random", grid, lambda p, q: positions(keys, grid.Q, p, q), count, one_port=False)
 
 
 def random_keys(seed: int, p: Ints, q: Ints) -> NDArray[np.uint64]:
