@@ -124,16 +124,9 @@ def test_steps_of_each_algorithm(grid: MessageGraph) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 6), st.integers(1, 12))
 def test_proposition_6(P: int, Q: int, r: int, K: int) -> None:
-    schedule = build("stepwise", CommunicationGrid(P, Q, r, K * r))
-    rows = np.sort(schedule.grid.lengths, axis=1)
-    if (
-        (rows == rows[0]).all()
-        and len({tuple(np.unique(rows[rows > 0]))} | {(1,)})
-        and len(np.unique(rows[rows > 0])) == 1
-    ):
-        assert (schedule.number_of_steps, schedule.total_cost) == (schedule.grid.step_bound, schedule.grid.cost_bound)
-    least = build("optimal", schedule.grid)
-    assert (schedule.number_of_steps, schedule.total_cost) == (least.number_of_steps, least.total_cost)
+    grid = CommunicationGrid(P, Q, r, K * r)
+    schedule = build("stepwise", grid)
+    assert (schedule.number_of_steps, schedule.total_cost) == (grid.step_bound, grid.cost_bound)
 
 
 def test_natural_is_the_order_of_the_first_elements() -> None:

@@ -1,0 +1,28 @@
+"""The scripts that make the tables of docs/schedules.md run, and draw their picture."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+
+
+def test_least_cost_schedules(tmp_path: Path) -> None:
+    picture, cases = tmp_path / "a" / "picture.png", tmp_path / "cases.csv"
+    command = [
+        sys.executable,
+        BENCHMARKS / "least_cost_schedules.py",
+        "--largest",
+        "3",
+        "--plot",
+        picture,
+        "--csv",
+        cases,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "| 15 -> 6 | 7 |" in done.stdout
+    assert "15,6,2,3,10,15,11,16,proved by integer program,20,20," in cases.read_text()
+    assert picture.stat().st_size > 10_000
