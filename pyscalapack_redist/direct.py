@@ -90,14 +90,14 @@ class Redistribution:
         CollectiveError
             One does not fit on another rank, or dtypes differ between ranks. Every rank raises, and no array is touched.
         """
-        return Transfer(self, a, out, block=True).wait()
+        return self.start(a, out).wait()
 
     def start(self, a: NDArray[Any] | None = None, out: NDArray[Any] | None = None) -> Transfer:
         """Start a redistribution and return at once; parameters as in a call. Collective, in the same order on all ranks.
 
         Neither array may be touched until `wait()` has returned or `test()` was true.
         """
-        return Transfer(self, a, out, block=False)
+        return Transfer(self, a, out)
 
     def _with(self, a: Descriptor | None, b: Descriptor | None, dtype: np.dtype[Any] | None) -> Redistribution:
         """This plan for what may differ from rank to rank: leading dimensions and the dtype that was told."""
@@ -120,7 +120,7 @@ QUESTIONS = ("the plan", "the dtype")
 class Transfer:
     """A redistribution under way. The ranks agree first that all arrays fit; then the messages move."""
 
-    def __init__(self, plan: Redistribution, a: object, out: object, block: bool) -> None:
+    def __init__(self, plan: Redistribution, a: object, out: object) -> None:
         self._plan = plan
         self._result: NDArray[Any] | None = None
         self._progress: Progress | None = None
@@ -140,11 +140,8 @@ class Transfer:
         self._vote(a, out)
         from mpi4py import MPI
 
-        if block:
-            everyone.comm.Allreduce(self._ballot.mine, self._ballot.all, MPI.MAX)
-            self._agreeing: MPI.Request | None = None
-        else:
-            self._agreeing = everyone.comm.Iallreduce(self._ballot.mine, self._ballot.all, MPI.MAX)
+        # never the blocking reduction: other ranks may first wait for a transfer that is still in flight here
+        self._agreeing: MPI.Request | None = everyone.comm.Iallreduce(self._ballot.mine, self._ballot.all, MPI.MAX)
         everyone.in_flight[self] = None
 
     def _vote(self, a: object, out: object) -> None:

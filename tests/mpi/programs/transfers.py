@@ -73,6 +73,18 @@ def in_flight(comm: MPI.Intracomm) -> None:
         check(transfer.wait(), b, scale)
 
 
+def a_call_while_another_is_waited_for(comm: MPI.Intracomm) -> None:
+    """Rank 0 waits at once, the others call another plan first: the call lets the first transfer go on."""
+    a, b = layouts(comm)[:2]
+    plan, back = psr.redistribute(a, b, memory_limit=3000), psr.redistribute(b, a, memory_limit=3000)
+    local = a.from_function(value)
+    transfer = plan.start(local)
+    if comm.Get_rank() == 0:
+        check(transfer.wait(), b)
+    check(back(b.from_function(value)), a)
+    check(transfer.wait(), b)
+
+
 def one_process(comm: MPI.Intracomm) -> None:
     whole = value(*np.ogrid[: SHAPE[0], : SHAPE[1]])
     for desc in layouts(comm):
@@ -155,7 +167,15 @@ def partial_knowledge(comm: MPI.Intracomm) -> None:
 
 def main() -> None:
     for name, comm in communicators():
-        for part in (in_flight, one_process, outside, cached, in_legs, partial_knowledge):
+        for part in (
+            in_flight,
+            a_call_while_another_is_waited_for,
+            one_process,
+            outside,
+            cached,
+            in_legs,
+            partial_knowledge,
+        ):
             part(comm)
         if WORLD.Get_rank() == 0:
             print(name, flush=True)
