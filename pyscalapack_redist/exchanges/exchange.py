@@ -157,6 +157,18 @@ class Progress(ABC):
     def advance(self, block: bool) -> bool:
         """Do what can be done now, or all of it if `block`; True when the transfer is complete."""
 
+    def next_finished(self, requests: list[MPI.Request], block: bool) -> int | None:
+        """Number of a request that has finished; local copies are made meanwhile. None if it has to wait and may not."""
+        from mpi4py import MPI
+
+        while not (block and not self._copies):
+            number, done = MPI.Request.Testany(requests)
+            if done:
+                return number
+            if not self.copy_piece() or not block:
+                return None
+        return MPI.Request.Waitany(requests)
+
     def copy_piece(self) -> bool:
         """Copy one piece from the local A to the local B; False when none is left."""
         if not self._copies:

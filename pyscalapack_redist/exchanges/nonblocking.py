@@ -92,17 +92,10 @@ class _Pipeline(Progress):
 
     def advance(self, block: bool) -> bool:
         """Unpack what came, send what now fits, and copy locally in between. Not collective."""
-        from mpi4py import MPI
-
         while self._left:
-            if block and not self._copies:
-                number = MPI.Request.Waitany(self._requests)
-            else:
-                number, done = MPI.Request.Testany(self._requests)
-                if not done:
-                    if self.copy_piece() and block:
-                        continue
-                    return False
+            number = self.next_finished(self._requests, block)
+            if number is None:
+                return False
             piece = self._piece[number]
             assert piece is not None
             if number < self._receiving:

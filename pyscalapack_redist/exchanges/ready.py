@@ -73,8 +73,6 @@ class _Rounds(Progress):
 
     def advance(self, block: bool) -> bool:
         """Pass the barrier, send, unpack what came, and copy locally in between. Not collective."""
-        from mpi4py import MPI
-
         while self._more:
             if self._barrier is not None:
                 if block and not self._copies:
@@ -85,14 +83,9 @@ class _Rounds(Progress):
                     return False
                 self._send()
             while self._left:
-                if block and not self._copies:
-                    number = MPI.Request.Waitany(self._requests)
-                else:
-                    number, done = MPI.Request.Testany(self._requests)
-                    if not done:
-                        if self.copy_piece() and block:
-                            continue
-                        return False
+                number = self.next_finished(self._requests, block)
+                if number is None:
+                    return False
                 if number < len(self._receives):
                     self.buffers.arrived(self.run, self._receives[number], self._slots[number])
                 self._left -= 1
