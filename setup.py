@@ -3,7 +3,7 @@
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-MODULES = ("_blacs", "_colouring", "_copy", "_descriptor", "_flag", "_runs")
+MODULES = ("_blacs", "_colouring", "_copy", "_descriptor", "_flag", "_ring", "_runs")
 
 setup(
     ext_modules=cythonize(

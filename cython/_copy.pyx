@@ -2,17 +2,91 @@
 
 `Runs` pairs positions in a source with positions in a target along one dimension; `Box` is the product of several and
 moves the bytes. Packing is a move into a dense buffer, unpacking a move out of one, and a local copy a move between
-two local arrays: one driver serves all three. Decisions (order, pieces) are the caller's.
+two local arrays: one driver serves all three. Decisions (order, pieces, streaming) are the caller's.
 """
 
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy
 from libc.stdlib cimport free, malloc
 
 import numpy as np
 
+cdef extern from *:
+    """
+    #include <stddef.h>
+    #include <stdint.h>
+    #include <string.h>
+    #if defined(__SSE2__)
+    #include <emmintrin.h>
+    #endif
+
+    enum { STREAMED = 256 };  /* shortest run worth writing past the cache: four lines, of which three are whole */
+
+    /* Short runs are many: no call for them. */
+    static inline void copy_run(char *d, const char *s, size_t n)
+    {
+        if (n >= 512) {
+            memcpy(d, s, n);
+            return;
+        }
+        for (; n >= 32; n -= 32, d += 32, s += 32) {
+            uint64_t w[4];
+            memcpy(w, s, 32);
+            memcpy(d, w, 32);
+        }
+        if (n & 16) { uint64_t w[2]; memcpy(w, s, 16); memcpy(d, w, 16); d += 16; s += 16; }
+        if (n & 8) { uint64_t w; memcpy(&w, s, 8); memcpy(d, &w, 8); d += 8; s += 8; }
+        if (n & 4) { uint32_t w; memcpy(&w, s, 4); memcpy(d, &w, 4); d += 4; s += 4; }
+        if (n & 2) { uint16_t w; memcpy(&w, s, 2); memcpy(d, &w, 2); d += 2; s += 2; }
+        if (n & 1) *d = *s;
+    }
+
+    #if defined(__SSE2__)
+    static inline void stream_run(char *d, const char *s, size_t n)
+    {
+        const size_t head = (size_t)(-(uintptr_t)d & 63);
+        if (n < STREAMED) {
+            copy_run(d, s, n);
+            return;
+        }
+        copy_run(d, s, head);
+        d += head; s += head; n -= head;
+        for (; n >= 64; n -= 64, d += 64, s += 64) {
+            const __m128i a = _mm_loadu_si128((const __m128i *)s), b = _mm_loadu_si128((const __m128i *)s + 1);
+            const __m128i c = _mm_loadu_si128((const __m128i *)s + 2), e = _mm_loadu_si128((const __m128i *)s + 3);
+            _mm_stream_si128((__m128i *)d, a);
+            _mm_stream_si128((__m128i *)d + 1, b);
+            _mm_stream_si128((__m128i *)d + 2, c);
+            _mm_stream_si128((__m128i *)d + 3, e);
+        }
+        copy_run(d, s, n);
+    }
+    static inline void end_stream(void) { _mm_sfence(); }
+    #else
+    static inline void stream_run(char *d, const char *s, size_t n) { copy_run(d, s, n); }
+    static inline void end_stream(void) { }
+    #endif
+
+    /* Elements of a constant size at any distances: one load and one store each. */
+    #define STRIDED(BYTES) for (i = 0; i < n; i++) memcpy(d + i * dd, s + i * ds, BYTES); break
+    static inline void copy_strided(char *d, ptrdiff_t dd, const char *s, ptrdiff_t ds, ptrdiff_t n, ptrdiff_t item)
+    {
+        ptrdiff_t i;
+        switch (item) {
+        case 8: STRIDED(8);
+        case 4: STRIDED(4);
+        case 16: STRIDED(16);
+        case 2: STRIDED(2);
+        case 1: STRIDED(1);
+        default: STRIDED(item);
+        }
+    }
+    """
+    void copy_run(char *d, const char *s, size_t n) noexcept nogil
+    void stream_run(char *d, const char *s, size_t n) noexcept nogil
+    void end_stream() noexcept nogil
+    void copy_strided(char *d, Py_ssize_t dd, const char *s, Py_ssize_t ds, Py_ssize_t n, Py_ssize_t item) noexcept nogil
+
 cdef enum:
-    MOST = 32  # dimensions of a NumPy array
     TILE = 16  # elements on the side of a tile of a transposing move
 
 
@@ -32,62 +106,82 @@ cdef class Runs:
         Number of elements in all; it may end inside a period.
     """
 
-    cdef readonly int64_t total, period_x, period_y, per_period
-    cdef readonly int64_t size
-    cdef int64_t *x
-    cdef int64_t *y
-    cdef int64_t *step_x
-    cdef int64_t *step_y
-    cdef int64_t *count
-    cdef int64_t *before
-
     def __cinit__(self, const int64_t[::1] x, const int64_t[::1] y, const int64_t[::1] length,
                   int64_t period_x, int64_t period_y, int64_t total):
         cdef Py_ssize_t runs = _merge(&x[0], &y[0], &length[0], x.shape[0], NULL, NULL, NULL, NULL, NULL) if x.shape[0] else 0
-        cdef int64_t *table = <int64_t *> malloc((6 * runs + 1) * sizeof(int64_t))
+        cdef int64_t *memory = <int64_t *> malloc((6 * runs + 1) * sizeof(int64_t))
+        cdef Table *t = &self.table
         cdef Py_ssize_t k
-        if table == NULL:
+        if memory == NULL:
             raise MemoryError(f"no memory for {runs} index runs")
-        self.x = table
-        self.y = table + runs
-        self.step_x = table + 2 * runs
-        self.step_y = table + 3 * runs
-        self.count = table + 4 * runs
-        self.before = table + 5 * runs
+        t.x = memory
+        t.y = memory + runs
+        t.step_x = memory + 2 * runs
+        t.step_y = memory + 3 * runs
+        t.count = memory + 4 * runs
+        t.before = memory + 5 * runs
         if runs:
-            _merge(&x[0], &y[0], &length[0], x.shape[0], self.x, self.step_x, self.y, self.step_y, self.count)
-        self.size = runs
-        self.total, self.period_x, self.period_y, self.per_period = total, period_x, period_y, 0
+            _merge(&x[0], &y[0], &length[0], x.shape[0], t.x, t.step_x, t.y, t.step_y, t.count)
+        t.size = runs
+        t.total, t.period_x, t.period_y, t.per_period = total, period_x, period_y, 0
+        t.unit = True
         for k in range(runs):
-            self.before[k] = self.per_period
-            self.per_period += self.count[k]
-        if self.size == 1 and total > self.per_period:
-            if self.count[0] == 1:
-                self.step_x[0], self.step_y[0] = period_x, period_y
-            if self.count[0] * self.step_x[0] == period_x and self.count[0] * self.step_y[0] == period_y:
-                self.count[0] = self.per_period = total
+            t.before[k] = t.per_period
+            t.per_period += t.count[k]
+        if t.size == 1 and total > t.per_period:
+            if t.count[0] == 1:
+                t.step_x[0], t.step_y[0] = period_x, period_y
+            if t.count[0] * t.step_x[0] == period_x and t.count[0] * t.step_y[0] == period_y:
+                t.count[0] = t.per_period = total
+        for k in range(runs):
+            t.unit = t.unit and (t.count[k] == 1 or (t.step_x[k] == 1 and t.step_y[k] == 1))
 
     def __dealloc__(self):
-        free(self.x)
+        free(self.table.x)
+
+    @property
+    def size(self):
+        """Number of runs of one period."""
+        return self.table.size
+
+    @property
+    def total(self):
+        """Number of elements in all."""
+        return self.table.total
+
+    @property
+    def per_period(self):
+        """Number of elements of one period."""
+        return self.table.per_period
+
+    @property
+    def period_x(self):
+        """Distance from one period to the next in the source."""
+        return self.table.period_x
+
+    @property
+    def period_y(self):
+        """Distance from one period to the next in the target."""
+        return self.table.period_y
 
     def expand(self):
         """Every pair of positions as an int64 array of rows x, y: for tests and for a person to read."""
         cdef int64_t position, x, y
-        pairs = np.empty((self.total, 2), np.int64)
-        for position in range(self.total):
-            _locate(self, position, &x, &y)
+        pairs = np.empty((self.table.total, 2), np.int64)
+        for position in range(self.table.total):
+            _locate(&self.table, position, &x, &y)
             pairs[position] = x, y
         return pairs
 
     def side(self, bint target):
         """Runs of one period on the side of the source or of the target: an int64 array of rows start, step, count."""
-        cdef int64_t *start = self.y if target else self.x
-        cdef int64_t *step = self.step_y if target else self.step_x
+        cdef int64_t *start = self.table.y if target else self.table.x
+        cdef int64_t *step = self.table.step_y if target else self.table.step_x
         cdef Py_ssize_t k
-        runs = np.empty((self.size, 3), np.int64)
+        runs = np.empty((self.table.size, 3), np.int64)
         cdef int64_t[:, ::1] rows = runs
-        for k in range(self.size):
-            rows[k, 0], rows[k, 1], rows[k, 2] = start[k], step[k], self.count[k]
+        for k in range(self.table.size):
+            rows[k, 0], rows[k, 1], rows[k, 2] = start[k], step[k], self.table.count[k]
         return runs
 
 
@@ -117,7 +211,7 @@ cdef Py_ssize_t _merge(const int64_t *x, const int64_t *y, const int64_t *length
     return made
 
 
-cdef inline Py_ssize_t _run_at(Runs runs, int64_t rest) noexcept nogil:
+cdef inline Py_ssize_t _run_at(const Table *runs, int64_t rest) noexcept nogil:
     """The run of one period that holds position `rest` of the period."""
     cdef Py_ssize_t low = 0, high = runs.size - 1, middle
     while low < high:
@@ -129,7 +223,7 @@ cdef inline Py_ssize_t _run_at(Runs runs, int64_t rest) noexcept nogil:
     return low
 
 
-cdef inline void _locate(Runs runs, int64_t position, int64_t *x, int64_t *y) noexcept nogil:
+cdef inline void _locate(const Table *runs, int64_t position, int64_t *x, int64_t *y) noexcept nogil:
     cdef int64_t period = position / runs.per_period, rest = position % runs.per_period
     cdef Py_ssize_t k = _run_at(runs, rest)
     x[0] = runs.x[k] + period * runs.period_x + (rest - runs.before[k]) * runs.step_x[k]
@@ -142,7 +236,7 @@ cdef struct Cursor:
     Py_ssize_t k
 
 
-cdef inline void _begin(Runs runs, int64_t first, int64_t last, Cursor *c) noexcept nogil:
+cdef inline void _begin(const Table *runs, int64_t first, int64_t last, Cursor *c) noexcept nogil:
     cdef int64_t period = first / runs.per_period, rest = first % runs.per_period
     c.left = last - first
     c.k = _run_at(runs, rest)
@@ -151,7 +245,7 @@ cdef inline void _begin(Runs runs, int64_t first, int64_t last, Cursor *c) noexc
     c.y_base = period * runs.period_y
 
 
-cdef inline bint _next(Runs runs, Cursor *c) noexcept nogil:
+cdef inline bint _next(const Table *runs, Cursor *c) noexcept nogil:
     if c.left <= 0:
         return False
     if c.k == runs.size:
@@ -169,29 +263,15 @@ cdef inline bint _next(Runs runs, Cursor *c) noexcept nogil:
     return True
 
 
-cdef inline void _line(char *d, Py_ssize_t dd, const char *s, Py_ssize_t ds, Py_ssize_t n, Py_ssize_t item) noexcept nogil:
-    """Copy `n` elements at the given distances in bytes. Constant sizes let the compiler use one load and store."""
-    cdef Py_ssize_t i
-    if dd == item and ds == item:
-        memcpy(d, s, n * item)
-    elif item == 8:
-        for i in range(n):
-            memcpy(d + i * dd, s + i * ds, 8)
-    elif item == 4:
-        for i in range(n):
-            memcpy(d + i * dd, s + i * ds, 4)
-    elif item == 16:
-        for i in range(n):
-            memcpy(d + i * dd, s + i * ds, 16)
-    elif item == 2:
-        for i in range(n):
-            memcpy(d + i * dd, s + i * ds, 2)
-    elif item == 1:
-        for i in range(n):
-            d[i * dd] = s[i * ds]
+cdef inline void _line(char *d, Py_ssize_t dd, const char *s, Py_ssize_t ds, Py_ssize_t n, Py_ssize_t item,
+                       bint stream) noexcept nogil:
+    """Copy `n` elements at the given distances in bytes."""
+    if dd != item or ds != item:
+        copy_strided(d, dd, s, ds, n, item)
+    elif stream:
+        stream_run(d, s, n * item)
     else:
-        for i in range(n):
-            memcpy(d + i * dd, s + i * ds, item)
+        copy_run(d, s, n * item)
 
 
 cdef class Box:
@@ -200,23 +280,50 @@ cdef class Box:
     `move(..., first, last)` moves elements first to last of that numbering, so a message can go in pieces of any size.
     """
 
-    cdef readonly tuple runs
-    cdef readonly int64_t size
-
     def __init__(self, runs):
         self.runs = tuple(runs)
         if not 1 <= len(self.runs) <= MOST:
             raise ValueError(f"a box has 1 to {MOST} dimensions, not {len(self.runs)}")
         self.size = 1
         for one in self.runs:
-            self.size *= (<Runs?> one).total
+            self.size *= (<Runs?> one).table.total
 
     def shape(self):
         """Elements along each dimension."""
-        return tuple([(<Runs> one).total for one in self.runs])
+        return tuple([(<Runs> one).table.total for one in self.runs])
+
+    cdef int prepare(self, Job *job, source_strides, target_strides, Py_ssize_t item, order) except -1:
+        """Put together what a move needs; a dimension with a single element is only an offset."""
+        cdef Py_ssize_t k
+        cdef int64_t x, y
+        cdef Runs axis
+        job.d = job.from_source = job.from_target = 0
+        job.item = item
+        job.size = self.size
+        for k in order:
+            axis = self.runs[k]
+            if axis.table.total == 1:
+                _locate(&axis.table, 0, &x, &y)
+                job.from_source += x * <Py_ssize_t> source_strides[k]
+                job.from_target += y * <Py_ssize_t> target_strides[k]
+                continue
+            job.axes[job.d] = &axis.table
+            job.ss[job.d] = source_strides[k]
+            job.ts[job.d] = target_strides[k]
+            job.d += 1
+        while job.d < 2:
+            job.axes[job.d] = &_ONE.table
+            job.ss[job.d] = job.ts[job.d] = item if job.d == 0 else 0
+            job.d += 1
+        # one side runs along dimension 0 and the other along dimension 1: go by tiles, so that both use whole cache lines
+        job.tiled = (
+            (abs(job.ss[0]) > abs(job.ss[1])) != (abs(job.ts[0]) > abs(job.ts[1]))
+            and job.axes[0].total > 1 and job.axes[1].total > 1
+        )
+        return 0
 
     def move(self, size_t source, source_strides, size_t target, target_strides, Py_ssize_t item, order,
-             int64_t first, int64_t last):
+             int64_t first, int64_t last, bint stream=False):
         """Copy elements `first` to `last` from one address to another.
 
         Parameters
@@ -231,38 +338,30 @@ cdef class Box:
             Dimensions from the fastest running to the slowest.
         first, last : int
             The part of the numbering to move, 0 <= first <= last <= size.
+        stream : bool
+            Write long runs past the cache: for targets that are not read again soon.
         """
-        cdef Py_ssize_t d = len(self.runs), k
-        cdef Py_ssize_t ss[MOST]
-        cdef Py_ssize_t ts[MOST]
-        cdef list axes = [self.runs[k] for k in order]
+        cdef Job job
         if not 0 <= first <= last <= self.size:
             raise ValueError(f"elements {first} to {last} are not in a box of {self.size}")
         if first == last:
             return
-        for k in range(d):
-            ss[k] = source_strides[order[k]]
-            ts[k] = target_strides[order[k]]
-        if d == 1:
-            axes.append(_ONE)
-            ss[1] = ts[1] = 0
-            d = 2
-        _move(axes, d, <const char *> source, ss, <char *> target, ts, item, first, last)
+        self.prepare(&job, source_strides, target_strides, item, order)
+        with nogil:
+            perform(&job, <const char *> source, <char *> target, first, last, stream)
 
 
-_ONE = Runs(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1, np.int64), 1, 1, 1)
+cdef Runs _ONE = Runs(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1, np.int64), 1, 1, 1)
 
 
-cdef int _move(list axes, Py_ssize_t d, const char *source, Py_ssize_t *ss, char *target, Py_ssize_t *ts,
-               Py_ssize_t item, int64_t first, int64_t last) except -1:
-    cdef Runs rows = axes[0], columns = axes[1], axis
+cdef void perform(const Job *job, const char *source, char *target, int64_t first, int64_t last, bint stream) noexcept nogil:
+    cdef const Table *rows = job.axes[0]
+    cdef const Table *columns = job.axes[1]
     cdef int64_t n0 = rows.total, n1 = columns.total
     cdef int64_t column, row, width, height, rest, x, y
     cdef Py_ssize_t k
     cdef const char *s
     cdef char *t
-    # one side runs along dimension 0 and the other along dimension 1: go by tiles, so that both use whole cache lines
-    cdef bint tiled = (abs(ss[0]) > abs(ss[1])) != (abs(ts[0]) > abs(ts[1])) and n0 > 1 and n1 > 1
     while first < last:
         column = first / n0
         row = first % n0
@@ -272,59 +371,66 @@ cdef int _move(list axes, Py_ssize_t d, const char *source, Py_ssize_t *ss, char
         else:
             height = n0
             width = min((last - first) / n0, n1 - column % n1)
-        s = source
-        t = target
+        s = source + job.from_source
+        t = target + job.from_target
         rest = column / n1
-        for k in range(2, d):
-            axis = axes[k]
-            _locate(axis, rest % axis.total, &x, &y)
-            s += x * ss[k]
-            t += y * ts[k]
-            rest = rest / axis.total
-        with nogil:
-            if tiled:
-                _tiles(rows, row, row + height, columns, column % n1, column % n1 + width, s, ss[0], ss[1], t, ts[0], ts[1], item)
-            else:
-                _columns(rows, row, row + height, columns, column % n1, column % n1 + width, s, ss[0], ss[1], t, ts[0], ts[1], item)
+        for k in range(2, job.d):
+            _locate(job.axes[k], rest % job.axes[k].total, &x, &y)
+            s += x * job.ss[k]
+            t += y * job.ts[k]
+            rest = rest / job.axes[k].total
+        if job.tiled:
+            _tiles(job, row, row + height, column % n1, column % n1 + width, s, t)
+        else:
+            _columns(job, row, row + height, column % n1, column % n1 + width, s, t, stream)
         first += width * height
-    return 0
+    if stream:
+        end_stream()
 
 
-cdef void _columns(Runs rows, int64_t row, int64_t row_end, Runs columns, int64_t column, int64_t column_end,
-                   const char *s, Py_ssize_t ss0, Py_ssize_t ss1, char *t, Py_ssize_t ts0, Py_ssize_t ts1,
-                   Py_ssize_t item) noexcept nogil:
+cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
+                   const char *s, char *t, bint stream) noexcept nogil:
     cdef Cursor c, r, top
     cdef int64_t j
+    cdef Py_ssize_t item = job.item, ss0 = job.ss[0], ts0 = job.ts[0]
     cdef const char *sj
     cdef char *tj
-    _begin(columns, column, column_end, &c)
-    _begin(rows, row, row_end, &top)
-    while _next(columns, &c):
+    cdef bint dense = job.axes[0].unit and ss0 == item and ts0 == item
+    _begin(job.axes[1], column, column_end, &c)
+    _begin(job.axes[0], row, row_end, &top)
+    while _next(job.axes[1], &c):
         for j in range(c.count):
-            sj = s + (c.x + j * c.step_x) * ss1
-            tj = t + (c.y + j * c.step_y) * ts1
+            sj = s + (c.x + j * c.step_x) * job.ss[1]
+            tj = t + (c.y + j * c.step_y) * job.ts[1]
             r = top
-            while _next(rows, &r):
-                _line(tj + r.y * ts0, r.step_y * ts0, sj + r.x * ss0, r.step_x * ss0, r.count, item)
+            if not dense:
+                while _next(job.axes[0], &r):
+                    _line(tj + r.y * ts0, r.step_y * ts0, sj + r.x * ss0, r.step_x * ss0, r.count, item, stream)
+            elif stream:
+                while _next(job.axes[0], &r):
+                    stream_run(tj + r.y * item, sj + r.x * item, r.count * item)
+            else:
+                while _next(job.axes[0], &r):
+                    copy_run(tj + r.y * item, sj + r.x * item, r.count * item)
 
 
-cdef void _tiles(Runs rows, int64_t row, int64_t row_end, Runs columns, int64_t column, int64_t column_end,
-                 const char *s, Py_ssize_t ss0, Py_ssize_t ss1, char *t, Py_ssize_t ts0, Py_ssize_t ts1,
-                 Py_ssize_t item) noexcept nogil:
+cdef void _tiles(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
+                 const char *s, char *t) noexcept nogil:
     cdef Cursor c, r, top
     cdef int64_t j, j0, i0, across, down
+    cdef Py_ssize_t ss0 = job.ss[0], ss1 = job.ss[1], ts0 = job.ts[0], ts1 = job.ts[1]
     cdef const char *sj
     cdef char *tj
-    _begin(columns, column, column_end, &c)
-    _begin(rows, row, row_end, &top)
-    while _next(columns, &c):
+    _begin(job.axes[1], column, column_end, &c)
+    _begin(job.axes[0], row, row_end, &top)
+    while _next(job.axes[1], &c):
         for across in range((c.count + TILE - 1) / TILE):
             j0 = across * TILE
             r = top
-            while _next(rows, &r):
+            while _next(job.axes[0], &r):
                 for down in range((r.count + TILE - 1) / TILE):
                     i0 = down * TILE
                     for j in range(j0, min(j0 + TILE, c.count)):
                         sj = s + (c.x + j * c.step_x) * ss1 + (r.x + i0 * r.step_x) * ss0
                         tj = t + (c.y + j * c.step_y) * ts1 + (r.y + i0 * r.step_y) * ts0
-                        _line(tj, r.step_y * ts0, sj, r.step_x * ss0, min(<int64_t> TILE, r.count - i0), item)
+                        _line(tj, r.step_y * ts0, sj, r.step_x * ss0, min(<int64_t> TILE, r.count - i0), job.item, False)

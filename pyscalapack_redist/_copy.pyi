@@ -36,4 +36,5 @@ class Box:
         order: Sequence[int],
         first: int,
         last: int,
+        stream: bool = False,
     ) -> None: ...

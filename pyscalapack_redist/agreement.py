@@ -7,14 +7,18 @@ the user's is ever mixed with ours, and it goes with the user's communicator as 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
+from ._ring import NUMBERS_OF_A_VOTE, Vote
 from .errors import CollectiveError
+from .node import Node
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -98,6 +102,8 @@ class Participants:
     collectives : MPI.Intracomm or None
         Communicator of the same processes for exchanges that make collective calls: apart from `comm`, where votes on
         later transfers may come in between.
+    node : Node or None
+        The ranks of this node and the memory that they share, once it was asked for.
     """
 
     def __init__(self, comm: MPI.Intracomm, ranks: tuple[int, ...], in_flight: dict[Any, None]) -> None:
@@ -110,6 +116,7 @@ class Participants:
         self.plans: OrderedDict[Any, Any] = OrderedDict()
         self.in_flight = in_flight
         self.collectives: MPI.Intracomm | None = None
+        self.node: Node | None = None
         self._staging: list[np.ndarray] = []
         self._tag = 0
         self._tags = min(int(comm.Get_attr(MPI.TAG_UB) or 32767), 2**30)
@@ -123,6 +130,50 @@ class Participants:
         """Make the second communicator, if it is not there. Collective over the participants."""
         if self.collectives is None:
             self.collectives = self.comm.Dup()
+
+    def make_node(self) -> Node:
+        """Find the ranks of this node and share memory with them, once. Collective over the participants."""
+        if self.node is None:
+            self.node = Node(self.comm)
+        return self.node
+
+    def vote(self, ballot: Ballot) -> MPI.Request | Vote:
+        """Start a reduction of the ballot; all ranks start theirs in the same order. Not collective: nobody waits.
+
+        Raises
+        ------
+        CollectiveError
+            The ranks of this node cannot talk any more.
+        """
+        from mpi4py import MPI
+
+        node = self.node
+        if node is not None and node.ring is not None and node.ring.left:
+            why = node.broken or "a call was interrupted"
+            raise CollectiveError(f"these ranks cannot redistribute any more ({why}): use another communicator")
+        if node is not None and node.ring is not None and node.whole and ballot.mine.size <= NUMBERS_OF_A_VOTE:
+            vote = Vote(node.ring, ballot.mine, ballot.all)
+            vote.Test()
+            return vote
+        return self.comm.Iallreduce(ballot.mine, ballot.all, MPI.MAX)
+
+    def conclude(self, vote: MPI.Request | Vote, mine: object = None) -> None:
+        """Wait until all have voted. Transfers in flight other than `mine` go on: another rank may wait for them first."""
+        if not isinstance(vote, Vote) and all(one is mine for one in self.in_flight):
+            vote.Wait()
+            return
+        while not vote.Test():
+            self.let_go_on(mine)
+            if self.node is not None:
+                self.node.look_around()
+            os.sched_yield()
+
+    def let_go_on(self, mine: object = None) -> None:
+        """Let transfers in flight other than `mine` go on. Their errors are kept for their own `wait`."""
+        for one in tuple(self.in_flight):
+            if one is not mine and not one.done:
+                with contextlib.suppress(Exception):
+                    one.advance(block=False)
 
     def free(self) -> None:
         """Free the communicators. Collective over the participants."""
@@ -151,10 +202,8 @@ class Participants:
         CollectiveError
             On the others, and on all of them where they disagree.
         """
-        from mpi4py import MPI
-
         ballot.fill(self.size - self.rank if error is not None else 0, opinions)
-        self.comm.Allreduce(ballot.mine, ballot.all, MPI.MAX)
+        self.conclude(self.vote(ballot))
         if not ballot.unanimous:
             self.refuse(ballot, error, words)
 
@@ -179,11 +228,9 @@ class Participants:
 
     def share(self, value: T | None) -> T | None:
         """The value of the lowest rank that has one, on all; None where nobody has. Collective over the participants."""
-        from mpi4py import MPI
-
         ballot = Ballot(["which rank has it"])
         ballot.fill(int(value is None), [None if value is None else self.size - self.rank])
-        self.comm.Allreduce(ballot.mine, ballot.all, MPI.MAX)
+        self.conclude(self.vote(ballot))
         top = ballot.answer(0)
         if top is None or not ballot.all[0]:
             return value

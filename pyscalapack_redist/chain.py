@@ -67,7 +67,7 @@ class Chain(Redistribution):
         self._direct = direct
         self._legs = tuple(legs)
         self._all: Participants = everyone
-        self._identity = digest((direct._identity, *(leg._identity for leg in legs)))
+        self._identity = digest((direct._identity, *(leg.desc_a.layout_digest for leg in legs)))
 
     @property
     def legs(self) -> tuple[Redistribution, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ._ring import DISSENT, NUMBERS_OF_A_VOTE, Call, Vote
 from .agreement import Ballot, Participants, digest
 from .arrays import Arrays, checked_arrays, dtype_digest
 from .descriptor import Descriptor
@@ -51,6 +52,7 @@ class Redistribution:
         self._exchange = exchange
         self._why = why
         self._failures: list[str] = []
+        self._call: Call | None = None
         self._identity = digest(
             (desc_a.layout_digest, desc_b.layout_digest, schedule.name, exchange.name, exchange.buffers.name)
         )
@@ -90,6 +92,14 @@ class Redistribution:
         CollectiveError
             One does not fit on another rank, or dtypes differ between ranks. Every rank raises, and no array is touched.
         """
+        if self._call is not None and self._everyone is not None and not self._everyone.in_flight:
+            outcome = np.empty(NUMBERS_OF_A_VOTE + 1, np.int64)
+            result = self._call(a, out, outcome)
+            if result is DISSENT:
+                return Transfer(self, a, out, outcome).wait()
+            if result is not NotImplemented:
+                made: NDArray[Any] | None = result
+                return made
         return self.start(a, out).wait()
 
     def start(self, a: NDArray[Any] | None = None, out: NDArray[Any] | None = None) -> Transfer:
@@ -99,6 +109,20 @@ class Redistribution:
         """
         return Transfer(self, a, out)
 
+    def _remember(self, run: Run, a: Any, out: Any, arrays: Arrays, ballot: Ballot) -> None:
+        """Make the next call with such arrays a compiled one, where the exchange can."""
+        traffic = self._exchange.compiled(run)
+        everyone = self._everyone
+        self._call = None
+        if traffic is None or everyone is None or everyone.node is None:
+            return
+        mine, expected = ballot.mine.copy(), ballot.all.copy()
+        mine[-1] = expected[-1] = ORDERS[int(expected[-2]) % 2]
+        make = self.desc_b.empty if arrays.out is not None and out is None else None
+        given = out if isinstance(out, np.ndarray) else arrays.out
+        with contextlib.suppress(BufferError, ValueError):  # dtypes that buffers cannot describe go the long way
+            self._call = Call(traffic, a, given, make, mine, expected, everyone.node.look_around)
+
     def _with(self, a: Descriptor | None, b: Descriptor | None, dtype: np.dtype[Any] | None) -> Redistribution:
         """This plan for what may differ from rank to rank: leading dimensions and the dtype that was told."""
         a, b = a or self.desc_a, b or self.desc_b
@@ -107,7 +131,7 @@ class Redistribution:
             return self
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other.desc_a, other.desc_b, other._dtype = a, b, dtype
+        other.desc_a, other.desc_b, other._dtype, other._call = a, b, dtype, None
         return other
 
     def __repr__(self) -> str:
@@ -115,22 +139,25 @@ class Redistribution:
 
 
 QUESTIONS = ("the plan", "the dtype")
+# What a vote says of the order in which a rank has already packed: it does not know the order, by rows, by columns.
+UNKNOWN, ORDERS = 0, (1, 2)
 
 
 class Transfer:
     """A redistribution under way. The ranks agree first that all arrays fit; then the messages move."""
 
-    def __init__(self, plan: Redistribution, a: object, out: object) -> None:
+    def __init__(self, plan: Redistribution, a: object, out: object, outcome: NDArray[np.int64] | None = None) -> None:
         self._plan = plan
         self._result: NDArray[Any] | None = None
         self._progress: Progress | None = None
         self._staging: NDArray[np.uint8] | None = None
         self._error: Exception | None = None
-        self._begun = self._done = False
+        self._begun = self.done = False
+        self._mark = 0
         everyone = plan._everyone
         if everyone is None:
             checked_arrays(a, out, plan.desc_a, plan.desc_b, plan._dtype)
-            self._done = True
+            self.done = True
             return
         self._everyone: Participants = everyone
         self._keep = (a, out)
@@ -138,10 +165,12 @@ class Transfer:
         self._tag = everyone.next_tag()
         self._ballot = Ballot(QUESTIONS, extras=2)
         self._vote(a, out)
-        from mpi4py import MPI
-
-        # never the blocking reduction: other ranks may first wait for a transfer that is still in flight here
-        self._agreeing: MPI.Request | None = everyone.comm.Iallreduce(self._ballot.mine, self._ballot.all, MPI.MAX)
+        self._agreeing: MPI.Request | Vote | None = None
+        if outcome is None:
+            self._agreeing = everyone.vote(self._ballot)
+        else:
+            self._ballot.all[:] = outcome[:-1]
+            self._mark = int(outcome[-1])
         everyone.in_flight[self] = None
 
     def _vote(self, a: object, out: object) -> None:
@@ -162,13 +191,14 @@ class Transfer:
                         f"memory_limit = {plan._exchange.memory_limit} bytes is too small for elements of {item} bytes: "
                         f"at least {needed} are needed"
                     )
-                self._staging = everyone.take_staging(needed)
+                self._staging = everyone.take_staging(plan._exchange.private_bytes(item))
         except Exception as caught:
             self._error = caught
         dtype = self._arrays.dtype if self._arrays is not None else None
         self._opinions = [plan._identity, None if dtype is None else dtype_digest(dtype)]
         self._ballot.fill(everyone.size - everyone.rank if self._error is not None else 0, self._opinions)
-        self._ballot.mine[-2:] = self._arrays is not None and self._arrays.by_columns, item or 0
+        by_columns = self._arrays is not None and self._arrays.by_columns
+        self._ballot.mine[-2:] = 2 * (item or 0) + by_columns, UNKNOWN
 
     def test(self) -> bool:
         """Go on as far as possible without waiting; True when the redistribution is complete.
@@ -178,9 +208,9 @@ class Transfer:
         ArrayError, CollectiveError
             As a call of the plan does.
         """
-        if not self._done:
-            self._let_others_go_on()
-        return self._advance(block=False)
+        if not self.done:
+            self._everyone.let_go_on(self)
+        return self.advance(block=False)
 
     def wait(self) -> NDArray[Any] | None:
         """Complete the redistribution and return the local array of B (None on a rank outside B).
@@ -190,42 +220,38 @@ class Transfer:
         ArrayError, CollectiveError
             As a call of the plan does.
         """
-        while not self._done and len(self._everyone.in_flight) > 1:
-            self._let_others_go_on()
-            self._advance(block=False)
-        self._advance(block=True)
+        while not self.done and len(self._everyone.in_flight) > 1:
+            self._everyone.let_go_on(self)
+            self.advance(block=False)
+        while not self.advance(block=True):
+            pass
         return self._result
-
-    def _let_others_go_on(self) -> None:
-        """What this one waits for may wait for them on another rank. Their errors are kept for their own `wait`."""
-        for one in tuple(self._everyone.in_flight):
-            if one is not self and not one._done:
-                with contextlib.suppress(Exception):
-                    one._advance(block=False)
 
     def _has_turn(self) -> bool:
         """Whether it may begin: after all that these participants started before, since the ranks test and wait in any
-        order; and an exchange that makes collective calls also lets those before it end.
+        order; and an exchange whose runs come in turn also lets those before it end.
         """
         for one in self._everyone.in_flight:
             if one is self:
                 return True
-            if one._done or one._everyone is not self._everyone:
+            if one.done or one._everyone is not self._everyone:
                 continue
-            if not one._begun or (one._plan._exchange.collective and self._plan._exchange.collective):
+            if not one._begun or (one._plan._exchange.in_turn and self._plan._exchange.in_turn):
                 return False
         return True
 
-    def _advance(self, block: bool) -> bool:
-        if self._done:
+    def advance(self, block: bool) -> bool:
+        """Go on; True when the transfer is complete. Not collective."""
+        if self.done:
             if self._error is not None:
                 raise self._error
             return True
         if self._agreeing is not None:
             if block:
-                self._agreeing.Wait()
+                self._everyone.conclude(self._agreeing, self)
             elif not self._agreeing.Test():
                 return False
+            self._mark = self._agreeing.number if isinstance(self._agreeing, Vote) else 0
             self._agreeing = None
         try:
             if not self._begun:
@@ -238,15 +264,18 @@ class Transfer:
             assert self._progress is not None
             if self._progress.advance(block):
                 self._finish()
-            return self._done
-        except RedistributionError as caught:
-            self._error = caught
-            self._finish()
-            raise
+            return self.done
         except BaseException as caught:
+            node = self._everyone.node
+            if isinstance(caught, RedistributionError) and not (node is not None and node.broken):
+                self._error = caught
+                self._finish()
+                raise
+            if self._plan._exchange.in_turn and node is not None:
+                node.break_off(f"{type(caught).__name__}: {caught}")
             self._plan._failures.append(f"{type(caught).__name__}: {caught}")
             if isinstance(caught, Exception):  # it stays in flight: MPI may still have its memory
-                self._error, self._done = caught, True
+                self._error, self.done = caught, True
             raise
 
     def _begin(self) -> bool:
@@ -257,8 +286,8 @@ class Transfer:
             everyone.refuse(ballot, self._error, [repr(self._plan), f"dtype {dtype}"])
         arrays = self._arrays
         assert arrays is not None
-        by_columns, item = ballot.all[-2:].tolist()
-        idle = arrays.dtype is None and not self._plan._exchange.collective
+        (item, by_columns), guess = divmod(int(ballot.all[-2]), 2), int(ballot.all[-1])
+        idle = arrays.dtype is None and not self._plan._exchange.in_turn
         if arrays.in_place or idle or not item:
             return False
         d = self._plan.desc_a.ndim
@@ -274,7 +303,9 @@ class Transfer:
             item,
             tuple(order_),
             self._staging,
+            self._mark if guess not in (UNKNOWN, ORDERS[by_columns]) else 0,
         )
+        self._plan._remember(run, *self._keep, arrays, ballot)
         self._progress = self._plan._exchange.begin(run)
         return True
 
@@ -287,4 +318,4 @@ class Transfer:
         self._everyone.in_flight.pop(self, None)
         self._staging = self._progress = self._arrays = None
         self._keep = (None, None)
-        self._done = True
+        self.done = True

@@ -66,8 +66,10 @@ def redistribute(
     schedule : str
         Order of the messages: "auto" or a name in `schedules.NAMES`. "walker-otto" and "classes" have conditions;
         "stepwise", "greedy" and "optimal" are searched for by one rank when the plan is made.
-    exchange : {"auto", "synchronized", "nonblocking", "ready", "sendrecv", "windowed", "alltoallv", "alltoallw"}
-        How they move. The last two leave the order to MPI.
+    exchange : str
+        How they move: "auto", "shared" (through memory shared by the ranks of a node, by MPI between nodes),
+        "nonblocking", "windowed", "synchronized", "ready", "sendrecv", or "alltoallv" and "alltoallw", which leave the
+        order to MPI.
     buffers : {"packed", "datatypes"}
         What MPI is given: bytes that are packed and unpacked here, or the arrays themselves, described by derived
         datatypes, with no staging memory of ours (all exchanges but alltoallv).
@@ -114,7 +116,7 @@ def _idle_plan(request: Request) -> Redistribution:
     a, b = request.descriptors
     assert a is not None
     assert b is not None
-    chosen = choose(request.schedule, request.exchange)
+    chosen = choose(request.schedule, request.exchange, request.buffers, None)
     nothing = exchange_class(chosen[1])([], [], [], request.memory_limit, request.buffers)
     return Redistribution(a, b, request.dtype, None, ORDERS.get(chosen[0], Natural)((), ()), nothing, chosen[2])
 
@@ -122,17 +124,19 @@ def _idle_plan(request: Request) -> Redistribution:
 def _new_plan(a: Descriptor, b: Descriptor, request: Request, everyone: Participants) -> Redistribution:
     """Work out this rank's messages. Collective over the participants: all make the plan, or none."""
     plan, error = None, None
+    if request.exchange in ("auto", "shared"):
+        everyone.make_node()
     ballot = Ballot([], extras=len(Extents._fields))
     try:
         if a.shape != b.shape:
             raise DescriptorError(
                 f"desc_a has shape {a.shape} and desc_b {b.shape}: a redistribution keeps the global shape"
             )
-        schedule, exchange, why = choose(request.schedule, request.exchange)
+        schedule, exchange, why = choose(request.schedule, request.exchange, request.buffers, everyone.node)
         steps = order_for(schedule, a, b, everyone)
         me = request.comm.Get_rank()
         messages = messages_of(a, b, me, everyone.number, steps)
-        moving = exchange_class(exchange)(*messages, request.memory_limit, request.buffers)
+        moving = exchange_class(exchange)(*messages, request.memory_limit, request.buffers, everyone.node)
         ballot.mine[-len(Extents._fields) :] = moving.extents
         plan = Redistribution(a, b, request.dtype, everyone, steps, moving, why)
     except Exception as caught:

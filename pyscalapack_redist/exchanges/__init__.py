@@ -11,6 +11,7 @@ from .message import Message
 from .nonblocking import Nonblocking
 from .ready import Ready
 from .sendrecv import SendReceive
+from .shared import Shared
 from .synchronized import Synchronized
 from .windowed import Windowed
 
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 EXCHANGES: dict[str, type[Exchange]] = {
-    one.name: one for one in (Synchronized, Nonblocking, Ready, SendReceive, Windowed, Alltoallv, Alltoallw)
+    one.name: one for one in (Synchronized, Nonblocking, Ready, SendReceive, Windowed, Alltoallv, Alltoallw, Shared)
 }
 
 
@@ -64,6 +65,10 @@ def check_combination(schedule: str, one_port: bool, exchange: str, buffers: str
     if exchange == "auto":
         return
     one = exchange_class(exchange)
+    if buffers not in one.understands and one is Shared:
+        raise ScheduleError(
+            f"exchange = 'shared' moves bytes without MPI, so buffers = {buffers!r} is not possible: use buffers='packed'"
+        )
     if buffers not in one.understands:
         raise ScheduleError(
             f"exchange = {exchange!r} takes one datatype for all processes, so buffers = {buffers!r} is not possible: use "

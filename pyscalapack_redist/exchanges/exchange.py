@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from .._ring import Traffic
 from ..errors import ScheduleError
+from ..node import Node
 from .buffers import BUFFERS
 from .message import Message, pieces_of
 
@@ -32,7 +34,8 @@ class LocalArray(NamedTuple):
 class Run:
     """One use of a plan: arrays, bytes of an element, order of dimensions in messages, tag and staging memory.
 
-    `collectives` is a communicator on which runs come one after another, in the same order on all ranks.
+    `collectives` is a communicator on which runs come one after another, in the same order on all ranks; `mark` is for
+    `Traffic.begin`.
     """
 
     comm: MPI.Intracomm
@@ -43,6 +46,7 @@ class Run:
     item: int
     order: tuple[int, ...]
     staging: np.ndarray
+    mark: int = 0
 
 
 class Extents(NamedTuple):
@@ -77,6 +81,8 @@ class Exchange(ABC):
         Most bytes of staging memory on this rank.
     buffers : str
         A name in `BUFFERS`.
+    node : Node, optional
+        The ranks of this node, for an exchange that treats them in another way.
 
     Attributes
     ----------
@@ -86,6 +92,8 @@ class Exchange(ABC):
         Whether a schedule means anything to it.
     collective : bool
         Whether it makes collective calls, on `Run.collectives`, in which all participants take part.
+    in_turn : bool
+        Whether its runs come one after another.
     understands : tuple of str
         The buffers that it can use.
     """
@@ -94,6 +102,7 @@ class Exchange(ABC):
     needs_one_port: ClassVar[bool] = False
     scheduled: ClassVar[bool] = True
     collective: ClassVar[bool] = False
+    in_turn: ClassVar[bool] = False
     understands: ClassVar[tuple[str, ...]] = tuple(BUFFERS)
 
     def __init__(
@@ -103,6 +112,7 @@ class Exchange(ABC):
         copies: Sequence[Message],
         memory_limit: int,
         buffers: str = "packed",
+        node: Node | None = None,
     ) -> None:
         # Sender and receiver sort alike, by (key, sender, receiver): the one global order that the proofs rest on.
         self.sends, self.receives = (
@@ -139,6 +149,14 @@ class Exchange(ABC):
     @abstractmethod
     def staging_bytes(self, item: int) -> int:
         """Staging memory of one run with elements of `item` bytes. Not collective."""
+
+    def private_bytes(self, item: int) -> int:
+        """The part of it that each run takes for itself. Not collective."""
+        return self.staging_bytes(item)
+
+    def compiled(self, run: Run) -> Traffic | None:
+        """All of the run as one compiled piece, where it is one. Not collective."""
+        return None
 
     @abstractmethod
     def begin(self, run: Run) -> Progress:

@@ -22,6 +22,7 @@ class InRounds(Exchange):
     """Pieces to send and to receive, round after round."""
 
     collective: ClassVar[bool] = True
+    in_turn: ClassVar[bool] = True
 
     def rounds(self, item: int) -> list[Round]:
         """Pieces to send and to receive in each round, for elements of `item` bytes. Equal in number on all ranks."""

@@ -1,0 +1,38 @@
+# Moving messages from other compiled code, without the interpreter lock.
+
+from libc.stdint cimport int64_t
+
+cdef enum:
+    MOST = 32  # dimensions of a NumPy array
+
+# Runs of one dimension, for one period; `before` counts the elements in front of a run.
+cdef struct Table:
+    int64_t total, period_x, period_y, per_period, size
+    bint unit  # every run has step 1 on both sides
+    int64_t *x
+    int64_t *y
+    int64_t *step_x
+    int64_t *step_y
+    int64_t *count
+    int64_t *before
+
+# A box with the strides of two arrays: all that a move needs besides their addresses. The box must outlive it.
+cdef struct Job:
+    Py_ssize_t d, item
+    int64_t size
+    bint tiled
+    Py_ssize_t from_source, from_target  # bytes from element (0, 0, ...) to the first element of the box, single dimensions only
+    const Table *axes[MOST]
+    Py_ssize_t ss[MOST]
+    Py_ssize_t ts[MOST]
+
+cdef class Runs:
+    cdef Table table
+
+cdef class Box:
+    cdef readonly tuple runs
+    cdef readonly int64_t size
+    cdef int prepare(self, Job *job, source_strides, target_strides, Py_ssize_t item, order) except -1
+
+# Copy elements first to last of the box's numbering; `stream` writes whole cache lines past the cache.
+cdef void perform(const Job *job, const char *source, char *target, int64_t first, int64_t last, bint stream) noexcept nogil

@@ -1,0 +1,151 @@
+"""Shared: ranks of one node pass chunks through a ring in memory that they share; messages to other nodes go by MPI.
+
+Packing, unpacking and the local copy take turns in one compiled loop (`_ring.Traffic`), chunks small enough to stay in
+cache in between: main memory sees each byte read once and written once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from .._copy import Box
+from .._ring import Traffic
+from ..node import Node
+from .exchange import Exchange, Progress, Run
+from .message import Message, dense_strides
+from .nonblocking import Nonblocking
+
+__all__ = ["Shared"]
+
+KINDS_KEPT = 8  # traffics kept, one for each element size, strides and order of dimensions
+STREAM_FROM = 2 * 2**20  # bytes to write from which on the cache is not for the target
+SLOTS = 4
+
+
+class Shared(Exchange):
+    """A ring in shared memory on each node, `nonblocking` between them.
+
+    A pair goes whole, at the place of its first message in the schedule.
+    """
+
+    name: ClassVar[str] = "shared"
+    in_turn: ClassVar[bool] = True
+    understands: ClassVar[tuple[str, ...]] = ("packed",)
+
+    def __init__(
+        self,
+        sends: Sequence[Message],
+        receives: Sequence[Message],
+        copies: Sequence[Message],
+        memory_limit: int,
+        buffers: str = "packed",
+        node: Node | None = None,
+    ) -> None:
+        super().__init__(sends, receives, copies, memory_limit, buffers, node)
+        self._node = node
+        here = {} if node is None or node.ring is None else node.number
+        self._here = [_pairs(some, here) for some in (self.sends, self.receives)]
+        away = [[one for one in some if one.peer not in here] for some in (self.sends, self.receives)]
+        self.between = Nonblocking(away[0], away[1], [] if here else self.copies, self._share(any(away)), buffers)
+        self._traffics: OrderedDict[Any, Traffic] = OrderedDict()
+
+    def _share(self, mixed: bool) -> int:
+        """Bytes for the messages by MPI."""
+        self._limit = self.memory_limit // 2 if mixed else self.memory_limit
+        return self.memory_limit - self._limit if mixed else self.memory_limit
+
+    @property
+    def by_ring(self) -> bool:
+        """Whether anything of this rank goes through the ring, its local copy included. Not collective."""
+        return self._node is not None and self._node.ring is not None
+
+    @property
+    def by_mpi(self) -> bool:
+        """Whether anything of this rank goes through MPI. Not collective."""
+        return bool(self.between.sends or self.between.receives or not self.by_ring)
+
+    def staging_bytes(self, item: int) -> int:
+        """Shared and private staging memory of one run with elements of `item` bytes. Not collective."""
+        private = self.between.staging_bytes(item)
+        sends = self._here[0]
+        if not sends or self._node is None or self._node.ring is None:
+            return private
+        wanted = sum(box.size for _, box in sends) * item
+        return private + max(len(sends) * item, min(self._limit, self._node.ring.area, wanted))
+
+    def private_bytes(self, item: int) -> int:
+        """The part of it that each run takes for itself. Not collective."""
+        return self.between.staging_bytes(item)
+
+    def traffic(self, run: Run) -> Traffic:
+        """What goes through the ring, for arrays of this kind. Not collective."""
+        assert self._node is not None
+        assert self._node.ring is not None
+        kind = (run.source.strides, run.target.strides, run.item, run.order)
+        if kind not in self._traffics:
+            while len(self._traffics) >= KINDS_KEPT:
+                self._traffics.popitem(last=False)
+            copies = [(0, one.box) for one in self.copies]
+            written = sum(box.size for _, box in (*self._here[1], *copies)) * run.item
+            sends, receives = self._here
+            dense = [[dense_strides(box.shape(), run.order, run.item) for _, box in some] for some in self._here]
+            self._traffics[kind] = Traffic(
+                self._node.ring,
+                sends,
+                receives,
+                copies,
+                run.source.strides,
+                run.target.strides,
+                run.order,
+                run.item,
+                *dense,
+                limit=self._limit,
+                most_slots=SLOTS,
+                stream=written >= STREAM_FROM,
+                stream_ring=False,
+            )
+        self._traffics.move_to_end(kind)
+        return self._traffics[kind]
+
+    def compiled(self, run: Run) -> Traffic | None:
+        """What goes through the ring, if that is all that goes anywhere. Not collective."""
+        whole = self._node is not None and self._node.whole
+        return self.traffic(run) if whole else None
+
+    def begin(self, run: Run) -> Progress:
+        """Start both ways. Collective over the participants, as far as they have messages for one another."""
+        return _BothWays(self, run)
+
+
+def _pairs(messages: Sequence[Message], here: dict[int, int]) -> list[tuple[int, Box]]:
+    """Ring rank and box of each pair on this node, once."""
+    return list({here[one.peer]: (here[one.peer], one.box) for one in reversed(messages) if one.peer in here}.values())[
+        ::-1
+    ]
+
+
+class _BothWays(Progress):
+    def __init__(self, exchange: Shared, run: Run) -> None:
+        super().__init__(exchange, run)
+        self._copies = []
+        self._node = exchange._node
+        self._traffic = exchange.traffic(run) if exchange.by_ring else None
+        if self._traffic is not None:
+            self._traffic.begin(run.source.address, run.target.address, run.mark)
+        self._between = exchange.between.begin(run) if exchange.by_mpi else None
+
+    def advance(self, block: bool) -> bool:
+        """Go on with both ways. Not collective."""
+        while True:
+            if self._traffic is not None and self._traffic.advance(block and self._between is None):
+                self._traffic = None
+            if self._between is not None and self._between.advance(block and self._traffic is None):
+                self._between = None
+            if self._traffic is None and self._between is None:
+                return True
+            if not block:
+                return False
+            if self._traffic is not None and self._node is not None:
+                self._node.look_around()
