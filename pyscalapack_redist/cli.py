@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import IO, Any, NoReturn, TypeVar
 
 from . import __version__
+from .bench.birkeland_model import Model
 from .bench.case import read_dtype
 from .bench.command import bench
 from .bench.layout import Layout
@@ -19,7 +20,7 @@ from .bench.methods import DEFAULT_METHODS, Method, read_method
 from .bench.selection import UsageError
 from .bench.suites import SUITES
 from .info import describe
-from .plan.command import plan, read_schedule
+from .plan.command import MOST_PROCESSES, plan, read_schedule
 
 __all__ = ["main", "run"]
 
@@ -124,12 +125,20 @@ def _add_plan(commands: Any) -> None:
         allow_abbrev=False,
     )
     add = plan_.add_argument
-    add("--shape", nargs="+", required=True, type=_argument(_size), metavar="N", help="global shape of the array")
-    add("--from", dest="before", required=True, type=_argument(Layout.parse), metavar="LAYOUT", help="layout before")
-    add("--to", dest="after", required=True, type=_argument(Layout.parse), metavar="LAYOUT", help="layout after")
+    add("--shape", nargs="+", type=_argument(_size), metavar="N", help="global shape of the array")
+    add("--from", dest="before", type=_argument(Layout.parse), metavar="LAYOUT", help="layout before")
+    add("--to", dest="after", type=_argument(Layout.parse), metavar="LAYOUT", help="layout after")
     add("--schedule", type=_argument(read_schedule), default="optimal", help="the one to show (default: optimal)")
     add("--time-limit", type=_argument(_seconds), default=1.0, metavar="S", help="seconds for optimal (default: 1)")
     add("--dtype", type=_argument(read_dtype), help="NumPy dtype of the elements (default: float64)")
+    add(
+        "--model",
+        type=_argument(Model.parse),
+        metavar="ts=S,tw=S",
+        help="seconds of a message's start-up and of a byte: predict times; without --from and --to those of sweeps over "
+        "grids of 1, 2, ... dimensions, and the processes from which on each is faster",
+    )
+    add("--processes", type=_argument(_count), metavar="P", help=f"the most for such sweeps (default: {MOST_PROCESSES})")
     add("--json", metavar="FILE", help="write the plan as JSON")
     add("--plot", metavar="FILE.png", help="draw the grid and the steps")
     plan_.set_defaults(command=plan)
@@ -140,13 +149,15 @@ def _add_bench(commands: Any) -> None:
         "bench",
         help="compare methods of redistribution (under mpiexec)",
         description="Time methods of redistribution against each other, interleaved, and verify their results.",
-        epilog=f"{ABOUT_LAYOUTS} Start it by: mpiexec -n RANKS python -m mpi4py -m pyscalapack_redist bench ...",
+        epilog=f"{ABOUT_LAYOUTS} /MxN@IA,JA after it: what is moved is a sub-array, at row IA and column JA (from 0) of "
+        "a whole array of M x N; /C at the end: local arrays in C order. "
+        "Start it by: mpiexec -n RANKS python -m mpi4py -m pyscalapack_redist bench ...",
         allow_abbrev=False,
     )
     add = bench_.add_argument
     add("--shape", nargs="+", type=_argument(_size), metavar="N", help="global shape of the array")
-    add("--from", dest="before", type=_argument(Layout.parse), metavar="LAYOUT", help="layout before")
-    add("--to", dest="after", type=_argument(Layout.parse), metavar="LAYOUT", help="layout after")
+    add("--from", dest="before", type=_argument(Layout.parse_operand), metavar="LAYOUT", help="layout before")
+    add("--to", dest="after", type=_argument(Layout.parse_operand), metavar="LAYOUT", help="layout after")
     add("--suite", choices=tuple(SUITES), help="a named set of cases; those for this number of ranks are run")
     add("--quick", action="store_true", help="of the suite only a few small cases")
     add("--dtype", type=_argument(read_dtype), help="NumPy dtype of the elements (default: the suite's, else float64)")
@@ -154,10 +165,11 @@ def _add_bench(commands: Any) -> None:
         "--methods",
         type=_argument(_methods),
         metavar="LIST",
-        help="joined by commas: auto, SCHEDULE/EXCHANGE, pxgemr2d, pxgemr2d=PATH[:PREFIX], gather-scatter, memcpy, "
-        f"bcast, alltoall (default: the suite's, else {','.join(DEFAULT_METHODS)})",
+        help="joined by commas: auto, SCHEDULE/EXCHANGE[/BUFFERS], pxgemr2d, pxgemr2d=PATH[:PREFIX], gather-scatter, "
+        f"memcpy, bcast, alltoall (default: the suite's, else {','.join(DEFAULT_METHODS)})",
     )
     add("--repeat", type=_argument(_count), default=9, metavar="N", help="timed rounds (default: 9)")
+    add("--profile", action="store_true", help="show where the time of a call goes on the ranks: packing, waiting, ...")
     add("--compare", metavar="OLD.json", help="show what got slower or faster since a run with --json OLD.json")
     add("--json", metavar="FILE", help="write the results as JSON")
     add("--plot", metavar="FILE.png", help="draw the results")

@@ -16,16 +16,21 @@ from .case import Case
 from .clock import Clock
 from .methods import Method, Prepared
 from .peak import peak_growth
-from .results import CaseResult, MethodResult
+from .results import CaseResult, MethodResult, Profile
 from .stage import Stage
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["calls_per_time", "run_case", "ticks_of_case"]
+__all__ = ["calls_per_time", "no_profile", "run_case", "ticks_of_case"]
 
 BYTES_PER_TIME = 2**20
 MOST_CALLS = 64
+
+
+def no_profile(run: Prepared, comm: MPI.Intracomm) -> Profile:
+    """Nothing is asked. Not collective."""
+    return ()
 
 
 def calls_per_time(case: Case) -> int:
@@ -47,6 +52,7 @@ def run_case(
     comm: MPI.Intracomm,
     tick: Callable[[], None],
     calls: int | None = None,
+    profile: Callable[[Prepared, MPI.Intracomm], Profile] = no_profile,
 ) -> CaseResult:
     """Time and verify each method on one case. Collective over `comm`.
 
@@ -64,6 +70,8 @@ def run_case(
         Called after each round.
     calls : int, optional
         Calls in a row that one time is the mean of. By default as many as the size of the arrays asks for.
+    profile : callable
+        From a method that is ready to where the time of a call goes; called once for each. Collective over `comm`.
     """
     stage = Stage(case, comm)
     ready, not_run = _prepare(methods, stage)
@@ -83,7 +91,8 @@ def run_case(
     results = []
     for name, run in ready.items():
         extra = growth[name] if run.extra_bytes is None else run.extra_bytes
-        results.append(MethodResult(name, tuple(seconds[name]), _most(comm, extra), _verified(run, comm)))
+        where = profile(run, comm)
+        results.append(MethodResult(name, tuple(seconds[name]), _most(comm, extra), _verified(run, comm), where))
         run.close()
     tick()
     return CaseResult(case, tuple(results), not_run, calls)

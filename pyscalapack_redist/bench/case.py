@@ -20,7 +20,7 @@ class Case:
     Raises
     ------
     DescriptorError
-        The layouts are not of the array's number of dimensions.
+        The layouts are not of the array's number of dimensions, or a sub-array does not fit into its whole array.
     """
 
     shape: tuple[int, ...]
@@ -30,11 +30,9 @@ class Case:
 
     def __post_init__(self) -> None:
         for layout in (self.before, self.after):
-            if layout.ndim != len(self.shape):
-                raise DescriptorError(
-                    f"the layout {layout} has {layout.ndim} dimensions and the shape {self.shape} has {len(self.shape)}: "
-                    "they must have as many"
-                )
+            misfit = layout.misfit(self.shape)
+            if misfit is not None:
+                raise DescriptorError(misfit)
 
     @property
     def ranks(self) -> int:
@@ -43,17 +41,22 @@ class Case:
 
     @property
     def elements(self) -> int:
-        """Elements of the whole array."""
+        """Elements that are moved."""
         return math.prod(self.shape)
 
     @property
     def local_elements(self) -> int:
-        """Elements that one process has, about the most of all processes and of both layouts."""
+        """Elements of a local array, about the most of all processes and of both layouts."""
         return max(self.before.largest_part(self.shape), self.after.largest_part(self.shape))
+
+    @property
+    def array(self) -> str:
+        """Shape and dtype in words."""
+        return f"{' x '.join(map(str, self.shape))} {str(self.dtype).lstrip('|')}"
 
     def __str__(self) -> str:
         ranks = f"{self.ranks} rank{'s' * (self.ranks != 1)}"
-        return f"{' x '.join(map(str, self.shape))} {self.dtype}, {self.before} -> {self.after}, {ranks}"
+        return f"{self.array}, {self.before} -> {self.after}, {ranks}"
 
 
 def read_dtype(text: str) -> np.dtype[np.generic]:

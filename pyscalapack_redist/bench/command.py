@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .benchmark import run_case, ticks_of_case
+from .benchmark import no_profile, run_case, ticks_of_case
 from .case import Case
 from .clock import Clock
 from .environment import environment, nodes_of
 from .files import check_outputs, read_earlier, write
-from .methods import DEFAULT_METHODS, Method, read_method
+from .methods import DEFAULT_METHODS, Method, named_methods
+from .profile import check_profiles, profile_of
 from .results import CaseResult, Results
 from .selection import UsageError, asked_for, for_size
 from .suite import Suite
@@ -33,7 +35,7 @@ def bench(options: Namespace) -> int:
     Parameters
     ----------
     options : Namespace
-        The command line: suite or shape, before and after; dtype, methods, repeat, quick, compare, json, plot.
+        The command line: suite or shape, before and after; dtype, methods, repeat, quick, profile, compare, json, plot.
 
     Returns
     -------
@@ -46,17 +48,20 @@ def bench(options: Namespace) -> int:
         On every rank.
     """
     cases = asked_for(options)
-    suite = SUITES[options.suite] if options.suite else Suite(())
-    methods = options.methods or suite.methods or [read_method(name) for name in DEFAULT_METHODS]
+    suite = _suite(options)
+    if options.profile:
+        check_profiles()
+    methods = options.methods or suite.methods or named_methods(*DEFAULT_METHODS)
     comm = _world()
     cases, notes = for_size(cases, options.suite, comm.Get_size())
     earlier = _prepared(comm, options)
     display = _display(comm, len(cases) * ticks_of_case(options.repeat))
-    results = _run(cases, methods, options.repeat, suite.calls, comm, display, notes)
+    results = _run(cases, [suite.variant(one) for one in methods], options, comm, display, notes)
     if display is not None:
         display.close()
         for heading, table in suite.tables(results):
             display.table(heading, table)
+        display.summary(results)
         if earlier is not None:
             display.comparison(earlier, results)
         write(results, options)
@@ -74,6 +79,10 @@ def _world() -> MPI.Intracomm:
             f"bench needs an MPI, and mpi4py cannot start one ({reason}): see pyscalapack-redist info"
         ) from None
     return MPI.COMM_WORLD
+
+
+def _suite(options: Namespace) -> Suite:
+    return SUITES[options.suite] if options.suite else Suite(())
 
 
 def _prepared(comm: MPI.Intracomm, options: Namespace) -> Results | None:
@@ -102,15 +111,23 @@ def _display(comm: MPI.Intracomm, ticks: int) -> Display | None:
 def _run(
     cases: Sequence[Case],
     methods: Sequence[Method],
-    repeat: int,
-    calls: int | None,
+    options: Namespace,
     comm: MPI.Intracomm,
     display: Display | None,
     notes: Sequence[str],
 ) -> Results:
+    suite = _suite(options)
+    time_case = functools.partial(
+        run_case,
+        methods=methods,
+        repeat=options.repeat,
+        comm=comm,
+        calls=suite.calls,
+        profile=profile_of if options.profile else no_profile,
+    )
     nodes = nodes_of(comm)
     clock = Clock(comm, one_node=len(set(nodes)) == 1)
-    where = environment(comm, nodes, clock)
+    where = environment(comm, nodes, clock, suite.plans)
     if display is not None:
         display.environment(where)
         for note in notes:
@@ -118,9 +135,9 @@ def _run(
     done: list[CaseResult] = []
     for number, case in enumerate(cases, 1):
         if display is None:
-            done.append(run_case(case, methods, repeat, clock, comm, lambda: None, calls))
+            done.append(time_case(case, clock=clock, tick=lambda: None))
             continue
         display.case(number, case)
-        done.append(run_case(case, methods, repeat, clock, comm, display.tick, calls))
+        done.append(time_case(case, clock=clock, tick=display.tick))
         display.result(number, done[-1])
     return Results(where, tuple(done))

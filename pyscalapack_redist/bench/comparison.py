@@ -6,6 +6,8 @@ run, where both runs have it.
 
 from __future__ import annotations
 
+import collections
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -91,8 +93,12 @@ def comparison_table(found: list[Change]) -> Table:
 
 
 def comparison_lines(old: Results, new: Results) -> Iterator[str]:
-    """What the figures are, what one of the runs lacks, and a difference of machines that may explain the rest."""
+    """What the figures are, each method as a whole, what one run lacks, and what else differs that may explain the rest."""
     yield f"now / then: of the medians as multiples of memcpy's; slower or faster from a factor of {NOTEWORTHY} on"
+    yield from _by_method(changes(old, new))
+    plans = [results.environment.get("plans") for results in (old, new)]
+    if plans[0] != plans[1]:
+        yield f"not the same is timed: plans were {plans[0]} then, and are {plans[1]} now"
     for name, one, other in (("the earlier run", old, new), ("this run", new, old)):
         there = {(result.case, method.name) for result in other.cases for method in result.methods}
         for result in one.cases:
@@ -102,6 +108,15 @@ def comparison_lines(old: Results, new: Results) -> Iterator[str]:
     trips = [results.environment.get("flag_round_trip_ns") for results in (old, new)]
     if None not in trips:
         yield f"flag round trip: {trips[0]:.0f} ns then, {trips[1]:.0f} ns now"
+
+
+def _by_method(found: list[Change]) -> Iterator[str]:
+    for name in sorted({one.method for one in found}):
+        its = [one for one in found if one.method == name]
+        counts = collections.Counter(one.verdict for one in its)
+        told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("slower", "faster", "same") if counts[verdict])
+        mean = ratio_text(statistics.geometric_mean([one.factor for one in its]))
+        yield f"{name}: {told}; now / then in geometric mean: {mean}"
 
 
 def _to_memcpy(method: MethodResult, result: CaseResult) -> float | None:

@@ -11,8 +11,10 @@ from rich.table import Table
 
 from .case import Case
 from .comparison import changes, comparison_lines, comparison_table
+from .profile import profile_table
 from .report import case_lines, case_table, environment_lines, flag_text
 from .results import CaseResult, Results
+from .summary import summary_table
 from .terminal import console, on_terminal, print_table
 
 __all__ = ["Display"]
@@ -69,11 +71,21 @@ class Display:
         self._lines(["", f"case {number}: {result.case}; flag round trip {flag_text(self._environment)}{calls}"])
         print_table(self._console, case_table(result))
         self._lines(case_lines(result))
+        profile = profile_table(result)
+        if profile is not None:
+            self.table(f"where the time of a call went in case {number}, over the ranks:", profile)
 
     def table(self, heading: str, table: Table) -> None:
         """A table of several cases, with its heading."""
         self._lines(["", heading])
         print_table(self._console, table)
+
+    def summary(self, results: Results) -> None:
+        """All cases together, where there are several."""
+        if len(results.cases) > 1:
+            self.table(
+                "all cases: geometric means of the ratios of minimum times / of medians:", summary_table(results)
+            )
 
     def comparison(self, old: Results, new: Results) -> None:
         """What changed since an earlier run."""

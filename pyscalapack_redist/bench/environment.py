@@ -21,8 +21,18 @@ if TYPE_CHECKING:
 __all__ = ["environment", "nodes_of"]
 
 
-def environment(comm: MPI.Intracomm, nodes: list[int], clock: Clock) -> dict[str, Any]:
-    """All that a reader of the figures must know of the machine and the software. Collective over `comm`."""
+def environment(comm: MPI.Intracomm, nodes: list[int], clock: Clock, plans: str) -> dict[str, Any]:
+    """All that a reader of the figures must know of the machine and the software. Collective over `comm`.
+
+    Parameters
+    ----------
+    nodes : list of int
+        Node of each rank.
+    clock : Clock
+        Of `comm`.
+    plans : str
+        When plans are made, in words.
+    """
     import mpi4py
 
     hosts = comm.allgather(platform.node())
@@ -43,7 +53,7 @@ def environment(comm: MPI.Intracomm, nodes: list[int], clock: Clock) -> dict[str
         "node_of_rank": nodes,
         "flag_round_trip_ns": flag_round_trip_ns(comm, nodes),
         "time": clock.meaning,
-        "plans": "made before timing and reused",
+        "plans": plans,
     }
 
 

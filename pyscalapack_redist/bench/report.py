@@ -29,7 +29,7 @@ def environment_lines(environment: dict[str, Any]) -> Iterator[str]:
     )
     yield f"ScaLAPACK: {library['vendor']}, {library['path']}" if library else "ScaLAPACK: none"
     yield f"flag round trip between ranks 0 and 1: {flag_text(environment)}"
-    yield f"time: {environment['time']}; plans and contexts {environment['plans']}"
+    yield f"time: {environment['time']}; plans: {environment['plans']}"
     yield "ratios: of the minimum times / of the medians; extra memory: the most of all ranks, beside A and B"
 
 

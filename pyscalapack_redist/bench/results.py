@@ -11,7 +11,9 @@ from typing import Any
 from .case import Case, read_dtype
 from .layout import Layout
 
-__all__ = ["CaseResult", "MethodResult", "Results"]
+__all__ = ["CaseResult", "MethodResult", "Profile", "Results"]
+
+Profile = tuple[tuple[str, tuple[float, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,15 @@ class MethodResult:
         Memory beside the two local arrays, the most of all ranks; None where it is not known.
     verified : bool
         Whether every rank's output was right, byte by byte.
+    profile : tuple of (str, tuple of float)
+        Where the time of a call goes: each part's seconds on each rank. Empty where it was not asked for.
     """
 
     name: str
     seconds: tuple[float, ...]
     extra_bytes: int | None
     verified: bool
+    profile: Profile = ()
 
     @property
     def least(self) -> float:
@@ -114,29 +119,41 @@ def _written(result: CaseResult) -> dict[str, Any]:
         "dtype": str(case.dtype),
         "ranks": case.ranks,
         "calls_per_time": result.calls,
-        "methods": [
-            {
-                "name": one.name,
-                "seconds": list(one.seconds),
-                "min": one.least,
-                "median": one.median,
-                "extra_bytes": one.extra_bytes,
-                "verified": one.verified,
-            }
-            for one in result.methods
-        ],
+        "methods": [_written_method(one) for one in result.methods],
         "not_run": [{"name": name, "why": why} for name, why in result.not_run.items()],
     }
 
 
+def _written_method(one: MethodResult) -> dict[str, Any]:
+    written = {
+        "name": one.name,
+        "seconds": list(one.seconds),
+        "min": one.least,
+        "median": one.median,
+        "extra_bytes": one.extra_bytes,
+        "verified": one.verified,
+    }
+    if one.profile:
+        written["profile"] = {part: list(seconds) for part, seconds in one.profile}
+    return written
+
+
 def _read(case: dict[str, Any]) -> CaseResult:
     shape = tuple(int(n) for n in case["shape"])
-    known = Case(shape, Layout.parse(case["from"]), Layout.parse(case["to"]), read_dtype(case["dtype"]))
+    known = Case(shape, Layout.parse_operand(case["from"]), Layout.parse_operand(case["to"]), read_dtype(case["dtype"]))
     not_run: Iterable[dict[str, str]] = case.get("not_run", ())
-    methods = tuple(
-        MethodResult(one["name"], tuple(map(float, one["seconds"])), one["extra_bytes"], bool(one["verified"]))
-        for one in case["methods"]
-    )
+    methods = tuple(map(_read_method, case["methods"]))
     if not all(one.seconds for one in methods):
         raise ValueError("a method has no times")
     return CaseResult(known, methods, {one["name"]: one["why"] for one in not_run}, int(case.get("calls_per_time", 1)))
+
+
+def _read_method(one: dict[str, Any]) -> MethodResult:
+    profile: dict[str, list[float]] = one.get("profile", {})
+    return MethodResult(
+        one["name"],
+        tuple(map(float, one["seconds"])),
+        one["extra_bytes"],
+        bool(one["verified"]),
+        tuple((part, tuple(map(float, seconds))) for part, seconds in profile.items()),
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from argparse import Namespace
 from collections.abc import Sequence
 
@@ -33,7 +34,7 @@ def asked_for(options: Namespace) -> list[Case]:
         if options.quick and not suite.quick:
             raise UsageError(f"--quick: the suite {options.suite} has no smaller cases")
         cases = suite.quick if options.quick else suite.cases
-        return [Case(one.shape, one.before, one.after, options.dtype or one.dtype) for one in cases]
+        return list(dict.fromkeys(dataclasses.replace(one, dtype=options.dtype or one.dtype) for one in cases))
     if options.quick:
         raise UsageError("--quick: it is for a --suite")
     missing = ", ".join(name for name in single if name not in given)

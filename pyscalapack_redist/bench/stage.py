@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from .arithmetic import Part
 from .case import Case
+from .poison import poison
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["Stage", "poison"]
-
-POISON = 0xFB
+__all__ = ["Stage"]
 
 
 class Stage:
@@ -30,7 +28,9 @@ class Stage:
     desc_a, desc_b : Descriptor
         Layouts before and after.
     a, out : ndarray or None
-        Local arrays, in Fortran order: A filled and read-only, and room for B, which all methods share.
+        Local arrays, in the layouts' order: A filled and read-only, and room for B, which all methods share.
+    part_of_a, part_of_b : ndarray or None
+        Views of the elements in them that move: all but those around a sub-array.
     """
 
     def __init__(self, case: Case, comm: MPI.Intracomm) -> None:
@@ -38,11 +38,12 @@ class Stage:
         self.desc_a = case.before.descriptor(case.shape, comm)
         self.desc_b = case.after.descriptor(case.shape, comm)
         rank = comm.Get_rank()
-        self._part_b = Part(case, case.after, rank)
-        self.a = Part(case, case.before, rank).filled()
+        before, self._part_b = Part(case, case.before, rank), Part(case, case.after, rank)
+        self.a, self.out = before.filled(), self._part_b.empty()
         if self.a is not None:
             self.a.flags.writeable = False
-        self.out = self._part_b.empty()
+        self.part_of_a: NDArray[Any] | None = None if self.a is None else self.a[before.inside]
+        self.part_of_b: NDArray[Any] | None = None if self.out is None else self.out[self._part_b.inside]
         self.poison()
 
     def poison(self) -> None:
@@ -52,9 +53,3 @@ class Stage:
     def correct(self) -> bool:
         """Whether the output is, byte by byte, what it must be on this rank."""
         return self._part_b.matches(self.out)
-
-
-def poison(array: NDArray[Any] | None) -> None:
-    """Overwrite every byte of a Fortran-ordered array. Not collective."""
-    if array is not None and array.size:
-        array.T.view(np.uint8).fill(POISON)

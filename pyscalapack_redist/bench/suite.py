@@ -26,6 +26,10 @@ def _bars(results: Results, path: str) -> None:
     plot(results, path)
 
 
+def _itself(method: Method) -> Method:
+    return method
+
+
 @dataclass(frozen=True)
 class Suite:
     """A named set of cases.
@@ -44,6 +48,10 @@ class Suite:
         From results to headings and tables that look at all cases together.
     plot : callable
         Draw results to a file.
+    plans : str
+        When plans are made, in words.
+    variant : callable
+        From a method, named on the command line or not, to what is timed in its place.
     """
 
     cases: tuple[Case, ...]
@@ -52,3 +60,5 @@ class Suite:
     calls: int | None = None
     tables: Callable[[Results], Sequence[tuple[str, Table]]] = _no_tables
     plot: Callable[[Results, str], None] = _bars
+    plans: str = "made before timing and reused"
+    variant: Callable[[Method], Method] = _itself

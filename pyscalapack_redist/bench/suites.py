@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from .broad import BROAD
 from .case import Case
 from .desprez import DESPREZ
 from .layout import Layout
 from .suite import Suite
+from .sweeps import BLOCKS, DTYPES, ONCE, RANKS, SIZES
 from .walker_otto import WALKER_OTTO
 
 __all__ = ["SUITES"]
@@ -42,6 +44,12 @@ FACTS = (
 SUITES: dict[str, Suite] = {
     "demo": Suite(DEMO),
     "facts": Suite(FACTS),
+    "broad": BROAD,
+    "sizes": SIZES,
+    "blocks": BLOCKS,
+    "ranks": RANKS,
+    "dtypes": DTYPES,
+    "once": ONCE,
     "walker-otto": WALKER_OTTO,
     "desprez": DESPREZ,
 }

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import launch
 import pytest
+
+from pyscalapack_redist import Redistribution
 
 PROGRAMS = Path(__file__).parent / "programs"
 PROGRAM = ("-m", "pyscalapack_redist")
@@ -57,6 +62,8 @@ def test_the_table_is_printed_once() -> None:
     [
         (4, ["--shape", "40", "30", "--from", "1x2:3x4", "--to", "2x1:5x7+2", "--dtype", "int8"]),
         (4, ["--shape", "9", "8", "7", "--from", "2x1x2:2x3x4", "--to", "1x3x1:2x2x2+1", "--dtype", "V24"]),
+        (3, ["--shape", "40", "30", "--from", "1x3:3x4/50x40@7,10", "--to", "2x1:5x7+1/41x35@0,4"]),
+        (4, ["--shape", "40", "30", "--from", "2x2:3x4@1,0/C", "--to", "1x3:5x7/41x35@1,0/C", "--dtype", "float32"]),
         (3, ["--shape", "0", "30", "--from", "1x3:3x4", "--to", "2x1:5x7", "--dtype", "complex64"]),
         (3, ["--shape", "50", "--from", "3:1", "--to", "2:7@1", "--dtype", "bool"]),
     ],
@@ -120,6 +127,70 @@ def test_bad_input_is_told_once_and_nothing_aborts(ranks: int, arguments: list[s
     assert done.stderr.count(said) == done.stderr.count("pyscalapack-redist: error:") == 1
     assert "abort" not in done.stderr.lower().replace("the job has been aborted", "")
     assert "Traceback" not in done.stderr
+
+
+def test_gemr2d_moves_sub_arrays_and_leaves_c_order_to_others(tmp_path: Path) -> None:
+    file = tmp_path / "new.json"
+    sides = ["--from", "1x2:3x4/90x60@7,10", "--to"]
+    bench(2, "--shape", 70, 50, *sides, "2x1:5x7/71x51@1,0", "--methods", "pxgemr2d", "--repeat", 1, "--json", file)
+    case = measured(file)
+    if case["not_run"]:
+        pytest.skip(f"there is no ScaLAPACK: {case['not_run'][0]['why']}")
+    assert [one["verified"] for one in case["methods"]] == [True]
+    bench(2, "--shape", 70, 50, *sides, "2x1:5x7/C", "--methods", "pxgemr2d,auto", "--repeat", 1, "--json", file)
+    case = measured(file)
+    assert [one["name"] for one in case["methods"]] == ["auto"]
+    assert "local arrays of B are in C order" in case["not_run"][0]["why"]
+
+
+def library_in_use(tmp_path: Path) -> Path:
+    file = tmp_path / "environment.json"
+    bench(1, "--shape", 3, 3, "--from", "1x1:1x1", "--to", "1x1:1x1", "--methods", "memcpy", "--json", file)
+    found = json.loads(file.read_text())["environment"]["scalapack"]
+    if found is None or found["vendor"] != "netlib":
+        pytest.skip(f"for a second library beside netlib's ScaLAPACK; in use is {found}")
+    return Path(found["path"])
+
+
+def test_two_libraries_side_by_side(tmp_path: Path) -> None:
+    """Each with contexts of its own: the one in use and another file with the same entry points."""
+    other = tmp_path / "another.so"
+    shutil.copy(library_in_use(tmp_path), other)
+    assert_side_by_side(tmp_path, other)
+
+
+def test_netlib_and_mkl_side_by_side(tmp_path: Path) -> None:
+    library_in_use(tmp_path)
+    roots = [sys.prefix, os.environ.get("MKLROOT", "")]
+    found = [file for root in roots if root for file in Path(root, "lib").glob("libmkl_scalapack_lp64.so*")]
+    if not found:
+        pytest.skip("no MKL in this environment or in MKLROOT: `pip install mkl` to run this")
+    assert_side_by_side(tmp_path, found[0])
+
+
+def assert_side_by_side(tmp_path: Path, other: Path) -> None:
+    methods, file = ["pxgemr2d", f"pxgemr2d={other}", "auto"], tmp_path / "new.json"
+    sequential = {"MKL_THREADING_LAYER": "SEQUENTIAL"}
+    bench(2, *SMALL, "--methods", ",".join(methods), "--repeat", 2, "--json", file, env=sequential)
+    case = measured(file)
+    assert [one["name"] for one in case["methods"]] == methods, case["not_run"]
+    assert all(one["verified"] for one in case["methods"])
+
+
+def test_a_profile_says_where_time_went(tmp_path: Path) -> None:
+    options = [*SMALL, "--methods", "auto,memcpy", "--repeat", 1, "--profile", "--json", tmp_path / "new.json"]
+    done = bench(2, *options, check=False)
+    if not hasattr(Redistribution, "profile"):
+        assert done.returncode == 2
+        assert done.stderr.count("--profile: plans of this version cannot tell") == 1
+        return
+    assert done.returncode == 0, done.stderr
+    auto, memcpy = measured(tmp_path / "new.json")["methods"]
+    assert {"packed", "waited"} <= set(auto["profile"])
+    assert all(len(seconds) == 2 and min(seconds) >= 0 for seconds in auto["profile"].values())
+    assert "profile" not in memcpy
+    assert "where the time of a call went in case 1" in done.stdout
+    assert sum("| auto " in line and "| packed " in line for line in done.stdout.splitlines()) == 1
 
 
 @pytest.mark.parametrize("ranks", [4, 5])

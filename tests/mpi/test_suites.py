@@ -1,4 +1,4 @@
-"""The suites that repeat published experiments, with a few small cases."""
+"""The suites, with a few small cases of each."""
 
 from __future__ import annotations
 
@@ -48,6 +48,51 @@ def test_desprez(tmp_path: Path, ranks: int, to: str) -> None:
     sets = "disjoint sets" if "+" in to else "shared processes"
     assert f"Example 4: P = 12, Q = 8, r = 4, s = 3, {sets}" in text
     assert "0.67 by steps" in text
+
+
+@pytest.mark.parametrize(
+    ("ranks", "suite"),
+    [
+        (2, "broad"),
+        (4, "broad"),
+        (2, "sizes"),
+        (8, "blocks"),
+        (1, "ranks"),
+        (3, "ranks"),
+        (2, "dtypes"),
+        (2, "once"),
+        (4, "once"),
+    ],
+)
+def test_suites_of_our_own(tmp_path: Path, ranks: int, suite: str) -> None:
+    text, cases = quick(ranks, suite, tmp_path)
+    assert len(cases) > 1
+    for case in cases:
+        assert case["ranks"] == ranks
+        assert {"auto", "memcpy"} <= {one["name"] for one in case["methods"]}
+        assert {one["name"] for one in case["not_run"]} <= {"pxgemr2d"}
+    _, summary = text.split("all cases: geometric means")
+    (row,) = [line for line in summary.splitlines() if line.startswith("| auto ")]
+    assert row.split("|")[2].strip() == str(len(cases))
+    assert ("plans: made anew in each call" in text) == (suite == "once")
+
+
+def test_a_comparison_with_an_earlier_run_of_a_suite(tmp_path: Path) -> None:
+    old = tmp_path / "suite.json"
+    _, cases = quick(2, "broad", tmp_path)
+    content = json.loads(old.read_text())
+    for case in content["cases"]:
+        for one in case["methods"]:
+            if one["name"] == "auto":
+                one["seconds"] = [seconds / 1000 for seconds in one["seconds"]]
+    old.write_text(json.dumps(content))
+    done = launch.run(
+        PROGRAM, 2, "bench", "--suite", "broad", "--quick", "--repeat", 2, "--methods", "auto,memcpy", "--compare", old
+    )
+    assert f"auto: {len(cases)} slower; now / then in geometric mean: " in done.stdout
+    _, table = done.stdout.split("compared with the earlier run:")
+    slower = [line for line in table.splitlines() if "| auto " in line and "| slower " in line]
+    assert len(slower) == len(cases)
 
 
 def test_quick_is_for_suites_that_have_it() -> None:

@@ -120,14 +120,30 @@ def test_short_calls_are_timed_together() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["auto", "caterpillar/sendrecv", "auto/nonblocking", "pxgemr2d", "pxgemr2d=/a/b.so:x_"]
+    "name",
+    [
+        "auto",
+        "caterpillar/sendrecv",
+        "auto/nonblocking",
+        "optimal/sendrecv/datatypes",
+        "pxgemr2d",
+        "pxgemr2d=/a/b.so:x_",
+        "gather-scatter",
+    ],
 )
 def test_methods_are_known_by_their_names(name: str) -> None:
     assert read_method(name).name == name
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("x", "unknown method 'x'"), ("x/sendrecv", "schedule 'x'"), ("auto/x", "'x'")]
+    ("name", "said"),
+    [
+        ("x", "unknown method 'x'"),
+        ("x/sendrecv", "schedule 'x'"),
+        ("auto/x", "'x'"),
+        ("auto/sendrecv/x", "buffers 'x'"),
+        ("a/b/c/d", "'a/b/c/d'"),
+    ],
 )
 def test_unknown_methods(name: str, said: str) -> None:
     with pytest.raises(ValueError, match="there are") as caught:

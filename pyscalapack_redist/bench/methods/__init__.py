@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ...exchanges import EXCHANGES
-from ...orders import ORDERS
+from ...exchanges import BUFFERS, EXCHANGES
+from ...schedules import NAMES
 from .collectives import AllToAll, Broadcast
 from .gather_scatter import GatherScatter
 from .gemr2d import Gemr2d
@@ -37,22 +37,30 @@ def read_method(name: str) -> Method:
     library = OTHER_LIBRARY.fullmatch(name)
     if library:
         return Gemr2d(library["path"], library["prefix"] or "")
-    schedule, slash, exchange = name.partition("/")
-    if slash:
-        _check_one_of("schedule", schedule, ("auto", *ORDERS))
-        _check_one_of("exchange", exchange, ("auto", *EXCHANGES))
-        return Ours(name, schedule, exchange)
+    parts = name.split("/")
+    if len(parts) in (2, 3):
+        known = (("auto", *NAMES), ("auto", *EXCHANGES), tuple(BUFFERS))
+        for what, part, names in zip(("schedule", "exchange", "buffers"), parts, known, strict=False):
+            _check_one_of(what, part, names)
+        return _ours(name)
     raise ValueError(
-        f"unknown method {name!r}: there are auto, SCHEDULE/EXCHANGE (as caterpillar/sendrecv), pxgemr2d, "
+        f"unknown method {name!r}: there are auto, SCHEDULE/EXCHANGE[/BUFFERS] (as caterpillar/sendrecv), pxgemr2d, "
         "pxgemr2d=PATH[:PREFIX], gather-scatter, memcpy, bcast and alltoall"
     )
 
 
 def named_methods(*names: str) -> tuple[Method, ...]:
     """The methods of a suite; an unknown schedule or exchange is told when it is to run. Not collective."""
-    return tuple(Ours(name, *name.split("/", 1)) if "/" in name else read_method(name) for name in names)
+    return tuple(_ours(name) if "/" in name else read_method(name) for name in names)
+
+
+def _ours(name: str) -> Ours:
+    schedule, exchange, buffers = (*name.split("/"), "packed")[:3]
+    return Ours(name, schedule, exchange, buffers)
 
 
 def _check_one_of(what: str, name: str, known: tuple[str, ...]) -> None:
     if name not in known:
-        raise ValueError(f"unknown {what} {name!r} of a method SCHEDULE/EXCHANGE: there are {', '.join(known)}")
+        raise ValueError(
+            f"unknown {what} {name!r} of a method SCHEDULE/EXCHANGE[/BUFFERS]: there are {', '.join(known)}"
+        )

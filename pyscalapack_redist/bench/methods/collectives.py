@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from ...errors import ArrayError
 from ..arithmetic import Part
 from ..case import Case
-from ..stage import Stage, poison
+from ..poison import poison
+from ..stage import Stage
 from .method import Method, Prepared
 
 __all__ = ["AllToAll", "Broadcast"]
@@ -62,7 +63,10 @@ class _Broadcast(Prepared):
         size = stage.comm.bcast(0 if stage.a is None else stage.a.nbytes, root=self._root)
         self._is_root = stage.comm.Get_rank() == self._root
         self._buffer = _bytes(stage.a).copy() if self._is_root else np.empty(size, np.uint8)
-        self.extra_bytes = size
+
+    @property
+    def extra_bytes(self) -> int | None:
+        return self._buffer.size
 
     def __call__(self) -> None:
         self.stage.comm.Bcast(self._buffer, root=self._root)
@@ -86,7 +90,10 @@ class _AllToAll(Prepared):
         self._part = least // size * item
         self._send = _bytes(stage.a)[: size * self._part].copy()
         self._received = np.empty_like(self._send)
-        self.extra_bytes = 2 * self._send.size
+
+    @property
+    def extra_bytes(self) -> int | None:
+        return 2 * self._send.size
 
     def __call__(self) -> None:
         self.stage.comm.Alltoall(self._send, self._received)

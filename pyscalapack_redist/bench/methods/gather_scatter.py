@@ -1,40 +1,119 @@
-"""Gather the array on one rank, then scatter it from there: what programs do that have nothing better."""
+"""Gather the array on one rank, then scatter it from there: what programs do that have nothing better.
+
+Plain mpi4py and NumPy: each rank sends its local array to rank 0, which puts it into the whole array by its global
+indices; then back the same way. Nothing of this package's engine takes part.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+import math
+from typing import Any
 
-from ...descriptor import Descriptor
-from ...grid import ProcessGrid
-from ...redistribution import redistribute
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arithmetic import Part
+from ..case import Case
+from ..poison import bytes_of
 from ..stage import Stage
-from .method import Method, Prepared
+from .method import Anew, Method, Prepared
 
 __all__ = ["GatherScatter"]
 
+ROOT = 0
+LIMIT = 2**31
+
 
 class GatherScatter(Method):
-    """Two plans of `redistribute`, to and from a grid of rank 0 alone, made once and reused."""
+    """The indices, and rank 0's memory for the whole array, are made once and reused."""
 
     name = "gather-scatter"
 
+    def obstacle(self, case: Case) -> str | None:
+        """Local arrays of 2^31 and more elements, which MPI's counts of 32 bits cannot tell. Not collective."""
+        if case.local_elements >= LIMIT:
+            return "gather-scatter counts elements in 32 bits: the local arrays are too large for it"
+        return None
+
+    def anew(self) -> Method:
+        """The same with indices and memory made in each call. Not collective."""
+        return Anew(self)
+
     def prepare(self, stage: Stage) -> Prepared:
-        """Make both plans and, on rank 0, room for the whole array. Collective."""
-        return _ThroughOne(stage)
+        """Work out, on rank 0, every rank's indices, and make room for the whole array. Not collective."""
+        return _ThroughRoot(stage)
 
 
-class _ThroughOne(Prepared):
+class _ThroughRoot(Prepared):
+    """All arrays are seen transposed: local arrays in Fortran order are sent and received as they lie in memory."""
+
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
+        from mpi4py import MPI
+
         case, comm = stage.case, stage.comm
-        one = (1,) * len(case.shape)
-        single = Descriptor(case.shape, None, ProcessGrid(one, comm, ranks=np.zeros(one, np.int64)))
-        self._gather = redistribute(stage.desc_a, single, dtype=case.dtype)
-        self._scatter = redistribute(single, stage.desc_b, dtype=case.dtype)
-        self._whole = single.empty(case.dtype) if comm.Get_rank() == 0 else None
-        staging = max(plan.report(case.dtype).extra_bytes for plan in (self._gather, self._scatter))
-        self.extra_bytes = staging + (0 if self._whole is None else self._whole.nbytes)
+        self._rank = comm.Get_rank()
+        self._element = MPI.BYTE.Create_contiguous(case.dtype.itemsize).Commit()
+        self._mine = None if stage.part_of_a is None else stage.part_of_a.T
+        self._wanted = None if stage.part_of_b is None else stage.part_of_b.T
+        self._whole: NDArray[Any] | None = None
+        if self._rank == ROOT:
+            self._senders, self._receivers = (
+                [(rank, _place(part)) for rank in range(comm.Get_size()) if (part := Part(case, one, rank)).elements]
+                for one in (case.before, case.after)
+            )
+            self._whole = np.empty(case.shape[::-1], case.dtype)
+
+    @property
+    def extra_bytes(self) -> int | None:
+        if self._whole is not None:
+            item = self._whole.dtype.itemsize
+            pieces = (math.prod(one.size for one in place) for _, place in (*self._senders, *self._receivers))
+            return self._whole.nbytes + item * max(pieces, default=0)
+        both = (self._mine, self._wanted)
+        return max(0 if one is None or one.flags.c_contiguous else one.nbytes for one in both)
 
     def __call__(self) -> None:
-        self._gather(self.stage.a, self._whole)
-        self._scatter(self._whole, self.stage.out)
+        if self._whole is not None:
+            self._gather_here(self._whole)
+            self._scatter_from_here(self._whole)
+            return
+        if self._mine is not None and self._mine.size:
+            self._send(self._mine, ROOT)
+        if self._wanted is not None and self._wanted.size:
+            room = self._wanted if self._wanted.flags.c_contiguous else np.empty_like(self._wanted, order="C")
+            self._receive(room, ROOT)
+            if room is not self._wanted:
+                self._wanted[...] = room
+
+    def _gather_here(self, whole: NDArray[Any]) -> None:
+        for rank, place in self._senders:
+            if rank == ROOT:
+                whole[place] = self._mine
+                continue
+            came = np.empty([one.size for one in place], whole.dtype)
+            self._receive(came, rank)
+            whole[place] = came
+
+    def _scatter_from_here(self, whole: NDArray[Any]) -> None:
+        for rank, place in self._receivers:
+            if rank != ROOT:
+                self._send(whole[place], rank)
+            elif self._wanted is not None:
+                self._wanted[...] = whole[place]
+
+    def _send(self, array: NDArray[Any], rank: int) -> None:
+        array = np.ascontiguousarray(array)
+        self.stage.comm.Send([bytes_of(array), array.size, self._element], rank)
+
+    def _receive(self, array: NDArray[Any], rank: int) -> None:
+        self.stage.comm.Recv([bytes_of(array), array.size, self._element], rank)
+
+    def close(self) -> None:
+        self._element.Free()
+        self._whole = None
+
+
+def _place(part: Part) -> tuple[NDArray[np.int64], ...]:
+    """Where a rank's elements are in the whole array, transposed."""
+    return np.ix_(*reversed(part.indices))

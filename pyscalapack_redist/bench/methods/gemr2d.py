@@ -40,12 +40,16 @@ class Gemr2d(Method):
         self.name = "pxgemr2d" + (f"={path}" if path else "") + (f":{prefix}" if prefix else "")
 
     def obstacle(self, case: Case) -> str | None:
-        """A dtype, a number of dimensions or a size that it is not for, or no library. Not collective."""
+        """A dtype, a number of dimensions, an order or a size that it is not for, or no library. Not collective."""
         if len(case.shape) != 2:
             return f"p?gemr2d is for two dimensions, not {len(case.shape)}"
         if case.dtype not in KIND_OF_DTYPE:
             return f"p?gemr2d is for {', '.join(map(str, KIND_OF_DTYPE))}, not {case.dtype}"
-        numbers = (*case.shape, *case.before.block, *case.after.block, case.local_elements)
+        for name, layout in (("A", case.before), ("B", case.after)):
+            if layout.order != "F":
+                return f"p?gemr2d is for Fortran order, and the local arrays of {name} are in C order"
+        shapes = (*case.before.whole_shape(case.shape), *case.after.whole_shape(case.shape))
+        numbers = (*shapes, *case.before.block, *case.after.block, case.local_elements)
         if max(numbers) >= LIMIT:
             return "p?gemr2d counts in 32 bits: this array is too large for it"
         try:
@@ -96,8 +100,10 @@ class _Called(Prepared):
         """Address, IA, JA and the nine integers; outside the grid, where CTXT is -1, no address."""
         context = self._context((layout.grid[0], layout.grid[1]), list(range(layout.first, layout.end)))
         rows = 1 if array is None else max(1, array.shape[0])
-        nine = np.array([1, context, *self.stage.case.shape, *layout.block, *layout.source, rows], dtype=np.intc)
-        return (0 if array is None else array.ctypes.data), 1, 1, nine
+        shape = layout.whole_shape(self.stage.case.shape)
+        nine = np.array([1, context, *shape, *layout.block, *layout.source, rows], dtype=np.intc)
+        i, j = layout.offset or (0, 0)
+        return (0 if array is None else array.ctypes.data), i + 1, j + 1, nine
 
 
 def _give_buffers_back(library: blacs.Library, context: int) -> None:

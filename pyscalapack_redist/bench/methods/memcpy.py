@@ -1,4 +1,6 @@
-"""The C library's memcpy of each rank's local A: what reading and writing those bytes once costs, with no layout change."""
+"""The C library's memcpy of what moves of each rank's local A: what reading and writing those bytes once costs, with no
+layout change.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,15 @@ import functools
 
 import numpy as np
 
-from ..stage import Stage, poison
+from ..poison import bytes_of, poison
+from ..stage import Stage
 from .method import Method, Prepared
 
 __all__ = ["Memcpy"]
 
 
 class Memcpy(Method):
-    """All ranks copy at once, between private arrays."""
+    """All ranks copy at once, between private arrays; a sub-array as one piece."""
 
     name = "memcpy"
 
@@ -24,17 +27,22 @@ class Memcpy(Method):
 
 
 class _Copy(Prepared):
-    extra_bytes = 0
-
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
-        a = stage.a
-        self._copy = None if a is None else np.empty(a.shape, a.dtype, order="F")
+        part = stage.part_of_a
+        self._source = self._copy = None
         self._memcpy = None
-        if a is not None and self._copy is not None:
-            where = (ctypes.c_void_p(one.ctypes.data) for one in (self._copy, a))
-            self._memcpy = functools.partial(ctypes.CDLL(None).memcpy, *where, ctypes.c_size_t(a.nbytes))
+        if part is not None:
+            one_piece = part.flags.f_contiguous or part.flags.c_contiguous
+            self._source = part if one_piece else np.asfortranarray(part)
+            self._copy = np.empty_like(self._source)
+            where = (ctypes.c_void_p(one.ctypes.data) for one in (self._copy, self._source))
+            self._memcpy = functools.partial(ctypes.CDLL(None).memcpy, *where, ctypes.c_size_t(part.nbytes))
         self.poison()
+
+    @property
+    def extra_bytes(self) -> int | None:
+        return 0
 
     def __call__(self) -> None:
         if self._memcpy is not None:
@@ -44,5 +52,5 @@ class _Copy(Prepared):
         poison(self._copy)
 
     def correct(self) -> bool:
-        a, copy = self.stage.a, self._copy
-        return a is None or copy is None or np.array_equal(a.T.view(np.uint8), copy.T.view(np.uint8))
+        source, copy = self._source, self._copy
+        return source is None or copy is None or np.array_equal(bytes_of(source), bytes_of(copy))

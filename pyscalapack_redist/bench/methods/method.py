@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 from ..case import Case
 from ..stage import Stage
 
-__all__ = ["Method", "Prepared"]
+__all__ = ["Anew", "Method", "Prepared"]
 
 
 class Method(ABC):
@@ -18,6 +19,10 @@ class Method(ABC):
     def obstacle(self, case: Case) -> str | None:
         """Why it cannot run the case on this rank; None where it can. Not collective."""
         return None
+
+    def anew(self) -> Method:
+        """The same with all that it keeps from call to call made in each call, and timed with it. Not collective."""
+        return self
 
     @abstractmethod
     def prepare(self, stage: Stage) -> Prepared:
@@ -31,18 +36,15 @@ class Method(ABC):
 
 
 class Prepared(ABC):
-    """A method ready to run one case.
-
-    Attributes
-    ----------
-    extra_bytes : int or None
-        Memory that a run takes beside the two local arrays on this rank; None where only a measurement can tell.
-    """
-
-    extra_bytes: int | None = None
+    """A method ready to run one case."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
+
+    @property
+    def extra_bytes(self) -> int | None:
+        """Memory that a run takes beside the two local arrays on this rank; None where only a measurement can tell."""
+        return None
 
     @abstractmethod
     def __call__(self) -> None:
@@ -56,8 +58,57 @@ class Prepared(ABC):
         """Whether the output of the last run is right on this rank. Not collective."""
         return self.stage.correct()
 
+    def profile(self) -> Mapping[str, float]:
+        """Run once; seconds that this rank spent on each part, where the method can tell. Collective like a run."""
+        return {}
+
     def forget(self) -> None:  # noqa: B027
         """Give back memory that earlier calls have left, so that what a call takes can be measured. Not collective."""
 
     def close(self) -> None:  # noqa: B027 (most have nothing to give back)
         """Give back what `prepare` made. Collective over the stage's communicator."""
+
+
+class Anew(Method):
+    """A method that is prepared in each call.
+
+    Parameters
+    ----------
+    method : Method
+        What it prepares must be made without regard to earlier times.
+    """
+
+    def __init__(self, method: Method) -> None:
+        self.name, self._method = method.name, method
+
+    def obstacle(self, case: Case) -> str | None:
+        """What the method says. Not collective."""
+        return self._method.obstacle(case)
+
+    def prepare(self, stage: Stage) -> Prepared:
+        """Prepare it once to see that it can be. Collective."""
+        return _PreparedAnew(stage, self._method)
+
+
+class _PreparedAnew(Prepared):
+    def __init__(self, stage: Stage, method: Method) -> None:
+        super().__init__(stage)
+        self._method = method
+        trial = method.prepare(stage)
+        self._extra_bytes = trial.extra_bytes
+        trial.close()
+
+    @property
+    def extra_bytes(self) -> int | None:
+        return self._extra_bytes
+
+    def __call__(self) -> None:
+        fresh = self._method.prepare(self.stage)
+        fresh()
+        fresh.close()
+
+    def profile(self) -> Mapping[str, float]:
+        fresh = self._method.prepare(self.stage)
+        found = fresh.profile()
+        fresh.close()
+        return found

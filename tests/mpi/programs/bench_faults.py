@@ -1,4 +1,4 @@
-"""Methods that go wrong must be seen to: wrong on one rank, wrong in one element, right once and then never again."""
+"""Methods that go wrong must be seen to: wrong on one rank, wrong in one element, around a sub-array, right only once."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from pyscalapack_redist.bench.environment import nodes_of
 from pyscalapack_redist.bench.flag import flag_round_trip_ns
 from pyscalapack_redist.bench.layout import Layout
 from pyscalapack_redist.bench.methods import Method, Prepared, read_method
+from pyscalapack_redist.bench.methods.method import Anew
+from pyscalapack_redist.bench.methods.ours import Ours
+from pyscalapack_redist.bench.profile import profile_of
+from pyscalapack_redist.bench.results import Profile
 from pyscalapack_redist.bench.stage import Stage
 
 COMM = MPI.COMM_WORLD
@@ -43,37 +47,92 @@ class Fault(Prepared):
         if self.name == "once" and self.runs > 1:
             return
         self.right()
-        out = self.stage.out
-        if out is not None and COMM.Get_rank() == LAST and self.name == "one element":
-            out[-1, -1] = 0
+        out, part = self.stage.out, self.stage.part_of_b
+        if out is not None and part is not None and COMM.Get_rank() == LAST:
+            if self.name == "one element":
+                part[-1, -1] = 0
+            if self.name == "around":
+                out[0, 0] = 0
+
+    def profile(self) -> dict[str, float]:
+        return {"packed": COMM.Get_rank() + 0.5} if COMM.Get_rank() <= LAST else {}
 
 
-def main() -> None:
+def told_by_faults(run: Prepared, comm: MPI.Intracomm) -> Profile:
+    return profile_of(run, comm) if isinstance(run, Fault) else ()
+
+
+def wrong_results_are_found() -> None:
     names = ["auto", "memcpy", "gather-scatter"]
-    methods = [Faulty("one element"), Faulty("once"), Faulty("obstacle"), Faulty("unprepared")]
-    nodes = nodes_of(COMM)
-    assert nodes == [0] * COMM.Get_size()
-    case = Case((30, 20), Layout.parse("1x2:3x3"), Layout.parse("1x3:4x5+1"))
+    faults = ["one element", "once", "around", "obstacle", "unprepared"]
+    methods = [*map(read_method, names), *map(Faulty, faults)]
+    whole = Case((30, 20), Layout.parse("1x2:3x3"), Layout.parse("1x3:4x5+1"))
+    into_part = Case((30, 20), Layout.parse("1x2:3x3"), Layout.parse_operand("1x3:4x5+1/40x30@4,6/C"))
+    from_part = Case((30, 20), Layout.parse_operand("1x2:3x3@0,1/33x41@0,20"), Layout.parse_operand("1x3:4x5+1/C"))
     ticks: list[int] = []
-    for one_node in (True, False):
+    for case, one_node in ((whole, True), (whole, False), (into_part, True), (from_part, True)):
         clock = Clock(COMM, one_node)
-        result = run_case(case, [*map(read_method, names), *methods], 2, clock, COMM, lambda: ticks.append(1))
+        result = run_case(case, methods, 2, clock, COMM, lambda: ticks.append(1), profile=told_by_faults)
         assert {one.name: one.verified for one in result.methods} == {
             "auto": True,
             "memcpy": True,
             "gather-scatter": True,
             "one element": False,
             "once": False,
+            "around": False,
         }
         assert result.not_run == {"obstacle": "rank 1 has an obstacle", "unprepared": "cannot be prepared"}
         assert all(len(one.seconds) == 2 and one.least > 0 for one in result.methods)
         assert len(set(COMM.allgather(result.methods))) == 1
-    assert len(ticks) == 8
+        profiles = {one.name: one.profile for one in result.methods}
+        assert profiles["once"] == (("packed", (0.5, 1.5, 2.5, 3.5)),)
+        assert profiles["memcpy"] == ()
+    assert len(ticks) == 16
+
+
+def nothing_is_right_before_it_has_run() -> None:
+    part = Layout.parse_operand("1x3:4x5+1/40x30@4,6/C")
+    stage = Stage(Case((30, 20), Layout.parse_operand("1x2:3x3/33x41@0,20"), part), COMM)
+    for name in ("auto", "memcpy", "gather-scatter", "natural/nonblocking/datatypes"):
+        run = read_method(name).prepare(stage)
+        run.poison()
+        assert not all(COMM.allgather(run.correct())), name
+        run()
+        assert all(COMM.allgather(run.correct())), name
+        run.close()
+
+
+def plans_are_made_once_or_anew() -> None:
+    """A plan that is kept is the same object when it is asked for again."""
+    stage = Stage(Case((30, 20), Layout.parse("1x2:3x3"), Layout.parse("1x3:4x5+1")), COMM)
+    kept, anew = Ours("auto", "auto", "auto"), read_method("auto").anew()
+    assert isinstance(anew, Anew)
+    plans = [method.prepare(stage)._plan for method in (kept, anew._method) for _ in range(3)]
+    if stage.comm.Get_rank() <= LAST:  # ranks outside have no plan to keep
+        assert plans[0] is plans[1] is plans[2]
+        assert len({id(plan) for plan in plans}) == 4
+    fresh = anew.prepare(stage)
+    stage.poison()
+    fresh()
+    assert stage.correct()
+    fresh.close()
+
+
+def round_trips_of_a_flag(nodes: list[int]) -> None:
     trip = flag_round_trip_ns(COMM, nodes)
     assert trip is not None
     assert 1 < trip < 1e9
     assert flag_round_trip_ns(COMM, list(range(COMM.Get_size()))) is None
     assert flag_round_trip_ns(MPI.COMM_SELF, [0]) is None
+
+
+def main() -> None:
+    nodes = nodes_of(COMM)
+    assert nodes == [0] * COMM.Get_size()
+    wrong_results_are_found()
+    nothing_is_right_before_it_has_run()
+    plans_are_made_once_or_anew()
+    round_trips_of_a_flag(nodes)
     if COMM.Get_rank() == 0:
         print("OK", flush=True)
 

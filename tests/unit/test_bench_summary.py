@@ -1,0 +1,181 @@
+"""What the benchmark says of all cases together, of where time goes, and of two runs; and its pictures."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyscalapack_redist import Redistribution, cli
+from pyscalapack_redist.bench.case import Case
+from pyscalapack_redist.bench.comparison import changes, comparison_lines
+from pyscalapack_redist.bench.profile import check_profiles, profile_table
+from pyscalapack_redist.bench.results import CaseResult, MethodResult, Results
+from pyscalapack_redist.bench.selection import UsageError
+from pyscalapack_redist.bench.suites import SUITES
+from pyscalapack_redist.bench.summary import ratios_to_library, ratios_to_memcpy, summary_table
+from pyscalapack_redist.bench.terminal import console, print_table
+
+ENVIRONMENT = {
+    "ranks": 2,
+    "cores": 2,
+    "mpi": "an MPI",
+    "flag_round_trip_ns": 123.4,
+    "plans": "made before timing and reused",
+}
+
+
+def result(case: Case, **seconds: float) -> CaseResult:
+    """Minimum times by the names of methods; medians are one and a half times as long."""
+    return CaseResult(case, tuple(MethodResult(name, (t, 1.5 * t, 9 * t), 0, True) for name, t in seconds.items()))
+
+
+def three_cases(auto: float = 2.0) -> Results:
+    cases = SUITES["demo"].cases
+    return Results(
+        ENVIRONMENT,
+        (
+            result(cases[0], auto=auto, pxgemr2d=16.0, memcpy=1.0),
+            result(cases[1], auto=8.0, pxgemr2d=16.0, memcpy=1.0),
+            result(cases[2], auto=4.0, memcpy=1.0),  # pxgemr2d does not apply
+        ),
+    )
+
+
+def rows(table: Any) -> dict[str, list[str]]:
+    out = console()
+    with out.capture() as text:
+        print_table(out, table)
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.get().splitlines()]
+    return {line[0]: line[1:] for line in lines[2:]}
+
+
+# -- all cases together
+
+
+def test_geometric_means_leave_out_what_did_not_run() -> None:
+    to_library = ratios_to_library(three_cases(), "auto")
+    assert to_library.of_least == (8.0, 2.0)
+    assert to_library.cases == (1, 2)
+    assert to_library.means == "4.00 / 4.00"
+    assert to_library.smallest == "2.00 (case 2)"
+    to_memcpy = ratios_to_memcpy(three_cases(), "auto")
+    assert to_memcpy.means == "4.00 / 4.00"
+    assert to_memcpy.largest == "8.00 (case 2)"
+    assert ratios_to_library(three_cases(), "nobody").means == "-"
+
+
+def test_the_summary_has_a_row_for_each_method() -> None:
+    assert rows(summary_table(three_cases())) == {
+        "auto": ["3", "4.00 / 4.00", "8.00 (case 2)", "2", "4.00 / 4.00", "2.00 (case 2)"],
+        "pxgemr2d": ["2", "16.0 / 16.0", "16.0 (case 1)", "-", "-", "-"],
+        "memcpy": ["3", "1.00 / 1.00", "1.00 (case 1)", "-", "-", "-"],
+    }
+
+
+# -- where time goes
+
+
+def profiled() -> CaseResult:
+    one = three_cases().cases[0]
+    parts = (("packed", (0.001, 0.003, 0.002)), ("waited", (0.5, 0.0, 0.25)))
+    return dataclasses.replace(one, methods=(dataclasses.replace(one.methods[0], profile=parts), *one.methods[1:]))
+
+
+def test_a_profile_is_shown_over_the_ranks() -> None:
+    assert profile_table(three_cases().cases[0]) is None
+    out = console()
+    with out.capture() as text:
+        print_table(out, profile_table(profiled()))  # type: ignore[arg-type]
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.get().splitlines()]
+    assert lines[2:] == [
+        ["auto", "packed", "1.00 ms", "2.00 ms", "3.00 ms"],
+        ["auto", "waited", "0.00 us", "250 ms", "500 ms"],
+    ]
+
+
+def test_a_profile_is_in_the_json() -> None:
+    results = Results(ENVIRONMENT, (profiled(),))
+    assert Results.from_json(results.to_json()) == results
+    assert '"packed": [' in results.to_json()
+    assert "profile" not in three_cases().to_json()
+
+
+def test_plans_that_cannot_tell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delattr(Redistribution, "profile", raising=False)
+    with pytest.raises(UsageError, match="--profile"):
+        check_profiles()
+    monkeypatch.setattr(cli, "_speaks", lambda: True)
+    assert cli.run(["bench", "--suite", "demo", "--profile"]) == 2
+    assert "--profile: plans of this version cannot tell" in capsys.readouterr().err
+    monkeypatch.setattr(Redistribution, "profile", None, raising=False)
+    check_profiles()
+
+
+# -- two runs
+
+
+def test_a_comparison_sums_up_each_method() -> None:
+    lines = list(comparison_lines(three_cases(), three_cases(4.0)))
+    assert f"auto: 1 slower, 2 same; now / then in geometric mean: {2 ** (1 / 3):.2f}" in lines
+    assert "pxgemr2d: 2 same; now / then in geometric mean: 1.00" in lines
+    assert not any("not the same is timed" in line for line in lines)
+
+
+def test_a_comparison_of_plans_reused_and_plans_made_anew_says_so() -> None:
+    once = dataclasses.replace(three_cases(), environment={**ENVIRONMENT, "plans": SUITES["once"].plans})
+    (line,) = [line for line in comparison_lines(three_cases(), once) if "not the same is timed" in line]
+    assert line.endswith(f"plans were made before timing and reused then, and are {SUITES['once'].plans} now")
+
+
+@pytest.mark.parametrize("suite", ["broad", "sizes", "blocks", "ranks", "dtypes", "once"])
+def test_cases_of_an_earlier_run_are_found_again(suite: str) -> None:
+    old = filled(suite)
+    back = Results.from_json(old.to_json())
+    assert back == old
+    slower = dataclasses.replace(
+        old, cases=tuple(result(one.case, auto=one.methods[0].least * 2, memcpy=1.0) for one in old.cases)
+    )
+    found = changes(back, slower)
+    assert len(found) == len(old.cases)
+    assert {one.verdict for one in found} == {"slower"}
+
+
+# -- pictures
+
+
+def filled(suite: str, ranks: int = 2) -> Results:
+    """Times that nobody measured, for the cases of one number of ranks."""
+    cases = [case for case in SUITES[suite].cases if case.ranks == ranks]
+    wave = itertools.cycle((1.0, 1.3, 0.8))
+    return Results(
+        ENVIRONMENT,
+        tuple(
+            result(case, auto=(t := 1e-5 + 1e-9 * case.elements) * 2 * next(wave), pxgemr2d=8 * t, memcpy=1.0)
+            for case in cases
+        ),
+    )
+
+
+@pytest.mark.parametrize("suite", ["broad", "sizes", "blocks", "ranks", "dtypes", "once"])
+def test_every_suite_has_a_picture(tmp_path: Path, suite: str) -> None:
+    SUITES[suite].plot(filled(suite), str(tmp_path / "one.png"))
+    assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("suite", ["broad", "sizes", "blocks"])
+@pytest.mark.parametrize("methods", [{"auto": 1.0}, {"memcpy": 1.0}, {}])
+def test_pictures_of_few_methods(tmp_path: Path, suite: str, methods: dict[str, float]) -> None:
+    cases = tuple(result(case, **methods) for case in SUITES[suite].cases[:2])
+    SUITES[suite].plot(Results(ENVIRONMENT, cases), str(tmp_path / "one.png"))
+    assert (tmp_path / "one.png").stat().st_size > 1000
+
+
+def test_ratios_are_means_of_logarithms() -> None:
+    found = ratios_to_memcpy(filled("broad"), "auto")
+    mean = math.exp(sum(map(math.log, found.of_least)) / len(found.of_least))
+    assert found.means.startswith(f"{mean:.3g}"[:3])
