@@ -134,7 +134,7 @@ class Participants:
     def make_node(self) -> Node:
         """Find the ranks of this node and share memory with them, once. Collective over the participants."""
         if self.node is None:
-            self.node = Node(self.comm)
+            self.node = Node(self.comm, self.ranks)
         return self.node
 
     def vote(self, ballot: Ballot) -> MPI.Request | Vote:

@@ -108,8 +108,7 @@ def _fitting(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
 def _made(desc: Descriptor, dtype: np.dtype[Any] | None) -> NDArray[Any]:
     if desc.parent is not None:
         raise ArrayError(
-            f"out is missing: B is a sub-array ({desc!r}); give the whole local array, "
-            f"of shape {desc.local_shape}"
+            f"out is missing: B is a sub-array ({desc!r}); give the whole local array, of shape {desc.local_shape}"
         )
     if dtype is None:
         raise ArrayError(

@@ -98,6 +98,7 @@ class Redistribution:
             if result is DISSENT:
                 return Transfer(self, a, out, outcome).wait()
             if result is not NotImplemented:
+                self._everyone.next_tag()  # other ranks may have come the long way, and took one
                 made: NDArray[Any] | None = result
                 return made
         return self.start(a, out).wait()

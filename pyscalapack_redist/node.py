@@ -10,6 +10,7 @@ import mmap
 import os
 import secrets
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,13 @@ CHECK_SECONDS = 0.05
 class Node:
     """What a rank knows of its node. Made collectively over `comm`; everything else is not collective.
 
+    Parameters
+    ----------
+    comm : MPI.Intracomm
+        Private communicator of the participants.
+    names : sequence of int
+        The user's rank for each of its ranks: for messages.
+
     Attributes
     ----------
     ring : Ring or None
@@ -46,7 +54,7 @@ class Node:
         What was found, in words.
     """
 
-    def __init__(self, comm: MPI.Intracomm) -> None:
+    def __init__(self, comm: MPI.Intracomm, names: Sequence[int]) -> None:
         from mpi4py import MPI
 
         self.comm = comm
@@ -65,7 +73,7 @@ class Node:
                     self.ring = Ring(memory, rank, size, AREA, SPINS if size <= len(cores) else 0)
         finally:
             here.Free()
-        self._ranks = list(self.number)
+        self._names = [names[one] for one in self.number]
         self._watched = [k for k, one in enumerate(self._processes) if one and _process(one[0]) == one]
         self._checked = 0.0
         self.whole = self.ring is not None and len(self.number) == comm.Get_size()
@@ -90,7 +98,7 @@ class Node:
         dead = next((k for k in self._watched if _process(self._processes[k][0]) != self._processes[k]), left)
         if dead is not None:
             what = "has left a redistribution in the middle" if dead == left else "has died"
-            self.break_off(f"rank {self._ranks[dead]} of the participants {what}")
+            self.break_off(f"rank {self._names[dead]} {what}")
             raise CollectiveError(f"{self.broken}: what it owed will not come; use another communicator without it")
 
     def break_off(self, why: str) -> None:
@@ -162,7 +170,7 @@ def _shared_memory(here: MPI.Intracomm, size: int) -> tuple[mmap.mmap | None, st
     It has no name that outlives this call, so nothing is left behind whatever happens later.
     """
     reasons = []
-    for way in (_memory_file, _shm_file):
+    for way, name in ((_memory_file, "memfd"), (_shm_file, "/dev/shm")):
         memory, problem = None, None
         mark = here.bcast(secrets.token_bytes(16), root=0)
         opened: Any = None
@@ -196,20 +204,20 @@ def _shared_memory(here: MPI.Intracomm, size: int) -> tuple[mmap.mmap | None, st
             if here.Get_rank() == 0:
                 memory[:16] = bytes(16)
             here.Barrier()
-            return memory, f"memory shared by {here.Get_size()} ranks ({way.__doc__})"
+            return memory, f"memory shared by {here.Get_size()} ranks ({name})"
         reasons.append(next(filter(None, problems)))
     return None, "no shared memory: " + "; ".join(reasons)
 
 
 def _memory_file(size: int) -> tuple[int, str, bool]:
-    """memfd"""
+    """An anonymous file: its number, the path by which others open it, and that it has no name."""
     descriptor = os.memfd_create("pyscalapack_redist")
     os.ftruncate(descriptor, size)
     return descriptor, f"/proc/{os.getpid()}/fd/{descriptor}", False
 
 
 def _shm_file(size: int) -> tuple[int, str, bool]:
-    """/dev/shm"""
+    """POSIX shared memory for this user only, the same of it; its name is removed once all have it."""
     path = f"/dev/shm/pyscalapack_redist-{secrets.token_hex(8)}"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -184,4 +184,3 @@ def _number(coords: Coords, shape: Coords) -> int:
 
 
 ORDERS: dict[str, type[Order]] = {one.name: one for one in (Natural, Random, Caterpillar, Ring)}
-

@@ -124,8 +124,7 @@ def _idle_plan(request: Request) -> Redistribution:
 def _new_plan(a: Descriptor, b: Descriptor, request: Request, everyone: Participants) -> Redistribution:
     """Work out this rank's messages. Collective over the participants: all make the plan, or none."""
     plan, error = None, None
-    if request.exchange in ("auto", "shared"):
-        everyone.make_node()
+    everyone.make_node()
     ballot = Ballot([], extras=len(Extents._fields))
     try:
         if a.shape != b.shape:

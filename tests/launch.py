@@ -59,9 +59,12 @@ def mpiexec() -> list[str]:
     return [program, *(["--oversubscribe", "--bind-to", "none"] if flavour == "openmpi" else [])]
 
 
-def command(ranks: int, *program: str) -> list[str]:
-    """`python -m mpi4py` aborts all ranks when one of them raises."""
-    return [*mpiexec(), "-n", str(ranks), sys.executable, "-m", "mpi4py", *program]
+def command(ranks: int, *program: str, survive: bool = False) -> list[str]:
+    """`python -m mpi4py` aborts all ranks when one of them raises; with `survive`, they go on when one is killed."""
+    launcher = mpiexec()
+    if survive:
+        launcher.append("--enable-recovery" if "--oversubscribe" in launcher else "-disable-auto-cleanup")
+    return [*launcher, "-n", str(ranks), sys.executable, *([] if survive else ["-m", "mpi4py"]), *program]
 
 
 def environment(ranks: int = 1) -> dict[str, str]:
@@ -88,10 +91,11 @@ def run(
     timeout: float = 120,
     env: Mapping[str, str] | None = None,
     check: bool = True,
+    survive: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program, or ("-m", module), to its end. One that hangs is killed with all its ranks, and fails."""
     words = [str(word) for word in (*(program if isinstance(program, tuple) else (program,)), *args)]
-    line, mark = command(ranks, *words), uuid.uuid4().hex
+    line, mark = command(ranks, *words, survive=survive), uuid.uuid4().hex
     # Files, not pipes: reading a pipe would wait for any process that outlives mpiexec.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(

@@ -18,6 +18,41 @@ def test_random_layouts(ranks: int) -> None:
     assert done.stdout.split() == ["1350", "cases,", "seed", str(SEED + ranks), "OK"]
 
 
+@pytest.mark.parametrize("nodes", ["0,0,1,1", "0,1,0,2,1,1"])
+def test_random_layouts_between_nodes(nodes: str) -> None:
+    """Some pairs through shared memory, the others by MPI."""
+    ranks = len(nodes.split(","))
+    env = {"PYSCALAPACK_REDIST_NODES": nodes}
+    done = run(PROGRAMS / "random_layouts.py", ranks, 600, SEED, timeout=250, env=env)
+    assert done.stdout.endswith("OK\n")
+
+
+def test_a_wrong_map_of_nodes_is_an_error_on_every_rank() -> None:
+    env = {"PYSCALAPACK_REDIST_NODES": "0,0,one"}
+    done = run(PROGRAMS / "random_layouts.py", 3, 1, SEED, env=env, check=False)
+    assert done.returncode
+    assert "PYSCALAPACK_REDIST_NODES='0,0,one' must be a node number for each of the 3 ranks" in done.stderr
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6])
+def test_plans_called_again_and_again(ranks: int) -> None:
+    assert run(PROGRAMS / "repeated_calls.py", ranks, 60, 40, SEED + ranks, timeout=200).stdout == "OK\n"
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_memory_that_ranks_share_or_may_not(ranks: int) -> None:
+    assert run(PROGRAMS / "shared_memory.py", ranks).stdout == "OK\n"
+
+
+@pytest.mark.parametrize("way", ["call", "transfer"])
+def test_a_rank_that_dies_is_an_error_on_the_others(way: str) -> None:
+    done = run(PROGRAMS / "dying_rank.py", 3, way, timeout=60, check=False, survive=True)
+    lines = sorted(line for line in done.stdout.splitlines() if line.startswith("rank "))
+    assert [line[:15] for line in lines] == ["rank 0: in time", "rank 1: in time"], done.stdout + done.stderr
+    assert "rank 2 has died: what it owed will not come" in done.stdout
+    assert all("cannot redistribute any more" in line and line.endswith("[]") for line in lines)
+
+
 def test_datatypes_of_random_boxes() -> None:
     assert run(PROGRAMS / "datatypes.py", 1, 500, SEED, timeout=120).stdout == "OK\n"
 

@@ -14,7 +14,11 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_page_is_up_to_date() -> None:
     done = subprocess.run(
-        [sys.executable, ROOT / "docs" / "make_api.py", "--check"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, ROOT / "docs" / "make_api.py", "--check"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 
@@ -27,6 +31,10 @@ def test_functions_say_whether_they_are_collective() -> None:
         for where, member in [(name, thing), *((f"{name}.{k}", v) for k, v in inner)]:
             short = where.rsplit(".", 1)[-1]
             actual = member.__func__ if isinstance(member, classmethod) else member
-            if inspect.isfunction(actual) and not short.startswith("_") and "ollective" not in (inspect.getdoc(actual) or ""):
+            if (
+                inspect.isfunction(actual)
+                and not short.startswith("_")
+                and "ollective" not in (inspect.getdoc(actual) or "")
+            ):
                 silent.append(where)
     assert not silent

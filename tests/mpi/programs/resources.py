@@ -127,7 +127,9 @@ def main() -> None:
             print(f"{work.__name__}: {times} times, memory grew by {grown} bytes", flush=True)
         assert grown < 2**20, f"{work.__name__}: memory grew by {grown} bytes"
         # MPICH hands out the last few again in any order
-        assert abs(after[1] - before[1]) < 20, f"{work.__name__}: communicators were left behind: {before[1]} -> {after[1]}"
+        assert abs(after[1] - before[1]) < 20, (
+            f"{work.__name__}: communicators were left behind: {before[1]} -> {after[1]}"
+        )
         assert after[2] == before[2], f"{work.__name__}: files were left open: {before[2]} -> {after[2]}"
         assert after[3] < before[3] + 100, f"{work.__name__}: datatypes were left behind: {before[3]} -> {after[3]}"
     if WORLD.Get_rank() == 0:

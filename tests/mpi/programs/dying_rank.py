@@ -1,0 +1,56 @@
+"""A rank is killed in the middle of an exchange through shared memory: the others see it and raise, and can end by themselves.
+
+Argument: "call" or "transfer". The launcher must not kill the others.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+import pyscalapack_redist as psr
+
+
+def main() -> None:
+    comm = MPI.COMM_WORLD
+    rank, size = comm.Get_rank(), comm.Get_size()
+    n = 600
+    a = psr.Descriptor((n, n), (8, 8), psr.ProcessGrid((size, 1), comm))
+    b = psr.Descriptor((n, n), (8, 8), psr.ProcessGrid((1, size), comm))
+    plan = psr.redistribute(a, b, exchange="shared", memory_limit=2**16)
+    local, out = a.zeros(np.float64), b.zeros(np.float64)
+    for _ in range(3):
+        plan(local, out)
+    comm.Barrier()
+    if rank == size - 1:
+        plan.start(local, out).test()  # it votes, and sends a little
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGKILL)
+    began = time.monotonic()
+    try:
+        if sys.argv[1] == "call":
+            plan(local, out)
+        else:
+            plan.start(local, out).wait()
+    except psr.CollectiveError as error:
+        text = str(error)
+    else:
+        text = "no error"
+    seconds = time.monotonic() - began
+    try:
+        plan(local, out)
+    except psr.CollectiveError as error:
+        again = str(error)
+    left = [one.name for one in Path("/dev/shm").glob("pyscalapack_redist*")]
+    print(f"rank {rank}: {'in time' if seconds < 10 else seconds}: {text} | {again} | {left}", flush=True)
+    os._exit(0)  # finalizing would wait for the dead
+
+
+if __name__ == "__main__":
+    main()
