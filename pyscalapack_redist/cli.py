@@ -138,7 +138,9 @@ def _add_plan(commands: Any) -> None:
         help="seconds of a message's start-up and of a byte: predict times; without --from and --to those of sweeps over "
         "grids of 1, 2, ... dimensions, and the processes from which on each is faster",
     )
-    add("--processes", type=_argument(_count), metavar="P", help=f"the most for such sweeps (default: {MOST_PROCESSES})")
+    add(
+        "--processes", type=_argument(_count), metavar="P", help=f"the most for such sweeps (default: {MOST_PROCESSES})"
+    )
     add("--json", metavar="FILE", help="write the plan as JSON")
     add("--plot", metavar="FILE.png", help="draw the grid and the steps")
     plan_.set_defaults(command=plan)

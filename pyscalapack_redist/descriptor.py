@@ -15,6 +15,7 @@ from .agreement import Ballot, Participants, digest, participants
 from .blockcyclic import BlockCyclic, whole_number
 from .errors import DescriptorError
 from .grid import ProcessGrid
+from .merging import merged
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -253,6 +254,77 @@ class Descriptor:
         view = self._copy()
         view._parent, view._distributions = self._parent or self, parts
         return view
+
+    def merge(self, *dims: int, order: str = "F") -> Descriptor:
+        """The same layout with adjacent dimensions taken as one (Birkeland & Sorevik, section 4). Not collective.
+
+        The local arrays are those of this descriptor reshaped: `a.reshape(desc.local_shape, order=order)`, which copies
+        nothing where `a` is contiguous in that order.
+
+        Parameters
+        ----------
+        *dims : int
+            Two or more neighbours, ascending. At most one of them may be distributed, but for the faster one in equal
+            parts of one block with the slower one in blocks of 1. The dimension that runs faster must be undistributed,
+            or a multiple of its block times its processes; sizes of the others need not divide.
+        order : {"F", "C"}
+            Which of them runs fastest in memory and in the one index: the first (Fortran) or the last (C).
+
+        Raises
+        ------
+        DescriptorError
+            They are not neighbours, this is a sub-array, or a process's elements would not be blocks of one size.
+        """
+        if order not in ("F", "C"):
+            raise DescriptorError(f"order = {order!r} must be 'F' (the first dimension runs fastest) or 'C' (the last)")
+        if self._parent is not None:
+            raise DescriptorError(
+                "a sub-array's dimensions cannot be merged: its local arrays hold more than the sub-array"
+            )
+        chosen = [whole_number(f"dims[{k}]", one, 0) for k, one in enumerate(dims)]
+        first, count = (chosen or [0])[0], len(chosen)
+        if count < 2 or chosen != list(range(first, first + count)) or first + count > self.ndim:
+            raise DescriptorError(
+                f"dims = {dims} must be two or more neighbours of the {self.ndim} dimensions, ascending, as 1, 2"
+            )
+        made = self
+        for k in [first] * (count - 1) if order == "F" else range(first + count - 2, first - 1, -1):
+            made = made._merged_with_next(k, order)
+        return made
+
+    def _merged_with_next(self, k: int, order: str) -> Descriptor:
+        fast, slow = (k, k + 1) if order == "F" else (k + 1, k)
+        try:
+            one, both = merged(self._whole[fast], self._whole[slow])
+        except DescriptorError as error:
+            raise DescriptorError(f"dimensions {k} and {k + 1} of {self!r} cannot be merged: {error}") from None
+        grid, axes = self._grid, list(self._axes)
+        spread = fast if self._whole[slow].processes == 1 else slow
+        if both:
+            grid, axes = self._with_one_grid_dimension(fast, slow)
+        axes[k : k + 2] = [axes[spread]]
+        rest = list(self._whole)
+        rest[k : k + 2] = [one]
+        return Descriptor(
+            [axis.n for axis in rest],
+            [axis.block for axis in rest],
+            grid,
+            source=[axis.source for axis in rest],
+            axes=axes,
+        )
+
+    def _with_one_grid_dimension(self, fast: int, slow: int) -> tuple[ProcessGrid, list[int | None]]:
+        """A grid whose last dimension counts the processes of two array dimensions from their sources on, and the axes."""
+        inner, outer = self._axes[fast], self._axes[slow]
+        assert inner is not None
+        assert outer is not None
+        kept = [axis for axis in range(self._grid.ndim) if axis not in (inner, outer)]
+        turned = np.roll(self._grid.ranks, (-self._whole[fast].source, -self._whole[slow].source), (inner, outer))
+        shape = [self._grid.shape[axis] for axis in kept]
+        ranks = turned.transpose([*kept, outer, inner]).reshape([*shape, -1])
+        place = {axis: number for number, axis in enumerate(kept)} | {inner: len(kept), outer: len(kept)}
+        axes = [None if axis is None else place[axis] for axis in self._axes]
+        return ProcessGrid(ranks.shape, self._grid.comm, ranks=ranks), axes
 
     # -- local arrays
 

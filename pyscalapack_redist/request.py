@@ -60,9 +60,12 @@ class Request:
             self.memory_limit = whole_number("memory_limit", memory_limit, 1, ": bytes of extra memory per rank")
             _check_names(schedule, exchange, buffers)
             if read[0] is not None and read[1] is not None and read[0].shape != read[1].shape:
+                remedy = "take a sub-array desc[i0:i1, j0:j1] of the larger one"
+                if read[0].ndim != read[1].ndim:
+                    remedy = "both must have as many dimensions; desc.merge(k, ...) makes one of several"
                 raise DescriptorError(
                     f"desc_a has shape {read[0].shape} and desc_b {read[1].shape}: a redistribution keeps the global shape; "
-                    "take a sub-array desc[i0:i1, j0:j1] of the larger one"
+                    + remedy
                 )
         except Exception as caught:
             self.error = self.error or caught

@@ -55,8 +55,10 @@ class Layout:
         return whole[np.ix_(*(np.array(h[p], dtype=np.int64) for h, p in zip(self.held, coords, strict=True)))]
 
 
-def random_layout(rng: np.random.Generator, size: tuple[int, ...], ranks: int, sub_arrays: bool = True) -> Layout:
-    """A layout whose window is of the given size, on some of `ranks` ranks in any places."""
+def random_layout(
+    rng: np.random.Generator, size: tuple[int, ...], ranks: int, sub_arrays: bool = True, margin: int = 9
+) -> Layout:
+    """A layout whose window is of the given size, on some of `ranks` ranks in any places, less than `margin` in any edge."""
     dims = len(size)
     grid = [1] * dims
     for _ in range(8):
@@ -68,14 +70,37 @@ def random_layout(rng: np.random.Generator, size: tuple[int, ...], ranks: int, s
     if rng.random() < 0.4:
         places = np.arange(int(np.prod(grid))).reshape(grid)
     sub = sub_arrays and rng.random() < 0.4
-    start = tuple(int(rng.integers(0, 9)) if sub else 0 for _ in size)
-    shape = tuple(n + o + (int(rng.integers(0, 9)) if sub else 0) for n, o in zip(size, start, strict=True))
+    start = tuple(int(rng.integers(0, margin)) if sub else 0 for _ in size)
+    shape = tuple(n + o + (int(rng.integers(0, margin)) if sub else 0) for n, o in zip(size, start, strict=True))
     kinds = (1, 2, 3, 4, 5, 7, 8, 16, 30, 1000)
     block = tuple(
         int(rng.choice(kinds)) if rng.random() < 0.8 else max(1, -(-n // p)) for n, p in zip(shape, grid, strict=True)
     )
     source = tuple(int(rng.integers(0, p)) for p in grid)
     return Layout(shape, block, places, source, start, size)
+
+
+def random_axes(rng: np.random.Generator, layout: Layout) -> tuple[NDArray[np.int64], tuple[int | None, ...]]:
+    """A grid of other dimensions than the array's for the same places: its ranks, and its dimension for each array's."""
+    dims = len(layout.shape)
+    chosen = [k for k in range(dims) if layout.ranks.shape[k] > 1 or rng.random() < 0.3] or [0]
+    order = [int(k) for k in rng.permutation(chosen)]
+    rest = [k for k in range(dims) if k not in order]
+    ranks = layout.ranks.transpose(order + rest).reshape([layout.ranks.shape[k] for k in order])
+    return ranks, tuple(order.index(k) if k in order else None for k in range(dims))
+
+
+def random_shape(rng: np.random.Generator, dims: int, most: int = 6000) -> tuple[int, ...]:
+    """Sizes of 1 to 6 dimensions, mostly of up to `most` elements in all; a few many times larger, a few of none."""
+    kind, shape = rng.random(), [1] * dims
+    if kind > 0.98:
+        most *= 40
+    for k in rng.permutation(dims):
+        room = most // int(np.prod(shape))
+        shape[k] = int(rng.integers(1, 1 + max(1, min(room, int(rng.choice((3, 8, 20, 60)))))))
+    if kind < 0.04:
+        shape[int(rng.integers(dims))] = 0
+    return tuple(shape)
 
 
 def random_size(rng: np.random.Generator) -> tuple[int, int]:

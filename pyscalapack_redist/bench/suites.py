@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .birkeland import BIRKELAND
 from .broad import BROAD
 from .case import Case
 from .desprez import DESPREZ
@@ -52,4 +53,5 @@ SUITES: dict[str, Suite] = {
     "once": ONCE,
     "walker-otto": WALKER_OTTO,
     "desprez": DESPREZ,
+    "birkeland": BIRKELAND,
 }

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import difflib
 from argparse import Namespace
+from dataclasses import replace
+
+import numpy as np
 
 from .. import schedules
 from ..bench.case import Case
@@ -12,7 +15,9 @@ from ..bench.selection import UsageError
 from ..errors import DescriptorError, ScheduleError
 from .study import Study
 
-__all__ = ["plan", "read_schedule"]
+__all__ = ["MOST_PROCESSES", "plan", "read_schedule"]
+
+MOST_PROCESSES = 100_000
 
 
 def plan(options: Namespace) -> int:
@@ -21,7 +26,7 @@ def plan(options: Namespace) -> int:
     Parameters
     ----------
     options : Namespace
-        The command line: shape, before, after, schedule, time_limit, dtype, json, plot.
+        The command line: shape, before, after, schedule, time_limit, dtype, model, processes, json, plot.
 
     Returns
     -------
@@ -33,6 +38,17 @@ def plan(options: Namespace) -> int:
     UsageError
         It cannot be done as asked.
     """
+    given = {"--shape": options.shape, "--from": options.before, "--to": options.after}
+    missing = [name for name, value in given.items() if value is None]
+    if options.model is not None and missing == ["--from", "--to"]:
+        return _sweeps(options)
+    if missing:
+        raise UsageError(
+            f"{', '.join(missing)} missing: give --shape, --from and --to, or --shape and --model for sweeps over grids of "
+            "any size"
+        )
+    if options.processes is not None:
+        raise UsageError("--processes: it is for --model without --from and --to")
     dtype = {} if options.dtype is None else {"dtype": options.dtype}
     try:
         case = Case(tuple(options.shape), options.before, options.after, **dtype)
@@ -40,7 +56,7 @@ def plan(options: Namespace) -> int:
         raise UsageError(f"--shape, --from, --to: {error}") from None
     check_outputs(options, "plan")
     try:
-        study = Study.of(case, options.schedule, options.time_limit)
+        study = replace(Study.of(case, options.schedule, options.time_limit), model=options.model)
     except ScheduleError as error:
         raise UsageError(f"--schedule {options.schedule}: {error}") from None
     if options.plot:
@@ -55,6 +71,29 @@ def plan(options: Namespace) -> int:
         from .picture import draw
 
         draw(study, options.plot)
+    return 0
+
+
+def _sweeps(options: Namespace) -> int:
+    """Sweeps by the model alone."""
+    check_outputs(options, "plan")
+    from .sweeps import Sweeps, draw_sweeps
+
+    try:
+        sweeps = Sweeps.of(
+            tuple(options.shape),
+            np.dtype(np.float64) if options.dtype is None else options.dtype,
+            options.model,
+            options.processes or MOST_PROCESSES,
+        )
+    except DescriptorError as error:
+        raise UsageError(f"--shape: {error}") from None
+    sweeps.show()
+    if options.json:
+        with open(options.json, "w") as file:
+            file.write(sweeps.to_json() + "\n")
+    if options.plot:
+        draw_sweeps(sweeps, options.plot)
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ def to_json(study: Study) -> str:
             "dimensions": [_axis(axis) for axis in study.axes],
             "whole": None if study.whole is None else _outcome(study.whole),
             "products": [_outcome(one) for one in products if one is not None],
+            "ways": [{**asdict(one), "seconds": one.seconds(study.model)} for one in study.ways],
+            "model": None if study.model is None else {"ts": study.model.startup, "tw": study.model.per_byte},
         },
         indent=1,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..bench.figures import ratio_text, size_text
+from ..bench.figures import ratio_text, size_text, time_text
 from ..bench.terminal import console, new_table, print_table
 from .study import AxisStudy, Outcome, Study
 from .tables import MOST_ACROSS, grid_lines, is_small, step_figures, step_lines
@@ -37,6 +37,9 @@ def show(study: Study) -> None:
         _say(out, ["", "products of the dimensions' schedules (steps and costs multiply):"])
         print_table(out, _products(study))
         _say(out, whole_lines(study.whole))
+    _say(out, ["", *way_lines(study)])
+    print_table(out, _ways(study))
+    _say(out, (f"{one.name}: {one.reason}" for one in study.ways if one.reason))
 
 
 def study_lines(study: Study) -> Iterator[str]:
@@ -66,6 +69,17 @@ def whole_lines(whole: Outcome | None) -> Iterator[str]:
     elif whole is not None:
         yield f"{whole.name}: {whole.reason}"
     yield "a product of least-cost schedules need not be the cheapest of all: its certificates are of each dimension"
+
+
+def way_lines(study: Study) -> Iterator[str]:
+    """What the table of the ways of `via=` holds. Not collective."""
+    yield "ways of via=, all ranks and legs together, ranks' messages to themselves left out:"
+    yield (
+        "fewest steps: of any one-port schedule; busiest rank: the most bytes that one rank sends or receives in each leg, "
+        f"added up; NS, TC: of {study.name}, dimension by dimension and with those messages, TC in bytes of the whole array"
+    )
+    if study.model is not None:
+        yield f"time by the model {study.model}: a start-up for each of the fewest steps, and the busiest rank's bytes"
 
 
 def axis_lines(axis: AxisStudy, k: int) -> Iterator[str]:
@@ -124,6 +138,27 @@ def _products(study: Study) -> Table:
         product = study.product(name)
         if product is not None:
             table.add_row(*_row(product, study.bounds))
+    return table
+
+
+def _ways(study: Study) -> Table:
+    table = new_table(
+        ("way",),
+        (
+            *("legs", "messages", "bytes", "of direct", "fewest steps", "busiest rank", "NS", "TC", "of direct"),
+            *([] if study.model is None else ["time by the model"]),
+        ),
+    )
+    direct = study.ways[0]
+    for one in study.ways:
+        figures = (one.legs, one.messages, one.bytes, None, one.fewest_steps, one.busiest_bytes, one.steps, one.cost)
+        cells = ["-" if value is None else f"{value:,}" for value in figures]
+        cells[3] = _of(one.bytes, direct.bytes)
+        cells.append(_of(one.cost, direct.cost))
+        if study.model is not None:
+            seconds = one.seconds(study.model)
+            cells.append("-" if seconds is None else time_text(seconds))
+        table.add_row(one.name, *cells)
     return table
 
 

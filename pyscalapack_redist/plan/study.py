@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import schedules
+from ..bench.birkeland_model import Model
 from ..bench.case import Case
 from ..bench.layout import Layout
 from ..blockcyclic import BlockCyclic
 from ..errors import ScheduleError
 from .closed_forms import WITHOUT_TABLE, cost_of_slice, pairs_with_messages
+from .ways import AxisCosts, Way, compared
 
 if TYPE_CHECKING:
     from ..schedules import CommunicationGrid, Schedule
@@ -91,16 +93,19 @@ class AxisStudy:
         ScheduleError
             The schedule does not apply here.
         """
+        study = cls.without_schedules(before, after)
+        schedule = _built(name, study.grid, time_limit) if study.fits(MOST_IN_TABLES) else None
+        return replace(study, outcomes=list(study._compare(schedule, time_limit)), schedule=schedule)
+
+    @classmethod
+    def without_schedules(cls, before: BlockCyclic, after: BlockCyclic) -> AxisStudy:
+        """The communication grids alone."""
         whole = schedules.CommunicationGrid.between(before, after)
-        P, Q, r, s = before.processes, after.processes, before.block, after.block
         grid = whole
         if before.n >= whole.slice_length:
             starts = whole.offset, whole.receiver_offset
-            grid = schedules.CommunicationGrid(P, Q, r, s, None, *starts)
-        study = cls(before, after, grid, whole)
-        schedule = _built(name, grid, time_limit) if study.fits(MOST_IN_TABLES) else None
-        outcomes = list(study._compare(schedule, time_limit))
-        return cls(before, after, grid, whole, outcomes, schedule)
+            grid = schedules.CommunicationGrid(whole.P, whole.Q, whole.r, whole.s, None, *starts)
+        return cls(before, after, grid, whole)
 
     @property
     def entries(self) -> int:
@@ -189,12 +194,18 @@ class Study:
         One for each dimension.
     whole : Outcome or None
         Least cost over all dimensions at once, messages of ranks to themselves left out; None for one dimension.
+    ways : tuple of Way
+        What each way of `via=` moves.
+    model : Model or None
+        By which the ways' times are predicted.
     """
 
     case: Case
     name: str
     axes: tuple[AxisStudy, ...]
     whole: Outcome | None = None
+    ways: tuple[Way, ...] = ()
+    model: Model | None = None
 
     @classmethod
     def of(cls, case: Case, name: str, time_limit: float) -> Study:
@@ -213,7 +224,8 @@ class Study:
                 axes.append(AxisStudy.of(before, after, name, time_limit))
             except ScheduleError as error:
                 raise ScheduleError(f"dimension {k}: {error}") from None
-        return cls(case, name, tuple(axes), _whole(case, axes, time_limit) if len(axes) > 1 else None)
+        whole = _whole(case, axes, time_limit) if len(axes) > 1 else None
+        return cls(case, name, tuple(axes), whole, compared(case, _costs(axes, name, time_limit)))
 
     @property
     def total_bytes(self) -> int:
@@ -278,6 +290,22 @@ def _whole(case: Case, axes: list[AxisStudy], time_limit: float) -> Outcome:
     graph = schedules.whole([axis.grid for axis in axes], np.where((ranks >= 0) & (ranks < receivers), ranks, -1))
     made = schedules.build("optimal", graph, time_limit=time_limit)
     return Outcome(WHOLE, made.number_of_steps, made.total_cost, made.one_port, made.certificate)
+
+
+def _costs(axes: list[AxisStudy], name: str, time_limit: float) -> AxisCosts:
+    """Steps and cost of the shown schedule for any axis; those that were studied are not built again."""
+    known = {(axis.before, axis.after): axis for axis in axes}
+
+    def costs(before: BlockCyclic, after: BlockCyclic) -> tuple[int, Fraction]:
+        axis = known.get((before, after)) or AxisStudy.without_schedules(before, after)
+        if axis.schedule is None:
+            if not axis.fits(MOST_IN_TABLES):
+                raise ScheduleError(f"{axis.entries:,} pairs along a dimension; the most is {MOST_IN_TABLES:,}")
+            axis = known[before, after] = replace(axis, schedule=_built(name, axis.grid, time_limit))
+        assert axis.schedule is not None
+        return axis.schedule.number_of_steps, axis.schedule.total_cost * axis.slices
+
+    return costs
 
 
 def _axes(layout: Layout, shape: tuple[int, ...]) -> list[BlockCyclic]:

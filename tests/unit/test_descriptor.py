@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from oracle import deal
 
@@ -39,6 +42,12 @@ def test_axes() -> None:
     assert desc.placement.shape == (3, 1, 2)
     assert desc.placement[2, 0, 1] == GRID.rank_of((1, 2))
     assert "axes (1, None, 0)" in repr(desc)
+
+
+def test_a_grid_dimension_of_one_process_need_not_be_used() -> None:
+    desc = Descriptor((8, 9, 10), None, ProcessGrid((1, 3, 1)), axes=(None, None, 1))
+    assert desc.placement.shape == (1, 1, 3)
+    assert desc.local_shape_of((0, 2, 0)) == (8, 9, 2)
 
 
 def test_sub_arrays() -> None:
@@ -87,6 +96,15 @@ def test_sub_arrays_past_the_edge(key: tuple[object, ...], words: str) -> None:
         (((4, 4), (2, 2), GRID), {"axes": (0, 2)}, r"axes\[1\] = 2 is not a dimension of the grid"),
         (((4, 4), (2, 2), GRID), {"axes": (0, None)}, "grid dimension 1 has 3 processes and no array dimension"),
         (((4,), (2,), GRID), {}, "grid dimension 1 has 3 processes and no array dimension"),
+        (((4, 4, 4), (2, 2, 2), GRID), {"axes": (None, 1, None)}, "grid dimension 0 has 2 processes .* not supported"),
+        (
+            ((4, 4, 4), (2, 2), GRID),
+            {},
+            r"block = \(2, 2\) has 2 entries, but the array has 3 dimensions: give one for each",
+        ),
+        (((4, 4), (2, 2), GRID), {"axes": (0,)}, r"axes = \(0,\) has 1 entries, but the array has 2 dimensions"),
+        (((4, 4, 4), 2, GRID), {"axes": (1, 0, 1)}, "uses grid dimension 1 twice"),
+        (((4, 4), 2, GRID), {"axes": (0, -1)}, r"axes\[1\] = -1 must be at least 0"),
         (((), (), GRID), {}, "at least one dimension"),
         (((4, 4), (2, 2), GRID), {"lld": 0}, "lld = 0 must be at least 1"),
     ],
@@ -116,6 +134,91 @@ def test_equality_and_hash_are_of_the_layout() -> None:
 
 def test_from_function_on_paper_is_empty() -> None:
     assert Descriptor((4, 4), 2, GRID).from_function(lambda i, j: i + j).shape == (0, 0)
+
+
+# -- dimensions merged
+
+
+@st.composite
+def layouts_to_merge(draw: st.DrawFn) -> tuple[Descriptor, tuple[int, ...], str]:
+    """A descriptor of 2 to 4 dimensions over a grid of 1 to 3, and neighbours to merge."""
+    ndim = draw(st.integers(2, 4))
+    grid = ProcessGrid(tuple(draw(st.lists(st.integers(1, 3), min_size=1, max_size=min(3, ndim)))))
+    axes = draw(st.permutations([*range(grid.ndim), *[None] * (ndim - grid.ndim)]))
+    processes = [1 if axis is None else grid.shape[axis] for axis in axes]
+    block = [draw(st.sampled_from((None, 1, 1, 2, 3))) for _ in range(ndim)]
+    shape = [
+        draw(st.one_of(st.integers(0, 7), st.just((cut or draw(st.integers(1, 3))) * p)))
+        for cut, p in zip(block, processes, strict=True)
+    ]
+    source = [draw(st.integers(0, p - 1)) for p in processes]
+    desc = Descriptor(shape, block, grid, source=source, axes=axes)
+    first = draw(st.integers(0, ndim - 2))
+    return desc, tuple(range(first, draw(st.integers(first + 2, ndim)))), draw(st.sampled_from("FC"))
+
+
+def held(desc: Descriptor, whole: np.ndarray) -> dict[int, np.ndarray]:
+    """What each rank has of an array, blocks dealt out one at a time."""
+    dealt = [deal(one.n, one.block, one.processes, one.source) for one in desc.distributions]
+    return {
+        int(desc.placement[place]): whole[np.ix_(*(np.array(d[p], int) for d, p in zip(dealt, place, strict=True)))]
+        for place in np.ndindex(*desc.placement.shape)
+    }
+
+
+@settings(max_examples=600)
+@given(layouts_to_merge())
+def test_merged_dimensions_hold_the_same_local_arrays(case: tuple[Descriptor, tuple[int, ...], str]) -> None:
+    desc, dims, order = case
+    whole = np.arange(math.prod(desc.shape)).reshape(desc.shape, order=order)  # type: ignore[call-overload]
+    try:
+        one = desc.merge(*dims, order=order)
+    except DescriptorError:
+        event("refused")
+        faster = dims[:-1] if order == "F" else dims[1:]
+        assert any(desc.distributions[k].processes > 1 for k in faster)
+        return
+    event("merged")
+    expected = held(desc, whole)
+    for rank, local in held(one, whole.reshape(one.shape, order=order)).items():
+        coords = one.grid.coords_of(rank)
+        assert coords is not None
+        assert one.local_shape_of(coords) == local.shape
+        assert np.array_equal(local, expected[rank].reshape(local.shape, order=order))  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(("order", "source"), [("F", (0, 0, 0)), ("C", (1, 2, 0)), ("F", (1, 2, 0))])
+def test_merging_two_distributed_dimensions_merges_the_grid(order: str, source: tuple[int, ...]) -> None:
+    blocks = (4, 1, 5) if order == "F" else (1, 3, 5)
+    desc = Descriptor((8, 9, 5), blocks, GRID, source=source).merge(0, 1, order=order)
+    assert desc.shape == (72, 5)
+    assert (desc.grid.shape, desc.axes) == ((6,), (0, None))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "words"),
+    [
+        ((), {}, r"dims = \(\) must be two or more neighbours of the 3 dimensions"),
+        ((1,), {}, r"dims = \(1,\) must be two or more neighbours"),
+        ((0, 2), {}, r"dims = \(0, 2\) must be two or more neighbours"),
+        ((2, 1), {}, "ascending"),
+        ((2, 3), {}, "must be two or more neighbours"),
+        ((0, "x"), {}, r"dims\[1\] = 'x' must be an integer"),
+        ((1, 2), {"order": "K"}, "order = 'K' must be 'F'"),
+        ((0, 1), {}, r"dimensions 0 and 1 of .* both are distributed: the faster \(a dimension of 8 in blocks of 2"),
+        (
+            (1, 2),
+            {},
+            "a dimension of 10 in blocks of 3 over 3 processes runs faster, .* a multiple of block x processes = 9",
+        ),
+    ],
+)
+def test_what_cannot_be_merged_is_named(arguments: tuple[Any, ...], keywords: dict[str, Any], words: str) -> None:
+    desc = Descriptor((8, 10, 7), (2, 3, 7), GRID)
+    with pytest.raises(DescriptorError, match=words):
+        desc.merge(*arguments, **keywords)
+    with pytest.raises(DescriptorError, match="a sub-array's dimensions cannot be merged"):
+        desc[1:].merge(1, 2)
 
 
 # -- the nine integers

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from oracle import deal
 
 from pyscalapack_redist import ScheduleError, cli, schedules
@@ -108,6 +111,100 @@ def test_all_dimensions_at_once_may_cost_less_than_a_product(tmp_path: Path) -> 
     assert (product["cost"], plan["whole"]["cost"]) == (56, 48)
 
 
+def owners(shape: tuple[int, ...], grid: tuple[int, ...], block: tuple[int, ...]) -> NDArray[np.int64]:
+    """Rank of each element, row by row over the grid."""
+    places = []
+    for n, size, cut in zip(shape, grid, block, strict=True):
+        held = deal(n, cut, size)
+        places.append([next(p for p in range(size) if i in held[p]) for i in range(n)])
+    return np.arange(math.prod(grid)).reshape(grid)[np.ix_(*places)]
+
+
+def moved(stops: list[NDArray[np.int64]]) -> tuple[int, int, int, int]:
+    """Messages and elements of all legs, and what the busiest rank has in each, counted element by element."""
+    figures = [0, 0, 0, 0]
+    for before, after in itertools.pairwise(stops):
+        pairs = Counter((p, q) for p, q in zip(before.flat, after.flat, strict=True) if p != q)
+        figures[0] += len(pairs)
+        figures[1] += sum(pairs.values())
+        for at, weigh in ((2, lambda count: 1), (3, lambda count: count)):
+            loads: Counter[tuple[int, int]] = Counter()
+            for (p, q), count in pairs.items():
+                loads.update({(0, p): weigh(count), (1, q): weigh(count)})
+            figures[at] += max(loads.values(), default=0)
+    return tuple(figures)  # type: ignore[return-value]
+
+
+WAYS: list[tuple[list[tuple[tuple[int, ...], tuple[int, ...]]], str]] = [
+    ([((4, 2), (3, 4)), ((4, 2), (15, 12)), ((2, 4), (5, 3))], "lcm"),
+    ([((4, 2), (3, 4)), ((2, 2), (5, 4)), ((2, 4), (5, 3))], "dimensions"),
+    ([((2, 3, 1), (2, 2, 9)), ((2, 1, 3), (2, 9, 2)), ((1, 2, 3), (3, 3, 2))], "dimensions"),
+    ([((2, 2), (3, 4)), ((2, 2), (6, 4)), ((2, 2), (6, 1))], "dimensions"),
+    ([((2, 2), (3, 4)), ((2, 2), (6, 4))], "lcm"),
+]
+
+
+@pytest.mark.parametrize(("stops", "via"), WAYS)
+def test_ways_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], stops: list[tuple[tuple[int, ...], tuple[int, ...]]], via: str
+) -> None:
+    shape = (31, 26, 9)[: len(stops[0][0])]
+    layouts = [f"{'x'.join(map(str, grid))}:{'x'.join(map(str, block))}" for grid, block in stops]
+    plan = planned(tmp_path, "plan", "--shape", *map(str, shape), "--from", layouts[0], "--to", layouts[-1])
+    ways = {one["via"]: one for one in plan["ways"]}
+    assert list(ways) == [None, "dimensions", "lcm"]
+    held = [owners(shape, *stop) for stop in stops]
+    for name, way in ((None, [held[0], held[-1]]), (via, held)):
+        one = ways[name]
+        figures = one["messages"], one["bytes"] // 8, one["fewest_steps"], one["busiest_bytes"] // 8
+        assert (one["legs"], figures) == (len(way) - 1, moved(way))
+        assert one["steps"] >= one["fewest_steps"]
+        assert one["cost"] >= one["busiest_bytes"]
+    assert ways[None]["bytes"] == plan["bytes_between_ranks"]
+    assert ways[None]["messages"] == plan["messages_between_ranks"]
+    text = capsys.readouterr().out
+    (row,) = [line for line in text.splitlines() if line.startswith(f'| via "{via}" ')]
+    assert row.split("|")[3].strip() == f"{ways[via]['messages']:,}"
+
+
+def test_ways_that_are_not_worked_out_say_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "--shape", "60", "--from", "3:2", "--to", "3:6"]
+    plan = planned(tmp_path, *words, "--schedule", "walker-otto")
+    assert [one["reason"] for one in plan["ways"]] == [None, None, None]
+    plan = planned(tmp_path, "plan", "--shape", "9000000", "--from", "3000:3", "--to", "2000:5")
+    assert [one["bytes"] for one in plan["ways"]] == [None] * 3
+    assert "direct: left out: 3,000 x 2,000 pairs along a dimension" in capsys.readouterr().out
+
+
+def test_sweeps_by_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "sweeps.png"
+    words = ["plan", "--shape", *["512"] * 3, "--model", "ts=1e-5,tw=1e-9", "--plot", str(picture)]
+    plan = planned(tmp_path, *words)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert plan["crossovers"] == [{"r": 2, "processes": pytest.approx(math.sqrt(1e-9 * 8 * 512**3 / 1e-5))}]
+    rows = {row["processes"]: row for row in plan["sweeps"]}
+    assert max(rows) == 100_000
+    (line, plane) = rows[256]["grids"]
+    assert (line["grid"], plane["grid"], rows[256]["best_r"]) == ([256], [16, 16], 1)
+    assert line["seconds"] == pytest.approx(255 * (1e-5 + 1e-9 * 8 * 512**3 / 256**2))
+    assert plane["seconds"] == pytest.approx(2 * 15 * (1e-5 + 1e-9 * 8 * 512**3 / 16**3))
+    assert rows[512]["best_r"] == 2
+    assert rows[1024]["grids"][0]["seconds"] is None
+    assert rows[1024]["best_r"] == 2
+    text = capsys.readouterr().out
+    assert "one grid dimension can have at most 512 processes here" in text
+    assert "r = 2: faster than r = 1 from 328 processes on" in text
+
+
+def test_ways_by_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "--shape", "48", "60", "--from", "4x2:3x4", "--to", "2x4:5x3"]
+    plan = planned(tmp_path, *words, "--model", "ts=1e-3,tw=1e-6")
+    for one in plan["ways"]:
+        assert one["seconds"] == pytest.approx(1e-3 * one["fewest_steps"] + 1e-6 * one["busiest_bytes"])
+    assert "time by the model ts=0.001,tw=1e-06" in capsys.readouterr().out
+    assert [one["seconds"] for one in planned(tmp_path, *words)["ways"]] == [None] * 3
+
+
 @pytest.mark.parametrize("shape", ["0", "1", "50"])
 def test_less_than_a_slice(tmp_path: Path, shape: str) -> None:
     plan = planned(tmp_path, "plan", "--shape", shape, "--from", "4:3@1", "--to", "3:5+2")
@@ -167,7 +264,12 @@ SMALL = ["plan", "--shape", "64", "--from", "4:3", "--to", "3:5"]
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["plan"], ["--shape, --from, --to"]),
+        (["plan"], ["--shape, --from, --to missing"]),
+        (["plan", "--shape", "64", "--from", "4:3"], ["--to missing: give --shape, --from and --to"]),
+        (["plan", "--model", "ts=1,tw=1"], ["--shape, --from, --to missing"]),
+        (["plan", "--shape", "64", "--model", "ts=1,tw=1"], ["--shape: ", "two dimensions or more"]),
+        ([*SMALL, "--model", "ts=1"], ["argument --model: 'ts=1' must be ts=SECONDS,tw=SECONDS"]),
+        ([*SMALL, "--processes", "4"], ["--processes: it is for --model without"]),
         ([*SMALL, "--schedule", "optimum"], ["argument --schedule: unknown schedule 'optimum': there are optimal, "]),
         ([*SMALL, "--schedule", "walker-otto"], ["--schedule walker-otto: dimension 0: "]),
         ([*SMALL, "--time-limit", "0"], ["argument --time-limit", "'0'", "above 0"]),

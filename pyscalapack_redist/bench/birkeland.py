@@ -1,0 +1,180 @@
+"""The experiment of Birkeland & Sorevik (2007, section 6): sweeps over an N^3 array on grids of one and of two dimensions.
+
+A time is that of 2 r + 1 redistributions of float64 (two sweeps and the way back into the first layout but one). On a
+grid of P processes in one dimension each redistribution has P - 1 messages for a process; in two dimensions fewer and
+longer ones, but twice the bytes. The model of section 5 is fitted to the run, and set beside what was measured. Unlike
+the paper's, times are of whole redistributions with packing and copying in place.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from .birkeland_model import Load, Model, crossover, even_grid, fitted, moves, route
+from .birkeland_sweep import Mpi4pyFFT, Subarrays, Sweep, grid_of, layout
+from .case import Case
+from .figures import ratio_text, time_text
+from .methods import named_methods
+from .results import CaseResult, Results
+from .suite import Suite
+from .terminal import new_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["BIRKELAND", "OURS", "RIVALS", "by_grid", "cores_of", "load", "model_of", "speedups"]
+
+SIZES = (64, 96, 128, 160, 192, 224, 256, 288, 320)
+QUICK = (12, 16, 30)
+PROCESSES = (1, 2, 4, 6, 8, 9, 12, 16)
+OURS = "sweep"
+RIVALS = (Subarrays.name, Mpi4pyFFT.name)
+
+
+def _case(n: int, grid: tuple[int, ...]) -> Case:
+    shape = (n, n, n)
+    return Case(shape, layout(shape, grid, 0), layout(shape, grid, 1))
+
+
+def _cases(sizes: Sequence[int]) -> tuple[Case, ...]:
+    found = []
+    for processes in PROCESSES:
+        even = even_grid(processes, 2)
+        grids = [(processes,), *([even] if min(even) > 1 else [])]
+        found += [_case(n, grid) for grid in grids for n in sizes]
+    return tuple(found)
+
+
+def load(case: Case, cores: int) -> Load:
+    """What one core has to send in all redistributions of a time, by the model. Not collective.
+
+    The model has a core and a link for each process. More processes than cores take turns.
+    """
+    grid = grid_of(case)
+    each = moves(case.shape, grid, case.dtype.itemsize)
+    stops = route(len(grid))
+    once = sum((each[min(k, to)] for k, to in itertools.pairwise(stops)), Load(0, 0.0))
+    return once.times(max(1.0, case.ranks / cores))
+
+
+def cores_of(results: Results) -> int:
+    """Cores of the machine that a run was on, 1 or more. Not collective."""
+    return max(1, int(results.environment["cores"]))
+
+
+def by_grid(results: Results) -> dict[tuple[int, ...], list[CaseResult]]:
+    """The cases of each grid, by N. Not collective."""
+    found: dict[tuple[int, ...], list[CaseResult]] = {}
+    for result in results.cases:
+        found.setdefault(grid_of(result.case), []).append(result)
+    return {grid: sorted(some, key=lambda one: one.case.shape) for grid, some in found.items()}
+
+
+def model_of(runs: Sequence[Results]) -> Model | None:
+    """t_s and t_w fitted to the least times of ours in all runs; None where nothing was sent. Not collective."""
+    timed = [
+        (load(one.case, cores_of(results)), found.least)
+        for results in runs
+        for one in results.cases
+        if (found := one.method(OURS))
+    ]
+    try:
+        return fitted(*zip(*timed, strict=True)) if timed else None
+    except ValueError:
+        return None
+
+
+def speedups(results: Sequence[CaseResult], rival: str) -> list[float]:
+    """How many times faster than a rival's median ours is, in each case that has both. Not collective."""
+    pairs = [(one.method(OURS), one.method(rival)) for one in results]
+    return [theirs.median / ours.median for ours, theirs in pairs if ours and theirs]
+
+
+def tables(results: Results) -> Sequence[tuple[str, Table]]:
+    """Times over N on each grid, what the model says, and the rivals. Not collective."""
+    made = []
+    names = [name for name in _names(results) if name != "memcpy"]
+    model = model_of([results])
+    for grid, cases in by_grid(results).items():
+        table = new_table(("N",), (*names, *(f"{name} / {OURS}" for name in names if name in RIVALS), "model", "off"))
+        for one in cases:
+            said = model.seconds(load(one.case, cores_of(results))) if model else 0.0
+            table.add_row(str(one.case.shape[0]), *_row(one, names, said))
+        made.append((f"{_told(grid)}: median times of {2 * len(grid) + 1} redistributions:", table))
+    made.append(("by the model and in all:", _summary(results, model)))
+    return made
+
+
+def _names(results: Results) -> list[str]:
+    return list(dict.fromkeys(one.name for case in results.cases for one in case.methods))
+
+
+def _row(result: CaseResult, names: Sequence[str], said: float) -> Iterator[str]:
+    found = {name: result.method(name) for name in names}
+    ours = found.get(OURS)
+    for name in names:
+        one = found[name]
+        yield "-" if one is None else time_text(one.median)
+    for name in names:
+        if name in RIVALS:
+            one = found[name]
+            yield ratio_text(one.median / ours.median if one and ours else None)
+    yield time_text(said) if said else "-"
+    yield ratio_text(ours.least / said if ours and said else None)
+
+
+def _told(grid: tuple[int, ...]) -> str:
+    many = "processes" if math.prod(grid) > 1 else "process"
+    return f"{'x'.join(map(str, grid))} {many}, a grid of {len(grid)} dimension{'s' * (len(grid) > 1)}"
+
+
+def _summary(results: Results, model: Model | None) -> Table:
+    table = new_table(("figure", "value"), ())
+    if model is not None:
+        table.add_row("t_s, start-up of a message", time_text(model.startup))
+        table.add_row("t_w, time of a byte", f"{1e9 * model.per_byte:.3g} ns")
+        off = [
+            abs(math.log(found.least / said))
+            for one in results.cases
+            if (found := one.method(OURS)) and (said := model.seconds(load(one.case, cores_of(results))))
+        ]
+        table.add_row(
+            "measured / model, off by a factor of (mean, worst)", f"{_factor(off)}, {ratio_text(math.exp(max(off)))}"
+        )
+        for n in sorted({results.cases[0].case.shape[0], results.cases[-1].case.shape[0]}):
+            at = crossover(model, n**3 * results.cases[0].case.dtype.itemsize, 2)
+            if at is not None:
+                table.add_row(
+                    f"a grid of two dimensions is faster, by the model, N = {n}", f"from {at:,.0f} processes on"
+                )
+    for rival in RIVALS:
+        faster = speedups(results.cases, rival)
+        if faster:
+            mean = math.exp(sum(map(math.log, faster)) / len(faster))
+            table.add_row(
+                f"times as fast as {rival} (geometric mean, least)", f"{ratio_text(mean)}, {ratio_text(min(faster))}"
+            )
+    return table
+
+
+def _factor(logs: Sequence[float]) -> str:
+    return ratio_text(math.exp(sum(logs) / len(logs)))
+
+
+def _plot(results: Results, path: str) -> None:
+    from .birkeland_figure import plot_sizes
+
+    plot_sizes(results, path)
+
+
+BIRKELAND = Suite(
+    cases=_cases(SIZES),
+    quick=_cases(QUICK),
+    methods=(Sweep(OURS), Sweep("sweep/alltoallw/datatypes", "alltoallw", "datatypes"), Subarrays(), Mpi4pyFFT(),
+             *named_methods("memcpy")),
+    tables=tables,
+    plot=_plot,
+)  # fmt: skip

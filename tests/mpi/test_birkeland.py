@@ -1,0 +1,28 @@
+"""`bench --suite birkeland` with a few small cases: every method goes the same way and ends right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import launch
+import pytest
+
+PROGRAM = ("-m", "pyscalapack_redist")
+
+
+@pytest.mark.parametrize(("ranks", "grids"), [(1, ["1x1x1"]), (2, ["2x1x1"]), (6, ["6x1x1", "3x2x1"])])
+def test_the_suite(tmp_path: Path, ranks: int, grids: list[str]) -> None:
+    file, picture = tmp_path / "suite.json", tmp_path / "suite.png"
+    words = ["bench", "--suite", "birkeland", "--quick", "--repeat", 2, "--json", file, "--plot", picture]
+    text = launch.run(PROGRAM, ranks, *words).stdout
+    cases = json.loads(file.read_text())["cases"]
+    assert list(dict.fromkeys(case["from"].split(":")[0] for case in cases)) == grids
+    for case in cases:
+        names = {one["name"] for one in case["methods"]}
+        assert {"sweep", "sweep/alltoallw/datatypes", "subarrays/alltoallw", "memcpy"} <= names
+        assert all(one["verified"] for one in case["methods"])
+        assert {one["name"] for one in case["not_run"]} <= {"mpi4py-fft"}
+    assert "times as fast as subarrays/alltoallw" in text
+    assert ("t_s, start-up of a message" in text) == (ranks > 1)
+    assert picture.read_bytes().startswith(b"\x89PNG")
