@@ -20,7 +20,7 @@ cdef struct Table:
 cdef struct Job:
     Py_ssize_t d, item
     int64_t size
-    bint tiled
+    bint tiled, across  # by tiles; the lines of the target run along the second dimension
     Py_ssize_t from_source, from_target  # bytes from element (0, 0, ...) to the first element of the box, single dimensions only
     const Table *axes[MOST]
     Py_ssize_t ss[MOST]
