@@ -139,7 +139,7 @@ cdef extern from *:
 cdef enum:
     SPANS = 512  # runs whose places are worked out once for all lines of a piece
     TILE = 128  # positions of that kind, in a transposing move, along either dimension
-    SIDE = 8  # elements on the side of a square: so many lines, however far apart, are in the first cache at once
+    NARROW = 8  # elements on the side of a square: so many lines are in the first cache at once even if they compete for a place
     SHORTEST_STREAMED = 256  # bytes of a run from which on writing past the cache gains
 
 
@@ -358,6 +358,9 @@ cdef class Box:
             job.ss[job.d] = job.ts[job.d] = item if job.d == 0 else 0
             job.d += 1
         job.across = abs(job.ts[0]) > abs(job.ts[1])
+        job.side = NARROW
+        if max(abs(job.ss[0]), abs(job.ss[1])) % 512 and max(abs(job.ts[0]), abs(job.ts[1])) % 512:
+            job.side = max(NARROW, min(32, 64 // item))
         # one side runs along dimension 0 and the other along dimension 1: go by tiles, so that both use whole cache lines
         job.tiled = (
             (abs(job.ss[0]) > abs(job.ss[1])) != (abs(job.ts[0]) > abs(job.ts[1]))
@@ -475,15 +478,16 @@ cdef Py_ssize_t _places(const Table *runs, Cursor *c, int64_t *within, Py_ssize_
 
 
 cdef inline void _tile_by_tile(char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
-                               const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item) noexcept nogil:
+                               const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item,
+                               Py_ssize_t side) noexcept nogil:
     cdef Py_ssize_t i, j = 0
     while j < columns:
         i = 0
         while i < rows:
-            copy_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, min(<Py_ssize_t> SIDE, rows - i),
-                      min(<Py_ssize_t> SIDE, columns - j), item)
-            i += SIDE
-        j += SIDE
+            copy_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, min(side, rows - i),
+                      min(side, columns - j), item)
+            i += side
+        j += side
 
 
 cdef void _tiles(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
@@ -505,8 +509,8 @@ cdef void _tiles(const Job *job, int64_t row, int64_t row_end, int64_t column, i
         rows = _places(job.axes[0], &r, &in_row, job.ss[0], job.ts[0], x0, y0)
         while rows:
             if not job.across:  # along the lines of the target
-                _tile_by_tile(t, y0, y1, s, x0, x1, rows, columns, job.item)
+                _tile_by_tile(t, y0, y1, s, x0, x1, rows, columns, job.item, job.side)
             else:
-                _tile_by_tile(t, y1, y0, s, x1, x0, columns, rows, job.item)
+                _tile_by_tile(t, y1, y0, s, x1, x0, columns, rows, job.item, job.side)
             rows = _places(job.axes[0], &r, &in_row, job.ss[0], job.ts[0], x0, y0)
         columns = _places(job.axes[1], &c, &in_column, job.ss[1], job.ts[1], x1, y1)
