@@ -18,9 +18,9 @@ cdef struct Table:
 
 # A box with the strides of two arrays: all that a move needs besides their addresses. The box must outlive it.
 cdef struct Job:
-    Py_ssize_t d, item
+    Py_ssize_t d, item, side
     int64_t size
-    bint tiled
+    bint tiled, across  # by tiles; the lines of the target run along the second dimension
     Py_ssize_t from_source, from_target  # bytes from element (0, 0, ...) to the first element of the box, single dimensions only
     const Table *axes[MOST]
     Py_ssize_t ss[MOST]

@@ -66,7 +66,10 @@ cdef extern from *:
     static inline void end_stream(void) { }
     #endif
 
-    /* Elements of a constant size at any distances: one load and one store each. */
+    /* A run of n elements: where it is in a line of the source and of the target, and its distances there, in bytes. */
+    typedef struct { ptrdiff_t from, to, n, apart_from, apart_to; } Span;
+
+    /* Constant sizes let the compiler use one load and one store. */
     #define STRIDED(BYTES) for (i = 0; i < n; i++) memcpy(d + i * dd, s + i * ds, BYTES); break
     static inline void copy_strided(char *d, ptrdiff_t dd, const char *s, ptrdiff_t ds, ptrdiff_t n, ptrdiff_t item)
     {
@@ -77,17 +80,67 @@ cdef extern from *:
         case 16: STRIDED(16);
         case 2: STRIDED(2);
         case 1: STRIDED(1);
+        case 24: STRIDED(24);
         default: STRIDED(item);
         }
     }
+
+    #define EQUAL(BYTES) case BYTES: for (k = 0; k < count; k++) memcpy(d + spans[k].to, s + spans[k].from, BYTES); return
+    /* The spans of one line; `bytes` is what each has where all are of one length and dense, else 0. */
+    static void copy_spans(char *d, const char *s, const Span *spans, ptrdiff_t count, ptrdiff_t item, ptrdiff_t bytes,
+                           int dense, int stream)
+    {
+        ptrdiff_t k;
+        switch (bytes) {
+        EQUAL(1); EQUAL(2); EQUAL(3); EQUAL(4); EQUAL(6); EQUAL(8); EQUAL(12); EQUAL(16); EQUAL(24); EQUAL(32); EQUAL(48);
+        EQUAL(64); EQUAL(96); EQUAL(128);
+        }
+        if (!dense)
+            for (k = 0; k < count; k++)
+                copy_strided(d + spans[k].to, spans[k].apart_to, s + spans[k].from, spans[k].apart_from, spans[k].n, item);
+        else if (stream)
+            for (k = 0; k < count; k++)
+                stream_run(d + spans[k].to, s + spans[k].from, spans[k].n * item);
+        else
+            for (k = 0; k < count; k++)
+                copy_run(d + spans[k].to, s + spans[k].from, spans[k].n * item);
+    }
+
+    /* Element (i, j) of a tile is where two lists of distances say. */
+    #define TILED(BYTES) for (j = 0; j < columns; j++) for (i = 0; i < rows; i++) \
+        memcpy(d + to0[i] + to1[j], s + from0[i] + from1[j], BYTES); break
+    static void copy_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
+                          const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
+    {
+        ptrdiff_t i, j;
+        switch (item) {
+        case 8: TILED(8);
+        case 4: TILED(4);
+        case 16: TILED(16);
+        case 2: TILED(2);
+        case 1: TILED(1);
+        case 24: TILED(24);
+        default: TILED(item);
+        }
+    }
     """
-    void copy_run(char *d, const char *s, size_t n) noexcept nogil
-    void stream_run(char *d, const char *s, size_t n) noexcept nogil
+    ctypedef struct Span:
+        Py_ssize_t from_ "from"
+        Py_ssize_t to
+        Py_ssize_t n
+        Py_ssize_t apart_from
+        Py_ssize_t apart_to
     void end_stream() noexcept nogil
-    void copy_strided(char *d, Py_ssize_t dd, const char *s, Py_ssize_t ds, Py_ssize_t n, Py_ssize_t item) noexcept nogil
+    void copy_spans(char *d, const char *s, const Span *spans, Py_ssize_t count, Py_ssize_t item, Py_ssize_t bytes, bint dense,
+                    bint stream) noexcept nogil
+    void copy_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
+                   const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item) noexcept nogil
 
 cdef enum:
-    TILE = 16  # elements on the side of a tile of a transposing move
+    SPANS = 512  # runs whose places are worked out once for all lines of a piece
+    TILE = 128  # positions of that kind, in a transposing move, along either dimension
+    NARROW = 8  # elements on the side of a square: so many lines are in the first cache at once even if they compete for a place
+    SHORTEST_STREAMED = 256  # bytes of a run from which on writing past the cache gains
 
 
 cdef class Runs:
@@ -263,17 +316,6 @@ cdef inline bint _next(const Table *runs, Cursor *c) noexcept nogil:
     return True
 
 
-cdef inline void _line(char *d, Py_ssize_t dd, const char *s, Py_ssize_t ds, Py_ssize_t n, Py_ssize_t item,
-                       bint stream) noexcept nogil:
-    """Copy `n` elements at the given distances in bytes."""
-    if dd != item or ds != item:
-        copy_strided(d, dd, s, ds, n, item)
-    elif stream:
-        stream_run(d, s, n * item)
-    else:
-        copy_run(d, s, n * item)
-
-
 cdef class Box:
     """A message: the product of the `Runs` of each dimension, numbered with one dimension running fastest.
 
@@ -315,6 +357,10 @@ cdef class Box:
             job.axes[job.d] = &_ONE.table
             job.ss[job.d] = job.ts[job.d] = item if job.d == 0 else 0
             job.d += 1
+        job.across = abs(job.ts[0]) > abs(job.ts[1])
+        job.side = NARROW
+        if max(abs(job.ss[0]), abs(job.ss[1])) % 512 and max(abs(job.ts[0]), abs(job.ts[1])) % 512:
+            job.side = max(NARROW, min(32, 64 // item))
         # one side runs along dimension 0 and the other along dimension 1: go by tiles, so that both use whole cache lines
         job.tiled = (
             (abs(job.ss[0]) > abs(job.ss[1])) != (abs(job.ts[0]) > abs(job.ts[1]))
@@ -390,47 +436,81 @@ cdef void perform(const Job *job, const char *source, char *target, int64_t firs
 
 cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
                    const char *s, char *t, bint stream) noexcept nogil:
-    cdef Cursor c, r, top
+    """Line by line, some hundred runs of each: their places are the same in all lines."""
+    cdef Span spans[SPANS]
+    cdef Cursor c, r
     cdef int64_t j
-    cdef Py_ssize_t item = job.item, ss0 = job.ss[0], ts0 = job.ts[0]
-    cdef const char *sj
-    cdef char *tj
-    cdef bint dense = job.axes[0].unit and ss0 == item and ts0 == item
-    _begin(job.axes[1], column, column_end, &c)
-    _begin(job.axes[0], row, row_end, &top)
-    while _next(job.axes[1], &c):
-        for j in range(c.count):
-            sj = s + (c.x + j * c.step_x) * job.ss[1]
-            tj = t + (c.y + j * c.step_y) * job.ts[1]
-            r = top
-            if not dense:
-                while _next(job.axes[0], &r):
-                    _line(tj + r.y * ts0, r.step_y * ts0, sj + r.x * ss0, r.step_x * ss0, r.count, item, stream)
-            elif stream:
-                while _next(job.axes[0], &r):
-                    stream_run(tj + r.y * item, sj + r.x * item, r.count * item)
-            else:
-                while _next(job.axes[0], &r):
-                    copy_run(tj + r.y * item, sj + r.x * item, r.count * item)
+    cdef Py_ssize_t count, item = job.item, ss0 = job.ss[0], ts0 = job.ts[0], n, longest
+    cdef bint dense = job.axes[0].unit and ss0 == item and ts0 == item, equal
+    _begin(job.axes[0], row, row_end, &r)
+    while r.left > 0:
+        count = longest = 0
+        equal = dense
+        while count < SPANS and _next(job.axes[0], &r):
+            n = r.count
+            spans[count] = Span(r.x * ss0, r.y * ts0, n, r.step_x * ss0, r.step_y * ts0)
+            equal = equal and n == spans[0].n
+            longest = max(longest, n)
+            count += 1
+        n = spans[0].n * item if equal and count > 1 else 0
+        _begin(job.axes[1], column, column_end, &c)
+        while _next(job.axes[1], &c):
+            for j in range(c.count):
+                copy_spans(t + (c.y + j * c.step_y) * job.ts[1], s + (c.x + j * c.step_x) * job.ss[1], spans, count, item, n,
+                           dense, stream and longest * item >= SHORTEST_STREAMED)
+
+
+cdef Py_ssize_t _places(const Table *runs, Cursor *c, int64_t *within, Py_ssize_t source, Py_ssize_t target,
+                        Py_ssize_t *x, Py_ssize_t *y) noexcept nogil:
+    """Distances in bytes of the next elements of a dimension, at most TILE of them."""
+    cdef Py_ssize_t count = 0
+    while count < TILE:
+        if within[0] == c.count:
+            within[0] = 0
+            if not _next(runs, c):
+                c.count = 0
+                break
+        x[count] = (c.x + within[0] * c.step_x) * source
+        y[count] = (c.y + within[0] * c.step_y) * target
+        within[0] += 1
+        count += 1
+    return count
+
+
+cdef inline void _tile_by_tile(char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
+                               const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item,
+                               Py_ssize_t side) noexcept nogil:
+    cdef Py_ssize_t i, j = 0
+    while j < columns:
+        i = 0
+        while i < rows:
+            copy_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, min(side, rows - i),
+                      min(side, columns - j), item)
+            i += side
+        j += side
 
 
 cdef void _tiles(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
                  const char *s, char *t) noexcept nogil:
-    cdef Cursor c, r, top
-    cdef int64_t j, j0, i0, across, down
-    cdef Py_ssize_t ss0 = job.ss[0], ss1 = job.ss[1], ts0 = job.ts[0], ts1 = job.ts[1]
-    cdef const char *sj
-    cdef char *tj
+    """Small squares, so that both sides use whole cache lines, whatever runs these are made of."""
+    cdef Cursor c, r
+    cdef int64_t in_row, in_column = 0
+    cdef Py_ssize_t x0[TILE]
+    cdef Py_ssize_t y0[TILE]
+    cdef Py_ssize_t x1[TILE]
+    cdef Py_ssize_t y1[TILE]
+    cdef Py_ssize_t rows, columns
     _begin(job.axes[1], column, column_end, &c)
-    _begin(job.axes[0], row, row_end, &top)
-    while _next(job.axes[1], &c):
-        for across in range((c.count + TILE - 1) / TILE):
-            j0 = across * TILE
-            r = top
-            while _next(job.axes[0], &r):
-                for down in range((r.count + TILE - 1) / TILE):
-                    i0 = down * TILE
-                    for j in range(j0, min(j0 + TILE, c.count)):
-                        sj = s + (c.x + j * c.step_x) * ss1 + (r.x + i0 * r.step_x) * ss0
-                        tj = t + (c.y + j * c.step_y) * ts1 + (r.y + i0 * r.step_y) * ts0
-                        _line(tj, r.step_y * ts0, sj, r.step_x * ss0, min(<int64_t> TILE, r.count - i0), job.item, False)
+    c.count = 0
+    columns = _places(job.axes[1], &c, &in_column, job.ss[1], job.ts[1], x1, y1)
+    while columns:
+        _begin(job.axes[0], row, row_end, &r)
+        r.count = in_row = 0
+        rows = _places(job.axes[0], &r, &in_row, job.ss[0], job.ts[0], x0, y0)
+        while rows:
+            if not job.across:  # along the lines of the target
+                _tile_by_tile(t, y0, y1, s, x0, x1, rows, columns, job.item, job.side)
+            else:
+                _tile_by_tile(t, y1, y0, s, x1, x0, columns, rows, job.item, job.side)
+            rows = _places(job.axes[0], &r, &in_row, job.ss[0], job.ts[0], x0, y0)
+        columns = _places(job.axes[1], &c, &in_column, job.ss[1], job.ts[1], x1, y1)

@@ -254,7 +254,8 @@ cdef class Traffic:
     cdef Py_ssize_t _n_sends, _n_receives, _n_copies, _item
     cdef list _boxes
     cdef int64_t _serial, _rounds, _round, _arrived, _mark
-    cdef bint _stream, _stream_ring, _packed
+    cdef bint _stream, _stream_ring, _packed, _timed
+    cdef int64_t _spent[3]  # nanoseconds of packing, copying and unpacking, where asked for
     cdef const char *_source
     cdef char *_target
 
@@ -324,13 +325,18 @@ cdef class Traffic:
             self.bytes_used += lane.slots * lane.stride
         return 0
 
-    def begin(self, size_t source, size_t target, int64_t mark=0):
+    def begin(self, size_t source, size_t target, int64_t mark=0, bint timed=False):
         """Start a run with arrays at these addresses; the run before has ended.
 
         `mark`, if not 0, is the number of a vote before which ranks packed in another order than the one agreed on: what
-        a sender has is good only when it says that it took that back.
+        a sender has is good only when it says that it took that back. With `timed`, `spent` tells where the time went.
         """
         self._begin(<const char *> source, <char *> target, mark)
+        self._timed = timed
+
+    def spent(self):
+        """Seconds of packing, of local copies and of unpacking in the last run, if it was timed."""
+        return tuple([1e-9 * self._spent[k] for k in range(3)])
 
     cdef void _begin(self, const char *source, char *target, int64_t mark) noexcept nogil:
         cdef Py_ssize_t k
@@ -340,6 +346,8 @@ cdef class Traffic:
                 put(self._sends[k].line + TAKEN_BACK, mark)
         self._round = self._arrived = 0
         self._packed = self._n_sends == 0
+        self._timed = False
+        self._spent[0] = self._spent[1] = self._spent[2] = 0
         for k in range(self._n_sends + self._n_receives + self._n_copies):
             self._sends[k].done = 0
 
@@ -443,14 +451,27 @@ cdef class Traffic:
                 self._arrived += self._receives[k].done == self._receives[k].size
         return moved
 
+    cdef inline int64_t _lap(self, int64_t start, Py_ssize_t part) noexcept nogil:
+        cdef int64_t end
+        if not self._timed:
+            return 0
+        end = now()
+        if part >= 0:
+            self._spent[part] += end - start
+        return end
+
     cdef bint _advance(self, int64_t patience) noexcept nogil:
         """Move until all is done (True), or nothing could be moved for `patience` nanoseconds."""
-        cdef int64_t idle = 0, until = 0
+        cdef int64_t idle = 0, until = 0, start = 0
         cdef bint moved
         while True:
+            start = self._lap(start, -1)
             moved = self._send_round()
+            start = self._lap(start, 0)
             moved = self._copy_piece(False) or moved
+            start = self._lap(start, 1)
             moved = self._receive_round() or moved
+            start = self._lap(start, 2)
             if not moved:
                 moved = self._copy_piece(True)
             if moved:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from .errors import ArrayError, CollectiveError, RedistributionError
 from .exchanges import Exchange, Message, Progress
 from .exchanges.exchange import Run
 from .orders import Order
-from .report import Report
+from .report import PARTS, Profile, Report
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -53,6 +54,7 @@ class Redistribution:
         self._why = why
         self._failures: list[str] = []
         self._call: Call | None = None
+        self._planned = 0.0
         self._identity = digest(
             (desc_a.layout_digest, desc_b.layout_digest, schedule.name, exchange.name, exchange.buffers.name)
         )
@@ -110,6 +112,20 @@ class Redistribution:
         """
         return Transfer(self, a, out)
 
+    def profile(self, a: NDArray[Any] | None = None, out: NDArray[Any] | None = None) -> Profile:
+        """Redistribute, and say where the time went on this rank. Collective; arrays and errors as in a call."""
+        spent = dict.fromkeys(PARTS, 0.0)
+        start = time.perf_counter()
+        transfer = Transfer(self, a, out, spent=spent)
+        voted = time.perf_counter()
+        transfer.wait()
+        end = time.perf_counter()
+        agreed = transfer.agreed_at or end
+        moved = spent["packed"] + spent["copied"] + spent["unpacked"]
+        spent["planned"], spent["other"] = self._planned, voted - start
+        spent["agreed"], spent["waited"] = agreed - voted, max(0.0, end - agreed - moved)
+        return Profile(spent)
+
     def _remember(self, run: Run, a: Any, out: Any, arrays: Arrays, ballot: Ballot) -> None:
         """Make the next call with such arrays a compiled one, where the exchange can."""
         traffic = self._exchange.compiled(run)
@@ -147,7 +163,15 @@ UNKNOWN, ORDERS = 0, (1, 2)
 class Transfer:
     """A redistribution under way. The ranks agree first that all arrays fit; then the messages move."""
 
-    def __init__(self, plan: Redistribution, a: object, out: object, outcome: NDArray[np.int64] | None = None) -> None:
+    def __init__(
+        self,
+        plan: Redistribution,
+        a: object,
+        out: object,
+        outcome: NDArray[np.int64] | None = None,
+        spent: dict[str, float] | None = None,
+    ) -> None:
+        self._spent, self.agreed_at = spent, 0.0
         self._plan = plan
         self._result: NDArray[Any] | None = None
         self._progress: Progress | None = None
@@ -254,6 +278,7 @@ class Transfer:
                 return False
             self._mark = self._agreeing.number if isinstance(self._agreeing, Vote) else 0
             self._agreeing = None
+            self.agreed_at = time.perf_counter()
         try:
             if not self._begun:
                 if not self._has_turn():
@@ -305,6 +330,7 @@ class Transfer:
             tuple(order_),
             self._staging,
             self._mark if guess not in (UNKNOWN, ORDERS[by_columns]) else 0,
+            self._spent,
         )
         self._plan._remember(run, *self._keep, arrays, ballot)
         self._progress = self._plan._exchange.begin(run)

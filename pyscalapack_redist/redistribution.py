@@ -9,6 +9,7 @@ This module only composes: what is owed to whom is worked out in `planning`, the
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -100,10 +101,12 @@ def redistribute(
     key = tuple(request.ballot.answer(k) for k in range(3))
     plan: Redistribution | None = everyone.plans.get(key)
     if plan is None:
+        start = time.perf_counter()
         a, b = (Descriptor._spread(mine, everyone, request.comm) for mine in request.descriptors)
         plan = _new_plan(a, b, request, everyone)
         if request.via is not None:
             plan = _chain(plan, a, b, request, everyone)
+        plan._planned = time.perf_counter() - start
     plan = plan._with(*request.descriptors, request.dtype)
     everyone.remember(key, plan)
     return plan

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from .exchanges import Exchange
 from .orders import Order
 
-__all__ = ["Report"]
+__all__ = ["PARTS", "Profile", "Report"]
+
+PARTS = ("planned", "agreed", "packed", "copied", "unpacked", "waited", "other")
 
 
 @dataclass(frozen=True)
@@ -71,3 +73,27 @@ class Report:
             ("extra memory", f"{self.extra_bytes:,} of at most {self.memory_limit:,} bytes"),
         ]
         return "\n".join(f"{name:20} {value}" for name, value in rows)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Where the time of one call went on one rank.
+
+    Attributes
+    ----------
+    seconds : dict
+        "planned": when the plan was made, before the call; "agreed": until all ranks had said that their arrays fit;
+        "packed", "copied" and "unpacked": bytes moved by our loops; "waited": for other ranks and for MPI, and what MPI
+        moves itself; "other": checks and the making of `out`.
+    """
+
+    seconds: dict[str, float]
+
+    @property
+    def total(self) -> float:
+        """Seconds of the call, without the planning."""
+        return sum(self.seconds.values()) - self.seconds["planned"]
+
+    def __str__(self) -> str:
+        rows = [f"{part:10}{1e3 * seconds:12.3f} ms" for part, seconds in self.seconds.items()]
+        return "\n".join([*rows, f"{'the call':10}{1e3 * self.total:12.3f} ms"])

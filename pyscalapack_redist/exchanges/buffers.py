@@ -5,6 +5,7 @@ and writes by derived datatypes.
 from __future__ import annotations
 
 import functools
+import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -101,7 +102,9 @@ class Packed(Buffers):
         box = piece.message.box
         dense = dense_strides(box.shape(), run.order, run.item)
         start = slot.address - piece.first * run.item
+        began = time.perf_counter()
         box.move(*run.source, start, dense, run.item, run.order, piece.first, piece.last)
+        run.note("packed", began)
         return slot.memory, piece.nbytes, self.byte
 
     def incoming(self, run: Run, piece: Piece, slot: Slot) -> Specification:
@@ -113,7 +116,9 @@ class Packed(Buffers):
         box = piece.message.box
         dense = dense_strides(box.shape(), run.order, run.item)
         start = slot.address - piece.first * run.item
+        began = time.perf_counter()
         box.move(start, dense, *run.target, run.item, run.order, piece.first, piece.last)
+        run.note("unpacked", began)
 
     def origin(self, run: Run, target: bool, first: Slot) -> int:
         """That of the first slot. Not collective."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ class Run:
     """One use of a plan: arrays, bytes of an element, order of dimensions in messages, tag and staging memory.
 
     `collectives` is a communicator on which runs come one after another, in the same order on all ranks; `mark` is for
-    `Traffic.begin`.
+    `Traffic.begin`; `spent` is to have the seconds "packed", "copied" and "unpacked", if anybody wants to know.
     """
 
     comm: MPI.Intracomm
@@ -47,6 +48,12 @@ class Run:
     order: tuple[int, ...]
     staging: np.ndarray
     mark: int = 0
+    spent: dict[str, float] | None = None
+
+    def note(self, part: str, start: float) -> None:
+        """Add the time since `start` to a part, where somebody asked for it. Not collective."""
+        if self.spent is not None:
+            self.spent[part] += time.perf_counter() - start
 
 
 class Extents(NamedTuple):
@@ -192,7 +199,9 @@ class Progress(ABC):
         if not self._copies:
             return False
         piece, run = self._copies.pop(), self.run
+        start = time.perf_counter()
         piece.message.box.move(*run.source, *run.target, run.item, run.order, piece.first, piece.last)
+        run.note("copied", start)
         return True
 
     def copy_all(self) -> bool:

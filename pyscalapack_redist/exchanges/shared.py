@@ -133,13 +133,16 @@ class _BothWays(Progress):
         self._node = exchange._node
         self._traffic = exchange.traffic(run) if exchange.by_ring else None
         if self._traffic is not None:
-            self._traffic.begin(run.source.address, run.target.address, run.mark)
+            self._traffic.begin(run.source.address, run.target.address, run.mark, run.spent is not None)
         self._between = exchange.between.begin(run) if exchange.by_mpi else None
 
     def advance(self, block: bool) -> bool:
         """Go on with both ways. Not collective."""
         while True:
             if self._traffic is not None and self._traffic.advance(block and self._between is None):
+                if self.run.spent is not None:
+                    for part, seconds in zip(("packed", "copied", "unpacked"), self._traffic.spent(), strict=True):
+                        self.run.spent[part] += seconds
                 self._traffic = None
             if self._between is not None and self._between.advance(block and self._traffic is None):
                 self._between = None

@@ -70,5 +70,5 @@ class _Planned(Prepared):
         self._plan(self.stage.a, self.stage.out)
 
     def profile(self) -> Mapping[str, float]:
-        seconds: Mapping[str, float] = self._plan.profile(self.stage.a, self.stage.out).seconds  # type: ignore[attr-defined]
+        seconds: Mapping[str, float] = self._plan.profile(self.stage.a, self.stage.out).seconds
         return seconds
