@@ -7,7 +7,10 @@ MODULES = ("_blacs", "_colouring", "_copy", "_descriptor", "_flag", "_ring", "_r
 
 setup(
     ext_modules=cythonize(
-        [Extension(f"pyscalapack_redist.{name}", [f"cython/{name}.pyx"], extra_compile_args=["-O3"]) for name in MODULES],
+        [
+            Extension(f"pyscalapack_redist.{name}", [f"cython/{name}.pyx"], extra_compile_args=["-O3"])
+            for name in MODULES
+        ],
         compiler_directives={"language_level": 3, "boundscheck": False, "wraparound": False, "cdivision": True},
         build_dir="build/cython",
     )

@@ -1,59 +1,368 @@
-"""Index runs that one process of a block-cyclic axis shares with every process of another.
+"""Index runs that one process of a block-cyclic axis shares with the processes of another: the loops of `intersections`.
 
-The compiled form of ASPEN's Algorithm 4: a walk over the process's own blocks, each cut at the other axis's block
-boundaries. The work is the number of runs found; other processes and the other grid's size do not enter.
+Four ways to find the same runs, each the compiled form of the loop of that name. Plans are made by `aspen`: its work is the
+number of runs found, with a division for none but the first two blocks; or by `families` of its runs. The other loops are
+here to be measured against it.
 """
 
 from libc.stdint cimport int64_t
 
 import numpy as np
 
+# The first elements of an axis.
+cdef struct Axis:
+    int64_t window, block, processes, source, offset
 
-def shared_runs(int64_t window, int64_t block_a, int64_t processes_a, int64_t source_a, int64_t offset_a,
-                int64_t block_b, int64_t processes_b, int64_t source_b, int64_t offset_b, int64_t p):
-    """Runs of elements 0 <= i < window that process `p` of axis a holds, cut where axis b changes process.
+# The compiled form of `Intervals`.
+cdef struct Blocks:
+    int64_t start, local, count, stride
+
+# Where the runs go; nowhere while they are only counted.
+cdef struct Found:
+    int64_t count
+    int64_t *remote
+    int64_t *start_a
+    int64_t *start_b
+    int64_t *length
+
+ctypedef int64_t (*Loop)(const Axis *, const Axis *, int64_t, Found *) noexcept nogil
+
+
+def runs(str name, int64_t window, a, b, int64_t p):
+    """Runs of elements 0 <= i < window that process `p` of axis a holds, cut where blocks of axis b end. Not collective.
+
+    Parameters
+    ----------
+    name : str
+        Of the loop: classical, falls, scan or aspen.
+    a, b : tuple of int
+        Block, processes, source and offset of an axis.
 
     Returns
     -------
-    list of int64 arrays
-        remote process, local start in a, local start in b, length; in ascending order of i.
+    ndarray of int64, 4 x runs
+        Remote process, local start in a, local start in b, length; in the order in which they are found.
+    int
+        Comparisons.
     """
-    cdef int64_t turn = (p - source_a) % processes_a
-    if turn < 0:
-        turn += processes_a
-    cdef int64_t first = offset_a / block_a
-    cdef int64_t skip = (turn - first) % processes_a
-    if skip < 0:
-        skip += processes_a
-    first += skip
-    cdef int64_t count = _walk(window, block_a, processes_a, offset_a, block_b, processes_b, source_b, offset_b, first,
-                               NULL, NULL, NULL, NULL)
-    columns = [np.empty(count, np.int64) for _ in range(4)]
-    cdef int64_t[::1] remote = columns[0], start_a = columns[1], start_b = columns[2], length = columns[3]
+    cdef Loop loop = _loop(name)
+    cdef Axis one = _axis(window, a), other = _axis(window, b)
+    cdef Found found = Found(0, NULL, NULL, NULL, NULL)
+    cdef int64_t comparisons
+    _aspen(&one, &other, p, &found)
+    table = np.empty((4, found.count), np.int64)
+    cdef int64_t[:, ::1] columns = table
+    if found.count:
+        _into(columns, &found)
+    with nogil:
+        comparisons = loop(&one, &other, p, &found)
+    return table, comparisons
+
+
+def families(int64_t window, a, b, int64_t p):
+    """The runs of `runs("aspen", window, a, b, p)` in families of equal runs at equal distances. Not collective.
+
+    Own blocks within one block of b are a family, and so are the blocks of one process of b within an own block: there are
+    no more than runs, and where one layout's blocks are much larger than the other's, very few. A process's families
+    ascend in the global index and do not overlap.
+
+    Returns
+    -------
+    ndarray of int64, 7 x families
+        Remote process; local start in a, local start in b and length of the first run; what is added to the starts from
+        one run to the next; number of runs.
+    """
+    cdef Axis one = _axis(window, a), other = _axis(window, b)
+    cdef int64_t count = _families(&one, &other, p, NULL, 0)
+    table = np.empty((7, count), np.int64)
+    cdef int64_t[:, ::1] columns = table
     if count:
-        _walk(window, block_a, processes_a, offset_a, block_b, processes_b, source_b, offset_b, first,
-              &remote[0], &start_a[0], &start_b[0], &length[0])
-    return columns
+        _families(&one, &other, p, &columns[0, 0], count)
+    return table
 
 
-cdef int64_t _walk(int64_t window, int64_t block_a, int64_t processes_a, int64_t offset_a,
-                   int64_t block_b, int64_t processes_b, int64_t source_b, int64_t offset_b, int64_t own,
-                   int64_t *remote, int64_t *start_a, int64_t *start_b, int64_t *length) noexcept nogil:
-    """Count the runs, and write them where there is room for them (the pointers are not NULL)."""
-    cdef int64_t count = 0, i, end, other, piece_end
-    cdef int64_t last = offset_a + window
-    while own * block_a < last:
-        i = max(own * block_a, offset_a) - offset_a
-        end = min((own + 1) * block_a, last) - offset_a
-        while i < end:
-            other = (i + offset_b) / block_b
-            piece_end = min(end, (other + 1) * block_b - offset_b)
-            if remote != NULL:
-                remote[count] = (source_b + other) % processes_b
-                start_a[count] = own / processes_a * block_a + (i + offset_a) % block_a
-                start_b[count] = other / processes_b * block_b + (i + offset_b) % block_b
-                length[count] = piece_end - i
-            count += 1
-            i = piece_end
-        own += processes_a
-    return count
+cdef class Complete:
+    """The runs of every process of axis a in turn, each in the same memory made here: what a benchmark times.
+
+    Parameters
+    ----------
+    name, window, a, b
+        As for `runs`.
+    """
+    cdef Loop loop
+    cdef Axis a, b
+    cdef int64_t[:, ::1] columns
+
+    def __init__(self, str name, int64_t window, a, b):
+        cdef Found found = Found(0, NULL, NULL, NULL, NULL)
+        cdef int64_t p, most = 1
+        self.loop = _loop(name)
+        self.a, self.b = _axis(window, a), _axis(window, b)
+        for p in range(self.a.processes):
+            _aspen(&self.a, &self.b, p, &found)
+            most = max(most, found.count)
+        self.columns = np.empty((4, most), np.int64)
+
+    def __call__(self):
+        """Find them; returns the number of runs and of comparisons of all processes together. Not collective."""
+        cdef Found found = Found(0, NULL, NULL, NULL, NULL)
+        cdef int64_t p, comparisons = 0, count = 0
+        if self.columns is None:
+            raise ValueError("Complete was not initialized")
+        _into(self.columns, &found)
+        with nogil:
+            for p in range(self.a.processes):
+                comparisons += self.loop(&self.a, &self.b, p, &found)
+                count += found.count
+        return count, comparisons
+
+
+cdef Loop _loop(str name) except NULL:
+    if name == "aspen":
+        return _aspen
+    if name == "falls":
+        return _falls
+    if name == "scan":
+        return _scan
+    if name == "classical":
+        return _classical
+    raise ValueError(f"there is no loop {name!r}")
+
+
+cdef Axis _axis(int64_t window, numbers):
+    cdef Axis axis
+    axis.block, axis.processes, axis.source, axis.offset = numbers
+    axis.window = window
+    return axis
+
+
+cdef void _into(int64_t[:, ::1] columns, Found *found) noexcept nogil:
+    found.remote, found.start_a, found.start_b, found.length = &columns[0, 0], &columns[1, 0], &columns[2, 0], &columns[3, 0]
+
+
+cdef inline void _add(Found *found, int64_t remote, int64_t start_a, int64_t start_b, int64_t length) noexcept nogil:
+    found.remote[found.count] = remote
+    found.start_a[found.count] = start_a
+    found.start_b[found.count] = start_b
+    found.length[found.count] = length
+    found.count += 1
+
+
+cdef inline Blocks _blocks(const Axis *axis, int64_t p) noexcept nogil:
+    """The blocks of process p that begin in the window."""
+    cdef Blocks own
+    cdef int64_t first = axis.offset / axis.block
+    cdef int64_t skip = (p - axis.source - first) % axis.processes
+    if skip < 0:
+        skip += axis.processes
+    cdef int64_t left = (axis.offset + axis.window - 1) / axis.block - first - skip  # blocks after the first one
+    first += skip
+    own.start = own.local = own.count = 0
+    own.stride = 1
+    if axis.window > 0 and left >= 0:  # otherwise first * block might not fit
+        own.count = left / axis.processes + 1
+        own.start = first * axis.block - axis.offset
+        own.local = first / axis.processes * axis.block
+        own.stride = axis.block * axis.processes if own.count > 1 else axis.window
+    return own
+
+
+cdef inline int64_t _end(const Axis *axis, int64_t start) noexcept nogil:
+    return axis.window if axis.block >= axis.window - start else start + axis.block
+
+
+cdef int64_t _aspen(const Axis *a, const Axis *b, int64_t p, Found *found) noexcept nogil:
+    cdef Blocks own = _blocks(a, p)
+    cdef int64_t j, begin, end, shift, number, piece
+    cdef int64_t within = 0, turn = 0, place = 0  # of the own block in b: in its block, of its process, in the local array
+    cdef int64_t at, q, local, remote
+    # how these three move from one own block to the next
+    cdef int64_t more_within = own.stride % b.block
+    cdef int64_t more_turn = own.stride / b.block % b.processes
+    cdef int64_t more_place = own.stride / b.block / b.processes * b.block
+    cdef Found out = found[0]  # a copy that stays in registers
+    out.count = 0
+    for j in range(own.count):
+        begin = max(own.start, 0)
+        end = _end(a, own.start)
+        if j < 2:  # the first may be cut at its beginning
+            number = (begin + b.offset) / b.block
+            within = (begin + b.offset) % b.block
+            turn = number % b.processes
+            place = number / b.processes * b.block
+        else:
+            within += more_within
+            turn += more_turn
+            place += more_place
+            if within >= b.block:
+                within -= b.block
+                turn += 1
+            if turn >= b.processes:
+                turn -= b.processes
+                place += b.block
+        at, q, local = within, turn, place
+        shift = own.local - own.start
+        while begin < end:
+            piece = min(end - begin, b.block - at)
+            if out.remote != NULL:
+                remote = q + b.source
+                if remote >= b.processes:
+                    remote -= b.processes
+                _add(&out, remote, begin + shift, local + at, piece)
+            else:
+                out.count += 1
+            begin += piece
+            at = 0
+            q += 1
+            if q == b.processes:
+                q = 0
+                local += b.block
+        own.start += own.stride
+        own.local += a.block
+    found.count = out.count
+    return out.count
+
+
+cdef inline void _put(int64_t *into, int64_t columns, int64_t column, int64_t remote, int64_t start_a, int64_t start_b,
+                      int64_t length, int64_t step_a, int64_t step_b, int64_t count) noexcept nogil:
+    into[column] = remote
+    into[columns + column] = start_a
+    into[2 * columns + column] = start_b
+    into[3 * columns + column] = length
+    into[4 * columns + column] = step_a
+    into[5 * columns + column] = step_b
+    into[6 * columns + column] = count
+
+
+cdef int64_t _families(const Axis *a, const Axis *b, int64_t p, int64_t *into, int64_t columns) noexcept nogil:
+    """Count the families, and write them where there is room for them."""
+    cdef Blocks own = _blocks(a, p)
+    cdef int64_t begin, end, shift, number, within, turn, place, length, many, k, found = 0
+    while own.count > 0:
+        begin, end = max(own.start, 0), _end(a, own.start)
+        shift = own.local - own.start
+        many = 1  # own blocks that are dealt with
+        while begin < end:
+            number = (begin + b.offset) / b.block
+            within = (begin + b.offset) % b.block
+            turn = number % b.processes
+            place = number / b.processes * b.block
+            length = min(end - begin, b.block - within)
+            if begin == own.start and length == a.block:  # whole: those after it that are in the same block of b
+                many = (b.block - within - length) / own.stride + 1
+                if many >= own.count:
+                    many = own.count
+                    if many > 1 and _end(a, own.start + (many - 1) * own.stride) - own.start - (many - 1) * own.stride < a.block:
+                        many -= 1
+                if into != NULL:
+                    _put(into, columns, found, (turn + b.source) % b.processes, begin + shift, place + within, length,
+                         a.block, own.stride, many)
+                found += 1
+            elif length == b.block and end - begin >= 2 * b.block:  # whole blocks of b, which come round
+                number = (end - begin) / b.block
+                for k in range(min(number, b.processes)):
+                    if into != NULL:
+                        _put(into, columns, found, (turn + b.source) % b.processes, begin + k * b.block + shift, place, length,
+                             b.block * b.processes if number > b.processes else b.block, b.block, (number - k - 1) / b.processes + 1)
+                    found += 1
+                    turn += 1
+                    if turn == b.processes:
+                        turn = 0
+                        place += b.block
+                length = number * b.block
+            else:
+                if into != NULL:
+                    _put(into, columns, found, (turn + b.source) % b.processes, begin + shift, place + within, length,
+                         length, length, 1)
+                found += 1
+            begin += length
+        own.start += many * own.stride
+        own.local += many * a.block
+        own.count -= many
+    return found
+
+
+cdef int64_t _falls(const Axis *a, const Axis *b, int64_t p, Found *found) noexcept nogil:
+    cdef Blocks mine = _blocks(a, p)
+    cdef Blocks own, others
+    cdef int64_t remote, j, k, begin, end, first, last, other, left, right, comparisons = 0
+    cdef Found out = found[0]  # a copy that stays in registers
+    out.count = 0
+    for remote in range(b.processes):
+        others = _blocks(b, remote)
+        own = mine
+        for j in range(own.count):
+            begin = max(own.start, 0)
+            end = _end(a, own.start)
+            first = last = 0
+            if begin - b.block >= others.start:
+                first = (begin - b.block - others.start) / others.stride + 1
+            if end > others.start:
+                last = min((end - others.start - 1) / others.stride + 1, others.count)
+            comparisons += max(last - first, 1)
+            for k in range(first, last):
+                other = others.start + k * others.stride
+                left = max(begin, other)
+                right = min(end, _end(b, other))
+                if left < right:
+                    _add(&out, remote, left - own.start + own.local, left - other + others.local + k * b.block, right - left)
+            own.start += own.stride
+            own.local += a.block
+    found.count = out.count
+    return comparisons
+
+
+cdef int64_t _scan(const Axis *a, const Axis *b, int64_t p, Found *found) noexcept nogil:
+    cdef Blocks mine = _blocks(a, p)
+    cdef Blocks own, others
+    cdef int64_t remote, end, other_end, left, right, comparisons = 0
+    cdef Found out = found[0]  # a copy that stays in registers
+    out.count = 0
+    for remote in range(b.processes):
+        others = _blocks(b, remote)
+        own = mine
+        while own.count > 0 and others.count > 0:
+            comparisons += 1
+            end = _end(a, own.start)
+            other_end = _end(b, others.start)
+            left = max(own.start, others.start, 0)
+            right = min(end, other_end)
+            if left < right:
+                _add(&out, remote, left - own.start + own.local, left - others.start + others.local, right - left)
+            if end <= other_end:
+                own.start += own.stride
+                own.local += a.block
+                own.count -= 1
+            if other_end <= end:
+                others.start += others.stride
+                others.local += b.block
+                others.count -= 1
+    found.count = out.count
+    return comparisons
+
+
+cdef int64_t _classical(const Axis *a, const Axis *b, int64_t p, Found *found) noexcept nogil:
+    cdef Blocks mine = _blocks(a, p)
+    cdef Blocks own, others, all_others
+    cdef int64_t remote, j, k, begin, end, left, right, comparisons = 0
+    cdef Found out = found[0]  # a copy that stays in registers
+    out.count = 0
+    for remote in range(b.processes):
+        all_others = _blocks(b, remote)
+        own = mine
+        for j in range(own.count):
+            begin = max(own.start, 0)
+            end = _end(a, own.start)
+            others = all_others
+            for k in range(others.count):
+                comparisons += 1
+                left = max(begin, others.start)
+                right = min(end, _end(b, others.start))
+                if left < right:
+                    _add(&out, remote, left - own.start + own.local, left - others.start + others.local, right - left)
+                others.start += others.stride
+                others.local += b.block
+            own.start += own.stride
+            own.local += a.block
+    found.count = out.count
+    return comparisons

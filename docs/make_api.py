@@ -50,7 +50,9 @@ def signature(name: str, thing: Any) -> str:
 
 def page() -> str:
     """The whole page."""
-    parts = ["# API\n\nWritten by `docs/make_api.py` from the docstrings. Everything is a name of `pyscalapack_redist`.\n"]
+    parts = [
+        "# API\n\nWritten by `docs/make_api.py` from the docstrings. Everything is a name of `pyscalapack_redist`.\n"
+    ]
     for name in sorted(psr.__all__, key=str.lower):
         parts += described(name, getattr(psr, name), 2)
     return "\n".join(line.rstrip() for part in parts for line in part.split("\n"))
@@ -58,5 +60,7 @@ def page() -> str:
 
 if __name__ == "__main__":
     if "--check" in sys.argv[1:]:
-        sys.exit(0 if PAGE.read_text() == page() else "docs/api.md is not what the docstrings say: run docs/make_api.py")
+        sys.exit(
+            0 if PAGE.read_text() == page() else "docs/api.md is not what the docstrings say: run docs/make_api.py"
+        )
     PAGE.write_text(page())

@@ -1,15 +1,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-def shared_runs(
-    window: int,
-    block_a: int,
-    processes_a: int,
-    source_a: int,
-    offset_a: int,
-    block_b: int,
-    processes_b: int,
-    source_b: int,
-    offset_b: int,
-    p: int,
-) -> list[NDArray[np.int64]]: ...
+_Numbers = tuple[int, int, int, int]
+
+def runs(name: str, window: int, a: _Numbers, b: _Numbers, p: int) -> tuple[NDArray[np.int64], int]: ...
+def families(window: int, a: _Numbers, b: _Numbers, p: int) -> NDArray[np.int64]: ...
+
+class Complete:
+    def __init__(self, name: str, window: int, a: _Numbers, b: _Numbers) -> None: ...
+    def __call__(self) -> tuple[int, int]: ...

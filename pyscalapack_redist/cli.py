@@ -14,7 +14,7 @@ from typing import IO, Any, NoReturn, TypeVar
 from . import __version__
 from .bench.birkeland_model import Model
 from .bench.case import read_dtype
-from .bench.command import bench
+from .bench.command import STUDIES, bench
 from .bench.layout import Layout
 from .bench.methods import DEFAULT_METHODS, Method, read_method
 from .bench.selection import UsageError
@@ -160,7 +160,7 @@ def _add_bench(commands: Any) -> None:
     add("--shape", nargs="+", type=_argument(_size), metavar="N", help="global shape of the array")
     add("--from", dest="before", type=_argument(Layout.parse_operand), metavar="LAYOUT", help="layout before")
     add("--to", dest="after", type=_argument(Layout.parse_operand), metavar="LAYOUT", help="layout after")
-    add("--suite", choices=tuple(SUITES), help="a named set of cases; those for this number of ranks are run")
+    add("--suite", choices=(*SUITES, *STUDIES), help="a named set of cases; those for this number of ranks are run")
     add("--quick", action="store_true", help="of the suite only a few small cases")
     add("--dtype", type=_argument(read_dtype), help="NumPy dtype of the elements (default: the suite's, else float64)")
     add(

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from . import intersections
 from ._copy import Box, Runs
 from .blockcyclic import BlockCyclic
 from .descriptor import Descriptor
 from .exchanges import Message
+from .intersections.by_process import by_process
 from .orders import Coords, Order
 
 __all__ = ["Messages", "messages_of"]
@@ -128,25 +128,5 @@ def _peers(
 
 
 def _shared(own: BlockCyclic, other: BlockCyclic, p: int) -> Iterator[_Shared]:
-    runs = intersections.find("aspen", own, other, p)
-    if not runs.size:
-        return
-    ends = np.cumsum(runs.length)
-    rest = runs.size - (runs.repeats - 1) * int(ends[-1])
-    last_period = np.clip(rest - (ends - runs.length), 0, runs.length)
-    by_remote = np.argsort(runs.remote, kind="stable")
-    cuts = np.flatnonzero(np.diff(runs.remote[by_remote])) + 1
-    for part in np.split(by_remote, cuts):
-        length = runs.length[part]
-        total = (runs.repeats - 1) * int(length.sum()) + int(last_period[part].sum())
-        start = runs.start_a[part]
-        yield _Shared(
-            remote=int(runs.remote[part[0]]),
-            own=start,
-            other=runs.start_b[part],
-            length=length,
-            period_own=runs.period_a,
-            period_other=runs.period_b,
-            total=total,
-            first=own.global_index(p, int(start[0])),
-        )
+    for one in by_process(own, other, p):
+        yield _Shared(*one, first=own.global_index(p, int(one.start_a[0])))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from .aspen import bench_aspen
 from .benchmark import no_profile, run_case, ticks_of_case
 from .case import Case
 from .clock import Clock
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
 
     from .display import Display
 
-__all__ = ["bench"]
+__all__ = ["STUDIES", "bench"]
 
 NOT_VERIFIED = 1
+STUDIES: dict[str, Callable[[Namespace], int]] = {"aspen": bench_aspen}  # suites that move nothing and need no MPI
 
 
 def bench(options: Namespace) -> int:
@@ -47,6 +49,8 @@ def bench(options: Namespace) -> int:
     UsageError
         On every rank.
     """
+    if options.suite in STUDIES:
+        return STUDIES[options.suite](options)
     cases = asked_for(options)
     suite = _suite(options)
     if options.profile:

@@ -46,7 +46,7 @@ def environment(comm: MPI.Intracomm, nodes: list[int], clock: Clock, plans: str)
         "mpi_path": mpi_path(),
         "scalapack": _scalapack(),
         "machine": platform.machine(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count() or 1,
         "ranks": comm.Get_size(),
         "hosts": len(set(hosts)),
@@ -68,7 +68,7 @@ def nodes_of(comm: MPI.Intracomm) -> list[int]:
     return [number[rank] for rank in first]
 
 
-def _processor() -> str | None:
+def processor() -> str | None:
     try:
         with open("/proc/cpuinfo") as file:
             return next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), None)

@@ -1,37 +1,69 @@
 """Which elements a process of one block-cyclic axis shares with each process of another.
 
-All algorithms answer the same question, in the same form; they differ in how much they look at.
+All algorithms answer the same question, in the same form; they differ in how much they look at. Plans are made by the
+compiled form of `aspen`, or by families of its runs; the others are what it is measured against. See docs/intersections.md.
 """
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 from ..blockcyclic import BlockCyclic
-from ..errors import ScheduleError
-from .aspen import find_aspen
+from ..errors import DescriptorError, ScheduleError
+from .algorithm import FORMS, Algorithm
+from .aspen import ASPEN
+from .classical import CLASSICAL
+from .falls import FALLS
 from .intersections import Intersections
+from .scan import SCAN
 
-__all__ = ["ALGORITHMS", "Intersections", "find"]
+__all__ = ["ALGORITHMS", "FORMS", "Intersections", "find"]
 
-ALGORITHMS = {"aspen": find_aspen}
+ALGORITHMS: dict[str, Algorithm] = {one.name: one for one in (CLASSICAL, FALLS, SCAN, ASPEN)}
 
 
-def find(algorithm: str, a: BlockCyclic, b: BlockCyclic, p: int) -> Intersections:
+def find(algorithm: str, a: BlockCyclic, b: BlockCyclic, p: int, *, form: str = "compiled") -> Intersections:
     """All that process coordinate `p` of axis `a` shares with every coordinate of axis `b`. Not collective.
 
     Parameters
     ----------
-    algorithm : str
-        A name in `ALGORITHMS`.
+    algorithm : {"classical", "falls", "scan", "aspen"}
+        How the runs are found: Algorithms 2 and 3 of the ASPEN paper, what ScaLAPACK does, and Algorithm 4.
     a, b : BlockCyclic
         Two distributions of the same number of elements.
     p : int
         Process coordinate along `a`, 0 <= p < a.processes.
+    form : {"compiled", "python"}
+        The loop in compiled code, or the same in Python.
+
+    Returns
+    -------
+    Intersections
+        The same runs from every algorithm, in ascending order of the global index. The classical one does not know of
+        periods: it lists the runs of the whole array, as one period.
 
     Raises
     ------
     ScheduleError
-        The algorithm is unknown.
+        The algorithm or the form is unknown; lists those that there are, the nearest first.
+    DescriptorError
+        The axes differ in their number of elements.
+    IndexError
+        There is no process `p`.
     """
     if algorithm not in ALGORITHMS:
-        raise ScheduleError(f"algorithm = {algorithm!r} is unknown; there are {', '.join(ALGORITHMS)}")
-    return ALGORITHMS[algorithm](a, b, p)
+        raise _unknown("algorithm", algorithm, ALGORITHMS)
+    if form not in FORMS:
+        raise _unknown("form", form, FORMS)
+    if a.n != b.n:
+        raise DescriptorError(
+            f"a.n = {a.n} and b.n = {b.n} must be equal: they are two distributions of the same elements"
+        )
+    return ALGORITHMS[algorithm].find(a, b, p, form)
+
+
+def _unknown(what: str, name: object, known: Iterable[str]) -> ScheduleError:
+    names = list(known)
+    near = difflib.get_close_matches(str(name), names, n=len(names), cutoff=0.0)
+    return ScheduleError(f"{what} = {name!r} is unknown; there are {', '.join(near)}")

@@ -1,58 +1,87 @@
-"""Runs of every intersection algorithm against an owner looked up one element at a time."""
+"""`intersections.find`: what it refuses, and what holds for any two axes."""
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import deal
 
-from pyscalapack_redist import BlockCyclic, ScheduleError, intersections
+from pyscalapack_redist import BlockCyclic, DescriptorError, ScheduleError, intersections
 
-
-@st.composite
-def two_axes(draw: st.DrawFn) -> tuple[BlockCyclic, BlockCyclic]:
-    n = draw(st.integers(0, 120))
-
-    def axis() -> BlockCyclic:
-        processes = draw(st.integers(1, 6))
-        return BlockCyclic(
-            n, draw(st.integers(1, 12)), processes, draw(st.integers(0, processes - 1)), draw(st.integers(0, 15))
-        )
-
-    return axis(), axis()
+ONE = BlockCyclic(5, 2, 3)
 
 
-def places(axis: BlockCyclic) -> list[tuple[int, int]]:
-    """Owner and local index of each element, found by dealing."""
-    held = deal(axis.n + axis.offset, axis.block, axis.processes, axis.source)
-    where = {g: (p, local) for p, mine in enumerate(held) for local, g in enumerate(mine)}
-    return [where[i + axis.offset] for i in range(axis.n)]
+@pytest.mark.parametrize(
+    ("arguments", "form", "error", "message"),
+    [
+        (("falsl", ONE, ONE, 0), "python", ScheduleError, "algorithm = 'falsl' is unknown; there are falls, "),
+        (("scam", ONE, ONE, 0), "python", ScheduleError, "'scam' is unknown; there are scan, "),
+        ((None, ONE, ONE, 0), "python", ScheduleError, "algorithm = None is unknown; there are "),
+        (("aspen", ONE, ONE, 0), "Python", ScheduleError, "form = 'Python' is unknown; there are python, compiled"),
+        (("aspen", ONE, BlockCyclic(6, 2, 3), 0), "python", DescriptorError, "a.n = 5 and b.n = 6 must be equal"),
+        (("aspen", ONE, ONE, 3), "compiled", IndexError, "process 3 is outside 0 <= p < 3"),
+        (("falls", ONE, ONE, -1), "compiled", IndexError, "process -1 is outside 0 <= p < 3"),
+    ],
+)
+def test_bad_input_is_named(
+    arguments: tuple[str, BlockCyclic, BlockCyclic, int], form: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        intersections.find(*arguments, form=form)
 
 
-@pytest.mark.parametrize("algorithm", sorted(intersections.ALGORITHMS))
-@given(two_axes())
-def test_runs_are_those_of_the_oracle(algorithm: str, axes: tuple[BlockCyclic, BlockCyclic]) -> None:
-    a, b = axes
-    in_a, in_b = places(a), places(b)
-    for p in range(a.processes):
-        found = intersections.find(algorithm, a, b, p)
-        got = [
-            (remote, start_a + k, start_b + k)
-            for remote, start_a, start_b, length in found.expand()
-            for k in range(length)
-        ]
-        assert got == [(q, x, y) for (own, x), (q, y) in zip(in_a, in_b, strict=True) if own == p]
+def test_an_unknown_name_is_told_all_there_are() -> None:
+    with pytest.raises(ScheduleError) as told:
+        intersections.find("bisect", ONE, ONE, 0)
+    assert all(name in str(told.value) for name in ("classical", "falls", "scan", "aspen"))
 
 
-def test_work_does_not_depend_on_the_array() -> None:
-    short, long = (
-        intersections.find("aspen", BlockCyclic(n, 64, 32), BlockCyclic(n, 100, 31), 5) for n in (10**7, 10**12)
-    )
-    assert len(short.remote) == len(long.remote) == short.comparisons
-    assert long.repeats > 10**5
+axes = st.builds(
+    BlockCyclic,
+    st.just(10**15),
+    st.integers(1, 10**6),
+    st.integers(1, 100),
+    offset=st.integers(0, 10**9),
+)
 
 
-def test_an_unknown_algorithm_is_named() -> None:
-    with pytest.raises(ScheduleError, match="'bisect' is unknown; there are aspen"):
-        intersections.find("bisect", BlockCyclic(1, 1, 1), BlockCyclic(1, 1, 1), 0)
+@given(axes, axes, st.data())
+def test_runs_of_a_period_of_a_huge_array_are_where_the_axes_say(
+    a: BlockCyclic, b: BlockCyclic, data: st.DataObject
+) -> None:
+    """Checked against the axes' own arithmetic: the array is too large to deal out."""
+    p = data.draw(st.integers(0, a.processes - 1))
+    b = BlockCyclic(b.n, max(b.block, a.block // 1000), b.processes, b.source, b.offset)  # not too many runs
+    if a.stride * 10**4 < np.lcm(a.stride, b.stride):
+        a = BlockCyclic(b.n, b.block, a.processes, 0, a.offset)
+    found = intersections.find("aspen", a, b, p)
+    assert (np.diff(found.start_a) == found.length[:-1]).all()
+    first = a.global_index(p, found.start_a)
+    last = a.global_index(p, found.start_a + found.length - 1)
+    assert (last - first == found.length - 1).all()
+    assert (b.owner(first) == found.remote).all()
+    assert (b.owner(last) == found.remote).all()
+    assert (b.local_index(first) == found.start_b).all()
+    assert (b.local_index(last) == found.start_b + found.length - 1).all()
+    assert found.size == a.local_size(p)
+
+
+@pytest.mark.parametrize("algorithm", intersections.ALGORITHMS)
+@pytest.mark.parametrize("form", intersections.FORMS)
+def test_numbers_near_the_largest(algorithm: str, form: str) -> None:
+    """Products of block and processes beyond 64 bits."""
+    huge = 2**62
+    a, b = BlockCyclic(9, huge, 7, 3), BlockCyclic(9, 2, huge, huge - 2)
+    found = intersections.find("aspen", a, b, 3, form=form).expand().tolist()  # the others look at each process
+    assert found == [[huge - 2, 0, 0, 2], [huge - 1, 2, 0, 2], [0, 4, 0, 2], [1, 6, 0, 2], [2, 8, 0, 1]]
+    several = [intersections.find(algorithm, b, a, p, form=form).expand().tolist() for p in (huge - 2, 2, 3)]
+    assert several == [[[3, 0, 0, 2]], [[3, 0, 8, 1]], []]
+    wide = BlockCyclic(9, huge, 4)  # block * processes is 0 in 64 bits
+    assert intersections.find(algorithm, a, wide, 3, form=form).expand().tolist() == [[0, 0, 0, 9]]
+    c = BlockCyclic(huge, huge, 5, 4, offset=7)
+    whole = BlockCyclic(huge, huge - 1, 2)
+    several = [intersections.find(algorithm, c, whole, p, form=form).expand().tolist() for p in (4, 0, 1)]
+    assert several == [[[0, 7, 0, huge - 7]], [[0, 0, huge - 7, 6], [1, 6, 0, 1]], []]

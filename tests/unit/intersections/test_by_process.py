@@ -1,0 +1,90 @@
+"""What plans are made of: the same elements as by brute force, in few runs where blocks are much larger on one side."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyscalapack_redist import BlockCyclic, intersections
+from pyscalapack_redist._runs import families
+from pyscalapack_redist.intersections.algorithm import numbers
+from pyscalapack_redist.intersections.by_process import Shared, by_process
+
+sys.path.insert(0, str(Path(__file__).parent))
+from axes import random_axes, shared
+
+PAIRS = 3000
+
+
+def elements(one: Shared) -> list[tuple[int, int]]:
+    """Place in a and in b of each element, written out period after period."""
+    per_period = [
+        (x + k, y + k) for x, y, n in zip(one.start_a, one.start_b, one.length, strict=True) for k in range(n)
+    ]
+    repeats = -(-one.total // len(per_period))
+    found = [(x + k * one.period_a, y + k * one.period_b) for k in range(repeats) for x, y in per_period]
+    return found[: one.total]
+
+
+def test_against_brute_force() -> None:
+    rng = np.random.default_rng(6)
+    for _ in range(PAIRS):
+        a, b = random_axes(rng)
+        for p, expected in enumerate(shared(a, b)):
+            found = list(by_process(a, b, p))
+            assert [one.remote for one in found] == sorted({q for q, _, _ in expected})
+            for one in found:
+                assert one.start_a.flags.c_contiguous
+                assert elements(one) == [(x, y) for q, x, y in expected if q == one.remote], (a, b, p, one)
+
+
+def test_families_are_the_runs_of_aspen() -> None:
+    rng = np.random.default_rng(7)
+    fewer = 0
+    for _ in range(PAIRS):
+        a, b = random_axes(rng)
+        for p in range(a.processes):
+            runs = intersections.find("aspen", a, b, p)
+            found = families(intersections.ALGORITHMS["aspen"].window(a, b), numbers(a), numbers(b), p)
+            written = [
+                (q, x + k * dx, y + k * dy, n) for q, x, y, n, dx, dy, count in found.T.tolist() for k in range(count)
+            ]
+            expected = list(zip(runs.remote, runs.start_a, runs.start_b, runs.length, strict=True))
+            assert sorted(written, key=lambda run: run[1]) == expected, (a, b, p)
+            fewer += found.shape[1] < len(expected)
+    assert fewer > PAIRS / 10
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ((1, 2), (None, 2)),
+        ((None, 2), (1, 2)),
+        ((2, 3), (None, 4)),
+        ((None, 4), (2, 3)),
+        ((7, 5), (None, 3)),
+        ((None, 3), (7, 5)),
+    ],
+)
+def test_cyclic_and_one_block_per_process_take_no_memory(
+    before: tuple[int | None, int], after: tuple[int | None, int]
+) -> None:
+    """10^12 elements: two numbers for each peer, where a list of runs would fill any machine."""
+    n = 10**12 + 1
+    a, b = (BlockCyclic(n, block or -(-n // processes), processes) for block, processes in (before, after))
+    for p in range(a.processes):
+        found = list(by_process(a, b, p))
+        assert sum(one.total for one in found) == a.local_size(p)
+        for one in found:
+            assert len(one.length) <= 2
+            last = one.total - 1
+            runs, rest = divmod(last, int(one.length.sum()))
+            at = int(rest >= one.length[0])
+            within = rest - at * int(one.length[0])
+            x, y = one.start_a[at] + runs * one.period_a + within, one.start_b[at] + runs * one.period_b + within
+            for place_a, place_b in ((one.start_a[0], one.start_b[0]), (x, y)):
+                i = a.global_index(p, int(place_a))
+                assert (b.owner(i), b.local_index(i)) == (one.remote, place_b)
