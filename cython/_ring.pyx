@@ -242,8 +242,8 @@ cdef class Traffic:
         Bytes of the area that may be used.
     most_slots : int
         Slots that a lane has if there is enough to send.
-    stream, stream_ring : bool
-        Write long runs of the target, or of the ring, past the cache.
+    stream : bool
+        Write long runs of the target past the cache.
     """
 
     cdef readonly Ring ring
@@ -254,18 +254,18 @@ cdef class Traffic:
     cdef Py_ssize_t _n_sends, _n_receives, _n_copies, _item
     cdef list _boxes
     cdef int64_t _serial, _rounds, _round, _arrived, _mark
-    cdef bint _stream, _stream_ring, _packed, _timed
+    cdef bint _stream, _packed, _timed
     cdef int64_t _spent[3]  # nanoseconds of packing, copying and unpacking, where asked for
     cdef const char *_source
     cdef char *_target
 
     def __init__(self, Ring ring, list sends, list receives, list copies, source_strides, target_strides, order,
                  Py_ssize_t item, list dense_sends, list dense_receives, int64_t limit, int64_t most_slots,
-                 bint stream, bint stream_ring):
+                 bint stream):
         cdef Lane *lane
         cdef Py_ssize_t k
         cdef int64_t peer
-        self.ring, self._item, self._stream, self._stream_ring = ring, item, stream, stream_ring
+        self.ring, self._item, self._stream = ring, item, stream
         ring._traffics += 1
         self._serial = ring._traffics
         self._n_sends, self._n_receives, self._n_copies = len(sends), len(receives), len(copies)
@@ -385,7 +385,7 @@ cdef class Traffic:
             return False
         last = min(lane.done + lane.step, lane.size)
         slot = lane.area + lane.base + published % lane.slots * lane.stride
-        perform(&lane.job, self._source, slot - lane.done * self._item, lane.done, last, self._stream_ring)
+        perform(&lane.job, self._source, slot - lane.done * self._item, lane.done, last, False)
         lane.done = last
         put(lane.line + PUBLISHED, published + 1)
         return True

@@ -20,7 +20,7 @@ from .nonblocking import Nonblocking
 __all__ = ["Shared"]
 
 KINDS_KEPT = 8  # traffics kept, one for each element size, strides and order of dimensions
-STREAM_FROM = 2 * 2**20  # bytes to write from which on the cache is not for the target
+STREAM_FROM = 48 * 2**20  # bytes that a node's ranks write from which on the cache is not for the target
 SLOTS = 4
 
 
@@ -103,8 +103,7 @@ class Shared(Exchange):
                 *dense,
                 limit=self._limit,
                 most_slots=SLOTS,
-                stream=written >= STREAM_FROM,
-                stream_ring=False,
+                stream=written * self._node.ring.size >= STREAM_FROM,
             )
         self._traffics.move_to_end(kind)
         return self._traffics[kind]
