@@ -528,6 +528,7 @@ cdef class Call:
     cdef object _dtype, _make, _look_around
     cdef int64_t _vote[NUMBERS]
     cdef int64_t _expected[NUMBERS]
+    cdef readonly list outcome  # of a vote that was not as expected, and behind it the number of the vote
 
     def __init__(self, Traffic traffic, a, out, make, const int64_t[::1] ballot, const int64_t[::1] expected,
                  look_around):
@@ -539,10 +540,10 @@ cdef class Call:
         for k in range(NUMBERS):
             self._vote[k], self._expected[k] = ballot[k], expected[k]
 
-    def __call__(self, a, out, int64_t[::1] largest):
+    def __call__(self, a, out):
         """The local array of B; NotImplemented where the arrays are of another kind, DISSENT where the vote is another.
 
-        In the last case nothing has moved, and `largest` has the outcome and, behind it, the number of the vote.
+        In the last case nothing has moved, and `outcome` has what came of the vote.
         """
         cdef Traffic traffic = self._traffic
         cdef Ring ring = traffic.ring
@@ -590,9 +591,7 @@ cdef class Call:
             raise
         if same:
             return out
-        for k in range(NUMBERS):
-            largest[k] = counted[k]
-        largest[NUMBERS] = ring._counted
+        self.outcome = [*[counted[k] for k in range(NUMBERS)], ring._counted]
         return DISSENT
 
 

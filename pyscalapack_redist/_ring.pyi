@@ -51,6 +51,7 @@ class Traffic:
     def advance(self, block: bool) -> bool: ...
 
 class Call:
+    outcome: list[int]
     def __init__(
         self,
         traffic: Traffic,
@@ -61,4 +62,4 @@ class Call:
         expected: NDArray[np.int64],
         look_around: Callable[[], None],
     ) -> None: ...
-    def __call__(self, a: object, out: object, largest: NDArray[np.int64]) -> Any: ...
+    def __call__(self, a: object, out: object) -> Any: ...

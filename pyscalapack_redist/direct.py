@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ._ring import DISSENT, NUMBERS_OF_A_VOTE, Call, Vote
+from ._ring import DISSENT, Call, Vote
 from .agreement import Ballot, Participants, digest
 from .arrays import Arrays, checked_arrays, dtype_digest
 from .descriptor import Descriptor
@@ -95,10 +95,9 @@ class Redistribution:
             One does not fit on another rank, or dtypes differ between ranks. Every rank raises, and no array is touched.
         """
         if self._call is not None and self._everyone is not None and not self._everyone.in_flight:
-            outcome = np.empty(NUMBERS_OF_A_VOTE + 1, np.int64)
-            result = self._call(a, out, outcome)
+            result = self._call(a, out)
             if result is DISSENT:
-                return Transfer(self, a, out, outcome).wait()
+                return Transfer(self, a, out, self._call.outcome).wait()
             if result is not NotImplemented:
                 self._everyone.next_tag()  # other ranks may have come the long way, and took one
                 made: NDArray[Any] | None = result
@@ -168,7 +167,7 @@ class Transfer:
         plan: Redistribution,
         a: object,
         out: object,
-        outcome: NDArray[np.int64] | None = None,
+        outcome: list[int] | None = None,
         spent: dict[str, float] | None = None,
     ) -> None:
         self._spent, self.agreed_at = spent, 0.0
@@ -195,7 +194,7 @@ class Transfer:
             self._agreeing = everyone.vote(self._ballot)
         else:
             self._ballot.all[:] = outcome[:-1]
-            self._mark = int(outcome[-1])
+            self._mark = outcome[-1]
         everyone.in_flight[self] = None
 
     def _vote(self, a: object, out: object) -> None:
