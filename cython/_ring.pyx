@@ -198,19 +198,33 @@ cdef class Vote:
         for k in range(NUMBERS):
             self._mine[k] = mine[k] if k < mine.shape[0] else 0
 
-    def Test(self):  # noqa: N802 - as MPI's requests are asked
-        """Whether all ranks have voted, and `all` has the result. Votes cast before this one must be counted first."""
+    cdef bint _test(self, int64_t patience) noexcept nogil:
+        cdef int64_t idle = 0, until = 0
+        while not self._done:
+            if not self._posted:
+                self._posted = self._ring.post(self._mine)
+                self._number = self._ring._posted - 1
+            if self._posted and self._number == self._ring._counted:
+                self._done = self._ring.count(&self._cursor, self._largest)
+            elif not self._posted or self._number > self._ring._counted:
+                break  # others come first, and are not counted here
+            if not self._done and (not patience or self._ring.out_of_patience(&idle, &until, patience)):
+                break
+        return self._done
+
+    def Test(self, bint block=False):  # noqa: N802 - as MPI's requests are asked
+        """Whether all ranks have voted, and `all` has the result. Votes cast before this one must be counted first.
+
+        With `block`, wait for a while.
+        """
         cdef Py_ssize_t k
-        if not self._posted:
-            self._posted = self._ring.post(self._mine)
-            self._number = self._ring._posted - 1
-        if self._done or not self._posted or self._number != self._ring._counted:
-            return self._done
-        self._done = self._ring.count(&self._cursor, self._largest)
-        if self._done:
+        cdef bint done
+        with nogil:
+            done = self._test(PATIENCE_NS if block else 0)
+        if done:
             for k in range(self._length):
                 self._all[k] = self._largest[k]
-        return self._done
+        return done
 
     @property
     def number(self):

@@ -24,7 +24,7 @@ class Ring:
 class Vote:
     number: int
     def __init__(self, ring: Ring, mine: NDArray[np.int64], all: NDArray[np.int64]) -> None: ...
-    def Test(self) -> bool: ...  # noqa: N802 - as MPI's requests are asked
+    def Test(self, block: bool = False) -> bool: ...  # noqa: N802 - as MPI's requests are asked
 
 class Traffic:
     ring: Ring

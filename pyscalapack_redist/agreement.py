@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
@@ -159,14 +158,14 @@ class Participants:
 
     def conclude(self, vote: MPI.Request | Vote, mine: object = None) -> None:
         """Wait until all have voted. Transfers in flight other than `mine` go on: another rank may wait for them first."""
-        if not isinstance(vote, Vote) and all(one is mine for one in self.in_flight):
+        alone = all(one is mine for one in self.in_flight)
+        if not isinstance(vote, Vote) and alone:
             vote.Wait()
             return
-        while not vote.Test():
+        while not (vote.Test(alone) if isinstance(vote, Vote) else vote.Test()):
             self.let_go_on(mine)
             if self.node is not None:
                 self.node.look_around()
-            os.sched_yield()
 
     def let_go_on(self, mine: object = None) -> None:
         """Let transfers in flight other than `mine` go on. Their errors are kept for their own `wait`."""
@@ -182,7 +181,11 @@ class Participants:
             self.collectives.Free()
 
     def agree(
-        self, ballot: Ballot, error: Exception | None, opinions: Sequence[int | None], words: Sequence[str]
+        self,
+        ballot: Ballot,
+        error: Exception | None,
+        opinions: Sequence[int | None],
+        words: Callable[[], Sequence[str]],
     ) -> None:
         """Raise on every rank where any rank failed or two disagree. Collective over the participants.
 
@@ -192,8 +195,8 @@ class Participants:
             What this rank found wrong.
         opinions : sequence of int or None
             One for each question of the ballot.
-        words : sequence of str
-            This rank's opinions in words; used in the message if they are disputed.
+        words : callable
+            Gives this rank's opinions in words, for the message if they are disputed.
 
         Raises
         ------
@@ -207,7 +210,7 @@ class Participants:
         if not ballot.unanimous:
             self.refuse(ballot, error, words)
 
-    def refuse(self, ballot: Ballot, error: Exception | None, words: Sequence[str]) -> NoReturn:
+    def refuse(self, ballot: Ballot, error: Exception | None, words: Callable[[], Sequence[str]]) -> NoReturn:
         """Raise what `agree` says, after its reduction. Collective over the participants."""
         failed = ballot.failed_rank(self.size)
         if failed is not None:
@@ -216,7 +219,7 @@ class Participants:
                 raise error
             raise CollectiveError(f"rank {self.ranks[failed]} could not take part: {told}")
         question = ballot.disputed()[0]
-        said = self.comm.allgather((int(ballot.mine[1 + 2 * question]), words[question][:300]))
+        said = self.comm.allgather((int(ballot.mine[1 + 2 * question]), words()[question][:300]))
         first: dict[int, str] = {}
         for rank, (opinion, text) in zip(self.ranks, said, strict=True):
             if opinion != NO_OPINION:

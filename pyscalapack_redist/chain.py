@@ -111,6 +111,6 @@ class Chain(Redistribution):
             error = caught
         dtype = arrays.dtype if arrays is not None else None
         opinions = [self._identity, None if dtype is None else dtype_digest(dtype)]
-        self._all.agree(Ballot(QUESTIONS), error, opinions, [repr(self), f"dtype {dtype}"])
+        self._all.agree(Ballot(QUESTIONS), error, opinions, lambda: [repr(self), f"dtype {dtype}"])
         assert arrays is not None
         return arrays

@@ -115,7 +115,7 @@ class Descriptor:
         except Exception as caught:
             error = caught
         opinion = None if mine is None else mine.layout_digest
-        everyone.agree(Ballot(["the descriptor"]), error, [opinion], [repr(mine)])
+        everyone.agree(Ballot(["the descriptor"]), error, [opinion], lambda: [repr(mine)])
         return cls._spread(mine, everyone, comm)
 
     @classmethod

@@ -308,7 +308,7 @@ class Transfer:
         ballot, everyone = self._ballot, self._everyone
         if not ballot.unanimous:
             dtype = self._arrays.dtype if self._arrays is not None else None
-            everyone.refuse(ballot, self._error, [repr(self._plan), f"dtype {dtype}"])
+            everyone.refuse(ballot, self._error, lambda: [repr(self._plan), f"dtype {dtype}"])
         arrays = self._arrays
         assert arrays is not None
         (item, by_columns), guess = divmod(int(ballot.all[-2]), 2), int(ballot.all[-1])

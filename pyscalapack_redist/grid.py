@@ -95,7 +95,7 @@ class ProcessGrid:
         except Exception as caught:
             error = caught
         opinion = None if grid is None else digest((grid.shape, grid.ranks.tobytes()))
-        everyone.agree(Ballot(["the grid of the BLACS context"]), error, [opinion], [repr(grid)])
+        everyone.agree(Ballot(["the grid of the BLACS context"]), error, [opinion], lambda: [repr(grid)])
         known = everyone.share(None if grid is None else (grid.shape, grid.ranks))
         if known is None:
             raise DescriptorError("ctxt = -1 on every rank of the communicator: no rank knows a grid")

@@ -110,9 +110,8 @@ def _shared_dtype(
             dtype = array.dtype
     except Exception as caught:
         error = caught
-    everyone.agree(
-        Ballot(["desc", "root"]), error, [desc.layout_digest, root if error is None else None], [repr(desc), repr(root)]
-    )
+    opinions = [desc.layout_digest, root if error is None else None]
+    everyone.agree(Ballot(["desc", "root"]), error, opinions, lambda: [repr(desc), repr(root)])
     known = everyone.share(dtype)
     if known is None:
         raise ArrayError(

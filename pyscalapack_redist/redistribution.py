@@ -97,7 +97,7 @@ def redistribute(
     if request.idle:
         return _idle_plan(request)
     everyone = participants(request.comm, request.ranks)
-    everyone.agree(request.ballot, request.error, request.opinions, request.words)
+    everyone.agree(request.ballot, request.error, request.opinions, lambda: request.words)
     key = tuple(request.ballot.answer(k) for k in range(3))
     plan: Redistribution | None = everyone.plans.get(key)
     if plan is None:
@@ -143,7 +143,7 @@ def _new_plan(a: Descriptor, b: Descriptor, request: Request, everyone: Particip
         plan = Redistribution(a, b, request.dtype, everyone, steps, moving, why)
     except Exception as caught:
         error = caught
-    everyone.agree(ballot, error, [], [])
+    everyone.agree(ballot, error, [], list)
     assert plan is not None
     plan._exchange.settle(Extents(*ballot.all[-len(Extents._fields) :].tolist()))
     if plan._exchange.collective:
@@ -173,5 +173,5 @@ def _chain(
             )
     except Exception as caught:
         error = caught
-    everyone.agree(Ballot([]), error, [], [])
+    everyone.agree(Ballot([]), error, [], list)
     return Chain(direct, legs, everyone)
