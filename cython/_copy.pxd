@@ -16,10 +16,26 @@ cdef struct Table:
     int64_t *count
     int64_t *before
 
+# Of out = alpha * x + beta * out; type 0 is a plain copy.
+cdef extern from *:
+    """
+    #ifndef PYSCALAPACK_REDIST_FACTORS
+    #define PYSCALAPACK_REDIST_FACTORS
+    typedef struct { int type, conjugate, add; double alpha[2], beta[2]; } Factors;
+    #endif
+    """
+    ctypedef struct Factors:
+        int type
+        int conjugate
+        int add
+        double alpha[2]
+        double beta[2]
+
 # A box with the strides of two arrays: all that a move needs besides their addresses. The box must outlive it.
 cdef struct Job:
     Py_ssize_t d, item, side
     int64_t size
+    Factors factors
     bint tiled, across  # by tiles; the lines of the target run along the second dimension
     Py_ssize_t from_source, from_target  # bytes from element (0, 0, ...) to the first element of the box, single dimensions only
     const Table *axes[MOST]
@@ -29,10 +45,14 @@ cdef struct Job:
 cdef class Runs:
     cdef Table table
 
+cdef class Blend:
+    cdef Factors factors
+    cdef readonly tuple key
+
 cdef class Box:
     cdef readonly tuple runs
     cdef readonly int64_t size
-    cdef int prepare(self, Job *job, source_strides, target_strides, Py_ssize_t item, order) except -1
+    cdef int prepare(self, Job *job, source_strides, target_strides, Py_ssize_t item, order, Blend blend) except -1
 
 # Copy elements first to last of the box's numbering; `stream` writes whole cache lines past the cache.
 cdef void perform(const Job *job, const char *source, char *target, int64_t first, int64_t last, bint stream) noexcept nogil

@@ -123,7 +123,51 @@ cdef extern from *:
         default: TILED(item);
         }
     }
+
+    /* out = alpha * x + beta * out, x conjugated or not; out is not read where beta is 0. Type 0: a plain copy. */
+    enum { PLAIN, FLOAT, DOUBLE, COMPLEX_FLOAT, COMPLEX_DOUBLE };
+
+    #define REAL(TYPE, D, S) do { \
+        TYPE x, y; memcpy(&x, S, sizeof x); x *= (TYPE)f->alpha[0]; \
+        if (f->add) { memcpy(&y, D, sizeof y); x += (TYPE)f->beta[0] * y; } \
+        memcpy(D, &x, sizeof x); } while (0)
+    #define COMPLEX(TYPE, D, S) do { \
+        TYPE x[2], y[2], z[2]; const TYPE a = (TYPE)f->alpha[0], b = (TYPE)f->alpha[1]; memcpy(x, S, sizeof x); \
+        if (f->conjugate) x[1] = -x[1]; \
+        z[0] = a * x[0]; z[1] = a * x[1]; \
+        if (b != 0) { z[0] -= b * x[1]; z[1] += b * x[0]; } \
+        if (f->add) { const TYPE c = (TYPE)f->beta[0], e = (TYPE)f->beta[1]; memcpy(y, D, sizeof y); \
+            z[0] += c * y[0] - e * y[1]; z[1] += c * y[1] + e * y[0]; } \
+        memcpy(D, z, sizeof z); } while (0)
+    #define EACH_TYPE(LOOP, D, S) switch (f->type) { \
+        case FLOAT: LOOP REAL(float, D, S); break; \
+        case DOUBLE: LOOP REAL(double, D, S); break; \
+        case COMPLEX_FLOAT: LOOP COMPLEX(float, D, S); break; \
+        case COMPLEX_DOUBLE: LOOP COMPLEX(double, D, S); break; }
+
+    static void add_spans(char *d, const char *s, const Span *spans, ptrdiff_t count, const Factors *f)
+    {
+        ptrdiff_t k, i;
+        for (k = 0; k < count; k++) {
+            char *to = d + spans[k].to;
+            const char *from = s + spans[k].from;
+            const ptrdiff_t n = spans[k].n, dd = spans[k].apart_to, ds = spans[k].apart_from;
+            EACH_TYPE(for (i = 0; i < n; i++), to + i * dd, from + i * ds)
+        }
+    }
+
+    static void add_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
+                         const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, const Factors *f)
+    {
+        ptrdiff_t i, j;
+        EACH_TYPE(for (j = 0; j < columns; j++) for (i = 0; i < rows; i++), d + to0[i] + to1[j], s + from0[i] + from1[j])
+    }
     """
+    enum:
+        PLAIN
+    void add_spans(char *d, const char *s, const Span *spans, Py_ssize_t count, const Factors *f) noexcept nogil
+    void add_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
+                  const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, const Factors *f) noexcept nogil
     ctypedef struct Span:
         Py_ssize_t from_ "from"
         Py_ssize_t to
@@ -316,6 +360,27 @@ cdef inline bint _next(const Table *runs, Cursor *c) noexcept nogil:
     return True
 
 
+cdef class Blend:
+    """What becomes of elements on the way: out = alpha * x + beta * out, and x conjugated if `conjugate`.
+
+    Parameters
+    ----------
+    dtype : str
+        "f", "d", "F" or "D": the character of a NumPy dtype in native byte order.
+    alpha, beta : complex
+        Factors; the imaginary parts are for complex dtypes.
+    conjugate : bool
+        Whether to conjugate x.
+    """
+
+    def __init__(self, str dtype, double complex alpha, double complex beta, bint conjugate):
+        self.key = (dtype, alpha, beta, conjugate)
+        self.factors.type = 1 + "fdFD".index(dtype)
+        self.factors.conjugate, self.factors.add = conjugate, beta != 0
+        self.factors.alpha[0], self.factors.alpha[1] = alpha.real, alpha.imag
+        self.factors.beta[0], self.factors.beta[1] = beta.real, beta.imag
+
+
 cdef class Box:
     """A message: the product of the `Runs` of each dimension, numbered with one dimension running fastest.
 
@@ -334,7 +399,7 @@ cdef class Box:
         """Elements along each dimension."""
         return tuple([(<Runs> one).table.total for one in self.runs])
 
-    cdef int prepare(self, Job *job, source_strides, target_strides, Py_ssize_t item, order) except -1:
+    cdef int prepare(self, Job *job, source_strides, target_strides, Py_ssize_t item, order, Blend blend) except -1:
         """Put together what a move needs; a dimension with a single element is only an offset."""
         cdef Py_ssize_t k
         cdef int64_t x, y
@@ -342,6 +407,9 @@ cdef class Box:
         job.d = job.from_source = job.from_target = 0
         job.item = item
         job.size = self.size
+        job.factors.type = PLAIN
+        if blend is not None:
+            job.factors = blend.factors
         for k in order:
             axis = self.runs[k]
             if axis.table.total == 1:
@@ -369,7 +437,7 @@ cdef class Box:
         return 0
 
     def move(self, size_t source, source_strides, size_t target, target_strides, Py_ssize_t item, order,
-             int64_t first, int64_t last, bint stream=False):
+             int64_t first, int64_t last, bint stream=False, Blend blend=None):
         """Copy elements `first` to `last` from one address to another.
 
         Parameters
@@ -386,13 +454,15 @@ cdef class Box:
             The part of the numbering to move, 0 <= first <= last <= size.
         stream : bool
             Write long runs past the cache: for targets that are not read again soon.
+        blend : Blend, optional
+            What becomes of the elements; by default they are copied.
         """
         cdef Job job
         if not 0 <= first <= last <= self.size:
             raise ValueError(f"elements {first} to {last} are not in a box of {self.size}")
         if first == last:
             return
-        self.prepare(&job, source_strides, target_strides, item, order)
+        self.prepare(&job, source_strides, target_strides, item, order, blend)
         with nogil:
             perform(&job, <const char *> source, <char *> target, first, last, stream)
 
@@ -456,6 +526,10 @@ cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column,
         _begin(job.axes[1], column, column_end, &c)
         while _next(job.axes[1], &c):
             for j in range(c.count):
+                if job.factors.type != PLAIN:
+                    add_spans(t + (c.y + j * c.step_y) * job.ts[1], s + (c.x + j * c.step_x) * job.ss[1], spans, count,
+                              &job.factors)
+                    continue
                 copy_spans(t + (c.y + j * c.step_y) * job.ts[1], s + (c.x + j * c.step_x) * job.ss[1], spans, count, item, n,
                            dense, stream and longest * item >= SHORTEST_STREAMED)
 
@@ -477,17 +551,20 @@ cdef Py_ssize_t _places(const Table *runs, Cursor *c, int64_t *within, Py_ssize_
     return count
 
 
-cdef inline void _tile_by_tile(char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
-                               const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item,
-                               Py_ssize_t side) noexcept nogil:
-    cdef Py_ssize_t i, j = 0
+cdef inline void _tile_by_tile(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s,
+                               const Py_ssize_t *x0, const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+    cdef Py_ssize_t i, j = 0, height, width
     while j < columns:
+        width = min(job.side, columns - j)
         i = 0
         while i < rows:
-            copy_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, min(side, rows - i),
-                      min(side, columns - j), item)
-            i += side
-        j += side
+            height = min(job.side, rows - i)
+            if job.factors.type != PLAIN:
+                add_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, &job.factors)
+            else:
+                copy_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, job.item)
+            i += job.side
+        j += job.side
 
 
 cdef void _tiles(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
@@ -509,8 +586,8 @@ cdef void _tiles(const Job *job, int64_t row, int64_t row_end, int64_t column, i
         rows = _places(job.axes[0], &r, &in_row, job.ss[0], job.ts[0], x0, y0)
         while rows:
             if not job.across:  # along the lines of the target
-                _tile_by_tile(t, y0, y1, s, x0, x1, rows, columns, job.item, job.side)
+                _tile_by_tile(job, t, y0, y1, s, x0, x1, rows, columns)
             else:
-                _tile_by_tile(t, y1, y0, s, x1, x0, columns, rows, job.item, job.side)
+                _tile_by_tile(job, t, y1, y0, s, x1, x0, columns, rows)
             rows = _places(job.axes[0], &r, &in_row, job.ss[0], job.ts[0], x0, y0)
         columns = _places(job.axes[1], &c, &in_column, job.ss[1], job.ts[1], x1, y1)

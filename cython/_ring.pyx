@@ -16,7 +16,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_STRIDED_RO, PyBUF_WRITABLE, PyBu
 
 from numpy import ndarray
 
-from ._copy cimport MOST, Box, Job, perform
+from ._copy cimport MOST, Blend, Box, Job, perform
 
 cdef extern from *:
     """
@@ -258,6 +258,8 @@ cdef class Traffic:
         Slots that a lane has if there is enough to send.
     stream : bool
         Write long runs of the target past the cache.
+    blend : Blend, optional
+        What becomes of elements on the way into the target.
     """
 
     cdef readonly Ring ring
@@ -275,7 +277,7 @@ cdef class Traffic:
 
     def __init__(self, Ring ring, list sends, list receives, list copies, source_strides, target_strides, order,
                  Py_ssize_t item, list dense_sends, list dense_receives, int64_t limit, int64_t most_slots,
-                 bint stream):
+                 bint stream, Blend blend=None):
         cdef Lane *lane
         cdef Py_ssize_t k
         cdef int64_t peer
@@ -292,24 +294,24 @@ cdef class Traffic:
         for k in range(self._n_sends):
             peer, box = sends[k]
             lane = self._sends + k
-            self._fill(lane, box, source_strides, dense_sends[k], order)
+            self._fill(lane, box, source_strides, dense_sends[k], order, None)
             lane.line = ring.lane(ring.rank, peer)
             lane.area = ring._areas + ring.rank * ring.area
         for k in range(self._n_receives):
             peer, box = receives[k]
             lane = self._receives + k
-            self._fill(lane, box, dense_receives[k], target_strides, order)
+            self._fill(lane, box, dense_receives[k], target_strides, order, blend)
             lane.line = ring.lane(peer, ring.rank)
             lane.area = ring._areas + peer * ring.area
         for k in range(self._n_copies):
-            self._fill(self._copies + k, copies[k][1], source_strides, target_strides, order)
+            self._fill(self._copies + k, copies[k][1], source_strides, target_strides, order, blend)
         self._divide(min(limit, ring.area), most_slots)
 
     def __dealloc__(self):
         free(self._sends)
 
-    cdef int _fill(self, Lane *lane, Box box, source_strides, target_strides, order) except -1:
-        box.prepare(&lane.job, source_strides, target_strides, self._item, order)
+    cdef int _fill(self, Lane *lane, Box box, source_strides, target_strides, order, Blend blend) except -1:
+        box.prepare(&lane.job, source_strides, target_strides, self._item, order, blend)
         lane.size = box.size
         return 0
 

@@ -21,6 +21,10 @@ class Runs:
     def expand(self) -> NDArray[np.int64]: ...
     def side(self, target: bool) -> NDArray[np.int64]: ...
 
+class Blend:
+    key: tuple[str, complex, complex, bool]
+    def __init__(self, dtype: str, alpha: complex, beta: complex, conjugate: bool) -> None: ...
+
 class Box:
     runs: tuple[Runs, ...]
     size: int
@@ -37,4 +41,5 @@ class Box:
         first: int,
         last: int,
         stream: bool = False,
+        blend: Blend | None = None,
     ) -> None: ...

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._copy import Box
+from ._copy import Blend, Box
 
 NUMBERS_OF_A_VOTE: int
 DISSENT: object
@@ -45,6 +45,7 @@ class Traffic:
         limit: int,
         most_slots: int,
         stream: bool,
+        blend: Blend | None = None,
     ) -> None: ...
     def begin(self, source: int, target: int, mark: int = 0, timed: bool = False) -> None: ...
     def spent(self) -> tuple[float, float, float]: ...

@@ -36,7 +36,13 @@ def dtype_digest(dtype: np.dtype[Any]) -> int:
 
 
 def checked_arrays(
-    a: object, out: object, desc_a: Descriptor, desc_b: Descriptor, dtype: np.dtype[Any] | None
+    a: object,
+    out: object,
+    desc_a: Descriptor,
+    desc_b: Descriptor,
+    dtype: np.dtype[Any] | None,
+    transposed: bool = False,
+    adds: bool = False,
 ) -> Arrays:
     """Check both arrays, and make `out` where it was left out. Not collective.
 
@@ -48,6 +54,8 @@ def checked_arrays(
         Their layouts.
     dtype : dtype or None
         The dtype that was agreed on when the plan was made.
+    transposed, adds : bool
+        Whether A is transposed on the way, and whether it is added to what `out` holds.
 
     Raises
     ------
@@ -63,6 +71,8 @@ def checked_arrays(
         dtype = source.dtype
     target: NDArray[Any] | None
     if out is None and desc_b.coords is not None:
+        if adds:
+            raise ArrayError("out is missing: with beta it is added to, so it must be given; or leave beta out")
         target = _made(desc_b, dtype)
     else:
         target = _fitting("out", out, desc_b)
@@ -72,14 +82,17 @@ def checked_arrays(
     if dtype is not None:
         _check_dtype(dtype)
     in_place = out is a and source is not None
-    if in_place and desc_a != desc_b:
+    if in_place and (transposed or desc_a != desc_b):
         raise ArrayError(
-            "out is a: a redistribution in place is possible for identical layouts only; leave out away, or give another array"
+            "out is a: a redistribution in place is possible for identical layouts only, not transposed; leave out away, "
+            "or give another array"
         )
     if not in_place and source is not None and target is not None and _overlap(source, target):
         raise ArrayError(
             "out shares memory with a: give an array of its own (in place, out is a, works for identical layouts only)"
         )
+    if transposed and source is not None:
+        source = source.T
     both = [one for one in (source, target) if one is not None]
     return Arrays(_view(source), _view(target), target, dtype, any(map(_by_columns, both)), in_place)
 

@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from .agreement import Ballot, Participants, digest
 from .arrays import Arrays, checked_arrays, dtype_digest
 from .direct import QUESTIONS, Redistribution
+from .operation import Factors
 from .report import Report
 
 if TYPE_CHECKING:
@@ -81,36 +82,44 @@ class Chain(Redistribution):
         held = sum(int(np.prod(one.desc_b.local_shape)) for one in self._legs[:-1]) * item
         return ChainReport(legs, self._direct.report(dtype), held)
 
-    def __call__(self, a: NDArray[Any] | None = None, out: NDArray[Any] | None = None) -> NDArray[Any] | None:
-        """Redistribute, leg by leg. Collective over the processes of all grids; arrays and errors as for a direct plan."""
-        arrays = self._agreed(a, out)
+    def __call__(
+        self, a: NDArray[Any] | None = None, out: NDArray[Any] | None = None, *, alpha: complex = 1, beta: complex = 0
+    ) -> NDArray[Any] | None:
+        """Redistribute, leg by leg. Collective over the processes of all grids; arguments and errors as for a direct plan."""
+        arrays = self._agreed(a, out, alpha, beta)
         dtype = self._all.share(arrays.dtype)
         target = out if isinstance(out, np.ndarray) else arrays.out
-        if dtype is None or arrays.in_place:
+        if dtype is None or (arrays.in_place and alpha == 1 and beta == 0):
             return target if self.desc_b.coords is not None else None
         local = a
         for leg in self._legs[:-1]:
             local = leg._with(None, None, dtype)(local)
-        return self._legs[-1]._with(None, None, dtype)(local, target)
+        return self._legs[-1]._with(None, None, dtype)(local, target, alpha=alpha, beta=beta)
 
-    def start(self, a: NDArray[Any] | None = None, out: NDArray[Any] | None = None) -> Transfer:
+    def start(
+        self, a: NDArray[Any] | None = None, out: NDArray[Any] | None = None, *, alpha: complex = 1, beta: complex = 0
+    ) -> Transfer:
         """Go all legs but the last, then start that. Collective, in the same order on all ranks."""
-        arrays = self._agreed(a, out)
+        arrays = self._agreed(a, out, alpha, beta)
         dtype = self._all.share(arrays.dtype)
         local, target = a, out if isinstance(out, np.ndarray) else arrays.out
         for leg in self._legs[:-1]:
             local = leg._with(None, None, dtype)(local) if dtype is not None else None
-        return (self._legs[-1] if dtype is None else self._legs[-1]._with(None, None, dtype)).start(local, target)
+        last = self._legs[-1] if dtype is None else self._legs[-1]._with(None, None, dtype)
+        return last.start(local, target, alpha=alpha, beta=beta)
 
-    def _agreed(self, a: object, out: object) -> Arrays:
+    def _agreed(self, a: object, out: object, alpha: object, beta: object) -> Arrays:
         """The arrays, once all ranks have found theirs to fit: afterwards no leg fails on one rank alone."""
-        arrays, error = None, None
+        arrays, error, factors = None, None, Factors()
         try:
-            arrays = checked_arrays(a, out, self.desc_a, self.desc_b, self._dtype)
+            factors = Factors.of(alpha, beta, self.op)
+            arrays = checked_arrays(a, out, self.desc_a, self.desc_b, self._dtype, self.op != "N", factors.beta != 0)
+            if arrays.dtype is not None:
+                factors.blend(arrays.dtype)
         except Exception as caught:
             error = caught
         dtype = arrays.dtype if arrays is not None else None
-        opinions = [self._identity, None if dtype is None else dtype_digest(dtype)]
-        self._all.agree(Ballot(QUESTIONS), error, opinions, lambda: [repr(self), f"dtype {dtype}"])
+        opinions = [digest((self._identity, factors)), None if dtype is None else dtype_digest(dtype)]
+        self._all.agree(Ballot(QUESTIONS), error, opinions, lambda: [f"{self!r} with {factors}", f"dtype {dtype}"])
         assert arrays is not None
         return arrays

@@ -255,6 +255,17 @@ class Descriptor:
         view._parent, view._distributions = self._parent or self, parts
         return view
 
+    @functools.cached_property
+    def T(self) -> Descriptor:  # noqa: N802 - as NumPy's
+        """The layout of the transpose on the same processes: its local arrays are `a.T`. Not collective."""
+        whole = self._parent or self
+        flipped = Descriptor(
+            whole.shape[::-1], self.block[::-1], self._grid, source=self.source[::-1], axes=self._axes[::-1]
+        )
+        if self._parent is None:
+            return flipped
+        return flipped[tuple(slice(o, o + n) for o, n in zip(self.offset[::-1], self.shape[::-1], strict=True))]
+
     def merge(self, *dims: int, order: str = "F") -> Descriptor:
         """The same layout with adjacent dimensions taken as one (Birkeland & Sorevik, section 4). Not collective.
 
@@ -440,7 +451,9 @@ class Descriptor:
 
     def _copy(self) -> Descriptor:
         copy = object.__new__(Descriptor)
-        copy.__dict__.update({name: value for name, value in self.__dict__.items() if name != "layout_digest"})
+        copy.__dict__.update(
+            {name: value for name, value in self.__dict__.items() if name not in ("layout_digest", "T")}
+        )
         return copy
 
     def _array_coords(self, coords: Sequence[int]) -> tuple[int, ...]:

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ._copy import Blend
 from ._ring import DISSENT, Call, Vote
 from .agreement import Ballot, Participants, digest
 from .arrays import Arrays, checked_arrays, dtype_digest
 from .descriptor import Descriptor
-from .errors import ArrayError, CollectiveError, RedistributionError
+from .errors import ArrayError, CollectiveError, RedistributionError, ScheduleError
 from .exchanges import Exchange, Message, Progress
 from .exchanges.exchange import Run
+from .operation import Factors
 from .orders import Order
 from .report import PARTS, Profile, Report
 
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 __all__ = ["QUESTIONS", "Redistribution", "Transfer"]
+
+ONE: Any = (
+    1  # these two are compared by identity: small integers are single objects, and anything else goes the long way
+)
+ZERO: Any = 0
 
 
 class Redistribution:
@@ -34,6 +41,8 @@ class Redistribution:
         Layouts before and after.
     schedule : Order
         Order of the messages.
+    op : str
+        What becomes of A on the way.
     """
 
     def __init__(
@@ -45,8 +54,10 @@ class Redistribution:
         schedule: Order,
         exchange: Exchange,
         why: str,
+        op: str = "N",
     ) -> None:
         self.desc_a, self.desc_b = desc_a, desc_b
+        self.op = op
         self.schedule = schedule
         self._dtype = dtype
         self._everyone = everyone
@@ -56,7 +67,7 @@ class Redistribution:
         self._call: Call | None = None
         self._planned = 0.0
         self._identity = digest(
-            (desc_a.layout_digest, desc_b.layout_digest, schedule.name, exchange.name, exchange.buffers.name)
+            (desc_a.layout_digest, desc_b.layout_digest, schedule.name, exchange.name, exchange.buffers.name, op)
         )
 
     @property
@@ -70,8 +81,15 @@ class Redistribution:
         ranks = self._everyone.ranks if self._everyone is not None else None
         return Report.of(self._exchange, self.schedule, self._why, item, ranks)
 
-    def __call__(self, a: NDArray[Any] | None = None, out: NDArray[Any] | None = None) -> NDArray[Any] | None:
-        """Redistribute. Collective over the processes of the two grids.
+    def __call__(
+        self,
+        a: NDArray[Any] | None = None,
+        out: NDArray[Any] | None = None,
+        *,
+        alpha: complex = ONE,
+        beta: complex = ZERO,
+    ) -> NDArray[Any] | None:
+        """Redistribute: out = alpha * op(A) + beta * out. Collective over the processes of the two grids.
 
         Parameters
         ----------
@@ -81,6 +99,9 @@ class Redistribution:
         out : ndarray, optional
             Local array of B, of the dtype of `a`, any strides. It must be given where B is a sub-array, and where this
             rank is in B but not in A and `redistribute` was told no dtype. `out is a` for identical layouts only.
+        alpha, beta : number
+            Equal on all ranks; complex ones for complex arrays only. Other values than 1 and 0 are for float32, float64,
+            complex64 and complex128. `out` must be given where beta is not 0, and is not read where it is.
 
         Returns
         -------
@@ -94,22 +115,35 @@ class Redistribution:
         CollectiveError
             One does not fit on another rank, or dtypes differ between ranks. Every rank raises, and no array is touched.
         """
-        if self._call is not None and self._everyone is not None and not self._everyone.in_flight:
+        if (
+            alpha is ONE
+            and beta is ZERO
+            and self._call is not None
+            and self._everyone is not None
+            and not self._everyone.in_flight
+        ):
             result = self._call(a, out)
             if result is DISSENT:
-                return Transfer(self, a, out, self._call.outcome).wait()
+                return Transfer(self, a, out, outcome=self._call.outcome).wait()
             if result is not NotImplemented:
                 self._everyone.next_tag()  # other ranks may have come the long way, and took one
                 made: NDArray[Any] | None = result
                 return made
-        return self.start(a, out).wait()
+        return self.start(a, out, alpha=alpha, beta=beta).wait()
 
-    def start(self, a: NDArray[Any] | None = None, out: NDArray[Any] | None = None) -> Transfer:
+    def start(
+        self,
+        a: NDArray[Any] | None = None,
+        out: NDArray[Any] | None = None,
+        *,
+        alpha: complex = ONE,
+        beta: complex = ZERO,
+    ) -> Transfer:
         """Start a redistribution and return at once; parameters as in a call. Collective, in the same order on all ranks.
 
         Neither array may be touched until `wait()` has returned or `test()` was true.
         """
-        return Transfer(self, a, out)
+        return Transfer(self, a, out, (alpha, beta))
 
     def profile(self, a: NDArray[Any] | None = None, out: NDArray[Any] | None = None) -> Profile:
         """Redistribute, and say where the time went on this rank. Collective; arrays and errors as in a call."""
@@ -167,6 +201,7 @@ class Transfer:
         plan: Redistribution,
         a: object,
         out: object,
+        factors: tuple[object, object] = (1, 0),
         outcome: list[int] | None = None,
         spent: dict[str, float] | None = None,
     ) -> None:
@@ -180,7 +215,7 @@ class Transfer:
         self._mark = 0
         everyone = plan._everyone
         if everyone is None:
-            checked_arrays(a, out, plan.desc_a, plan.desc_b, plan._dtype)
+            checked_arrays(a, out, plan.desc_a, plan.desc_b, plan._dtype, plan.op != "N")
             self.done = True
             return
         self._everyone: Participants = everyone
@@ -188,7 +223,9 @@ class Transfer:
         self._arrays: Arrays | None = None
         self._tag = everyone.next_tag()
         self._ballot = Ballot(QUESTIONS, extras=2)
-        self._vote(a, out)
+        self._factors = Factors()
+        self._blend: Blend | None = None
+        self._vote(a, out, factors)
         self._agreeing: MPI.Request | Vote | None = None
         if outcome is None:
             self._agreeing = everyone.vote(self._ballot)
@@ -197,7 +234,7 @@ class Transfer:
             self._mark = outcome[-1]
         everyone.in_flight[self] = None
 
-    def _vote(self, a: object, out: object) -> None:
+    def _vote(self, a: object, out: object, factors: tuple[object, object]) -> None:
         """Check this rank's arrays and take what the transfer needs; what is wrong is told to all ranks."""
         plan, everyone = self._plan, self._everyone
         item = None
@@ -206,8 +243,17 @@ class Transfer:
                 raise CollectiveError(
                     f"this plan broke off earlier ({plan._failures[0]}): messages may be lost; use another communicator"
                 )
-            self._arrays = checked_arrays(a, out, plan.desc_a, plan.desc_b, plan._dtype)
+            self._factors = Factors.of(*factors, plan.op)
+            self._arrays = checked_arrays(
+                a, out, plan.desc_a, plan.desc_b, plan._dtype, plan.op != "N", self._factors.beta != 0
+            )
             if self._arrays.dtype is not None:
+                self._blend = self._factors.blend(self._arrays.dtype)
+                if self._blend is not None and plan._exchange.buffers.name == "datatypes":
+                    raise ScheduleError(
+                        f"{self._factors}, op = {plan.op}: with buffers = 'datatypes' MPI moves elements as they are; "
+                        "use buffers='packed'"
+                    )
                 item = self._arrays.dtype.itemsize
                 needed = plan._exchange.staging_bytes(item)
                 if needed > plan._exchange.memory_limit:
@@ -219,7 +265,8 @@ class Transfer:
         except Exception as caught:
             self._error = caught
         dtype = self._arrays.dtype if self._arrays is not None else None
-        self._opinions = [plan._identity, None if dtype is None else dtype_digest(dtype)]
+        identity = plan._identity if self._factors.trivial else digest((plan._identity, self._factors))
+        self._opinions = [identity, None if dtype is None else dtype_digest(dtype)]
         self._ballot.fill(everyone.size - everyone.rank if self._error is not None else 0, self._opinions)
         by_columns = self._arrays is not None and self._arrays.by_columns
         self._ballot.mine[-2:] = 2 * (item or 0) + by_columns, UNKNOWN
@@ -308,12 +355,12 @@ class Transfer:
         ballot, everyone = self._ballot, self._everyone
         if not ballot.unanimous:
             dtype = self._arrays.dtype if self._arrays is not None else None
-            everyone.refuse(ballot, self._error, lambda: [repr(self._plan), f"dtype {dtype}"])
+            everyone.refuse(ballot, self._error, lambda: [f"{self._plan!r} with {self._factors}", f"dtype {dtype}"])
         arrays = self._arrays
         assert arrays is not None
         (item, by_columns), guess = divmod(int(ballot.all[-2]), 2), int(ballot.all[-1])
         idle = arrays.dtype is None and not self._plan._exchange.in_turn
-        if arrays.in_place or idle or not item:
+        if (arrays.in_place and self._blend is None) or idle or not item:
             return False
         d = self._plan.desc_a.ndim
         order_ = range(d) if by_columns else range(d - 1, -1, -1)
@@ -330,8 +377,10 @@ class Transfer:
             self._staging,
             self._mark if guess not in (UNKNOWN, ORDERS[by_columns]) else 0,
             self._spent,
+            self._blend,
         )
-        self._plan._remember(run, *self._keep, arrays, ballot)
+        if self._factors.trivial:
+            self._plan._remember(run, *self._keep, arrays, ballot)
         self._progress = self._plan._exchange.begin(run)
         return True
 

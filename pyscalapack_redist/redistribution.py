@@ -43,6 +43,7 @@ def redistribute(
     *,
     dtype: DTypeLike | None = None,
     comm: MPI.Intracomm | None = None,
+    op: str = "N",
     schedule: str = "auto",
     exchange: str = "auto",
     buffers: str = "packed",
@@ -64,6 +65,8 @@ def redistribute(
         Of the arrays. Needed only on ranks that are in B but not in A and will leave `out` away.
     comm : MPI.Intracomm, optional
         Communicator that holds both grids. By default the one that both grids are on.
+    op : {"N", "T", "C"}
+        What B gets: A, its transpose, or its conjugate transpose (matrices; B then has A's columns as rows).
     schedule : str
         Order of the messages: "auto" or a name in `schedules.NAMES`. "walker-otto" and "classes" have conditions;
         "stepwise", "greedy" and "optimal" are searched for by one rank when the plan is made.
@@ -93,7 +96,7 @@ def redistribute(
     CollectiveError
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
-    request = Request(desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit)
+    request = Request(desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op)
     if request.idle:
         return _idle_plan(request)
     everyone = participants(request.comm, request.ranks)
@@ -121,7 +124,9 @@ def _idle_plan(request: Request) -> Redistribution:
     assert b is not None
     chosen = choose(request.schedule, request.exchange, request.buffers, None)
     nothing = exchange_class(chosen[1])([], [], [], request.memory_limit, request.buffers)
-    return Redistribution(a, b, request.dtype, None, ORDERS.get(chosen[0], Natural)((), ()), nothing, chosen[2])
+    return Redistribution(
+        a, b, request.dtype, None, ORDERS.get(chosen[0], Natural)((), ()), nothing, chosen[2], request.op
+    )
 
 
 def _new_plan(a: Descriptor, b: Descriptor, request: Request, everyone: Participants) -> Redistribution:
@@ -130,17 +135,18 @@ def _new_plan(a: Descriptor, b: Descriptor, request: Request, everyone: Particip
     everyone.make_node()
     ballot = Ballot([], extras=len(Extents._fields))
     try:
-        if a.shape != b.shape:
+        moved = request.moved(a)
+        if moved.shape != b.shape:
             raise DescriptorError(
-                f"desc_a has shape {a.shape} and desc_b {b.shape}: a redistribution keeps the global shape"
+                f"op(A) has shape {moved.shape} and desc_b {b.shape}: a redistribution keeps the global shape"
             )
         schedule, exchange, why = choose(request.schedule, request.exchange, request.buffers, everyone.node)
-        steps = order_for(schedule, a, b, everyone)
+        steps = order_for(schedule, moved, b, everyone)
         me = request.comm.Get_rank()
-        messages = messages_of(a, b, me, everyone.number, steps)
+        messages = messages_of(moved, b, me, everyone.number, steps)
         moving = exchange_class(exchange)(*messages, request.memory_limit, request.buffers, everyone.node)
         ballot.mine[-len(Extents._fields) :] = moving.extents
-        plan = Redistribution(a, b, request.dtype, everyone, steps, moving, why)
+        plan = Redistribution(a, b, request.dtype, everyone, steps, moving, why, request.op)
     except Exception as caught:
         error = caught
     everyone.agree(ballot, error, [], list)
@@ -159,7 +165,7 @@ def _chain(
     error = None
     try:
         assert request.via is not None
-        stops = [a, *waypoints(a, b, request.via), b]
+        stops = [a, *waypoints(request.moved(a), b, request.via), b]
         for start, end in itertools.pairwise(stops):
             legs.append(
                 redistribute(
@@ -169,6 +175,7 @@ def _chain(
                     exchange=request.exchange,
                     buffers=request.buffers,
                     memory_limit=request.memory_limit,
+                    op=request.op if not legs else "N",
                 )
             )
     except Exception as caught:

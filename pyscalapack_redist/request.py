@@ -14,6 +14,7 @@ from .descriptor import Descriptor
 from .errors import ArrayError, DescriptorError, RedistributionError, ScheduleError
 from .exchanges import check_combination
 from .grid import same_ranks
+from .operation import checked_operation
 from .scheduling import is_one_port
 
 if TYPE_CHECKING:
@@ -38,8 +39,10 @@ class Request:
         buffers: str,
         via: Via,
         memory_limit: int,
+        op: str = "N",
     ) -> None:
         self.error: Exception | None = None
+        self.op = "N"
         self.comm = _communicator(desc_a, desc_b, comm)
         self.schedule, self.exchange, self.buffers, self.memory_limit = schedule, exchange, buffers, memory_limit
         self.dtype: np.dtype[Any] | None = None
@@ -59,12 +62,20 @@ class Request:
         try:
             self.memory_limit = whole_number("memory_limit", memory_limit, 1, ": bytes of extra memory per rank")
             _check_names(schedule, exchange, buffers)
-            if read[0] is not None and read[1] is not None and read[0].shape != read[1].shape:
+            self.op = checked_operation(op)
+            if op != "N" and read[0] is not None and read[0].ndim != 2:
+                raise DescriptorError(f"op = {op!r} is for matrices, but desc_a has shape {read[0].shape}")
+            if read[0] is not None and read[1] is not None and self.moved(read[0]).shape != read[1].shape:
                 remedy = "take a sub-array desc[i0:i1, j0:j1] of the larger one"
                 if read[0].ndim != read[1].ndim:
                     remedy = "both must have as many dimensions; desc.merge(k, ...) makes one of several"
                 raise DescriptorError(
-                    f"desc_a has shape {read[0].shape} and desc_b {read[1].shape}: a redistribution keeps the global shape; "
+                    f"desc_a has shape {read[0].shape} and desc_b {read[1].shape}: "
+                    + (
+                        "a redistribution keeps the global shape; "
+                        if op == "N"
+                        else f"op = {op!r} exchanges rows and columns; "
+                    )
                     + remedy
                 )
         except Exception as caught:
@@ -92,7 +103,11 @@ class Request:
     @property
     def options(self) -> tuple[Any, ...]:
         via = self.via if self.via is None or isinstance(self.via, str) else [one.layout_digest for one in self.via]
-        return (self.schedule, self.exchange, self.buffers, via, self.memory_limit)
+        return (self.schedule, self.exchange, self.buffers, via, self.memory_limit, self.op)
+
+    def moved(self, desc: Descriptor) -> Descriptor:
+        """The layout of op(A)."""
+        return desc if self.op == "N" else desc.T
 
     @property
     def opinions(self) -> list[int | None]:
@@ -103,7 +118,7 @@ class Request:
     @property
     def words(self) -> list[str]:
         """The same in words."""
-        options = dict(zip(("schedule", "exchange", "buffers", "via", "memory_limit"), self.options, strict=True))
+        options = dict(zip(("schedule", "exchange", "buffers", "via", "memory_limit", "op"), self.options, strict=True))
         return [*map(repr, self.descriptors), ", ".join(f"{k}={v!r}" for k, v in options.items())]
 
 

@@ -117,7 +117,7 @@ class Packed(Buffers):
         dense = dense_strides(box.shape(), run.order, run.item)
         start = slot.address - piece.first * run.item
         began = time.perf_counter()
-        box.move(start, dense, *run.target, run.item, run.order, piece.first, piece.last)
+        box.move(start, dense, *run.target, run.item, run.order, piece.first, piece.last, blend=run.blend)
         run.note("unpacked", began)
 
     def origin(self, run: Run, target: bool, first: Slot) -> int:

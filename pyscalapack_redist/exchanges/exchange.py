@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from .._copy import Blend
 from .._ring import Traffic
 from ..errors import ScheduleError
 from ..node import Node
@@ -36,7 +37,8 @@ class Run:
     """One use of a plan: arrays, bytes of an element, order of dimensions in messages, tag and staging memory.
 
     `collectives` is a communicator on which runs come one after another, in the same order on all ranks; `mark` is for
-    `Traffic.begin`; `spent` is to have the seconds "packed", "copied" and "unpacked", if anybody wants to know.
+    `Traffic.begin`; `spent` is to have the seconds "packed", "copied" and "unpacked", if anybody wants to know; `blend`
+    is what becomes of elements on the way into the target.
     """
 
     comm: MPI.Intracomm
@@ -49,6 +51,7 @@ class Run:
     staging: np.ndarray
     mark: int = 0
     spent: dict[str, float] | None = None
+    blend: Blend | None = None
 
     def note(self, part: str, start: float) -> None:
         """Add the time since `start` to a part, where somebody asked for it. Not collective."""
@@ -200,7 +203,8 @@ class Progress(ABC):
             return False
         piece, run = self._copies.pop(), self.run
         start = time.perf_counter()
-        piece.message.box.move(*run.source, *run.target, run.item, run.order, piece.first, piece.last)
+        box = piece.message.box
+        box.move(*run.source, *run.target, run.item, run.order, piece.first, piece.last, blend=run.blend)
         run.note("copied", start)
         return True
 

@@ -83,7 +83,7 @@ class Shared(Exchange):
         """What goes through the ring, for arrays of this kind. Not collective."""
         assert self._node is not None
         assert self._node.ring is not None
-        kind = (run.source.strides, run.target.strides, run.item, run.order)
+        kind = (run.source.strides, run.target.strides, run.item, run.order, run.blend and run.blend.key)
         if kind not in self._traffics:
             while len(self._traffics) >= KINDS_KEPT:
                 self._traffics.popitem(last=False)
@@ -104,6 +104,7 @@ class Shared(Exchange):
                 limit=self._limit,
                 most_slots=SLOTS,
                 stream=written * self._node.ring.size >= STREAM_FROM,
+                blend=run.blend,
             )
         self._traffics.move_to_end(kind)
         return self._traffics[kind]
