@@ -18,6 +18,11 @@ def test_random_pairs_are_those_of_pxgemr2d(ranks: int) -> None:
     assert done.stdout.endswith("OK\n"), done.stdout
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 4, 6])
+def test_operations_are_those_of_pdtran_and_pdgeadd(ranks: int) -> None:
+    assert run(PROGRAMS / "against_pdtran.py", ranks, 150, SEED + ranks, timeout=120).stdout == "OK\n"
+
+
 def test_nine_integer_descriptors() -> None:
     assert run(PROGRAMS / "descriptors.py", 4, timeout=120).stdout == "OK\n"
 
