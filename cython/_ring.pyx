@@ -295,6 +295,7 @@ cdef class Traffic:
             peer, box = sends[k]
             lane = self._sends + k
             self._fill(lane, box, source_strides, dense_sends[k], order, None)
+            lane.job.across = not lane.job.across  # along the lines of the source: those of the ring are in cache
             lane.line = ring.lane(ring.rank, peer)
             lane.area = ring._areas + ring.rank * ring.area
         for k in range(self._n_receives):
