@@ -54,9 +54,9 @@ class Ballot:
         self.mine = np.zeros(self._end + extras, np.int64)
         self.all = np.empty_like(self.mine)
 
-    def fill(self, rank_from_end: int, opinions: Sequence[int | None]) -> None:
-        """`rank_from_end` is 0 where this rank is well, else the communicator's size less its rank."""
-        numbers = [rank_from_end]
+    def fill(self, rank_from_end: int, opinions: Sequence[int | None], note: bool = False) -> None:
+        """`rank_from_end` is 0 where this rank is well, else the communicator's size less its rank; `note` is for `noted`."""
+        numbers = [2 * rank_from_end + note]
         for opinion in opinions:
             numbers += (NO_OPINION, NO_OPINION) if opinion is None else (opinion, -opinion)
         self.mine[: self._end] = numbers
@@ -65,13 +65,18 @@ class Ballot:
     def unanimous(self) -> bool:
         """Whether no rank failed and no two differ, after the reduction."""
         numbers = self.all.tolist()
-        return not numbers[0] and all(
+        return numbers[0] < 2 and all(
             numbers[k] == -numbers[k + 1] or numbers[k] == NO_OPINION for k in range(1, self._end, 2)
         )
 
     def failed_rank(self, size: int) -> int | None:
         """The lowest rank that failed, after the reduction."""
-        return size - int(self.all[0]) if self.all[0] else None
+        return size - int(self.all[0]) // 2 if self.all[0] > 1 else None
+
+    @property
+    def noted(self) -> bool:
+        """Whether any rank made a note, after a reduction in which none failed."""
+        return bool(self.all[0])
 
     def disputed(self) -> list[int]:
         """The questions on which two ranks differ, after the reduction."""
@@ -186,6 +191,7 @@ class Participants:
         error: Exception | None,
         opinions: Sequence[int | None],
         words: Callable[[], Sequence[str]],
+        note: bool = False,
     ) -> None:
         """Raise on every rank where any rank failed or two disagree. Collective over the participants.
 
@@ -197,6 +203,8 @@ class Participants:
             One for each question of the ballot.
         words : callable
             Gives this rank's opinions in words, for the message if they are disputed.
+        note : bool
+            For `Ballot.noted`.
 
         Raises
         ------
@@ -205,7 +213,7 @@ class Participants:
         CollectiveError
             On the others, and on all of them where they disagree.
         """
-        ballot.fill(self.size - self.rank if error is not None else 0, opinions)
+        ballot.fill(self.size - self.rank if error is not None else 0, opinions, note)
         self.conclude(self.vote(ballot))
         if not ballot.unanimous:
             self.refuse(ballot, error, words)
@@ -232,10 +240,10 @@ class Participants:
     def share(self, value: T | None) -> T | None:
         """The value of the lowest rank that has one, on all; None where nobody has. Collective over the participants."""
         ballot = Ballot(["which rank has it"])
-        ballot.fill(int(value is None), [None if value is None else self.size - self.rank])
+        ballot.fill(0, [None if value is None else self.size - self.rank], note=value is None)
         self.conclude(self.vote(ballot))
         top = ballot.answer(0)
-        if top is None or not ballot.all[0]:
+        if top is None or not ballot.noted:
             return value
         root = self.size - top
         shared: T = self.comm.bcast(value if self.rank == root else None, root=root)

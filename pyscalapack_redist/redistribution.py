@@ -100,12 +100,17 @@ def redistribute(
     if request.idle:
         return _idle_plan(request)
     everyone = participants(request.comm, request.ranks)
-    everyone.agree(request.ballot, request.error, request.opinions, lambda: request.words)
+    unknown = None in request.descriptors
+    everyone.agree(request.ballot, request.error, request.opinions, lambda: request.words, note=unknown)
     key = tuple(request.ballot.answer(k) for k in range(3))
     plan: Redistribution | None = everyone.plans.get(key)
     if plan is None:
         start = time.perf_counter()
-        a, b = (Descriptor._spread(mine, everyone, request.comm) for mine in request.descriptors)
+        a, b = request.descriptors
+        if request.ballot.noted:
+            a, b = (Descriptor._spread(mine, everyone, request.comm) for mine in request.descriptors)
+        assert a is not None
+        assert b is not None
         plan = _new_plan(a, b, request, everyone)
         if request.via is not None:
             plan = _chain(plan, a, b, request, everyone)
