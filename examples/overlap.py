@@ -1,10 +1,10 @@
 """Assemble a matrix block by block while the blocks before are on their way to the layout of a solver.
 
     mpiexec -n 4 python -m mpi4py examples/overlap.py
-    mpiexec -n 4 python -m mpi4py examples/overlap.py --order 1500 --columns 300 --points 3
+    mpiexec -n 4 python -m mpi4py examples/overlap.py --order 1500 --columns 300 --points 6
 
 A boundary element matrix: entry (i, j) is the potential at point i of a square plate of charge on cell j, by quadrature with
-so many points along each side. Every process assembles whole rows; the solver wants blocks of 64 x 64 on a grid of
+`--points` along each side. Every process assembles whole rows; the solver wants blocks of 64 x 64 on a grid of
 processes. The matrix is made in blocks of columns. When one is ready, its redistribution is started, and while the next
 is assembled `test()` lets all that are on their way go on. The result is the same in every bit, which is verified.
 """
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from mpi4py import MPI
@@ -22,14 +21,10 @@ from numpy.typing import NDArray
 from phases import Refusal, on_all_ranks, timed
 
 import pyscalapack_redist as psr
-
-if TYPE_CHECKING:
-    from pyscalapack_redist.direct import Transfer
+from pyscalapack_redist.direct import Transfer
 
 REPEAT = 3  # of which the fastest counts
 ROWS = 16  # assembled between two calls of test()
-
-Local = NDArray[np.float64]
 
 
 class Problem:
@@ -47,7 +42,7 @@ class Problem:
             block = psr.Descriptor((order, last - first), (None, None), assembling)
             self.blocks.append((first, block, psr.redistribute(block, self.solver[:, first:last], comm=comm)))
 
-    def entry(self, i: NDArray[np.int64], j: NDArray[np.int64]) -> Local:
+    def entry(self, i: NDArray[np.int64], j: NDArray[np.int64]) -> NDArray[np.float64]:
         """The potential of cell j at the centre of cell i; broadcasts."""
         dx, dy = i % self.side - j % self.side, i // self.side - j // self.side
         offsets = (np.arange(self.points) + 0.5) / self.points - 0.5
@@ -57,7 +52,7 @@ class Problem:
                 potential += 1 / np.sqrt((dx + x) ** 2 + (dy + y) ** 2 + 0.01)
         return potential
 
-    def assemble(self, first: int, block: psr.Descriptor, meanwhile: Callable[[], None]) -> Local:
+    def assemble(self, first: int, block: psr.Descriptor, meanwhile: Callable[[], None]) -> NDArray[np.float64]:
         """This process's rows of a block of columns; `meanwhile` is called after every few rows."""
         local = block.empty(np.float64)
         i, j = np.ix_(block.global_indices(0), first + block.global_indices(1))
@@ -90,46 +85,27 @@ class Problem:
             self.assemble(first, block, lambda: None)
 
     def only_move(self) -> None:
-        """Move blocks of whatever numbers, one after the other."""
+        """Move blocks of zeros, one after the other."""
         for _, block, plan in self.blocks:
             plan(block.zeros(np.float64), self.matrix)
 
-    def right(self) -> bool:
-        """Whether the matrix is, on this process, what it must be in every bit. Not collective."""
-        return np.array_equal(self.matrix, self.solver.from_function(self.entry))
 
-
-def read_options(comm: MPI.Intracomm, words: list[str]) -> argparse.Namespace | None:
-    """The command line, None where only help was wanted; raises a Refusal where it is wrong. Not collective."""
-    parser = argparse.ArgumentParser(
-        prog="overlap.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        exit_on_error=False,
-        add_help=False,
-    )
-    parser.add_argument("-h", "--help", action="store_true", help="show this and end")
-    parser.add_argument("--order", type=int, default=1024, metavar="N", help="of the matrix; default: 1024")
-    parser.add_argument("--columns", type=int, default=128, metavar="N", help="of a block; default: 128")
-    parser.add_argument("--points", type=int, default=8, metavar="N", help="along a cell's side; default: 8")
+def read_options(words: list[str]) -> argparse.Namespace:
+    """The command line; raises a Refusal where it is wrong. Not collective."""
+    parser = argparse.ArgumentParser(prog="overlap.py", add_help=False, exit_on_error=False)
+    for name, default in (("--order", 1024), ("--columns", 128), ("--points", 10)):
+        parser.add_argument(name, type=int, default=default)
     try:
         options, unknown = parser.parse_known_args(words)
     except argparse.ArgumentError as error:
         raise Refusal(str(error)) from None
-    if options.help:
-        if comm.rank == 0:
-            parser.print_help()
-        return None
-    if unknown:
-        raise Refusal(f"unknown argument {unknown[0]}: there are --order, --columns and --points")
-    given = (options.order, options.columns, options.points)
-    if min(given) < 1:
-        raise Refusal("--order {}, --columns {}, --points {}: all must be at least 1".format(*given))
+    if unknown or min(vars(options).values()) < 1:
+        raise Refusal(f"{' '.join(words)}: there are --order, --columns and --points, each at least 1")
     return options
 
 
 def run(comm: MPI.Intracomm, options: argparse.Namespace) -> bool:
-    """Take the four times, and check the matrix; whether it is right. Collective."""
+    """Take the four times and check the matrix; whether it is right. Collective."""
     problem = Problem(comm, options.order, options.columns, options.points)
     ways = {
         "redistribution alone": problem.only_move,
@@ -137,20 +113,21 @@ def run(comm: MPI.Intracomm, options: argparse.Namespace) -> bool:
         "one after the other": problem.one_after_the_other,
         "overlapped": problem.overlapped,
     }
-    seconds = dict.fromkeys(ways, float("inf"))
-    right = True
+    expected = problem.solver.from_function(problem.entry)
+    seconds, right = dict.fromkeys(ways, float("inf")), True
     for _ in range(REPEAT):
         for name, way in ways.items():
             problem.matrix.fill(np.nan)
             seconds[name] = min(seconds[name], timed(comm, way)[0])
             if not name.endswith("alone"):
-                right = right and all(comm.allgather(problem.right()))
+                right = right and all(comm.allgather(np.array_equal(problem.matrix, expected)))
     if comm.rank == 0:
         print(f"{options.order} x {options.order}, {len(problem.blocks)} blocks of columns, {comm.size} ranks")
         for name, time in seconds.items():
             print(f"  {name:24}{1e3 * time:9.1f} ms")
         gained = seconds["one after the other"] - seconds["overlapped"]
-        print(f"hidden of the redistribution's time: {gained / seconds['redistribution alone']:.0%}")
+        share = gained / seconds["redistribution alone"]
+        print(f"hidden: {1e3 * gained:.1f} ms, {share:.0%} of the redistribution's time")
         print("the matrix is right in every bit" if right else "WRONG: the matrix is not what it must be", flush=True)
     return right
 
@@ -158,8 +135,8 @@ def run(comm: MPI.Intracomm, options: argparse.Namespace) -> bool:
 def main() -> int:
     comm = MPI.COMM_WORLD
     try:
-        options = on_all_ranks(comm, lambda: read_options(comm, sys.argv[1:]))
-        return 0 if options is None or run(comm, options) else 1
+        options = on_all_ranks(comm, lambda: read_options(sys.argv[1:]))
+        return 0 if run(comm, options) else 1
     except Refusal as refusal:
         if comm.rank == 0:
             print(f"overlap.py: error: {refusal}", file=sys.stderr, flush=True)

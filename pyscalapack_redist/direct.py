@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -264,6 +265,7 @@ class Transfer:
         while not self.done and len(self._everyone.in_flight) > 1:
             self._everyone.let_go_on(self)
             self.advance(block=False)
+            os.sched_yield()  # where ranks outnumber cores, what is waited for may need this one
         while not self.advance(block=True):
             pass
         return self._result
