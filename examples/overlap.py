@@ -23,8 +23,7 @@ from phases import Refusal, on_all_ranks, timed
 import pyscalapack_redist as psr
 from pyscalapack_redist.direct import Transfer
 
-REPEAT = 3  # of which the fastest counts
-ROWS = 16  # assembled between two calls of test()
+REPEAT, ROWS = 3, 16  # times, of which the least counts; rows assembled between two calls of test()
 
 
 class Problem:

@@ -245,7 +245,9 @@ def tables(results: Results) -> Sequence[tuple[str, Table]]:
             if least is not None and median is not None:
                 times = (f"{time_text(one.least)} / {time_text(one.median)}" for one in _four(result, name, 1))
                 shares_text = f"{ratio_text(least)} / {ratio_text(median)}"
-                table.add_row(f"{case.array}, {case.before} -> {case.after}", name, *times, shares_text)
+                table.add_row(
+                    f"{' x '.join(map(str, case.shape))}, {case.before} -> {case.after}", name, *times, shares_text
+                )
     return [
         ("minimum / median times, and the share of the shorter time that was hidden:", table),
         ("the share hidden in all cases, by medians:", summary),

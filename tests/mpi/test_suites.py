@@ -90,7 +90,7 @@ def test_overlap(tmp_path: Path, ranks: int) -> None:
         }
         assert case["not_run"] == []
     _, table = text.split("the share of the shorter time that was hidden:")
-    rows = [line for line in table.splitlines() if line.startswith("| 192 x 192 ")]
+    rows = [line for line in table.splitlines() if line.startswith("| 192 x 192, ")]
     assert [row.split("|")[2].strip() for row in rows] == list(kinds)
     row = [part.strip() for part in rows[1].split("|")]
     (case,) = [one for one in cases if one["shape"] == [192, 192]]
