@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -141,7 +142,8 @@ class Redistribution:
     ) -> Transfer:
         """Start a redistribution and return at once; parameters as in a call. Collective, in the same order on all ranks.
 
-        Neither array may be touched until `wait()` has returned or `test()` was true.
+        Until `wait()` has returned or `test()` was true, the elements that move may not be written in `a` nor touched in
+        `out`; those around a sub-array may, also by other transfers.
         """
         return Transfer(self, a, out, (alpha, beta))
 
@@ -191,6 +193,9 @@ class Redistribution:
 QUESTIONS = ("the plan", "the dtype")
 # What a vote says of the order in which a rank has already packed: it does not know the order, by rows, by columns.
 UNKNOWN, ORDERS = 0, (1, 2)
+# MPI makes progress only while it is called, and a connection between nodes needs several looks for one message: a test
+# goes on looking for this share of the time since the last one, but for no more than so many seconds.
+TEST_SHARE, LONGEST_TEST = 0.02, 1e-3
 
 
 class Transfer:
@@ -206,6 +211,7 @@ class Transfer:
         spent: dict[str, float] | None = None,
     ) -> None:
         self._spent, self.agreed_at = spent, 0.0
+        self._tested = time.perf_counter()
         self._plan = plan
         self._result: NDArray[Any] | None = None
         self._progress: Progress | None = None
@@ -272,16 +278,27 @@ class Transfer:
         self._ballot.mine[-2:] = 2 * (item or 0) + by_columns, UNKNOWN
 
     def test(self) -> bool:
-        """Go on as far as possible without waiting; True when the redistribution is complete.
+        """Go on as far as possible without waiting; True when the redistribution is complete. Not collective.
+
+        Between nodes nothing moves but in `test` and `wait`: call it every few milliseconds while computing. It packs,
+        unpacks and copies what it can, and looks at the messages for at most 2 % of the time since the last call.
 
         Raises
         ------
         ArrayError, CollectiveError
             As a call of the plan does.
         """
-        if not self.done:
+        if self.done:
+            return self.advance(block=False)
+        start = time.perf_counter()
+        until = start + min(TEST_SHARE * (start - self._tested), LONGEST_TEST)
+        while True:
             self._everyone.let_go_on(self)
-        return self.advance(block=False)
+            if self.advance(block=False):
+                return True
+            self._tested = time.perf_counter()
+            if self._tested >= until:
+                return False
 
     def wait(self) -> NDArray[Any] | None:
         """Complete the redistribution and return the local array of B (None on a rank outside B).
@@ -294,6 +311,7 @@ class Transfer:
         while not self.done and len(self._everyone.in_flight) > 1:
             self._everyone.let_go_on(self)
             self.advance(block=False)
+            os.sched_yield()  # where ranks outnumber cores, what is waited for may need this one
         while not self.advance(block=True):
             pass
         return self._result

@@ -7,6 +7,7 @@ from .broad import BROAD
 from .case import Case
 from .desprez import DESPREZ
 from .layout import Layout
+from .overlap import OVERLAP
 from .suite import Suite
 from .sweeps import BLOCKS, DTYPES, ONCE, RANKS, SIZES
 from .walker_otto import WALKER_OTTO
@@ -51,6 +52,7 @@ SUITES: dict[str, Suite] = {
     "ranks": RANKS,
     "dtypes": DTYPES,
     "once": ONCE,
+    "overlap": OVERLAP,
     "walker-otto": WALKER_OTTO,
     "desprez": DESPREZ,
     "birkeland": BIRKELAND,

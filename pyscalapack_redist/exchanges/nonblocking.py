@@ -1,4 +1,4 @@
-"""Nonblocking: receives are posted ahead, pieces are packed and sent as slots of staging memory become free, and
+"""Nonblocking: receives are posted at once, pieces are packed and sent as slots of staging memory become free, and
 unpacked as they come (Walker & Otto, Fig 5, with a limit on memory).
 
 Sender and receiver go through their pieces in the same global order, each with at least one slot, so the first piece
@@ -57,7 +57,7 @@ class Nonblocking(Exchange):
         return sum(one.slots * one.nbytes for one in self.directions(item))
 
     def begin(self, run: Run) -> Progress:
-        """Post receives, pack and send what fits. Collective over the participants."""
+        """Pack and send what fits, post receives. Collective over the participants."""
         return _Pipeline(self, run)
 
 
@@ -73,7 +73,9 @@ class _Pipeline(Progress):
         self._piece: list[Piece | None] = [None] * len(self._slots)
         self._waiting = (iter(incoming.pieces), iter(outgoing.pieces))
         self._left = len(incoming.pieces) + len(outgoing.pieces)
-        for number in range(len(self._slots)):
+        # Sends first: requests to send then reach the peer ahead of the permissions that let its own data flow. Behind that
+        # data on one connection they would wait for all of it, and the two directions would come one after the other.
+        for number in (*range(self._receiving, len(self._slots)), *range(self._receiving)):
             self._refill(number)
 
     def _refill(self, number: int) -> None:

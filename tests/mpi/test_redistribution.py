@@ -74,6 +74,13 @@ def test_transfers_in_flight_and_kinds_of_communicators(ranks: int) -> None:
     assert run(PROGRAMS / "transfers.py", ranks, timeout=120).stdout.endswith("self\nOK\n")
 
 
+@pytest.mark.parametrize("nodes", ["0,0,1,1", "0,1,2,3"])
+def test_transfers_in_flight_between_nodes(nodes: str) -> None:
+    """Several at once, in part or all by MPI."""
+    env = {"PYSCALAPACK_REDIST_NODES": nodes}
+    assert run(PROGRAMS / "transfers.py", 4, timeout=120, env=env).stdout.endswith("self\nOK\n")
+
+
 def test_nothing_is_left_behind() -> None:
     done = run(PROGRAMS / "resources.py", 4, 10_000, 1_000, 500, timeout=280)
     assert done.stdout.endswith("OK\n"), done.stdout

@@ -77,6 +77,29 @@ def test_suites_of_our_own(tmp_path: Path, ranks: int, suite: str) -> None:
     assert ("plans: made anew in each call" in text) == (suite == "once")
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_overlap(tmp_path: Path, ranks: int) -> None:
+    text, cases = quick(ranks, "overlap", tmp_path)
+    kinds = ("auto", "auto/nonblocking", "auto/windowed")
+    for case in cases:
+        names = {one["name"] for one in case["methods"]}
+        assert names >= {
+            "computing",
+            *kinds,
+            *(f"{one} {verb} computing" for one in kinds for verb in ("then", "during")),
+        }
+        assert case["not_run"] == []
+    _, table = text.split("the share of the shorter time that was hidden:")
+    rows = [line for line in table.splitlines() if line.startswith("| 192 x 192, ")]
+    assert [row.split("|")[2].strip() for row in rows] == list(kinds)
+    row = [part.strip() for part in rows[1].split("|")]
+    (case,) = [one for one in cases if one["shape"] == [192, 192]]
+    least = {one["name"]: one["min"] for one in case["methods"]}
+    alone, computing = least["auto/nonblocking"], least["computing"]
+    gained = least["auto/nonblocking then computing"] - least["auto/nonblocking during computing"]
+    assert float(row[7].split("/")[0]) == pytest.approx(gained / min(alone, computing), rel=0.01, abs=0.01)
+
+
 def test_a_comparison_with_an_earlier_run_of_a_suite(tmp_path: Path) -> None:
     old = tmp_path / "suite.json"
     _, cases = quick(2, "broad", tmp_path)
