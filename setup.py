@@ -1,14 +1,20 @@
 """The compiled modules. They link neither MPI nor ScaLAPACK; the rest of the metadata is in pyproject.toml."""
 
+import os
+import shlex
+
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 MODULES = ("_blacs", "_colouring", "_copy", "_descriptor", "_flag", "_ring", "_runs")
+OPTIONS = shlex.split(os.environ.get("PYSCALAPACK_REDIST_OPTIONS", "-O3"))  # others for ci/test --sanitize
 
 setup(
     ext_modules=cythonize(
         [
-            Extension(f"pyscalapack_redist.{name}", [f"cython/{name}.pyx"], extra_compile_args=["-O3"])
+            Extension(
+                f"pyscalapack_redist.{name}", [f"cython/{name}.pyx"], extra_compile_args=OPTIONS, extra_link_args=OPTIONS
+            )
             for name in MODULES
         ],
         compiler_directives={"language_level": 3, "boundscheck": False, "wraparound": False, "cdivision": True},

@@ -18,6 +18,13 @@ def test_random_layouts(ranks: int) -> None:
     assert done.stdout.split() == ["1350", "cases,", "seed", str(SEED + ranks), "OK"]
 
 
+@pytest.mark.parametrize(("ranks", "area", "slots"), [(2, 2048, 2), (4, 8192, 4), (4, 256, 1)])
+def test_random_layouts_as_if_they_were_large(ranks: int, area: int, slots: int) -> None:
+    """Stores past the cache, and a ring so small that it goes round many times."""
+    done = run(PROGRAMS / "random_layouts.py", ranks, 400, SEED + ranks, area, slots, timeout=250)
+    assert done.stdout.endswith("OK\n")
+
+
 @pytest.mark.parametrize("nodes", ["0,0,1,1", "0,1,0,2,1,1"])
 def test_random_layouts_between_nodes(nodes: str) -> None:
     """Some pairs through shared memory, the others by MPI."""

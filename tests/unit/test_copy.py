@@ -104,6 +104,21 @@ def test_a_box_moves_what_indexing_moves(case: Any) -> None:
     assert target.tobytes() == expected.tobytes()
 
 
+@given(st.integers(1, 900), st.integers(1, 3), st.integers(0, 70), st.sampled_from([1, 3, 8, 24]), st.booleans())
+def test_long_runs_written_past_the_cache(n: int, lines: int, before: int, item: int, gap: bool) -> None:
+    zero = np.zeros(1, np.int64)
+    box = Box(Runs(zero, zero, np.array([m]), m, m, m) for m in (n, lines))
+    source = np.frombuffer(np.random.default_rng(n).bytes(n * lines * item), np.uint8).reshape(lines, n * item)
+    memory = np.zeros(before + lines * (n * item + gap) + 70, np.uint8)
+    target = memory[before : before + lines * (n * item + gap)].reshape(lines, -1)
+    expected = np.zeros_like(memory)
+    expected[before : before + target.size].reshape(lines, -1)[:, : n * item] = source
+    box.move(
+        source.ctypes.data, (item, n * item), target.ctypes.data, (item, n * item + gap), item, (0, 1), 0, box.size, True
+    )
+    assert np.array_equal(memory, expected)
+
+
 def test_a_part_outside_the_box_is_refused() -> None:
     box = Box([Runs(np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([4]), 4, 4, 4)])
     with pytest.raises(ValueError, match="elements 2 to 5 are not in a box of 4"):

@@ -1,6 +1,9 @@
-"""Random pairs of layouts, each compared byte by byte with the oracle. Arguments: number of cases, seed.
+"""Random pairs of layouts, each compared byte by byte with the oracle. Arguments: number of cases, seed, and two more or none.
 
 Cases take turns at every schedule, exchange and kind of buffers that go together, with much memory and with little.
+
+With bytes and slots as third and fourth argument, the ring in shared memory has so many of them, all that goes through it
+is written past the cache, as otherwise only large arrays are, and no other exchange is used.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from numpy.typing import NDArray
 from oracle import Layout, random_layout, random_size
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES, check_combination
+from pyscalapack_redist import node
+from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES, check_combination, shared
 from pyscalapack_redist.schedules import NAMES
 from pyscalapack_redist.scheduling import is_one_port
 
@@ -31,6 +35,7 @@ DTYPES = [
     np.dtype("V7"),
     RECORD,
 ]
+LONGER = 6  # times the usual size, for runs that are worth writing past the cache
 
 
 def numbered(shape: tuple[int, ...], dtype: np.dtype[Any], salt: int) -> NDArray[Any]:
@@ -69,9 +74,11 @@ def same(x: NDArray[Any], y: NDArray[Any]) -> bool:
     return np.ascontiguousarray(x).tobytes() == np.ascontiguousarray(y).tobytes()
 
 
-def one_case(comm: MPI.Intracomm, rng: np.random.Generator, keywords: dict[str, Any]) -> bool:
+def one_case(comm: MPI.Intracomm, rng: np.random.Generator, keywords: dict[str, Any], longer: int) -> bool:
     """Draw and check one case; every rank draws the same. False where the schedule does not apply to it."""
     size = random_size(rng)
+    if longer > 1:
+        size = (size[0] * int(rng.integers(1, longer + 1)), size[1] * int(rng.integers(1, longer + 1)))
     a, b = (random_layout(rng, size, comm.Get_size()) for _ in range(2))
     if rng.random() < 0.1:
         b = a
@@ -139,8 +146,18 @@ def combinations() -> Iterator[dict[str, Any]]:
 OPTIONS = list(combinations())
 
 
+def force(area: int, slots: int) -> None:
+    """Let arrays of any size go the way of large ones."""
+    for module, name, value in ((node, "AREA", area), (shared, "SLOTS", slots), (shared, "STREAM_FROM", 0)):
+        assert hasattr(module, name), f"{module.__name__} has no {name} any more: this test forces nothing"
+        setattr(module, name, value)
+    OPTIONS[:] = [one for one in OPTIONS if one.get("exchange", "shared") == "shared"]
+
+
 def main() -> None:
-    cases, seed = int(sys.argv[1]), int(sys.argv[2])
+    cases, seed, *forced = map(int, sys.argv[1:])
+    if forced:
+        force(*forced)
     world = MPI.COMM_WORLD
     if world.Get_rank() == 0:
         print(f"{cases} cases, seed {seed}", flush=True)
@@ -151,7 +168,7 @@ def main() -> None:
         rng = np.random.default_rng([seed, case])
         comm = (world, world, half, reordered)[rng.integers(4)]
         keywords = OPTIONS[case % len(OPTIONS)]
-        if one_case(comm, rng, keywords) and keywords in left:
+        if one_case(comm, rng, keywords, LONGER if forced else 1) and keywords in left:
             left.remove(keywords)
     assert cases < 3 * len(OPTIONS) or not left, f"never run: {left}"
     half.Free()
