@@ -23,6 +23,7 @@ from .errors import DescriptorError
 from .exchanges import Extents, exchange_class
 from .model import choose
 from .orders import ORDERS, Natural
+from .patience import while_watching
 from .planning import messages_of
 from .request import Request, Via
 from .scheduling import order_for
@@ -41,7 +42,7 @@ def redistribute(
     desc_b: Descriptor | Sequence[int] | NDArray[np.integer] | None,
     *,
     dtype: DTypeLike | None = None,
-    comm: MPI.Intracomm | None = None,
+    comm: MPI.Intracomm | MPI.Intercomm | None = None,
     schedule: str = "auto",
     exchange: str = "auto",
     buffers: str = "packed",
@@ -60,9 +61,12 @@ def redistribute(
         context. On a rank outside its grid CTXT may be -1, and a rank that does not know a layout passes None; `comm`
         must then be given.
     dtype : dtype, optional
-        Of the arrays. Needed only on ranks that are in B but not in A and will leave `out` away.
-    comm : MPI.Intracomm, optional
-        Communicator that holds both grids. By default the one that both grids are on.
+        Of the arrays. Needed only on ranks that are in B but not in A and will leave `out` away; on an inter-communicator
+        it is enough that one rank of either side gives it.
+    comm : MPI.Intracomm or MPI.Intercomm, optional
+        Communicator that holds both grids. By default the one that both grids are on. On an inter-communicator all ranks
+        of the side that has the array give `desc_a` alone, all ranks of the other side `desc_b` alone, and the options
+        are the same on both; the layouts and the dtype are told to the other side.
     schedule : str
         Order of the messages: "auto" or a name in `schedules.NAMES`. "walker-otto" and "classes" have conditions;
         "stepwise", "greedy" and "optimal" are searched for by one rank when the plan is made.
@@ -96,15 +100,20 @@ def redistribute(
     if request.idle:
         return _idle_plan(request)
     everyone = participants(request.comm, request.ranks)
+    return while_watching(everyone.watch, lambda: _agreed_plan(request, everyone))
+
+
+def _agreed_plan(request: Request, everyone: Participants) -> Redistribution:
+    """The plan that all ask for, an old one or a new one. Collective over the participants."""
     everyone.agree(request.ballot, request.error, request.opinions, request.words)
-    key = tuple(request.ballot.answer(k) for k in range(3))
+    key = request.ballot.answers
     plan: Redistribution | None = everyone.plans.get(key)
     if plan is None:
         a, b = (Descriptor._spread(mine, everyone, request.comm) for mine in request.descriptors)
         plan = _new_plan(a, b, request, everyone)
         if request.via is not None:
             plan = _chain(plan, a, b, request, everyone)
-    plan = plan._with(*request.descriptors, request.dtype)
+    plan = plan._with(*request.descriptors, request.agreed_dtype(everyone))
     everyone.remember(key, plan)
     return plan
 
