@@ -12,6 +12,7 @@ import scipy.io
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SIZES: dict[str, tuple[int, list[str]]] = {
     "lu_phase_change.py": (4, ["--panels", "8", "--grid", "2x2", "--block", "4", "--plot", "charge.png"]),
+    "producer_consumer.py": (5, ["--producers", "2", "--points", "31", "--frames", "40", "--steps", "2", "--block", "4"]),
 }
 
 # Files that are not programs are modules of those that are.
