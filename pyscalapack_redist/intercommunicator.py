@@ -16,11 +16,7 @@ from .agreement import Participants, participants
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["SIDES", "Joint", "joined"]
-
-# What a rank means by giving desc_b only or desc_a only.
-SIDES = ("the other side sends", "this side sends")
-
+__all__ = ["Joint", "joined"]
 
 class Joint:
     """Both sides of an inter-communicator. Made collectively over both; everything else is not collective.

@@ -15,7 +15,7 @@ from .descriptor import Descriptor
 from .errors import ArrayError, DescriptorError, RedistributionError, ScheduleError
 from .exchanges import check_combination
 from .grid import same_ranks
-from .intercommunicator import SIDES, Joint, joined
+from .intercommunicator import Joint, joined
 from .scheduling import is_one_port
 
 if TYPE_CHECKING:
@@ -123,7 +123,8 @@ class Request:
         words = [*map(repr, self.descriptors), ", ".join(f"{k}={v!r}" for k, v in options.items())]
         if self.joint is None:
             return words
-        return [f"{'desc_a' if self._sends else 'desc_b'} only, so that {SIDES[self._sends]}", f"{self.dtype}", *words]
+        role = "desc_a alone, so its side sends" if self._sends else "desc_b alone, so its side receives"
+        return [role, f"{self.dtype}", *words]
 
 
 def _joint(comm: object) -> Joint | None:

@@ -115,7 +115,7 @@ def main() -> None:
         assert out is None or np.array_equal(out, own.from_function(values(dtype, 5), dtype))
     joint = joined(intercomm)
     total = joint.comm.Get_size()
-    print(f"{'first' if first else 'second'} {len(kept)} plans, {total} ranks OK", flush=True)
+    print(f"{'first' if first else 'second'} {len(kept)} plans, {total} ranks OK\n", end="", flush=True)
     intercomm.Disconnect()
 
 
