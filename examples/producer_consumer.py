@@ -28,7 +28,9 @@ WORLD = MPI.COMM_WORLD
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Heat equation on one job, analysis on another.")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--producers", type=int, help="one job: this many ranks simulate, the others analyse (half of them)")
+    how.add_argument(
+        "--producers", type=int, help="one job: this many ranks simulate, the others analyse (half of them)"
+    )
     how.add_argument("--accept", metavar="PATH", help="simulate in this job, analyse in the one that connects at PATH")
     how.add_argument("--connect", metavar="PATH", help="analyse in this job, simulate in the one that accepts at PATH")
     parser.add_argument("--points", type=int, default=200, help="points along each side, without the edge")
@@ -49,7 +51,9 @@ def sides(given: argparse.Namespace) -> tuple[MPI.Intracomm, MPI.Intercomm, bool
         return WORLD, psr.connect(given.connect, WORLD, timeout=given.timeout), False
     producers = given.producers or WORLD.Get_size() // 2
     if not 0 < producers < WORLD.Get_size():
-        raise SystemExit(f"{producers} of {WORLD.Get_size()} ranks cannot simulate: leave at least one for the analysis")
+        raise SystemExit(
+            f"{producers} of {WORLD.Get_size()} ranks cannot simulate: leave at least one for the analysis"
+        )
     simulates = WORLD.Get_rank() < producers
     comm = WORLD.Split(int(simulates), WORLD.Get_rank())
     return comm, comm.Create_intercomm(0, WORLD, producers if simulates else 0), simulates
@@ -117,7 +121,10 @@ def analyse(given: argparse.Namespace, comm: MPI.Intracomm, other: MPI.Intercomm
     reply(u)
     assert worst < 1e-10, f"frames differ by {worst} from the solution of the discrete equation"
     if rank == 0:
-        print(f"energy {energies[0]:.6f} -> {energies[-1]:.6f} on {size} ranks; largest difference {worst:.1e}", flush=True)
+        print(
+            f"energy {energies[0]:.6f} -> {energies[-1]:.6f} on {size} ranks; largest difference {worst:.1e}",
+            flush=True,
+        )
 
 
 def picture(name: str, whole: NDArray[np.float64] | None) -> None:

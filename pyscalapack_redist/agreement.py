@@ -114,6 +114,8 @@ class Participants:
     watch : callable or None
         Where some of these processes may end without the others (two jobs): raises CollectiveError once they have.
         Nothing waits inside MPI then.
+    others : frozenset of int
+        The ranks in `comm` of these processes.
     """
 
     def __init__(self, comm: MPI.Intracomm, ranks: tuple[int, ...], in_flight: dict[Any, None]) -> None:
@@ -129,6 +131,7 @@ class Participants:
         self.node: Node | None = None
         self.names = tuple(f"rank {rank}" for rank in ranks)
         self.watch: Callable[[], None] | None = None
+        self.others: frozenset[int] = frozenset()
         self._abandoned: list[MPI.Request | Vote] = []
         self._staging: list[np.ndarray] = []
         self._tag = 0
@@ -147,7 +150,7 @@ class Participants:
     def make_node(self) -> Node:
         """Find the ranks of this node and share memory with them, once. Collective over the participants."""
         if self.node is None:
-            self.node = Node(self.comm, self.names)
+            self.node = Node(self.comm, self.names, self.others)
         return self.node
 
     def vote(self, ballot: Ballot) -> MPI.Request | Vote:
@@ -332,6 +335,8 @@ def participants(comm: MPI.Intracomm, ranks: tuple[int, ...]) -> Participants:
         first = next(iter(groups.values()), None)
         made = Participants(private, ranks, first.in_flight if first is not None else {})
         if first is not None and set(ranks) <= set(first.ranks):
-            made.watch, made.names = first.watch, tuple(first.names[first.number[rank]] for rank in ranks)
+            same = [first.number[rank] for rank in ranks]
+            made.names, made.watch = tuple(first.names[k] for k in same), first.watch
+            made.others = frozenset(new for new, k in enumerate(same) if k in first.others)
         groups[ranks] = made
     return groups[ranks]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Joint", "joined"]
 
+
 class Joint:
     """Both sides of an inter-communicator. Made collectively over both; everything else is not collective.
 
@@ -47,6 +48,8 @@ class Joint:
         self.everyone.watch = watch
         number = {place: k for k, place in enumerate(places)}
         first_of_other = 0 if self.side else len(places)
+        if watch is not None:
+            self.everyone.others = frozenset(range(self.comm.Get_size())) - frozenset(places)
         self.everyone.names = tuple(
             f"rank {number[k]}" if k in number else f"rank {k - first_of_other} of the other side"
             for k in range(self.comm.Get_size())

@@ -10,7 +10,7 @@ import mmap
 import os
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,8 @@ class Node:
         Private communicator of the participants.
     names : sequence of str
         What each of its ranks is called in messages: "rank 3".
+    others : collection of int
+        Ranks of `comm` that may end in good order while this one goes on: whether they live is seen to elsewhere.
 
     Attributes
     ----------
@@ -54,7 +56,7 @@ class Node:
         What was found, in words.
     """
 
-    def __init__(self, comm: MPI.Intracomm, names: Sequence[str]) -> None:
+    def __init__(self, comm: MPI.Intracomm, names: Sequence[str], others: Collection[int] = ()) -> None:
         from mpi4py import MPI
 
         self.comm = comm
@@ -74,7 +76,8 @@ class Node:
         finally:
             here.Free()
         self._names = [names[one] for one in self.number]
-        self._watched = [k for k, one in enumerate(self._processes) if one and _process(one[0]) == one]
+        seen = (k for k, one in enumerate(self._processes) if one and _process(one[0]) == one)
+        self._watched = [k for k in seen if list(self.number)[k] not in others]
         self._checked = 0.0
         self.whole = self.ring is not None and len(self.number) == comm.Get_size()
         found = np.array([self.ring is not None], np.int64)

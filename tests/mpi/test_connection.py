@@ -40,9 +40,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         process.wait(10)
 
 
-def run_both(
-    program: Path, *jobs: Job, timeout: float = 90, check: bool = True, survive: bool = False
-) -> list[str]:
+def run_both(program: Path, *jobs: Job, timeout: float = 90, check: bool = True, survive: bool = False) -> list[str]:
     """What two jobs print that run at once, each under an mpiexec of its own."""
 
     def one(job: Job) -> subprocess.CompletedProcess[str]:
@@ -138,7 +136,11 @@ def test_a_job_that_does_not_come(tmp_path: Path) -> None:
     path = tmp_path / "meeting"
     done = run(PROGRAMS / "two_jobs_trouble.py", 3, f"connect:{path}", "stay", "steps", "auto", timeout=40)
     words = f"nobody came to {path} within 2 s: start the other job, which calls psr.accept with this path"
-    assert sorted(line[:8] for line in done.stdout.splitlines() if words in line) == ["rank 0: ", "rank 1: ", "rank 2: "]
+    assert sorted(line[:8] for line in done.stdout.splitlines() if words in line) == [
+        "rank 0: ",
+        "rank 1: ",
+        "rank 2: ",
+    ]
     assert not list(tmp_path.iterdir())
 
 

@@ -66,7 +66,9 @@ def which_descriptors() -> None:
 
 def what_must_agree() -> None:
     larger = (13, 12) if FIRST else SHAPE
-    expect(lambda: plan(layout(larger), FIRST), "desc_a has shape (13, 12) and desc_b (13, 11)", "keeps the global shape")
+    expect(
+        lambda: plan(layout(larger), FIRST), "desc_a has shape (13, 12) and desc_b (13, 11)", "keeps the global shape"
+    )
     deeper = SHAPE if FIRST else (13, 11, 2)
     expect(lambda: plan(layout(deeper), FIRST), "desc_a has shape (13, 11) and desc_b (13, 11, 2)")
     expect(
@@ -98,7 +100,9 @@ def arrays() -> None:
     expect(lambda: told(mine.astype(np.float32) if FIRST else None), "float32", "told dtype = float64")
     bad = mine[1:] if FIRST and RANK == 0 else mine
     expect(lambda: told(bad if FIRST else None), "a has shape")
-    expect(lambda: untold(mine if FIRST else None, None if FIRST else mine.astype(np.int64)), "the dtype must be", "int64")
+    expect(
+        lambda: untold(mine if FIRST else None, None if FIRST else mine.astype(np.int64)), "the dtype must be", "int64"
+    )
 
 
 def main() -> None:
