@@ -132,9 +132,34 @@ def test_a_job_that_goes_away(
     assert "of the other side has" in "".join(lines)
 
 
+@pytest.mark.parametrize("dying", ["accept", "connect"])
+def test_a_job_that_dies_while_mpi_joins_the_two(dying: str, server: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "meeting"
+    jobs: list[Job] = [
+        (2, [f"{role}:{path}", "joining" if role == dying else "stay", "steps", "auto"], server)
+        for role in ("accept", "connect")
+    ]
+    printed = "".join(run_both(PROGRAMS / "two_jobs_trouble.py", *jobs, timeout=60, check=False))
+    lines = sorted(line for line in printed.splitlines() if line.startswith("rank "))
+    assert [line[:7] for line in lines] == ["rank 0:", "rank 1:"], printed
+    assert all("was lost while MPI joined" in line or "MPI cannot join the jobs" in line for line in lines), printed
+
+
+def test_two_jobs_on_different_mpis(tmp_path: Path) -> None:
+    path = tmp_path / "meeting"
+    jobs: list[Job] = [
+        (2, [f"{role}:{path}", what, "steps", "auto"], {})
+        for role, what in (("accept", "foreign"), ("connect", "stay"))
+    ]
+    printed = "".join(run_both(PROGRAMS / "two_jobs_trouble.py", *jobs, timeout=40, check=False))
+    assert printed.count("both must run on the same MPI") == 4, printed
+    assert printed.count("Another MPI 1.0") == 4
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_job_that_does_not_come(tmp_path: Path) -> None:
     path = tmp_path / "meeting"
-    done = run(PROGRAMS / "two_jobs_trouble.py", 3, f"connect:{path}", "stay", "steps", "auto", timeout=40)
+    done = run(PROGRAMS / "two_jobs_trouble.py", 3, f"connect:{path}", "stay", "steps", "auto", timeout=40, check=False)
     words = f"nobody came to {path} within 2 s: start the other job, which calls psr.accept with this path"
     assert sorted(line[:8] for line in done.stdout.splitlines() if words in line) == [
         "rank 0: ",
@@ -147,14 +172,14 @@ def test_a_job_that_does_not_come(tmp_path: Path) -> None:
 def test_two_jobs_that_both_accept(tmp_path: Path) -> None:
     path = tmp_path / "meeting"
     job: Job = (2, [f"accept:{path}", "stay", "steps", "auto"], {})
-    printed = "".join(run_both(PROGRAMS / "two_jobs_trouble.py", job, job, timeout=40))
+    printed = "".join(run_both(PROGRAMS / "two_jobs_trouble.py", job, job, timeout=40, check=False))
     assert printed.count(f"another job waits in psr.accept at {path} already: use another path") == 2, printed
     assert not list(tmp_path.iterdir())
 
 
 def test_no_such_directory(tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / "meeting"
-    done = run(PROGRAMS / "two_jobs_trouble.py", 2, f"accept:{path}", "stay", "steps", "auto", timeout=40)
+    done = run(PROGRAMS / "two_jobs_trouble.py", 2, f"accept:{path}", "stay", "steps", "auto", timeout=40, check=False)
     assert done.stdout.count("there is no such directory") == 2
 
 
@@ -163,6 +188,6 @@ def test_open_mpi_without_its_name_server(tmp_path: Path) -> None:
         pytest.skip("only Open MPI 3 and 4 need a name server")
     path = tmp_path / "meeting"
     jobs: list[Job] = [(2, [f"{role}:{path}", "stay", "steps", "auto"], {}) for role in ("accept", "connect")]
-    printed = "".join(run_both(PROGRAMS / "two_jobs_trouble.py", *jobs, timeout=40))
+    printed = "".join(run_both(PROGRAMS / "two_jobs_trouble.py", *jobs, timeout=40, check=False))
     assert printed.count("both jobs have none: run `ompi-server --no-daemonize -r FILE`") == 4, printed
     assert not list(tmp_path.iterdir())

@@ -52,6 +52,12 @@ def tell(process: subprocess.Popen[str], line: str) -> None:
     assert process.stdout.readline() == "done\n"
 
 
+def look_for_four_seconds(watch: Watch) -> None:
+    for _ in range(400):
+        watch()
+        time.sleep(0.01)
+
+
 def own_card(path: Path, role: str) -> Card:
     card = Card.write(str(path), role, {"ranks": 1})
     Hold(card.path, 0)
@@ -67,15 +73,17 @@ def test_the_other_side_is_found_while_it_lives(tmp_path: Path) -> None:
         assert Card.read(str(path), "connect") is None
     assert Path(card.path).exists()
     assert Card.read(str(path), "accept") is None, "its process was killed: the card is stale"
-    with pytest.raises(ConnectError, match=r"nobody came to .* within 0\.5 s: start the other job, which calls psr\.accept"):
+    with pytest.raises(
+        ConnectError, match=r"nobody came to .* within 0\.5 s: start the other job, which calls psr\.accept"
+    ):
         wait_for(str(path), "connect", time.monotonic() + 0.2, 0.5)
 
 
 def test_a_stale_card_is_replaced_and_a_live_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "m"
-    with other_job(path, "accept"):
-        with pytest.raises(ConnectError, match=r"another job waits in psr\.accept at .* already: use another path"):
-            own_card(path, "accept")
+    taken = pytest.raises(ConnectError, match=r"another job waits in psr\.accept at .* already: use another path")
+    with other_job(path, "accept"), taken:
+        own_card(path, "accept")
     card = own_card(path, "accept")
     assert json.loads(Path(card.path).read_text())["token"] == card.about["token"]
     card.remove()
@@ -92,10 +100,10 @@ def test_a_rank_that_ends_is_missed(rank: int, tmp_path: Path) -> None:
         # Closing any opening of a file lets go of all locks that the process has on it: the other one is taken again.
         tell(process, f"holds[{rank}].close(); holds[{1 - rank}] = Hold(card.path, {1 - rank})")
         assert watch.missing() == rank
-        with pytest.raises(CollectiveError, match=f"rank {rank} of the other side has ended: what it owed will not come"):
-            for _ in range(400):
-                watch()
-                time.sleep(0.01)
+        with pytest.raises(
+            CollectiveError, match=f"rank {rank} of the other side has ended: what it owed will not come"
+        ):
+            look_for_four_seconds(watch)
 
 
 def test_the_port_is_taken_or_withdrawn_never_both(tmp_path: Path) -> None:
@@ -104,12 +112,15 @@ def test_the_port_is_taken_or_withdrawn_never_both(tmp_path: Path) -> None:
     with other_job(path, "connect") as process:
         card = wait_for(str(path), "accept", time.monotonic() + 5, 5)
         watch = Watch(card)
-        with pytest.raises(ConnectError, match="came to .* and left again"):
+        with pytest.raises(ConnectError, match=r"came to .* and left again"):
             offer(str(path), own, card, "port 1", watch, time.monotonic() + 0.2)
         assert not (tmp_path / "m.port").exists()
         (tmp_path / "m.port").write_text(json.dumps({"from": "some", "to": "others", "port": "stale"}))
         tell(process, "import threading, time; other = Card.read(path, 'accept')")
-        tell(process, "threading.Thread(target=lambda: take(path, card, other, Watch(other), time.monotonic() + 5)).start()")
+        tell(
+            process,
+            "threading.Thread(target=lambda: take(path, card, other, Watch(other), time.monotonic() + 5)).start()",
+        )
         offer(str(path), own, card, "port 2", watch, time.monotonic() + 5)
         assert sorted(one.name for one in tmp_path.iterdir()) == ["m.accept", "m.connect"]
 
@@ -120,7 +131,7 @@ def test_a_port_that_never_comes(tmp_path: Path) -> None:
     with other_job(path, "accept"):
         card = wait_for(str(path), "connect", time.monotonic() + 5, 5)
         watch = Watch(card)
-        with pytest.raises(ConnectError, match="came to .* and left again"):
+        with pytest.raises(ConnectError, match=r"came to .* and left again"):
             take(str(path), own, card, watch, time.monotonic() + 0.2)
-    with pytest.raises(ConnectError, match="came to .* and left again"):  # its process has ended
+    with pytest.raises(ConnectError, match=r"came to .* and left again"):  # its process has ended
         take(str(path), own, card, watch, time.monotonic() + 60)

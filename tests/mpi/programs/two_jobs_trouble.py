@@ -1,8 +1,9 @@
 """One of two jobs goes away, or never comes: the other gets a named error on every rank, in time.
 
 Arguments: ROLE:PATH WHAT USE EXCHANGE. ROLE is `accept` or `connect`. WHAT this job does after some steps: `kill` (all its
-ranks), `kill-one`, `leave` (end in good order), `raise`; `stay` is the other one's part. USE: `steps` through one plan, or
-`plans`, a new one for each step. A job that is not joined within two seconds, or cannot be, says why.
+ranks), `kill-one`, `leave` (end in good order), `raise`; or before that: `joining` (die when MPI is to join the jobs),
+`foreign` (run on another MPI); `stay` is the other one's part. USE: `steps` through one plan, or `plans`, a new one for each
+step. A job that is not joined within two seconds, or cannot be, says why.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
+from pyscalapack_redist import connection
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
@@ -26,11 +28,16 @@ STEPS = 20
 def main() -> None:
     role, path = sys.argv[1].split(":")
     what, use, exchange = sys.argv[2:]
+    if what == "joining":
+        connection._Side._in_mpi = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment,method-assign]
+    if what == "foreign":
+        connection._about = lambda: {"mpi": "Another MPI 1.0", "job": "other", "server": True}
     try:
         intercomm = {"accept": psr.accept, "connect": psr.connect}[role](path, WORLD, timeout=2)
     except psr.ConnectError as error:
         print(f"rank {RANK}: {error}\n", end="", flush=True)
-        return
+        WORLD.Barrier()
+        os._exit(0)  # MPI may still be at it
     layout = psr.Descriptor((300, 200), (8, 8), psr.ProcessGrid((SIZE, 1), WORLD))
     sends = role == "accept"
     pair = (layout, None) if sends else (None, layout)
