@@ -6,10 +6,12 @@ b = plan(a)
 
 from . import blacs, intersections, scalapack, schedules
 from .blockcyclic import BlockCyclic
+from .connection import accept, connect
 from .descriptor import Descriptor
 from .errors import (
     ArrayError,
     CollectiveError,
+    ConnectError,
     DescriptorError,
     LibraryError,
     RedistributionError,
@@ -25,6 +27,7 @@ __all__ = [
     "ArrayError",
     "BlockCyclic",
     "CollectiveError",
+    "ConnectError",
     "Descriptor",
     "DescriptorError",
     "LibraryError",
@@ -32,7 +35,9 @@ __all__ = [
     "Redistribution",
     "RedistributionError",
     "ScheduleError",
+    "accept",
     "blacs",
+    "connect",
     "gather",
     "intersections",
     "redistribute",

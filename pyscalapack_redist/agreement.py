@@ -88,6 +88,11 @@ class Ballot:
         value = int(self.all[1 + 2 * question])
         return None if value == NO_OPINION else value
 
+    @property
+    def answers(self) -> tuple[int | None, ...]:
+        """The answers to all questions, after the reduction."""
+        return tuple(self.answer(k) for k in range(len(self.questions)))
+
 
 class Participants:
     """Processes that redistribute among themselves: their private communicator, plans and staging memory.
@@ -108,6 +113,13 @@ class Participants:
         later transfers may come in between.
     node : Node or None
         The ranks of this node and the memory that they share, once it was asked for.
+    names : tuple of str
+        What each is called in messages: "rank 3".
+    watch : callable or None
+        Where some of these processes may end without the others (two jobs): raises CollectiveError once they have.
+        Nothing waits inside MPI then.
+    others : frozenset of int
+        The ranks in `comm` of these processes.
     """
 
     def __init__(self, comm: MPI.Intracomm, ranks: tuple[int, ...], in_flight: dict[Any, None]) -> None:
@@ -121,6 +133,10 @@ class Participants:
         self.in_flight = in_flight
         self.collectives: MPI.Intracomm | None = None
         self.node: Node | None = None
+        self.names = tuple(f"rank {rank}" for rank in ranks)
+        self.watch: Callable[[], None] | None = None
+        self.others: frozenset[int] = frozenset()
+        self._abandoned: list[MPI.Request | Vote] = []
         self._staging: list[np.ndarray] = []
         self._tag = 0
         self._tags = min(int(comm.Get_attr(MPI.TAG_UB) or 32767), 2**30)
@@ -138,7 +154,7 @@ class Participants:
     def make_node(self) -> Node:
         """Find the ranks of this node and share memory with them, once. Collective over the participants."""
         if self.node is None:
-            self.node = Node(self.comm, self.ranks)
+            self.node = Node(self.comm, self.names, self.others)
         return self.node
 
     def vote(self, ballot: Ballot) -> MPI.Request | Vote:
@@ -164,13 +180,34 @@ class Participants:
     def conclude(self, vote: MPI.Request | Vote, mine: object = None) -> None:
         """Wait until all have voted. Transfers in flight other than `mine` go on: another rank may wait for them first."""
         alone = all(one is mine for one in self.in_flight)
-        if not isinstance(vote, Vote) and alone:
+        if self.watch is None and not isinstance(vote, Vote) and alone:
             vote.Wait()
             return
-        while not (vote.Test(alone) if isinstance(vote, Vote) else vote.Test()):
-            self.let_go_on(mine)
-            if self.node is not None:
-                self.node.look_around()
+        try:
+            while not (vote.Test(alone) if isinstance(vote, Vote) else vote.Test()):
+                self.let_go_on(mine)
+                self.look_around()
+        except Exception:
+            self._abandoned.append(vote)  # MPI may still have its memory
+            raise
+
+    def look_around(self) -> None:
+        """While waiting: let MPI make progress, and see whether the others still live. Not collective.
+
+        Raises
+        ------
+        CollectiveError
+            One has died or has gone, and what it owed will not come.
+        """
+        if self.node is not None:
+            self.node.look_around()
+        if self.watch is not None:
+            try:
+                self.watch()
+            except CollectiveError as gone:
+                if self.node is not None:
+                    self.node.break_off(str(gone))
+                raise
 
     def let_go_on(self, mine: object = None) -> None:
         """Let transfers in flight other than `mine` go on. Their errors are kept for their own `wait`."""
@@ -225,13 +262,13 @@ class Participants:
             told = self.comm.bcast(None if error is None else f"{type(error).__name__}: {error}", root=failed)
             if error is not None:
                 raise error
-            raise CollectiveError(f"rank {self.ranks[failed]} could not take part: {told}")
+            raise CollectiveError(f"{self.names[failed]} could not take part: {told}")
         question = ballot.disputed()[0]
         said = self.comm.allgather((int(ballot.mine[1 + 2 * question]), words()[question][:300]))
         first: dict[int, str] = {}
-        for rank, (opinion, text) in zip(self.ranks, said, strict=True):
+        for name, (opinion, text) in zip(self.names, said, strict=True):
             if opinion != NO_OPINION:
-                first.setdefault(opinion, f"rank {rank} has {text}")
+                first.setdefault(opinion, f"{name} has {text}")
         raise CollectiveError(
             f"the ranks ask for different things: {ballot.questions[question]} must be the same on every rank, but "
             + ", ".join(list(first.values())[:4])
@@ -306,6 +343,11 @@ def participants(comm: MPI.Intracomm, ranks: tuple[int, ...]) -> Participants:
         some.Free()
         everyone.Free()
         private.Set_errhandler(MPI.ERRORS_RETURN)
-        in_flight: dict[Any, None] = next(iter(groups.values())).in_flight if groups else {}
-        groups[ranks] = Participants(private, ranks, in_flight)
+        first = next(iter(groups.values()), None)
+        made = Participants(private, ranks, first.in_flight if first is not None else {})
+        if first is not None and set(ranks) <= set(first.ranks):
+            same = [first.number[rank] for rank in ranks]
+            made.names, made.watch = tuple(first.names[k] for k in same), first.watch
+            made.others = frozenset(new for new, k in enumerate(same) if k in first.others)
+        groups[ranks] = made
     return groups[ranks]

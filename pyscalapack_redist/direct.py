@@ -128,7 +128,7 @@ class Redistribution:
                 return Transfer(self, a, out, outcome=self._call.outcome).wait()
             if result is not NotImplemented:
                 self._everyone.next_tag()  # other ranks may have come the long way, and took one
-                made: NDArray[Any] | None = result
+                made: NDArray[Any] | None = result if self.desc_b.coords is not None else None
                 return made
         return self.start(a, out, alpha=alpha, beta=beta).wait()
 
@@ -173,7 +173,7 @@ class Redistribution:
         make = self.desc_b.empty if arrays.out is not None and out is None else None
         given = out if isinstance(out, np.ndarray) else arrays.out
         with contextlib.suppress(BufferError, ValueError):  # dtypes that buffers cannot describe go the long way
-            self._call = Call(traffic, a, given, make, mine, expected, everyone.node.look_around)
+            self._call = Call(traffic, a, given, make, mine, expected, everyone.look_around)
 
     def _with(self, a: Descriptor | None, b: Descriptor | None, dtype: np.dtype[Any] | None) -> Redistribution:
         """This plan for what may differ from rank to rank: leading dimensions and the dtype that was told."""
@@ -352,8 +352,11 @@ class Transfer:
                     self._finish()
                     return True
             assert self._progress is not None
-            if self._progress.advance(block):
+            if self._progress.advance(block and self._everyone.watch is None):
                 self._finish()
+            elif block:
+                self._everyone.look_around()
+                os.sched_yield()
             return self.done
         except BaseException as caught:
             node = self._everyone.node

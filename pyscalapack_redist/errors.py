@@ -3,6 +3,7 @@
 __all__ = [
     "ArrayError",
     "CollectiveError",
+    "ConnectError",
     "DescriptorError",
     "LibraryError",
     "RedistributionError",
@@ -32,3 +33,7 @@ class LibraryError(RedistributionError, ImportError):
 
 class CollectiveError(RedistributionError):
     """Another rank failed or asked for something else; the message says which rank and why."""
+
+
+class ConnectError(RedistributionError, ConnectionError):
+    """Two jobs did not come together: the other one did not come in time, or cannot be joined; says what to do."""

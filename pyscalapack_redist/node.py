@@ -1,7 +1,7 @@
 """The ranks of one node: who they are, the memory that they share, and whether they live.
 
 `PYSCALAPACK_REDIST_NODES=0,0,1,1` says on which node each rank of COMM_WORLD counts as being, so that what happens
-between nodes can be tested on one.
+between nodes can be tested on one. It says nothing of ranks outside COMM_WORLD, so where there are any the real nodes count.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import mmap
 import os
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +37,10 @@ class Node:
     ----------
     comm : MPI.Intracomm
         Private communicator of the participants.
-    names : sequence of int
-        The user's rank for each of its ranks: for messages.
+    names : sequence of str
+        What each of its ranks is called in messages: "rank 3".
+    others : collection of int
+        Ranks of `comm` that may end in good order while this one goes on: whether they live is seen to elsewhere.
 
     Attributes
     ----------
@@ -54,7 +56,7 @@ class Node:
         What was found, in words.
     """
 
-    def __init__(self, comm: MPI.Intracomm, names: Sequence[int]) -> None:
+    def __init__(self, comm: MPI.Intracomm, names: Sequence[str], others: Collection[int] = ()) -> None:
         from mpi4py import MPI
 
         self.comm = comm
@@ -74,7 +76,8 @@ class Node:
         finally:
             here.Free()
         self._names = [names[one] for one in self.number]
-        self._watched = [k for k, one in enumerate(self._processes) if one and _process(one[0]) == one]
+        seen = (k for k, one in enumerate(self._processes) if one and _process(one[0]) == one)
+        self._watched = [k for k in seen if list(self.number)[k] not in others]
         self._checked = 0.0
         self.whole = self.ring is not None and len(self.number) == comm.Get_size()
         found = np.array([self.ring is not None], np.int64)
@@ -98,7 +101,7 @@ class Node:
         dead = next((k for k in self._watched if _process(self._processes[k][0]) != self._processes[k]), left)
         if dead is not None:
             what = "has left a redistribution in the middle" if dead == left else "has died"
-            self.break_off(f"rank {self._names[dead]} {what}")
+            self.break_off(f"{self._names[dead]} {what}")
             raise CollectiveError(f"{self.broken}: what it owed will not come; use another communicator without it")
 
     def break_off(self, why: str) -> None:
@@ -140,7 +143,8 @@ def _ranks_here(comm: MPI.Intracomm) -> MPI.Intracomm:
         nodes = forced_nodes(MPI.COMM_WORLD.Get_size())
         if nodes is not None:
             group, world = comm.Get_group(), MPI.COMM_WORLD.Get_group()
-            color = nodes[MPI.Group.Translate_ranks(group, [comm.Get_rank()], world)[0]]
+            places = MPI.Group.Translate_ranks(group, list(range(comm.Get_size())), world)
+            color = nodes[places[comm.Get_rank()]] if MPI.UNDEFINED not in places else 0
             group.Free()
             world.Free()
     except Exception as caught:

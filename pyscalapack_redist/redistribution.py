@@ -24,6 +24,7 @@ from .errors import DescriptorError
 from .exchanges import Extents, exchange_class
 from .model import choose
 from .orders import ORDERS, Natural
+from .patience import while_watching
 from .planning import messages_of
 from .request import Request, Via
 from .scheduling import order_for
@@ -42,7 +43,7 @@ def redistribute(
     desc_b: Descriptor | Sequence[int] | NDArray[np.integer] | None,
     *,
     dtype: DTypeLike | None = None,
-    comm: MPI.Intracomm | None = None,
+    comm: MPI.Intracomm | MPI.Intercomm | None = None,
     op: str = "N",
     schedule: str = "auto",
     exchange: str = "auto",
@@ -62,9 +63,12 @@ def redistribute(
         context. On a rank outside its grid CTXT may be -1, and a rank that does not know a layout passes None; `comm`
         must then be given.
     dtype : dtype, optional
-        Of the arrays. Needed only on ranks that are in B but not in A and will leave `out` away.
-    comm : MPI.Intracomm, optional
-        Communicator that holds both grids. By default the one that both grids are on.
+        Of the arrays. Needed only on ranks that are in B but not in A and will leave `out` away; on an inter-communicator
+        it is enough that one rank of either side gives it.
+    comm : MPI.Intracomm or MPI.Intercomm, optional
+        Communicator that holds both grids. By default the one that both grids are on. On an inter-communicator all ranks
+        of the side that has the array give `desc_a` alone, all ranks of the other side `desc_b` alone, and the options
+        are the same on both; the layouts and the dtype are told to the other side.
     op : {"N", "T", "C"}
         What B gets: A, its transpose, or its conjugate transpose (matrices; B then has A's columns as rows).
     schedule : str
@@ -100,9 +104,15 @@ def redistribute(
     if request.idle:
         return _idle_plan(request)
     everyone = participants(request.comm, request.ranks)
-    unknown = None in request.descriptors
-    everyone.agree(request.ballot, request.error, request.opinions, lambda: request.words, note=unknown)
-    key = tuple(request.ballot.answer(k) for k in range(3))
+    return while_watching(everyone.watch, lambda: _agreed_plan(request, everyone))
+
+
+def _agreed_plan(request: Request, everyone: Participants) -> Redistribution:
+    """The plan that all ask for, an old one or a new one. Collective over the participants."""
+    everyone.agree(
+        request.ballot, request.error, request.opinions, lambda: request.words, note=None in request.descriptors
+    )
+    key = request.ballot.answers
     plan: Redistribution | None = everyone.plans.get(key)
     if plan is None:
         start = time.perf_counter()
@@ -115,7 +125,7 @@ def redistribute(
         if request.via is not None:
             plan = _chain(plan, a, b, request, everyone)
         plan._planned = time.perf_counter() - start
-    plan = plan._with(*request.descriptors, request.dtype)
+    plan = plan._with(*request.descriptors, request.agreed_dtype(everyone))
     everyone.remember(key, plan)
     return plan
 
@@ -143,7 +153,8 @@ def _new_plan(a: Descriptor, b: Descriptor, request: Request, everyone: Particip
         moved = request.moved(a)
         if moved.shape != b.shape:
             raise DescriptorError(
-                f"op(A) has shape {moved.shape} and desc_b {b.shape}: a redistribution keeps the global shape"
+                f"desc_a has shape {a.shape} and desc_b {b.shape}: a redistribution keeps the global shape"
+                + ("" if request.op == "N" else f"; op = {request.op!r} exchanges rows and columns")
             )
         schedule, exchange, why = choose(request.schedule, request.exchange, request.buffers, everyone.node)
         steps = order_for(schedule, moved, b, everyone)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .agreement import Ballot, digest
+from .agreement import Ballot, Participants, digest
+from .arrays import dtype_digest
 from .blockcyclic import whole_number
 from .descriptor import Descriptor
 from .errors import ArrayError, DescriptorError, RedistributionError, ScheduleError
 from .exchanges import check_combination
 from .grid import same_ranks
+from .intercommunicator import Joint, joined
 from .operation import checked_operation
 from .scheduling import is_one_port
 
@@ -33,7 +35,7 @@ class Request:
         desc_a: object,
         desc_b: object,
         dtype: DTypeLike | None,
-        comm: MPI.Intracomm | None,
+        comm: MPI.Intracomm | MPI.Intercomm | None,
         schedule: str,
         exchange: str,
         buffers: str,
@@ -43,7 +45,8 @@ class Request:
     ) -> None:
         self.error: Exception | None = None
         self.op = "N"
-        self.comm = _communicator(desc_a, desc_b, comm)
+        self.joint = _joint(comm)
+        self.comm = self.joint.comm if self.joint is not None else _communicator(desc_a, desc_b, comm)
         self.schedule, self.exchange, self.buffers, self.memory_limit = schedule, exchange, buffers, memory_limit
         self.dtype: np.dtype[Any] | None = None
         self.descriptors: tuple[Descriptor | None, Descriptor | None] = (None, None)
@@ -51,6 +54,13 @@ class Request:
             self.dtype = None if dtype is None else np.dtype(dtype)
         except TypeError as caught:
             self.error = ArrayError(f"dtype = {dtype!r} is not a NumPy dtype: {caught}")
+        if self.joint is not None and (desc_a is None) == (desc_b is None):
+            which = "neither desc_a nor desc_b is" if desc_a is None else "both desc_a and desc_b are"
+            self.error = self.error or DescriptorError(
+                f"comm is an inter-communicator, and {which} given: give desc_a alone on the side that has the array, "
+                "desc_b alone on the side that gets it"
+            )
+        self._sends = desc_b is None
         read = []
         for name, given in (("desc_a", desc_a), ("desc_b", desc_b)):
             try:
@@ -82,7 +92,7 @@ class Request:
             self.error = self.error or caught
         self.via: str | tuple[Descriptor, ...] | None = None
         try:
-            self.via = _read_via(via, self.comm)
+            self.via = _read_via(via, self.comm, self.joint)
         except Exception as caught:
             self.error = self.error or caught
         between = () if self.via is None or isinstance(self.via, str) else self.via
@@ -95,10 +105,15 @@ class Request:
 
     @property
     def ballot(self) -> Ballot:
-        """Three questions on which all ranks must agree."""
+        """Questions on which all ranks must agree."""
         if not hasattr(self, "_ballot"):
-            self._ballot = Ballot(["desc_a", "desc_b", "the options"])
+            direction = [] if self.joint is None else ["the direction", "dtype"]
+            self._ballot = Ballot([*direction, "desc_a", "desc_b", "the options"])
         return self._ballot
+
+    def agreed_dtype(self, everyone: Participants) -> np.dtype[Any] | None:
+        """The dtype that this rank was told; on an inter-communicator any rank. Collective over the participants."""
+        return self.dtype if self.joint is None else everyone.share(self.dtype)
 
     @property
     def options(self) -> tuple[Any, ...]:
@@ -113,21 +128,35 @@ class Request:
     def opinions(self) -> list[int | None]:
         """Digests of the two layouts, where known, and of the options."""
         layouts = [None if one is None else one.layout_digest for one in self.descriptors]
-        return [*layouts, digest(self.options)]
+        about = [*layouts, digest(self.options)]
+        if self.joint is None:
+            return about
+        sender = self.joint.side if self._sends else 1 - self.joint.side
+        return [sender, None if self.dtype is None else dtype_digest(self.dtype), *about]
 
     @property
     def words(self) -> list[str]:
         """The same in words."""
         options = dict(zip(("schedule", "exchange", "buffers", "via", "memory_limit", "op"), self.options, strict=True))
-        return [*map(repr, self.descriptors), ", ".join(f"{k}={v!r}" for k, v in options.items())]
+        words = [*map(repr, self.descriptors), ", ".join(f"{k}={v!r}" for k, v in options.items())]
+        if self.joint is None:
+            return words
+        role = "desc_a alone, so its side sends" if self._sends else "desc_b alone, so its side receives"
+        return [role, f"{self.dtype}", *words]
 
 
-def _communicator(desc_a: object, desc_b: object, comm: MPI.Intracomm | None) -> MPI.Intracomm:
+def _joint(comm: object) -> Joint | None:
+    """Both sides of an inter-communicator as one; None for anything else. Collective over both sides, once."""
+    return joined(comm) if hasattr(comm, "Get_remote_size") and comm else None  # type: ignore[arg-type]
+
+
+def _communicator(desc_a: object, desc_b: object, comm: object) -> MPI.Intracomm:
     """The communicator on which the ranks can tell one another anything."""
     if comm is not None:
         if not hasattr(comm, "Create_group"):
-            raise DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm")
-        return comm
+            raise DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm or Intercomm")
+        intracomm: MPI.Intracomm = comm  # type: ignore[assignment]
+        return intracomm
     found = [one.grid.comm for one in (desc_a, desc_b) if isinstance(one, Descriptor) and one.grid.comm is not None]
     if not found:
         raise DescriptorError(
@@ -163,10 +192,15 @@ def _check_names(schedule: str, exchange: str, buffers: str) -> None:
     check_combination(schedule, one_port, exchange, buffers)
 
 
-def _read_via(via: Via, comm: MPI.Intracomm) -> str | tuple[Descriptor, ...] | None:
+def _read_via(via: Via, comm: MPI.Intracomm, joint: Joint | None) -> str | tuple[Descriptor, ...] | None:
     """A way by name, or descriptors on `comm`."""
     if via is None or (isinstance(via, str) and via in ("dimensions", "lcm")):
         return via
     if isinstance(via, str) or not all(isinstance(one, Descriptor) for one in via):
         raise ScheduleError(f"via = {via!r} must be None, 'dimensions', 'lcm', or a list of Descriptors")
+    if joint is not None:
+        raise ScheduleError(
+            "via is a list of Descriptors, and comm an inter-communicator, whose sides know only their own layouts: "
+            "give via by name, or make the legs one by one"
+        )
     return tuple(one.on(comm) for one in via)

@@ -14,6 +14,10 @@ SIZES: dict[str, tuple[int, list[str]]] = {
     "lu_phase_change.py": (4, ["--panels", "8", "--grid", "2x2", "--block", "4", "--plot", "charge.png"]),
     "fft3d.py": (4, ["--shape", "9", "14", "11", "--repeat", "1", "--plot", "fft.png"]),
     "overlap.py": (3, ["--order", "70", "--columns", "16", "--points", "2"]),
+    "producer_consumer.py": (
+        5,
+        ["--producers", "2", "--points", "31", "--frames", "40", "--steps", "2", "--block", "4"],
+    ),
 }
 
 # Files that are not programs are modules of those that are.

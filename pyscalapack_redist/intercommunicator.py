@@ -1,0 +1,109 @@
+"""The two sides of an inter-communicator as one communicator, on which the engine plans and runs as on any other.
+
+Each side knows its own layout only. Merged, both sides' processes have ranks in one communicator, a descriptor can be put
+on it by either side and told to the other, and nothing else in the engine needs to know of sides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from .agreement import Participants, participants
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["Joint", "joined"]
+
+
+class Joint:
+    """Both sides of an inter-communicator. Made collectively over both; everything else is not collective.
+
+    Attributes
+    ----------
+    comm : MPI.Intracomm
+        All ranks of one side, then all of the other; private to this package.
+    side : int
+        0 or 1: which half of `comm` this rank is in.
+    everyone : Participants
+        All ranks of `comm`.
+    """
+
+    def __init__(self, intercomm: MPI.Intercomm, watch: Callable[[], None] | None) -> None:
+        from mpi4py import MPI
+
+        if watch is not None:
+            _meet(intercomm, watch)
+        self.comm = intercomm.Merge(False)  # equal on both sides: MPI chooses which comes first
+        self.comm.Set_errhandler(MPI.ERRORS_RETURN)
+        here, merged = intercomm.Get_group(), self.comm.Get_group()
+        places = MPI.Group.Translate_ranks(here, list(range(here.Get_size())), merged)
+        here.Free()
+        merged.Free()
+        self.side = int(0 not in places)
+        self.everyone: Participants = participants(self.comm, tuple(range(self.comm.Get_size())))
+        self.everyone.watch = watch
+        number = {place: k for k, place in enumerate(places)}
+        first_of_other = 0 if self.side else len(places)
+        if watch is not None:
+            self.everyone.others = frozenset(range(self.comm.Get_size())) - frozenset(places)
+        self.everyone.names = tuple(
+            f"rank {number[k]}" if k in number else f"rank {k - first_of_other} of the other side"
+            for k in range(self.comm.Get_size())
+        )
+
+    def free(self) -> None:
+        """Free the merged communicator. Collective over both sides, unless one has gone."""
+        self.comm.Free()
+
+
+def _meet(intercomm: MPI.Intercomm, watch: Callable[[], None]) -> None:
+    """Wait until both sides are here: what comes next blocks inside MPI."""
+    here = intercomm.Ibarrier()
+    while not here.Test():
+        watch()
+        time.sleep(0.001)
+
+
+_keyval: int | None = None
+
+
+def joined(
+    intercomm: MPI.Intercomm,
+    watch: Callable[[], None] | None = None,
+    release: Callable[[], None] | None = None,
+) -> Joint:
+    """Both sides as one, made once and kept with the inter-communicator. Collective over both sides the first time.
+
+    Parameters
+    ----------
+    intercomm : MPI.Intercomm
+        The inter-communicator.
+    watch : callable, optional
+        Raises CollectiveError once the other side has gone; where its processes may end without those of this one.
+    release : callable, optional
+        Called when the inter-communicator is freed or disconnected.
+    """
+    from mpi4py import MPI
+
+    global _keyval
+    if _keyval is None:
+
+        def free(_: object, __: object, kept: tuple[Joint, Callable[[], None] | None]) -> None:
+            joint, let_go = kept
+            if let_go is not None:
+                let_go()
+            if not MPI.Is_finalized():
+                with suppress(MPI.Exception):
+                    joint.free()
+
+        _keyval = MPI.Comm.Create_keyval(delete_fn=free)
+    kept: Any = intercomm.Get_attr(_keyval)
+    if kept is None:
+        kept = (Joint(intercomm, watch), release)
+        intercomm.Set_attr(_keyval, kept)
+    joint: Joint = kept[0]
+    return joint

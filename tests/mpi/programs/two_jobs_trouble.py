@@ -1,0 +1,84 @@
+"""One of two jobs goes away, or never comes: the other gets a named error on every rank, in time.
+
+Arguments: ROLE:PATH WHAT USE EXCHANGE. ROLE is `accept` or `connect`. WHAT this job does after some steps: `kill` (all its
+ranks), `kill-one`, `leave` (end in good order), `raise`; or before that: `joining` (die when MPI is to join the jobs),
+`foreign` (run on another MPI); `stay` is the other one's part. USE: `steps` through one plan, or `plans`, a new one for each
+step. A job that is not joined within two seconds, or cannot be, says why.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+import pyscalapack_redist as psr
+from pyscalapack_redist import connection
+
+WORLD = MPI.COMM_WORLD
+RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
+STEPS = 20
+
+
+def main() -> None:
+    role, path = sys.argv[1].split(":")
+    what, use, exchange = sys.argv[2:]
+    if what == "joining":
+        connection._Side._in_mpi = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment,method-assign]
+    if what == "foreign":
+        connection._about = lambda: {"mpi": "Another MPI 1.0", "job": "other", "server": True}
+    try:
+        intercomm = {"accept": psr.accept, "connect": psr.connect}[role](path, WORLD, timeout=2)
+    except psr.ConnectError as error:
+        print(f"rank {RANK}: {error}\n", end="", flush=True)
+        WORLD.Barrier()
+        os._exit(0)  # MPI may still be at it
+    layout = psr.Descriptor((300, 200), (8, 8), psr.ProcessGrid((SIZE, 1), WORLD))
+    sends = role == "accept"
+    pair = (layout, None) if sends else (None, layout)
+    frame = layout.zeros(np.float64)
+    arrays = (frame, None) if sends else (None, frame)
+    plan = psr.redistribute(*pair, comm=intercomm, exchange=exchange)
+    step, moment = 0, 0.0
+    try:
+        while True:
+            if step == STEPS and what != "stay":
+                went_away(what)
+            moment = time.monotonic()
+            if use == "plans":
+                plan = psr.redistribute(*pair, comm=intercomm, exchange=exchange, memory_limit=10_000 + step)
+            plan(*arrays)
+            step += 1
+    except psr.RedistributionError as error:
+        words = f"{type(error).__name__}: {error}"
+    waited = time.monotonic() - moment
+    try:
+        plan(*arrays)
+        again = "no error"
+    except psr.RedistributionError as error:
+        again = type(error).__name__
+    left = [one.name for one in Path(path).parent.glob(Path(path).name + ".*")]
+    step_ok = STEPS - 1 <= step <= STEPS  # a sender may be one ahead
+    print(f"rank {RANK}: {'in time' if waited < 15 else waited} {step_ok} {again} {left} {words}\n", end="", flush=True)
+    if what == "stay":
+        WORLD.Barrier()
+    os._exit(0)  # MPI_Finalize would wait for the dead
+
+
+def went_away(what: str) -> None:
+    time.sleep(0.5)
+    if what == "kill" or (what == "kill-one" and RANK == SIZE - 1):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "leave":
+        sys.exit()
+    if what == "raise" and RANK == 0:
+        raise RuntimeError("this job raises on purpose")
+
+
+if __name__ == "__main__":
+    main()

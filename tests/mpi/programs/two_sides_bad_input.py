@@ -1,0 +1,118 @@
+"""Bad input on one side of an inter-communicator: a named error on every rank of both sides, and the next plan is good.
+
+Run on at least three ranks: two on one side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import pyscalapack_redist as psr
+
+WORLD = MPI.COMM_WORLD
+FIRST = WORLD.Get_rank() < 2
+COMM = WORLD.Split(int(FIRST), WORLD.Get_rank())
+INTER = COMM.Create_intercomm(0, WORLD, 2 if FIRST else 0, 3)
+RANK = COMM.Get_rank()
+SHAPE = (13, 11)
+
+
+def layout(shape: tuple[int, ...] = SHAPE, block: int = 2) -> psr.Descriptor:
+    return psr.Descriptor(shape, block, psr.ProcessGrid((COMM.Get_size(), *[1] * (len(shape) - 1)), COMM))
+
+
+def plan(desc: Any, sends: bool, **options: Any) -> psr.Redistribution:
+    return psr.redistribute(*((desc, None) if sends else (None, desc)), comm=INTER, **options)
+
+
+def expect(call: Callable[[], object], *words: str) -> None:
+    with pytest.raises(psr.RedistributionError) as caught:
+        call()
+    for word in words:
+        assert word in str(caught.value), f"{word!r} is not in {caught.value}"
+    still_good()
+
+
+def still_good() -> None:
+    mine = layout().from_function(lambda i, j: 100 * i + j, np.float64)
+    got = plan(layout(), FIRST, dtype=np.float64)(mine if FIRST else None)
+    assert (got is None) == FIRST
+    assert FIRST or np.array_equal(got, mine)
+
+
+def which_descriptors() -> None:
+    neither = "neither desc_a nor desc_b is given: give desc_a alone on the side that has the array"
+    both = "both desc_a and desc_b are given: give desc_a alone"
+    expect(lambda: psr.redistribute(None, None, comm=INTER), neither)
+    expect(lambda: psr.redistribute(layout(), layout(), comm=INTER), both)
+    expect(lambda: psr.redistribute(None, None, comm=INTER) if FIRST else plan(layout(), False), neither)
+    expect(lambda: psr.redistribute(layout(), layout(), comm=INTER) if FIRST else plan(layout(), False), both)
+    one = FIRST and RANK == 1
+    where = "" if one else "rank 1 could not take part" if FIRST else "rank 1 of the other side could not take part"
+    expect(lambda: psr.redistribute(None, None, comm=INTER) if one else plan(layout(), FIRST), where, neither)
+    for sends in (True, False):
+        expect(
+            lambda sends=sends: plan(layout(), sends),
+            "the direction must be the same on every rank",
+            f"rank 0 has {'desc_a alone, so its side sends' if sends else 'desc_b alone, so its side receives'}",
+            f"rank 0 of the other side has {'desc_a' if sends else 'desc_b'} alone",
+        )
+
+
+def what_must_agree() -> None:
+    larger = (13, 12) if FIRST else SHAPE
+    expect(
+        lambda: plan(layout(larger), FIRST), "desc_a has shape (13, 12) and desc_b (13, 11)", "keeps the global shape"
+    )
+    deeper = SHAPE if FIRST else (13, 11, 2)
+    expect(lambda: plan(layout(deeper), FIRST), "desc_a has shape (13, 11) and desc_b (13, 11, 2)")
+    expect(
+        lambda: plan(layout(), FIRST, dtype=np.float32 if FIRST else np.float64),
+        "dtype must be the same on every rank",
+        "float32",
+        "float64",
+        "of the other side has",
+    )
+    expect(
+        lambda: plan(layout(), FIRST, exchange="windowed" if FIRST else "nonblocking"),
+        "the options must be the same on every rank",
+        "exchange='windowed'",
+    )
+    one = psr.Descriptor(SHAPE, 3, psr.ProcessGrid((1, 1), COMM))
+    expect(lambda: plan(one if FIRST and RANK == 1 else layout(), FIRST), "desc_a must be the same on every rank")
+    expect(lambda: plan("rows" if FIRST and RANK == 1 else layout(), FIRST), "desc_a: a ScaLAPACK descriptor has nine")
+    paper = psr.Descriptor(SHAPE, 2, psr.ProcessGrid((1, 1)))
+    expect(lambda: plan(paper if not FIRST else layout(), FIRST), "on paper: give it a communicator")
+    expect(lambda: plan(layout(), FIRST, via=[layout()]), "comm an inter-communicator", "give via by name")
+
+
+def arrays() -> None:
+    untold = plan(layout(), FIRST)
+    mine = layout().zeros(np.float64)
+    expect(lambda: untold(mine if FIRST else None), "pass out, or redistribute(..., dtype=)")
+    told = plan(layout(), FIRST, dtype=None if FIRST else np.float64)
+    assert (told(mine if FIRST else None) is None) == FIRST
+    expect(lambda: told(mine.astype(np.float32) if FIRST else None), "float32", "told dtype = float64")
+    bad = mine[1:] if FIRST and RANK == 0 else mine
+    expect(lambda: told(bad if FIRST else None), "a has shape")
+    expect(
+        lambda: untold(mine if FIRST else None, None if FIRST else mine.astype(np.int64)), "the dtype must be", "int64"
+    )
+
+
+def main() -> None:
+    for group in (which_descriptors, what_must_agree, arrays):
+        group()
+    WORLD.Barrier()
+    INTER.Disconnect()
+    if WORLD.Get_rank() == 0:
+        print("OK", flush=True)
+
+
+if __name__ == "__main__":
+    main()

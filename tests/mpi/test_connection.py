@@ -1,0 +1,193 @@
+"""Two groups of processes that redistribute to each other: in one world, spawned, and two jobs that meet by files."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import launch
+import pytest
+from launch import run
+
+PROGRAMS = Path(__file__).parent / "programs"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "producer_consumer.py"
+SEED = 20261
+Job = tuple[int, list[object], dict[str, str]]  # ranks, arguments, environment
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What two jobs need to be joined, in their environment: with Open MPI a name server."""
+    if not launch.mpi_library().startswith("Open MPI v4"):
+        yield {}
+        return
+    address = tmp_path_factory.mktemp("server") / "address"
+    command = ["timeout", "280", "ompi-server", "--no-daemonize", "-r", str(address)]
+    process = subprocess.Popen(command, env=launch.environment(), stdin=subprocess.DEVNULL, preexec_fn=launch.prepare)
+    try:
+        for _ in range(100):
+            if address.is_file() and address.read_text().strip():
+                break
+            time.sleep(0.1)
+        else:
+            pytest.fail("ompi-server has not started within 10 s")
+        yield {"OMPI_MCA_pmix_server_uri": f"file:{address}"}
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def run_both(program: Path, *jobs: Job, timeout: float = 90, check: bool = True, survive: bool = False) -> list[str]:
+    """What two jobs print that run at once, each under an mpiexec of its own."""
+
+    def one(job: Job) -> subprocess.CompletedProcess[str]:
+        ranks, args, env = job
+        busy = launch.environment(sum(other[0] for other in jobs))
+        return run(program, ranks, *args, timeout=timeout, env={**busy, **env}, check=check, survive=survive)
+
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        return [done.stdout for done in pool.map(one, jobs)]
+
+
+def check_printed(lines: list[str], ranks: int) -> None:
+    assert len(lines) == ranks, lines
+    assert all(line.endswith(f"20 plans, {ranks} ranks OK") for line in lines), lines
+
+
+@pytest.mark.parametrize(("ranks", "first"), [(2, 1), (4, 3), (5, 2)])
+def test_two_parts_of_a_world(ranks: int, first: int) -> None:
+    done = run(PROGRAMS / "two_jobs.py", ranks, f"split:{first}", SEED + ranks, 20, 200)
+    check_printed(done.stdout.splitlines(), ranks)
+
+
+def test_two_parts_of_a_world_on_two_nodes() -> None:
+    env = {"PYSCALAPACK_REDIST_NODES": "0,1,0,1"}
+    check_printed(run(PROGRAMS / "two_jobs.py", 4, "split:2", SEED, 20, 20, env=env).stdout.splitlines(), 4)
+
+
+def test_spawned_processes() -> None:
+    check_printed(run(PROGRAMS / "two_jobs.py", 2, "spawn:3", SEED, 20, 100).stdout.splitlines(), 5)
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (2, 3), (3, 1)])
+def test_two_jobs(m: int, n: int, server: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "meeting"
+    nodes = {"PYSCALAPACK_REDIST_NODES": ",".join(map(str, range(m)))}  # of one job: says nothing of the other's ranks
+    printed = run_both(
+        PROGRAMS / "two_jobs.py",
+        (m, [f"accept:{path}", SEED + m, 20, 200], {**server, **nodes}),
+        (n, [f"connect:{path}", SEED + m, 20, 200], server),
+    )
+    check_printed("".join(printed).splitlines(), m + n)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_example_as_two_jobs(server: dict[str, str], tmp_path: Path) -> None:
+    path, picture = tmp_path / "meeting", tmp_path / "heat"
+    small = ["--points", "23", "--frames", "30", "--steps", "2", "--block", "3"]
+    printed = run_both(
+        EXAMPLE,
+        (2, ["--accept", path, *small], server),
+        (3, ["--connect", path, *small, "--picture", picture, "--every", "15"], server),
+    )
+    assert "the last came back as it went" in printed[0]
+    assert "energy 0.250000 -> " in printed[1]
+    assert sorted(one.name for one in tmp_path.iterdir()) == [f"heat-{frame:04}.png" for frame in (0, 15, 30)]
+
+
+def test_bad_input_is_an_error_on_both_sides() -> None:
+    assert run(PROGRAMS / "two_sides_bad_input.py", 5).stdout == "OK\n"
+
+
+@pytest.mark.parametrize(
+    ("what", "use", "exchange"),
+    [
+        ("kill", "steps", "auto"),
+        ("kill-one", "steps", "nonblocking"),
+        ("leave", "steps", "alltoallv"),
+        ("leave", "plans", "auto"),
+        ("raise", "plans", "nonblocking"),
+    ],
+)
+@pytest.mark.parametrize("sender_goes", [True, False])
+def test_a_job_that_goes_away(
+    what: str, use: str, exchange: str, sender_goes: bool, server: dict[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "meeting"
+    acts = (what, "stay") if sender_goes else ("stay", what)
+    printed = run_both(
+        PROGRAMS / "two_jobs_trouble.py",
+        (2, [f"accept:{path}", acts[0], use, exchange], server),
+        (3, [f"connect:{path}", acts[1], use, exchange], server),
+        timeout=60,
+        check=False,
+        survive=what == "kill-one",
+    )
+    lines = sorted(line for line in printed[int(sender_goes)].splitlines() if line.startswith("rank "))
+    assert len(lines) == 3 if sender_goes else 2, printed
+    assert all(": in time True CollectiveError [] CollectiveError: rank " in line for line in lines), lines
+    assert "of the other side has" in "".join(lines)
+
+
+@pytest.mark.parametrize("dying", ["accept", "connect"])
+def test_a_job_that_dies_while_mpi_joins_the_two(dying: str, server: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "meeting"
+    jobs: list[Job] = [
+        (2, [f"{role}:{path}", "joining" if role == dying else "stay", "steps", "auto"], server)
+        for role in ("accept", "connect")
+    ]
+    printed = "".join(run_both(PROGRAMS / "two_jobs_trouble.py", *jobs, timeout=60, check=False))
+    lines = sorted(line for line in printed.splitlines() if line.startswith("rank "))
+    assert [line[:7] for line in lines] == ["rank 0:", "rank 1:"], printed
+    assert all("was lost while MPI joined" in line or "MPI cannot join the jobs" in line for line in lines), printed
+
+
+def test_two_jobs_on_different_mpis(tmp_path: Path) -> None:
+    path = tmp_path / "meeting"
+    jobs: list[Job] = [
+        (2, [f"{role}:{path}", what, "steps", "auto"], {})
+        for role, what in (("accept", "foreign"), ("connect", "stay"))
+    ]
+    printed = "".join(run_both(PROGRAMS / "two_jobs_trouble.py", *jobs, timeout=40, check=False))
+    assert printed.count("both must run on the same MPI") == 4, printed
+    assert printed.count("Another MPI 1.0") == 4
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_job_that_does_not_come(tmp_path: Path) -> None:
+    path = tmp_path / "meeting"
+    done = run(PROGRAMS / "two_jobs_trouble.py", 3, f"connect:{path}", "stay", "steps", "auto", timeout=40, check=False)
+    words = f"nobody came to {path} within 2 s: start the other job, which calls psr.accept with this path"
+    assert sorted(line[:8] for line in done.stdout.splitlines() if words in line) == [
+        "rank 0: ",
+        "rank 1: ",
+        "rank 2: ",
+    ]
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_jobs_that_both_accept(tmp_path: Path) -> None:
+    path = tmp_path / "meeting"
+    job: Job = (2, [f"accept:{path}", "stay", "steps", "auto"], {})
+    printed = "".join(run_both(PROGRAMS / "two_jobs_trouble.py", job, job, timeout=40, check=False))
+    assert printed.count(f"another job waits in psr.accept at {path} already: use another path") == 2, printed
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_such_directory(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "meeting"
+    done = run(PROGRAMS / "two_jobs_trouble.py", 2, f"accept:{path}", "stay", "steps", "auto", timeout=40, check=False)
+    assert done.stdout.count("there is no such directory") == 2
+
+
+def test_open_mpi_without_its_name_server(tmp_path: Path) -> None:
+    if not launch.mpi_library().startswith("Open MPI v4"):
+        pytest.skip("only Open MPI 3 and 4 need a name server")
+    path = tmp_path / "meeting"
+    jobs: list[Job] = [(2, [f"{role}:{path}", "stay", "steps", "auto"], {}) for role in ("accept", "connect")]
+    printed = "".join(run_both(PROGRAMS / "two_jobs_trouble.py", *jobs, timeout=40, check=False))
+    assert printed.count("both jobs have none: run `ompi-server --no-daemonize -r FILE`") == 4, printed
+    assert not list(tmp_path.iterdir())
