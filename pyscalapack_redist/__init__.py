@@ -18,6 +18,7 @@ from .errors import (
 from .grid import ProcessGrid
 from .one_process import gather, scatter
 from .redistribution import Redistribution, redistribute
+from .relabel import RelabelReport, relabel, relabel_report
 
 __version__ = "0.1.0"
 
@@ -31,11 +32,14 @@ __all__ = [
     "ProcessGrid",
     "Redistribution",
     "RedistributionError",
+    "RelabelReport",
     "ScheduleError",
     "blacs",
     "gather",
     "intersections",
     "redistribute",
+    "relabel",
+    "relabel_report",
     "scalapack",
     "scatter",
     "schedules",
