@@ -11,10 +11,12 @@ from .errors import (
     ArrayError,
     CollectiveError,
     DescriptorError,
+    FileError,
     LibraryError,
     RedistributionError,
     ScheduleError,
 )
+from .files import load, save
 from .grid import ProcessGrid
 from .one_process import gather, scatter
 from .redistribution import Redistribution, redistribute
@@ -28,6 +30,7 @@ __all__ = [
     "CollectiveError",
     "Descriptor",
     "DescriptorError",
+    "FileError",
     "LibraryError",
     "ProcessGrid",
     "Redistribution",
@@ -37,9 +40,11 @@ __all__ = [
     "blacs",
     "gather",
     "intersections",
+    "load",
     "redistribute",
     "relabel",
     "relabel_report",
+    "save",
     "scalapack",
     "scatter",
     "schedules",

@@ -4,6 +4,7 @@ __all__ = [
     "ArrayError",
     "CollectiveError",
     "DescriptorError",
+    "FileError",
     "LibraryError",
     "RedistributionError",
     "ScheduleError",
@@ -32,3 +33,7 @@ class LibraryError(RedistributionError, ImportError):
 
 class CollectiveError(RedistributionError):
     """Another rank failed or asked for something else; the message says which rank and why."""
+
+
+class FileError(RedistributionError, OSError):
+    """A file cannot be read or written, or does not hold the array asked for; the message names it."""
