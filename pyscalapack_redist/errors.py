@@ -28,7 +28,7 @@ class ScheduleError(RedistributionError, ValueError):
 
 
 class LibraryError(RedistributionError, ImportError):
-    """ScaLAPACK, or an entry point of it, cannot be used; the message lists what was tried."""
+    """A library cannot be used (ScaLAPACK, an entry point of it, h5py); the message says what was tried."""
 
 
 class CollectiveError(RedistributionError):

@@ -168,6 +168,6 @@ def _library(path: str) -> Any:
         import h5py  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError as error:
         raise LibraryError(
-            f"{path} is HDF5, for which h5py is needed ({error}): install h5py, or save as .npy"
+            f"{path} is HDF5, for which h5py is needed ({error}): pip install h5py, or use a .npy file"
         ) from error
     return h5py
