@@ -13,13 +13,16 @@ from .errors import (
     CollectiveError,
     ConnectError,
     DescriptorError,
+    FileError,
     LibraryError,
     RedistributionError,
     ScheduleError,
 )
+from .files import load, save
 from .grid import ProcessGrid
 from .one_process import gather, scatter
 from .redistribution import Redistribution, redistribute
+from .relabel import RelabelReport, relabel, relabel_report
 
 __version__ = "0.1.0"
 
@@ -30,17 +33,23 @@ __all__ = [
     "ConnectError",
     "Descriptor",
     "DescriptorError",
+    "FileError",
     "LibraryError",
     "ProcessGrid",
     "Redistribution",
     "RedistributionError",
+    "RelabelReport",
     "ScheduleError",
     "accept",
     "blacs",
     "connect",
     "gather",
     "intersections",
+    "load",
     "redistribute",
+    "relabel",
+    "relabel_report",
+    "save",
     "scalapack",
     "scatter",
     "schedules",

@@ -5,6 +5,7 @@ __all__ = [
     "CollectiveError",
     "ConnectError",
     "DescriptorError",
+    "FileError",
     "LibraryError",
     "RedistributionError",
     "ScheduleError",
@@ -28,7 +29,7 @@ class ScheduleError(RedistributionError, ValueError):
 
 
 class LibraryError(RedistributionError, ImportError):
-    """ScaLAPACK, or an entry point of it, cannot be used; the message lists what was tried."""
+    """A library cannot be used (ScaLAPACK, an entry point of it, h5py); the message says what was tried."""
 
 
 class CollectiveError(RedistributionError):
@@ -37,3 +38,7 @@ class CollectiveError(RedistributionError):
 
 class ConnectError(RedistributionError, ConnectionError):
     """Two jobs did not come together: the other one did not come in time, or cannot be joined; says what to do."""
+
+
+class FileError(RedistributionError, OSError):
+    """A file cannot be read or written, or does not hold the array asked for; the message names it."""

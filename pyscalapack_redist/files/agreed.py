@@ -1,0 +1,129 @@
+"""What load() and save() are asked, checked and agreed on by all ranks, and errors of one rank told to all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..agreement import Ballot, Participants, digest, participants
+from ..arrays import _check_dtype, _fitting, dtype_digest
+from ..descriptor import Descriptor
+from ..errors import ArrayError, DescriptorError, FileError
+
+__all__ = [
+    "HDF5_ENDINGS",
+    "agree_on",
+    "all_must",
+    "checked_order",
+    "checked_path",
+    "everyone_of",
+    "fitting",
+    "from_one",
+]
+
+T = TypeVar("T")
+HDF5_ENDINGS = (".h5", ".hdf5")
+
+
+def everyone_of(desc: Descriptor) -> Participants:
+    """All ranks of the communicator of the descriptor's grid. Collective over it the first time."""
+    if not isinstance(desc, Descriptor):
+        raise DescriptorError(f"desc = {desc!r} must be a Descriptor")
+    if desc.grid.comm is None:
+        raise DescriptorError(f"desc = {desc!r} is on paper: give its grid a communicator")
+    return participants(desc.grid.comm, tuple(range(desc.grid.comm.Get_size())))
+
+
+def agree_on(
+    everyone: Participants,
+    desc: Descriptor,
+    call: tuple[object, ...],
+    dtype: np.dtype[Any] | None,
+    error: Exception | None,
+) -> None:
+    """Raise on every rank unless all are well and ask for the same. Collective."""
+    opinions = [desc.layout_digest, digest(call), None if dtype is None else dtype_digest(dtype)]
+    words = [repr(desc), repr(call), repr(dtype)]
+    everyone.agree(Ballot(["desc", "what is asked of the file", "the dtype"]), error, opinions, words)
+
+
+def all_must(everyone: Participants, action: Callable[[], T]) -> T:
+    """Do something on every rank; if it fails on one, raise on all. Collective."""
+    made, error = None, None
+    try:
+        made = action()
+    except Exception as caught:
+        error = as_file_error(caught)
+    everyone.agree(Ballot([]), error, [], [])
+    return made  # type: ignore[return-value]
+
+
+def from_one(everyone: Participants, action: Callable[[], T]) -> T:
+    """Do something on the first rank, and return the result, or raise the error, on all. Collective."""
+    told: tuple[T | None, Exception | None] = (None, None)
+    if everyone.rank == 0:
+        try:
+            told = (action(), None)
+        except Exception as caught:
+            error = as_file_error(caught)
+            told = (None, error)
+    made, problem = everyone.comm.bcast(told, root=0)
+    if problem is not None:
+        raise problem
+    return made  # type: ignore[no-any-return]
+
+
+def as_file_error(error: Exception) -> Exception:
+    """An error of the system or of MPI as the package's own."""
+    from mpi4py import MPI
+
+    if isinstance(error, FileError) or not isinstance(error, OSError | MPI.Exception):
+        return error
+    made = FileError(f"MPI: {error}" if isinstance(error, MPI.Exception) else str(error))
+    made.__cause__ = error
+    return made
+
+
+def checked_path(path: object, dataset: object) -> str:
+    """The path as text."""
+    try:
+        text = os.fsdecode(os.fspath(path))  # type: ignore[call-overload]
+    except TypeError:
+        raise FileError(f"path = {path!r} must be a str or a pathlib.Path") from None
+    if not text:
+        raise FileError("path = '' must name a file")
+    hdf5 = text.endswith(HDF5_ENDINGS)
+    if dataset is not None and not hdf5:
+        raise FileError(
+            f"dataset = {dataset!r} is for HDF5: the name of such a file ends in .h5 or .hdf5, not as {text!r}"
+        )
+    if hdf5 and dataset is not None and (not isinstance(dataset, str) or not dataset.strip("/")):
+        raise FileError(f"dataset = {dataset!r} must be the name of a data set in {text}")
+    return text
+
+
+def checked_order(order: object) -> str:
+    """The order of the elements in a file."""
+    if order not in ("C", "F"):
+        raise FileError(f"order = {order!r} must be 'C' (the last index runs fastest) or 'F' (the first one)")
+    return str(order)
+
+
+def checked_way(through: object) -> None:
+    """How the bytes get to or from the file."""
+    if through not in ("slabs", "view"):
+        raise FileError(f"through = {through!r} must be 'slabs' or 'view'")
+
+
+def fitting(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
+    """The local array as it goes with `desc`; None where this rank has nothing."""
+    made = _fitting(name, array, desc)
+    if made is not None:
+        _check_dtype(made.dtype)
+        if name == "out" and not made.flags.writeable:
+            raise ArrayError("out is read-only: give an array that can be written")
+    return made

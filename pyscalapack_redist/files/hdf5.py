@@ -1,0 +1,173 @@
+"""HDF5 by h5py: slabs are redistributed to the ranks that call HDF5, all of them or, without MPI in h5py, the first one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..agreement import Participants
+from ..descriptor import Descriptor
+from ..errors import FileError, LibraryError, RedistributionError
+from ..redistribution import redistribute
+from .agreed import all_must, from_one
+from .header import FileArray
+from .slabs import Slab, slabs
+
+__all__ = ["DATASET", "Hdf5"]
+
+DATASET = "data"
+
+
+class Hdf5:
+    """A data set of an HDF5 file. Made collectively.
+
+    Parameters
+    ----------
+    everyone : Participants
+        The ranks.
+    path : str
+        The file.
+    dataset : str
+        Name in it.
+    title : str, optional
+        The file in messages; by default its path.
+
+    Raises
+    ------
+    LibraryError
+        h5py cannot be imported.
+    """
+
+    def __init__(self, everyone: Participants, path: str, dataset: str, title: str | None = None) -> None:
+        self._everyone, self._path, self._dataset, self._title = everyone, path, dataset, title or path
+        self._h5py = all_must(everyone, lambda: _library(self._title))
+        self._parallel: bool = from_one(everyone, lambda: bool(self._h5py.get_config().mpi))
+        self._callers = everyone.size if self._parallel else 1
+        if not self._parallel:
+            from_one(everyone, self._say_so)
+
+    def _say_so(self) -> None:
+        warnings.warn(
+            f"{self._title}: h5py was built without MPI, so the first rank reads and writes for all of them",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+
+    def stored(self, desc: Descriptor) -> FileArray:
+        """What the file holds, checked against the layout. Collective."""
+
+        def look() -> FileArray:
+            with self._named(), self._h5py.File(self._path, "r") as file:
+                found = file.get(self._dataset)
+                if not isinstance(found, self._h5py.Dataset):
+                    names = ", ".join(list(file)[:10]) or "nothing"
+                    raise FileError(f"{self._title} has no data set {self._dataset!r}; it has {names}: give dataset=")
+                if found.shape != desc.shape:
+                    raise FileError(
+                        f"{self._title}: {self._dataset} has shape {found.shape}, but desc has shape {desc.shape}"
+                    )
+                if found.dtype.hasobject or not found.dtype.itemsize:
+                    raise FileError(f"{self._title}: {self._dataset} holds {found.dtype}: only fixed sizes can be read")
+                return FileArray(found.dtype, found.shape, "C", 0)
+
+        return from_one(self._everyone, look)
+
+    def read(self, desc: Descriptor, out: NDArray[Any] | None, dtype: np.dtype[Any]) -> None:
+        """Read the array into `out`, of this dtype. Collective."""
+        with self._opened(self._path, "r") as file:
+            for slab in slabs(desc, dtype.itemsize, "C", self._callers):
+
+                def read_part(slab: Slab = slab) -> NDArray[Any] | None:
+                    if slab.layout.coords is None:
+                        return None
+                    with self._named():
+                        return np.asarray(file[self._dataset][slab.own], dtype)
+
+                part = all_must(self._everyone, read_part)
+                redistribute(slab.layout, desc[slab.part], dtype=dtype)(part, out)
+
+    def create(self, target: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        """Make the file at our path with the data set, and all else that `target` has. Collective."""
+
+        def make() -> None:
+            with self._named():
+                if os.path.exists(target):
+                    shutil.copyfile(target, self._path)
+                with self._h5py.File(self._path, "r+" if os.path.exists(target) else "w-") as file:
+                    if self._dataset in file:
+                        if not isinstance(file[self._dataset], self._h5py.Dataset):
+                            raise FileError(f"{self._title}: {self._dataset} is a group: give another dataset=")
+                        del file[self._dataset]
+                    file.create_dataset(self._dataset, shape, dtype)
+
+        from_one(self._everyone, make)
+
+    def write(self, desc: Descriptor, local: NDArray[Any] | None, dtype: np.dtype[Any]) -> None:
+        """Write the array into the data set and see it on the disk. Collective."""
+        with self._opened(self._path, "r+") as file:
+            for slab in slabs(desc, dtype.itemsize, "C", self._callers):
+                part = redistribute(desc[slab.part], slab.layout, dtype=dtype)(local)
+
+                def write_part(slab: Slab = slab, part: NDArray[Any] | None = part) -> None:
+                    if part is not None:
+                        with self._named():
+                            file[self._dataset][slab.own] = part
+
+                all_must(self._everyone, write_part)
+        from_one(self._everyone, self._sync)
+
+    def _sync(self) -> None:
+        with open(self._path, "rb") as file:
+            os.fsync(file.fileno())
+
+    @contextmanager
+    def _opened(self, path: str, mode: str) -> Iterator[Any]:
+        """The file on the ranks that call HDF5, None on the others. Collective."""
+
+        def opened() -> Any:
+            with self._named():
+                if self._parallel:
+                    return self._h5py.File(path, mode, driver="mpio", comm=self._everyone.comm)
+                return self._h5py.File(path, mode) if self._everyone.rank == 0 else None
+
+        file = all_must(self._everyone, opened)
+
+        def close() -> None:
+            with self._named():
+                if file is not None:
+                    file.close()
+
+        try:
+            yield file
+        except BaseException:
+            if file is not None:
+                file.close()
+            raise
+        all_must(self._everyone, close)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Errors of HDF5, which come as many kinds, are FileErrors."""
+        try:
+            yield
+        except RedistributionError:
+            raise
+        except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
+            raise FileError(f"{self._title}: {error}") from error
+
+
+def _library(path: str) -> Any:
+    try:
+        import h5py  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError as error:
+        raise LibraryError(
+            f"{path} is HDF5, for which h5py is needed ({error}): pip install h5py, or use a .npy file"
+        ) from error
+    return h5py

@@ -1,0 +1,183 @@
+"""load(): a distributed array from a file."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..arrays import _made
+from ..blockcyclic import whole_number
+from ..descriptor import Descriptor
+from ..errors import FileError
+from .agreed import (
+    HDF5_ENDINGS,
+    agree_on,
+    all_must,
+    checked_order,
+    checked_path,
+    checked_way,
+    everyone_of,
+    fitting,
+    from_one,
+)
+from .hdf5 import DATASET, Hdf5
+from .header import FileArray, read_npy_header
+from .ways import WAYS
+
+__all__ = ["load"]
+
+
+def load(
+    desc: Descriptor,
+    path: str | os.PathLike[str],
+    out: NDArray[Any] | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    order: str | None = None,
+    offset: int | None = None,
+    dataset: str | None = None,
+    through: str = "slabs",
+) -> NDArray[Any] | None:
+    """Read an array from a file, each rank its own part. Collective over the communicator of the descriptor's grid.
+
+    The end of the name tells the kind of file: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), anything else raw binary.
+    .npy and raw files are read by MPI-IO. HDF5 is read in parallel where
+    h5py was built with MPI; else the first rank reads and deals out, and a RuntimeWarning says so.
+
+    Parameters
+    ----------
+    desc : Descriptor
+        Layout to reach. The file holds an array of its shape: of a sub-array, of the sub-array's.
+    path : str or path
+        The file; the same on all ranks, all of which must see it.
+    out : ndarray, optional
+        This rank's local array to read into; needed where `desc` is of a sub-array, of which only that is written.
+    dtype : dtype, optional
+        Of the result; by default that of `out`, or of the file in the machine's byte order. What the file has must
+        convert to it without loss. A raw file's elements are of this dtype, and it must be given, there or by `out`.
+    order : {"C", "F"}, optional
+        Which index runs fastest in a raw file: the last ("C", the default) or the first. A .npy file tells itself.
+    offset : int, optional
+        Byte of a raw file where the array begins; more may then follow it. Without it, the file is the array.
+    dataset : str, optional
+        Name of the data set in an HDF5 file; "data" by default.
+    through : {"slabs", "view"}
+        How a .npy or raw file is read: "slabs", each rank a contiguous part of it, which is then redistributed; or
+        "view", by collective MPI-IO through the descriptor's own view of the file (a darray where its layout is one).
+
+    Returns
+    -------
+    ndarray or None
+        `out`, or this rank's new local array, in Fortran order; None on a rank outside the grid.
+
+    Raises
+    ------
+    FileError
+        The file is not there, cut short, of another shape or kind, or holds Python objects. On all ranks.
+    ArrayError, DescriptorError, LibraryError
+        An argument is wrong on this rank, or h5py is missing.
+    CollectiveError
+        An argument is wrong on another rank, or a rank could not read.
+    """
+    everyone = everyone_of(desc)
+    error, name, wanted, fitted = None, "", None, None
+    try:
+        name = checked_path(path, dataset)
+        wanted = _wanted(name, out, dtype)
+        checked_way(through)
+        _check_raw(name, order, offset)
+        fitted = None if out is None else fitting("out", out, desc)
+    except Exception as caught:
+        error = caught
+    agree_on(everyone, desc, ("load", name, order, offset, dataset, through), wanted, error)
+    wanted = everyone.share(wanted)
+    if name.endswith(HDF5_ENDINGS):
+        file = Hdf5(everyone, name, dataset or DATASET)
+        stored = file.stored(desc)
+    else:
+        stored = from_one(everyone, lambda: _stored(name, desc, wanted, order, offset))
+        all_must(everyone, lambda: _check_seen(name, stored))
+    result = _result_dtype(name, stored.dtype, wanted)
+    target = all_must(everyone, lambda: _target(desc, fitted, result))
+    if name.endswith(HDF5_ENDINGS):
+        file.read(desc, target, result)
+    else:
+        WAYS[through].read(everyone, name, stored, desc, target, result)
+    return target if fitted is None else out
+
+
+def _wanted(name: str, out: object, dtype: DTypeLike | None) -> np.dtype[Any] | None:
+    """The dtype asked for; None for the file's own."""
+    given = None if dtype is None else np.dtype(dtype)
+    if isinstance(out, np.ndarray):
+        if given is not None and given != out.dtype:
+            raise FileError(f"dtype = {given}, but out has dtype {out.dtype}: leave dtype away, or make them equal")
+        given = out.dtype
+    if given is not None and (given.hasobject or not given.itemsize):
+        raise FileError(f"dtype = {given}: only elements of a fixed size, without Python objects, can be read")
+    return given
+
+
+def _check_raw(name: str, order: object, offset: object) -> None:
+    """What only a raw file can be told."""
+    raw = not name.endswith((".npy", *HDF5_ENDINGS))
+    for argument, value in (("order", order), ("offset", offset)):
+        if value is not None and not raw:
+            raise FileError(f"{argument} = {value!r} is for raw files: {name} tells itself; leave it away")
+    if order is not None:
+        checked_order(order)
+    if offset is not None:
+        whole_number("offset", offset, 0, ": the byte where the array begins")
+
+
+def _stored(
+    name: str, desc: Descriptor, dtype: np.dtype[Any] | None, order: str | None, offset: int | None
+) -> FileArray:
+    """What the file holds, checked against the layout. On the first rank."""
+    if name.endswith(".npy"):
+        stored = read_npy_header(name)
+        if stored.shape != desc.shape:
+            raise FileError(f"{name} holds an array of shape {stored.shape}, but desc has shape {desc.shape}")
+        return stored
+    length = os.stat(name).st_size
+    if dtype is None:
+        raise FileError(
+            f"{name} is read as raw binary, which does not tell its dtype: give dtype=, as in ndarray.tofile"
+        )
+    stored = FileArray(dtype, desc.shape, order or "C", offset or 0)
+    if length < stored.end or (offset is None and length > stored.end):
+        raise FileError(
+            f"{name} has {length} bytes, but an array of shape {desc.shape} of {dtype} ends at byte {stored.end}"
+            + (": to read it from a longer file, say where it begins by offset=" if length > stored.end else "")
+        )
+    return stored
+
+
+def _check_seen(name: str, stored: FileArray) -> None:
+    """Whether this rank sees the file as the first one does."""
+    try:
+        with open(name, "rb") as file:
+            length = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise FileError(
+            f"this rank cannot open {name} as the first one can ({error}): it must see the same files"
+        ) from error
+    if length < stored.end:
+        raise FileError(f"{name} has {length} bytes on this rank and more on the first: it must see the same files")
+
+
+def _result_dtype(name: str, stored: np.dtype[Any], wanted: np.dtype[Any] | None) -> np.dtype[Any]:
+    dtype = stored.newbyteorder("=") if wanted is None else wanted
+    if not np.can_cast(stored, dtype, "safe"):
+        raise FileError(f"{name} has elements of {stored}, which dtype = {dtype} cannot hold without loss")
+    return dtype
+
+
+def _target(desc: Descriptor, out: NDArray[Any] | None, dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """The array to read into; None outside the grid."""
+    if desc.coords is None:
+        return None
+    return _made(desc, dtype) if out is None else out

@@ -1,0 +1,105 @@
+"""A distributed array moved to or from one file in slabs: a redistribution, and each rank reads or writes one contiguous part.
+
+This is what MPI-IO does inside a collective call on a view, but through this package's own exchange, and with each rank's
+reading and writing apart: one that fails says so to the others, where a collective call of MPI-IO may wait for ever.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..agreement import Participants
+from ..descriptor import Descriptor
+from ..errors import FileError
+from ..redistribution import redistribute
+from .agreed import all_must
+from .header import FileArray
+from .slabs import Slab, slabs
+from .view_file import bytes_of, opened
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["read", "write"]
+
+
+def read(
+    everyone: Participants,
+    path: str,
+    stored: FileArray,
+    desc: Descriptor,
+    out: NDArray[Any] | None,
+    dtype: np.dtype[Any],
+) -> None:
+    """Read this rank's part of a file into `out`, an array of `dtype`. Collective.
+
+    Raises
+    ------
+    FileError
+        MPI could not, on this rank.
+    CollectiveError
+        It could not on another.
+    """
+    from mpi4py import MPI
+
+    file = all_must(everyone, lambda: opened(everyone, path, MPI.MODE_RDONLY))
+    try:
+        for slab in slabs(desc, stored.dtype.itemsize, stored.order, everyone.size):
+            part = all_must(everyone, lambda slab=slab: _read(file, path, stored, slab, dtype))  # type: ignore[misc]
+            redistribute(slab.layout, desc[slab.part], dtype=dtype)(part, out)
+    finally:
+        file.Close()
+
+
+def write(everyone: Participants, path: str, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
+    """Write this rank's part into a file that is there, and see it on the disk. Collective.
+
+    Raises
+    ------
+    FileError
+        MPI could not, on this rank.
+    CollectiveError
+        It could not on another.
+    """
+    from mpi4py import MPI
+
+    file = all_must(everyone, lambda: opened(everyone, path, MPI.MODE_WRONLY))
+    try:
+        for slab in slabs(desc, stored.dtype.itemsize, stored.order, everyone.size):
+            part = slab.layout.empty(stored.dtype, order=stored.order)
+            redistribute(desc[slab.part], slab.layout, dtype=stored.dtype)(local, part)
+            all_must(everyone, lambda slab=slab, part=part: _write(file, stored, slab, part))  # type: ignore[misc]
+        all_must(everyone, file.Sync)
+    except BaseException:
+        file.Close()
+        raise
+    all_must(everyone, file.Close)
+
+
+def _read(file: MPI.File, path: str, stored: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
+    from mpi4py import MPI
+
+    part = slab.layout.empty(stored.dtype, order=stored.order)
+    if part.size:
+        status = MPI.Status()
+        place = stored.offset + slab.first(stored.shape, stored.order) * stored.dtype.itemsize
+        file.Read_at(place, [bytes_of(part, stored.order), part.nbytes, MPI.BYTE], status)
+        if status.Get_count(MPI.BYTE) != part.nbytes:
+            raise FileError(f"{path} ended while it was read: {status.Get_count(MPI.BYTE)} bytes of {part.nbytes} came")
+    return part.astype(dtype, order="K", copy=False)
+
+
+def _write(file: MPI.File, stored: FileArray, slab: Slab, part: NDArray[Any]) -> None:
+    from mpi4py import MPI
+
+    if part.size:
+        status = MPI.Status()
+        place = stored.offset + slab.first(stored.shape, stored.order) * stored.dtype.itemsize
+        file.Write_at(place, [bytes_of(part, stored.order), part.nbytes, MPI.BYTE], status)
+        if status.Get_count(MPI.BYTE) != part.nbytes:
+            raise FileError(
+                f"only {status.Get_count(MPI.BYTE)} bytes of {part.nbytes} could be written: is the disk full?"
+            )

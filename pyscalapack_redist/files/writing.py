@@ -1,0 +1,168 @@
+"""save(): a distributed array into a file. The file gets its name when it is complete."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import stat
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..descriptor import Descriptor
+from ..errors import ArrayError, FileError
+from .agreed import (
+    HDF5_ENDINGS,
+    agree_on,
+    all_must,
+    checked_order,
+    checked_path,
+    checked_way,
+    everyone_of,
+    fitting,
+    from_one,
+)
+from .hdf5 import DATASET, Hdf5
+from .header import FileArray, npy_header
+from .ways import WAYS
+
+__all__ = ["save"]
+
+NOT_OFFERED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+def save(
+    desc: Descriptor,
+    local: NDArray[Any] | None,
+    path: str | os.PathLike[str],
+    *,
+    order: str = "C",
+    dataset: str | None = None,
+    through: str = "slabs",
+) -> None:
+    """Write an array into a file, each rank its own part. Collective over the communicator of the descriptor's grid.
+
+    The end of the name tells the kind of file, as for `load`. The file is written beside its place under another name
+    (.NAME.TOKEN.part), brought to the disk, and renamed by the first rank: whatever goes wrong before, a file that was
+    there stays as it was.
+
+    Parameters
+    ----------
+    desc : Descriptor
+        Layout of the array. Of a sub-array, only that is written.
+    local : ndarray or None
+        This rank's local array, of any strides; None on a rank outside the grid.
+    path : str or path
+        The file; the same on all ranks, all of which must see it. Its dtype is that of `local`, byte order included.
+    order : {"C", "F"}
+        Which index is to run fastest in a .npy or raw file: the last or the first. In HDF5 it is always the last.
+    dataset : str, optional
+        Name of the data set in an HDF5 file; "data" by default. What else such a file has stays in it.
+    through : {"slabs", "view"}
+        How a .npy or raw file is written, as for `load`. With "view", a rank that cannot write may leave the others
+        waiting in MPI; room for the whole file is made before in any case.
+
+    Raises
+    ------
+    FileError
+        The file cannot be made or written: no such directory, no right, no space. On all ranks, or a CollectiveError on
+        those that could write.
+    ArrayError, DescriptorError, LibraryError
+        An argument is wrong on this rank, or h5py is missing.
+    CollectiveError
+        An argument is wrong on another rank, or a rank could not write.
+    """
+    everyone = everyone_of(desc)
+    error, name, dtype = None, "", None
+    try:
+        name = checked_path(path, dataset)
+        checked_order(order)
+        checked_way(through)
+        if order != "C" and name.endswith(HDF5_ENDINGS):
+            raise FileError(
+                f"order = {order!r}: in {name} the last index runs fastest, as always in HDF5; leave it away"
+            )
+        local = fitting("local", local, desc)
+        dtype = None if local is None else local.dtype
+    except Exception as caught:
+        error = caught
+    agree_on(everyone, desc, ("save", name, order, dataset, through), dtype, error)
+    dtype = everyone.share(dtype)
+    if dtype is None:
+        raise ArrayError(
+            "local is None on every rank, so that the dtype is not known: pass an empty array of it on one"
+        )
+    known = dtype
+    target = from_one(everyone, lambda: _place(name))
+    temporary = f"{target[0]}.{from_one(everyone, lambda: secrets.token_hex(6))}.part"
+    try:
+        if name.endswith(HDF5_ENDINGS):
+            file = Hdf5(everyone, temporary, dataset or DATASET, title=name)
+            file.create(target[1], desc.shape, known)
+            file.write(desc, local, known)
+        else:
+            stored = from_one(everyone, lambda: _begin(temporary, name, known, desc.shape, order))
+            all_must(everyone, lambda: _check_seen(temporary, stored))
+            WAYS[through].write(everyone, temporary, stored, desc, local)
+        from_one(everyone, lambda: _finish(temporary, target[1]))
+    except BaseException:
+        if everyone.rank == 0:
+            with suppress(OSError):
+                os.unlink(temporary)
+        raise
+
+
+def _place(name: str) -> tuple[str, str]:
+    """Start of the temporary name, and the file that is to be replaced: what a link leads to."""
+    target = os.path.realpath(name)
+    if os.path.lexists(target) and not stat.S_ISREG(os.stat(target).st_mode):
+        raise FileError(f"{target} is not an ordinary file and would be replaced: give another path")
+    folder, last = os.path.split(target)
+    return os.path.join(folder, f".{last[:50]}"), target
+
+
+def _begin(temporary: str, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> FileArray:
+    """Make the temporary file with its header and all its space, so that a full disk is known before ranks write."""
+    header = npy_header(dtype, shape, order) if name.endswith(".npy") else b""
+    stored = FileArray(dtype, shape, order, len(header))
+    with open(temporary, "xb") as file:
+        file.write(header)
+        file.flush()
+        if stored.end > stored.offset:
+            try:
+                os.posix_fallocate(file.fileno(), 0, stored.end)
+            except OSError as error:
+                if error.errno not in NOT_OFFERED:
+                    raise FileError(f"{name}: there is no room for {stored.end} bytes: {error}") from error
+                file.truncate(stored.end)
+    return stored
+
+
+def _check_seen(temporary: str, stored: FileArray) -> None:
+    """Whether this rank sees the file that the first one made, and may write it."""
+    try:
+        with open(temporary, "r+b") as file:
+            length = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise FileError(
+            f"this rank cannot write where the first one can ({error}): it must see the same files"
+        ) from error
+    if length != stored.end:
+        raise FileError(f"{temporary} has {length} bytes on this rank and {stored.end} on the first")
+
+
+def _finish(temporary: str, target: str) -> None:
+    """Give the complete file its name. On the first rank."""
+    if os.path.exists(target):
+        shutil.copymode(target, temporary)
+    os.replace(temporary, target)
+    folder = os.open(os.path.dirname(target), os.O_RDONLY)
+    try:
+        with suppress(OSError):  # not every file system does this for a directory
+            os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,43 @@
+"""Files read and written by several ranks, beside NumPy's own and h5py's."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+from launch import run
+
+PROGRAMS = Path(__file__).parent / "programs"
+SEED = int(os.environ.get("PYSCALAPACK_REDIST_SEED", "20263"))
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 6])
+def test_random_layouts(ranks: int, tmp_path: Path) -> None:
+    assert run(PROGRAMS / "files.py", ranks, tmp_path, 60, SEED + ranks, timeout=250).stdout == "OK\n"
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_errors_on_every_rank(ranks: int, tmp_path: Path) -> None:
+    assert run(PROGRAMS / "file_errors.py", ranks, tmp_path, timeout=120).stdout == "OK\n"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("h5py") is None, reason="h5py is not installed")
+@pytest.mark.parametrize("ranks", [1, 2, 4, 6])
+def test_hdf5(ranks: int, tmp_path: Path) -> None:
+    assert run(PROGRAMS / "hdf5_files.py", ranks, tmp_path, 40, SEED + ranks, timeout=200).stdout == "OK\n"
+
+
+def test_without_h5py(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys; sys.modules['h5py'] = None\n"
+        "import pytest, pyscalapack_redist as psr\n"
+        "from mpi4py import MPI\n"
+        "desc = psr.Descriptor((4,), None, psr.ProcessGrid((2,), MPI.COMM_WORLD))\n"
+        "for call in (lambda: psr.load(desc, 'x.h5'), lambda: psr.save(desc, desc.zeros(), 'x.h5')):\n"
+        "    with pytest.raises(psr.LibraryError, match='x.h5 is HDF5, for which h5py is needed'):\n"
+        "        call()\n"
+    )
+    run(program, 2)

@@ -1,0 +1,206 @@
+"""Relabelling on paper: against all permutations, with volumes counted element by element."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from oracle import Layout, random_layout, random_shape
+
+import pyscalapack_redist as psr
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def descriptor(layout: Layout) -> psr.Descriptor:
+    grid = psr.ProcessGrid(layout.ranks.shape, ranks=layout.ranks)
+    whole = psr.Descriptor(layout.shape, layout.block, grid, source=layout.source)
+    return whole if layout.size == layout.shape else whole[layout.window()]
+
+
+def owners(layout: Layout) -> NDArray[np.int64]:
+    """The place, numbered along the grid, of every element of the window."""
+    whole = np.empty(layout.shape, np.int64)
+    for number, coords in enumerate(np.ndindex(*layout.ranks.shape)):
+        whole[np.ix_(*(np.array(h[p], dtype=int) for h, p in zip(layout.held, coords, strict=True)))] = number
+    return whole[layout.window()]
+
+
+def cost(
+    a: NDArray[np.int64], b: NDArray[np.int64], ranks: NDArray[np.int64], nodes: list[int] | None, weight: float
+) -> float:
+    """What moving costs with these ranks in B's places; `a` has the rank of every element, `b` its place."""
+    moved_to = ranks[b]
+    if nodes is None:
+        return float((a != moved_to).sum())
+    node = np.array(nodes)
+    return float((a != moved_to).sum() + (weight - 1) * (node[a] != node[moved_to]).sum())
+
+
+def drawn(seed: int, ranks: int = 6, dims: int = 3) -> tuple[np.random.Generator, Layout, Layout]:
+    rng = np.random.default_rng(seed)
+    size = random_shape(rng, int(rng.integers(1, dims + 1)), 300)
+    a, b = (random_layout(rng, size, ranks, margin=4) for _ in range(2))
+    return rng, a, b
+
+
+@settings(max_examples=150, deadline=None)
+@given(SEEDS, st.sampled_from([None, 1.0, 1.3, 2.0, 10.0]))
+def test_no_permutation_is_cheaper(seed: int, weight: float | None) -> None:
+    rng, a, b = drawn(seed)
+    nodes = None if weight is None else [int(n) for n in rng.integers(0, 3, 6)]
+    desc_a, desc_b = descriptor(a), descriptor(b)
+    keywords = {} if weight is None else {"nodes": nodes, "weight": weight}
+    report = psr.relabel_report(desc_a, desc_b, np.int16, **keywords)
+    made = report.descriptor
+    held, places = a.ranks.ravel()[owners(a)], owners(b)
+    new = made.placement.ravel()
+    assert sorted(new) == sorted(b.ranks.ravel())
+    costs = [
+        cost(held, places, np.array(one), nodes, weight or 1)
+        for one in itertools.permutations(b.ranks.ravel().tolist())
+    ]
+    default = cost(held, places, b.ranks.ravel(), nodes, weight or 1)
+    mine = cost(held, places, new, nodes, weight or 1)
+    assert mine == pytest.approx(min(costs))
+    assert report.moved_before == 2 * cost(held, places, b.ranks.ravel(), None, 1)
+    assert report.moved_after == 2 * cost(held, places, new, None, 1)
+    assert report.saved == report.moved_before - report.moved_after
+    assert report.total == 2 * held.size
+    assert report.relabelled == (new != b.ranks.ravel()).sum()
+    if nodes is not None:
+        between = [2 * (np.array(nodes)[held] != np.array(nodes)[one[places]]).sum() for one in (b.ranks.ravel(), new)]
+        assert [report.between_nodes_before, report.between_nodes_after] == between
+    if mine == default:
+        assert made is desc_b
+    else:
+        assert mine < default
+    rest = [(d.shape, d.block, d.source, d.offset, d.axes, d.grid.shape, d.grid.comm) for d in (made, desc_b)]
+    assert rest[0] == rest[1]
+    assert psr.relabel(desc_a, desc_b, **keywords) == made
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS)
+def test_a_transpose_is_relabelled_as_the_transposed_layout(seed: int) -> None:
+    _, a, b = drawn(seed)
+    desc_a, desc_b = descriptor(a), descriptor(b)
+    turned = Layout(a.shape[::-1], a.block[::-1], a.ranks.T, a.source[::-1], a.start[::-1], a.size[::-1])
+    assert psr.relabel(descriptor(turned), desc_b, op="T") == psr.relabel(desc_a, desc_b)
+    assert psr.relabel(descriptor(turned), desc_b, op="C") == psr.relabel(desc_a, desc_b)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS)
+def test_grid_dimensions_in_another_order(seed: int) -> None:
+    """The grid may have its dimensions in another order than the array."""
+    _, a, b = drawn(seed, dims=2)
+    if len(b.shape) < 2:
+        return
+    grid = psr.ProcessGrid(b.ranks.T.shape, ranks=b.ranks.T)
+    turned = psr.Descriptor(b.shape, b.block, grid, source=b.source, axes=(1, 0))[b.window()]
+    straight = psr.relabel_report(descriptor(a), descriptor(b))
+    made = psr.relabel_report(descriptor(a), turned)
+    assert made.moved_after == straight.moved_after
+    assert np.array_equal(made.descriptor.placement, straight.descriptor.placement)
+    assert made.descriptor.axes == (1, 0)
+
+
+def test_a_permuted_copy_moves_nothing() -> None:
+    row, column = (
+        psr.Descriptor((60, 60), (4, 4), psr.ProcessGrid((2, 3), order=order)) for order in ("row", "column")
+    )
+    report = psr.relabel_report(row, column)
+    assert report.descriptor == row
+    assert report.moved_after == 0
+    assert report.saved == report.moved_before > 0
+    assert "0 bytes in place of" in str(report)
+
+
+def test_nothing_saved_keeps_the_default() -> None:
+    a = psr.Descriptor((40, 40), (10, 40), psr.ProcessGrid((4, 1)))
+    b = psr.Descriptor((40, 40), (40, 10), psr.ProcessGrid((1, 4)))
+    assert psr.relabel(a, b) is b
+    other = psr.Descriptor((40, 40), (10, 40), psr.ProcessGrid((4, 1), ranks=[[4], [5], [6], [7]]))
+    assert psr.relabel(a, other) is other
+    empty = [
+        psr.Descriptor((0, 5), (2, 2), psr.ProcessGrid((2, 2), ranks=one))
+        for one in ([[0, 1], [2, 3]], [[3, 2], [1, 0]])
+    ]
+    assert psr.relabel(*empty) is empty[1]
+
+
+def test_only_ranks_that_gain_move() -> None:
+    """Two ranks change places; the others hold equally much of every place and stay."""
+    ranks = np.arange(6).reshape(6, 1)
+    swapped = ranks[[1, 0, 2, 3, 4, 5]]
+    a, b = (psr.Descriptor((2, 4), (1, 4), psr.ProcessGrid((6, 1), ranks=one)) for one in (ranks, swapped))
+    report = psr.relabel_report(a, b)
+    assert report.descriptor.grid.ranks.ravel().tolist() == [0, 1, 2, 3, 4, 5]
+    assert report.relabelled == 2
+
+
+def test_ranks_that_a_does_not_have_keep_places() -> None:
+    """B is on other ranks than A but for one, which finds its own part."""
+    a = psr.Descriptor((6,), (2,), psr.ProcessGrid((3,), ranks=[0, 1, 2]))
+    b = psr.Descriptor((6,), (2,), psr.ProcessGrid((3,), ranks=[2, 7, 8]))
+    assert psr.relabel(a, b).grid.ranks.tolist() == [8, 7, 2]
+
+
+@pytest.mark.parametrize(("weight", "ranks"), [(1.4, [0, 2]), (1.6, [2, 0])])
+def test_a_node_map_outweighs_what_ranks_hold(weight: float, ranks: list[int]) -> None:
+    """To swap 0 and 2 moves two elements more, but four fewer between nodes: it pays from a weight of 1.5 on."""
+    a = psr.Descriptor((10,), (2,), psr.ProcessGrid((5,)))
+    b = psr.Descriptor((10,), (5,), psr.ProcessGrid((2,), ranks=[0, 2]))
+    report = psr.relabel_report(a, b, np.int8, nodes=["x", "y", "y", "x", "x"], weight=weight)
+    assert report.descriptor.grid.ranks.tolist() == ranks
+    assert (report.between_nodes_before, report.between_nodes_after) == (7, 7 if weight < 1.5 else 3)
+    assert report.saved == (0 if weight < 1.5 else -2)
+    assert "between nodes" in str(report)
+
+
+def test_it_is_quick_for_large_grids() -> None:
+    """By elements this would not end; by pairs of processes and dimension by dimension it does."""
+    a = psr.Descriptor((10**8, 10**7), (64, 64), psr.ProcessGrid((16, 24)))
+    b = psr.Descriptor((10**8, 10**7), (96, 32), psr.ProcessGrid((24, 16), order="column"))
+    report = psr.relabel_report(a, b)
+    assert 0 < report.moved_after < report.moved_before < report.total == 8 * 10**15
+
+
+@pytest.mark.skipif("PYSCALAPACK_REDIST_NODES" in os.environ, reason="a node map is set")
+def test_a_grid_on_paper_has_no_nodes_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSCALAPACK_REDIST_NODES", "0,1")
+    a = psr.Descriptor((6,), (2,), psr.ProcessGrid((3,)))
+    assert psr.relabel_report(a, a).between_nodes_after is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"desc_a": [1, 2]}, "desc_a = [1, 2] must be a Descriptor"),
+        ({"desc_b": psr.Descriptor((5, 6), 1, psr.ProcessGrid((1, 1)))}, "desc_a has shape (6, 5) and desc_b (5, 6)"),
+        ({"op": "X"}, "op = 'X' must be 'N', 'T'"),
+        ({"op": "T"}, "with op = 'T' desc_b must have shape (5, 6)"),
+        ({"nodes": [0, 0, 1]}, "nodes has 3 entries for 4 ranks: give the node of each"),
+        ({"nodes": [0, 0, 1, 1], "weight": 0.5}, "weight = 0.5 must be a number of at least 1"),
+        ({"weight": float("nan")}, "weight = nan must be a number of at least 1"),
+        ({"weight": "much"}, "weight = 'much' must be a number of at least 1"),
+        ({"weight": 1e18}, "must stay below 2**62"),
+    ],
+)
+def test_bad_input(change: dict[str, object], message: str) -> None:
+    desc = psr.Descriptor((6, 5), (2, 2), psr.ProcessGrid((2, 2)))
+    with pytest.raises(psr.DescriptorError) as caught:
+        psr.relabel(**{"desc_a": desc, "desc_b": desc, **change})  # type: ignore[arg-type]
+    assert message in str(caught.value)
+
+
+def test_too_many_processes() -> None:
+    desc = psr.Descriptor((6, 5), (2, 2), psr.ProcessGrid((200, 100)))
+    with pytest.raises(psr.DescriptorError, match="more than 100,000,000 pairs"):
+        psr.relabel(desc, desc)
