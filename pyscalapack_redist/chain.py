@@ -113,7 +113,9 @@ class Chain(Redistribution):
         arrays, error, factors = None, None, Factors()
         try:
             factors = Factors.of(alpha, beta, self.op)
-            arrays = checked_arrays(a, out, self.desc_a, self.desc_b, self._dtype, self.op != "N", factors.beta != 0)
+            arrays = checked_arrays(
+                a, out, self.desc_a, self.desc_b, self._dtype, self.op != "N", factors.beta != 0, self.part is not None
+            )
             if arrays.dtype is not None:
                 factors.blend(arrays.dtype)
         except Exception as caught:

@@ -44,6 +44,8 @@ def redistribute(
     dtype: DTypeLike | None = None,
     comm: MPI.Intracomm | None = None,
     op: str = "N",
+    uplo: str | None = None,
+    diag: str = "N",
     schedule: str = "auto",
     exchange: str = "auto",
     buffers: str = "packed",
@@ -67,6 +69,12 @@ def redistribute(
         Communicator that holds both grids. By default the one that both grids are on.
     op : {"N", "T", "C"}
         What B gets: A, its transpose, or its conjugate transpose (matrices; B then has A's columns as rows).
+    uplo : {None, "U", "L"}
+        Move only the upper or the lower trapezoid of A (of the sub-array, where it is one), as pxtrmr2d does: i <= j for
+        "U", but i <= j + m - n in a tall matrix of m x n; i >= j for "L", but i >= j - (n - m) in a wide one. With "T"
+        and "C" it is the other triangle of B that is written. The rest of `out` is not touched; that of a new array is 0.
+    diag : {"N", "U"}
+        "U": the last diagonal of the trapezoid stays out too. Only with `uplo`.
     schedule : str
         Order of the messages: "auto" or a name in `schedules.NAMES`. "walker-otto" and "classes" have conditions;
         "stepwise", "greedy" and "optimal" are searched for by one rank when the plan is made.
@@ -96,7 +104,7 @@ def redistribute(
     CollectiveError
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
-    request = Request(desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op)
+    request = Request(desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag)
     if request.idle:
         return _idle_plan(request)
     everyone = participants(request.comm, request.ranks)
@@ -125,7 +133,7 @@ def _idle_plan(request: Request) -> Redistribution:
     chosen = choose(request.schedule, request.exchange, request.buffers, None)
     nothing = exchange_class(chosen[1])([], [], [], request.memory_limit, request.buffers)
     return Redistribution(
-        a, b, request.dtype, None, ORDERS.get(chosen[0], Natural)((), ()), nothing, chosen[2], request.op
+        a, b, request.dtype, None, ORDERS.get(chosen[0], Natural)((), ()), nothing, chosen[2], request.op, request.part
     )
 
 
@@ -143,10 +151,11 @@ def _new_plan(a: Descriptor, b: Descriptor, request: Request, everyone: Particip
         schedule, exchange, why = choose(request.schedule, request.exchange, request.buffers, everyone.node)
         steps = order_for(schedule, moved, b, everyone)
         me = request.comm.Get_rank()
-        messages = messages_of(moved, b, me, everyone.number, steps)
+        part = None if request.part is None else request.part.moved(request.op).edge(b.shape)
+        messages = messages_of(moved, b, me, everyone.number, steps, part)
         moving = exchange_class(exchange)(*messages, request.memory_limit, request.buffers, everyone.node)
         ballot.mine[-len(Extents._fields) :] = moving.extents
-        plan = Redistribution(a, b, request.dtype, everyone, steps, moving, why, request.op)
+        plan = Redistribution(a, b, request.dtype, everyone, steps, moving, why, request.op, request.part)
     except Exception as caught:
         error = caught
     everyone.agree(ballot, error, [], list)
@@ -163,6 +172,7 @@ def _chain(
     """The plans of the legs. Collective over the participants: all make the chain, or none."""
     legs: list[Redistribution] = []
     error = None
+    part = request.part
     try:
         assert request.via is not None
         stops = [a, *waypoints(request.moved(a), b, request.via), b]
@@ -176,8 +186,12 @@ def _chain(
                     buffers=request.buffers,
                     memory_limit=request.memory_limit,
                     op=request.op if not legs else "N",
+                    uplo=part.uplo if part is not None else None,
+                    diag=part.diag if part is not None else "N",
                 )
             )
+            if part is not None and len(legs) == 1:
+                part = part.moved(request.op)
     except Exception as caught:
         error = caught
     everyone.agree(Ballot([]), error, [], list)
