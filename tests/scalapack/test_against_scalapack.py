@@ -18,6 +18,12 @@ def test_random_pairs_are_those_of_pxgemr2d(ranks: int) -> None:
     assert done.stdout.endswith("OK\n"), done.stdout
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 4, 6])
+def test_random_trapezoids_are_those_of_pxtrmr2d(ranks: int) -> None:
+    done = run(PROGRAMS / "against_pxtrmr2d.py", ranks, 300, SEED + ranks, timeout=250)
+    assert done.stdout.endswith("OK\n"), done.stdout
+
+
 def test_nine_integer_descriptors() -> None:
     assert run(PROGRAMS / "descriptors.py", 4, timeout=120).stdout == "OK\n"
 
