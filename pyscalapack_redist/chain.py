@@ -68,6 +68,7 @@ class Chain(Redistribution):
         self._direct = direct
         self._legs = tuple(legs)
         self._all: Participants = everyone
+        self._ops: tuple[str, ...] = (direct.op,)
         self._identity = digest((direct._identity, *(leg.desc_a.layout_digest for leg in legs)))
 
     @property
@@ -112,12 +113,14 @@ class Chain(Redistribution):
         """The arrays, once all ranks have found theirs to fit: afterwards no leg fails on one rank alone."""
         arrays, error, factors = None, None, Factors()
         try:
+            transposed = any(op != "N" for op in self._ops)
             factors = Factors.of(alpha, beta, self.op)
             arrays = checked_arrays(
-                a, out, self.desc_a, self.desc_b, self._dtype, self.op != "N", factors.beta != 0, self.part is not None
+                a, out, self.desc_a, self.desc_b, self._dtype, transposed, factors.beta != 0, self.part is not None
             )
             if arrays.dtype is not None:
-                factors.blend(arrays.dtype)
+                for op in self._ops:
+                    Factors.of(alpha, beta, op).blend(arrays.dtype)
         except Exception as caught:
             error = caught
         dtype = arrays.dtype if arrays is not None else None

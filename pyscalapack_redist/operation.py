@@ -11,12 +11,15 @@ import numpy as np
 from ._copy import Blend
 from .errors import ArrayError, DescriptorError
 
-__all__ = ["OPERATIONS", "Factors", "Part", "checked_operation", "checked_part"]
+__all__ = ["OPERATIONS", "Edge", "Factors", "Part", "checked_fill", "checked_operation", "checked_part"]
 
 OPERATIONS = {"N": "as it is", "T": "transposed", "C": "transposed and conjugated"}
 TRIANGLES = {"U": "upper", "L": "lower"}
 DIAGONALS = {"N": "with the diagonal", "U": "without it"}
+FILLS = {"zero": "0", "symmetric": "the transpose of the part", "hermitian": "its conjugate transpose"}
 BLENDED = "fdFD"
+
+Edge = tuple[bool, int]
 
 
 class Factors(NamedTuple):
@@ -90,7 +93,7 @@ class Part(NamedTuple):
         """The part of op(A) that this part of A becomes."""
         return self if op == "N" else Part("L" if self.uplo == "U" else "U", self.diag)
 
-    def edge(self, shape: tuple[int, ...]) -> tuple[bool, int]:
+    def edge(self, shape: tuple[int, ...]) -> Edge:
         """Whether elements (i, j) of j - i >= k belong to it, or those of j - i <= k; and k.
 
         The diagonal of the part ends in the corner: that of "U" in a tall matrix begins below element (0, 0), that of "L"
@@ -116,6 +119,31 @@ def checked_part(uplo: object, diag: object) -> Part | None:
     if uplo is None and diag != "N":
         raise DescriptorError(f"diag = {diag!r} without uplo: the whole matrix has a diagonal; give uplo = 'U' or 'L'")
     return None if uplo is None else Part(str(uplo), str(diag))
+
+
+def checked_fill(fill: object, op: str, part: Part | None, shape: tuple[int, ...] | None) -> str | None:
+    """One of FILLS or None, where it goes with the rest. Not collective.
+
+    Raises
+    ------
+    DescriptorError
+        It does not.
+    """
+    if fill is None:
+        return None
+    if not isinstance(fill, str) or fill not in FILLS:
+        names = ", ".join(f"{name!r} ({what})" for name, what in FILLS.items())
+        raise DescriptorError(f"fill = {fill!r}: what is written outside the part must be one of {names}, or None")
+    if part is None:
+        raise DescriptorError(f"fill = {fill!r} without uplo: it fills what uplo leaves out; give uplo = 'U' or 'L'")
+    if fill != "zero" and shape is not None and shape[0] != shape[1]:
+        raise DescriptorError(f"fill = {fill!r} is for square matrices, but desc_a has shape {shape}")
+    if (fill, op) in (("hermitian", "T"), ("symmetric", "C")):
+        use = "C" if op == "T" else "T"
+        raise DescriptorError(
+            f"fill = {fill!r} with op = {op!r} would need A conjugated but not transposed: use op = 'N' or {use!r}"
+        )
+    return fill
 
 
 def checked_operation(op: object) -> str:

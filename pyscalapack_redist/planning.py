@@ -19,6 +19,7 @@ from .blockcyclic import BlockCyclic
 from .descriptor import Descriptor
 from .exchanges import Message
 from .intersections.by_process import by_process
+from .operation import Edge
 from .orders import Coords, Order
 
 __all__ = ["Messages", "messages_of"]
@@ -78,12 +79,11 @@ class _Shared:
         return np.cumsum(self.length) - self.length
 
 
-Edge = tuple[bool, int] | None
 DENSE = {"packed": "target", "unpacked": "source", "copied": ""}
 
 
 def messages_of(
-    a: Descriptor, b: Descriptor, me: int, number: dict[int, int], order: Order, part: Edge = None
+    a: Descriptor, b: Descriptor, me: int, number: dict[int, int], order: Order, part: Edge | None = None
 ) -> Messages:
     """The messages of rank `me`, sorted by the keys of `order`. Not collective.
 
@@ -140,7 +140,7 @@ def _messages(
         first = last
 
 
-def _box(dims: tuple[_Shared, ...], kind: str, part: Edge) -> Box:
+def _box(dims: tuple[_Shared, ...], kind: str, part: Edge | None) -> Box:
     """What two processes share, as runs of that kind; nothing is an empty box."""
     runs = [getattr(one, kind) for one in dims]
     if part is None:

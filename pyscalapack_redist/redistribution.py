@@ -22,6 +22,7 @@ from .descriptor import Descriptor
 from .direct import Redistribution
 from .errors import DescriptorError
 from .exchanges import Extents, exchange_class
+from .filled import Filled, second_move
 from .model import choose
 from .orders import ORDERS, Natural
 from .planning import messages_of
@@ -46,6 +47,7 @@ def redistribute(
     op: str = "N",
     uplo: str | None = None,
     diag: str = "N",
+    fill: str | None = None,
     schedule: str = "auto",
     exchange: str = "auto",
     buffers: str = "packed",
@@ -75,6 +77,10 @@ def redistribute(
         and "C" it is the other triangle of B that is written. The rest of `out` is not touched; that of a new array is 0.
     diag : {"N", "U"}
         "U": the last diagonal of the trapezoid stays out too. Only with `uplo`.
+    fill : {None, "zero", "symmetric", "hermitian"}
+        Write the rest of B too: B = alpha * op(S) + beta * B, where S is A's trapezoid and 0 elsewhere, or, of a square
+        matrix, its transpose or conjugate transpose elsewhere (then with `diag="U"` the diagonal of B is left as it is).
+        The mirror image is a second move of the same elements. The diagonal is taken as it is.
     schedule : str
         Order of the messages: "auto" or a name in `schedules.NAMES`. "walker-otto" and "classes" have conditions;
         "stepwise", "greedy" and "optimal" are searched for by one rank when the plan is made.
@@ -104,7 +110,7 @@ def redistribute(
     CollectiveError
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
-    request = Request(desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag)
+    request = Request(desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill)
     if request.idle:
         return _idle_plan(request)
     everyone = participants(request.comm, request.ranks)
@@ -117,6 +123,8 @@ def redistribute(
         plan = _new_plan(a, b, request, everyone)
         if request.via is not None:
             plan = _chain(plan, a, b, request, everyone)
+        if request.fill is not None:
+            plan = _fill(plan, a, b, request, everyone)
         plan._planned = time.perf_counter() - start
     plan = plan._with(*request.descriptors, request.dtype)
     everyone.remember(key, plan)
@@ -196,3 +204,28 @@ def _chain(
         error = caught
     everyone.agree(Ballot([]), error, [], list)
     return Chain(direct, legs, everyone)
+
+
+def _fill(
+    first: Redistribution, a: Descriptor, b: Descriptor, request: Request, everyone: Participants
+) -> Redistribution:
+    """The plan of a trapezoid and of the rest of B. Collective over the participants: all make it, or none."""
+    assert request.fill is not None
+    assert request.part is not None
+    second = second_move(request.fill, request.op, request.part)
+    if second is None:
+        return Filled([first], everyone)
+    op, part = second
+    mirrored = redistribute(
+        a,
+        b,
+        op=op,
+        uplo=part.uplo,
+        diag=part.diag,
+        schedule=request.schedule,
+        exchange=request.exchange,
+        buffers=request.buffers,
+        via=request.via,
+        memory_limit=request.memory_limit,
+    )
+    return Filled([first, mirrored], everyone)

@@ -14,7 +14,7 @@ from .descriptor import Descriptor
 from .errors import ArrayError, DescriptorError, RedistributionError, ScheduleError
 from .exchanges import check_combination
 from .grid import same_ranks
-from .operation import Part, checked_operation, checked_part
+from .operation import Part, checked_fill, checked_operation, checked_part
 from .scheduling import is_one_port
 
 if TYPE_CHECKING:
@@ -42,10 +42,12 @@ class Request:
         op: str = "N",
         uplo: str | None = None,
         diag: str = "N",
+        fill: str | None = None,
     ) -> None:
         self.error: Exception | None = None
         self.op = "N"
         self.part: Part | None = None
+        self.fill: str | None = None
         self.comm = _communicator(desc_a, desc_b, comm)
         self.schedule, self.exchange, self.buffers, self.memory_limit = schedule, exchange, buffers, memory_limit
         self.dtype: np.dtype[Any] | None = None
@@ -76,6 +78,7 @@ class Request:
                     f"uplo = {uplo!r} with buffers = 'datatypes': no derived datatype is made for a trapezoid; "
                     "use buffers='packed'"
                 )
+            self.fill = checked_fill(fill, self.op, self.part, None if read[0] is None else read[0].shape)
             if read[0] is not None and read[1] is not None and self.moved(read[0]).shape != read[1].shape:
                 remedy = "take a sub-array desc[i0:i1, j0:j1] of the larger one"
                 if read[0].ndim != read[1].ndim:
@@ -114,7 +117,7 @@ class Request:
     @property
     def options(self) -> tuple[Any, ...]:
         via = self.via if self.via is None or isinstance(self.via, str) else [one.layout_digest for one in self.via]
-        return (self.schedule, self.exchange, self.buffers, via, self.memory_limit, self.op, self.part)
+        return (self.schedule, self.exchange, self.buffers, via, self.memory_limit, self.op, self.part, self.fill)
 
     def moved(self, desc: Descriptor) -> Descriptor:
         """The layout of op(A)."""
@@ -130,7 +133,11 @@ class Request:
     def words(self) -> list[str]:
         """The same in words."""
         options = dict(
-            zip(("schedule", "exchange", "buffers", "via", "memory_limit", "op", "part"), self.options, strict=True)
+            zip(
+                ("schedule", "exchange", "buffers", "via", "memory_limit", "op", "part", "fill"),
+                self.options,
+                strict=True,
+            )
         )
         return [*map(repr, self.descriptors), ", ".join(f"{k}={v!r}" for k, v in options.items())]
 

@@ -40,6 +40,12 @@ def one_case(rng: np.random.Generator, number: int) -> None:
     if op == "C" and dtype.kind == "c" and dtype.char not in "FD":
         op = "T"
     size = random_size(rng)
+    fill = (None, None, "zero", "symmetric", "hermitian")[rng.integers(5)]
+    if fill in ("symmetric", "hermitian"):
+        size = (max(size) % 97,) * 2
+        op = "N" if rng.random() < 0.5 else {"symmetric": "T", "hermitian": "C"}[fill]
+        if dtype.char == "G":
+            dtype = np.dtype("f8")
     a = random_layout(rng, size, WORLD.Get_size())
     b = random_layout(rng, size if op == "N" else size[::-1], WORLD.Get_size())
     if op == "N" and rng.random() < 0.1:
@@ -54,6 +60,14 @@ def one_case(rng: np.random.Generator, number: int) -> None:
         part = part.T.conj() if op == "C" and dtype.kind == "c" else part.T
     kept = inside(size, uplo, diag)
     kept = kept if op == "N" else kept.T
+    given = np.count_nonzero(kept)
+    if fill == "zero":
+        part, kept = np.where(kept, part, np.zeros((), dtype)), np.full(kept.shape, True)
+    elif fill is not None:
+        mirror = part.T.conj() if fill == "hermitian" and dtype.kind == "c" else part.T
+        above = np.triu(np.full(kept.shape, True), 1)
+        off = above if kept[above].all() else above.T
+        part, kept = np.where(off.T, mirror, part), kept | off.T
     new = b.size == b.shape and beta == 0 and rng.random() < 0.3
     expected = np.zeros_like(whole_b) if new else whole_b.copy()
     window = expected[b.window()]
@@ -64,22 +78,22 @@ def one_case(rng: np.random.Generator, number: int) -> None:
     local_a, out = (None if one is None else _as(own, one) for one in (local_a, out))
     options = OPTIONS[number % len(OPTIONS)]
     plan = psr.redistribute(
-        descriptor(a, WORLD, 0), descriptor(b, WORLD, 0), dtype=dtype, op=op, uplo=uplo, diag=diag, **options
+        descriptor(a, WORLD, 0), descriptor(b, WORLD, 0), dtype=dtype, op=op, uplo=uplo, diag=diag, fill=fill, **options
     )
     for _ in range(1 if beta else 3):
         result = plan(local_a, out, alpha=alpha, beta=beta)
         assert new or result is out
-        what = f"{a} -> {b} {op} {uplo} {diag} {dtype} {alpha} {beta} {options}"
+        what = f"{a} -> {b} {op} {uplo} {diag} {fill} {dtype} {alpha} {beta} {options}"
         if wanted is None:
             assert result is None, what
         else:
             assert result is not None
             equal = np.array_equal if multiplied or dtype.kind == "c" else same  # 0 times -1 may be -0
             assert equal(result, wanted), what
-    moved_here = plan.report() if "via" not in options else None
+    moved_here = plan.report() if "via" not in options and fill is None else None
     if moved_here is not None:
         total = WORLD.allreduce(moved_here.bytes_sent + moved_here.bytes_copied)  # type: ignore[attr-defined]
-        assert total == np.count_nonzero(kept) * dtype.itemsize
+        assert total == given * dtype.itemsize
 
 
 def _as(rng: np.random.Generator, array: NDArray[Any]) -> NDArray[Any]:
@@ -109,6 +123,9 @@ def bad_input() -> None:
         (psr.DescriptorError, "diag = 'X' must be one of 'N'", a, {"uplo": "U", "diag": "X"}),
         (psr.DescriptorError, "diag = 'U' without uplo", a, {"diag": "U"}),
         (psr.DescriptorError, r"uplo = 'L' is for matrices, but desc_a has shape \(5,\)", line, {"uplo": "L"}),
+        (psr.DescriptorError, "fill = 'nan': what is written", a, {"uplo": "L", "fill": "nan"}),
+        (psr.DescriptorError, "fill = 'zero' without uplo", a, {"fill": "zero"}),
+        (psr.DescriptorError, r"is for square matrices, but desc_a has", a, {"uplo": "L", "fill": "hermitian"}),
         (psr.ScheduleError, "no derived datatype is made for a trapezoid", a, {"uplo": "L", "buffers": "datatypes"}),
     ):
         with pytest.raises(error, match=text):
