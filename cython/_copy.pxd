@@ -60,6 +60,7 @@ cdef class Blend:
 cdef class Box:
     cdef readonly tuple runs
     cdef readonly int64_t size
+    cdef bint partial  # some elements of the product are left out
     cdef int prepare(self, Job *job, source_strides, target_strides, Py_ssize_t item, order, Blend blend) except -1
 
 cdef class Trapezoid(Box):

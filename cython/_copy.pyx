@@ -1,8 +1,9 @@
 """Move the elements of a message: a product of index runs, one list of runs for each dimension.
 
 `Runs` pairs positions in a source with positions in a target along one dimension; `Box` is the product of several and
-moves the bytes. Packing is a move into a dense buffer, unpacking a move out of one, and a local copy a move between
-two local arrays: one driver serves all three. Decisions (order, pieces, streaming) are the caller's.
+moves the bytes; a `Trapezoid` leaves out what lies beyond a diagonal of a matrix. Packing is a move into a dense buffer,
+unpacking a move out of one, and a local copy a move between two local arrays: one driver serves all three. Decisions
+(order, pieces, streaming) are the caller's.
 """
 
 from libc.stdint cimport int64_t
@@ -415,7 +416,7 @@ cdef class Box:
             job.factors = blend.factors
         for k in order:
             axis = self.runs[k]
-            if axis.table.total == 1 and not isinstance(self, Trapezoid):
+            if axis.table.total == 1 and not self.partial:
                 _locate(&axis.table, 0, &x, &y)
                 job.from_source += x * <Py_ssize_t> source_strides[k]
                 job.from_target += y * <Py_ssize_t> target_strides[k]
@@ -473,9 +474,8 @@ cdef class Box:
 cdef class Trapezoid(Box):
     """The part of a `Box` of a matrix on one side of a diagonal; of element (i, j), global indices, only j - i counts.
 
-    The elements kept are numbered without gaps, and lie so on a dense side (whose runs have no gaps, and whose strides only
-    say which way its lines run): element
-    number e is at base + e * item.
+    The elements kept are numbered without gaps. So they lie on a dense side, element number e at base + e * item: its runs
+    have no gaps, and its strides, those of the whole box, only say which way its lines run.
 
     Parameters
     ----------
@@ -495,6 +495,7 @@ cdef class Trapezoid(Box):
         super().__init__(runs)
         if self.shape() != (len(rows), len(columns)):
             raise ValueError(f"a box of {self.shape()} elements needs as many indices, not {len(rows)} and {len(columns)}")
+        self.partial = True
         self.rows, self.columns, self.upper, self.first_diagonal, self.dense = rows, columns, upper, diagonal, dense
         self.tables = {}
         self.size = self.table(0)[1][len(columns)]

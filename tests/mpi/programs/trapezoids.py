@@ -113,6 +113,21 @@ def half_the_bytes() -> None:
     assert (triangle > 0) == (n > 1)
 
 
+def large() -> None:
+    """Messages of many pieces, values and all."""
+    n, shape = WORLD.Get_size(), (1300, 1100)
+    a = psr.Descriptor(shape, (16, 32), psr.ProcessGrid((n, 1), WORLD))
+    for uplo, op in itertools.product("UL", "NT"):
+        b = psr.Descriptor(shape if op == "N" else shape[::-1], (50, 7), psr.ProcessGrid((1, n), WORLD))
+        kept = inside(shape, uplo, "N")
+        result = psr.redistribute(a, b, uplo=uplo, op=op)(a.from_function(lambda i, j: 1.0 + i + 2000 * j))
+        if op == "N":
+            wanted = b.from_function(lambda i, j, kept=kept: np.where(kept[i, j], 1.0 + i + 2000 * j, 0))
+        else:
+            wanted = b.from_function(lambda i, j, kept=kept: np.where(kept[j, i], 1.0 + j + 2000 * i, 0))
+        assert np.array_equal(result, wanted)
+
+
 def bad_input() -> None:
     """Every rank raises."""
     n = WORLD.Get_size()
@@ -148,6 +163,7 @@ def main() -> None:
     for number, case in enumerate(itertools.repeat(seed, cases)):
         one_case(np.random.default_rng([case, number]), number)
     half_the_bytes()
+    large()
     bad_input()
     in_place()
     if RANK == 0:
