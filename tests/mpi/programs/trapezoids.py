@@ -128,6 +128,20 @@ def large() -> None:
         assert np.array_equal(result, wanted)
 
 
+def leading_dimensions() -> None:
+    """Plans that are kept serve arrays of other leading dimensions."""
+    grid = psr.ProcessGrid((WORLD.Get_size(), 1), WORLD)
+    for lld, options in itertools.product((20, 25), ({"via": "lcm"}, {"uplo": "U", "fill": "symmetric"})):
+        a = psr.Descriptor((20, 20), (2, 2), grid, lld=lld)
+        b = psr.Descriptor((20, 20), (3, 3), grid, lld=lld + 1)
+        values = [one.from_function(lambda i, j: 1.0 + np.minimum(i, j) + 50 * np.maximum(i, j)) for one in (a, b)]
+        local = np.zeros((lld, 20), order="F")
+        local[: a.local_shape[0]] = values[0]
+        out = np.zeros((lld + 1, 20), order="F")
+        psr.redistribute(a, b, **options)(local, out)  # type: ignore[arg-type]
+        assert np.array_equal(out[: b.local_shape[0]], values[1])
+
+
 def bad_input() -> None:
     """Every rank raises."""
     n = WORLD.Get_size()
@@ -164,6 +178,7 @@ def main() -> None:
         one_case(np.random.default_rng([case, number]), number)
     half_the_bytes()
     large()
+    leading_dimensions()
     bad_input()
     in_place()
     if RANK == 0:
