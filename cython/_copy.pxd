@@ -31,6 +31,12 @@ cdef extern from *:
         double alpha[2]
         double beta[2]
 
+# Of each column of a box of two dimensions a part is kept: the first `cut` rows, or all from row `cut` on.
+cdef struct Part:
+    bint rest
+    const int64_t *cut
+    const int64_t *before  # elements kept in the columns in front; one entry more than columns
+
 # A box with the strides of two arrays: all that a move needs besides their addresses. The box must outlive it.
 cdef struct Job:
     Py_ssize_t d, item, side
@@ -41,6 +47,8 @@ cdef struct Job:
     const Table *axes[MOST]
     Py_ssize_t ss[MOST]
     Py_ssize_t ts[MOST]
+    const Part *part  # what is kept of each column of a matrix; NULL: all
+    Py_ssize_t to_source, to_target  # bytes by which one more element of the part moves a dense side, 0 for an array
 
 cdef class Runs:
     cdef Table table
@@ -52,7 +60,13 @@ cdef class Blend:
 cdef class Box:
     cdef readonly tuple runs
     cdef readonly int64_t size
+    cdef bint partial  # some elements of the product are left out
     cdef int prepare(self, Job *job, source_strides, target_strides, Py_ssize_t item, order, Blend blend) except -1
+
+cdef class Trapezoid(Box):
+    cdef readonly str dense
+    cdef object rows, columns, upper, first_diagonal, tables
+    cdef Part parts[2]
 
 # Copy elements first to last of the box's numbering; `stream` writes whole cache lines past the cache.
 cdef void perform(const Job *job, const char *source, char *target, int64_t first, int64_t last, bint stream) noexcept nogil

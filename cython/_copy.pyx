@@ -1,8 +1,9 @@
 """Move the elements of a message: a product of index runs, one list of runs for each dimension.
 
 `Runs` pairs positions in a source with positions in a target along one dimension; `Box` is the product of several and
-moves the bytes. Packing is a move into a dense buffer, unpacking a move out of one, and a local copy a move between
-two local arrays: one driver serves all three. Decisions (order, pieces, streaming) are the caller's.
+moves the bytes; a `Trapezoid` leaves out what lies beyond a diagonal of a matrix. Packing is a move into a dense buffer,
+unpacking a move out of one, and a local copy a move between two local arrays: one driver serves all three. Decisions
+(order, pieces, streaming) are the caller's.
 """
 
 from libc.stdint cimport int64_t
@@ -182,6 +183,7 @@ cdef extern from *:
 
 cdef enum:
     SPANS = 512  # runs whose places are worked out once for all lines of a piece
+    STRIP = 32  # columns of a trapezoid that a transposing move takes together; at most TILE
     TILE = 128  # positions of that kind, in a transposing move, along either dimension
     NARROW = 8  # elements on the side of a square: so many lines are in the first cache at once even if they compete for a place
     SHORTEST_STREAMED = 256  # bytes of a run from which on writing past the cache gains
@@ -407,12 +409,14 @@ cdef class Box:
         job.d = job.from_source = job.from_target = 0
         job.item = item
         job.size = self.size
+        job.part = NULL
+        job.to_source = job.to_target = 0
         job.factors.type = PLAIN
         if blend is not None:
             job.factors = blend.factors
         for k in order:
             axis = self.runs[k]
-            if axis.table.total == 1:
+            if axis.table.total == 1 and not self.partial:
                 _locate(&axis.table, 0, &x, &y)
                 job.from_source += x * <Py_ssize_t> source_strides[k]
                 job.from_target += y * <Py_ssize_t> target_strides[k]
@@ -467,6 +471,68 @@ cdef class Box:
             perform(&job, <const char *> source, <char *> target, first, last, stream)
 
 
+cdef class Trapezoid(Box):
+    """The part of a `Box` of a matrix on one side of a diagonal; of element (i, j), global indices, only j - i counts.
+
+    The elements kept are numbered without gaps. So they lie on a dense side, element number e at base + e * item: its runs
+    have no gaps, and its strides, those of the whole box, only say which way its lines run.
+
+    Parameters
+    ----------
+    runs : two Runs
+        Of rows and of columns.
+    rows, columns : int64 arrays
+        Global index of each row and column of the box, ascending.
+    upper : bool
+        Whether to keep j - i >= diagonal, or else j - i <= diagonal.
+    diagonal : int
+        The last diagonal that is kept.
+    dense : {"source", "target", ""}
+        The side that is a dense buffer, if one is.
+    """
+
+    def __init__(self, runs, rows, columns, bint upper, diagonal, str dense):
+        super().__init__(runs)
+        if self.shape() != (len(rows), len(columns)):
+            raise ValueError(f"a box of {self.shape()} elements needs as many indices, not {len(rows)} and {len(columns)}")
+        self.partial = True
+        self.rows, self.columns, self.upper, self.first_diagonal, self.dense = rows, columns, upper, diagonal, dense
+        self.tables = {}
+        self.size = self.table(0)[1][len(columns)]
+
+    def table(self, int fastest):
+        """For each line along dimension `fastest`, where its part is cut, and the elements in front of it; made when needed."""
+        cdef const int64_t[::1] cut
+        cdef const int64_t[::1] before
+        if fastest not in self.tables:
+            if fastest == 0:
+                places = np.searchsorted(self.rows, self.columns - self.first_diagonal, "right" if self.upper else "left")
+                full = len(self.rows)
+            else:
+                places = np.searchsorted(self.columns, self.rows + self.first_diagonal, "left" if self.upper else "right")
+                full = len(self.columns)
+            rest = self.upper != (fastest == 0)
+            sums = np.zeros(len(places) + 1, np.int64)
+            np.cumsum(full - places if rest else places, out=sums[1:])
+            cut = places = places.astype(np.int64, copy=False)
+            before = sums
+            self.tables[fastest] = places, sums
+            self.parts[fastest] = Part(rest, &cut[0], &before[0])
+        return self.tables[fastest]
+
+    cdef int prepare(self, Job *job, source_strides, target_strides, Py_ssize_t item, order, Blend blend) except -1:
+        Box.prepare(self, job, source_strides, target_strides, item, order, blend)
+        self.table(order[0])
+        job.part = &self.parts[order[0]]
+        if self.dense == "source":
+            job.ss[0] = job.to_source = item
+            job.ss[1] = 0
+        elif self.dense == "target":
+            job.ts[0] = job.to_target = item
+            job.ts[1] = 0
+        return 0
+
+
 cdef Runs _ONE = Runs(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1, np.int64), 1, 1, 1)
 
 
@@ -478,6 +544,9 @@ cdef void perform(const Job *job, const char *source, char *target, int64_t firs
     cdef Py_ssize_t k
     cdef const char *s
     cdef char *t
+    if job.part != NULL:
+        _part(job, source + job.from_source, target + job.from_target, first, last, stream)
+        last = first
     while first < last:
         column = first / n0
         row = first % n0
@@ -502,6 +571,71 @@ cdef void perform(const Job *job, const char *source, char *target, int64_t firs
         first += width * height
     if stream:
         end_stream()
+
+
+cdef inline void _kept(const Job *job, int64_t column, int64_t *low, int64_t *high) noexcept nogil:
+    low[0] = job.part.cut[column] if job.part.rest else 0
+    high[0] = job.axes[0].total if job.part.rest else job.part.cut[column]
+
+
+cdef void _part(const Job *job, const char *s, char *t, int64_t first, int64_t last, bint stream) noexcept nogil:
+    """Column by column; in a transposing move, by tiles where some columns have rows in common."""
+    cdef const int64_t *before = job.part.before
+    cdef int64_t n1 = job.axes[1].total, column = 0, end = n1 - 1, middle, low, high, top, bottom, a, b, dense, k
+    while column < end:  # the last column that begins at `first` or before it
+        middle = (column + end + 1) / 2
+        if before[middle] <= first:
+            column = middle
+        else:
+            end = middle - 1
+    while first < last:
+        end = column
+        top, bottom = 0, job.axes[0].total
+        while job.tiled and end < min(n1, column + STRIP) and before[end] >= first and before[end + 1] <= last:
+            _kept(job, end, &low, &high)
+            if min(bottom, high) <= max(top, low):
+                break
+            top, bottom = max(top, low), min(bottom, high)
+            end += 1
+        if end - column > 1:
+            _strip(job, top, bottom, column, end, s, t)
+        else:
+            top = bottom = 0
+            end = column + 1
+        for k in range(column, end):
+            _kept(job, k, &low, &high)
+            dense = before[k] - low
+            a, b = max(low, first - dense), min(high, last - dense)
+            if top < bottom:
+                _line(job, a, top, k, dense, s, t, stream)
+                a = bottom
+            _line(job, a, b, k, dense, s, t, stream)
+        first = max(first, min(last, before[end]))
+        column = end
+
+
+cdef inline void _line(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t dense, const char *s, char *t,
+                       bint stream) noexcept nogil:
+    if row < row_end:
+        _columns(job, row, row_end, column, column + 1, s + dense * job.to_source, t + dense * job.to_target, stream)
+
+
+cdef void _strip(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
+                 const char *s, char *t) noexcept nogil:
+    """A rectangle of at most STRIP columns by tiles."""
+    cdef Cursor c
+    cdef int64_t in_column = 0, low, high
+    cdef Py_ssize_t x1[TILE]
+    cdef Py_ssize_t y1[TILE]
+    cdef Py_ssize_t columns, k
+    _begin(job.axes[1], column, column_end, &c)
+    c.count = 0
+    columns = _places(job.axes[1], &c, &in_column, job.ss[1], job.ts[1], x1, y1)
+    for k in range(columns):
+        _kept(job, column + k, &low, &high)
+        x1[k] += (job.part.before[column + k] - low) * job.to_source
+        y1[k] += (job.part.before[column + k] - low) * job.to_target
+    _tile_rows(job, row, row_end, x1, y1, columns, s, t)
 
 
 cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
@@ -567,27 +701,36 @@ cdef inline void _tile_by_tile(const Job *job, char *t, const Py_ssize_t *y0, co
         j += job.side
 
 
+cdef void _tile_rows(const Job *job, int64_t row, int64_t row_end, const Py_ssize_t *x1, const Py_ssize_t *y1,
+                     Py_ssize_t columns, const char *s, char *t) noexcept nogil:
+    """All rows of some columns whose places are known."""
+    cdef Cursor r
+    cdef int64_t in_row = 0
+    cdef Py_ssize_t x0[TILE]
+    cdef Py_ssize_t y0[TILE]
+    cdef Py_ssize_t rows
+    _begin(job.axes[0], row, row_end, &r)
+    r.count = 0
+    rows = _places(job.axes[0], &r, &in_row, job.ss[0], job.ts[0], x0, y0)
+    while rows:
+        if not job.across:  # along the lines of the target
+            _tile_by_tile(job, t, y0, y1, s, x0, x1, rows, columns)
+        else:
+            _tile_by_tile(job, t, y1, y0, s, x1, x0, columns, rows)
+        rows = _places(job.axes[0], &r, &in_row, job.ss[0], job.ts[0], x0, y0)
+
+
 cdef void _tiles(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
                  const char *s, char *t) noexcept nogil:
     """Small squares, so that both sides use whole cache lines, whatever runs these are made of."""
-    cdef Cursor c, r
-    cdef int64_t in_row, in_column = 0
-    cdef Py_ssize_t x0[TILE]
-    cdef Py_ssize_t y0[TILE]
+    cdef Cursor c
+    cdef int64_t in_column = 0
     cdef Py_ssize_t x1[TILE]
     cdef Py_ssize_t y1[TILE]
-    cdef Py_ssize_t rows, columns
+    cdef Py_ssize_t columns
     _begin(job.axes[1], column, column_end, &c)
     c.count = 0
     columns = _places(job.axes[1], &c, &in_column, job.ss[1], job.ts[1], x1, y1)
     while columns:
-        _begin(job.axes[0], row, row_end, &r)
-        r.count = in_row = 0
-        rows = _places(job.axes[0], &r, &in_row, job.ss[0], job.ts[0], x0, y0)
-        while rows:
-            if not job.across:  # along the lines of the target
-                _tile_by_tile(job, t, y0, y1, s, x0, x1, rows, columns)
-            else:
-                _tile_by_tile(job, t, y1, y0, s, x1, x0, columns, rows)
-            rows = _places(job.axes[0], &r, &in_row, job.ss[0], job.ts[0], x0, y0)
+        _tile_rows(job, row, row_end, x1, y1, columns, s, t)
         columns = _places(job.axes[1], &c, &in_column, job.ss[1], job.ts[1], x1, y1)

@@ -43,3 +43,15 @@ class Box:
         stream: bool = False,
         blend: Blend | None = None,
     ) -> None: ...
+
+class Trapezoid(Box):
+    dense: str
+    def __init__(
+        self,
+        runs: Iterable[Runs],
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        upper: bool,
+        diagonal: int,
+        dense: str,
+    ) -> None: ...

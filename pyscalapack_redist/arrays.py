@@ -43,6 +43,7 @@ def checked_arrays(
     dtype: np.dtype[Any] | None,
     transposed: bool = False,
     adds: bool = False,
+    zeroed: bool = False,
 ) -> Arrays:
     """Check both arrays, and make `out` where it was left out. Not collective.
 
@@ -56,6 +57,8 @@ def checked_arrays(
         The dtype that was agreed on when the plan was made.
     transposed, adds : bool
         Whether A is transposed on the way, and whether it is added to what `out` holds.
+    zeroed : bool
+        Whether a new array is to be 0, since not all of it is written.
 
     Raises
     ------
@@ -73,7 +76,7 @@ def checked_arrays(
     if out is None and desc_b.coords is not None:
         if adds:
             raise ArrayError("out is missing: with beta it is added to, so it must be given; or leave beta out")
-        target = _made(desc_b, dtype)
+        target = _made(desc_b, dtype, zeroed)
     else:
         target = _fitting("out", out, desc_b)
         if target is not None:
@@ -118,7 +121,7 @@ def _fitting(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
     return array
 
 
-def _made(desc: Descriptor, dtype: np.dtype[Any] | None) -> NDArray[Any]:
+def _made(desc: Descriptor, dtype: np.dtype[Any] | None, zeroed: bool = False) -> NDArray[Any]:
     if desc.parent is not None:
         raise ArrayError(
             f"out is missing: B is a sub-array ({desc!r}); give the whole local array, of shape {desc.local_shape}"
@@ -129,7 +132,7 @@ def _made(desc: Descriptor, dtype: np.dtype[Any] | None) -> NDArray[Any]:
             "pass out, or redistribute(..., dtype=)"
         )
     _check_dtype(dtype)
-    return desc.empty(dtype)
+    return desc.zeros(dtype) if zeroed else desc.empty(dtype)
 
 
 def _check_target(target: NDArray[Any], dtype: np.dtype[Any] | None) -> None:

@@ -68,6 +68,7 @@ class Chain(Redistribution):
         self._direct = direct
         self._legs = tuple(legs)
         self._all: Participants = everyone
+        self._ops: tuple[str, ...] = (direct.op,)
         self._identity = digest((direct._identity, *(leg.desc_a.layout_digest for leg in legs)))
 
     @property
@@ -92,9 +93,10 @@ class Chain(Redistribution):
         if dtype is None or (arrays.in_place and alpha == 1 and beta == 0):
             return target if self.desc_b.coords is not None else None
         local = a
-        for leg in self._legs[:-1]:
-            local = leg._with(None, None, dtype)(local)
-        return self._legs[-1]._with(None, None, dtype)(local, target, alpha=alpha, beta=beta)
+        *legs, last = self._with_leading_dimensions(dtype)
+        for leg in legs:
+            local = leg(local)
+        return last(local, target, alpha=alpha, beta=beta)
 
     def start(
         self, a: NDArray[Any] | None = None, out: NDArray[Any] | None = None, *, alpha: complex = 1, beta: complex = 0
@@ -103,19 +105,30 @@ class Chain(Redistribution):
         arrays = self._agreed(a, out, alpha, beta)
         dtype = self._all.share(arrays.dtype)
         local, target = a, out if isinstance(out, np.ndarray) else arrays.out
-        for leg in self._legs[:-1]:
-            local = leg._with(None, None, dtype)(local) if dtype is not None else None
-        last = self._legs[-1] if dtype is None else self._legs[-1]._with(None, None, dtype)
+        *legs, last = self._legs if dtype is None else self._with_leading_dimensions(dtype)
+        for leg in legs:
+            local = leg(local) if dtype is not None else None
         return last.start(local, target, alpha=alpha, beta=beta)
+
+    def _with_leading_dimensions(self, dtype: np.dtype[Any]) -> list[Redistribution]:
+        """The legs, for the arrays of A and B that the user has now: plans are kept, and those may differ in LLD."""
+        legs = [leg._with(None, None, dtype) for leg in self._legs]
+        legs[0] = legs[0]._with(self.desc_a, None, dtype)
+        legs[-1] = legs[-1]._with(None, self.desc_b, dtype)
+        return legs
 
     def _agreed(self, a: object, out: object, alpha: object, beta: object) -> Arrays:
         """The arrays, once all ranks have found theirs to fit: afterwards no leg fails on one rank alone."""
         arrays, error, factors = None, None, Factors()
         try:
+            transposed = any(op != "N" for op in self._ops)
             factors = Factors.of(alpha, beta, self.op)
-            arrays = checked_arrays(a, out, self.desc_a, self.desc_b, self._dtype, self.op != "N", factors.beta != 0)
+            arrays = checked_arrays(
+                a, out, self.desc_a, self.desc_b, self._dtype, transposed, factors.beta != 0, self.part is not None
+            )
             if arrays.dtype is not None:
-                factors.blend(arrays.dtype)
+                for op in self._ops:
+                    Factors.of(alpha, beta, op).blend(arrays.dtype)
         except Exception as caught:
             error = caught
         dtype = arrays.dtype if arrays is not None else None

@@ -18,7 +18,7 @@ from .descriptor import Descriptor
 from .errors import ArrayError, CollectiveError, RedistributionError, ScheduleError
 from .exchanges import Exchange, Message, Progress
 from .exchanges.exchange import Run
-from .operation import Factors
+from .operation import Factors, Part
 from .orders import Order
 from .report import PARTS, Profile, Report
 
@@ -44,6 +44,8 @@ class Redistribution:
         Order of the messages.
     op : str
         What becomes of A on the way.
+    part : Part or None
+        The trapezoid of A that is moved; None for all of it.
     """
 
     def __init__(
@@ -56,7 +58,9 @@ class Redistribution:
         exchange: Exchange,
         why: str,
         op: str = "N",
+        part: Part | None = None,
     ) -> None:
+        self.part = part
         self.desc_a, self.desc_b = desc_a, desc_b
         self.op = op
         self.schedule = schedule
@@ -68,7 +72,7 @@ class Redistribution:
         self._call: Call | None = None
         self._planned = 0.0
         self._identity = digest(
-            (desc_a.layout_digest, desc_b.layout_digest, schedule.name, exchange.name, exchange.buffers.name, op)
+            (desc_a.layout_digest, desc_b.layout_digest, schedule.name, exchange.name, exchange.buffers.name, op, part)
         )
 
     @property
@@ -107,7 +111,7 @@ class Redistribution:
         Returns
         -------
         ndarray or None
-            `out`, or a new array in Fortran order; None on a rank outside B.
+            `out`, or a new array in Fortran order, 0 outside of what is moved; None on a rank outside B.
 
         Raises
         ------
@@ -170,7 +174,8 @@ class Redistribution:
             return
         mine, expected = ballot.mine.copy(), ballot.all.copy()
         mine[-1] = expected[-1] = ORDERS[int(expected[-2]) % 2]
-        make = self.desc_b.empty if arrays.out is not None and out is None else None
+        new = self.desc_b.empty if self.part is None else self.desc_b.zeros
+        make = new if arrays.out is not None and out is None else None
         given = out if isinstance(out, np.ndarray) else arrays.out
         with contextlib.suppress(BufferError, ValueError):  # dtypes that buffers cannot describe go the long way
             self._call = Call(traffic, a, given, make, mine, expected, everyone.look_around)
@@ -221,7 +226,7 @@ class Transfer:
         self._mark = 0
         everyone = plan._everyone
         if everyone is None:
-            checked_arrays(a, out, plan.desc_a, plan.desc_b, plan._dtype, plan.op != "N")
+            checked_arrays(a, out, plan.desc_a, plan.desc_b, plan._dtype, plan.op != "N", zeroed=plan.part is not None)
             self.done = True
             return
         self._everyone: Participants = everyone
@@ -251,7 +256,14 @@ class Transfer:
                 )
             self._factors = Factors.of(*factors, plan.op)
             self._arrays = checked_arrays(
-                a, out, plan.desc_a, plan.desc_b, plan._dtype, plan.op != "N", self._factors.beta != 0
+                a,
+                out,
+                plan.desc_a,
+                plan.desc_b,
+                plan._dtype,
+                plan.op != "N",
+                self._factors.beta != 0,
+                plan.part is not None,
             )
             if self._arrays.dtype is not None:
                 self._blend = self._factors.blend(self._arrays.dtype)

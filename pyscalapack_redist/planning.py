@@ -14,11 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._copy import Box, Runs
+from ._copy import Box, Runs, Trapezoid
 from .blockcyclic import BlockCyclic
 from .descriptor import Descriptor
 from .exchanges import Message
 from .intersections.by_process import by_process
+from .operation import Edge
 from .orders import Coords, Order
 
 __all__ = ["Messages", "messages_of"]
@@ -43,7 +44,21 @@ class _Shared:
     period_own: int
     period_other: int
     total: int
-    first: int
+    axis: BlockCyclic
+    process: int
+
+    @functools.cached_property
+    def first(self) -> int:
+        """Global index of the first element."""
+        return self.axis.global_index(self.process, int(self.own[0]))
+
+    @functools.cached_property
+    def indices(self) -> NDArray[np.int64]:
+        """Global indices of all elements, ascending."""
+        elements = int(self.length.sum())
+        one = np.repeat(self.own - self._dense(), self.length) + np.arange(elements)
+        periods = self.period_own * np.arange(-(-self.total // elements))
+        return self.axis.global_index(self.process, (periods[:, None] + one).ravel()[: self.total])
 
     @functools.cached_property
     def packed(self) -> Runs:
@@ -64,7 +79,12 @@ class _Shared:
         return np.cumsum(self.length) - self.length
 
 
-def messages_of(a: Descriptor, b: Descriptor, me: int, number: dict[int, int], order: Order) -> Messages:
+DENSE = {"packed": "target", "unpacked": "source", "copied": ""}
+
+
+def messages_of(
+    a: Descriptor, b: Descriptor, me: int, number: dict[int, int], order: Order, part: Edge | None = None
+) -> Messages:
     """The messages of rank `me`, sorted by the keys of `order`. Not collective.
 
     Parameters
@@ -77,6 +97,8 @@ def messages_of(a: Descriptor, b: Descriptor, me: int, number: dict[int, int], o
         Rank in the participants' communicator for each rank of theirs.
     order : Order
         The schedule's order.
+    part : (bool, int), optional
+        Of a matrix, only elements (i, j) of j - i at least (True) or at most (False) that number.
     """
     places_a, places_b = a.placement, b.placement
     sends: list[Message] = []
@@ -86,15 +108,16 @@ def messages_of(a: Descriptor, b: Descriptor, me: int, number: dict[int, int], o
         for to, dims in _peers(a, b, a.coords):
             rank = int(places_b[to])
             if rank == me:
-                box = Box(one.copied for one in dims)
-                copies.append(Message(number[rank], box, (), 0, box.size))
+                box = _box(dims, "copied", part)
+                if box.size:
+                    copies.append(Message(number[rank], box, (), 0, box.size))
             else:
-                sends += _messages(order, a.coords, to, number[rank], dims, "packed")
+                sends += _messages(order, a.coords, to, number[rank], dims, _box(dims, "packed", part))
     if b.coords is not None:
         for come_from, dims in _peers(b, a, b.coords):
             rank = int(places_a[come_from])
             if rank != me:
-                receives += _messages(order, come_from, b.coords, number[rank], dims, "unpacked")
+                receives += _messages(order, come_from, b.coords, number[rank], dims, _box(dims, "unpacked", part))
     return Messages(*(sorted(some, key=lambda message: message.key) for some in (sends, receives, copies)))
 
 
@@ -104,10 +127,9 @@ def _messages(
     receiver: Coords,
     peer: int,
     dims: tuple[_Shared, ...],
-    runs: str,
+    box: Box,
 ) -> Iterator[Message]:
     """What two processes owe each other: one message, or one for each step in which the schedule has the pair."""
-    box = Box(getattr(one, runs) for one in dims)
     shares = order.shares(sender, receiver, tuple(one.first for one in dims))
     weight, done, first = sum(one.weight for one in shares), 0, 0
     for share in sorted(shares):
@@ -116,6 +138,15 @@ def _messages(
         if last > first:
             yield Message(peer, box, share.key, first, last)
         first = last
+
+
+def _box(dims: tuple[_Shared, ...], kind: str, part: Edge | None) -> Box:
+    """What two processes share, as runs of that kind; nothing is an empty box."""
+    runs = [getattr(one, kind) for one in dims]
+    if part is None:
+        return Box(runs)
+    rows, columns = (one.indices for one in dims)
+    return Trapezoid(runs, rows, columns, *part, DENSE[kind])
 
 
 def _peers(
@@ -129,4 +160,4 @@ def _peers(
 
 def _shared(own: BlockCyclic, other: BlockCyclic, p: int) -> Iterator[_Shared]:
     for one in by_process(own, other, p):
-        yield _Shared(*one, first=own.global_index(p, int(one.start_a[0])))
+        yield _Shared(*one, axis=own, process=p)

@@ -22,6 +22,7 @@ from .descriptor import Descriptor
 from .direct import Redistribution
 from .errors import DescriptorError
 from .exchanges import Extents, exchange_class
+from .filled import Filled, second_move
 from .model import choose
 from .orders import ORDERS, Natural
 from .patience import while_watching
@@ -45,6 +46,9 @@ def redistribute(
     dtype: DTypeLike | None = None,
     comm: MPI.Intracomm | MPI.Intercomm | None = None,
     op: str = "N",
+    uplo: str | None = None,
+    diag: str = "N",
+    fill: str | None = None,
     schedule: str = "auto",
     exchange: str = "auto",
     buffers: str = "packed",
@@ -71,6 +75,16 @@ def redistribute(
         are the same on both; the layouts and the dtype are told to the other side.
     op : {"N", "T", "C"}
         What B gets: A, its transpose, or its conjugate transpose (matrices; B then has A's columns as rows).
+    uplo : {None, "U", "L"}
+        Move only the upper or the lower trapezoid of A (of the sub-array, where it is one), as pxtrmr2d does: i <= j for
+        "U", but i <= j + m - n in a tall matrix of m x n; i >= j for "L", but i >= j - (n - m) in a wide one. With "T"
+        and "C" it is the other triangle of B that is written. The rest of `out` is not touched; that of a new array is 0.
+    diag : {"N", "U"}
+        "U": the last diagonal of the trapezoid stays out too. Only with `uplo`.
+    fill : {None, "zero", "symmetric", "hermitian"}
+        Write the rest of B too: B = alpha * op(S) + beta * B, where S is A's trapezoid and 0 elsewhere, or, of a square
+        matrix, its transpose or conjugate transpose elsewhere (then with `diag="U"` the diagonal of B is left as it is).
+        The mirror image is a second move of the same elements. The diagonal is taken as it is.
     schedule : str
         Order of the messages: "auto" or a name in `schedules.NAMES`. "walker-otto" and "classes" have conditions;
         "stepwise", "greedy" and "optimal" are searched for by one rank when the plan is made.
@@ -100,7 +114,7 @@ def redistribute(
     CollectiveError
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
-    request = Request(desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op)
+    request = Request(desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill)
     if request.idle:
         return _idle_plan(request)
     everyone = participants(request.comm, request.ranks)
@@ -124,6 +138,8 @@ def _agreed_plan(request: Request, everyone: Participants) -> Redistribution:
         plan = _new_plan(a, b, request, everyone)
         if request.via is not None:
             plan = _chain(plan, a, b, request, everyone)
+        if request.fill is not None:
+            plan = _fill(plan, a, b, request, everyone)
         plan._planned = time.perf_counter() - start
     plan = plan._with(*request.descriptors, request.agreed_dtype(everyone))
     everyone.remember(key, plan)
@@ -140,7 +156,7 @@ def _idle_plan(request: Request) -> Redistribution:
     chosen = choose(request.schedule, request.exchange, request.buffers, None)
     nothing = exchange_class(chosen[1])([], [], [], request.memory_limit, request.buffers)
     return Redistribution(
-        a, b, request.dtype, None, ORDERS.get(chosen[0], Natural)((), ()), nothing, chosen[2], request.op
+        a, b, request.dtype, None, ORDERS.get(chosen[0], Natural)((), ()), nothing, chosen[2], request.op, request.part
     )
 
 
@@ -159,10 +175,11 @@ def _new_plan(a: Descriptor, b: Descriptor, request: Request, everyone: Particip
         schedule, exchange, why = choose(request.schedule, request.exchange, request.buffers, everyone.node)
         steps = order_for(schedule, moved, b, everyone)
         me = request.comm.Get_rank()
-        messages = messages_of(moved, b, me, everyone.number, steps)
+        part = None if request.part is None else request.part.moved(request.op).edge(b.shape)
+        messages = messages_of(moved, b, me, everyone.number, steps, part)
         moving = exchange_class(exchange)(*messages, request.memory_limit, request.buffers, everyone.node)
         ballot.mine[-len(Extents._fields) :] = moving.extents
-        plan = Redistribution(a, b, request.dtype, everyone, steps, moving, why, request.op)
+        plan = Redistribution(a, b, request.dtype, everyone, steps, moving, why, request.op, request.part)
     except Exception as caught:
         error = caught
     everyone.agree(ballot, error, [], list)
@@ -179,6 +196,7 @@ def _chain(
     """The plans of the legs. Collective over the participants: all make the chain, or none."""
     legs: list[Redistribution] = []
     error = None
+    part = request.part
     try:
         assert request.via is not None
         stops = [a, *waypoints(request.moved(a), b, request.via), b]
@@ -192,9 +210,38 @@ def _chain(
                     buffers=request.buffers,
                     memory_limit=request.memory_limit,
                     op=request.op if not legs else "N",
+                    uplo=part.uplo if part is not None else None,
+                    diag=part.diag if part is not None else "N",
                 )
             )
+            if part is not None and len(legs) == 1:
+                part = part.moved(request.op)
     except Exception as caught:
         error = caught
     everyone.agree(Ballot([]), error, [], list)
     return Chain(direct, legs, everyone)
+
+
+def _fill(
+    first: Redistribution, a: Descriptor, b: Descriptor, request: Request, everyone: Participants
+) -> Redistribution:
+    """The plan of a trapezoid and of the rest of B. Collective over the participants: all make it, or none."""
+    assert request.fill is not None
+    assert request.part is not None
+    second = second_move(request.fill, request.op, request.part)
+    if second is None:
+        return Filled([first], everyone)
+    op, part = second
+    mirrored = redistribute(
+        a,
+        b,
+        op=op,
+        uplo=part.uplo,
+        diag=part.diag,
+        schedule=request.schedule,
+        exchange=request.exchange,
+        buffers=request.buffers,
+        via=request.via,
+        memory_limit=request.memory_limit,
+    )
+    return Filled([first, mirrored], everyone)

@@ -16,7 +16,7 @@ from .errors import ArrayError, DescriptorError, RedistributionError, ScheduleEr
 from .exchanges import check_combination
 from .grid import same_ranks
 from .intercommunicator import Joint, joined
-from .operation import checked_operation
+from .operation import Part, checked_fill, checked_operation, checked_part
 from .scheduling import is_one_port
 
 if TYPE_CHECKING:
@@ -42,9 +42,14 @@ class Request:
         via: Via,
         memory_limit: int,
         op: str = "N",
+        uplo: str | None = None,
+        diag: str = "N",
+        fill: str | None = None,
     ) -> None:
         self.error: Exception | None = None
         self.op = "N"
+        self.part: Part | None = None
+        self.fill: str | None = None
         self.joint = _joint(comm)
         self.comm = self.joint.comm if self.joint is not None else _communicator(desc_a, desc_b, comm)
         self.schedule, self.exchange, self.buffers, self.memory_limit = schedule, exchange, buffers, memory_limit
@@ -75,6 +80,15 @@ class Request:
             self.op = checked_operation(op)
             if op != "N" and read[0] is not None and read[0].ndim != 2:
                 raise DescriptorError(f"op = {op!r} is for matrices, but desc_a has shape {read[0].shape}")
+            self.part = checked_part(uplo, diag)
+            if self.part is not None and read[0] is not None and read[0].ndim != 2:
+                raise DescriptorError(f"uplo = {uplo!r} is for matrices, but desc_a has shape {read[0].shape}")
+            if self.part is not None and buffers == "datatypes":
+                raise ScheduleError(
+                    f"uplo = {uplo!r} with buffers = 'datatypes': no derived datatype is made for a trapezoid; "
+                    "use buffers='packed'"
+                )
+            self.fill = checked_fill(fill, self.op, self.part, None if read[0] is None else read[0].shape)
             if read[0] is not None and read[1] is not None and self.moved(read[0]).shape != read[1].shape:
                 remedy = "take a sub-array desc[i0:i1, j0:j1] of the larger one"
                 if read[0].ndim != read[1].ndim:
@@ -118,7 +132,7 @@ class Request:
     @property
     def options(self) -> tuple[Any, ...]:
         via = self.via if self.via is None or isinstance(self.via, str) else [one.layout_digest for one in self.via]
-        return (self.schedule, self.exchange, self.buffers, via, self.memory_limit, self.op)
+        return (self.schedule, self.exchange, self.buffers, via, self.memory_limit, self.op, self.part, self.fill)
 
     def moved(self, desc: Descriptor) -> Descriptor:
         """The layout of op(A)."""
@@ -137,7 +151,13 @@ class Request:
     @property
     def words(self) -> list[str]:
         """The same in words."""
-        options = dict(zip(("schedule", "exchange", "buffers", "via", "memory_limit", "op"), self.options, strict=True))
+        options = dict(
+            zip(
+                ("schedule", "exchange", "buffers", "via", "memory_limit", "op", "part", "fill"),
+                self.options,
+                strict=True,
+            )
+        )
         words = [*map(repr, self.descriptors), ", ".join(f"{k}={v!r}" for k, v in options.items())]
         if self.joint is None:
             return words

@@ -48,7 +48,7 @@ def agree_on(
     """Raise on every rank unless all are well and ask for the same. Collective."""
     opinions = [desc.layout_digest, digest(call), None if dtype is None else dtype_digest(dtype)]
     words = [repr(desc), repr(call), repr(dtype)]
-    everyone.agree(Ballot(["desc", "what is asked of the file", "the dtype"]), error, opinions, words)
+    everyone.agree(Ballot(["desc", "what is asked of the file", "the dtype"]), error, opinions, lambda: words)
 
 
 def all_must(everyone: Participants, action: Callable[[], T]) -> T:
@@ -58,7 +58,7 @@ def all_must(everyone: Participants, action: Callable[[], T]) -> T:
         made = action()
     except Exception as caught:
         error = as_file_error(caught)
-    everyone.agree(Ballot([]), error, [], [])
+    everyone.agree(Ballot([]), error, [], list)
     return made  # type: ignore[return-value]
 
 

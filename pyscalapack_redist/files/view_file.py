@@ -144,7 +144,7 @@ def _transfer(
                     view = view_type(part.axes, desc.coords, element, stored.order)
             except Exception as caught:
                 error = as_file_error(caught)
-            everyone.agree(Ballot([]), error, [], [])
+            everyone.agree(Ballot([]), error, [], list)
             try:
                 file.Set_view(stored.offset + (0 if part is None else part.first * item), element, view, "native")
                 move(part)
@@ -153,7 +153,7 @@ def _transfer(
             finally:
                 if view is not element:
                     view.Free()
-        everyone.agree(Ballot([]), error, [], [])
+        everyone.agree(Ballot([]), error, [], list)
     finally:
         element.Free()
 

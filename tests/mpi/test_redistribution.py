@@ -51,6 +51,11 @@ def test_operations_on_the_way(ranks: int) -> None:
     assert run(PROGRAMS / "operations.py", ranks, 300, SEED + ranks).stdout == "OK\n"
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 4, 6])
+def test_trapezoids(ranks: int) -> None:
+    assert run(PROGRAMS / "trapezoids.py", ranks, 200, SEED + ranks, timeout=250).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_memory_that_ranks_share_or_may_not(ranks: int) -> None:
     assert run(PROGRAMS / "shared_memory.py", ranks).stdout == "OK\n"

@@ -23,6 +23,12 @@ def test_operations_are_those_of_pdtran_and_pdgeadd(ranks: int) -> None:
     assert run(PROGRAMS / "against_pdtran.py", ranks, 150, SEED + ranks, timeout=120).stdout == "OK\n"
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 4, 6])
+def test_random_trapezoids_are_those_of_pxtrmr2d(ranks: int) -> None:
+    done = run(PROGRAMS / "against_pxtrmr2d.py", ranks, 300, SEED + ranks, timeout=250)
+    assert done.stdout.endswith("OK\n"), done.stdout
+
+
 def test_nine_integer_descriptors() -> None:
     assert run(PROGRAMS / "descriptors.py", 4, timeout=120).stdout == "OK\n"
 

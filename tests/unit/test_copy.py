@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyscalapack_redist._copy import Box, Runs
+from pyscalapack_redist._copy import Blend, Box, Runs, Trapezoid
 
 
-def runs_of(draw: st.DrawFn, most: int) -> tuple[Runs, np.ndarray]:
-    """Random runs, and all their pairs of positions one by one."""
+def runs_of(draw: st.DrawFn, most: int, dense: str = "") -> tuple[Runs, np.ndarray]:
+    """Random runs, and all their pairs of positions one by one; without gaps on a dense side."""
     kind = draw(st.sampled_from(["mixed", "single", "pairs", "whole"]))
     lengths = draw(
         st.lists(
@@ -30,6 +30,11 @@ def runs_of(draw: st.DrawFn, most: int) -> tuple[Runs, np.ndarray]:
         at_x += length + draw(gap)
         at_y += length + draw(gap)
     period_x, period_y = at_x + draw(st.integers(0, 2)), at_y + draw(st.integers(0, 2))
+    without = np.cumsum([0, *lengths]).tolist()
+    if dense == "source":
+        x, period_x = without[:-1], without[-1]
+    if dense == "target":
+        y, period_y = without[:-1], without[-1]
     total = draw(st.integers(1, most))
     pairs = []
     period = 0
@@ -131,3 +136,73 @@ def test_a_part_outside_the_box_is_refused() -> None:
     box = Box([Runs(np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([4]), 4, 4, 4)])
     with pytest.raises(ValueError, match="elements 2 to 5 are not in a box of 4"):
         box.move(0, (8,), 0, (8,), 8, (0,), 2, 5)
+
+
+@st.composite
+def trapezoids(draw: st.DrawFn) -> dict[str, Any]:
+    dense = draw(st.sampled_from(["", "source", "target"]))
+    axes = [runs_of(draw, draw(st.sampled_from([9, 150])), dense) for _ in range(2)]
+    gaps = [draw(st.lists(st.integers(1, 5), min_size=3, max_size=3)) for _ in axes]
+    return {
+        "axes": axes,
+        "indices": [
+            np.cumsum(np.resize(gap, len(pairs))) - draw(st.integers(0, 5))
+            for gap, (_, pairs) in zip(gaps, axes, strict=True)
+        ],
+        "diagonal": draw(st.integers(-90, 90)),
+        "upper": draw(st.booleans()),
+        "order": draw(st.sampled_from([(0, 1), (1, 0)])),
+        "layouts": (draw(st.sampled_from("FCR")), draw(st.sampled_from("FCR"))),
+        "part": sorted(draw(st.lists(st.floats(0, 1), min_size=2, max_size=2))),
+        "dense": dense,
+        "stream": draw(st.booleans()),
+        "blend": draw(st.booleans()),
+    }
+
+
+@given(trapezoids())
+def test_a_trapezoid_is_what_triu_and_tril_keep(case: dict[str, Any]) -> None:
+    axes, (rows, columns) = case["axes"], case["indices"]
+    # a global matrix in which the box is the rows and columns of the given indices
+    whole = np.arange(1.0, 1 + (rows.max() + 10) * (columns.max() + 10)).reshape(rows.max() + 10, columns.max() + 10)
+    low = 5
+    kept = np.triu(whole, case["diagonal"]) if case["upper"] else np.tril(whole, case["diagonal"])
+    in_part = kept[np.ix_(rows + low, columns + low)] != 0
+    places = [tuple(p) for p in np.argwhere(in_part if case["order"] == (1, 0) else in_part.T)]
+    if case["order"] == (0, 1):
+        places = [(i, j) for j, i in places]
+    box = Trapezoid((runs for runs, _ in axes), rows, columns, case["upper"], case["diagonal"], case["dense"])
+    assert box.size == len(places)
+    first, last = (int(box.size * one) for one in case["part"])
+    arrays = []
+    for side in range(2):
+        if case["dense"] == ("source", "target")[side]:
+            arrays.append(np.zeros(box.size))
+        else:
+            shape = [int(pairs[:, side].max()) + 2 for _, pairs in axes]
+            made = np.zeros(shape, order="C" if case["layouts"][side] == "C" else "F")
+            arrays.append(made[::-1, ::-1] if case["layouts"][side] == "R" else made)
+    source, target = arrays
+    source[...] = np.arange(1, source.size + 1).reshape(source.shape)
+    target[...] = -np.arange(1, target.size + 1).reshape(target.shape)
+    expected = target.copy()
+    for number in range(first, last):
+        at = [tuple(axes[k][1][places[number][k], side] for k in range(2)) for side in range(2)]
+        x, y = (number if array.ndim == 1 else place for array, place in zip(arrays, at, strict=True))
+        expected[y] = 3 * source[x] + 2 * target[y] if case["blend"] else source[x]
+    shape, dense = box.shape(), [0, 0]
+    dense[case["order"][0]], dense[case["order"][1]] = 8, 8 * shape[case["order"][0]]
+    strides = [dense if array.ndim == 1 else array.strides for array in arrays]
+    blend = Blend("d", 3, 2, False) if case["blend"] else None
+    box.move(
+        source.__array_interface__["data"][0], strides[0], target.__array_interface__["data"][0], strides[1],
+        8, case["order"], first, last, case["stream"], blend,
+    )  # fmt: skip
+    assert np.array_equal(target, expected)
+
+
+def test_a_trapezoid_needs_an_index_for_each_line() -> None:
+    runs = Runs(np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([4]), 4, 4, 4)
+    four, three = np.arange(4), np.arange(3)
+    with pytest.raises(ValueError, match=r"a box of \(4, 4\) elements needs as many indices, not 4 and 3"):
+        Trapezoid([runs, runs], four, three, True, 0, "")
