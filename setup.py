@@ -13,7 +13,10 @@ setup(
     ext_modules=cythonize(
         [
             Extension(
-                f"pyscalapack_redist.{name}", [f"cython/{name}.pyx"], extra_compile_args=OPTIONS, extra_link_args=OPTIONS
+                f"pyscalapack_redist.{name}",
+                [f"cython/{name}.pyx"],
+                extra_compile_args=OPTIONS,
+                extra_link_args=OPTIONS,
             )
             for name in MODULES
         ],

@@ -114,7 +114,15 @@ def test_long_runs_written_past_the_cache(n: int, lines: int, before: int, item:
     expected = np.zeros_like(memory)
     expected[before : before + target.size].reshape(lines, -1)[:, : n * item] = source
     box.move(
-        source.ctypes.data, (item, n * item), target.ctypes.data, (item, n * item + gap), item, (0, 1), 0, box.size, True
+        source.ctypes.data,
+        (item, n * item),
+        target.ctypes.data,
+        (item, n * item + gap),
+        item,
+        (0, 1),
+        0,
+        box.size,
+        True,
     )
     assert np.array_equal(memory, expected)
 
