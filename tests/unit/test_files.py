@@ -15,7 +15,7 @@ import pyscalapack_redist as psr
 from pyscalapack_redist.arrays import dtype_digest
 from pyscalapack_redist.files.header import npy_header, read_npy_header
 from pyscalapack_redist.files.slabs import SLAB_BYTES, slabs
-from pyscalapack_redist.files.view import first_element, local_part, pieces
+from pyscalapack_redist.files.view import RUN_BYTES, first_element, local_part, pieces
 
 UNICODE = np.dtype([("α", "<f8"), ("名前", ">i2", (3,))])
 LONG = np.dtype([(f"field number {k:05}", "i1") for k in range(3000)])
@@ -71,6 +71,14 @@ def test_pieces_are_all_of_a_process_in_order(seed: int, limit: int, item: int, 
         assert first_element(piece, desc.shape, order) > lowest
         lowest = first_element(piece, desc.shape, order)
     assert moved == mine
+
+
+def test_cuts_are_between_blocks() -> None:
+    """So that a piece is a darray, as the whole is; also of a sub-array that starts within a block."""
+    axes = psr.Descriptor((1000,), (8,), psr.ProcessGrid((3,), ranks=[2, 0, 1]), source=1)[13:990].distributions
+    parts = list(pieces(axes, (2,), 1, "C", RUN_BYTES * 3))
+    assert len(parts) > 5
+    assert all((part.start + 13) % 8 == 0 for (part,) in parts[1:])
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
