@@ -32,7 +32,16 @@ class Arrays(NamedTuple):
 @functools.lru_cache(maxsize=256)
 def dtype_digest(dtype: np.dtype[Any]) -> int:
     """A number equal on all ranks for equal dtypes."""
-    return digest((dtype.itemsize, repr(dtype)))
+    return digest((dtype.itemsize, _plain(dtype)))
+
+
+def _plain(dtype: np.dtype[Any]) -> object:
+    """The dtype without what equal ones may differ in: whether they were asked to be aligned, and metadata."""
+    if dtype.subdtype is not None:
+        return (_plain(dtype.subdtype[0]), dtype.subdtype[1])
+    if dtype.names is None or dtype.fields is None:
+        return dtype.str
+    return (dtype.itemsize, [(name, _plain(dtype.fields[name][0]), dtype.fields[name][1]) for name in dtype.names])
 
 
 def checked_arrays(

@@ -15,7 +15,7 @@ SEED = int(os.environ.get("PYSCALAPACK_REDIST_SEED", "20263"))
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 6])
 def test_random_layouts(ranks: int, tmp_path: Path) -> None:
-    assert run(PROGRAMS / "files.py", ranks, tmp_path, 60, SEED + ranks, timeout=250).stdout == "OK\n"
+    assert run(PROGRAMS / "files.py", ranks, tmp_path, 45, SEED + ranks, timeout=250).stdout == "OK\n"
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
@@ -26,7 +26,7 @@ def test_errors_on_every_rank(ranks: int, tmp_path: Path) -> None:
 @pytest.mark.skipif(importlib.util.find_spec("h5py") is None, reason="h5py is not installed")
 @pytest.mark.parametrize("ranks", [1, 2, 4, 6])
 def test_hdf5(ranks: int, tmp_path: Path) -> None:
-    assert run(PROGRAMS / "hdf5_files.py", ranks, tmp_path, 40, SEED + ranks, timeout=200).stdout == "OK\n"
+    assert run(PROGRAMS / "hdf5_files.py", ranks, tmp_path, 25, SEED + ranks, timeout=200).stdout == "OK\n"
 
 
 def test_without_h5py(tmp_path: Path) -> None:

@@ -135,6 +135,13 @@ def test_nothing_saved_keeps_the_default() -> None:
     assert psr.relabel(*empty) is empty[1]
 
 
+def test_nothing_saved_keeps_the_default_in_a_huge_array() -> None:
+    """Too many elements for exact sums in the solver; ranks 0 and 1 hold equally much of the second place."""
+    a = psr.Descriptor((2**30, 2**27), (2**28, 2**27), psr.ProcessGrid((4, 1), ranks=[[2], [3], [0], [1]]))
+    b = psr.Descriptor((2**30, 2**27), (2**29, 2**27), psr.ProcessGrid((2, 1)))
+    assert psr.relabel(a, b) is b
+
+
 def test_only_ranks_that_gain_move() -> None:
     """Two ranks change places; the others hold equally much of every place and stay."""
     ranks = np.arange(6).reshape(6, 1)

@@ -79,7 +79,7 @@ def one_case(comm: MPI.Intracomm, folder: Path, rng: np.random.Generator) -> Non
     dtype = DTYPES[rng.integers(len(DTYPES))]
     order = "CF"[rng.integers(2)]
     through = ("slabs", "slabs", "view")[rng.integers(3)]
-    view.PIECE_BYTES = slabs.SLAB_BYTES = int(rng.choice([30, 200, 1000, 10**4, 10**7]))
+    view.PIECE_BYTES = slabs.SLAB_BYTES = int(rng.choice([100, 500, 3000, 10**7]))
     view.RUN_BYTES = int(rng.choice([1, 64]))
     whole = numbered(layout.shape, dtype, rng)
     part = whole[layout.window()]
@@ -163,6 +163,22 @@ def same_view(rng: np.random.Generator) -> bool:
     return len(makers) == 2
 
 
+def far_in_a_file(comm: MPI.Intracomm, folder: Path) -> None:
+    """Places beyond 2^31 and 2^32 bytes; the file has holes and takes no room."""
+    path, offset = folder / "far.bin", 5 * 2**30 + 3
+    whole = np.arange(700.0).reshape(20, 35)
+    if comm.Get_rank() == 0:
+        with open(path, "wb") as file:
+            file.seek(offset)
+            file.write(whole.tobytes())
+    comm.Barrier()
+    desc = psr.Descriptor(whole.shape, (3, 4), psr.ProcessGrid((1, comm.Get_size()), comm))
+    for through in ("slabs", "view"):
+        local = psr.load(desc, path, dtype="d", offset=offset, through=through)
+        assert np.array_equal(local, desc.from_function(lambda i, j: whole[i, j]))
+    comm.Barrier()
+
+
 def main() -> None:
     folder, cases, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     world = MPI.COMM_WORLD
@@ -174,6 +190,8 @@ def main() -> None:
         one_case((world, reordered)[rng.integers(2)], folder, rng)
     left = [name for name in os.listdir(folder) if name.endswith(".part")]
     assert not left, left
+    view.PIECE_BYTES = slabs.SLAB_BYTES = 10**7
+    far_in_a_file(reordered, folder)
     reordered.Free()
     if world.Get_rank() == 0:
         print("OK", flush=True)

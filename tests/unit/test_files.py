@@ -1,0 +1,111 @@
+"""Headers of .npy files, the pieces in which arrays are moved, and dtypes that count as equal. No MPI."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import random_layout, random_shape
+
+import pyscalapack_redist as psr
+from pyscalapack_redist.arrays import dtype_digest
+from pyscalapack_redist.files.header import npy_header, read_npy_header
+from pyscalapack_redist.files.slabs import SLAB_BYTES, slabs
+from pyscalapack_redist.files.view import RUN_BYTES, first_element, local_part, pieces
+
+UNICODE = np.dtype([("α", "<f8"), ("名前", ">i2", (3,))])
+LONG = np.dtype([(f"field number {k:05}", "i1") for k in range(3000)])
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.dtype("d"), np.dtype(">c16"), np.dtype("S3"), UNICODE, LONG], ids=lambda d: d.kind
+)
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 4), (3, 4, 5)])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.filterwarnings("ignore:Stored array in format:UserWarning")
+def test_headers_are_those_of_numpy(dtype: np.dtype, shape: tuple[int, ...], order: str, tmp_path: Path) -> None:
+    array = np.zeros(shape, dtype, order=order)
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, array)
+    content, path = buffer.getvalue(), tmp_path / "x.npy"
+    path.write_bytes(content)
+    found = read_npy_header(str(path))
+    assert (found.dtype, found.shape, found.end) == (dtype, shape, len(content))
+    assert found.offset + array.nbytes == len(content)
+    if array.flags.c_contiguous == array.flags.f_contiguous:  # then NumPy says C
+        assert found.order == "C"
+        order = "C"
+    assert found.order == order
+    mine = npy_header(dtype, shape, order)
+    assert len(mine) % 64 == 0
+    if dtype is not UNICODE:  # NumPy leaves room there for the shape to grow
+        assert mine == content[: found.offset]
+    path.write_bytes(mine + content[found.offset :])
+    loaded = np.load(path, max_header_size=10**6)
+    assert (loaded.dtype, loaded.shape) == (dtype, shape)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 500), st.sampled_from([1, 8, 24]), st.sampled_from("CF"))
+def test_pieces_are_all_of_a_process_in_order(seed: int, limit: int, item: int, order: str) -> None:
+    rng = np.random.default_rng(seed)
+    size = random_shape(rng, int(rng.integers(1, 5)), 500)
+    layout = random_layout(rng, size, 6)
+    desc = psr.Descriptor(layout.shape, layout.block, psr.ProcessGrid(layout.ranks.shape), source=layout.source)
+    desc = desc[layout.window()]
+    coords = tuple(int(rng.integers(0, p)) for p in layout.ranks.shape)
+    held = layout.local(np.arange(np.prod(layout.shape)).reshape(layout.shape), int(layout.ranks[coords]))
+    assert held is not None
+    mine = held[local_part(desc.distributions, coords)].ravel(order).tolist()
+    moved: list[int] = []
+    lowest = -1
+    for piece in pieces(desc.distributions, coords, item, order, limit):
+        part = held[local_part(desc[piece].distributions, coords)]
+        assert part.size
+        assert part.size == 1 or part.size * item <= limit
+        moved += part.ravel(order).tolist()
+        assert first_element(piece, desc.shape, order) > lowest
+        lowest = first_element(piece, desc.shape, order)
+    assert moved == mine
+
+
+def test_cuts_are_between_blocks() -> None:
+    """So that a piece is a darray, as the whole is; also of a sub-array that starts within a block."""
+    axes = psr.Descriptor((1000,), (8,), psr.ProcessGrid((3,), ranks=[2, 0, 1]), source=1)[13:990].distributions
+    parts = list(pieces(axes, (2,), 1, "C", RUN_BYTES * 3))
+    assert len(parts) > 5
+    assert all((part.start + 13) % 8 == 0 for (part,) in parts[1:])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_slabs_of_a_huge_array(order: str) -> None:
+    """Slabs follow one another without gap, whatever the size."""
+    desc = psr.Descriptor((2**20, 2**20 + 3), (64, 64), psr.ProcessGrid((2, 2)))
+    end = 0
+    for slab in slabs(desc, 8, order, 4):
+        shape = slab.layout.shape
+        assert first_element(slab.part, desc.shape, order) == end
+        assert np.prod(shape) * 8 <= 4 * SLAB_BYTES
+        end += int(np.prod(shape))
+        if end > 2**34:
+            break
+    assert end > 2**34
+
+
+def test_equal_dtypes_have_equal_digests() -> None:
+    """Asked to be aligned or not, with metadata or not: NumPy says they are equal."""
+    aligned = np.dtype([("key", "i1"), ("value", [("x", "f8", (2,))])], align=True)
+    same = np.dtype({"names": ["key", "value"], "formats": ["i1", [("x", "f8", (2,))]], "offsets": [0, 8]})
+    assert aligned == same
+    for one, other in ((aligned, same), (np.dtype("f4", metadata={"unit": "m"}), np.dtype("f4"))):
+        digests = []
+        for dtype in (one, other):
+            dtype_digest.cache_clear()  # which would not tell them apart
+            digests.append(dtype_digest(dtype))
+        assert digests[0] == digests[1]
+    differing = [aligned, np.dtype([("key", "i1"), ("value", [("x", "f8", (2,))])]), np.dtype("<f8"), np.dtype(">f8")]
+    assert len({dtype_digest(dtype) for dtype in (*differing, np.dtype("M8[s]"), np.dtype("M8[ms]"))}) == 6
