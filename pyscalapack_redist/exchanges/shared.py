@@ -20,7 +20,7 @@ from .nonblocking import Nonblocking
 __all__ = ["Shared"]
 
 KINDS_KEPT = 8  # traffics kept, one for each element size, strides and order of dimensions
-STREAM_FROM = 48 * 2**20  # bytes that a node's ranks write from which on the cache is not for the target
+STREAM_FROM = 64 * 2**20  # bytes that a node's ranks write from which on the cache is not for the target
 SLOTS = 4
 
 
