@@ -107,6 +107,55 @@ cdef extern from *:
                 copy_run(d + spans[k].to, s + spans[k].from, spans[k].n * item);
     }
 
+    #if defined(__SSE2__)
+    /* A square of 8 by 8 elements of 4 or 8 bytes whose columns are dense in the target and whose rows are in the source. */
+    static void transpose_square(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, int item)
+    {
+        int i, j;
+        if (item == 8) {
+            for (i = 0; i < 8; i += 2)
+                for (j = 0; j < 8; j += 2) {
+                    const __m128i a = _mm_loadu_si128((const __m128i *)(s + from0[i] + 8 * j));
+                    const __m128i b = _mm_loadu_si128((const __m128i *)(s + from0[i + 1] + 8 * j));
+                    _mm_storeu_si128((__m128i *)(d + to1[j] + 8 * i), _mm_unpacklo_epi64(a, b));
+                    _mm_storeu_si128((__m128i *)(d + to1[j + 1] + 8 * i), _mm_unpackhi_epi64(a, b));
+                }
+            return;
+        }
+        for (i = 0; i < 8; i += 4)
+            for (j = 0; j < 8; j += 4) {
+                const __m128i a = _mm_loadu_si128((const __m128i *)(s + from0[i] + 4 * j));
+                const __m128i b = _mm_loadu_si128((const __m128i *)(s + from0[i + 1] + 4 * j));
+                const __m128i c = _mm_loadu_si128((const __m128i *)(s + from0[i + 2] + 4 * j));
+                const __m128i e = _mm_loadu_si128((const __m128i *)(s + from0[i + 3] + 4 * j));
+                const __m128i ab = _mm_unpacklo_epi32(a, b), ce = _mm_unpacklo_epi32(c, e);
+                const __m128i AB = _mm_unpackhi_epi32(a, b), CE = _mm_unpackhi_epi32(c, e);
+                _mm_storeu_si128((__m128i *)(d + to1[j] + 4 * i), _mm_unpacklo_epi64(ab, ce));
+                _mm_storeu_si128((__m128i *)(d + to1[j + 1] + 4 * i), _mm_unpackhi_epi64(ab, ce));
+                _mm_storeu_si128((__m128i *)(d + to1[j + 2] + 4 * i), _mm_unpacklo_epi64(AB, CE));
+                _mm_storeu_si128((__m128i *)(d + to1[j + 3] + 4 * i), _mm_unpackhi_epi64(AB, CE));
+            }
+    }
+
+    /* Places ascend by a stride of at least an element, so their span tells whether they are dense. */
+    #define DENSE(PLACES) ((PLACES)[7] - (PLACES)[0] == 7 * item)
+    static int transposed_square(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
+                                 const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
+    {
+        if (rows != 8 || columns != 8 || (item != 8 && item != 4))
+            return 0;
+        if (DENSE(to0) && DENSE(from1))
+            transpose_square(d + to0[0], to1, s + from1[0], from0, (int)item);
+        else if (DENSE(to1) && DENSE(from0))
+            transpose_square(d + to1[0], to0, s + from0[0], from1, (int)item);
+        else
+            return 0;
+        return 1;
+    }
+    #else
+    #define transposed_square(d, to0, to1, s, from0, from1, rows, columns, item) 0
+    #endif
+
     /* Element (i, j) of a tile is where two lists of distances say. */
     #define TILED(BYTES) for (j = 0; j < columns; j++) for (i = 0; i < rows; i++) \
         memcpy(d + to0[i] + to1[j], s + from0[i] + from1[j], BYTES); break
@@ -114,6 +163,8 @@ cdef extern from *:
                           const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
     {
         ptrdiff_t i, j;
+        if (transposed_square(d, to0, to1, s, from0, from1, rows, columns, item))
+            return;
         switch (item) {
         case 8: TILED(8);
         case 4: TILED(4);
@@ -432,7 +483,7 @@ cdef class Box:
         job.across = abs(job.ts[0]) > abs(job.ts[1])
         job.side = NARROW
         if max(abs(job.ss[0]), abs(job.ss[1])) % 512 and max(abs(job.ts[0]), abs(job.ts[1])) % 512:
-            job.side = max(NARROW, min(32, 64 // item))
+            job.side = NARROW if item in (4, 8) else max(NARROW, min(32, 64 // item))
         # one side runs along dimension 0 and the other along dimension 1: go by tiles, so that both use whole cache lines
         job.tiled = (
             (abs(job.ss[0]) > abs(job.ss[1])) != (abs(job.ts[0]) > abs(job.ts[1]))

@@ -206,3 +206,20 @@ def test_a_trapezoid_needs_an_index_for_each_line() -> None:
     four, three = np.arange(4), np.arange(3)
     with pytest.raises(ValueError, match=r"a box of \(4, 4\) elements needs as many indices, not 4 and 3"):
         Trapezoid([runs, runs], four, three, True, 0, "")
+
+
+@pytest.mark.parametrize("item", [1, 2, 4, 8, 12, 16, 24])
+@pytest.mark.parametrize("orders", ["FC", "CF"])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_dense_arrays_are_transposed_by_squares(item: int, orders: str, order: tuple[int, int]) -> None:
+    rows, columns = 21, 19  # some squares and what is left over, along either dimension
+    box = Box(Runs(*np.array([[3], [0], [n]]), n, n, n) for n in (rows, columns))
+    source, target = (np.zeros((rows + 3, columns + 3), f"V{item}", order=one) for one in orders)
+    source[...] = np.frombuffer(np.random.default_rng(item).bytes(source.size * item), source.dtype).reshape(
+        source.shape
+    )
+    addresses = (one.__array_interface__["data"][0] for one in (source, target))
+    box.move(next(addresses), source.strides, next(addresses), target.strides, item, order, 0, box.size)
+    assert target[:rows, :columns].tobytes() == source[3:, 3:].tobytes()
+    assert not any(target[rows:].tobytes())
+    assert not any(target[:, columns:].tobytes())
