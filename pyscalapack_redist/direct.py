@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["QUESTIONS", "Redistribution", "Transfer"]
 
-ONE: Any = (
-    1  # these two are compared by identity: small integers are single objects, and anything else goes the long way
-)
+# Compared by identity: small integers are single objects, and anything else goes the long way.
+ONE: Any = 1
 ZERO: Any = 0
 
 

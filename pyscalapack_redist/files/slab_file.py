@@ -45,13 +45,10 @@ def read(
     """
     from mpi4py import MPI
 
-    file = all_must(everyone, lambda: opened(everyone, path, MPI.MODE_RDONLY))
-    try:
+    with opened(everyone, path, MPI.MODE_RDONLY) as file:
         for slab in slabs(desc, stored.dtype.itemsize, stored.order, everyone.size):
             part = all_must(everyone, lambda slab=slab: _read(file, path, stored, slab, dtype))  # type: ignore[misc]
             redistribute(slab.layout, desc[slab.part], dtype=dtype)(part, out)
-    finally:
-        file.Close()
 
 
 def write(everyone: Participants, path: str, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
@@ -66,17 +63,11 @@ def write(everyone: Participants, path: str, stored: FileArray, desc: Descriptor
     """
     from mpi4py import MPI
 
-    file = all_must(everyone, lambda: opened(everyone, path, MPI.MODE_WRONLY))
-    try:
+    with opened(everyone, path, MPI.MODE_WRONLY) as file:
         for slab in slabs(desc, stored.dtype.itemsize, stored.order, everyone.size):
             part = slab.layout.empty(stored.dtype, order=stored.order)
             redistribute(desc[slab.part], slab.layout, dtype=stored.dtype)(local, part)
             all_must(everyone, lambda slab=slab, part=part: _write(file, stored, slab, part))  # type: ignore[misc]
-        all_must(everyone, file.Sync)
-    except BaseException:
-        file.Close()
-        raise
-    all_must(everyone, file.Close)
 
 
 def _read(file: MPI.File, path: str, stored: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -5,7 +5,8 @@ MPI does all there is to do. How fast, and what becomes of the others when one r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -56,8 +57,6 @@ def read(
     """
     from mpi4py import MPI
 
-    file = all_must(everyone, lambda: opened(everyone, path, MPI.MODE_RDONLY))
-
     def read_part(part: _Part | None) -> None:
         if part is None or out is None:
             file.Read_at_all(0, [np.empty(0, np.uint8), 0, MPI.BYTE])
@@ -72,10 +71,8 @@ def read(
         if not direct:
             target[...] = buffer
 
-    try:
+    with opened(everyone, path, MPI.MODE_RDONLY) as file:
         _transfer(everyone, file, stored, desc, read_part)
-    finally:
-        file.Close()
 
 
 def write(everyone: Participants, path: str, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
@@ -90,8 +87,6 @@ def write(everyone: Participants, path: str, stored: FileArray, desc: Descriptor
     """
     from mpi4py import MPI
 
-    file = all_must(everyone, lambda: opened(everyone, path, MPI.MODE_WRONLY))
-
     def write_part(part: _Part | None) -> None:
         if part is None or local is None:
             file.Write_at_all(0, [np.empty(0, np.uint8), 0, MPI.BYTE])
@@ -99,16 +94,30 @@ def write(everyone: Participants, path: str, stored: FileArray, desc: Descriptor
         buffer = np.asarray(local[part.box], order=stored.order)  # type: ignore[call-overload]
         file.Write_at_all(0, [bytes_of(buffer, stored.order), buffer.nbytes, MPI.BYTE])
 
-    try:
+    with opened(everyone, path, MPI.MODE_WRONLY) as file:
         _transfer(everyone, file, stored, desc, write_part)
-        all_must(everyone, file.Sync)
+
+
+@contextlib.contextmanager
+def opened(everyone: Participants, path: str, mode: int) -> Iterator[MPI.File]:
+    """The file, closed in the end; one that was written is on the disk then, or every rank raises. Collective."""
+    from mpi4py import MPI
+
+    file = all_must(everyone, lambda: _open(everyone, path, mode))
+    try:
+        yield file
+        if mode == MPI.MODE_WRONLY:
+            all_must(everyone, file.Sync)
     except BaseException:
         file.Close()
         raise
-    all_must(everyone, file.Close)
+    if mode == MPI.MODE_WRONLY:
+        all_must(everyone, file.Close)
+    else:
+        file.Close()
 
 
-def opened(everyone: Participants, path: str, mode: int) -> MPI.File:
+def _open(everyone: Participants, path: str, mode: int) -> MPI.File:
     """The file, whose errors are exceptions. Collective."""
     from mpi4py import MPI
 
