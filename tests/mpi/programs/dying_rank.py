@@ -49,7 +49,8 @@ def main() -> None:
     except psr.CollectiveError as error:
         again = str(error)
     left = [one.name for one in Path("/dev/shm").glob("pyscalapack_redist*")]
-    print(f"rank {rank}: {'in time' if seconds < 10 else seconds}: {text} | {again} | {left}", flush=True)
+    # In one piece: the launcher may put another rank's words between a line and its end.
+    print(f"rank {rank}: {'in time' if seconds < 10 else seconds}: {text} | {again} | {left}\n", end="", flush=True)
     os._exit(0)  # finalizing would wait for the dead
 
 
