@@ -18,6 +18,7 @@ import numpy as np
 from ._ring import NUMBERS_OF_A_VOTE, Vote
 from .errors import CollectiveError
 from .node import Node
+from .patience import until
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -181,7 +182,7 @@ class Participants:
         """Wait until all have voted. Transfers in flight other than `mine` go on: another rank may wait for them first."""
         alone = all(one is mine for one in self.in_flight)
         if self.watch is None and not isinstance(vote, Vote) and alone:
-            vote.Wait()
+            until(vote.Test)
             return
         try:
             while not (vote.Test(alone) if isinstance(vote, Vote) else vote.Test()):

@@ -1,16 +1,29 @@
-"""Calls of MPI that cannot be cancelled, such as `Comm.Accept`: left behind once the processes they wait for are gone."""
+"""Waiting for other processes: without taking the core from whoever could use it, and not for ever.
+
+Calls of MPI that cannot be cancelled, such as `Comm.Accept`, are left behind once the processes they wait for are gone.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["while_watching"]
+__all__ = ["until", "while_watching"]
 
 T = TypeVar("T")
 
 LOOK_SECONDS = 0.1
+
+
+def until(finished: Callable[[], object]) -> None:
+    """Ask until it is true, and offer the core to others in between: what is waited for may need it. Not collective.
+
+    MPI's own waits may spin through whole time slices, where it does not know that ranks share cores.
+    """
+    while not finished():
+        os.sched_yield()
 
 
 def while_watching(watch: Callable[[], None] | None, call: Callable[[], T]) -> T:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from ..patience import until
 from .buffers import Slot, Specification, memory_at, slots
 from .exchange import Progress, Run
 from .message import Piece
@@ -92,7 +93,7 @@ class _Rounds(Progress):
         """Unpack a round that is through, start the next, and copy locally in between. Not collective."""
         while self._request is not None:
             if block and not self._copies:
-                self._request.Wait()
+                until(self._request.Test)
             elif not self._request.Test():
                 if self.copy_piece() and block:
                     continue

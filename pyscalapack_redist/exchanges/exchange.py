@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -189,13 +190,16 @@ class Progress(ABC):
         """Number of a request that has finished; local copies are made meanwhile. None if it has to wait and may not."""
         from mpi4py import MPI
 
-        while not (block and not self._copies):
+        while True:
             number, done = MPI.Request.Testany(requests)
             if done:
                 return number
-            if not self.copy_piece() or not block:
+            if not self.copy_piece():
+                if not block:
+                    return None
+                os.sched_yield()
+            elif not block:
                 return None
-        return MPI.Request.Waitany(requests)
 
     def copy_piece(self) -> bool:
         """Copy one piece from the local A to the local B; False when none is left."""

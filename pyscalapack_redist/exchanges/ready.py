@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from ..patience import until
 from .buffers import slots
 from .exchange import Progress, Run
 from .message import Piece
@@ -76,7 +77,7 @@ class _Rounds(Progress):
         while self._more:
             if self._barrier is not None:
                 if block and not self._copies:
-                    self._barrier.Wait()
+                    until(self._barrier.Test)
                 elif not self._barrier.Test():
                     if self.copy_piece() and block:
                         continue

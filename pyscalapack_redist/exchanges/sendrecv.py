@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from ..patience import until
 from .buffers import slots
 from .exchange import Exchange, Progress, Run
 from .message import Piece
@@ -81,7 +82,7 @@ class _LockStep(Progress):
 
         while self._more:
             if block:
-                MPI.Request.Waitall(self._requests)
+                until(lambda: MPI.Request.Testall(self._requests))
             elif not MPI.Request.Testall(self._requests):
                 return False
             if self._received is not None:

@@ -16,6 +16,7 @@ sent also arrives. Before its next message a process waits for a number of recei
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
 from collections import defaultdict
 from typing import ClassVar
@@ -92,15 +93,14 @@ class _Steps(Progress):
             memory = self._in.memory
             self._requests[RECEIVE] = self.run.comm.Irecv((memory, len(memory), MPI.BYTE), MPI.ANY_SOURCE, self.run.tag)
 
-    def _probe(self, block: bool) -> None:
+    def _probe(self) -> None:
         """Receive what has come, where it must be known from whom."""
         from mpi4py import MPI
 
         run = self.run
         if self.buffers.any_source or self._requests[RECEIVE] or not self._unread:
             return
-        patient = block and not self._copies and not self._requests[SEND]
-        found = (run.comm.Mprobe if patient else run.comm.Improbe)(MPI.ANY_SOURCE, run.tag, self._status)
+        found = run.comm.Improbe(MPI.ANY_SOURCE, run.tag, self._status)
         if found is not None:
             self._coming = next(self._from[self._status.source])
             self._requests[RECEIVE] = found.Irecv(self.buffers.incoming(run, self._coming, self._in))
@@ -127,16 +127,15 @@ class _Steps(Progress):
         from mpi4py import MPI
 
         while self._unread or self._sends or self._requests[SEND]:
-            self._probe(block)
-            if block and not self._copies and (self._requests[RECEIVE] or not self._unread):
-                number, done = MPI.Request.Waitany(self._requests, self._status), True
-            else:
-                number, done = MPI.Request.Testany(self._requests, self._status)
+            self._probe()
+            number, done = MPI.Request.Testany(self._requests, self._status)
             if not done or number == MPI.UNDEFINED:
                 copied = self.copy_piece()
-                if block and (copied or not self.buffers.any_source):
-                    continue
-                return False
+                if not block:
+                    return False
+                if not copied:
+                    os.sched_yield()
+                continue
             if number == RECEIVE:
                 self._arrived()
             self._send()

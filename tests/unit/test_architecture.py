@@ -22,7 +22,7 @@ BELOW: dict[str, tuple[str, ...]] = {
     "schedules": ("intersections",),
     "orders": ("schedules",),
     "node": ("schedules",),
-    "agreement": ("node",),
+    "agreement": ("node", "patience"),
     "exchanges": ("agreement",),
     "model": ("exchanges",),
     "operation": ("blockcyclic",),
