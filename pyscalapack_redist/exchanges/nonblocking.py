@@ -39,18 +39,20 @@ class Nonblocking(Exchange):
     name: ClassVar[str] = "nonblocking"
     piece: ClassVar[int] = 512 * 1024
     window: ClassVar[int] = 16
+    ahead: ClassVar[int] = 16
 
     def directions(self, item: int) -> tuple[Direction, Direction]:
         """Slots for receiving and for sending elements of `item` bytes. Not collective."""
         if item not in self._made:
-            self._made[item] = tuple(self._direction(messages, item) for messages in (self.receives, self.sends))
+            windows = (self.receives, self.ahead), (self.sends, self.window)
+            self._made[item] = tuple(self._direction(messages, window, item) for messages, window in windows)
         made: tuple[Direction, Direction] = self._made[item]
         return made
 
-    def _direction(self, messages: Sequence[Message], item: int) -> Direction:
+    def _direction(self, messages: Sequence[Message], window: int, item: int) -> Direction:
         share = self.memory_limit // 2
         pieces, nbytes = self.buffers.cut(messages, item, min(self.piece, share))
-        return Direction(pieces, min(len(pieces), self.window, max(1, share // max(nbytes, 1))), nbytes)
+        return Direction(pieces, min(len(pieces), window, max(1, share // max(nbytes, 1))), nbytes)
 
     def staging_bytes(self, item: int) -> int:
         """Staging memory of one run with elements of `item` bytes. Not collective."""

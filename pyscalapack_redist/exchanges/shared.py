@@ -15,7 +15,7 @@ from .._ring import Traffic
 from ..node import Node
 from .exchange import Exchange, Progress, Run
 from .message import Message, dense_strides
-from .nonblocking import Nonblocking
+from .windowed import Windowed
 
 __all__ = ["Shared"]
 
@@ -25,7 +25,7 @@ SLOTS = 4
 
 
 class Shared(Exchange):
-    """A ring in shared memory on each node, `nonblocking` between them.
+    """A ring in shared memory on each node, `windowed` between them.
 
     A pair goes whole, at the place of its first message in the schedule.
     """
@@ -48,7 +48,7 @@ class Shared(Exchange):
         here = {} if node is None or node.ring is None else node.number
         self._here = [_pairs(some, here) for some in (self.sends, self.receives)]
         away = [[one for one in some if one.peer not in here] for some in (self.sends, self.receives)]
-        self.between = Nonblocking(away[0], away[1], [] if here else self.copies, self._share(any(away)), buffers)
+        self.between = Windowed(away[0], away[1], [] if here else self.copies, self._share(any(away)), buffers)
         self._traffics: OrderedDict[Any, Traffic] = OrderedDict()
 
     def _share(self, mixed: bool) -> int:

@@ -17,5 +17,6 @@ class Windowed(Nonblocking):
     """The schedule's order without its steps: a window of a few messages."""
 
     name: ClassVar[str] = "windowed"
-    piece: ClassVar[int] = 256 * 1024
+    piece: ClassVar[int] = 2**20
     window: ClassVar[int] = 4
+    ahead: ClassVar[int] = 32
