@@ -17,6 +17,7 @@ import numpy as np
 
 from ._ring import NUMBERS_OF_A_VOTE, Vote
 from .errors import CollectiveError
+from .links import Links, links_between
 from .node import Node
 from .patience import until
 
@@ -114,6 +115,8 @@ class Participants:
         later transfers may come in between.
     node : Node or None
         The ranks of this node and the memory that they share, once it was asked for.
+    links : Links or None
+        What messages between nodes cost, once it was asked for; None on one node.
     names : tuple of str
         What each is called in messages: "rank 3".
     watch : callable or None
@@ -134,6 +137,7 @@ class Participants:
         self.in_flight = in_flight
         self.collectives: MPI.Intracomm | None = None
         self.node: Node | None = None
+        self.links: Links | None = None
         self.names = tuple(f"rank {rank}" for rank in ranks)
         self.watch: Callable[[], None] | None = None
         self.others: frozenset[int] = frozenset()
@@ -153,9 +157,14 @@ class Participants:
             self.collectives = self.comm.Dup()
 
     def make_node(self) -> Node:
-        """Find the ranks of this node and share memory with them, once. Collective over the participants."""
+        """Find the ranks of this node, share memory with them and measure the links to others, once.
+
+        Collective over the participants.
+        """
         if self.node is None:
-            self.node = Node(self.comm, self.names, self.others)
+            node = Node(self.comm, self.names, self.others)
+            self.links = links_between(self.comm, node, self._tags, self.look_around)
+            self.node = node
         return self.node
 
     def vote(self, ballot: Ballot) -> MPI.Request | Vote:

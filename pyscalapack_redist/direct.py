@@ -18,6 +18,7 @@ from .descriptor import Descriptor
 from .errors import ArrayError, CollectiveError, RedistributionError, ScheduleError
 from .exchanges import Exchange, Message, Progress
 from .exchanges.exchange import Run
+from .model import predicted_seconds
 from .operation import Factors, Part
 from .orders import Order
 from .report import PARTS, Profile, Report
@@ -70,6 +71,7 @@ class Redistribution:
         self._failures: list[str] = []
         self._call: Call | None = None
         self._planned = 0.0
+        self._seconds: float | None = None
         self._identity = digest(
             (desc_a.layout_digest, desc_b.layout_digest, schedule.name, exchange.name, exchange.buffers.name, op, part)
         )
@@ -82,8 +84,12 @@ class Redistribution:
     def report(self, dtype: DTypeLike | None = None) -> Report:
         """What this rank moves and what it costs, for elements of `dtype` (the plan's, else float64). Not collective."""
         item = np.dtype(dtype or self._dtype or np.float64).itemsize
-        ranks = self._everyone.ranks if self._everyone is not None else None
-        return Report.of(self._exchange, self.schedule, self._why, item, ranks)
+        everyone, predicted = self._everyone, None
+        if everyone is not None:
+            here = everyone.node.size if everyone.node is not None else 1
+            predicted = predicted_seconds(self._exchange, everyone.links, everyone.size, here, item)
+        links = everyone.links if everyone is not None else None
+        return Report.of(self._exchange, self.schedule, self._why, item, links, predicted, self._seconds)
 
     def __call__(
         self,
@@ -215,7 +221,7 @@ class Transfer:
         spent: dict[str, float] | None = None,
     ) -> None:
         self._spent, self.agreed_at = spent, 0.0
-        self._tested = time.perf_counter()
+        self._started = self._tested = time.perf_counter()
         self._plan = plan
         self._result: NDArray[Any] | None = None
         self._progress: Progress | None = None
@@ -423,6 +429,7 @@ class Transfer:
         if self._staging is not None:
             self._everyone.return_staging(self._staging)
         self._everyone.in_flight.pop(self, None)
+        self._plan._seconds = time.perf_counter() - self._started
         self._staging = self._progress = self._arrays = None
         self._keep = (None, None)
         self.done = True

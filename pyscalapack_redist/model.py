@@ -2,25 +2,72 @@
 
 from __future__ import annotations
 
-from .exchanges import exchange_class
+import functools
+import math
+import os
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from .exchanges import Exchange, exchange_class
+from .links import Links
 from .node import Node
 
-__all__ = ["choose"]
+__all__ = ["Choice", "choose", "predicted_seconds"]
+
+ELEMENT = 8  # bytes that an element is taken to have before the arrays are known
+SEARCHED = 256  # processes along a dimension up to which steps are searched for: a few milliseconds
+# As measured on limited links (docs/between-hosts.md): whole messages up to this size win, while the wire is the bottleneck.
+# Where it is not much slower than packing, packing must overlap with sending.
+SLOW_PIECE, FAST_PIECE, FAST_RATE = 2**20, 2**18, 1e9
+COPIED = 16 * 2**20  # bytes of the copy that is timed
 
 
-def choose(schedule: str, exchange: str, buffers: str, node: Node | None) -> tuple[str, str, str]:
-    """Schedule and exchange in place of "auto", and why. Not collective; equal on all ranks.
+class Choice(NamedTuple):
+    """Schedule and exchange in place of "auto", why, and bytes of the pieces of messages between nodes."""
 
-    Through shared memory a byte is read once and written once; by MPI it is copied twice more. Between nodes, sending all
-    at once beats lock step; steps in lock step are there for comparison.
+    schedule: str
+    exchange: str
+    why: str
+    piece: int = SLOW_PIECE
+
+
+def choose(
+    schedule: str,
+    exchange: str,
+    buffers: str,
+    node: Node | None,
+    links: Links | None = None,
+    elements: int = 0,
+    processes: tuple[int, ...] = (1,),
+) -> Choice:
+    """Schedule and exchange in place of "auto". Not collective; equal on all ranks.
+
+    Through shared memory a byte is read once and written once; by MPI it is copied twice more. Between nodes the steps of a
+    good schedule keep links from being shared, and a window without lock step keeps them from being idle.
+
+    Parameters
+    ----------
+    schedule, exchange, buffers : str
+        As the user asked.
+    node : Node or None
+        The ranks of this node; None on a rank that takes no part.
+    links : Links or None
+        Between nodes; None on one node.
+    elements : int
+        Of the whole array.
+    processes : tuple of int
+        Processes along each dimension of both layouts.
     """
     if exchange == "auto":
         if node is not None and node.anywhere and buffers == "packed":
-            exchange = "shared"
-            why = f"shared: {node.why}"
+            exchange, why = "shared", f"shared: {node.why}"
+        elif links is not None:
+            exchange, why = "windowed", "windowed: the schedule's order, and nothing waits for a step to end"
         else:
-            exchange = "nonblocking"
-            why = "nonblocking: nothing waits for a step to end" + (f"; {node.why}" if node is not None else "")
+            exchange, why = "nonblocking", "nonblocking: nothing waits for a step to end"
+            why += f"; {node.why}" if node is not None else ""
     elif exchange == "shared" and node is not None:
         why = f"as asked; {node.why}" + ("" if node.ring is not None else ", so by MPI")
     else:
@@ -29,6 +76,48 @@ def choose(schedule: str, exchange: str, buffers: str, node: Node | None) -> tup
         schedule = "natural"
         why += "; the order of messages is left to MPI"
     elif schedule == "auto":
-        schedule = "caterpillar"
-        why += "; caterpillar order: no process is sent to by all others first"
-    return schedule, exchange, why
+        schedule, reason = _order(links, elements, processes)
+        why += f"; {schedule} order: {reason}"
+    fast = links is not None and links.rate >= FAST_RATE
+    return Choice(schedule, exchange, why, FAST_PIECE if fast else SLOW_PIECE)
+
+
+def _order(links: Links | None, elements: int, processes: tuple[int, ...]) -> tuple[str, str]:
+    """A one-port order, and why."""
+    if links is None:
+        return "caterpillar", "no process is sent to by all others first"
+    half = len(processes) // 2
+    pairs = math.prod(processes[:half]) * math.prod(processes[half:])
+    mean = ELEMENT * elements / pairs
+    started = links.latency * links.rate
+    if mean < started:
+        return "caterpillar", f"messages of some {mean:.3g} bytes cost less to send than to start ({started:.3g} bytes)"
+    if max(processes) > SEARCHED:
+        return "ring", f"more than {SEARCHED} processes along a dimension to search steps for"
+    return "stepwise", "fewest steps, so that no link is shared"
+
+
+def predicted_seconds(exchange: Exchange, links: Links | None, ranks: int, node_ranks: int, item: int) -> float:
+    """Seconds of a run with elements of `item` bytes: the vote, then wire and memory at the same time. Not collective.
+
+    The wire has what the busiest node sends or receives; this rank's memory the packing, unpacking and copying, and ranks
+    that outnumber the cores take turns.
+    """
+    wire = 0.0
+    if links is not None:
+        wire = (math.ceil(math.log2(max(2, ranks))) + 1) * links.latency + exchange.extents.between * item / links.rate
+    moved = sum(one.size for one in (*exchange.sends, *exchange.receives, *exchange.copies)) * item
+    turns = max(1.0, node_ranks / len(os.sched_getaffinity(0)))
+    return max(wire, turns * moved / _copy_rate())
+
+
+@functools.cache
+def _copy_rate() -> float:
+    """Bytes per second that a core copies, timed once in a process."""
+    source, target = np.ones((2, COPIED), np.uint8)
+    best = math.inf
+    for _ in range(3):
+        start = time.perf_counter()
+        np.copyto(target, source)
+        best = min(best, time.perf_counter() - start)
+    return COPIED / best

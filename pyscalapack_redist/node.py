@@ -48,17 +48,19 @@ class Node:
         Shared memory with the other ranks of the node; None if there are none, or they cannot share memory.
     number : dict
         Rank in the ring for each rank of `comm` on this node.
+    size : int
+        Ranks of `comm` on this node.
     whole : bool
         Whether the ring holds all ranks of `comm`.
     anywhere : bool
         Whether any rank of `comm` has a ring.
+    leaders : ndarray of int64
+        For each rank of `comm`, the lowest rank of its node.
     why : str
         What was found, in words.
     """
 
     def __init__(self, comm: MPI.Intracomm, names: Sequence[str], others: Collection[int] = ()) -> None:
-        from mpi4py import MPI
-
         self.comm = comm
         self.ring: Ring | None = None
         self.broken: str | None = None
@@ -75,14 +77,16 @@ class Node:
                     self.ring = Ring(memory, rank, size, AREA, SPINS if size <= len(cores) else 0)
         finally:
             here.Free()
+        self.size = len(self.number)
         self._names = [names[one] for one in self.number]
         seen = (k for k, one in enumerate(self._processes) if one and _process(one[0]) == one)
         self._watched = [k for k in seen if list(self.number)[k] not in others]
         self._checked = 0.0
         self.whole = self.ring is not None and len(self.number) == comm.Get_size()
-        found = np.array([self.ring is not None], np.int64)
-        comm.Allreduce(MPI.IN_PLACE, found, MPI.MAX)
-        self.anywhere = bool(found[0])
+        found = np.empty((comm.Get_size(), 2), np.int64)
+        comm.Allgather(np.array([min(self.number), self.ring is not None]), found)
+        self.leaders = found[:, 0].copy()
+        self.anywhere = bool(found[:, 1].any())
 
     def look_around(self) -> None:
         """While waiting: let MPI make progress, and see whether the others still live. Not collective.

@@ -9,6 +9,7 @@ This module only composes: what is owed to whom is worked out in `planning`, the
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -154,10 +155,9 @@ def _idle_plan(request: Request) -> Redistribution:
     assert a is not None
     assert b is not None
     chosen = choose(request.schedule, request.exchange, request.buffers, None)
-    nothing = exchange_class(chosen[1])([], [], [], request.memory_limit, request.buffers)
-    return Redistribution(
-        a, b, request.dtype, None, ORDERS.get(chosen[0], Natural)((), ()), nothing, chosen[2], request.op, request.part
-    )
+    nothing = exchange_class(chosen.exchange)([], [], [], request.memory_limit, request.buffers)
+    order = ORDERS.get(chosen.schedule, Natural)((), ())
+    return Redistribution(a, b, request.dtype, None, order, nothing, chosen.why, request.op, request.part)
 
 
 def _new_plan(a: Descriptor, b: Descriptor, request: Request, everyone: Participants) -> Redistribution:
@@ -172,14 +172,24 @@ def _new_plan(a: Descriptor, b: Descriptor, request: Request, everyone: Particip
                 f"desc_a has shape {a.shape} and desc_b {b.shape}: a redistribution keeps the global shape"
                 + ("" if request.op == "N" else f"; op = {request.op!r} exchanges rows and columns")
             )
-        schedule, exchange, why = choose(request.schedule, request.exchange, request.buffers, everyone.node)
-        steps = order_for(schedule, moved, b, everyone)
+        processes = (*moved.placement.shape, *b.placement.shape)
+        chosen = choose(
+            request.schedule,
+            request.exchange,
+            request.buffers,
+            everyone.node,
+            everyone.links,
+            math.prod(b.shape),
+            processes,
+        )
+        steps = order_for(chosen.schedule, moved, b, everyone)
         me = request.comm.Get_rank()
         part = None if request.part is None else request.part.moved(request.op).edge(b.shape)
         messages = messages_of(moved, b, me, everyone.number, steps, part)
-        moving = exchange_class(exchange)(*messages, request.memory_limit, request.buffers, everyone.node)
+        moving = exchange_class(chosen.exchange)(*messages, request.memory_limit, request.buffers, everyone.node)
+        moving.cut_into(chosen.piece)
         ballot.mine[-len(Extents._fields) :] = moving.extents
-        plan = Redistribution(a, b, request.dtype, everyone, steps, moving, why, request.op, request.part)
+        plan = Redistribution(a, b, request.dtype, everyone, steps, moving, chosen.why, request.op, request.part)
     except Exception as caught:
         error = caught
     everyone.agree(ballot, error, [], list)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .exchanges import Exchange
+from .links import Links
 from .orders import Order
 
 __all__ = ["PARTS", "Profile", "Report"]
@@ -28,6 +29,13 @@ class Report:
         What goes to others, comes from others, and stays on this rank.
     extra_bytes, memory_limit : int
         Staging memory of one run, and the most it may be.
+    links : Links or None
+        What messages between nodes cost; None on one node.
+    predicted_seconds : float or None
+        Of a run, by the model that chooses; None on a rank that takes no part.
+    last_seconds : float or None
+        Of this rank's last run, from its start; None before the first. Of runs through shared memory alone only the first
+        with arrays of a kind is timed.
     """
 
     schedule: str
@@ -42,9 +50,21 @@ class Report:
     bytes_copied: int
     extra_bytes: int
     memory_limit: int
+    links: Links | None
+    predicted_seconds: float | None
+    last_seconds: float | None
 
     @classmethod
-    def of(cls, exchange: Exchange, schedule: Order, why: str, item: int, ranks: tuple[int, ...] | None) -> Report:
+    def of(
+        cls,
+        exchange: Exchange,
+        schedule: Order,
+        why: str,
+        item: int,
+        links: Links | None,
+        predicted: float | None,
+        last: float | None,
+    ) -> Report:
         """The report of an exchange's messages with elements of `item` bytes. Not collective."""
         moved = [sum(one.size for one in some) * item for some in (exchange.sends, exchange.receives, exchange.copies)]
         return cls(
@@ -60,6 +80,9 @@ class Report:
             bytes_copied=moved[2],
             extra_bytes=exchange.staging_bytes(item),
             memory_limit=exchange.memory_limit,
+            links=links,
+            predicted_seconds=predicted,
+            last_seconds=last,
         )
 
     def __str__(self) -> str:
@@ -72,6 +95,10 @@ class Report:
             ("steps", f"{self.steps}"),
             ("extra memory", f"{self.extra_bytes:,} of at most {self.memory_limit:,} bytes"),
         ]
+        if self.links is not None:
+            rows.append(("between nodes", str(self.links)))
+        times = (("predicted", self.predicted_seconds), ("last run", self.last_seconds))
+        rows += [(name, f"{1e3 * seconds:.3g} ms") for name, seconds in times if seconds is not None]
         return "\n".join(f"{name:20} {value}" for name, value in rows)
 
 

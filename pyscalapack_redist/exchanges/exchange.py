@@ -73,12 +73,15 @@ class Extents(NamedTuple):
         1 if a message is only a part of what two processes share.
     unbalanced : int
         1 if there are more messages to send than to receive, or fewer.
+    between : int
+        Elements that go out of a node or into it, whichever are more: this rank's times the ranks of the node.
     """
 
     messages: int
     elements: int
     partial: int
     unbalanced: int
+    between: int
 
 
 class Exchange(ABC):
@@ -138,8 +141,12 @@ class Exchange(ABC):
             elements=max((one.size for one in both), default=0),
             partial=any(one.size != one.box.size for one in both),
             unbalanced=len(self.sends) != len(self.receives),
+            between=0 if node is None else node.size * max(_away(self.sends, node), _away(self.receives, node)),
         )
         self._made: dict[int, Any] = {}
+
+    def cut_into(self, piece: int) -> None:  # noqa: B027 (most have no pieces of their own)
+        """Send messages between nodes in pieces of at most so many bytes; before the first run. Not collective."""
 
     def settle(self, extents: Extents) -> None:
         """Take the largest extents of all ranks; before the first run. Not collective: equal on all ranks.
@@ -172,6 +179,11 @@ class Exchange(ABC):
     @abstractmethod
     def begin(self, run: Run) -> Progress:
         """Start moving. Collective over the participants, as far as they have messages for one another."""
+
+
+def _away(messages: Sequence[Message], node: Node) -> int:
+    """Elements of messages to or from other nodes."""
+    return sum(one.size for one in messages if one.peer not in node.number)
 
 
 class Progress(ABC):

@@ -33,11 +33,13 @@ class Nonblocking(Exchange):
     piece : int
         Bytes of a piece: small enough to stay in cache between packing and unpacking.
     window : int
-        Pieces in flight in one direction.
+        Pieces being sent.
+    ahead : int
+        Receives posted.
     """
 
     name: ClassVar[str] = "nonblocking"
-    piece: ClassVar[int] = 512 * 1024
+    piece: int = 512 * 1024
     window: ClassVar[int] = 16
     ahead: ClassVar[int] = 16
 

@@ -56,6 +56,10 @@ class Shared(Exchange):
         self._limit = self.memory_limit // 2 if mixed else self.memory_limit
         return self.memory_limit - self._limit if mixed else self.memory_limit
 
+    def cut_into(self, piece: int) -> None:
+        """Send messages between nodes in pieces of at most so many bytes; before the first run. Not collective."""
+        self.between.cut_into(piece)
+
     @property
     def by_ring(self) -> bool:
         """Whether anything of this rank goes through the ring, its local copy included. Not collective."""

@@ -17,6 +17,10 @@ class Windowed(Nonblocking):
     """The schedule's order without its steps: a window of a few messages."""
 
     name: ClassVar[str] = "windowed"
-    piece: ClassVar[int] = 2**20
+    piece = 2**20
     window: ClassVar[int] = 4
     ahead: ClassVar[int] = 32
+
+    def cut_into(self, piece: int) -> None:
+        """Send messages in pieces of at most so many bytes; before the first run. Not collective."""
+        self.piece = piece

@@ -1,0 +1,132 @@
+"""The links between nodes: what a message costs to start and how fast bytes go, measured or read from a file.
+
+`PYSCALAPACK_REDIST_LINKS` names a JSON file {"latency": seconds, "rate": bytes per second of a node, each way} that is
+taken in place of a measurement; that of the participants' first rank counts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .errors import CollectiveError, RedistributionError
+from .patience import until
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from .node import Node
+
+__all__ = ["VARIABLE", "Links", "links_between"]
+
+VARIABLE = "PYSCALAPACK_REDIST_LINKS"
+# The rate is that of what the larger message has more than the smaller: what starts a message is in both. Not larger, so
+# that a link of 50 Mbit/s is known after a tenth of a second, one of 10 Gbit/s after a thousandth.
+EMPTY, SMALLER, LARGER = 0, 64 * 1024, 256 * 1024
+ROUNDS = {EMPTY: 5, SMALLER: 2, LARGER: 2}
+
+
+class Links(NamedTuple):
+    """What messages between nodes cost, equal on all ranks.
+
+    Attributes
+    ----------
+    latency : float
+        Seconds until a message without contents has arrived, on the slowest link.
+    rate : float
+        Bytes per second that a node sends, while it receives as many, on the slowest link.
+    nodes : int
+        Nodes that the ranks are on.
+    origin : str
+        Where the numbers are from, in words.
+    """
+
+    latency: float
+    rate: float
+    nodes: int
+    origin: str
+
+    def __str__(self) -> str:
+        return f"{self.nodes} nodes, latency {1e6 * self.latency:.3g} us, {self.rate / 1e6:.4g} MB/s a node ({self.origin})"
+
+
+def links_between(comm: MPI.Intracomm, node: Node, tag: int, look_around: Callable[[], None]) -> Links | None:
+    """Measure, or read the file: one rank of each node sends to the next node. None on one node. Collective over `comm`.
+
+    Parameters
+    ----------
+    comm : MPI.Intracomm
+        The ranks.
+    node : Node
+        Those of this node.
+    tag : int
+        Of messages that nobody else sends.
+    look_around : callable
+        Called while waiting; raises if those waited for have gone.
+
+    Raises
+    ------
+    RedistributionError
+        The file cannot be read; CollectiveError on the other ranks.
+    """
+    leaders = sorted(set(node.leaders.tolist()))
+    if len(leaders) == 1:
+        return None
+    path = comm.bcast(os.environ.get(VARIABLE))
+    if path:
+        found: Links | RedistributionError | None = _read(path, len(leaders)) if comm.Get_rank() == 0 else None
+        found = comm.bcast(found)
+        if isinstance(found, RedistributionError):
+            raise found if comm.Get_rank() == 0 else CollectiveError(f"rank 0 could not take part: {found}")
+        return found
+    mine = np.zeros(2)
+    if comm.Get_rank() in leaders:
+        mine[:] = _measured(comm, leaders, tag, look_around)
+    slowest = mine.copy()
+    from mpi4py import MPI
+
+    until(comm.Iallreduce(mine, slowest, MPI.MAX).Test)
+    return Links(float(slowest[0]), 1 / float(slowest[1]), len(leaders), "measured")
+
+
+def _measured(
+    comm: MPI.Intracomm, leaders: list[int], tag: int, look_around: Callable[[], None]
+) -> tuple[float, float]:
+    """Seconds of an empty message, and seconds per byte."""
+    from mpi4py import MPI
+
+    at = leaders.index(comm.Get_rank())
+    to, come_from = leaders[(at + 1) % len(leaders)], leaders[at - 1]
+    out, come = np.ones(LARGER, np.uint8), np.empty(LARGER, np.uint8)
+    best = dict.fromkeys(ROUNDS, math.inf)
+    for size, rounds in ROUNDS.items():
+        for _ in range(rounds):
+            start = time.perf_counter()
+            requests = [comm.Isend(out[:size], to, tag), comm.Irecv(come[:size], come_from, tag)]
+            while not MPI.Request.Testall(requests):
+                look_around()
+                os.sched_yield()
+            best[size] = min(best[size], time.perf_counter() - start)
+    more = best[LARGER] - best[SMALLER]
+    return best[EMPTY], (more / (LARGER - SMALLER) if more > 0 else best[LARGER] / LARGER)
+
+
+def _read(path: str, nodes: int) -> Links | RedistributionError:
+    try:
+        given = json.loads(Path(path).read_text(encoding="utf-8"))
+        latency, rate = float(given["latency"]), float(given["rate"])
+        if not (0 <= latency < math.inf and 0 < rate < math.inf):
+            raise ValueError(f"latency = {latency!r} must not be negative, and rate = {rate!r} positive")
+    except (OSError, ValueError, TypeError, KeyError) as caught:
+        return RedistributionError(
+            f"{VARIABLE}={path!r} must name a JSON file such as "
+            f'{{"latency": 2e-6, "rate": 12e9}} (seconds, bytes per second): {type(caught).__name__}: {caught}'
+        )
+    return Links(latency, rate, nodes, f"from {path}")
