@@ -17,20 +17,22 @@ from .node import Node
 __all__ = ["Choice", "choose", "predicted_seconds"]
 
 ELEMENT = 8  # bytes that an element is taken to have before the arrays are known
-SEARCHED = 256  # processes along a dimension up to which steps are searched for: a few milliseconds
 # As measured on limited links (docs/between-hosts.md): whole messages up to this size win, while the wire is the bottleneck.
 # Where it is not much slower than packing, packing must overlap with sending.
 SLOW_PIECE, FAST_PIECE, FAST_RATE = 2**20, 2**18, 1e9
+# Few sends in flight keep many from meeting at one receiver; they must hold twice what is under way on the link.
+FEWEST, MOST = 4, 16
 COPIED = 16 * 2**20  # bytes of the copy that is timed
 
 
 class Choice(NamedTuple):
-    """Schedule and exchange in place of "auto", why, and bytes of the pieces of messages between nodes."""
+    """Schedule and exchange in place of "auto", why, and pieces of messages between nodes: bytes, and how many in flight."""
 
     schedule: str
     exchange: str
     why: str
     piece: int = SLOW_PIECE
+    window: int = FEWEST
 
 
 def choose(
@@ -40,12 +42,13 @@ def choose(
     node: Node | None,
     links: Links | None = None,
     elements: int = 0,
-    processes: tuple[int, ...] = (1,),
+    pairs: int = 1,
 ) -> Choice:
     """Schedule and exchange in place of "auto". Not collective; equal on all ranks.
 
     Through shared memory a byte is read once and written once; by MPI it is copied twice more. Between nodes the steps of a
-    good schedule keep links from being shared, and a window without lock step keeps them from being idle.
+    good schedule keep links from being shared, and a window without lock step keeps them from being idle: which one-port order
+    it is makes no difference that could be measured, so it is one that need not be searched for.
 
     Parameters
     ----------
@@ -57,8 +60,8 @@ def choose(
         Between nodes; None on one node.
     elements : int
         Of the whole array.
-    processes : tuple of int
-        Processes along each dimension of both layouts.
+    pairs : int
+        Of a process before and one after.
     """
     if exchange == "auto":
         if node is not None and node.anywhere and buffers == "packed":
@@ -76,25 +79,14 @@ def choose(
         schedule = "natural"
         why += "; the order of messages is left to MPI"
     elif schedule == "auto":
-        schedule, reason = _order(links, elements, processes)
-        why += f"; {schedule} order: {reason}"
-    fast = links is not None and links.rate >= FAST_RATE
-    return Choice(schedule, exchange, why, FAST_PIECE if fast else SLOW_PIECE)
-
-
-def _order(links: Links | None, elements: int, processes: tuple[int, ...]) -> tuple[str, str]:
-    """A one-port order, and why."""
+        schedule = "caterpillar"
+        why += "; caterpillar order: no process is sent to by all others first"
     if links is None:
-        return "caterpillar", "no process is sent to by all others first"
-    half = len(processes) // 2
-    pairs = math.prod(processes[:half]) * math.prod(processes[half:])
-    mean = ELEMENT * elements / pairs
-    started = links.latency * links.rate
-    if mean < started:
-        return "caterpillar", f"messages of some {mean:.3g} bytes cost less to send than to start ({started:.3g} bytes)"
-    if max(processes) > SEARCHED:
-        return "ring", f"more than {SEARCHED} processes along a dimension to search steps for"
-    return "stepwise", "fewest steps, so that no link is shared"
+        return Choice(schedule, exchange, why)
+    piece = FAST_PIECE if links.rate >= FAST_RATE else SLOW_PIECE
+    message = max(1.0, min(piece, ELEMENT * elements / pairs))
+    window = min(MOST, max(FEWEST, math.ceil(2 * links.latency * links.rate / message)))
+    return Choice(schedule, exchange, why, piece, window)
 
 
 def predicted_seconds(exchange: Exchange, links: Links | None, ranks: int, node_ranks: int, item: int) -> float:

@@ -172,7 +172,6 @@ def _new_plan(a: Descriptor, b: Descriptor, request: Request, everyone: Particip
                 f"desc_a has shape {a.shape} and desc_b {b.shape}: a redistribution keeps the global shape"
                 + ("" if request.op == "N" else f"; op = {request.op!r} exchanges rows and columns")
             )
-        processes = (*moved.placement.shape, *b.placement.shape)
         chosen = choose(
             request.schedule,
             request.exchange,
@@ -180,14 +179,14 @@ def _new_plan(a: Descriptor, b: Descriptor, request: Request, everyone: Particip
             everyone.node,
             everyone.links,
             math.prod(b.shape),
-            processes,
+            moved.placement.size * b.placement.size,
         )
         steps = order_for(chosen.schedule, moved, b, everyone)
         me = request.comm.Get_rank()
         part = None if request.part is None else request.part.moved(request.op).edge(b.shape)
         messages = messages_of(moved, b, me, everyone.number, steps, part)
         moving = exchange_class(chosen.exchange)(*messages, request.memory_limit, request.buffers, everyone.node)
-        moving.cut_into(chosen.piece)
+        moving.tune(chosen.piece, chosen.window)
         ballot.mine[-len(Extents._fields) :] = moving.extents
         plan = Redistribution(a, b, request.dtype, everyone, steps, moving, chosen.why, request.op, request.part)
     except Exception as caught:

@@ -145,8 +145,8 @@ class Exchange(ABC):
         )
         self._made: dict[int, Any] = {}
 
-    def cut_into(self, piece: int) -> None:  # noqa: B027 (most have no pieces of their own)
-        """Send messages between nodes in pieces of at most so many bytes; before the first run. Not collective."""
+    def tune(self, piece: int, window: int) -> None:  # noqa: B027 (most have no window)
+        """Send at most so many pieces at a time, of so many bytes, between nodes; before the first run. Not collective."""
 
     def settle(self, extents: Extents) -> None:
         """Take the largest extents of all ranks; before the first run. Not collective: equal on all ranks.

@@ -40,7 +40,7 @@ class Nonblocking(Exchange):
 
     name: ClassVar[str] = "nonblocking"
     piece: int = 512 * 1024
-    window: ClassVar[int] = 16
+    window: int = 16
     ahead: ClassVar[int] = 16
 
     def directions(self, item: int) -> tuple[Direction, Direction]:

@@ -56,9 +56,9 @@ class Shared(Exchange):
         self._limit = self.memory_limit // 2 if mixed else self.memory_limit
         return self.memory_limit - self._limit if mixed else self.memory_limit
 
-    def cut_into(self, piece: int) -> None:
-        """Send messages between nodes in pieces of at most so many bytes; before the first run. Not collective."""
-        self.between.cut_into(piece)
+    def tune(self, piece: int, window: int) -> None:
+        """Send at most so many pieces at a time, of so many bytes, between nodes; before the first run. Not collective."""
+        self.between.tune(piece, window)
 
     @property
     def by_ring(self) -> bool:

@@ -18,9 +18,9 @@ class Windowed(Nonblocking):
 
     name: ClassVar[str] = "windowed"
     piece = 2**20
-    window: ClassVar[int] = 4
+    window = 4
     ahead: ClassVar[int] = 32
 
-    def cut_into(self, piece: int) -> None:
-        """Send messages in pieces of at most so many bytes; before the first run. Not collective."""
-        self.piece = piece
+    def tune(self, piece: int, window: int) -> None:
+        """Send at most so many pieces at a time, of so many bytes; before the first run. Not collective."""
+        self.piece, self.window = piece, window

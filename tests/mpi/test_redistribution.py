@@ -41,6 +41,24 @@ def test_a_wrong_map_of_nodes_is_an_error_on_every_rank() -> None:
     assert "PYSCALAPACK_REDIST_NODES='0,0,one' must be a node number for each of the 3 ranks" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("what", "text"),
+    [
+        ("measured", None),
+        ("file", '{"latency": 0.5, "rate": 8000}'),
+        ("error", '{"latency": 0.5}'),
+        ("error", '{"latency": 0.5, "rate": -1}'),
+        ("error", "fast"),
+    ],
+)
+def test_links_between_nodes(what: str, text: str | None, tmp_path: Path) -> None:
+    env = {"PYSCALAPACK_REDIST_NODES": "0,0,1,1"}
+    if text is not None:
+        (tmp_path / "links.json").write_text(text)
+        env["PYSCALAPACK_REDIST_LINKS"] = str(tmp_path / "links.json")
+    assert run(PROGRAMS / "links.py", 4, what, env=env).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6])
 def test_plans_called_again_and_again(ranks: int) -> None:
     assert run(PROGRAMS / "repeated_calls.py", ranks, 60, 40, SEED + ranks, timeout=200).stdout == "OK\n"

@@ -1,0 +1,38 @@
+"""The choice behind "auto"."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyscalapack_redist.links import Links
+from pyscalapack_redist.model import FAST_PIECE, FEWEST, MOST, SLOW_PIECE, choose
+
+
+def links(latency: float, rate: float) -> Links:
+    return Links(latency, rate, 2, "made up")
+
+
+def test_what_was_asked_for_is_kept() -> None:
+    chosen = choose("optimal", "sendrecv", "packed", None, links(1e-6, 1e9), 10**6, 16)
+    assert chosen[:3] == ("optimal", "sendrecv", "as asked")
+    assert choose("auto", "alltoallv", "packed", None).schedule == "natural"
+
+
+def test_between_nodes_nothing_waits_for_a_step() -> None:
+    assert choose("auto", "auto", "packed", None, links(1e-6, 1e9))[:2] == ("caterpillar", "windowed")
+    assert choose("auto", "auto", "packed", None)[:2] == ("caterpillar", "nonblocking")
+
+
+@pytest.mark.parametrize(("rate", "piece"), [(6e6, SLOW_PIECE), (12e9, FAST_PIECE)])
+def test_pieces_overlap_with_packing_where_the_wire_is_fast(rate: float, piece: int) -> None:
+    assert choose("auto", "auto", "packed", None, links(1e-6, rate), 10**9, 4).piece == piece
+
+
+def test_the_window_holds_what_a_link_does() -> None:
+    def window(latency: float, rate: float, elements: int, pairs: int) -> int:
+        return choose("auto", "windowed", "packed", None, links(latency, rate), elements, pairs).window
+
+    assert window(1e-6, 1e8, 10**8, 4) == FEWEST
+    assert window(1e-3, 1e9, 10**6, 80) == MOST  # 2 MB under way in messages of 100 kB
+    assert window(1e-3, 1e8, 10**6, 200) == 5  # 200 kB under way in messages of 40 kB
+    assert window(1e-3, 1e9, 0, 16) == MOST  # an empty array
