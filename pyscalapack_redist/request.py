@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -216,7 +216,7 @@ def _read_via(via: Via, comm: MPI.Intracomm, joint: Joint | None) -> str | tuple
     """A way by name, or descriptors on `comm`."""
     if via is None or (isinstance(via, str) and via in ("dimensions", "lcm")):
         return via
-    if isinstance(via, str) or not all(isinstance(one, Descriptor) for one in via):
+    if isinstance(via, str) or not isinstance(via, Iterable) or not all(isinstance(one, Descriptor) for one in via):
         raise ScheduleError(f"via = {via!r} must be None, 'dimensions', 'lcm', or a list of Descriptors")
     if joint is not None:
         raise ScheduleError(
