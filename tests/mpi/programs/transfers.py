@@ -145,7 +145,7 @@ def in_legs(comm: MPI.Intracomm) -> None:
         assert report.bytes_sent == sum(leg.report(float).bytes_sent for leg in plan.legs)
         assert "direct" in str(report)
     for wrong in ("sideways", 5, [5]):
-        with pytest.raises(psr.ScheduleError, match="via = .* must be None, 'dimensions', 'lcm', or a list"):
+        with pytest.raises(psr.ScheduleError, match=r"via = .* must be None, 'dimensions', 'lcm', or a list"):
             psr.redistribute(every[0], every[1], via=wrong)
     other = psr.Descriptor((3, 3), 1, every[0].grid)
     with pytest.raises(psr.ScheduleError, match=r"via\[0\] has shape \(3, 3\), but the array has shape"):
