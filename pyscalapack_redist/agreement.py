@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._ring import NUMBERS_OF_A_VOTE, Vote
 from .errors import CollectiveError
@@ -124,6 +125,8 @@ class Participants:
         Nothing waits inside MPI then.
     others : frozenset of int
         The ranks in `comm` of these processes.
+    measuring_tag, repeating_tag : int
+        Tags that no transfer has: to measure links, and of runs that are kept ready, of which there is one at a time.
     """
 
     def __init__(self, comm: MPI.Intracomm, ranks: tuple[int, ...], in_flight: dict[Any, None]) -> None:
@@ -144,7 +147,8 @@ class Participants:
         self._abandoned: list[MPI.Request | Vote] = []
         self._staging: list[np.ndarray] = []
         self._tag = 0
-        self._tags = min(int(comm.Get_attr(MPI.TAG_UB) or 32767), 2**30)
+        self._tags = min(int(comm.Get_attr(MPI.TAG_UB) or 32767), 2**30) - 1
+        self.measuring_tag, self.repeating_tag = self._tags, self._tags + 1
 
     def next_tag(self) -> int:
         """A tag that no other transfer in flight here has. All ranks start transfers in the same order."""
@@ -163,12 +167,12 @@ class Participants:
         """
         if self.node is None:
             node = Node(self.comm, self.names, self.others)
-            self.links = links_between(self.comm, node, self._tags, self.look_around)
+            self.links = links_between(self.comm, node, self.measuring_tag, self.look_around)
             self.node = node
         return self.node
 
-    def vote(self, ballot: Ballot) -> MPI.Request | Vote:
-        """Start a reduction of the ballot; all ranks start theirs in the same order. Not collective: nobody waits.
+    def vote(self, mine: NDArray[np.int64], outcome: NDArray[np.int64]) -> MPI.Request | Vote:
+        """Start a reduction of a ballot's numbers; all ranks start theirs in the same order. Not collective: nobody waits.
 
         Raises
         ------
@@ -181,11 +185,11 @@ class Participants:
         if node is not None and node.ring is not None and node.ring.left:
             why = node.broken or "a call was interrupted"
             raise CollectiveError(f"these ranks cannot redistribute any more ({why}): use another communicator")
-        if node is not None and node.ring is not None and node.whole and ballot.mine.size <= NUMBERS_OF_A_VOTE:
-            vote = Vote(node.ring, ballot.mine, ballot.all)
+        if node is not None and node.ring is not None and node.whole and mine.size <= NUMBERS_OF_A_VOTE:
+            vote = Vote(node.ring, mine, outcome)
             vote.Test()
             return vote
-        return self.comm.Iallreduce(ballot.mine, ballot.all, MPI.MAX)
+        return self.comm.Iallreduce(mine, outcome, MPI.MAX)
 
     def conclude(self, vote: MPI.Request | Vote, mine: object = None) -> None:
         """Wait until all have voted. Transfers in flight other than `mine` go on: another rank may wait for them first."""
@@ -261,7 +265,7 @@ class Participants:
             On the others, and on all of them where they disagree.
         """
         ballot.fill(self.size - self.rank if error is not None else 0, opinions, note)
-        self.conclude(self.vote(ballot))
+        self.conclude(self.vote(ballot.mine, ballot.all))
         if not ballot.unanimous:
             self.refuse(ballot, error, words)
 
@@ -288,7 +292,7 @@ class Participants:
         """The value of the lowest rank that has one, on all; None where nobody has. Collective over the participants."""
         ballot = Ballot(["which rank has it"])
         ballot.fill(0, [None if value is None else self.size - self.rank], note=value is None)
-        self.conclude(self.vote(ballot))
+        self.conclude(self.vote(ballot.mine, ballot.all))
         top = ballot.answer(0)
         if top is None or not ballot.noted:
             return value

@@ -21,6 +21,7 @@ from .exchanges.exchange import Run
 from .model import predicted_seconds
 from .operation import Factors, Part
 from .orders import Order
+from .repeated import RepeatedCall
 from .report import PARTS, Profile, Report
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Redistribution:
         self._exchange = exchange
         self._why = why
         self._failures: list[str] = []
-        self._call: Call | None = None
+        self._call: Call | RepeatedCall | None = None
         self._planned = 0.0
         self._seconds: float | None = None
         self._identity = digest(
@@ -172,16 +173,21 @@ class Redistribution:
 
     def _remember(self, run: Run, a: Any, out: Any, arrays: Arrays, ballot: Ballot) -> None:
         """Make the next call with such arrays a compiled one, where the exchange can."""
-        traffic = self._exchange.compiled(run)
         everyone = self._everyone
         self._call = None
-        if traffic is None or everyone is None or everyone.node is None:
+        if everyone is None or everyone.node is None:
             return
-        mine, expected = ballot.mine.copy(), ballot.all.copy()
-        mine[-1] = expected[-1] = ORDERS[int(expected[-2]) % 2]
         new = self.desc_b.empty if self.part is None else self.desc_b.zeros
         make = new if arrays.out is not None and out is None else None
         given = out if isinstance(out, np.ndarray) else arrays.out
+        traffic = self._exchange.compiled(run)
+        if traffic is None:
+            repeat = self._exchange.repeat(run, everyone.repeating_tag)
+            if repeat is not None:
+                self._call = RepeatedCall(repeat, everyone, a, given, make, ballot, self._failures)
+            return
+        mine, expected = ballot.mine.copy(), ballot.all.copy()
+        mine[-1] = expected[-1] = ORDERS[int(expected[-2]) % 2]
         with contextlib.suppress(BufferError, ValueError):  # dtypes that buffers cannot describe go the long way
             self._call = Call(traffic, a, given, make, mine, expected, everyone.look_around)
 
@@ -203,6 +209,7 @@ class Redistribution:
 QUESTIONS = ("the plan", "the dtype")
 # What a vote says of the order in which a rank has already packed: it does not know the order, by rows, by columns.
 UNKNOWN, ORDERS = 0, (1, 2)
+LONG = 3  # without shared memory: this rank does not go the short way (`RepeatedCall`), so nobody may
 # MPI makes progress only while it is called, and a connection between nodes needs several looks for one message: a test
 # goes on looking for this share of the time since the last one, but for no more than so many seconds.
 TEST_SHARE, LONGEST_TEST = 0.02, 1e-3
@@ -244,7 +251,7 @@ class Transfer:
         self._vote(a, out, factors)
         self._agreeing: MPI.Request | Vote | None = None
         if outcome is None:
-            self._agreeing = everyone.vote(self._ballot)
+            self._agreeing = everyone.vote(self._ballot.mine, self._ballot.all)
         else:
             self._ballot.all[:] = outcome[:-1]
             self._mark = outcome[-1]
@@ -292,7 +299,7 @@ class Transfer:
         self._opinions = [identity, None if dtype is None else dtype_digest(dtype)]
         self._ballot.fill(everyone.size - everyone.rank if self._error is not None else 0, self._opinions)
         by_columns = self._arrays is not None and self._arrays.by_columns
-        self._ballot.mine[-2:] = 2 * (item or 0) + by_columns, UNKNOWN
+        self._ballot.mine[-2:] = 2 * (item or 0) + by_columns, UNKNOWN if plan._exchange.in_turn else LONG
 
     def test(self) -> bool:
         """Go on as far as possible without waiting; True when the redistribution is complete. Not collective.
@@ -398,7 +405,7 @@ class Transfer:
         assert arrays is not None
         (item, by_columns), guess = divmod(int(ballot.all[-2]), 2), int(ballot.all[-1])
         idle = arrays.dtype is None and not self._plan._exchange.in_turn
-        if (arrays.in_place and self._blend is None) or idle or not item:
+        if (arrays.in_place and self._blend is None) or not item:
             return False
         d = self._plan.desc_a.ndim
         order_ = range(d) if by_columns else range(d - 1, -1, -1)
@@ -419,6 +426,8 @@ class Transfer:
         )
         if self._factors.trivial:
             self._plan._remember(run, *self._keep, arrays, ballot)
+        if idle:
+            return False
         self._progress = self._plan._exchange.begin(run)
         return True
 

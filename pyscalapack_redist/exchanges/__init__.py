@@ -10,6 +10,7 @@ from .exchange import Exchange, Extents, LocalArray, Progress
 from .message import Message
 from .nonblocking import Nonblocking
 from .ready import Ready
+from .repeat import Repeat
 from .sendrecv import SendReceive
 from .shared import Shared
 from .synchronized import Synchronized
@@ -23,6 +24,7 @@ __all__ = [
     "LocalArray",
     "Message",
     "Progress",
+    "Repeat",
     "check_combination",
     "exchange_class",
 ]

@@ -15,8 +15,10 @@ from .._copy import Blend
 from .._ring import Traffic
 from ..errors import ScheduleError
 from ..node import Node
+from ..patience import LOOKS
 from .buffers import BUFFERS
 from .message import Message, pieces_of
+from .repeat import Repeat
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -176,6 +178,10 @@ class Exchange(ABC):
         """All of the run as one compiled piece, where it is one. Not collective."""
         return None
 
+    def repeat(self, run: Run, tag: int) -> Repeat | None:
+        """Runs with such arrays, kept ready under a tag of their own; None where that is not for all ranks. Not collective."""
+        return None
+
     @abstractmethod
     def begin(self, run: Run) -> Progress:
         """Start moving. Collective over the participants, as far as they have messages for one another."""
@@ -202,16 +208,17 @@ class Progress(ABC):
         """Number of a request that has finished; local copies are made meanwhile. None if it has to wait and may not."""
         from mpi4py import MPI
 
+        looks = 0
         while True:
             number, done = MPI.Request.Testany(requests)
             if done:
                 return number
-            if not self.copy_piece():
-                if not block:
-                    return None
-                os.sched_yield()
-            elif not block:
+            copied = self.copy_piece()
+            if not block:
                 return None
+            looks += not copied
+            if looks > LOOKS:
+                os.sched_yield()
 
     def copy_piece(self) -> bool:
         """Copy one piece from the local A to the local B; False when none is left."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-from .buffers import slots
+from .buffers import Packed, slots
 from .exchange import Exchange, Progress, Run
 from .message import Message, Piece
+from .repeat import SMALL, Repeat
 
 __all__ = ["Nonblocking"]
 
@@ -59,6 +60,13 @@ class Nonblocking(Exchange):
     def staging_bytes(self, item: int) -> int:
         """Staging memory of one run with elements of `item` bytes. Not collective."""
         return sum(one.slots * one.nbytes for one in self.directions(item))
+
+    def repeat(self, run: Run, tag: int) -> Repeat | None:
+        """Runs with such arrays, kept ready, where no rank has much to send or to receive. Not collective."""
+        most = 2 * self.extents.messages * self.extents.elements * run.item
+        if not isinstance(self.buffers, Packed) or most > min(SMALL, self.memory_limit):
+            return None
+        return Repeat(self.sends, self.receives, self.copies, run, tag)
 
     def begin(self, run: Run) -> Progress:
         """Pack and send what fits, post receives. Collective over the participants."""

@@ -64,6 +64,12 @@ def test_plans_called_again_and_again(ranks: int) -> None:
     assert run(PROGRAMS / "repeated_calls.py", ranks, 60, 40, SEED + ranks, timeout=200).stdout == "OK\n"
 
 
+@pytest.mark.parametrize("nodes", ["0,1,2,3", "0,1,1,2"])
+def test_plans_called_again_between_nodes(nodes: str) -> None:
+    env = {"PYSCALAPACK_REDIST_NODES": nodes}
+    assert run(PROGRAMS / "repeated_calls.py", 4, 60, 40, SEED, timeout=200, env=env).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 4, 6])
 def test_operations_on_the_way(ranks: int) -> None:
     assert run(PROGRAMS / "operations.py", ranks, 300, SEED + ranks).stdout == "OK\n"
