@@ -110,9 +110,9 @@ class Request:
         except Exception as caught:
             self.error = self.error or caught
         between = () if self.via is None or isinstance(self.via, str) else self.via
-        known = [one.grid.ranks.ravel() for one in (*read, *between) if one is not None]
+        known = [one.grid.ranks.ravel().tolist() for one in (*read, *between) if one is not None]
         if comm is None and known:  # with one bad descriptor, the other's processes are the best guess
-            self.ranks = tuple(np.unique(np.concatenate(known)).tolist())
+            self.ranks = tuple(sorted(set().union(*known)))
         else:
             self.ranks = tuple(range(self.comm.Get_size()))
         self.idle = self.comm.Get_rank() not in self.ranks

@@ -6,6 +6,7 @@ cache in between: main memory sees each byte read once and written once.
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -47,14 +48,16 @@ class Shared(Exchange):
         self._node = node
         here = {} if node is None or node.ring is None else node.number
         self._here = [_pairs(some, here) for some in (self.sends, self.receives)]
-        away = [[one for one in some if one.peer not in here] for some in (self.sends, self.receives)]
-        self.between = Nonblocking(away[0], away[1], [] if here else self.copies, self._share(any(away)), buffers)
+        self._away = [[one for one in some if one.peer not in here] for some in (self.sends, self.receives)]
+        self._limit = self.memory_limit // 2 if any(self._away) else self.memory_limit
         self._traffics: OrderedDict[Any, Traffic] = OrderedDict()
 
-    def _share(self, mixed: bool) -> int:
-        """Bytes for the messages by MPI."""
-        self._limit = self.memory_limit // 2 if mixed else self.memory_limit
-        return self.memory_limit - self._limit if mixed else self.memory_limit
+    @functools.cached_property
+    def between(self) -> Nonblocking:
+        """What goes by MPI."""
+        sends, receives = self._away
+        limit = self.memory_limit - self._limit if any(self._away) else self.memory_limit
+        return Nonblocking(sends, receives, [] if self.by_ring else self.copies, limit, self.buffers.name)
 
     @property
     def by_ring(self) -> bool:
@@ -64,11 +67,11 @@ class Shared(Exchange):
     @property
     def by_mpi(self) -> bool:
         """Whether anything of this rank goes through MPI. Not collective."""
-        return bool(self.between.sends or self.between.receives or not self.by_ring)
+        return any(self._away) or not self.by_ring
 
     def staging_bytes(self, item: int) -> int:
         """Shared and private staging memory of one run with elements of `item` bytes. Not collective."""
-        private = self.between.staging_bytes(item)
+        private = self.private_bytes(item)
         sends = self._here[0]
         if not sends or self._node is None or self._node.ring is None:
             return private
@@ -77,7 +80,7 @@ class Shared(Exchange):
 
     def private_bytes(self, item: int) -> int:
         """The part of it that each run takes for itself. Not collective."""
-        return self.between.staging_bytes(item)
+        return self.between.staging_bytes(item) if self.by_mpi else 0
 
     def traffic(self, run: Run) -> Traffic:
         """What goes through the ring, for arrays of this kind. Not collective."""
