@@ -29,6 +29,7 @@ T = TypeVar("T")
 NO_OPINION = np.iinfo(np.int64).min
 GROUP_TAG = 21_317  # of Create_group, which needs one that concurrent creations do not share
 PLANS_KEPT = 32
+NOTES = 4
 
 
 def digest(value: object) -> int:
@@ -54,9 +55,9 @@ class Ballot:
         self.mine = np.zeros(self._end + extras, np.int64)
         self.all = np.empty_like(self.mine)
 
-    def fill(self, rank_from_end: int, opinions: Sequence[int | None], note: bool = False) -> None:
-        """`rank_from_end` is 0 where this rank is well, else the communicator's size less its rank; `note` is for `noted`."""
-        numbers = [2 * rank_from_end + note]
+    def fill(self, rank_from_end: int, opinions: Sequence[int | None], note: int = 0) -> None:
+        """`rank_from_end` is 0 where this rank is well, else the communicator's size less its rank; `note` is below NOTES."""
+        numbers = [NOTES * rank_from_end + note]
         for opinion in opinions:
             numbers += (NO_OPINION, NO_OPINION) if opinion is None else (opinion, -opinion)
         self.mine[: self._end] = numbers
@@ -65,18 +66,18 @@ class Ballot:
     def unanimous(self) -> bool:
         """Whether no rank failed and no two differ, after the reduction."""
         numbers = self.all.tolist()
-        return numbers[0] < 2 and all(
+        return numbers[0] < NOTES and all(
             numbers[k] == -numbers[k + 1] or numbers[k] == NO_OPINION for k in range(1, self._end, 2)
         )
 
     def failed_rank(self, size: int) -> int | None:
         """The lowest rank that failed, after the reduction."""
-        return size - int(self.all[0]) // 2 if self.all[0] > 1 else None
+        return size - int(self.all[0]) // NOTES if self.all[0] >= NOTES else None
 
     @property
-    def noted(self) -> bool:
-        """Whether any rank made a note, after a reduction in which none failed."""
-        return bool(self.all[0])
+    def note(self) -> int:
+        """The largest note of all ranks, after a reduction in which none failed."""
+        return int(self.all[0])
 
     def disputed(self) -> list[int]:
         """The questions on which two ranks differ, after the reduction."""
@@ -228,7 +229,7 @@ class Participants:
         error: Exception | None,
         opinions: Sequence[int | None],
         words: Callable[[], Sequence[str]],
-        note: bool = False,
+        note: int = 0,
     ) -> None:
         """Raise on every rank where any rank failed or two disagree. Collective over the participants.
 
@@ -240,8 +241,8 @@ class Participants:
             One for each question of the ballot.
         words : callable
             Gives this rank's opinions in words, for the message if they are disputed.
-        note : bool
-            For `Ballot.noted`.
+        note : int
+            Below NOTES; `ballot.note` is then the largest of all ranks.
 
         Raises
         ------
@@ -277,10 +278,10 @@ class Participants:
     def share(self, value: T | None) -> T | None:
         """The value of the lowest rank that has one, on all; None where nobody has. Collective over the participants."""
         ballot = Ballot(["which rank has it"])
-        ballot.fill(0, [None if value is None else self.size - self.rank], note=value is None)
+        ballot.fill(0, [None if value is None else self.size - self.rank], note=int(value is None))
         self.conclude(self.vote(ballot))
         top = ballot.answer(0)
-        if top is None or not ballot.noted:
+        if top is None or not ballot.note:
             return value
         root = self.size - top
         shared: T = self.comm.bcast(value if self.rank == root else None, root=root)
