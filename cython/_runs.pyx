@@ -6,7 +6,7 @@ here to be measured against it. `shared` sorts by process what a plan is made of
 """
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport qsort
 
 import numpy as np
@@ -161,36 +161,39 @@ cdef class Shared:
         return self._copied
 
 
-def shared(int64_t n, a, b, int64_t p, int64_t size, int64_t largest):
+def shared(a, b, int64_t p, int64_t largest):
     """What process `p` of axis a shares with each process of axis b that it shares anything with. Not collective.
 
     Runs of one period where that is shorter than the array; else families of runs of the whole array.
 
     Parameters
     ----------
-    n : int
-        Elements of the array.
-    a, b : tuple of int
-        Block, processes, source and offset of an axis.
-    size : int
-        Elements that `p` holds.
+    a, b : BlockCyclic
+        Of equally many elements.
     largest : int
-        What stands for a period that is longer: at least `n`.
+        What stands for a period that is longer; at least as many.
 
     Returns
     -------
     list of Shared
         Their processes ascend.
+
+    Raises
+    ------
+    IndexError
+        There is no process `p`.
     """
-    cdef Axis one = _axis(n, a), other = _axis(n, b)
-    cdef int64_t period = _period(&one, &other, largest), count, first, last
+    cdef Axis one = _whole_axis(a), other = _whole_axis(b)
+    cdef int64_t n = one.window, period = _period(&one, &other, largest), count, first, last, size
     cdef Family *found = NULL
-    cdef bint whole = period >= n
     result = []
+    if not 0 <= p < one.processes:
+        raise IndexError(f"process {p} is outside 0 <= p < {one.processes}")
+    size = _held_before(&one, <uint64_t> one.offset + n, p) - _held_before(&one, one.offset, p)
     if not size:
         return result
     try:
-        if whole:
+        if period >= n:
             count = _families(&one, &other, p, NULL)
             found = <Family *> _memory(count, sizeof(Family))
             _families(&one, &other, p, found)
@@ -262,6 +265,12 @@ cdef Axis _axis(int64_t window, numbers):
     cdef Axis axis
     axis.block, axis.processes, axis.source, axis.offset = numbers
     axis.window = window
+    return axis
+
+
+cdef Axis _whole_axis(one):
+    cdef Axis axis
+    axis.window, axis.block, axis.processes, axis.source, axis.offset = one.n, one.block, one.processes, one.source, one.offset
     return axis
 
 
@@ -498,6 +507,17 @@ cdef Family *_by_remote(Family *found, int64_t count, int64_t processes) except 
     PyMem_Free(places)
     PyMem_Free(found)
     return sorted_
+
+
+cdef int64_t _held_before(const Axis *axis, uint64_t bound, int64_t p) noexcept nogil:
+    """How many of the larger array's first `bound` elements process `p` holds."""
+    cdef int64_t turn = p - axis.source, blocks = bound / <uint64_t> axis.block  # whole ones
+    if turn < 0:
+        turn += axis.processes
+    cdef int64_t rounds = blocks / axis.processes, rest = blocks % axis.processes
+    if turn < rest:
+        return (rounds + 1) * axis.block
+    return rounds * axis.block + <int64_t> (bound % <uint64_t> axis.block if turn == rest else 0)
 
 
 cdef int64_t _global_index(const Axis *axis, int64_t p, int64_t local) noexcept nogil:

@@ -66,9 +66,12 @@ class Ballot:
     def unanimous(self) -> bool:
         """Whether no rank failed and no two differ, after the reduction."""
         numbers = self.all.tolist()
-        return numbers[0] < NOTES and all(
-            numbers[k] == -numbers[k + 1] or numbers[k] == NO_OPINION for k in range(1, self._end, 2)
-        )
+        if numbers[0] >= NOTES:
+            return False
+        for k in range(1, self._end, 2):  # noqa: SIM110 - a third of the time of a generator
+            if numbers[k] != -numbers[k + 1] and numbers[k] != NO_OPINION:
+                return False
+        return True
 
     def failed_rank(self, size: int) -> int | None:
         """The lowest rank that failed, after the reduction."""
@@ -92,7 +95,8 @@ class Ballot:
     @property
     def answers(self) -> tuple[int | None, ...]:
         """The answers to all questions, after the reduction."""
-        return tuple(self.answer(k) for k in range(len(self.questions)))
+        tops = self.all[1 : self._end : 2].tolist()
+        return tuple([None if top == NO_OPINION else top for top in tops])
 
 
 class Participants:
@@ -166,8 +170,6 @@ class Participants:
         CollectiveError
             The ranks of this node cannot talk any more.
         """
-        from mpi4py import MPI
-
         node = self.node
         if node is not None and node.ring is not None and node.ring.left:
             why = node.broken or "a call was interrupted"
@@ -176,11 +178,13 @@ class Participants:
             vote = Vote(node.ring, ballot.mine, ballot.all)
             vote.Test()
             return vote
+        from mpi4py import MPI
+
         return self.comm.Iallreduce(ballot.mine, ballot.all, MPI.MAX)
 
     def conclude(self, vote: MPI.Request | Vote, mine: object = None) -> None:
         """Wait until all have voted. Transfers in flight other than `mine` go on: another rank may wait for them first."""
-        alone = all(one is mine for one in self.in_flight)
+        alone = not self.in_flight or all(one is mine for one in self.in_flight)
         if self.watch is None and not isinstance(vote, Vote) and alone:
             vote.Wait()
             return
@@ -313,10 +317,9 @@ _keyval: int | None = None
 
 def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], Participants]:
     """The sets of participants of a communicator, kept as an attribute of it and freed with it."""
-    from mpi4py import MPI
-
     global _keyval
     if _keyval is None:
+        from mpi4py import MPI
 
         def free(_: object, __: object, groups: dict[tuple[int, ...], Participants]) -> None:
             if not MPI.Is_finalized():
@@ -334,10 +337,10 @@ def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], Participants]:
 
 def participants(comm: MPI.Intracomm, ranks: tuple[int, ...]) -> Participants:
     """The participants with these ranks of `comm`, ascending. Collective over these ranks the first time."""
-    from mpi4py import MPI
-
     groups = _groups_of(comm)
     if ranks not in groups:
+        from mpi4py import MPI
+
         everyone = comm.Get_group()
         some = everyone.Incl(ranks)
         private = comm.Create_group(some, GROUP_TAG)

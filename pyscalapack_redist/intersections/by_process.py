@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from .._runs import Shared, shared
 from ..blockcyclic import LARGEST, BlockCyclic
-from .algorithm import numbers
 
 __all__ = ["Shared", "by_process"]
 
@@ -19,4 +18,4 @@ def by_process(a: BlockCyclic, b: BlockCyclic, p: int) -> list[Shared]:
 
     Work and memory follow the own runs in one period; in an array no longer than that, the families of own runs.
     """
-    return shared(a.n, numbers(a), numbers(b), p, a.local_size(p), LARGEST)
+    return shared(a, b, p, LARGEST)
