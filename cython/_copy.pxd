@@ -53,6 +53,10 @@ cdef struct Job:
 cdef class Runs:
     cdef Table table
 
+# Runs of `n` starts and lengths; see `Runs`.
+cdef Runs runs_of(const int64_t *x, const int64_t *y, const int64_t *length, Py_ssize_t n, int64_t period_x, int64_t period_y,
+                  int64_t total)
+
 cdef class Blend:
     cdef Factors factors
     cdef readonly tuple key

@@ -256,35 +256,16 @@ cdef class Runs:
         Number of elements in all; it may end inside a period.
     """
 
-    def __cinit__(self, const int64_t[::1] x, const int64_t[::1] y, const int64_t[::1] length,
-                  int64_t period_x, int64_t period_y, int64_t total):
-        cdef Py_ssize_t runs = _merge(&x[0], &y[0], &length[0], x.shape[0], NULL, NULL, NULL, NULL, NULL) if x.shape[0] else 0
-        cdef int64_t *memory = <int64_t *> malloc((6 * runs + 1) * sizeof(int64_t))
-        cdef Table *t = &self.table
-        cdef Py_ssize_t k
-        if memory == NULL:
-            raise MemoryError(f"no memory for {runs} index runs")
-        t.x = memory
-        t.y = memory + runs
-        t.step_x = memory + 2 * runs
-        t.step_y = memory + 3 * runs
-        t.count = memory + 4 * runs
-        t.before = memory + 5 * runs
-        if runs:
-            _merge(&x[0], &y[0], &length[0], x.shape[0], t.x, t.step_x, t.y, t.step_y, t.count)
-        t.size = runs
-        t.total, t.period_x, t.period_y, t.per_period = total, period_x, period_y, 0
-        t.unit = True
-        for k in range(runs):
-            t.before[k] = t.per_period
-            t.per_period += t.count[k]
-        if t.size == 1 and total > t.per_period:
-            if t.count[0] == 1:
-                t.step_x[0], t.step_y[0] = period_x, period_y
-            if t.count[0] * t.step_x[0] == period_x and t.count[0] * t.step_y[0] == period_y:
-                t.count[0] = t.per_period = total
-        for k in range(runs):
-            t.unit = t.unit and (t.count[k] == 1 or (t.step_x[k] == 1 and t.step_y[k] == 1))
+    def __init__(self, const int64_t[::1] x, const int64_t[::1] y, const int64_t[::1] length,
+                 int64_t period_x, int64_t period_y, int64_t total):
+        if self.table.x != NULL:
+            raise ValueError("Runs cannot be made twice")
+        if x.shape[0] and not x.shape[0] == y.shape[0] == length.shape[0]:
+            raise ValueError(f"as many x, y and lengths are needed, not {x.shape[0]}, {y.shape[0]} and {length.shape[0]}")
+        if x.shape[0]:
+            _fill(&self.table, &x[0], &y[0], &length[0], x.shape[0], period_x, period_y, total)
+        else:
+            _fill(&self.table, NULL, NULL, NULL, 0, period_x, period_y, total)
 
     def __dealloc__(self):
         free(self.table.x)
@@ -333,6 +314,43 @@ cdef class Runs:
         for k in range(self.table.size):
             rows[k, 0], rows[k, 1], rows[k, 2] = start[k], step[k], self.table.count[k]
         return runs
+
+
+cdef Runs runs_of(const int64_t *x, const int64_t *y, const int64_t *length, Py_ssize_t n, int64_t period_x, int64_t period_y,
+                  int64_t total):
+    cdef Runs made = Runs.__new__(Runs)
+    _fill(&made.table, x, y, length, n, period_x, period_y, total)
+    return made
+
+
+cdef int _fill(Table *t, const int64_t *x, const int64_t *y, const int64_t *length, Py_ssize_t n, int64_t period_x,
+               int64_t period_y, int64_t total) except -1:
+    cdef Py_ssize_t k, runs = _merge(x, y, length, n, NULL, NULL, NULL, NULL, NULL) if n else 0
+    cdef int64_t *memory = <int64_t *> malloc((6 * runs + 1) * sizeof(int64_t))
+    if memory == NULL:
+        raise MemoryError(f"no memory for {runs} index runs")
+    t.x = memory
+    t.y = memory + runs
+    t.step_x = memory + 2 * runs
+    t.step_y = memory + 3 * runs
+    t.count = memory + 4 * runs
+    t.before = memory + 5 * runs
+    if runs:
+        _merge(x, y, length, n, t.x, t.step_x, t.y, t.step_y, t.count)
+    t.size = runs
+    t.total, t.period_x, t.period_y, t.per_period = total, period_x, period_y, 0
+    t.unit = True
+    for k in range(runs):
+        t.before[k] = t.per_period
+        t.per_period += t.count[k]
+    if t.size == 1 and total > t.per_period:
+        if t.count[0] == 1:
+            t.step_x[0], t.step_y[0] = period_x, period_y
+        if t.count[0] * t.step_x[0] == period_x and t.count[0] * t.step_y[0] == period_y:
+            t.count[0] = t.per_period = total
+    for k in range(runs):
+        t.unit = t.unit and (t.count[k] == 1 or (t.step_x[k] == 1 and t.step_y[k] == 1))
+    return 0
 
 
 cdef Py_ssize_t _merge(const int64_t *x, const int64_t *y, const int64_t *length, Py_ssize_t n, int64_t *out_x,

@@ -13,7 +13,7 @@ from .descriptor import Descriptor
 from .errors import ArrayError
 from .exchanges import LocalArray
 
-__all__ = ["Arrays", "checked_arrays", "dtype_digest"]
+__all__ = ["NOTHING", "Arrays", "by_columns", "checked_arrays", "dtype_digest", "ordinary"]
 
 NOTHING = LocalArray(0, ())
 
@@ -42,6 +42,19 @@ def _plain(dtype: np.dtype[Any]) -> object:
     if dtype.names is None or dtype.fields is None:
         return dtype.str
     return (dtype.itemsize, [(name, _plain(dtype.fields[name][0]), dtype.fields[name][1]) for name in dtype.names])
+
+
+def ordinary(array: object, desc: Descriptor, dtype: np.dtype[Any]) -> bool:
+    """Whether it is all that most arrays are: this rank's local array in Fortran order, or None outside. Not collective."""
+    if desc.coords is None or array is None:
+        return desc.coords is None and array is None
+    return (
+        type(array) is np.ndarray
+        and array.dtype is dtype
+        and array.shape == desc.local_shape
+        and array.flags.f_contiguous
+        and array.size > 0
+    )
 
 
 def checked_arrays(
@@ -106,7 +119,7 @@ def checked_arrays(
     if transposed and source is not None:
         source = source.T
     both = [one for one in (source, target) if one is not None]
-    return Arrays(_view(source), _view(target), target, dtype, any(map(_by_columns, both)), in_place)
+    return Arrays(_view(source), _view(target), target, dtype, any(map(by_columns, both)), in_place)
 
 
 def _fitting(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
@@ -174,8 +187,8 @@ def _overlap(a: NDArray[Any], b: NDArray[Any]) -> bool:
         return True
 
 
-def _by_columns(array: NDArray[Any]) -> bool:
-    """Whether the first dimension runs faster in memory than the last, as in Fortran."""
+def by_columns(array: NDArray[Any]) -> bool:
+    """Whether the first dimension runs faster in memory than the last, as in Fortran. Not collective."""
     if array.ndim < 2 or array.shape[0] < 2 or array.shape[-1] < 2:
         return False
     return abs(array.strides[0]) <= abs(array.strides[-1])

@@ -201,10 +201,16 @@ class Descriptor:
 
     @property
     def placement(self) -> NDArray[np.int64]:
-        """Rank at each process coordinate along the array dimensions."""
+        """Rank at each process coordinate along the array dimensions, read-only."""
+        return self._placement
+
+    @functools.cached_property
+    def _placement(self) -> NDArray[np.int64]:
         used = [axis for axis in self._axes if axis is not None]
         rest = [axis for axis in range(self._grid.ndim) if axis not in used]
-        return self._grid.ranks.transpose(used + rest).reshape([one.processes for one in self._whole])
+        places = self._grid.ranks.transpose(used + rest).reshape([one.processes for one in self._whole])
+        places.setflags(write=False)
+        return places
 
     @property
     def local_shape(self) -> tuple[int, ...]:
@@ -452,7 +458,7 @@ class Descriptor:
     def _copy(self) -> Descriptor:
         copy = object.__new__(Descriptor)
         copy.__dict__.update(
-            {name: value for name, value in self.__dict__.items() if name not in ("layout_digest", "T")}
+            {name: value for name, value in self.__dict__.items() if name not in ("layout_digest", "T", "_placement")}
         )
         return copy
 

@@ -13,11 +13,12 @@ from numpy.typing import DTypeLike, NDArray
 from ._copy import Blend
 from ._ring import DISSENT, Call, Vote
 from .agreement import Ballot, Participants, digest
-from .arrays import Arrays, checked_arrays, dtype_digest
+from .arrays import NOTHING, Arrays, by_columns, checked_arrays, dtype_digest, ordinary
 from .descriptor import Descriptor
 from .errors import ArrayError, CollectiveError, RedistributionError, ScheduleError
-from .exchanges import Exchange, Message, Progress
+from .exchanges import Exchange, LocalArray, Message, Progress
 from .exchanges.exchange import Run
+from .exchanges.shared import Shared
 from .model import predicted_seconds
 from .operation import Factors, Part
 from .orders import Order
@@ -32,6 +33,7 @@ __all__ = ["QUESTIONS", "Redistribution", "Transfer"]
 # Compared by identity: small integers are single objects, and anything else goes the long way.
 ONE: Any = 1
 ZERO: Any = 0
+NO_STAGING = np.empty(0, np.uint8)
 
 
 class Redistribution:
@@ -71,6 +73,8 @@ class Redistribution:
         self._why = why
         self._failures: list[str] = []
         self._call: Call | RepeatedCall | None = None
+        node = None if everyone is None else everyone.node
+        self._at_once = exchange.name == Shared.name and node is not None and node.whole and op == "N" and part is None
         self._planned = 0.0
         self._seconds: float | None = None
         self._identity = digest(
@@ -126,18 +130,14 @@ class Redistribution:
         CollectiveError
             One does not fit on another rank, or dtypes differ between ranks. Every rank raises, and no array is touched.
         """
-        if (
-            alpha is ONE
-            and beta is ZERO
-            and self._call is not None
-            and self._everyone is not None
-            and not self._everyone.in_flight
-        ):
-            result = self._call(a, out)
-            if result is DISSENT:
-                return Transfer(self, a, out, outcome=self._call.outcome).wait()
+        everyone = self._everyone
+        if alpha is ONE and beta is ZERO and everyone is not None and not everyone.in_flight:
+            call = self._call or self._foreseen(a, out)
+            result = NotImplemented if call is None else call(a, out)
+            if call is not None and result is DISSENT:
+                return Transfer(self, a, out, outcome=call.outcome).wait()
             if result is not NotImplemented:
-                self._everyone.next_tag()  # other ranks may have come the long way, and took one
+                everyone.next_tag()  # other ranks may have come the long way, and took one
                 made: NDArray[Any] | None = result if self.desc_b.coords is not None else None
                 return made
         return self.start(a, out, alpha=alpha, beta=beta).wait()
@@ -171,25 +171,60 @@ class Redistribution:
         spent["agreed"], spent["waited"] = agreed - voted, max(0.0, end - agreed - moved)
         return Profile(spent)
 
+    def _foreseen(self, a: Any, out: Any) -> Call | RepeatedCall | None:
+        """The compiled call for ordinary arrays where there is none yet; None where arrays need a closer look. Not collective.
+
+        What it expects of the vote is what comes of it if all is well: where one rank's arrays run by columns, the messages
+        of all do.
+        """
+        everyone = self._everyone
+        if not self._at_once or everyone is None or self._failures:
+            return None
+        dtype: np.dtype[Any] | None = self._dtype or getattr(out if a is None else a, "dtype", None)
+        if dtype is None or dtype.hasobject or not dtype.itemsize or not ordinary(a, self.desc_a, dtype):
+            return None
+        try:
+            made = out is None and self.desc_b.coords is not None and self.desc_b.parent is None
+            given = self.desc_b.empty(dtype) if made else out
+            if not ordinary(given, self.desc_b, dtype):
+                return None
+            item = dtype.itemsize
+            column_wise = (a is not None and by_columns(a)) or (given is not None and by_columns(given))
+            if not column_wise or self._exchange.staging_bytes(item) > self._exchange.memory_limit:
+                return None
+            source, target = (NOTHING if one is None else LocalArray(0, one.strides) for one in (a, given))
+            order = tuple(range(self.desc_a.ndim))
+            run = Run(everyone.comm, everyone.collectives, 0, source, target, item, order, NO_STAGING)
+            same, kind = self._identity, dtype_digest(dtype)
+            vote = np.array([0, same, -same, kind, -kind, 2 * item + column_wise, ORDERS[column_wise]], np.int64)
+            self._compile(run, a, given, self.desc_b.empty if made else None, vote, vote)
+        except Exception:
+            return None  # it comes again where all ranks hear of it
+        return self._call
+
     def _remember(self, run: Run, a: Any, out: Any, arrays: Arrays, ballot: Ballot) -> None:
         """Make the next call with such arrays a compiled one, where the exchange can."""
-        everyone = self._everyone
-        self._call = None
-        if everyone is None or everyone.node is None:
-            return
         new = self.desc_b.empty if self.part is None else self.desc_b.zeros
         make = new if arrays.out is not None and out is None else None
         given = out if isinstance(out, np.ndarray) else arrays.out
-        traffic = self._exchange.compiled(run)
-        if traffic is None:
-            repeat = self._exchange.repeat(run, everyone.repeating_tag)
-            if repeat is not None:
-                self._call = RepeatedCall(repeat, everyone, a, given, make, ballot, self._failures)
+        everyone, self._call = self._everyone, None
+        repeat = None if everyone is None else self._exchange.repeat(run, everyone.repeating_tag)
+        if everyone is not None and repeat is not None:
+            self._call = RepeatedCall(repeat, everyone, a, given, make, ballot, self._failures)
             return
         mine, expected = ballot.mine.copy(), ballot.all.copy()
         mine[-1] = expected[-1] = ORDERS[int(expected[-2]) % 2]
+        self._compile(run, a, given, make, mine, expected)
+
+    def _compile(self, run: Run, a: Any, out: Any, make: Any, mine: Any, expected: Any) -> None:
+        """Make the compiled call for arrays like these and such a vote, where the exchange can."""
+        traffic = self._exchange.compiled(run)
+        everyone = self._everyone
+        self._call = None
+        if traffic is None or everyone is None or everyone.node is None:
+            return
         with contextlib.suppress(BufferError, ValueError):  # dtypes that buffers cannot describe go the long way
-            self._call = Call(traffic, a, given, make, mine, expected, everyone.look_around)
+            self._call = Call(traffic, a, out, make, mine, expected, everyone.look_around)
 
     def _with(self, a: Descriptor | None, b: Descriptor | None, dtype: np.dtype[Any] | None) -> Redistribution:
         """This plan for what may differ from rank to rank: leading dimensions and the dtype that was told."""

@@ -263,8 +263,8 @@ class ProcessGrid:
 
 def same_ranks(a: MPI.Intracomm | None, b: MPI.Intracomm | None) -> bool:
     """Whether two communicators number the same processes alike. Not collective."""
-    if a is None or b is None or a == b:
-        return a is b or a == b
+    if a is b or a is None or b is None or a == b:
+        return a is b or (a is not None and b is not None)
     from mpi4py import MPI
 
     return bool(MPI.Comm.Compare(a, b) == MPI.CONGRUENT)

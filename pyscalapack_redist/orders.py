@@ -47,6 +47,7 @@ class Order(ABC):
 
     def __init__(self, senders: Coords, receivers: Coords) -> None:
         self.senders, self.receivers = senders, receivers
+        self._rounds = max(math.prod(senders), math.prod(receivers))
 
     @abstractmethod
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
@@ -62,8 +63,7 @@ class Order(ABC):
 
     def _numbers(self, sender: Coords, receiver: Coords) -> tuple[int, int, int]:
         """Numbers of the two processes in their grids, row by row, and that of rounds of a pairing of all with all."""
-        rounds = max(math.prod(self.senders), math.prod(self.receivers))
-        return _number(sender, self.senders), _number(receiver, self.receivers), rounds
+        return _number(sender, self.senders), _number(receiver, self.receivers), self._rounds
 
 
 class Natural(Order):

@@ -5,20 +5,18 @@ The work is proportional to the rank's own index runs in one period and to the p
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
+import operator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._copy import Box, Runs, Trapezoid
+from ._copy import Box, Trapezoid
 from .blockcyclic import BlockCyclic
 from .descriptor import Descriptor
 from .exchanges import Message
-from .intersections.by_process import by_process
+from .intersections.by_process import Shared, by_process
 from .operation import Edge
 from .orders import Coords, Order
 
@@ -31,52 +29,6 @@ class Messages(NamedTuple):
     sends: list[Message]
     receives: list[Message]
     copies: list[Message]
-
-
-@dataclass(frozen=True)
-class _Shared:
-    """What a process shares with one process coordinate of the other axis, along one dimension."""
-
-    remote: int
-    own: NDArray[np.int64]
-    other: NDArray[np.int64]
-    length: NDArray[np.int64]
-    period_own: int
-    period_other: int
-    total: int
-    axis: BlockCyclic
-    process: int
-
-    @functools.cached_property
-    def first(self) -> int:
-        """Global index of the first element."""
-        return self.axis.global_index(self.process, int(self.own[0]))
-
-    @functools.cached_property
-    def indices(self) -> NDArray[np.int64]:
-        """Global indices of all elements, ascending."""
-        elements = int(self.length.sum())
-        one = np.repeat(self.own - self._dense(), self.length) + np.arange(elements)
-        periods = self.period_own * np.arange(-(-self.total // elements))
-        return self.axis.global_index(self.process, (periods[:, None] + one).ravel()[: self.total])
-
-    @functools.cached_property
-    def packed(self) -> Runs:
-        """From the own local array to a dense buffer."""
-        return Runs(self.own, self._dense(), self.length, self.period_own, int(self.length.sum()), self.total)
-
-    @functools.cached_property
-    def unpacked(self) -> Runs:
-        """From a dense buffer to the own local array."""
-        return Runs(self._dense(), self.own, self.length, int(self.length.sum()), self.period_own, self.total)
-
-    @functools.cached_property
-    def copied(self) -> Runs:
-        """From the own local array to the other one."""
-        return Runs(self.own, self.other, self.length, self.period_own, self.period_other, self.total)
-
-    def _dense(self) -> NDArray[np.int64]:
-        return np.cumsum(self.length) - self.length
 
 
 DENSE = {"packed": "target", "unpacked": "source", "copied": ""}
@@ -100,25 +52,33 @@ def messages_of(
     part : (bool, int), optional
         Of a matrix, only elements (i, j) of j - i at least (True) or at most (False) that number.
     """
-    places_a, places_b = a.placement, b.placement
-    sends: list[Message] = []
-    receives: list[Message] = []
-    copies: list[Message] = []
+    messages = Messages([], [], [])
     if a.coords is not None:
-        for to, dims in _peers(a, b, a.coords):
-            rank = int(places_b[to])
+        places = b.placement
+        for dims in itertools.product(*map(by_process, a.distributions, b.distributions, a.coords)):
+            to = tuple([one.remote for one in dims])
+            rank = int(places[to])
             if rank == me:
-                box = _box(dims, "copied", part)
+                box = _box(dims, "copied", part, a)
                 if box.size:
-                    copies.append(Message(number[rank], box, (), 0, box.size))
+                    messages.copies.append(Message(number[rank], box, (), 0, box.size))
             else:
-                sends += _messages(order, a.coords, to, number[rank], dims, _box(dims, "packed", part))
+                box = _box(dims, "packed", part, a)
+                messages.sends.extend(_messages(order, a.coords, to, number[rank], dims, box))
     if b.coords is not None:
-        for come_from, dims in _peers(b, a, b.coords):
-            rank = int(places_a[come_from])
+        places = a.placement
+        for dims in itertools.product(*map(by_process, b.distributions, a.distributions, b.coords)):
+            come_from = tuple([one.remote for one in dims])
+            rank = int(places[come_from])
             if rank != me:
-                receives += _messages(order, come_from, b.coords, number[rank], dims, _box(dims, "unpacked", part))
-    return Messages(*(sorted(some, key=lambda message: message.key) for some in (sends, receives, copies)))
+                box = _box(dims, "unpacked", part, b)
+                messages.receives.extend(_messages(order, come_from, b.coords, number[rank], dims, box))
+    for some in messages:
+        some.sort(key=_by_key)
+    return messages
+
+
+_by_key = operator.attrgetter("key")
 
 
 def _messages(
@@ -126,38 +86,38 @@ def _messages(
     sender: Coords,
     receiver: Coords,
     peer: int,
-    dims: tuple[_Shared, ...],
+    dims: tuple[Shared, ...],
     box: Box,
-) -> Iterator[Message]:
+) -> list[Message]:
     """What two processes owe each other: one message, or one for each step in which the schedule has the pair."""
-    shares = order.shares(sender, receiver, tuple(one.first for one in dims))
+    shares = order.shares(sender, receiver, tuple([one.first for one in dims]))
+    if len(shares) == 1:
+        return [Message(peer, box, shares[0].key, 0, box.size)] if box.size else []
+    found = []
     weight, done, first = sum(one.weight for one in shares), 0, 0
     for share in sorted(shares):
         done += share.weight
         last = box.size * done // weight
         if last > first:
-            yield Message(peer, box, share.key, first, last)
+            found.append(Message(peer, box, share.key, first, last))
         first = last
+    return found
 
 
-def _box(dims: tuple[_Shared, ...], kind: str, part: Edge | None) -> Box:
-    """What two processes share, as runs of that kind; nothing is an empty box."""
+def _box(dims: tuple[Shared, ...], kind: str, part: Edge | None, own: Descriptor) -> Box:
+    """What two processes share, as runs of that kind; nothing is an empty box. `own` is the layout of this rank's side."""
     runs = [getattr(one, kind) for one in dims]
     if part is None:
         return Box(runs)
-    rows, columns = (one.indices for one in dims)
+    assert own.coords is not None
+    rows, columns = map(_indices, dims, own.distributions, own.coords)
     return Trapezoid(runs, rows, columns, *part, DENSE[kind])
 
 
-def _peers(
-    own: Descriptor, other: Descriptor, coords: tuple[int, ...]
-) -> Iterator[tuple[tuple[int, ...], tuple[_Shared, ...]]]:
-    """Coordinates of each process of `other` that shares anything with the one at `coords`, and what they share."""
-    axes = [list(_shared(x, y, p)) for x, y, p in zip(own.distributions, other.distributions, coords, strict=True)]
-    for dims in itertools.product(*axes):
-        yield tuple(one.remote for one in dims), dims
-
-
-def _shared(own: BlockCyclic, other: BlockCyclic, p: int) -> Iterator[_Shared]:
-    for one in by_process(own, other, p):
-        yield _Shared(*one, axis=own, process=p)
+def _indices(shared: Shared, axis: BlockCyclic, p: int) -> NDArray[np.int64]:
+    """Global indices of all elements that process `p` of an axis shares, ascending."""
+    starts, length = shared.start_a, shared.length
+    elements = int(length.sum())
+    one = np.repeat(starts - np.cumsum(length) + length, length) + np.arange(elements)
+    periods = shared.period_a * np.arange(-(-shared.total // elements))
+    return axis.global_index(p, (periods[:, None] + one).ravel()[: shared.total])

@@ -8,6 +8,7 @@ This module only composes: what is owed to whom is worked out in `planning`, the
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import time
@@ -23,13 +24,14 @@ from .descriptor import Descriptor
 from .direct import Redistribution
 from .errors import DescriptorError
 from .exchanges import Extents, exchange_class
+from .exchanges.shared import Shared
 from .filled import Filled, second_move
-from .model import choose
+from .model import Choice, choose
 from .orders import ORDERS, Natural
 from .patience import while_watching
 from .planning import messages_of
 from .request import Request, Via
-from .scheduling import order_for
+from .scheduling import by_formula, order_for
 from .waypoints import waypoints
 
 if TYPE_CHECKING:
@@ -124,15 +126,17 @@ def redistribute(
 
 def _agreed_plan(request: Request, everyone: Participants) -> Redistribution:
     """The plan that all ask for, an old one or a new one. Collective over the participants."""
-    everyone.agree(
-        request.ballot, request.error, request.opinions, lambda: request.words, note=None in request.descriptors
-    )
+    ahead = _plan_ahead(request, everyone)
+    note = LAYOUT_UNKNOWN if None in request.descriptors else NOT_PLANNED if ahead is None else PLANNED
+    everyone.agree(request.ballot, request.error, request.opinions, lambda: request.words, note)
     key = request.ballot.answers
     plan: Redistribution | None = everyone.plans.get(key)
-    if plan is None:
+    if plan is None and request.ballot.note == PLANNED:
+        plan = ahead
+    elif plan is None:
         start = time.perf_counter()
         a, b = request.descriptors
-        if request.ballot.noted:
+        if request.ballot.note == LAYOUT_UNKNOWN:
             a, b = (Descriptor._spread(mine, everyone, request.comm) for mine in request.descriptors)
         assert a is not None
         assert b is not None
@@ -142,9 +146,37 @@ def _agreed_plan(request: Request, everyone: Participants) -> Redistribution:
         if request.fill is not None:
             plan = _fill(plan, a, b, request, everyone)
         plan._planned = time.perf_counter() - start
+    assert plan is not None
     plan = plan._with(*request.descriptors, request.agreed_dtype(everyone))
     everyone.remember(key, plan)
     return plan
+
+
+# What a rank notes on its ballot. Where all have planned by themselves, one vote tells both that all ask for the same plan
+# and that all have it.
+PLANNED, NOT_PLANNED, LAYOUT_UNKNOWN = range(3)
+
+
+def _plan_ahead(request: Request, everyone: Participants) -> Redistribution | None:
+    """A plan made before all are known to ask for it; None where ranks need to hear of each other. Not collective.
+
+    Nothing is sent, and what is wrong is left to be found again when all have voted.
+    """
+    a, b = request.descriptors
+    node = everyone.node
+    if request.error is not None or a is None or b is None or request.joint is not None:
+        return None
+    kept: Redistribution | None = everyone.plans.get(tuple(request.opinions))
+    if kept is not None or request.via is not None or request.fill is not None or node is None or not node.whole:
+        return kept
+    start = time.perf_counter()
+    with contextlib.suppress(Exception):
+        chosen = choose(request.schedule, request.exchange, request.buffers, node)
+        if chosen.exchange == Shared.name and by_formula(chosen.schedule):
+            plan = _planned(a, b, request, everyone, chosen)
+            plan._planned = time.perf_counter() - start
+            return plan
+    return None
 
 
 def _idle_plan(request: Request) -> Redistribution:
@@ -166,12 +198,6 @@ def _new_plan(a: Descriptor, b: Descriptor, request: Request, everyone: Particip
     everyone.make_node()
     ballot = Ballot([], extras=len(Extents._fields))
     try:
-        moved = request.moved(a)
-        if moved.shape != b.shape:
-            raise DescriptorError(
-                f"desc_a has shape {a.shape} and desc_b {b.shape}: a redistribution keeps the global shape"
-                + ("" if request.op == "N" else f"; op = {request.op!r} exchanges rows and columns")
-            )
         chosen = choose(
             request.schedule,
             request.exchange,
@@ -179,16 +205,10 @@ def _new_plan(a: Descriptor, b: Descriptor, request: Request, everyone: Particip
             everyone.node,
             everyone.links,
             math.prod(b.shape),
-            moved.placement.size * b.placement.size,
+            a.placement.size * b.placement.size,
         )
-        steps = order_for(chosen.schedule, moved, b, everyone)
-        me = request.comm.Get_rank()
-        part = None if request.part is None else request.part.moved(request.op).edge(b.shape)
-        messages = messages_of(moved, b, me, everyone.number, steps, part)
-        moving = exchange_class(chosen.exchange)(*messages, request.memory_limit, request.buffers, everyone.node)
-        moving.tune(chosen.piece, chosen.window)
-        ballot.mine[-len(Extents._fields) :] = moving.extents
-        plan = Redistribution(a, b, request.dtype, everyone, steps, moving, chosen.why, request.op, request.part)
+        plan = _planned(a, b, request, everyone, chosen)
+        ballot.mine[-len(Extents._fields) :] = plan._exchange.extents
     except Exception as caught:
         error = caught
     everyone.agree(ballot, error, [], list)
@@ -197,6 +217,23 @@ def _new_plan(a: Descriptor, b: Descriptor, request: Request, everyone: Particip
     if plan._exchange.collective:
         everyone.make_collectives()
     return plan
+
+
+def _planned(a: Descriptor, b: Descriptor, request: Request, everyone: Participants, chosen: Choice) -> Redistribution:
+    """This rank's part of a plan. Collective over the participants where the schedule is searched for."""
+    moved = request.moved(a)
+    if moved.shape != b.shape:
+        raise DescriptorError(
+            f"desc_a has shape {a.shape} and desc_b {b.shape}: a redistribution keeps the global shape"
+            + ("" if request.op == "N" else f"; op = {request.op!r} exchanges rows and columns")
+        )
+    steps = order_for(chosen.schedule, moved, b, everyone)
+    me = request.comm.Get_rank()
+    part = None if request.part is None else request.part.moved(request.op).edge(b.shape)
+    messages = messages_of(moved, b, me, everyone.number, steps, part)
+    moving = exchange_class(chosen.exchange)(*messages, request.memory_limit, request.buffers, everyone.node)
+    moving.tune(chosen.piece, chosen.window)
+    return Redistribution(a, b, request.dtype, everyone, steps, moving, chosen.why, request.op, request.part)
 
 
 def _chain(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -110,20 +111,18 @@ class Request:
         except Exception as caught:
             self.error = self.error or caught
         between = () if self.via is None or isinstance(self.via, str) else self.via
-        known = [one.grid.ranks.ravel() for one in (*read, *between) if one is not None]
+        known = [one.grid.ranks.ravel().tolist() for one in (*read, *between) if one is not None]
         if comm is None and known:  # with one bad descriptor, the other's processes are the best guess
-            self.ranks = tuple(np.unique(np.concatenate(known)).tolist())
+            self.ranks = tuple(sorted(set().union(*known)))
         else:
             self.ranks = tuple(range(self.comm.Get_size()))
         self.idle = self.comm.Get_rank() not in self.ranks
 
-    @property
+    @functools.cached_property
     def ballot(self) -> Ballot:
         """Questions on which all ranks must agree."""
-        if not hasattr(self, "_ballot"):
-            direction = [] if self.joint is None else ["the direction", "dtype"]
-            self._ballot = Ballot([*direction, "desc_a", "desc_b", "the options"])
-        return self._ballot
+        direction = [] if self.joint is None else ["the direction", "dtype"]
+        return Ballot([*direction, "desc_a", "desc_b", "the options"])
 
     def agreed_dtype(self, everyone: Participants) -> np.dtype[Any] | None:
         """The dtype that this rank was told; on an inter-communicator any rank. Collective over the participants."""
@@ -138,7 +137,7 @@ class Request:
         """The layout of op(A)."""
         return desc if self.op == "N" else desc.T
 
-    @property
+    @functools.cached_property
     def opinions(self) -> list[int | None]:
         """Digests of the two layouts, where known, and of the options."""
         layouts = [None if one is None else one.layout_digest for one in self.descriptors]

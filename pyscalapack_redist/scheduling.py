@@ -17,7 +17,7 @@ from .schedules import CommunicationGrid, MessageGraph, Schedule
 from .schedules.checks import unknown
 from .schedules.schedule import ListedSchedule
 
-__all__ = ["is_one_port", "order_for"]
+__all__ = ["by_formula", "is_one_port", "order_for"]
 
 BY_FORMULA = ("walker-otto", "classes")
 WHOLE = 64 * 64  # pairs of processes up to which "optimal" looks at the whole of two process sets
@@ -34,6 +34,11 @@ def is_one_port(name: str) -> bool:
     if name not in schedules.NAMES:
         raise unknown("schedule", name, (*schedules.NAMES, "auto"))
     return name not in ORDERS or ORDERS[name].one_port
+
+
+def by_formula(name: str) -> bool:
+    """Whether each rank works the order out for itself, so that `order_for` sends nothing. Not collective."""
+    return name in ORDERS or name in BY_FORMULA
 
 
 def order_for(name: str, a: Descriptor, b: Descriptor, everyone: Participants) -> Order:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from .._copy import Box
@@ -11,8 +10,7 @@ from .._copy import Box
 __all__ = ["Message", "Piece", "dense_strides", "pieces_of"]
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """What one process owes another in one step: all of it, in most schedules.
 
     Attributes

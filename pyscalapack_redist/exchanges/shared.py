@@ -6,6 +6,7 @@ cache in between: main memory sees each byte read once and written once.
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -47,18 +48,24 @@ class Shared(Exchange):
         self._node = node
         here = {} if node is None or node.ring is None else node.number
         self._here = [_pairs(some, here) for some in (self.sends, self.receives)]
-        away = [[one for one in some if one.peer not in here] for some in (self.sends, self.receives)]
-        self.between = Windowed(away[0], away[1], [] if here else self.copies, self._share(any(away)), buffers)
+        self._away = [[one for one in some if one.peer not in here] for some in (self.sends, self.receives)]
+        self._limit = self.memory_limit // 2 if any(self._away) else self.memory_limit
+        self._tuned: tuple[int, int] | None = None
         self._traffics: OrderedDict[Any, Traffic] = OrderedDict()
 
-    def _share(self, mixed: bool) -> int:
-        """Bytes for the messages by MPI."""
-        self._limit = self.memory_limit // 2 if mixed else self.memory_limit
-        return self.memory_limit - self._limit if mixed else self.memory_limit
+    @functools.cached_property
+    def between(self) -> Windowed:
+        """What goes by MPI."""
+        sends, receives = self._away
+        limit = self.memory_limit - self._limit if any(self._away) else self.memory_limit
+        made = Windowed(sends, receives, [] if self.by_ring else self.copies, limit, self.buffers.name)
+        if self._tuned is not None:
+            made.tune(*self._tuned)
+        return made
 
     def tune(self, piece: int, window: int) -> None:
         """Send at most so many pieces at a time, of so many bytes, between nodes; before the first run. Not collective."""
-        self.between.tune(piece, window)
+        self._tuned = (piece, window)
 
     @property
     def by_ring(self) -> bool:
@@ -68,11 +75,11 @@ class Shared(Exchange):
     @property
     def by_mpi(self) -> bool:
         """Whether anything of this rank goes through MPI. Not collective."""
-        return bool(self.between.sends or self.between.receives or not self.by_ring)
+        return any(self._away) or not self.by_ring
 
     def staging_bytes(self, item: int) -> int:
         """Shared and private staging memory of one run with elements of `item` bytes. Not collective."""
-        private = self.between.staging_bytes(item)
+        private = self.private_bytes(item)
         sends = self._here[0]
         if not sends or self._node is None or self._node.ring is None:
             return private
@@ -81,7 +88,7 @@ class Shared(Exchange):
 
     def private_bytes(self, item: int) -> int:
         """The part of it that each run takes for itself. Not collective."""
-        return self.between.staging_bytes(item)
+        return self.between.staging_bytes(item) if self.by_mpi else 0
 
     def traffic(self, run: Run) -> Traffic:
         """What goes through the ring, for arrays of this kind. Not collective."""

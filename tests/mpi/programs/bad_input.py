@@ -6,12 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
+from pyscalapack_redist import planning as messages
+from pyscalapack_redist import redistribution
 from pyscalapack_redist.exchanges import EXCHANGES
 
 WORLD = MPI.COMM_WORLD
@@ -132,6 +135,28 @@ def layouts() -> None:
     expect(lambda: psr.redistribute(A, None, comm=WORLD), (psr.DescriptorError, "no rank knows the layout"))
     expect(lambda: psr.redistribute(None, None), (psr.DescriptorError, "no communicator is known; pass comm="))
     expect(lambda: psr.redistribute(A, B, comm="world"), (psr.DescriptorError, "comm = 'world' must be an mpi4py"))  # type: ignore[arg-type]
+
+
+def planning() -> None:
+    """A rank that cannot make its part of a plan; where it can the second time, all plan a second time."""
+
+    def planned(failures: int, limit: int) -> psr.Redistribution:
+        left = [failures if RANK == 1 else 0]
+
+        def messages_of(*arguments: Any) -> Any:
+            left[0] -= 1
+            if left[0] >= 0:
+                raise psr.ScheduleError("no part of it")
+            return messages.messages_of(*arguments)
+
+        with mock.patch.object(redistribution, "messages_of", messages_of):
+            return psr.redistribute(A, B, memory_limit=limit)
+
+    still_good()
+    expect(lambda: planned(2, 2**20), (psr.ScheduleError, "no part of it"), elsewhere("no part of it"), culprit=1)
+    result = planned(1, 2**20)(A.from_function(value))
+    assert result is not None
+    assert np.array_equal(result, B.from_function(value))
 
 
 def communicators() -> None:
@@ -299,7 +324,7 @@ def one_process() -> None:
 
 def main() -> None:
     assert SIZE >= 4, "run on at least four ranks"
-    for group in (layouts, communicators, arrays, outside, some_ranks, order_of_starts, one_process):
+    for group in (layouts, planning, communicators, arrays, outside, some_ranks, order_of_starts, one_process):
         group()
         WORLD.Barrier()
     if RANK == 0:

@@ -81,6 +81,51 @@ def one_plan(comm: MPI.Intracomm, rng: np.random.Generator, calls: int) -> int:
     return failed
 
 
+def used_once(comm: MPI.Intracomm, rng: np.random.Generator) -> bool:
+    """Draw a plan that nobody made before and call it once, on most ranks with ordinary arrays, for which the first call is
+    a compiled one. Returns whether it failed.
+    """
+    size, me = random_size(rng), comm.Get_rank()
+    a, b = (random_layout(rng, size, comm.Get_size()) for _ in range(2))
+    dtype, other = (DTYPES[k] for k in rng.permutation(len(DTYPES))[:2])
+    salt = int(rng.integers(2**31))
+    whole_a, whole_b = numbered(a.shape, dtype, salt), numbered(b.shape, dtype, salt + 1)
+    expected = whole_b.copy()
+    expected[b.window()] = whole_a[a.window()]
+    mine, wanted, before = a.local(whole_a, me), b.local(expected, me), b.local(whole_b, me)
+    told = rng.random() < 0.5
+    plan = psr.redistribute(descriptor(a, comm, 0), descriptor(b, comm, 0), dtype=dtype if told else None)
+    own = np.random.default_rng([salt, me])
+    bad, how = rng.integers(4 * comm.Get_size()), rng.integers(3)
+    give_out = b.size != b.shape or bad < comm.Get_size() or own.random() < 0.7
+    local_a, out = (
+        None if one is None else np.asfortranarray(one) if own.random() < 0.9 else placed(own, one.shape, dtype)
+        for one in (mine, before)
+    )
+    for one, values in ((local_a, mine), (out, before)):
+        if one is not None and values is not None:
+            one[...] = values
+    given = local_a
+    if bad == me and mine is not None:
+        wrong = (
+            np.empty(tuple(n + 1 for n in mine.shape), dtype, order="F"),
+            np.zeros(mine.shape, other, order="F"),
+            None,
+        )
+        given = wrong[how]
+    give_out = give_out or (mine is None and not told)  # nothing else tells this rank the dtype
+    idle = me not in {*a.ranks.flat, *b.ranks.flat}
+    try:
+        result = plan(given, out if give_out else None)
+    except psr.RedistributionError:
+        assert bad < comm.Get_size(), "right arrays were refused"
+        assert out is None or before is None or same(out, before), "a failed call has written to out"
+        return True
+    assert idle or bad >= comm.Get_size() or not holds(a, int(bad)), "an array that does not fit was accepted"
+    assert wanted is None or same(np.asarray(result), wanted), f"{a} -> {b}, {dtype}"
+    return False
+
+
 def two_plans_in_turn(comm: MPI.Intracomm) -> None:
     """The slots of one plan lie where those of another did: a sender that is ahead must not overwrite what is still there."""
     n, p = 300, comm.Get_size()
@@ -118,6 +163,16 @@ def main() -> None:
     for number in range(plans):
         failed += one_plan(comm, np.random.default_rng([seed, number]), calls)
     assert plans * calls < 400 or failed
+    foreseen = psr.Redistribution._foreseen
+    compiled = []
+
+    def counted(plan: psr.Redistribution, a: object, out: object) -> object:
+        compiled.append(foreseen(plan, a, out))
+        return compiled[-1]
+
+    psr.Redistribution._foreseen = counted  # type: ignore[assignment, method-assign]
+    failed = sum(used_once(comm, np.random.default_rng([seed, plans + number])) for number in range(10 * plans))
+    assert plans < 10 or (failed and (any(compiled) or comm.Get_size() == 1))
     two_plans_in_turn(comm)
     arrays_that_overlap(comm)
     if comm.Get_rank() == 0:

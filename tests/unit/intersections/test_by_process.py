@@ -88,3 +88,22 @@ def test_cyclic_and_one_block_per_process_take_no_memory(
             for place_a, place_b in ((one.start_a[0], one.start_b[0]), (x, y)):
                 i = a.global_index(p, int(place_a))
                 assert (b.owner(i), b.local_index(i)) == (one.remote, place_b)
+
+
+@pytest.mark.parametrize("n", [7, 50, 3000])
+def test_few_runs_among_many_processes(n: int) -> None:
+    """Fewer runs than processes of the other axis, which come round its end: sorted in another way than many runs are."""
+    a, b = BlockCyclic(n, 25, 2, offset=3), BlockCyclic(n, 3, 1000, source=998, offset=4)
+    for p, expected in enumerate(shared(a, b)):
+        found = by_process(a, b, p)
+        assert [one.remote for one in found] == sorted({q for q, _, _ in expected})
+        for one in found:
+            assert elements(one) == [(x, y) for q, x, y in expected if q == one.remote]
+            assert one.first == a.global_index(p, int(one.start_a[0]))
+
+
+def test_a_process_outside_is_an_error() -> None:
+    a = BlockCyclic(7, 2, 3)
+    for p in (-1, 3):
+        with pytest.raises(IndexError, match=f"process {p} is outside 0 <= p < 3"):
+            by_process(a, a, p)
