@@ -1,4 +1,4 @@
-"""The few ScaLAPACK routines that the package calls: pxgemr2d, pxtrmr2d, pxgetrf and pxgetrs, on NumPy local arrays.
+"""The few ScaLAPACK routines that the package calls: pxgemr2d, pxtrmr2d, pxgetrf, pxgetrs, pxsyevd, on NumPy local arrays.
 
 ScaLAPACK ends the process on bad input, so everything is checked here first; on this rank only, without communication.
 The letter of a routine comes from the dtype: float32 s, float64 d, complex64 c, complex128 z, int32 i.
@@ -17,7 +17,7 @@ from .descriptor import Descriptor
 from .errors import ArrayError, DescriptorError
 from .grid import ProcessGrid, same_ranks
 
-__all__ = ["pxgemr2d", "pxgetrf", "pxgetrs", "pxtrmr2d"]
+__all__ = ["Eigenpairs", "pxgemr2d", "pxgetrf", "pxgetrs", "pxsyevd", "pxtrmr2d"]
 
 KIND_OF_DTYPE = {
     np.dtype(np.float32): "s",
@@ -197,6 +197,108 @@ def pxgetrs(
     _check_info(f"p{kind}getrs", info)
 
 
+class Eigenpairs(NamedTuple):
+    """What `pxsyevd` returns; None twice on a rank outside the grid.
+
+    Attributes
+    ----------
+    values : ndarray of a real dtype, or None
+        All eigenvalues, ascending, on every rank of the grid.
+    vectors : ndarray or None
+        Local array of the eigenvectors, in the layout of the matrix: column k belongs to value k.
+    """
+
+    values: NDArray[Any] | None
+    vectors: NDArray[Any] | None
+
+
+def pxsyevd(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> Eigenpairs:
+    """Eigenvalues and eigenvectors of a symmetric or Hermitian matrix, by ScaLAPACK's p?syevd or p?heevd (divide and
+    conquer). Collective over the grid.
+
+    Parameters
+    ----------
+    a : ndarray or None
+        Local array, Fortran-ordered, overwritten; ranks outside the grid may pass None.
+    desc : Descriptor
+        Its layout: square, with square blocks, smaller than the matrix unless the grid is of one process, and source 0.
+        A sub-array is not taken: redistribute it to a layout of its own.
+    uplo : {"L", "U"}
+        Triangle that is read; the other one is taken to mirror it.
+
+    Returns
+    -------
+    Eigenpairs
+        `values` and `vectors`.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        An eigenvalue did not converge.
+    ValueError
+        `uplo` is none of these letters.
+    DescriptorError
+        The layout cannot be taken.
+    ArrayError
+        The local array does not fit it.
+    """
+    triangle = _letter("uplo", uplo, "LU")
+    n = _eigenproblem_size(desc)
+    if desc.grid.coords is None:
+        return Eigenpairs(None, None)
+    matrix = _operand("a", a, desc, written=True)
+    kind = _kind(matrix, allowed=FACTORED_KINDS)
+    dtype = next(one for one, letter in KIND_OF_DTYPE.items() if letter == kind)
+    values = np.zeros(n, np.zeros(0, dtype).real.dtype)
+    vectors = desc.zeros(dtype)
+    if n == 0:
+        return Eigenpairs(values, vectors)
+    target = _operand("vectors", vectors, desc, written=True)
+    # p?syevd asks for less than p?ormtr and p?lasrt need, which it calls, where a block is not small beside the matrix
+    rows, columns = desc.local_shape_of((0, 0))
+    missing = (2 * rows + columns + desc.block[0]) * desc.block[0]
+    info = _solve_eigenproblem(kind, triangle, n, matrix, values, target, missing)
+    routine = f"p{kind}{'he' if kind in 'cz' else 'sy'}evd"
+    _check_info(routine, info)
+    if info > 0:
+        raise np.linalg.LinAlgError(f"{routine}: eigenvalue {info // (n + 1)} (counted from 1) did not converge")
+    return Eigenpairs(values, vectors)
+
+
+def _solve_eigenproblem(
+    kind: str, triangle: str, n: int, matrix: _Operand, values: NDArray[Any], vectors: _Operand, missing: int
+) -> int:
+    """Ask p?syevd what workspace it needs, and call it with that and the `missing` elements; INFO."""
+    entries = blacs.load().entries
+    assert vectors.array is not None
+    work, real_work = np.zeros(1, vectors.array.dtype), np.zeros(1, values.dtype)
+    integers = np.zeros(1, np.intc)
+    sizes = [-1, -1, -1]
+    for _ in range(2):
+        info = entries.syevd(
+            kind,
+            triangle,
+            n,
+            *matrix.where,
+            values.ctypes.data,
+            *vectors.where,
+            work.ctypes.data,
+            sizes[0],
+            real_work.ctypes.data,
+            sizes[1],
+            integers,
+            sizes[2],
+        )
+        if info or sizes[0] > 0:
+            return info
+        # a size is told as a floating-point number, which in single precision may be rounded down
+        asked = [int(np.nextafter(one[0].real, np.inf)) + 1 for one in (work, real_work)]
+        sizes = [*(size + missing for size in asked), int(integers[0])]
+        work, real_work = np.zeros(sizes[0], work.dtype), np.zeros(sizes[1], real_work.dtype)
+        integers = np.zeros(sizes[2], np.intc)
+    return info
+
+
 # -- local arrays
 
 
@@ -363,6 +465,27 @@ def _factorable_size(desc: Descriptor) -> int:
             f"multiples of {mb}"
         )
     return rows
+
+
+def _eigenproblem_size(desc: Descriptor) -> int:
+    """Rows of a matrix that p?syevd can take. For the last two refused here it returns wrong numbers, or does not return."""
+    n = _factorable_size(desc)
+    if desc.parent is not None:
+        raise DescriptorError(
+            f"desc is of a sub-array at {desc.offset}: the eigenvectors would need a whole array around them; redistribute "
+            "it to a layout of its own first"
+        )
+    if desc.source != (0, 0):
+        raise DescriptorError(
+            f"desc has source = {desc.source}, and ScaLAPACK's p?syevd is right only for 0: redistribute to such a layout first"
+        )
+    if 1 < n <= desc.block[0] and desc.grid.size > 1:
+        raise DescriptorError(
+            f"desc has blocks of {desc.block[0]} x {desc.block[1]}, of which one holds the whole matrix of {n} x {n}, and "
+            f"ScaLAPACK's p?syevd is right only with more than one on {desc.grid.size} processes: redistribute to smaller blocks, "
+            "or to one process"
+        )
+    return n
 
 
 def _sides(desc: Descriptor, desc_b: Descriptor) -> int:
