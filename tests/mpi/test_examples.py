@@ -13,6 +13,8 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SIZES: dict[str, tuple[int, list[str]]] = {
     "lu_phase_change.py": (4, ["--panels", "8", "--grid", "2x2", "--block", "4", "--plot", "charge.png"]),
     "fft3d.py": (4, ["--shape", "9", "14", "11", "--repeat", "1", "--plot", "fft.png"]),
+    "eigen_phase_change.py": (4, ["--side", "8", "--blocks", "4", "8"]),
+    "row_slabs.py": (4, ["--order", "90", "--block", "16"]),
     "malleable_solver.py": (6, ["--points", "200", "--iterations", "5"]),
     "overlap.py": (3, ["--order", "70", "--columns", "16", "--points", "2"]),
     "producer_consumer.py": (
