@@ -113,7 +113,7 @@ def solve(comm: MPI.Intracomm, problem: Problem, layouts: Layouts, phases: Phase
     routine = f"p{letter}{'he' if letter in 'cz' else 'sy'}evd"
     pairs = phases.run(f"solve ({routine})", shown(blocks), lambda: pxsyevd(dealt, blocks))
     energies: NDArray[Any] = comm.bcast(pairs.values, root=int(blocks.grid.ranks[0, 0]))
-    states = phases.run(
+    states: Any = phases.run(
         "redistribute the states", back, lambda: to_columns(pairs.vectors, columns.empty(problem.dtype))
     )
     return Solved(matrix, energies, states)
@@ -129,7 +129,9 @@ def assemble(
     mirrored = psr.redistribute(desc, desc, op="C")(local)
     apart = comm.allreduce(float(np.abs(mirrored - local).max(initial=0)), MPI.MAX)
     if not apart <= 1e-6 * comm.allreduce(float(np.abs(local).max(initial=0)), MPI.MAX):
-        raise ValueError(f"the matrix is not Hermitian: an element differs by {apart:.1e} from the mirrored one's conjugate")
+        raise ValueError(
+            f"the matrix is not Hermitian: an element differs by {apart:.1e} from the mirrored one's conjugate"
+        )
     return local
 
 
@@ -142,7 +144,9 @@ def sites_per_state(solved: Solved) -> NDArray[np.float64]:
 # -- the block size
 
 
-def fastest_block(comm: MPI.Intracomm, problem: Problem, grid: psr.ProcessGrid, candidates: list[int]) -> tuple[int, str]:
+def fastest_block(
+    comm: MPI.Intracomm, problem: Problem, grid: psr.ProcessGrid, candidates: list[int]
+) -> tuple[int, str]:
     """The block size with which p?syevd is fastest on the leading part of the matrix, and the table of all. Collective."""
     n = min(TRIED, problem.unknowns)
     lines = [f"{'blocks tried on order ' + str(n):34}{'':34}{'seconds':>9}"]
@@ -182,7 +186,7 @@ class Errors(NamedTuple):
 
 
 def errors(comm: MPI.Intracomm, solved: Solved, layouts: Layouts) -> Errors:
-    """max |A Z - Z E| / max |E| and max |Z^H Z - 1|, every rank with its own states; the others' come by in turn. Collective."""
+    """max |A Z - Z E| / max |E|, and max |Z^H Z - 1|; every rank with its own states, to which all others' come. Collective."""
     mine = layouts.columns.global_indices(1)
     energies = solved.energies
     residual = orthogonality = 0.0
@@ -243,8 +247,12 @@ def parser(ranks: int) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--side", type=positive, default=24, metavar="N", help="sites on a side: order N * N (24)")
     made.add_argument("--disorder", type=float, default=2.0, metavar="W", help="width of the random energies (2)")
-    made.add_argument("--flux", type=float, default=0.0, metavar="F", help="flux through a cell, in quanta; 0 is real (0)")
-    made.add_argument("--matrix", type=Path, metavar="FILE", help="a Hermitian matrix instead, .npy or Matrix Market .mtx")
+    made.add_argument(
+        "--flux", type=float, default=0.0, metavar="F", help="flux through a cell, in quanta; 0 is real (0)"
+    )
+    made.add_argument(
+        "--matrix", type=Path, metavar="FILE", help="a Hermitian matrix instead, .npy or Matrix Market .mtx"
+    )
     made.add_argument(
         "--grid",
         type=grid_shape,
@@ -253,7 +261,12 @@ def parser(ranks: int) -> argparse.ArgumentParser:
         help="rows x columns of processes for p?syevd (the most square grid of all ranks)",
     )
     made.add_argument(
-        "--blocks", type=positive, nargs="+", default=[16, 32, 64], metavar="NB", help="sizes of blocks to try (16 32 64)"
+        "--blocks",
+        type=positive,
+        nargs="+",
+        default=[16, 32, 64],
+        metavar="NB",
+        help="sizes of blocks to try (16 32 64)",
     )
     made.add_argument("--no-comparison", dest="comparison", action="store_false", help="solve, and leave it at that")
     return made
@@ -263,16 +276,16 @@ def run(comm: MPI.Intracomm, options: Options) -> bool:
     """Solve, verify, compare, print; true if all is as it must be. Collective."""
     problem: Problem = on_all_ranks(
         comm,
-        lambda: open_matrix(options.matrix)
-        if options.matrix
-        else Lattice(options.side, options.disorder, options.flux),
+        lambda: (
+            open_matrix(options.matrix) if options.matrix else Lattice(options.side, options.disorder, options.flux)
+        ),
     )
     n, size = problem.unknowns, comm.size
     with (
         psr.ProcessGrid((size, 1), comm) as column,
         on_all_ranks(comm, lambda: psr.ProcessGrid(options.grid, comm)) as grid,
     ):
-        on_all_ranks(comm, lambda: (column.make_context(), grid.coords is not None and grid.make_context()))
+        on_all_ranks(comm, lambda: (column.make_context(), grid.make_context()))
         phases = Phases(comm)
         phases.say(f"order {n}, {problem.dtype}, {size} ranks, ScaLAPACK of {blacs.load().vendor}\n")
         block, table = fastest_block(comm, problem, grid, options.blocks)

@@ -90,10 +90,10 @@ class Solver:
                 return done
             direction = vectors[:, DIRECTION]
             image = matrix @ self.everywhere(direction)
-            step = self.squared / self.total(direction @ image)
+            step = self.squared / self.total(float(direction @ image))
             vectors[:, ITERATE] += step * direction
             vectors[:, RESIDUAL] -= step * image
-            before, self.squared = self.squared, self.total(vectors[:, RESIDUAL] @ vectors[:, RESIDUAL])
+            before, self.squared = self.squared, self.total(float(vectors[:, RESIDUAL] @ vectors[:, RESIDUAL]))
             direction *= self.squared / before
             direction += vectors[:, RESIDUAL]
         return most
@@ -160,9 +160,7 @@ def first_state(desc: psr.Descriptor) -> Array | None:
 def largest_error(comm: MPI.Intracomm, solver: Solver) -> tuple[bool, float]:
     """Is the matrix what it was, in every bit; and how far is the iterate from numpy.linalg.solve's? Collective."""
     n = solver.desc.shape[0]
-    untouched = solver.state is None or np.array_equal(
-        solver.state[:, :n], element(*np.ix_(solver.rows, np.arange(n)))
-    )
+    untouched = solver.state is None or np.array_equal(solver.state[:, :n], element(*np.ix_(solver.rows, np.arange(n))))
     iterate = psr.gather(solver.desc[:, n + ITERATE : n + ITERATE + 1], solver.state)
     wrong = 0.0
     if iterate is not None:

@@ -21,6 +21,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,7 +70,7 @@ def slabs(heights: Sequence[int], columns: int) -> list[Piece]:
 def chunk_pieces(chunks: tuple[tuple[int, ...], ...], ranks: int) -> list[Piece]:
     """A dask array's chunks, row after row, dealt to the ranks in turn."""
     edges = [np.concatenate([[0], np.cumsum(one)]) for one in chunks]
-    spans = [[slice(int(a), int(b)) for a, b in zip(one[:-1], one[1:], strict=True)] for one in edges]
+    spans = [[slice(int(a), int(b)) for a, b in pairwise(one)] for one in edges]
     return [
         Piece(rows, columns, (k * len(spans[1]) + l) % ranks)
         for k, rows in enumerate(spans[0])
@@ -87,7 +88,9 @@ def one_block_a_rank(heights: Sequence[int]) -> bool:
     return True
 
 
-def plans(comm: MPI.Intracomm, desc: psr.Descriptor, pieces: Sequence[Piece], *, back: bool) -> Iterator[psr.Redistribution]:
+def plans(
+    comm: MPI.Intracomm, desc: psr.Descriptor, pieces: Sequence[Piece], *, back: bool
+) -> Iterator[psr.Redistribution]:
     """A plan for each piece, into its part of the matrix or out of it. Collective."""
     for piece in pieces:
         part = desc[piece.rows, piece.columns]
@@ -121,7 +124,7 @@ def to_pieces(
 
 def extent(piece: Piece) -> int:
     """Elements of a piece."""
-    return (piece.rows.stop - piece.rows.start) * (piece.columns.stop - piece.columns.start)
+    return int(piece.rows.stop - piece.rows.start) * int(piece.columns.stop - piece.columns.start)
 
 
 # -- the two sources
@@ -223,7 +226,7 @@ def relative_residual(comm: MPI.Intracomm, source: Source, solved: Solved) -> fl
         for piece, array in zip(source.matrix, source.arrays, strict=True)
         if array is not None
     ]
-    return comm.allreduce(max(wrong, default=0.0), MPI.MAX) / float(np.abs(x).max())
+    return float(comm.allreduce(max(wrong, default=0.0), MPI.MAX)) / float(np.abs(x).max())
 
 
 # -- the program
@@ -242,7 +245,7 @@ class Options:
 def uneven(order: int, ranks: int) -> tuple[int, ...]:
     """Heights that grow from rank to rank, and are those of no block-cyclic layout."""
     edges = [order * (k * (k + 2)) // (ranks * (ranks + 2)) for k in range(ranks + 1)]
-    return tuple(b - a for a, b in zip(edges[:-1], edges[1:], strict=True))
+    return tuple(b - a for a, b in pairwise(edges))
 
 
 def read_options(comm: MPI.Intracomm, words: list[str]) -> Options | None:

@@ -28,9 +28,7 @@ def changes(text: str) -> list[tuple[float, float, float]]:
     ],
 )
 def test_goes_on_where_it_was(ranks: int, phases: str, words: list[str]) -> None:
-    text = launch.run(
-        PROGRAM, ranks, "--points", 300, "--iterations", 9, "--phases", *phases.split(), *words
-    ).stdout
+    text = launch.run(PROGRAM, ranks, "--points", 300, "--iterations", 9, "--phases", *phases.split(), *words).stdout
     ended = re.search(r"^(\d+) iterations, .*; the matrix is what it was, .* by (\S+)$", text, re.MULTILINE)
     assert ended is not None, text
     assert float(ended[2]) < 1e-9

@@ -17,7 +17,11 @@ from pyscalapack_redist import blacs
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
-GRIDS: dict[int, tuple[tuple[int, int], tuple[int, int]]] = {1: ((1, 1), (1, 1)), 4: ((2, 2), (1, 3)), 5: ((2, 2), (5, 1))}
+GRIDS: dict[int, tuple[tuple[int, int], tuple[int, int]]] = {
+    1: ((1, 1), (1, 1)),
+    4: ((2, 2), (1, 3)),
+    5: ((2, 2), (5, 1)),
+}
 
 
 def local(array: Any, whole: NDArray[Any]) -> NDArray[Any]:
