@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -13,6 +14,7 @@ import launch
 import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "your_library.py"
 DEBIAN_PYTHON = Path("/usr/lib/python3/dist-packages")
 PROBE = """
 from mpi4py import MPI
@@ -31,6 +33,16 @@ def test_python_wrappers(client: str, ranks: int) -> None:
     if find_spec(client) is None:
         pytest.skip(f"{client} is not installed: pip install {client}")
     assert launch.run(PROGRAMS / f"with_{client.lower()}.py", ranks).stdout == "OK\n"
+
+
+@pytest.mark.parametrize(("client", "order"), [("PyScalapack", 5), ("scalapack4py", 45)])
+def test_example(client: str, order: int) -> None:
+    if find_spec(client) is None:
+        pytest.skip(f"{client} is not installed: pip install {client}")
+    text = launch.run(EXAMPLE, 4, "--client", client, "--order", order).stdout
+    found = re.search(r"largest difference from NumPy (\S+)$", text, re.MULTILINE)
+    assert found is not None, text
+    assert float(found[1]) < 1e-12
 
 
 @functools.cache
