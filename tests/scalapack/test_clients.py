@@ -45,6 +45,13 @@ def test_example(client: str, order: int) -> None:
     assert float(found[1]) < 1e-12
 
 
+def test_a_context_of_another_file(tmp_path: Path) -> None:
+    said = launch.run(PROGRAMS / "other_library.py", 2, tmp_path).stdout
+    assert said in ("OK\n", "MKL\n")
+    if said == "MKL\n":
+        pytest.skip("MKL's files cannot be loaded two times")
+
+
 @functools.cache
 def petsc4py_path() -> tuple[str | None, str]:
     """The PYTHONPATH with which petsc4py can be imported, or None and why not.
