@@ -3,6 +3,7 @@
 from cpython.array cimport array, clone
 from libc.limits cimport INT_MAX, INT_MIN
 
+import ctypes
 import operator
 
 from pyscalapack_redist.errors import DescriptorError
@@ -28,10 +29,10 @@ cdef int read(object integers, NineIntegers *nine) except -1:
 
 
 cdef int _read_any(object integers, int *fields) except -1:
-    """Read a list, or an array of another integer type or with gaps."""
+    """Read a list, an array of another integer type or with gaps, or a C structure that ctypes knows."""
     cdef int k
     try:
-        values = list(integers)
+        values = _members(integers) if isinstance(integers, ctypes.Structure) else list(integers)
     except TypeError:
         raise DescriptorError(f"a ScaLAPACK descriptor must be nine integers {', '.join(FIELDS)}; "
                               f"got {type(integers).__name__}: {integers!r}") from None
@@ -40,6 +41,14 @@ cdef int _read_any(object integers, int *fields) except -1:
     for k in range(9):
         fields[k] = _fitting(FIELDS[k], values[k])
     return 0
+
+
+def _members(structure):
+    """The numbers in a structure of C ints; a TypeError for any other."""
+    kinds = [field[1] for field in structure._fields_]
+    if any(kind is not ctypes.c_int for kind in kinds):
+        raise TypeError
+    return [getattr(structure, field[0]) for field in structure._fields_]
 
 
 cdef int _refuse_length(Py_ssize_t length) except -1:
@@ -71,7 +80,8 @@ cdef int check(const NineIntegers *nine, int nprow, int npcol, int myrow) except
                                   f"it must be 0 to {processes - 1}")
     if myrow >= 0:
         held = local_rows(nine.m, nine.mb, myrow, nine.rsrc, nprow)
-        if nine.lld < max(1, held):
+        # some make an LLD of 0 where there are no rows
+        if nine.lld < held or nine.lld < 0:
             raise DescriptorError(f"LLD = {nine.lld} is too small: process row {myrow} holds {held} rows, "
                                   f"so it must be at least {max(1, held)}")
     return 0

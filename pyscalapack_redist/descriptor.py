@@ -96,8 +96,9 @@ class Descriptor:
 
         Parameters
         ----------
-        nine_integers : sequence of nine int
-            DTYPE, CTXT, M, N, MB, NB, RSRC, CSRC, LLD. On a rank outside the grid CTXT is -1 and the rest means nothing.
+        nine_integers : sequence of nine int, or ctypes.Structure of nine c_int
+            DTYPE, CTXT, M, N, MB, NB, RSRC, CSRC, LLD. On a rank outside the grid CTXT is -1 and the rest means nothing; on
+            one that holds no rows LLD may be 0.
         comm : MPI.Intracomm
             Communicator that holds all processes of the context.
 
@@ -139,7 +140,7 @@ class Descriptor:
             (fields["MB"], fields["NB"]),
             grid,
             source=(fields["RSRC"], fields["CSRC"]),
-            lld=None if grid.coords is None else fields["LLD"],
+            lld=None if grid.coords is None else max(1, fields["LLD"]),
         )
 
     # -- what it describes

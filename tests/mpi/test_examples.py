@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import launch
@@ -13,6 +14,10 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SIZES: dict[str, tuple[int, list[str]]] = {
     "lu_phase_change.py": (4, ["--panels", "8", "--grid", "2x2", "--block", "4", "--plot", "charge.png"]),
     "fft3d.py": (4, ["--shape", "9", "14", "11", "--repeat", "1", "--plot", "fft.png"]),
+    "eigen_phase_change.py": (4, ["--side", "8", "--blocks", "4", "8"]),
+    "row_slabs.py": (4, ["--order", "90", "--block", "16"]),
+    "your_library.py": (4, ["--client", "PyScalapack", "--order", "70"]),
+    "malleable_solver.py": (6, ["--points", "200", "--iterations", "5"]),
     "overlap.py": (3, ["--order", "70", "--columns", "16", "--points", "2"]),
     "producer_consumer.py": (
         5,
@@ -28,6 +33,8 @@ PROGRAMS = {path.name for path in EXAMPLES.glob("*.py") if '__name__ == "__main_
 def test_example(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert name in SIZES, f"give {name} its ranks and small sizes in this file"
     ranks, args = SIZES[name]
+    if name == "your_library.py" and find_spec("PyScalapack") is None:
+        pytest.skip("PyScalapack is not installed: pip install PyScalapack")
     monkeypatch.chdir(tmp_path)
     launch.run(EXAMPLES / name, ranks, *args)
     pictures = [arg for arg in args if arg.endswith(".png")]

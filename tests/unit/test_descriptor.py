@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from typing import Any
 
@@ -237,6 +238,19 @@ def test_nine_integers_are_read_from_anything(kind: object) -> None:
         assert read_fields(given_) == tuple(NINE)
 
 
+def test_structures_of_c_ints() -> None:
+    """As wrappers of ScaLAPACK have them; a class may stand on one and have more attributes."""
+    nine = type("Nine", (ctypes.Structure,), {"_fields_": [(name, ctypes.c_int) for name in FIELDS]})
+    array = type("Array", (nine,), {"M2": 7})
+    assert read_fields(array(*NINE)) == tuple(NINE)
+    long = type("Long", (ctypes.Structure,), {"_fields_": [(name, ctypes.c_long) for name in FIELDS]})
+    with pytest.raises(DescriptorError, match=r"must be nine integers .* got Long"):
+        read_fields(long(*NINE))
+    short = type("Short", (ctypes.Structure,), {"_fields_": [(name, ctypes.c_int) for name in FIELDS[:8]]})
+    with pytest.raises(DescriptorError, match="got 8; LLD is missing"):
+        read_fields(short(*NINE[:8]))
+
+
 def test_nine_integers_are_built() -> None:
     built = np.asarray(build_fields(NINE))
     assert built.dtype == np.intc
@@ -280,3 +294,13 @@ def test_each_field_is_checked(field: str, value: int, words: str) -> None:
     wrong[FIELDS.index(field)] = value
     with pytest.raises(DescriptorError, match=words):
         check_fields(wrong, 2, 3, 1)
+
+
+def test_a_leading_dimension_of_no_rows() -> None:
+    """Some make it 0 where there are no rows; a negative one is refused there too."""
+    none = [1, 0, 4, 30, 4, 5, 1, 2, 0]
+    check_fields(none, 2, 3, 0)
+    with pytest.raises(DescriptorError, match="LLD = 0 is too small: process row 1 holds 4 rows"):
+        check_fields(none, 2, 3, 1)
+    with pytest.raises(DescriptorError, match="LLD = -1 is too small"):
+        check_fields([*none[:8], -1], 2, 3, 0)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ... import blacs
 from ...errors import LibraryError
-from ...scalapack import KIND_OF_DTYPE
+from ...operands import KIND_OF_DTYPE
 from ..case import Case
 from ..layout import Layout
 from ..stage import Stage

@@ -1,0 +1,61 @@
+"""examples/row_slabs.py: slabs of any heights and dask's chunks go into ScaLAPACK and come back."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import launch
+import pytest
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "row_slabs.py"
+
+
+def residual(text: str) -> float:
+    found = re.search(r"^residual (?:by dask )?(\S+) = ", text, re.MULTILINE)
+    assert found is not None, text
+    return float(found[1])
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words", "way"),
+    [
+        (1, ["--order", "21"], "one plan"),
+        (4, ["--rows", "8", "8", "8", "5"], "one plan"),
+        (4, ["--rows", "9", "9", "0", "0"], "2 plans"),
+        (4, ["--rows", "30", "0", "21", "3", "--block", "7"], "3 plans"),
+        (3, ["--rows", "1", "50", "4", "--grid", "1x2", "--block", "4"], "3 plans"),
+    ],
+)
+def test_slabs(ranks: int, words: list[str], way: str) -> None:
+    text = launch.run(EXAMPLE, ranks, *words).stdout
+    assert re.search(rf"^into ScaLAPACK +{way} ", text, re.MULTILINE), text
+    assert residual(text) < 1e-12
+
+
+@pytest.mark.skipif(find_spec("dask") is None, reason="dask is not installed: pip install 'dask[array]'")
+@pytest.mark.parametrize(("order", "chunk", "count"), [(50, 13, 16), (30, 64, 1)])
+def test_chunks_of_dask(order: int, chunk: int, count: int) -> None:
+    text = launch.run(EXAMPLE, 4, "--order", order, "--chunk", chunk, "--block", 8).stdout
+    assert f"{count} plans" in text
+    assert residual(text) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--rows", "3"], "--rows 3: give 2 numbers, one for each rank"),
+        (["--rows", "3", "-1"], "give 2 numbers"),
+        (["--rows", "0", "0"], "not all 0"),
+        (["--block", "0"], "all must be at least 1"),
+        (["--grid", "2by1"], "--grid 2by1: it must be rows x columns"),
+        (["--grid", "3x3"], "needs 9 processes"),
+        (["--size", "4"], "unknown argument --size"),
+    ],
+)
+def test_bad_input_is_told_once(words: list[str], message: str) -> None:
+    done = launch.run(EXAMPLE, 2, *words, check=False)
+    assert done.returncode == 2, launch.told(done)
+    assert message in done.stderr, launch.told(done)
+    assert done.stderr.count("row_slabs.py: error:") == 1, launch.told(done)

@@ -1,0 +1,99 @@
+"""Arrays and descriptors made by PyScalapack go through redistribute, and its routines work on what comes out."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any
+
+import numpy as np
+import PyScalapack
+from mpi4py import MPI
+from numpy.typing import NDArray
+from oracle import deal
+
+import pyscalapack_redist as psr
+from pyscalapack_redist import blacs
+
+WORLD = MPI.COMM_WORLD
+RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
+GRIDS: dict[int, tuple[tuple[int, int], tuple[int, int]]] = {
+    1: ((1, 1), (1, 1)),
+    4: ((2, 2), (1, 3)),
+    5: ((2, 2), (5, 1)),
+}
+
+
+def local(array: Any, whole: NDArray[Any]) -> NDArray[Any]:
+    """This rank's part of a matrix, by PyScalapack's own numbers."""
+    context = array.context
+    rows = deal(array.m, array.mb, context.nprow.value)[context.myrow.value]
+    columns = deal(array.n, array.nb, context.npcol.value)[context.mycol.value]
+    return whole[np.ix_(rows, columns)]
+
+
+def check_moves(sca: Any, dtype: str, order: bytes) -> None:
+    """From its array to its array, to ours and back: what a matrix dealt out by hand says."""
+    whole = np.arange(17 * 11).reshape(17, 11).astype(dtype) * (1 + (2j if dtype in "FD" else 0))
+    first, second = GRIDS[SIZE]
+    with sca(order, *first) as here, sca(b"C", *second) as there:
+        a = here.array(17, 11, 3, 2, dtype=np.dtype(dtype))
+        b = there.array(17, 11, 4, 5, dtype=np.dtype(dtype))
+        if here:
+            a.data[...] = local(a, whole)
+        # a rank outside the context holds a placeholder of 1 x 1 there: None says that it has nothing
+        psr.redistribute(a, b, comm=WORLD, dtype=dtype)(a.data if here else None, b.data if there else None)
+        assert not there or np.array_equal(b.data, local(b, whole))
+
+        ours = psr.Descriptor((17, 11), (None, None), psr.ProcessGrid((SIZE, 1), WORLD))
+        rows = psr.redistribute(b, ours, comm=WORLD)(b.data if there else None, ours.empty(dtype))
+        assert np.array_equal(rows, ours.from_function(lambda i, j: whole[i, j], dtype))
+        if here:
+            a.data[...] = 0
+        psr.redistribute(ours, a, comm=WORLD)(rows, a.data if here else None)
+        assert not here or np.array_equal(a.data, local(a, whole))
+        desc = psr.Descriptor.from_array(a, WORLD)
+        assert (desc.shape, desc.block, desc.grid.shape) == ((17, 11), (3, 2), first)
+
+
+def check_product(sca: Any) -> None:
+    """Its pdgemm multiplies matrices that arrived by redistribute."""
+    rng = np.random.default_rng(3)
+    left, right = rng.standard_normal((9, 7)), rng.standard_normal((7, 8))
+    shape = GRIDS[SIZE][0]
+    with sca(b"C", *shape) as context:
+        operands = []
+        for whole in (left, right):
+            array = context.array(*whole.shape, 2, 2, dtype=np.float64)
+            rows = psr.Descriptor(whole.shape, None, psr.ProcessGrid((1, SIZE), WORLD))
+            psr.redistribute(rows, array, comm=WORLD)(
+                rows.from_function(lambda i, j, whole=whole: whole[i, j]), array.data if context else None
+            )
+            operands.append(array)
+        product = context.array(9, 8, 2, 2, dtype=np.float64)
+        if context:
+            one, zero = sca.f_one["D"], sca.f_zero["D"]
+            sca.pdgemm(
+                b"N", b"N", *map(ctypes.c_int, (9, 8, 7)), one, *operands[0].scalapack_params(),
+                *operands[1].scalapack_params(), zero, *product.scalapack_params(),
+            )  # fmt: skip
+        on_one = psr.Descriptor((9, 8), None, psr.ProcessGrid((1, 1), WORLD))
+        gathered = psr.redistribute(product, on_one, comm=WORLD, dtype=np.float64)(product.data if context else None)
+        assert (gathered is None) == (RANK != 0)
+        assert gathered is None or np.allclose(gathered, left @ right, rtol=0, atol=1e-13)
+
+
+def main() -> None:
+    loaded = blacs.load()
+    # MKL is several files, whose symbols are visible in the whole process once they are loaded
+    sca = PyScalapack(loaded.path, loader=lambda file: ctypes.CDLL(None if loaded.vendor == "MKL" else file))
+    for dtype in "fdFD":
+        check_moves(sca, dtype, b"C")
+    check_moves(sca, "d", b"R")  # its local arrays are then in C order
+    check_product(sca)
+    if RANK == 0:
+        sys.stdout.write("OK\n")
+
+
+if __name__ == "__main__":
+    main()
