@@ -1,4 +1,5 @@
-"""A host goes in the middle of an exchange between hosts. Argument: "killed" (its ranks are) or "cut" (its link is down).
+"""A host goes in the middle of an exchange between hosts. Arguments: "killed" (its rank is) or "cut" (its link is down), and
+a file that is made just before.
 
 The others have nothing of ours that could make them wait for longer than MPI does.
 """
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
@@ -34,7 +36,7 @@ def main() -> None:
         until = time.monotonic() + MIDDLE
         while time.monotonic() < until:
             assert not transfer.test(), "the exchange is over before its middle"
-        print(f"rank {rank}: {sys.argv[1]}\n", end="", flush=True)
+        Path(sys.argv[2]).touch()
         if sys.argv[1] == "cut":
             subprocess.run(["ip", "link", "set", "eth0", "down"], check=True)
         else:
