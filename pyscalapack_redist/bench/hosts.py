@@ -53,10 +53,10 @@ MB = 10**6
 MACHINES = (4, 8, 16)
 FACTORS = (2, 4, 8, 12)
 BLOCK, PAPERS_BLOCKS, MANY_BLOCKS = 4, 800, 131_040  # 12.8 kB and 2.1 MB of 4-byte integers on each process
-DOUBLES = (76_800, 1_228_800, 4_915_200)
+DOUBLES = (76_800, 1_228_800, 4_915_200)  # on 16
 EXAMPLES = (Example(1, 16, 16, 3, 5), Example(2, 16, 16, 7, 11), Example(3, 15, 15, 3, 5), Example(4, 12, 8, 4, 3))
 SMALLER = (Example(1, 8, 8, 3, 5), Example(1, 4, 4, 3, 5))  # the first example for fewer hosts
-ORDERS = (512, 2048)
+ORDERS = {16: (512, 2048), 8: (384, 1440), 4: (256, 1024)}  # as many bytes for each host
 GRIDS = {
     16: (
         ("4x4:64x64", "2x8:48x48"),
@@ -96,8 +96,8 @@ def _cases() -> tuple[Case, ...]:
         factors = FACTORS if ranks == max(MACHINES) else FACTORS[:2]
         found += [_walker_otto(ranks, K, blocks) for blocks in (PAPERS_BLOCKS, MANY_BLOCKS) for K in factors]
         mine = EXAMPLES if ranks == max(MACHINES) else [one for one in SMALLER if ranks == one.P]
-        found += [one.case(size, disjoint=False) for one in mine for size in DOUBLES]
-        found += _matrices(ranks, ORDERS)
+        found += [one.case(size * ranks // max(MACHINES), disjoint=False) for one in mine for size in DOUBLES]
+        found += _matrices(ranks, ORDERS[ranks])
     return tuple(found)
 
 
