@@ -21,6 +21,7 @@ from .bench.selection import UsageError
 from .bench.suites import SUITES
 from .info import describe
 from .plan.command import MOST_PROCESSES, plan, read_schedule
+from .units import bytes_per_second
 
 __all__ = ["main", "run"]
 
@@ -168,7 +169,14 @@ def _add_bench(commands: Any) -> None:
         type=_argument(_methods),
         metavar="LIST",
         help="joined by commas: auto, SCHEDULE/EXCHANGE[/BUFFERS], pxgemr2d, pxgemr2d=PATH[:PREFIX], gather-scatter, "
-        f"memcpy, bcast, alltoall (default: the suite's, else {','.join(DEFAULT_METHODS)})",
+        f"mpi-waitall, mpi-alltoallv, memcpy, bcast, alltoall (default: the suite's, else {','.join(DEFAULT_METHODS)})",
+    )
+    add(
+        "--link-rate",
+        type=_argument(bytes_per_second),
+        metavar="RATE",
+        help="what a host's link carries each way, as 50mbit or 12GB/s: show the links' limit and how close each method "
+        "comes (default: for the suite hosts what is measured)",
     )
     add("--repeat", type=_argument(_count), default=9, metavar="N", help="timed rounds (default: 9)")
     add("--profile", action="store_true", help="show where the time of a call goes on the ranks: packing, waiting, ...")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ..errors import RedistributionError
 from .aspen import bench_aspen
 from .benchmark import no_profile, run_case, ticks_of_case
 from .case import Case
 from .clock import Clock
 from .environment import environment, nodes_of
 from .files import check_outputs, read_earlier, write
+from .limit import limit_of, links_of
 from .methods import DEFAULT_METHODS, Method, named_methods
 from .profile import check_profiles, profile_of
 from .results import CaseResult, Results
@@ -37,7 +40,8 @@ def bench(options: Namespace) -> int:
     Parameters
     ----------
     options : Namespace
-        The command line: suite or shape, before and after; dtype, methods, repeat, quick, profile, compare, json, plot.
+        The command line: suite or shape, before and after; dtype, methods, link_rate, repeat, quick, profile, compare,
+        json, plot.
 
     Returns
     -------
@@ -131,7 +135,7 @@ def _run(
     )
     nodes = nodes_of(comm)
     clock = Clock(comm, one_node=len(set(nodes)) == 1)
-    where = environment(comm, nodes, clock, suite.plans)
+    where = environment(comm, nodes, clock, suite.plans) | _links(comm, options, suite)
     if display is not None:
         display.environment(where)
         for note in notes:
@@ -142,6 +146,17 @@ def _run(
             done.append(time_case(case, clock=clock, tick=lambda: None))
             continue
         display.case(number, case)
-        done.append(time_case(case, clock=clock, tick=display.tick))
+        result = time_case(case, clock=clock, tick=display.tick)
+        done.append(dataclasses.replace(result, limit=limit_of(case, where)))
         display.result(number, done[-1])
     return Results(where, tuple(done))
+
+
+def _links(comm: MPI.Intracomm, options: Namespace, suite: Suite) -> dict[str, Any]:
+    """What is known of the links between hosts, where anybody asks. Collective."""
+    if options.link_rate is None and not suite.between_hosts:
+        return {}
+    try:
+        return links_of(comm, options.link_rate)
+    except RedistributionError as error:
+        raise UsageError(str(error)) from None

@@ -12,7 +12,9 @@ from .terminal import new_table
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["case_lines", "case_table", "environment_lines", "library_of"]
+__all__ = ["LIMIT", "case_lines", "case_table", "environment_lines", "library_of"]
+
+LIMIT = "the links' limit"
 
 
 def environment_lines(environment: dict[str, Any]) -> Iterator[str]:
@@ -30,6 +32,13 @@ def environment_lines(environment: dict[str, Any]) -> Iterator[str]:
     yield f"ScaLAPACK: {library['vendor']}, {library['path']}" if library else "ScaLAPACK: none"
     yield f"flag round trip between ranks 0 and 1: {flag_text(environment)}"
     yield f"time: {environment['time']}; plans: {environment['plans']}"
+    rate = environment.get("link_rate")
+    if rate is not None:
+        hosts = len(set(environment["host_of_rank"]))
+        yield (
+            f"links of {hosts} host{'s' * (hosts != 1)}: {rate / 1e6:.4g} MB/s each way ({environment['link_rate_origin']}); "
+            "limit: what the busiest host sends or receives, over that"
+        )
     yield "ratios: of the minimum times / of the medians; extra memory: the most of all ranks, beside A and B"
 
 
@@ -47,20 +56,29 @@ def case_lines(result: CaseResult) -> Iterator[str]:
 
 
 def case_table(result: CaseResult) -> Table:
-    """A row for each method."""
-    table = new_table(("method",), ("min", "median", "x memcpy", "faster than pxgemr2d", "extra memory", "verified"))
-    memcpy, library = result.method("memcpy"), library_of(result)
+    """A row for each method, and one for the links' limit where it is known.
+
+    Ratios are to memcpy; where that did not run, to auto.
+    """
+    base = result.method("memcpy") or result.method("auto")
+    limit, library = result.limit, library_of(result)
+    columns = ["min", "median", f"x {base.name if base else 'memcpy'}", "faster than pxgemr2d"]
+    columns += ["x limit"] * (limit is not None)
+    table = new_table(("method",), (*columns, "extra memory", "verified"))
     for one in result.methods:
         table.add_row(
             one.name,
             time_text(one.least),
             time_text(one.median),
-            _ratios(one, memcpy),
-            _ratios(library, one) if one is not library and one is not memcpy else "-",
+            _ratios(one, base),
+            _ratios(library, one) if one is not library and one.name != "memcpy" else "-",
+            *([f"{ratio_text(one.least / limit.seconds)} / {ratio_text(one.median / limit.seconds)}"] if limit else []),
             size_text(one.extra_bytes),
             "yes" if one.verified else "NO",
             style=None if one.verified else "bold red",
         )
+    if limit is not None:
+        table.add_row(LIMIT, *[time_text(limit.seconds)] * 2, *["-"] * 5)
     return table
 
 

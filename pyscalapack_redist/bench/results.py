@@ -10,6 +10,7 @@ from typing import Any
 
 from .case import Case, read_dtype
 from .layout import Layout
+from .limit import Limit
 
 __all__ = ["CaseResult", "MethodResult", "Profile", "Results"]
 
@@ -59,12 +60,15 @@ class CaseResult:
     ----------
     calls : int
         Calls in a row that each time is the mean of.
+    limit : Limit or None
+        What the links between hosts allow; None where that was not asked for or is not known.
     """
 
     case: Case
     methods: tuple[MethodResult, ...]
     not_run: dict[str, str] = field(default_factory=dict)
     calls: int = 1
+    limit: Limit | None = None
 
     def method(self, name: str) -> MethodResult | None:
         """The figures of a method; None where it did not run."""
@@ -112,7 +116,7 @@ class Results:
 
 def _written(result: CaseResult) -> dict[str, Any]:
     case = result.case
-    return {
+    written: dict[str, Any] = {
         "shape": list(case.shape),
         "from": str(case.before),
         "to": str(case.after),
@@ -122,6 +126,10 @@ def _written(result: CaseResult) -> dict[str, Any]:
         "methods": [_written_method(one) for one in result.methods],
         "not_run": [{"name": name, "why": why} for name, why in result.not_run.items()],
     }
+    if result.limit is not None:
+        limit = result.limit
+        written["links_limit"] = {"bytes": limit.nbytes, "rate": limit.rate, "seconds": limit.seconds}
+    return written
 
 
 def _written_method(one: MethodResult) -> dict[str, Any]:
@@ -145,7 +153,10 @@ def _read(case: dict[str, Any]) -> CaseResult:
     methods = tuple(map(_read_method, case["methods"]))
     if not all(one.seconds for one in methods):
         raise ValueError("a method has no times")
-    return CaseResult(known, methods, {one["name"]: one["why"] for one in not_run}, int(case.get("calls_per_time", 1)))
+    links = case.get("links_limit")
+    limit = None if links is None else Limit(int(links["bytes"]), float(links["rate"]))
+    why = {one["name"]: one["why"] for one in not_run}
+    return CaseResult(known, methods, why, int(case.get("calls_per_time", 1)), limit)
 
 
 def _read_method(one: dict[str, Any]) -> MethodResult:

@@ -62,8 +62,9 @@ def for_size(cases: Sequence[Case], suite: str | None, size: int) -> tuple[list[
         if needed > size:
             raise UsageError(f"{cases[0]}: it was started on {size}; start it by {_start(needed)}")
         return list(cases), []
-    mine = [case for case in cases if case.ranks == size]
-    others = sorted({case.ranks for case in cases} - {size})
+    ranks_for = SUITES[suite].ranks_for
+    mine = [case for case in cases if ranks_for(case) == size]
+    others = sorted(set(map(ranks_for, cases)) - {size})
     if not mine:
         raise UsageError(
             f"--suite {suite}: it has cases for {_any_of(others)} ranks, none for {size}; start it by {_start(others[0])}"

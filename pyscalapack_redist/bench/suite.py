@@ -52,6 +52,11 @@ class Suite:
         When plans are made, in words.
     variant : callable
         From a method, named on the command line or not, to what is timed in its place.
+    machines : tuple of int
+        Numbers of ranks that it is for, ascending: a case for fewer runs on the first of them that has enough. Empty where
+        each case runs on just as many as it needs.
+    between_hosts : bool
+        Whether the links' limit is of interest without being asked for.
     """
 
     cases: tuple[Case, ...]
@@ -62,3 +67,9 @@ class Suite:
     plot: Callable[[Results, str], None] = _bars
     plans: str = "made before timing and reused"
     variant: Callable[[Method], Method] = _itself
+    machines: tuple[int, ...] = ()
+    between_hosts: bool = False
+
+    def ranks_for(self, case: Case) -> int:
+        """The number of ranks on which a case is run. Not collective."""
+        return next((ranks for ranks in self.machines if ranks >= case.ranks), case.ranks)

@@ -6,6 +6,7 @@ from .birkeland import BIRKELAND
 from .broad import BROAD
 from .case import Case
 from .desprez import DESPREZ
+from .hosts import HOSTS
 from .layout import Layout
 from .overlap import OVERLAP
 from .suite import Suite
@@ -56,4 +57,5 @@ SUITES: dict[str, Suite] = {
     "walker-otto": WALKER_OTTO,
     "desprez": DESPREZ,
     "birkeland": BIRKELAND,
+    "hosts": HOSTS,
 }

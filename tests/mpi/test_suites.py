@@ -12,11 +12,12 @@ import pytest
 PROGRAM = ("-m", "pyscalapack_redist")
 
 
-def quick(ranks: int, suite: str, tmp_path: Path) -> tuple[str, list[dict[str, Any]]]:
+def quick(
+    ranks: int, suite: str, tmp_path: Path, *more: str, env: dict[str, str] | None = None
+) -> tuple[str, list[dict[str, Any]]]:
     file, picture = tmp_path / "suite.json", tmp_path / "suite.png"
-    done = launch.run(
-        PROGRAM, ranks, "bench", "--suite", suite, "--quick", "--repeat", 2, "--json", file, "--plot", picture
-    )
+    options = ("--suite", suite, "--quick", "--repeat", 2, "--json", file, "--plot", picture, *more)
+    done = launch.run(PROGRAM, ranks, "bench", *options, env=env)
     assert picture.read_bytes().startswith(b"\x89PNG")
     cases: list[dict[str, Any]] = json.loads(file.read_text())["cases"]
     assert all(one["verified"] for case in cases for one in case["methods"])
@@ -98,6 +99,39 @@ def test_overlap(tmp_path: Path, ranks: int) -> None:
     alone, computing = least["auto/nonblocking"], least["computing"]
     gained = least["auto/nonblocking then computing"] - least["auto/nonblocking during computing"]
     assert float(row[7].split("/")[0]) == pytest.approx(gained / min(alone, computing), rel=0.01, abs=0.01)
+
+
+@pytest.mark.parametrize(("nodes", "hosts"), [("0,1,2,3", [0, 1, 2, 3]), ("1,1,0,0", [0, 0, 1, 1])])
+def test_hosts(tmp_path: Path, nodes: str, hosts: list[int]) -> None:
+    forced = {"PYSCALAPACK_REDIST_NODES": nodes}
+    text, cases = quick(4, "hosts", tmp_path, "--link-rate", "50mbit", env=forced)
+    environment = json.loads((tmp_path / "suite.json").read_text())["environment"]
+    assert environment["host_of_rank"] == hosts
+    assert (environment["link_rate"], environment["link_rate_origin"]) == (6.25e6, "as given")
+    assert f"links of {len(set(hosts))} hosts: 6.25 MB/s each way (as given)" in text
+    for case in cases:
+        assert {one["name"] for one in case["not_run"]} <= {"pxgemr2d"}
+        names = {one["name"] for one in case["methods"]}
+        assert {"auto", "mpi-waitall", "mpi-alltoallv", "gather-scatter", "caterpillar/sendrecv"} <= names
+        limit = case["links_limit"]
+        assert limit["seconds"] == limit["bytes"] / 6.25e6 > 0
+        assert limit["bytes"] <= 8 * 128 * 128
+    assert text.count("| the links' limit ") == len(cases)
+    _, summary = text.split("all cases: ratios of minimum times")
+    (row,) = [line for line in summary.splitlines() if line.startswith("| best of all at once / auto ")]
+    assert row.split("|")[2].strip() == str(len(cases))
+
+
+def test_hosts_measures_its_links_and_has_none_on_one_host(tmp_path: Path) -> None:
+    forced = {"PYSCALAPACK_REDIST_NODES": "0,0,1,1"}
+    text, cases = quick(4, "hosts", tmp_path, "--methods", "auto", env=forced)
+    assert "(measured)" in text
+    environment = json.loads((tmp_path / "suite.json").read_text())["environment"]
+    assert environment["link_rate"] > 1e6
+    assert all(case["links_limit"]["rate"] == environment["link_rate"] for case in cases)
+    text, cases = quick(4, "hosts", tmp_path, "--methods", "auto,mpi-waitall")
+    assert "links_limit" not in cases[0]
+    assert "links of" not in text
 
 
 def test_a_comparison_with_an_earlier_run_of_a_suite(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ SOURCES = Path(__file__).resolve().parents[2] / PACKAGE
 # Directly below each part; a part may import whatever lies below it, and nothing else of the package.
 BELOW: dict[str, tuple[str, ...]] = {
     "errors": (),
+    "units": (),
     "blockcyclic": ("errors",),
     "intersections": ("blockcyclic",),
     "schedules": ("intersections",),
@@ -51,7 +52,7 @@ BELOW: dict[str, tuple[str, ...]] = {
     "connection": ("redistribution", "meeting"),
     "__init__": ("one_process", "relabel", "batch", "files", "connection", "scalapack"),
     "info": ("__init__",),
-    "bench": ("info",),
+    "bench": ("info", "units"),
     "plan": ("bench",),
     "cli": ("plan",),
     "__main__": ("cli",),

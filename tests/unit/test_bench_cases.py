@@ -129,6 +129,8 @@ def test_short_calls_are_timed_together() -> None:
         "pxgemr2d",
         "pxgemr2d=/a/b.so:x_",
         "gather-scatter",
+        "mpi-waitall",
+        "mpi-alltoallv",
     ],
 )
 def test_methods_are_known_by_their_names(name: str) -> None:

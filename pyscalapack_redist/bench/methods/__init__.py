@@ -13,11 +13,20 @@ from .gemr2d import Gemr2d
 from .memcpy import Memcpy
 from .method import Method, Prepared
 from .ours import Ours
+from .plain_mpi import PlainAlltoallv, PlainWaitall
 
 __all__ = ["DEFAULT_METHODS", "Method", "Prepared", "named_methods", "read_method"]
 
 DEFAULT_METHODS = ("auto", "pxgemr2d", "caterpillar/sendrecv", "memcpy")
-OTHERS: tuple[Callable[[], Method], ...] = (Gemr2d, Memcpy, GatherScatter, Broadcast, AllToAll)
+OTHERS: tuple[Callable[[], Method], ...] = (
+    Gemr2d,
+    Memcpy,
+    GatherScatter,
+    PlainWaitall,
+    PlainAlltoallv,
+    Broadcast,
+    AllToAll,
+)
 OTHER_LIBRARY = re.compile(r"pxgemr2d=(?P<path>.+?)(?::(?P<prefix>\w+))?")
 
 
@@ -45,7 +54,7 @@ def read_method(name: str) -> Method:
         return _ours(name)
     raise ValueError(
         f"unknown method {name!r}: there are auto, SCHEDULE/EXCHANGE[/BUFFERS] (as caterpillar/sendrecv), pxgemr2d, "
-        "pxgemr2d=PATH[:PREFIX], gather-scatter, memcpy, bcast and alltoall"
+        "pxgemr2d=PATH[:PREFIX], gather-scatter, mpi-waitall, mpi-alltoallv, memcpy, bcast and alltoall"
     )
 
 

@@ -63,7 +63,7 @@ def told_by_faults(run: Prepared, comm: MPI.Intracomm) -> Profile:
 
 
 def wrong_results_are_found() -> None:
-    names = ["auto", "memcpy", "gather-scatter"]
+    names = ["auto", "memcpy", "gather-scatter", "mpi-waitall", "mpi-alltoallv"]
     faults = ["one element", "once", "around", "obstacle", "unprepared"]
     methods = [*map(read_method, names), *map(Faulty, faults)]
     whole = Case((30, 20), Layout.parse("1x2:3x3"), Layout.parse("1x3:4x5+1"))
@@ -77,6 +77,8 @@ def wrong_results_are_found() -> None:
             "auto": True,
             "memcpy": True,
             "gather-scatter": True,
+            "mpi-waitall": True,
+            "mpi-alltoallv": True,
             "one element": False,
             "once": False,
             "around": False,
@@ -93,7 +95,7 @@ def wrong_results_are_found() -> None:
 def nothing_is_right_before_it_has_run() -> None:
     part = Layout.parse_operand("1x3:4x5+1/40x30@4,6/C")
     stage = Stage(Case((30, 20), Layout.parse_operand("1x2:3x3/33x41@0,20"), part), COMM)
-    for name in ("auto", "memcpy", "gather-scatter", "natural/nonblocking/datatypes"):
+    for name in ("auto", "memcpy", "gather-scatter", "mpi-waitall", "mpi-alltoallv", "natural/nonblocking/datatypes"):
         run = read_method(name).prepare(stage)
         run.poison()
         assert not all(COMM.allgather(run.correct())), name

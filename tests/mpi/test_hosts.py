@@ -1,0 +1,148 @@
+"""Between hosts: the same results over limited links, and what becomes of a run when a host goes.
+
+What is asked of Open MPI here: it ends the job at once when a rank dies, and when a host cannot be reached any more as soon
+as its connections to that host's daemon are found dead, which takes minutes unless it is told to look sooner.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import hosts
+import launch
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+PROGRAM = ("-m", "pyscalapack_redist")
+SLEEPING = "from mpi4py import MPI; import time, pathlib; MPI.COMM_WORLD.Barrier(); pathlib.Path({!r}).touch(); time.sleep(999)"
+# Seconds without a word from a daemon before it is asked, between questions, and questions before it is taken for dead.
+SOON = {f"OMPI_MCA_oob_tcp_keepalive_{name}": value for name, value in (("time", "3"), ("intvl", "1"), ("probes", "3"))}
+
+
+@pytest.fixture(autouse=True)
+def _hosts() -> None:
+    why = hosts.available()
+    if why is not None:
+        pytest.skip(f"no hosts can be made here: {why}")
+
+
+def alive(mark: str) -> list[str]:
+    """Processes with these words in their command line."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in line and int(entry.name) != os.getpid():
+            found.append(f"{entry.name}: {line!r}")
+    return found
+
+
+# -- the hosts themselves
+
+
+def test_each_host_has_its_name_its_ranks_and_its_link() -> None:
+    done = hosts.run(PROGRAMS / "hosts_seen.py", 3, slots=2, rate="80mbit", slow={1: "8mbit"})
+    seen = sorted(map(json.loads, done.stdout.splitlines()), key=lambda one: one["rank"])
+    assert [one["host"] for one in seen] == ["host0", "host0", "host1", "host1", "host2", "host2"]
+    assert [one["processor"] for one in seen] == [one["host"] for one in seen]
+    assert [one["ranks"] for one in seen] == [2] * 6
+    assert [" rate 8Mbit " in one["queue"] for one in seen] == [False, False, True, True, False, False]
+    assert sum(" rate 80Mbit " in one["queue"] for one in seen) == 4
+    assert all({"lo", "eth0"} <= set(one["devices"]) for one in seen)
+
+
+def test_a_program_that_hangs_is_ended_and_leaves_nothing(tmp_path: Path) -> None:
+    mark = uuid.uuid4().hex
+    with pytest.raises(launch.LaunchError, match="hung: it had not ended after 8 s"):
+        hosts.run(("-c", SLEEPING.format(str(tmp_path / mark))), 2, timeout=8)
+    assert (tmp_path / mark).exists()
+    assert alive(mark) == []
+
+
+def test_nothing_is_left_where_the_launcher_is_killed(tmp_path: Path) -> None:
+    mark = uuid.uuid4().hex
+    started = tmp_path / mark
+    line = [sys.executable, hosts.__file__, "2", "--", "-c", SLEEPING.format(str(started))]
+    process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=hosts.environment(2))
+    try:
+        until = time.monotonic() + 60
+        while not started.exists():
+            assert process.poll() is None, f"it ended with status {process.returncode}"
+            assert time.monotonic() < until, "it has not started"
+            time.sleep(0.05)
+        assert len(alive(mark)) > 2
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    until = time.monotonic() + 30
+    while alive(mark) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert alive(mark) == []
+
+
+def test_what_cannot_be_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="1 to 64 hosts"):
+        hosts.run("x.py", 65)
+    with pytest.raises(ValueError, match="numbered 0 to 3"):
+        hosts.run("x.py", 4, slow={4: "1mbit"})
+    with pytest.raises(launch.LaunchError, match="eth0 root tbf"):
+        hosts.run("x.py", 1, rate="fast", timeout=30)
+    with pytest.raises(launch.LaunchError, match="failed with status 3"):
+        hosts.run(("-c", "import os; os._exit(3)"), 2, timeout=60)
+
+
+# -- the library on them
+
+
+@pytest.mark.parametrize(("count", "slots"), [(4, 1), (2, 2)])
+def test_random_layouts(count: int, slots: int) -> None:
+    done = hosts.run(PROGRAMS / "random_layouts.py", count, 24, 20 + slots, slots=slots, rate="100mbit", timeout=150)
+    assert "OK" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("count", "slots", "methods"), [(4, 1, ""), (2, 2, "auto,mpi-waitall,auto/nonblocking,pxgemr2d")]
+)
+def test_the_suite(tmp_path: Path, count: int, slots: int, methods: str) -> None:
+    file, picture = tmp_path / "suite.json", tmp_path / "suite.png"
+    options = ["--suite", "hosts", "--quick", "--repeat", 1, "--json", file, "--plot", picture]
+    options += ["--methods", methods] if methods else ["--link-rate", "100mbit"]
+    done = hosts.run(PROGRAM, count, "bench", *options, slots=slots, rate="100mbit", timeout=150)
+    content = json.loads(file.read_text())
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert content["environment"]["host_of_rank"] == [rank // slots for rank in range(4)]
+    assert content["environment"]["link_rate_origin"] == ("measured" if methods else "as given")
+    assert content["environment"]["hosts"] == count
+    assert all(one["verified"] for case in content["cases"] for one in case["methods"])
+    assert done.stdout.count("| the links' limit ") == len(content["cases"]) > 4
+
+
+# -- a host goes
+
+
+def trouble(what: str, started: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    done = hosts.run(PROGRAMS / "host_trouble.py", 4, what, started, check=False, timeout=90, **options)
+    assert started.exists(), launch.told(done)
+    assert "no error" not in done.stdout
+    assert done.returncode != 0
+    return done
+
+
+def test_a_rank_that_is_killed_ends_the_job(tmp_path: Path) -> None:
+    done = trouble("killed", tmp_path / "started")
+    assert "on node host3 exited on signal 9" in done.stderr
+
+
+def test_a_host_that_is_cut_off_ends_the_job_as_soon_as_mpi_finds_out(tmp_path: Path) -> None:
+    done = trouble("cut", tmp_path / "started", env=SOON)
+    assert "ORTE has lost communication with a remote daemon" in done.stderr
