@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ._copy import Blend
-from ._ring import DISSENT, Call, Vote
+from ._ring import DISSENT, Call, Kinds, Vote
 from .agreement import Ballot, Participants, digest
 from .arrays import Arrays, checked_arrays, dtype_digest
 from .descriptor import Descriptor
@@ -177,7 +177,7 @@ class Redistribution:
         make = new if arrays.out is not None and out is None else None
         given = out if isinstance(out, np.ndarray) else arrays.out
         with contextlib.suppress(BufferError, ValueError):  # dtypes that buffers cannot describe go the long way
-            self._call = Call(traffic, a, given, make, mine, expected, everyone.look_around)
+            self._call = Call(traffic, Kinds([a], [given], [make]), mine, expected, everyone.look_around)
 
     def _with(self, a: Descriptor | None, b: Descriptor | None, dtype: np.dtype[Any] | None) -> Redistribution:
         """This plan for what may differ from rank to rank: leading dimensions and the dtype that was told."""

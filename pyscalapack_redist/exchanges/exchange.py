@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from .._bundle import Origins
 from .._copy import Blend
 from .._ring import Traffic
 from ..errors import ScheduleError
@@ -52,6 +53,13 @@ class Run:
     mark: int = 0
     spent: dict[str, float] | None = None
     blend: Blend | None = None
+
+    @property
+    def origins(self) -> Origins:
+        """Where the arrays begin. Not collective."""
+        made = Origins(1)
+        made.put(0, self.source.address, self.target.address)
+        return made
 
     def note(self, part: str, start: float) -> None:
         """Add the time since `start` to a part, where somebody asked for it. Not collective."""
