@@ -124,10 +124,11 @@ def _pairs(messages: Sequence[Message], here: dict[int, int]) -> list[tuple[int,
 
 def bundle(run: Run, box: Box, dense: str) -> Bundle:
     """A box alone, of the arrays of a run. Not collective."""
-    ends = [run.source.strides, run.target.strides]
-    if dense:
-        ends[dense == "target"] = tuple(dense_strides(box.shape(), run.order, run.item))
-    return Bundle([(0, box, *ends, run.order, run.item, None if dense == "target" else run.blend)], dense)
+    buffer = dense_strides(box.shape(), run.order, run.item)
+    source, target = (
+        buffer if dense == side else one.strides for side, one in (("source", run.source), ("target", run.target))
+    )
+    return Bundle([(0, box, source, target, run.order, run.item, None if dense == "target" else run.blend)], dense)
 
 
 class _BothWays(Progress):
