@@ -18,7 +18,7 @@ from .exchange import Exchange, Progress, Run
 from .message import Message, dense_strides
 from .nonblocking import Nonblocking
 
-__all__ = ["Shared"]
+__all__ = ["BothWays", "Shared"]
 
 KINDS_KEPT = 8  # traffics kept, one for each element size, strides and order of dimensions
 STREAM_FROM = 64 * 2**20  # bytes that a node's ranks write from which on the cache is not for the target
@@ -112,7 +112,7 @@ class Shared(Exchange):
 
     def begin(self, run: Run) -> Progress:
         """Start both ways. Collective over the participants, as far as they have messages for one another."""
-        return _BothWays(self, run)
+        return BothWays(self, run)
 
 
 def _pairs(messages: Sequence[Message], here: dict[int, int]) -> list[tuple[int, Box]]:
@@ -131,7 +131,9 @@ def bundle(run: Run, box: Box, dense: str) -> Bundle:
     return Bundle([(0, box, source, target, run.order, run.item, None if dense == "target" else run.blend)], dense)
 
 
-class _BothWays(Progress):
+class BothWays(Progress):
+    """A transfer through the ring and by MPI at once."""
+
     def __init__(self, exchange: Shared, run: Run) -> None:
         super().__init__(exchange, run)
         self._copies = []
