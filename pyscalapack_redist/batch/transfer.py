@@ -105,9 +105,8 @@ class BatchTransfer(Flight[list[NDArray[Any] | None]]):
                 ballot, self._error, lambda: [f"{self._batch!r} with factors {factors or 'of 1 and 0'}", ""]
             )
         if not ballot.disputed() and ballot.answer(1) != UNKNOWN:
-            self._mark = 0  # whoever has packed already has done so in this order
-            self._progress = self.moving()
-        else:
+            self._progress = self.moving()  # whoever has packed already has done so in this order
+        else:  # and here has taken it back before answering
             assert self._kind is not None
             self._progress = _Asking(self, self._kind)
         return True
@@ -143,7 +142,6 @@ class BatchTransfer(Flight[list[NDArray[Any] | None]]):
             1,
             (0,),
             self._staging,
-            self._mark,
             several=taken.origins,
         )
         if taken.arrays_checked and taken.plain:

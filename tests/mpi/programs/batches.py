@@ -146,7 +146,7 @@ def one_batch(rng: np.random.Generator, number: int, calls: int) -> int:
     failed = 0
     for _ in range(calls):
         for k, one in enumerate(members):
-            if own.random() < 0.1:
+            if own.random() < 0.05:
                 pairs[k] = one.arrays(own)
             if pairs[k][1] is not None:
                 pairs[k][1][...] = one.b.local(one.before, RANK)  # type: ignore[index]
