@@ -361,6 +361,31 @@ def several_in_flight() -> None:
                 assert np.array_equal(result, wanted)
 
 
+def two_sides() -> None:
+    """One batch over an inter-communicator goes both ways at once."""
+    if SIZE < 2:
+        return
+    first = RANK < SIZE // 2
+    mine = WORLD.Split(int(first), RANK)
+    both = mine.Create_intercomm(0, WORLD, SIZE // 2 if first else 0, 7)
+    value: Callable[..., Any] = lambda i, j: 100 * i + j  # noqa: E731
+    a = whole(mine, (20, 15), (mine.Get_size(), 1))
+    b = whole(mine, (20, 15), (1, mine.Get_size()), 4)
+    here, there = (a, None) if first else (None, b), (None, a) if first else (b, None)
+    batch = psr.batch(psr.redistribute(*here, comm=both, dtype="f8"), psr.redistribute(*there, comm=both, dtype="i4"))
+    for k in range(4):
+        given = a.from_function(value) + k if first else b.from_function(value, np.int32) - np.int32(k)
+        out, back = batch([given, None] if first else [None, given])
+        if first:
+            assert out is None
+            assert np.array_equal(back, a.from_function(value) - k)  # type: ignore[arg-type]
+        else:
+            assert back is None
+            assert np.array_equal(out, b.from_function(value) + k)  # type: ignore[arg-type]
+    both.Free()
+    mine.Free()
+
+
 def large() -> None:
     """Messages of many chunks, by way of the ring and by MPI."""
     rows = [psr.Descriptor((n, 700), (16, 16), psr.ProcessGrid((SIZE, 1), WORLD)) for n in (900, 333)]
@@ -388,7 +413,7 @@ def main() -> None:
     for number in range(batches):
         failed += one_batch(np.random.default_rng([seed, number]), number, calls)
     assert batches * calls < 400 or failed or SIZE == 1
-    for special in (disjoint_sets, one_array_for_all, wrong_arguments, several_in_flight, large):
+    for special in (disjoint_sets, one_array_for_all, wrong_arguments, several_in_flight, two_sides, large):
         special()
         WORLD.Barrier()
     if RANK == 0:
