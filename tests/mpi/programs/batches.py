@@ -255,7 +255,7 @@ def fails(error: tuple[type[Exception], str], call: Callable[[], object]) -> Non
 
 def wrong_arguments() -> None:
     """A named error on every rank, at once."""
-    rows, columns = whole(WORLD, (12, 8), (SIZE, 1)), whole(WORLD, (12, 8), (1, SIZE))
+    rows, columns = whole(WORLD, (12, 8), (SIZE, 1), 1), whole(WORLD, (12, 8), (1, SIZE), 1)
     plan = psr.redistribute(rows, columns)
     chain = psr.redistribute(rows, columns, via="lcm")
     filled = psr.redistribute(
