@@ -19,7 +19,7 @@ from ..exchanges.message import dense_strides
 from ..filled import Filled
 from .moves import Moves, Pair, moves_of
 from .report import BatchReport
-from .taken import Taken
+from .taken import Taken, listed
 from .transfer import QUESTIONS, BatchTransfer
 
 __all__ = ["Batch", "Kind"]
@@ -165,8 +165,13 @@ class Batch:
         ----------
         dtypes : dtype or list of dtype, optional
             Of the elements, for all plans or for each; by default the plan's own, else float64.
+
+        Raises
+        ------
+        ArrayError
+            The list is not of one dtype for each plan.
         """
-        given: list[Any] = dtypes if isinstance(dtypes, list) else [dtypes] * len(self)
+        given: list[Any] = listed("dtypes", dtypes, len(self)) if isinstance(dtypes, list) else [dtypes] * len(self)
         each = [np.dtype(d or one._dtype or np.float64) for d, one in zip(given, self._plans, strict=True)]
         items = [one.itemsize for one in each]
         extra = 0
