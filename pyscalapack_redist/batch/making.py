@@ -70,7 +70,7 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int = ME
     if comm.Get_rank() not in ranks:
         if error is not None:
             raise error
-        return Batch(plans, None, "nonblocking", "no part in any plan", memory_limit)
+        return Batch(plans, None, "nonblocking", "no part in any plan", memory_limit, 0)
     everyone = participants(comm, ranks)
     return while_watching(everyone.watch, lambda: _agreed(plans, everyone, exchange, memory_limit, error))
 
@@ -124,8 +124,9 @@ def _agreed(
 ) -> Batch:
     """The batch, once all ranks mean the same. Collective over the participants."""
     options = f"exchange={exchange!r}, memory_limit={memory_limit!r}"
+    asked = Ballot(["the number of plans", "the options"])
     everyone.agree(
-        Ballot(["the number of plans", "the options"]),
+        asked,
         error,
         [len(plans), digest(options)],
         lambda: [str(len(plans)), options],
@@ -134,8 +135,9 @@ def _agreed(
     opinions = [digest((one.desc_a.layout_digest, one.desc_b.layout_digest, one.op, one.part)) for one in plans]
     fills = [None if one._everyone is None else digest(_fill(one)) for one in plans]
     names = [f"plan {k}" for k in range(len(plans))]
+    meant = Ballot([*names, *(f"the fill of {name}" for name in names)])
     everyone.agree(
-        Ballot([*names, *(f"the fill of {name}" for name in names)]),
+        meant,
         None,
         [*opinions, *fills],
         lambda: [*map(repr, plans), *(f"moves of op {_fill(one)}" for one in plans)],
@@ -143,7 +145,7 @@ def _agreed(
     node = everyone.make_node()
     everyone.make_collectives()
     chosen, why = choose("natural", exchange, "packed", node)[1:]
-    return Batch(plans, everyone, chosen, why, memory_limit)
+    return Batch(plans, everyone, chosen, why, memory_limit, digest((asked.answers, meant.answers)))
 
 
 def _fill(plan: Redistribution) -> tuple[str, ...]:

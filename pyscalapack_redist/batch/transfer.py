@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchTransfer"]
 
-QUESTIONS = ("the batch", "the kind of arrays")
+QUESTIONS = ("the batch", "the kind of arrays")  # and as many numbers as in a plan's vote: another rank may call one
 UNKNOWN = 0  # the number of a kind on which the ranks have not agreed
 NOWHERE = LocalArray(0, ())
 
@@ -45,7 +45,7 @@ class BatchTransfer(Flight[list[NDArray[Any] | None]]):
         beta: object = ZERO,
         outcome: list[int] | None = None,
     ) -> None:
-        super().__init__(batch._everyone, True, batch._failures, Ballot(QUESTIONS))
+        super().__init__(batch._everyone, True, batch._failures, Ballot(QUESTIONS, extras=2))
         self._batch = batch
         self._taken: Taken | None = None
         self._kind: Kind | None = None

@@ -326,6 +326,11 @@ def _wrong_arrays(batch: psr.Batch, rows: psr.Descriptor, columns: psr.Descripto
         mine = complex_a if RANK == SIZE - 1 else a
         fails((psr.CollectiveError, "the dtype of plan 1 must be the same on every rank"), lambda: batch([a, mine]))
         fails((psr.CollectiveError, "ask for different things"), lambda: batch([a, a], alpha=2 + RANK))
+        fails((psr.CollectiveError, "ask for different things"), lambda: batch([a, a]) if RANK else batch.plans[0](a))
+        other = psr.batch(*batch.plans, exchange="nonblocking")
+        for _ in range(2):  # the same plans, but another way of moving
+            fails((psr.CollectiveError, "the batch must be the same"), lambda: (other if RANK else batch)([a, a]))
+            assert len(other([a, a])) == len(batch([a, a])) == 2
     assert all(np.array_equal(one, columns.from_function(lambda i, j: i + 10.0 * j)) for one in batch([a, a]))  # type: ignore[arg-type]
 
 
