@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .batching import BATCH
 from .birkeland import BIRKELAND
 from .broad import BROAD
 from .case import Case
@@ -53,6 +54,7 @@ SUITES: dict[str, Suite] = {
     "dtypes": DTYPES,
     "once": ONCE,
     "overlap": OVERLAP,
+    "batch": BATCH,
     "walker-otto": WALKER_OTTO,
     "desprez": DESPREZ,
     "birkeland": BIRKELAND,
