@@ -6,7 +6,7 @@ import shlex
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-MODULES = ("_blacs", "_colouring", "_copy", "_descriptor", "_flag", "_ring", "_runs")
+MODULES = ("_blacs", "_bundle", "_colouring", "_copy", "_descriptor", "_flag", "_ring", "_runs")
 OPTIONS = shlex.split(os.environ.get("PYSCALAPACK_REDIST_OPTIONS", "-O3"))  # others for ci/test --sanitize
 
 setup(

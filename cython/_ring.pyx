@@ -11,12 +11,14 @@ of that run, so what was packed before a failed vote can be taken back.
 """
 
 from libc.stdint cimport int64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, qsort
+from libc.string cimport memcmp, memcpy
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_STRIDED_RO, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 
 from numpy import ndarray
 
-from ._copy cimport MOST, Blend, Box, Job, perform
+from ._bundle cimport Bundle, Load, Origins, carry, end_of_piece
+from ._copy cimport MOST
 
 cdef extern from *:
     """
@@ -243,9 +245,9 @@ cdef class Vote:
 
 
 cdef struct Lane:
-    # what one rank sends to another, receives from it, or copies, in one run
-    Job job
-    int64_t first, size, done, step, base, stride, slots
+    # what one rank sends to another, receives from it, or copies, in one run; sizes in bytes
+    const Load *load
+    int64_t done, chunks, step, base, stride, slots
     int64_t *line
     char *area
 
@@ -256,20 +258,16 @@ cdef class Traffic:
     Parameters
     ----------
     ring : Ring
-    sends, receives, copies : list of tuple (peer, box)
+    sends, receives : list of tuple (peer, bundle)
         `peer` is a rank of the ring.
-    source_strides, target_strides, order, item
-        As for `Box.move`.
-    dense_sends, dense_receives : list of tuple of int
-        For each of them the strides in bytes of a dense buffer of its box.
+    copies : list of Bundle
+        From this rank's arrays to its arrays.
     limit : int
         Bytes of the area that may be used.
     most_slots : int
         Slots that a lane has if there is enough to send.
     stream : bool
         Write long runs of the target past the cache.
-    blend : Blend, optional
-        What becomes of elements on the way into the target.
     """
 
     cdef readonly Ring ring
@@ -277,97 +275,93 @@ cdef class Traffic:
     cdef Lane *_sends
     cdef Lane *_receives
     cdef Lane *_copies
-    cdef Py_ssize_t _n_sends, _n_receives, _n_copies, _item
-    cdef list _boxes
+    cdef Py_ssize_t _n_sends, _n_receives, _n_copies
+    cdef list _bundles
+    cdef Origins _origins
     cdef int64_t _serial, _rounds, _round, _arrived, _mark
     cdef bint _stream, _packed, _timed
     cdef int64_t _spent[3]  # nanoseconds of packing, copying and unpacking, where asked for
-    cdef const char *_source
-    cdef char *_target
+    cdef const char **_sources
+    cdef char **_targets
 
-    def __init__(self, Ring ring, list sends, list receives, list copies, source_strides, target_strides, order,
-                 Py_ssize_t item, list dense_sends, list dense_receives, int64_t limit, int64_t most_slots,
-                 bint stream, Blend blend=None):
+    def __init__(self, Ring ring, list sends, list receives, list copies, int64_t limit, int64_t most_slots, bint stream):
         cdef Lane *lane
         cdef Py_ssize_t k
         cdef int64_t peer
-        self.ring, self._item, self._stream = ring, item, stream
+        self.ring, self._stream = ring, stream
         ring._traffics += 1
         self._serial = ring._traffics
         self._n_sends, self._n_receives, self._n_copies = len(sends), len(receives), len(copies)
-        self._boxes = [box for _, box in (*sends, *receives, *copies)]
-        self._sends = <Lane *> calloc(len(self._boxes) + 1, sizeof(Lane))
+        self._bundles = [*[one for _, one in sends], *[one for _, one in receives], *copies]
+        self._sends = <Lane *> calloc(len(self._bundles) + 1, sizeof(Lane))
         if self._sends == NULL:
-            raise MemoryError(f"no memory for {len(self._boxes)} messages")
+            raise MemoryError(f"no memory for {len(self._bundles)} messages")
         self._receives = self._sends + self._n_sends
         self._copies = self._receives + self._n_receives
+        for k in range(len(self._bundles)):
+            self._sends[k].load = &(<Bundle?> self._bundles[k]).load
         for k in range(self._n_sends):
-            peer, box = sends[k]
+            peer = sends[k][0]
             lane = self._sends + k
-            self._fill(lane, box, source_strides, dense_sends[k], order, None)
-            lane.job.across = not lane.job.across  # along the lines of the source: those of the ring are in cache
             lane.line = ring.lane(ring.rank, peer)
             lane.area = ring._areas + ring.rank * ring.area
         for k in range(self._n_receives):
-            peer, box = receives[k]
+            peer = receives[k][0]
             lane = self._receives + k
-            self._fill(lane, box, dense_receives[k], target_strides, order, blend)
             lane.line = ring.lane(peer, ring.rank)
             lane.area = ring._areas + peer * ring.area
-        for k in range(self._n_copies):
-            self._fill(self._copies + k, copies[k][1], source_strides, target_strides, order, blend)
         self._divide(min(limit, ring.area), most_slots)
 
     def __dealloc__(self):
         free(self._sends)
 
-    cdef int _fill(self, Lane *lane, Box box, source_strides, target_strides, order, Blend blend) except -1:
-        box.prepare(&lane.job, source_strides, target_strides, self._item, order, blend)
-        lane.size = box.size
-        return 0
-
     cdef int _divide(self, int64_t limit, int64_t most_slots) except -1:
         """Give each send its slots: equal numbers of chunks, so that all lanes go along the source together."""
-        cdef int64_t share = limit // max(self._n_sends, 1), slots, stride, most
+        cdef int64_t share = limit // max(self._n_sends, 1), slots, stride, most, item = 1
         cdef Py_ssize_t k
         cdef Lane *lane
+        for k in range(self._n_sends):
+            item = max(item, self._sends[k].load.most)
         if share >= 64:
             share -= share % 64
-        if self._n_sends and share < self._item:
-            raise ValueError(f"{limit} bytes are not enough for {self._n_sends} messages with elements of {self._item}")
-        slots = max(<int64_t> 1, min(most_slots, share // self._item))
+        if self._n_sends and share < item:
+            raise ValueError(f"{limit} bytes are not enough for {self._n_sends} messages with elements of {item}")
+        slots = max(<int64_t> 1, min(most_slots, share // item))
         stride = share // slots
-        if stride >= 64 + self._item:
+        if stride >= 64 + item:
             stride -= stride % 64
-        most = max(<int64_t> 1, stride // self._item)
         self._rounds = 1
         for k in range(self._n_sends):
-            self._rounds = max(self._rounds, _parts(self._sends[k].size, most))
+            lane = self._sends + k
+            # a chunk ends where an element does
+            most = stride - (stride % item if lane.load.least == lane.load.most else item - 1)
+            self._rounds = max(self._rounds, _parts(lane.load.size, max(<int64_t> 1, most)))
         for k in range(self._n_sends):
             lane = self._sends + k
             lane.base = k * share
-            lane.step = max(<int64_t> 1, _parts(lane.size, self._rounds))
-            lane.slots = max(<int64_t> 1, min(slots, _parts(lane.size, lane.step)))
-            lane.stride = min(stride, _parts(lane.step * self._item, 64) * 64)
+            lane.step = min(stride, _parts(lane.load.size, self._rounds) + lane.load.most - 1)
+            lane.slots = max(<int64_t> 1, min(slots, _parts(lane.load.size, lane.step)))
+            lane.stride = min(stride, _parts(lane.step, 64) * 64)
             self.bytes_used += lane.slots * lane.stride
         return 0
 
-    def begin(self, size_t source, size_t target, int64_t mark=0, bint timed=False):
-        """Start a run with arrays at these addresses; the run before has ended.
+    def begin(self, Origins origins, int64_t mark=0, bint timed=False):
+        """Start a run with the arrays that are there; the run before has ended.
 
         `mark`, if not 0, is the number of a vote before which ranks packed in another order than the one agreed on: what
         a sender has is good only when it says that it took that back. With `timed`, `spent` tells where the time went.
         """
-        self._begin(<const char *> source, <char *> target, mark)
+        self._begin(origins, mark)
         self._timed = timed
 
     def spent(self):
         """Seconds of packing, of local copies and of unpacking in the last run, if it was timed."""
         return tuple([1e-9 * self._spent[k] for k in range(3)])
 
-    cdef void _begin(self, const char *source, char *target, int64_t mark) noexcept nogil:
+    cdef void _begin(self, Origins origins, int64_t mark) noexcept:
         cdef Py_ssize_t k
-        self._source, self._target, self._mark = source, target, mark
+        self._origins = origins
+        self._sources, self._targets, self._mark = origins.sources, origins.targets, mark
         if mark:
             for k in range(self._n_sends):
                 put(self._sends[k].line + TAKEN_BACK, mark)
@@ -376,13 +370,13 @@ cdef class Traffic:
         self._timed = False
         self._spent[0] = self._spent[1] = self._spent[2] = 0
         for k in range(self._n_sends + self._n_receives + self._n_copies):
-            self._sends[k].done = 0
+            self._sends[k].done = self._sends[k].chunks = 0
 
     cdef void _take_back(self) noexcept nogil:
         """Take back what was packed in this run: nobody has looked at it."""
         cdef Py_ssize_t k
         for k in range(self._n_sends):
-            put(self._sends[k].line + PUBLISHED, self._sends[k].line[PUBLISHED] - _parts(self._sends[k].done, self._sends[k].step))
+            put(self._sends[k].line + PUBLISHED, self._sends[k].line[PUBLISHED] - self._sends[k].chunks)
 
     cdef bint _open(self) noexcept nogil:
         """Divide the area among the lanes; False while chunks of an earlier run are still in it."""
@@ -410,10 +404,11 @@ cdef class Traffic:
         cdef char *slot
         if published - peek(lane.line + CONSUMED) >= lane.slots:
             return False
-        last = min(lane.done + lane.step, lane.size)
+        last = end_of_piece(lane.load, lane.done, lane.step)
         slot = lane.area + lane.base + published % lane.slots * lane.stride
-        perform(&lane.job, self._source, slot - lane.done * self._item, lane.done, last, False)
+        carry(lane.load, self._sources, self._targets, slot, lane.done, last, False)
         lane.done = last
+        lane.chunks += 1
         put(lane.line + PUBLISHED, published + 1)
         return True
 
@@ -425,10 +420,10 @@ cdef class Traffic:
             return False
         if peek(lane.line + PUBLISHED) == consumed:
             return False
-        last = min(lane.done + lane.line[STEP], lane.size)
+        last = end_of_piece(lane.load, lane.done, lane.line[STEP])
         slot = lane.area + lane.line[BASE] + consumed % lane.line[SLOTS] * lane.line[STRIDE]
-        fetch(slot, min((last - lane.done) * self._item, <int64_t> FETCHED))
-        perform(&lane.job, slot - lane.done * self._item, self._target, lane.done, last, self._stream)
+        fetch(slot, min(last - lane.done, <int64_t> FETCHED))
+        carry(lane.load, self._sources, self._targets, slot, lane.done, last, self._stream)
         lane.done = last
         put(lane.line + CONSUMED, consumed + 1)
         return True
@@ -443,12 +438,10 @@ cdef class Traffic:
             return False
         for k in range(self._n_sends):
             lane = self._sends + k
-            goal = lane.size * (self._round + 1) // self._rounds
-            if lane.done < goal:
-                if self._pack(lane):
-                    moved = True
-                else:
-                    full = True
+            goal = lane.load.size * (self._round + 1) // self._rounds
+            if lane.done < goal and self._pack(lane):
+                moved = True
+            full = full or lane.done < goal
         if not full:
             self._round += 1
             self._packed = self._round == self._rounds
@@ -457,15 +450,15 @@ cdef class Traffic:
     cdef bint _copy_piece(self, bint ahead) noexcept nogil:
         """Copy a piece of what stays here: as far as the sending has come, for the two read the same lines, or ahead."""
         cdef Py_ssize_t k
-        cdef int64_t goal
+        cdef int64_t goal, last
         cdef Lane *lane
         for k in range(self._n_copies):
             lane = self._copies + k
-            goal = lane.size if ahead or self._packed else lane.size // self._rounds * self._round
-            goal = min(goal, lane.done + max(<int64_t> 1, COPY_PIECE // self._item))
+            goal = lane.load.size if ahead or self._packed else lane.load.size // self._rounds * self._round
             if lane.done < goal:
-                perform(&lane.job, self._source, self._target, lane.done, goal, self._stream)
-                lane.done = goal
+                last = end_of_piece(lane.load, lane.done, min(goal - lane.done, <int64_t> COPY_PIECE))
+                carry(lane.load, self._sources, self._targets, NULL, lane.done, last, self._stream)
+                lane.done = last
                 return True
         return False
 
@@ -474,9 +467,9 @@ cdef class Traffic:
         cdef Py_ssize_t k
         cdef bint moved = False
         for k in range(self._n_receives):
-            if self._receives[k].done < self._receives[k].size and self._unpack(self._receives + k):
+            if self._receives[k].done < self._receives[k].load.size and self._unpack(self._receives + k):
                 moved = True
-                self._arrived += self._receives[k].done == self._receives[k].size
+                self._arrived += self._receives[k].done == self._receives[k].load.size
         return moved
 
     cdef inline int64_t _lap(self, int64_t start, Py_ssize_t part) noexcept nogil:
@@ -525,12 +518,123 @@ cdef inline int64_t _parts(int64_t size, int64_t most) noexcept nogil:
 
 
 cdef struct Kind:
-    # what an array must be like: its strides, and the bytes before and behind its first element
+    # what an array must be like: its strides, and the bytes before and behind its first element, 0 where it is empty
     Py_ssize_t ndim
     Py_ssize_t shape[MOST]
     Py_ssize_t strides[MOST]
     int64_t below, above
     bint given
+
+
+cdef struct Extent:
+    # the bytes from the first to behind the last of an array
+    size_t first, last
+    bint written
+
+
+cdef class Kinds:
+    """What the arrays of a call must be like to be served as those of an earlier one were. Not collective.
+
+    Parameters
+    ----------
+    arrays, outs : list of ndarray or None
+        Sources and targets of that kind, in pairs that may be told from one another: no target overlaps anything else.
+        None where this rank has none.
+    makes : list of callable or None
+        Makes the target of a dtype where it was left out; None where it was given, or this rank has none.
+    """
+
+    cdef readonly Py_ssize_t count
+    cdef Kind *_a
+    cdef Kind *_out
+    cdef list _dtypes, _makes
+    cdef const char **_given  # addresses of the last arrays that were seen not to overlap; NULL for those made since
+    cdef const char **_now
+    cdef Extent *_extents
+
+    def __init__(self, list arrays, list outs, list makes):
+        cdef Py_ssize_t k, n = len(arrays)
+        self.count, self._makes, self._dtypes = n, makes, []
+        if not n == len(outs) == len(makes) or not n:
+            raise ValueError(f"{n} arrays, {len(outs)} outs, {len(makes)} makes: there must be as many of each, and some")
+        self._a = <Kind *> calloc(2 * n, sizeof(Kind))
+        self._given = <const char **> calloc(4 * n, sizeof(char *))
+        self._extents = <Extent *> calloc(2 * n, sizeof(Extent))
+        if self._a == NULL or self._given == NULL or self._extents == NULL:
+            raise MemoryError(f"no memory for {n} pairs of arrays")
+        self._out, self._now = self._a + n, self._given + 2 * n
+        for k in range(n):
+            a, out = arrays[k], outs[k]
+            self._dtypes.append(a.dtype if a is not None else out.dtype if out is not None else None)
+            self._given[2 * k] = _describe(self._a + k, a)
+            self._given[2 * k + 1] = _describe(self._out + k, out)
+            if makes[k] is not None:
+                self._given[2 * k + 1] = NULL
+
+    def __dealloc__(self):
+        free(self._a)
+        free(self._given)
+        free(self._extents)
+
+    cdef object take(self, Py_ssize_t k, a, out, Origins origins):
+        """The target of a pair, made where it is left out; NotImplemented where the two are of another kind."""
+        cdef char *source = NULL
+        cdef char *target = NULL
+        cdef bint made = out is None and self._makes[k] is not None
+        if not _matches(self._a + k, a, self._dtypes[k], False, &source):
+            return NotImplemented
+        if made:
+            out = self._makes[k](self._dtypes[k])
+        if not _matches(self._out + k, out, self._dtypes[k], True, &target):
+            return NotImplemented
+        origins.sources[k], origins.targets[k] = source, target
+        self._now[2 * k], self._now[2 * k + 1] = source, NULL if made else target
+        return out
+
+    cdef bint apart(self, Origins origins) noexcept:
+        """Whether all targets are known not to overlap anything. False also where their elements lie between one another."""
+        cdef Py_ssize_t k, n = 0
+        cdef size_t reached = 0, written = 0
+        if memcmp(self._now, self._given, 2 * self.count * sizeof(char *)) == 0:
+            return True
+        for k in range(self.count):
+            if self._a[k].above:
+                self._extents[n] = _extent(self._a + k, origins.sources[k], False)
+                n += 1
+            if self._out[k].above:
+                self._extents[n] = _extent(self._out + k, origins.targets[k], True)
+                n += 1
+        if n > 2:
+            qsort(self._extents, n, sizeof(Extent), _by_first)
+        elif n == 2 and self._extents[1].first < self._extents[0].first:
+            self._extents[0], self._extents[1] = self._extents[1], self._extents[0]
+        for k in range(n):
+            if self._extents[k].first < (reached if self._extents[k].written else written):
+                return False
+            reached = max(reached, self._extents[k].last)
+            if self._extents[k].written:
+                written = max(written, self._extents[k].last)
+        memcpy(self._given, self._now, 2 * self.count * sizeof(char *))
+        return True
+
+    def match(self, list arrays, list outs):
+        """The targets, made where they are left out, and where all arrays begin; None where they are of another kind."""
+        cdef Origins origins
+        cdef Py_ssize_t k
+        if not len(arrays) == len(outs) == self.count:
+            return None
+        origins = Origins(self.count)
+        targets = []
+        for k in range(self.count):
+            out = self.take(k, arrays[k], outs[k], origins)
+            if out is NotImplemented:
+                return None
+            targets.append(out)
+        return (targets, origins) if self.apart(origins) else None
+
+
+cdef int _by_first(const void *a, const void *b) noexcept nogil:
+    return ((<const Extent *> a).first > (<const Extent *> b).first) - ((<const Extent *> a).first < (<const Extent *> b).first)
 
 
 cdef class Call:
@@ -540,10 +644,8 @@ cdef class Call:
     ----------
     traffic : Traffic
         What is moved; the order of its elements is the one that all ranks agreed on for such arrays.
-    a, out : ndarray or None
-        Arrays of that kind; None where this rank has none, or where `out` is to be made.
-    make : callable or None
-        Makes `out` where it is left out.
+    kinds : Kinds
+        What the arrays are like.
     ballot, expected : int64 array
         This rank's vote for such arrays, and the outcome with which the call goes on.
     look_around : callable
@@ -551,21 +653,18 @@ cdef class Call:
     """
 
     cdef Traffic _traffic
-    cdef Kind _a
-    cdef Kind _out
-    cdef object _dtype, _make, _look_around
+    cdef Kinds _kinds
+    cdef Origins _origins
+    cdef object _look_around
     cdef int64_t _vote[NUMBERS]
     cdef int64_t _expected[NUMBERS]
     cdef readonly list outcome  # of a vote that was not as expected, and behind it the number of the vote
 
-    def __init__(self, Traffic traffic, a, out, make, const int64_t[::1] ballot, const int64_t[::1] expected,
-                 look_around):
+    def __init__(self, Traffic traffic, Kinds kinds, const int64_t[::1] ballot, const int64_t[::1] expected, look_around):
         cdef Py_ssize_t k
-        self._traffic, self._make, self._look_around = traffic, make, look_around
-        self._dtype = a.dtype if a is not None else out.dtype if out is not None else None
-        _describe(&self._a, a)
-        _describe(&self._out, out)
-        for k in range(NUMBERS):
+        self._traffic, self._kinds, self._look_around = traffic, kinds, look_around
+        self._origins = Origins(kinds.count)
+        for k in range(min(NUMBERS, ballot.shape[0])):
             self._vote[k], self._expected[k] = ballot[k], expected[k]
 
     def __call__(self, a, out):
@@ -573,29 +672,41 @@ cdef class Call:
 
         In the last case nothing has moved, and `outcome` has what came of the vote.
         """
+        out = self._kinds.take(0, a, out, self._origins)
+        if out is NotImplemented or not self._kinds.apart(self._origins):
+            return NotImplemented
+        answer = self._run()
+        return out if answer is None else answer
+
+    def many(self, list arrays, list outs):
+        """The same for several pairs of arrays: a list of the local arrays of B."""
+        cdef Py_ssize_t k
+        if not len(arrays) == len(outs) == self._kinds.count:
+            return NotImplemented
+        targets = []
+        for k in range(self._kinds.count):
+            out = self._kinds.take(k, arrays[k], outs[k], self._origins)
+            if out is NotImplemented:
+                return NotImplemented
+            targets.append(out)
+        if not self._kinds.apart(self._origins):
+            return NotImplemented
+        answer = self._run()
+        return targets if answer is None else answer
+
+    cdef object _run(self):
+        """Vote and move: None once all has moved, else NotImplemented or DISSENT."""
         cdef Traffic traffic = self._traffic
         cdef Ring ring = traffic.ring
-        cdef char *source = NULL
-        cdef char *target = NULL
         cdef int64_t counted[NUMBERS]
         cdef int64_t cursor = 0, idle = 0, until = 0
         cdef bint done = False, all_counted = False, same
         cdef Py_ssize_t k
-        if not _matches(&self._a, a, self._dtype, False, &source):
-            return NotImplemented
-        if out is None and self._make is not None:
-            out = self._make(self._dtype)
-        if not _matches(&self._out, out, self._dtype, True, &target):
-            return NotImplemented
-        if source != NULL and target != NULL and (
-            source - self._a.below < target + self._out.above and target - self._out.below < source + self._a.above
-        ):
-            return NotImplemented
         if ring.left or ring._posted != ring._counted or not ring.post(self._vote):
             return NotImplemented
         try:
+            traffic._begin(self._origins, 0)
             with nogil:
-                traffic._begin(source, target, 0)
                 while not all_counted:  # packing touches no array: it need not wait for the others
                     all_counted = ring.count(&cursor, counted)
                     if all_counted or traffic._send_round():
@@ -618,18 +729,25 @@ cdef class Call:
             ring.break_off()
             raise
         if same:
-            return out
+            return None
         self.outcome = [*[counted[k] for k in range(NUMBERS)], ring._counted]
         return DISSENT
 
 
-cdef int _describe(Kind *kind, array) except -1:
+cdef inline Extent _extent(const Kind *kind, const char *start, bint written) noexcept nogil:
+    return Extent(<size_t> start - kind.below, <size_t> start + kind.above, written)
+
+
+cdef const char *_describe(Kind *kind, array) except? NULL:
+    """What an array is like; returns where it starts."""
     cdef Py_buffer view
+    cdef const char *start
     cdef Py_ssize_t k
     cdef int64_t reach
     kind.given = array is not None
+    kind.below = kind.above = 0
     if not kind.given:
-        return 0
+        return NULL
     PyObject_GetBuffer(array, &view, PyBUF_STRIDED_RO)
     kind.ndim = view.ndim
     kind.below, kind.above = 0, view.itemsize
@@ -639,8 +757,11 @@ cdef int _describe(Kind *kind, array) except -1:
         reach = (view.shape[k] - 1) * view.strides[k]
         kind.below -= min(reach, <int64_t> 0)
         kind.above += max(reach, <int64_t> 0)
+    if 0 in (<object> array).shape:
+        kind.below = kind.above = 0
+    start = <const char *> view.buf
     PyBuffer_Release(&view)
-    return 0
+    return start
 
 
 cdef bint _matches(const Kind *kind, array, dtype, bint writable, char **start) except -1:

@@ -5,6 +5,7 @@ b = plan(a)
 """
 
 from . import blacs, intersections, scalapack, schedules
+from .batch import Batch, BatchReport, batch
 from .blockcyclic import BlockCyclic
 from .connection import accept, connect
 from .descriptor import Descriptor
@@ -28,6 +29,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArrayError",
+    "Batch",
+    "BatchReport",
     "BlockCyclic",
     "CollectiveError",
     "ConnectError",
@@ -41,6 +44,7 @@ __all__ = [
     "RelabelReport",
     "ScheduleError",
     "accept",
+    "batch",
     "blacs",
     "connect",
     "gather",

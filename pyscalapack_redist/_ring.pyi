@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._copy import Blend, Box
+from ._bundle import Bundle, Origins
 
 NUMBERS_OF_A_VOTE: int
 DISSENT: object
@@ -32,35 +32,37 @@ class Traffic:
     def __init__(
         self,
         ring: Ring,
-        sends: list[tuple[int, Box]],
-        receives: list[tuple[int, Box]],
-        copies: list[tuple[int, Box]],
-        source_strides: Sequence[int],
-        target_strides: Sequence[int],
-        order: Sequence[int],
-        item: int,
-        dense_sends: list[list[int]],
-        dense_receives: list[list[int]],
+        sends: list[tuple[int, Bundle]],
+        receives: list[tuple[int, Bundle]],
+        copies: list[Bundle],
         *,
         limit: int,
         most_slots: int,
         stream: bool,
-        blend: Blend | None = None,
     ) -> None: ...
-    def begin(self, source: int, target: int, mark: int = 0, timed: bool = False) -> None: ...
+    def begin(self, origins: Origins, mark: int = 0, timed: bool = False) -> None: ...
     def spent(self) -> tuple[float, float, float]: ...
     def advance(self, block: bool) -> bool: ...
+
+class Kinds:
+    count: int
+    def __init__(
+        self,
+        arrays: Sequence[NDArray[Any] | None],
+        outs: Sequence[NDArray[Any] | None],
+        makes: Sequence[Callable[[np.dtype[Any]], NDArray[Any]] | None],
+    ) -> None: ...
+    def match(self, arrays: list[Any], outs: list[Any]) -> tuple[list[NDArray[Any] | None], Origins] | None: ...
 
 class Call:
     outcome: list[int]
     def __init__(
         self,
         traffic: Traffic,
-        a: NDArray[Any] | None,
-        out: NDArray[Any] | None,
-        make: Callable[[np.dtype[Any]], NDArray[Any]] | None,
+        kinds: Kinds,
         ballot: NDArray[np.int64],
         expected: NDArray[np.int64],
         look_around: Callable[[], None],
     ) -> None: ...
     def __call__(self, a: object, out: object) -> Any: ...
+    def many(self, arrays: list[Any], outs: list[Any]) -> Any: ...

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ._copy import Blend
-from ._ring import DISSENT, Call, Vote
+from ._ring import DISSENT, Call, Kinds
 from .agreement import Ballot, Participants, digest
 from .arrays import NOTHING, Arrays, by_columns, checked_arrays, dtype_digest, ordinary
 from .descriptor import Descriptor
-from .errors import ArrayError, CollectiveError, RedistributionError, ScheduleError
-from .exchanges import Exchange, LocalArray, Message, Progress
+from .errors import ArrayError, CollectiveError, ScheduleError
+from .exchanges import Exchange, LocalArray, Message
 from .exchanges.exchange import Run
 from .exchanges.shared import Shared
+from .flight import Flight
 from .model import predicted_seconds
 from .operation import Factors, Part
 from .orders import Order
 from .repeated import RepeatedCall
 from .report import PARTS, Profile, Report
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["QUESTIONS", "Redistribution", "Transfer"]
 
@@ -224,7 +221,7 @@ class Redistribution:
         if traffic is None or everyone is None or everyone.node is None:
             return
         with contextlib.suppress(BufferError, ValueError):  # dtypes that buffers cannot describe go the long way
-            self._call = Call(traffic, a, out, make, mine, expected, everyone.look_around)
+            self._call = Call(traffic, Kinds([a], [out], [make]), mine, expected, everyone.look_around)
 
     def _with(self, a: Descriptor | None, b: Descriptor | None, dtype: np.dtype[Any] | None) -> Redistribution:
         """This plan for what may differ from rank to rank: leading dimensions and the dtype that was told."""
@@ -245,12 +242,9 @@ QUESTIONS = ("the plan", "the dtype")
 # What a vote says of the order in which a rank has already packed: it does not know the order, by rows, by columns.
 UNKNOWN, ORDERS = 0, (1, 2)
 LONG = 3  # without shared memory: this rank does not go the short way (`RepeatedCall`), so nobody may
-# MPI makes progress only while it is called, and a connection between nodes needs several looks for one message: a test
-# goes on looking for this share of the time since the last one, but for no more than so many seconds.
-TEST_SHARE, LONGEST_TEST = 0.02, 1e-3
 
 
-class Transfer:
+class Transfer(Flight[NDArray[Any]]):
     """A redistribution under way. The ranks agree first that all arrays fit; then the messages move."""
 
     def __init__(
@@ -262,35 +256,18 @@ class Transfer:
         outcome: list[int] | None = None,
         spent: dict[str, float] | None = None,
     ) -> None:
-        self._spent, self.agreed_at = spent, 0.0
-        self._started = self._tested = time.perf_counter()
-        self._plan = plan
-        self._result: NDArray[Any] | None = None
-        self._progress: Progress | None = None
-        self._staging: NDArray[np.uint8] | None = None
-        self._error: Exception | None = None
-        self._begun = self.done = False
-        self._mark = 0
-        everyone = plan._everyone
-        if everyone is None:
+        super().__init__(plan._everyone, plan._exchange.in_turn, plan._failures, Ballot(QUESTIONS, extras=2))
+        self._plan, self._spent, self._started = plan, spent, time.perf_counter()
+        if plan._everyone is None:
             checked_arrays(a, out, plan.desc_a, plan.desc_b, plan._dtype, plan.op != "N", zeroed=plan.part is not None)
             self.done = True
             return
-        self._everyone: Participants = everyone
         self._keep = (a, out)
         self._arrays: Arrays | None = None
-        self._tag = everyone.next_tag()
-        self._ballot = Ballot(QUESTIONS, extras=2)
         self._factors = Factors()
         self._blend: Blend | None = None
         self._vote(a, out, factors)
-        self._agreeing: MPI.Request | Vote | None = None
-        if outcome is None:
-            self._agreeing = everyone.vote(self._ballot.mine, self._ballot.all)
-        else:
-            self._ballot.all[:] = outcome[:-1]
-            self._mark = outcome[-1]
-        everyone.in_flight[self] = None
+        self._cast(outcome)
 
     def _vote(self, a: object, out: object, factors: tuple[object, object]) -> None:
         """Check this rank's arrays and take what the transfer needs; what is wrong is told to all ranks."""
@@ -336,100 +313,6 @@ class Transfer:
         by_columns = self._arrays is not None and self._arrays.by_columns
         self._ballot.mine[-2:] = 2 * (item or 0) + by_columns, UNKNOWN if plan._exchange.in_turn else LONG
 
-    def test(self) -> bool:
-        """Go on as far as possible without waiting; True when the redistribution is complete. Not collective.
-
-        Between nodes nothing moves but in `test` and `wait`: call it every few milliseconds while computing. It packs,
-        unpacks and copies what it can, and looks at the messages for at most 2 % of the time since the last call.
-
-        Raises
-        ------
-        ArrayError, CollectiveError
-            As a call of the plan does.
-        """
-        if self.done:
-            return self.advance(block=False)
-        start = time.perf_counter()
-        until = start + min(TEST_SHARE * (start - self._tested), LONGEST_TEST)
-        while True:
-            self._everyone.let_go_on(self)
-            if self.advance(block=False):
-                return True
-            self._tested = time.perf_counter()
-            if self._tested >= until:
-                return False
-
-    def wait(self) -> NDArray[Any] | None:
-        """Complete the redistribution and return the local array of B (None on a rank outside B).
-
-        Raises
-        ------
-        ArrayError, CollectiveError
-            As a call of the plan does.
-        """
-        while not self.done and len(self._everyone.in_flight) > 1:
-            self._everyone.let_go_on(self)
-            self.advance(block=False)
-            os.sched_yield()  # where ranks outnumber cores, what is waited for may need this one
-        while not self.advance(block=True):
-            pass
-        return self._result
-
-    def _has_turn(self) -> bool:
-        """Whether it may begin: after all that these participants started before, since the ranks test and wait in any
-        order; and an exchange whose runs come in turn also lets those before it end.
-        """
-        for one in self._everyone.in_flight:
-            if one is self:
-                return True
-            if one.done or one._everyone is not self._everyone:
-                continue
-            if not one._begun or (one._plan._exchange.in_turn and self._plan._exchange.in_turn):
-                return False
-        return True
-
-    def advance(self, block: bool) -> bool:
-        """Go on; True when the transfer is complete. Not collective."""
-        if self.done:
-            if self._error is not None:
-                raise self._error
-            return True
-        if self._agreeing is not None:
-            if block:
-                self._everyone.conclude(self._agreeing, self)
-            elif not self._agreeing.Test():
-                return False
-            self._mark = self._agreeing.number if isinstance(self._agreeing, Vote) else 0
-            self._agreeing = None
-            self.agreed_at = time.perf_counter()
-        try:
-            if not self._begun:
-                if not self._has_turn():
-                    return False
-                self._begun = True
-                if not self._begin():
-                    self._finish()
-                    return True
-            assert self._progress is not None
-            if self._progress.advance(block and self._everyone.watch is None):
-                self._finish()
-            elif block:
-                self._everyone.look_around()
-                os.sched_yield()
-            return self.done
-        except BaseException as caught:
-            node = self._everyone.node
-            if isinstance(caught, RedistributionError) and not (node is not None and node.broken):
-                self._error = caught
-                self._finish()
-                raise
-            if self._plan._exchange.in_turn and node is not None:
-                node.break_off(f"{type(caught).__name__}: {caught}")
-            self._plan._failures.append(f"{type(caught).__name__}: {caught}")
-            if isinstance(caught, Exception):  # it stays in flight: MPI may still have its memory
-                self._error, self.done = caught, True
-            raise
-
     def _begin(self) -> bool:
         """Raise what was agreed to raise, or start the messages; False where there are none."""
         ballot, everyone = self._ballot, self._everyone
@@ -466,14 +349,12 @@ class Transfer:
         self._progress = self._plan._exchange.begin(run)
         return True
 
-    def _finish(self) -> None:
-        if self._error is None and self._arrays is not None and self._plan.desc_b.coords is not None:
+    def _land(self) -> None:
+        if self._arrays is not None and self._plan.desc_b.coords is not None:
             out = self._keep[1]
             self._result = out if isinstance(out, np.ndarray) else self._arrays.out
-        if self._staging is not None:
-            self._everyone.return_staging(self._staging)
-        self._everyone.in_flight.pop(self, None)
         self._plan._seconds = time.perf_counter() - self._started
-        self._staging = self._progress = self._arrays = None
-        self._keep = (None, None)
-        self.done = True
+
+    def _finish(self) -> None:
+        super()._finish()
+        self._arrays, self._keep = None, (None, None)

@@ -52,4 +52,8 @@ class Stage:
 
     def correct(self) -> bool:
         """Whether the output is, byte by byte, what it must be on this rank."""
-        return self._part_b.matches(self.out)
+        return self.matches(self.out)
+
+    def matches(self, out: NDArray[Any] | None) -> bool:
+        """Whether another array is, byte by byte, what the output must be."""
+        return self._part_b.matches(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .batching import BATCH
 from .birkeland import BIRKELAND
 from .broad import BROAD
 from .case import Case
@@ -54,6 +55,7 @@ SUITES: dict[str, Suite] = {
     "dtypes": DTYPES,
     "once": ONCE,
     "overlap": OVERLAP,
+    "batch": BATCH,
     "walker-otto": WALKER_OTTO,
     "desprez": DESPREZ,
     "birkeland": BIRKELAND,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from .._bundle import Origins
 from .._copy import Blend
 from .._ring import Traffic
 from ..errors import ScheduleError
@@ -41,7 +42,7 @@ class Run:
 
     `collectives` is a communicator on which runs come one after another, in the same order on all ranks; `mark` is for
     `Traffic.begin`; `spent` is to have the seconds "packed", "copied" and "unpacked", if anybody wants to know; `blend`
-    is what becomes of elements on the way into the target.
+    is what becomes of elements on the way into the target; `several` says where arrays begin where there are several pairs.
     """
 
     comm: MPI.Intracomm
@@ -55,6 +56,16 @@ class Run:
     mark: int = 0
     spent: dict[str, float] | None = None
     blend: Blend | None = None
+    several: Origins | None = None
+
+    @property
+    def origins(self) -> Origins:
+        """Where the arrays begin. Not collective."""
+        if self.several is not None:
+            return self.several
+        made = Origins(1)
+        made.put(0, self.source.address, self.target.address)
+        return made
 
     def note(self, part: str, start: float) -> None:
         """Add the time since `start` to a part, where somebody asked for it. Not collective."""

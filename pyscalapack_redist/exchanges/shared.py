@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from .._bundle import Bundle
 from .._copy import Box
 from .._ring import Traffic
 from ..node import Node
@@ -18,7 +19,7 @@ from .exchange import Exchange, Progress, Run
 from .message import Message, dense_strides
 from .windowed import Windowed
 
-__all__ = ["Shared"]
+__all__ = ["BothWays", "Shared"]
 
 KINDS_KEPT = 8  # traffics kept, one for each element size, strides and order of dimensions
 STREAM_FROM = 64 * 2**20  # bytes that a node's ranks write from which on the cache is not for the target
@@ -98,24 +99,19 @@ class Shared(Exchange):
         if kind not in self._traffics:
             while len(self._traffics) >= KINDS_KEPT:
                 self._traffics.popitem(last=False)
-            copies = [(0, one.box) for one in self.copies]
-            written = sum(box.size for _, box in (*self._here[1], *copies)) * run.item
-            sends, receives = self._here
-            dense = [[dense_strides(box.shape(), run.order, run.item) for _, box in some] for some in self._here]
+            written = sum(box.size for box in (*(box for _, box in self._here[1]), *(one.box for one in self.copies)))
+            sends, receives = (
+                [(peer, bundle(run, box, dense)) for peer, box in some]
+                for some, dense in zip(self._here, ("target", "source"), strict=True)
+            )
             self._traffics[kind] = Traffic(
                 self._node.ring,
                 sends,
                 receives,
-                copies,
-                run.source.strides,
-                run.target.strides,
-                run.order,
-                run.item,
-                *dense,
+                [bundle(run, one.box, "") for one in self.copies],
                 limit=self._limit,
                 most_slots=SLOTS,
-                stream=written * self._node.ring.size >= STREAM_FROM,
-                blend=run.blend,
+                stream=written * run.item * self._node.ring.size >= STREAM_FROM,
             )
         self._traffics.move_to_end(kind)
         return self._traffics[kind]
@@ -127,7 +123,7 @@ class Shared(Exchange):
 
     def begin(self, run: Run) -> Progress:
         """Start both ways. Collective over the participants, as far as they have messages for one another."""
-        return _BothWays(self, run)
+        return BothWays(self, run)
 
 
 def _pairs(messages: Sequence[Message], here: dict[int, int]) -> list[tuple[int, Box]]:
@@ -137,14 +133,25 @@ def _pairs(messages: Sequence[Message], here: dict[int, int]) -> list[tuple[int,
     ]
 
 
-class _BothWays(Progress):
+def bundle(run: Run, box: Box, dense: str) -> Bundle:
+    """A box alone, of the arrays of a run. Not collective."""
+    buffer = dense_strides(box.shape(), run.order, run.item)
+    source, target = (
+        buffer if dense == side else one.strides for side, one in (("source", run.source), ("target", run.target))
+    )
+    return Bundle([(0, box, source, target, run.order, run.item, None if dense == "target" else run.blend)], dense)
+
+
+class BothWays(Progress):
+    """A transfer through the ring and by MPI at once."""
+
     def __init__(self, exchange: Shared, run: Run) -> None:
         super().__init__(exchange, run)
         self._copies = []
         self._node = exchange._node
         self._traffic = exchange.traffic(run) if exchange.by_ring else None
         if self._traffic is not None:
-            self._traffic.begin(run.source.address, run.target.address, run.mark, run.spent is not None)
+            self._traffic.begin(run.origins, run.mark, run.spent is not None)
         self._between = exchange.between.begin(run) if exchange.by_mpi else None
 
     def advance(self, block: bool) -> bool:

@@ -85,7 +85,7 @@ def test_memory_that_ranks_share_or_may_not(ranks: int) -> None:
     assert run(PROGRAMS / "shared_memory.py", ranks).stdout == "OK\n"
 
 
-@pytest.mark.parametrize("way", ["call", "transfer"])
+@pytest.mark.parametrize("way", ["call", "transfer", "batch"])
 def test_a_rank_that_dies_is_an_error_on_the_others(way: str) -> None:
     done = run(PROGRAMS / "dying_rank.py", 3, way, timeout=60, check=False, survive=True)
     lines = sorted(line for line in done.stdout.splitlines() if line.startswith("rank "))

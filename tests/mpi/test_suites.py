@@ -134,6 +134,19 @@ def test_hosts_measures_its_links_and_has_none_on_one_host(tmp_path: Path) -> No
     assert "links of" not in text
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_batch(tmp_path: Path, ranks: int) -> None:
+    text, cases = quick(ranks, "batch", tmp_path)
+    for case in cases:
+        assert {one["name"] for one in case["methods"]} == {
+            f"{one}{exchange}" for one in ("one by one", "batch") for exchange in ("", ", nonblocking")
+        }
+    _, table = text.split("16 matrices, minimum / median times:")
+    (row,) = [line for line in table.splitlines() if line.startswith("| 64 x 64 ") and "| auto " in line]
+    least = {one["name"]: one["min"] for one in cases[0]["methods"]}
+    assert float(row.split("|")[5].split("/")[0]) == pytest.approx(least["one by one"] / least["batch"], rel=0.01)
+
+
 def test_a_comparison_with_an_earlier_run_of_a_suite(tmp_path: Path) -> None:
     old = tmp_path / "suite.json"
     _, cases = quick(2, "broad", tmp_path)

@@ -1,6 +1,6 @@
 """A rank is killed in the middle of an exchange through shared memory: the others see it and raise, and can end by themselves.
 
-Argument: "call" or "transfer". The launcher must not kill the others.
+Argument: "call", "transfer" or "batch". The launcher must not kill the others.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -24,8 +25,11 @@ def main() -> None:
     n = 600
     a = psr.Descriptor((n, n), (8, 8), psr.ProcessGrid((size, 1), comm))
     b = psr.Descriptor((n, n), (8, 8), psr.ProcessGrid((1, size), comm))
-    plan = psr.redistribute(a, b, exchange="shared", memory_limit=2**16)
-    local, out = a.zeros(np.float64), b.zeros(np.float64)
+    plan: Any = psr.redistribute(a, b, exchange="shared", memory_limit=2**16)
+    local: Any = a.zeros(np.float64)
+    out: Any = b.zeros(np.float64)
+    if sys.argv[1] == "batch":
+        plan, local, out = psr.batch(plan, plan, memory_limit=2**16), [local, local], [out, b.zeros(np.float64)]
     for _ in range(3):
         plan(local, out)
     comm.Barrier()
@@ -35,7 +39,7 @@ def main() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     began = time.monotonic()
     try:
-        if sys.argv[1] == "call":
+        if sys.argv[1] != "transfer":
             plan(local, out)
         else:
             plan.start(local, out).wait()

@@ -84,6 +84,25 @@ def in_flight(times: int) -> None:
         one.wait()
 
 
+def batches(times: int) -> None:
+    """Batches made anew, with arrays of ever other kinds, and some in which a call fails."""
+    desc_a, desc_b = pair(WORLD, 2)
+    plan = psr.redistribute(desc_a, desc_b)
+    kept = psr.batch(plan, plan)
+    for k in range(times):
+        a = np.zeros((desc_a.local_shape[0], desc_a.local_shape[1] + k % 20), f"V{1 + k % 7}")[
+            :, : desc_a.local_shape[1]
+        ]
+        kept([a, a])
+        exchange = ("shared", "nonblocking")[k % 2]
+        psr.batch(plan, plan, plan, exchange=exchange, memory_limit=2**20 + k)([a, a, a])
+        try:
+            kept([a, np.zeros((1, 1))])
+        except psr.ArrayError:
+            continue
+        raise AssertionError("a wrong array was taken")
+
+
 def plans(times: int) -> None:
     for k in range(times):
         desc_a, desc_b = pair(WORLD, 1 + k % 200)
@@ -115,7 +134,7 @@ def main() -> None:
     buffers.box_type = watched
     amounts = dict(zip((calls, plans, communicators), map(int, sys.argv[1:]), strict=True))
     amounts[strides] = max(1, amounts[calls] // 5)
-    amounts[in_flight] = amounts[failures] = max(1, amounts[calls] // 20)
+    amounts[in_flight] = amounts[failures] = amounts[batches] = max(1, amounts[calls] // 20)
     for work, times in amounts.items():
         work(max(times // 4, min(times, 250)))  # warm up: pools of MPI and of Python fill
         next_communicator()

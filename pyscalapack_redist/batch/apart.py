@@ -1,0 +1,111 @@
+"""Do the arrays of a batch lie apart? Its moves go in any order, so what one writes nobody else may read or write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..descriptor import Descriptor
+from ..direct import Redistribution
+from ..errors import ArrayError
+
+__all__ = ["check_apart"]
+
+WORK = 100_000  # steps of NumPy's search for an element that two arrays share
+
+
+class _Array(NamedTuple):
+    plan: int
+    name: str
+    array: NDArray[Any]
+    first: int
+    last: int
+
+
+def check_apart(plans: Sequence[Redistribution], arrays: Sequence[object], outs: Sequence[object]) -> None:
+    """Refuse arrays of different plans that share elements, if one is written. Not collective.
+
+    Each pair of a plan's own arrays fits already. Windows of one array that do not overlap are fine, and so are two
+    parts of one window on different sides of the diagonal.
+
+    Raises
+    ------
+    ArrayError
+        Names both arrays.
+    """
+    found = sorted(
+        (
+            _array(k, name, array)
+            for k in range(len(plans))
+            for name, array in (("a", arrays[k]), ("out", outs[k]))
+            if isinstance(array, np.ndarray) and array.size
+        ),
+        key=lambda one: one.first,
+    )
+    open_: list[_Array] = []
+    for one in found:
+        open_ = [other for other in open_ if other.last > one.first]
+        for other in open_:
+            if "out" in (one.name, other.name) and one.plan != other.plan and _share(plans, one, other):
+                first, second = sorted((one, other), key=lambda each: (each.plan, each.name))
+                raise ArrayError(
+                    f"{first.name} of plan {first.plan} and {second.name} of plan {second.plan} share elements, but the moves "
+                    "of a batch go in any order: give each an array of its own, or call the plans one after another"
+                )
+        open_.append(one)
+
+
+def _array(plan: int, name: str, array: NDArray[Any]) -> _Array:
+    start: int = array.__array_interface__["data"][0]
+    reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
+    return _Array(
+        plan,
+        name,
+        array,
+        start + sum(one for one in reach if one < 0),
+        start + sum(one for one in reach if one > 0) + array.itemsize,
+    )
+
+
+def _share(plans: Sequence[Redistribution], one: _Array, other: _Array) -> bool:
+    """Whether an element of both arrays is read or written."""
+    windows = [_window(each.array, _layout(plans[each.plan], each.name)) for each in (one, other)]
+    try:
+        if not np.shares_memory(windows[0], windows[1], max_work=WORK):  # type: ignore[arg-type]
+            return False
+    except np.exceptions.TooHardError:
+        return True
+    return not (one.name == other.name and _on_two_sides(plans[one.plan], plans[other.plan], windows))
+
+
+def _layout(plan: Redistribution, name: str) -> Descriptor:
+    return plan.desc_a if name == "a" else plan.desc_b
+
+
+def _window(array: NDArray[Any], desc: Descriptor) -> NDArray[Any]:
+    """What a descriptor moves of a local array."""
+    if desc.coords is None:
+        return array[:0]
+    first = [one.local_start(p) for one, p in zip(desc.distributions, desc.coords, strict=True)]
+    counts = [len(desc.global_indices(k)) for k in range(desc.ndim)]
+    return array[tuple(slice(start, start + count) for start, count in zip(first, counts, strict=True))]
+
+
+def _on_two_sides(one: Redistribution, other: Redistribution, windows: Sequence[NDArray[Any]]) -> bool:
+    """Whether two plans write parts of one window that have no diagonal in common."""
+    first, second = windows
+    same = first.__array_interface__["data"] == second.__array_interface__["data"] and first.strides == second.strides
+    if not same or one.desc_b != other.desc_b or one.part is None or other.part is None or _fills(one) or _fills(other):
+        return False
+    (upper, low), (lower, high) = sorted(
+        (each.part.moved(each.op).edge(each.desc_b.shape) for each in (one, other) if each.part is not None),
+        reverse=True,
+    )
+    return upper and not lower and high < low
+
+
+def _fills(plan: Redistribution) -> bool:
+    return hasattr(plan, "legs")

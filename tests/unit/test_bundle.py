@@ -1,0 +1,114 @@
+"""Bundles: boxes of several arrays as one run of bytes, cut anywhere between elements; and what a call asks of its arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from pyscalapack_redist._bundle import Bundle, Origins
+from pyscalapack_redist._copy import Box, Runs
+from pyscalapack_redist._ring import Kinds
+
+DTYPES = ("i1", "i2", "f4", "f8", "V3", "V7", "D", "V24")
+
+
+def row(start: int, step: int, count: int, dense: bool) -> Runs:
+    """`count` elements from `start` in steps of `step`, to or from a dense buffer."""
+    places, period = np.array([start], np.int64), start + step
+    one, zero = np.array([1], np.int64), np.array([0], np.int64)
+    return Runs(zero, places, one, 1, period, count) if dense else Runs(places, zero, one, period, 1, count)
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> list[tuple[NDArray[Any], int, int, int]]:
+    """Arrays of one dimension, and which of their elements go: first, step and number."""
+    found = []
+    for number in range(draw(st.integers(1, 6))):
+        count, step = draw(st.integers(1, 40)), draw(st.integers(1, 3))
+        dtype = np.dtype(draw(st.sampled_from(DTYPES)))
+        memory = np.random.default_rng(number).bytes((count * step + 1) * dtype.itemsize)
+        found.append((np.frombuffer(memory, f"V{dtype.itemsize}").copy(), 0, step, count))
+    return found
+
+
+def address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+@given(arrays(), st.integers(1, 60), st.integers(1, 60))
+def test_any_pieces_bring_every_byte_over(
+    given_: list[tuple[NDArray[Any], int, int, int]], one: int, other: int
+) -> None:
+    parts_out, parts_in, wanted = [], [], b""
+    origins = Origins(len(given_))
+    outs = [np.zeros_like(array) for array, *_ in given_]
+    for k, ((array, first, step, count), out) in enumerate(zip(given_, outs, strict=True)):
+        item, stride = array.itemsize, array.strides
+        parts_out.append((k, Box([row(first, step, count, False)]), stride, (item,), (0,), item, None))
+        parts_in.append((k, Box([row(first, step, count, True)]), (item,), stride, (0,), item, None))
+        origins.put(k, address(array), address(out))
+        wanted += array[first : first + step * count : step].tobytes()
+    packing, unpacking = Bundle(parts_out, "target"), Bundle(parts_in, "source")
+    assert packing.size == unpacking.size == len(wanted)
+    assert packing.largest_element == max(array.itemsize for array, *_ in given_)
+    dense = np.zeros(packing.size, np.uint8)
+    for bundle, most in ((packing, one), (unpacking, other)):
+        place = 0
+        while place < bundle.size:
+            end = bundle.end_of_piece(place, most)
+            assert place < end <= place + max(most, bundle.largest_element)
+            bundle.move(origins, address(dense) + place, place, end)
+            place = end
+        assert dense.tobytes() == wanted
+    for (array, first, step, count), out in zip(given_, outs, strict=True):
+        assert (
+            out[first : first + step * count : step].tobytes() == array[first : first + step * count : step].tobytes()
+        )
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    box = Box([row(0, 1, 4, False)])
+    bundle = Bundle([(1, box, (8,), (8,), (0,), 8, None)], "target")
+    with pytest.raises(ValueError, match="arrays number 1 are not among 1"):
+        bundle.move(Origins(1), 0, 0, 8)
+    with pytest.raises(ValueError, match="bytes 0 to 40 are not in a bundle of 32"):
+        bundle.move(Origins(2), 0, 0, 40)
+    with pytest.raises(ValueError, match="byte 33 is not in a bundle of 32"):
+        bundle.end_of_piece(33, 1)
+    with pytest.raises(ValueError, match="pair 2 is not one of 2"):
+        Origins(2).put(2, 0, 0)
+    with pytest.raises(KeyError):
+        Bundle([], "neither")
+
+
+def test_arrays_of_known_kinds_are_taken_and_others_are_not() -> None:
+    a, b, c = (np.zeros((4, 5), order="F") for _ in range(3))
+    kinds = Kinds([a, None], [b, c], [None, lambda dtype: np.ones((4, 5), dtype, order="F")])
+    memory = np.zeros(60)
+    other = memory[:20].reshape(5, 4).T
+    found = kinds.match([other, None], [b, None])
+    assert found is not None
+    assert found[0][0] is b
+    assert found[0][1] is not None
+    assert found[0][1].all()
+    assert kinds.match([a, None], [a, None]) is None  # one array twice, and written
+    assert kinds.match([other, None], [memory[19:39].reshape(5, 4).T, None]) is None
+    assert kinds.match([other, None], [memory[20:40].reshape(5, 4).T, None]) is not None
+    assert kinds.match([other, None], [b, memory[40:].reshape(5, 4).T]) is not None
+    for wrong in (a.astype("f4"), np.zeros((4, 5)), np.zeros((5, 4), order="F"), None, [1.0]):
+        assert kinds.match([wrong, None], [b, None]) is None
+    assert kinds.match([a], [b]) is None
+
+
+def test_arrays_that_were_given_together_before_are_taken_again() -> None:
+    """The windows of one array overlap as far as addresses go; who made the kinds has looked closer."""
+    whole = np.zeros((4, 8))
+    left, right, a = whole[:, :4], whole[:, 4:], np.zeros((4, 4))
+    kinds = Kinds([a, a], [left, right], [None, None])
+    assert kinds.match([a, a], [left, right]) is not None
+    assert kinds.match([a, a.copy()], [left, right]) is None
