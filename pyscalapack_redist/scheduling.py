@@ -17,7 +17,7 @@ from .schedules import CommunicationGrid, MessageGraph, Schedule
 from .schedules.checks import unknown
 from .schedules.schedule import ListedSchedule
 
-__all__ = ["is_one_port", "order_for"]
+__all__ = ["is_one_port", "order_for", "schedules_for"]
 
 BY_FORMULA = ("walker-otto", "classes")
 WHOLE = 64 * 64  # pairs of processes up to which "optimal" looks at the whole of two process sets
@@ -47,15 +47,26 @@ def order_for(name: str, a: Descriptor, b: Descriptor, everyone: Participants) -
     shapes = a.placement.shape, b.placement.shape
     if name in ORDERS:
         return ORDERS[name](*shapes)
-    graphs = _graphs(name, a, b)
     if name in BY_FORMULA:
-        parts: list[Schedule] = [schedules.build(name, graph) for graph in graphs]
+        parts = schedules_for(name, a, b)
     else:
+        graphs = _graphs(name, a, b)
         steps = everyone.comm.bcast(_searched(name, graphs) if everyone.rank == 0 else None)
         if isinstance(steps, Exception):
             raise steps
         parts = [ListedSchedule(name, graph, one) for graph, one in zip(graphs, steps, strict=True)]
     return Scheduled(*shapes, parts, a.coords, b.coords)
+
+
+def schedules_for(name: str, a: Descriptor, b: Descriptor) -> list[Schedule]:
+    """What the order is made of: a schedule for each dimension, or one for all. Not collective.
+
+    Raises
+    ------
+    ScheduleError
+        The schedule does not apply to these layouts.
+    """
+    return [schedules.build(name, graph) for graph in _graphs(name, a, b)]
 
 
 def _graphs(name: str, a: Descriptor, b: Descriptor) -> list[MessageGraph]:

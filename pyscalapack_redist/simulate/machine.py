@@ -1,0 +1,162 @@
+"""A machine of hosts, each with one link: what it sends and receives per second, and what a message costs to start.
+
+Times are in seconds, sizes in bytes, rates in bytes per second. It knows nothing of arrays.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from ..errors import ScheduleError
+
+__all__ = ["Machine", "read_duration", "read_rate", "read_size"]
+
+NUMBER = re.compile(r"(?P<value>\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
+RATES = {"": 1.0, "bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9, "tbit": 1e12}  # bits per second, as tc writes them
+DURATIONS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+SIZES = {"": 1, "b": 1, "kb": 1000, "mb": 10**6, "kib": 2**10, "mib": 2**20}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Hosts that are all alike, behind a switch without limits of its own. Not collective.
+
+    Attributes
+    ----------
+    hosts, slots : int
+        Hosts, and ranks on each; rank k is on host k // slots.
+    rate : float
+        Bytes per second that a host can send and, at the same time, receive, headers included.
+    latency : float
+        Seconds from the moment that sender and receiver have both come to a message until its first byte moves.
+    overhead : float
+        Seconds that a message takes of its sender's processor, and of its receiver's, one message after another.
+    burst : float
+        Bytes that a link lets through at once after it has been idle, headers included: a token bucket.
+    efficiency : float
+        The part of the bytes on a link that are the messages' own.
+    turns_after : float
+        Bytes of a message beyond which the two directions between two processes take turns, infinite where they never do.
+        Open MPI over TCP sends what is beyond its eager limit when the receiver permits it, on one connection both ways: a
+        permission that is given behind data of the other direction comes after all of that. It is so in exchanges that
+        post a receive before their own send, such as lock step.
+
+    Raises
+    ------
+    ScheduleError
+        A parameter is out of range; the message names it.
+    """
+
+    hosts: int
+    slots: int = 1
+    rate: float = math.inf
+    latency: float = 0.0
+    overhead: float = 0.0
+    efficiency: float = 1.0
+    turns_after: float = math.inf
+    burst: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("hosts", "slots"):
+            if getattr(self, name) < 1:
+                raise ScheduleError(f"{name} = {getattr(self, name)} must be at least 1")
+        if not self.rate > 0:
+            raise ScheduleError(f"rate = {self.rate} must be above 0 bytes per second")
+        for name in ("latency", "overhead"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ScheduleError(f"{name} = {getattr(self, name)} must be a number of seconds of at least 0")
+        if not 0 < self.efficiency <= 1:
+            raise ScheduleError(f"efficiency = {self.efficiency} must be above 0 and at most 1")
+        for name in ("turns_after", "burst"):
+            if not getattr(self, name) >= 0:
+                raise ScheduleError(f"{name} = {getattr(self, name)} must be a number of bytes of at least 0")
+
+    @property
+    def ranks(self) -> int:
+        """Ranks in all."""
+        return self.hosts * self.slots
+
+    @property
+    def bucket(self) -> float:
+        """Bytes of messages in a burst."""
+        return self.burst * self.efficiency
+
+    def limit(self, nbytes: float) -> float:
+        """Seconds below which a host cannot send, nor receive, so many bytes. Not collective."""
+        return max(0.0, nbytes - self.bucket) / self.goodput
+
+    @property
+    def vote(self) -> float:
+        """Seconds of the vote with which each call of a plan begins: a small reduction by doubling, over all ranks."""
+        return (self.ranks - 1).bit_length() * (self.latency + self.overhead)
+
+    @property
+    def goodput(self) -> float:
+        """Bytes of messages per second and direction."""
+        return self.rate * self.efficiency
+
+    def __str__(self) -> str:
+        each = f" x {self.slots} ranks" if self.slots > 1 else ""
+        return f"{self.hosts:,} hosts{each}, {rate_text(self.rate)} each way, start-up {self.latency * 1e6:g} us" + (
+            f" and {self.overhead * 1e6:g} us of processor" if self.overhead else ""
+        )
+
+
+def rate_text(rate: float) -> str:
+    """A rate in bits per second, as 50 Mbit/s. Not collective."""
+    bits = rate * 8
+    for unit, name in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
+        if bits >= unit:
+            return f"{bits / unit:g} {name}"
+    return f"{bits:g} bit/s"
+
+
+def read_rate(text: str) -> float:
+    """Bytes per second from bits per second, as 50mbit or 10gbit. Not collective.
+
+    Raises
+    ------
+    ValueError
+        Quotes it and says what it must be.
+    """
+    value = _read(text, RATES)
+    if not 0 < value < math.inf:
+        raise ValueError(f"{text!r} must be a rate above 0 in bits per second: 50mbit, 10gbit, 2.5e9bit")
+    return value / 8
+
+
+def read_duration(text: str) -> float:
+    """Seconds, as 50us or 0. Not collective.
+
+    Raises
+    ------
+    ValueError
+        Quotes it and says what it must be.
+    """
+    value = 0.0 if text == "0" else _read(text, DURATIONS)
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{text!r} must be a duration with its unit: 50us, 1.5ms, 300ns, or 0")
+    return value
+
+
+def read_size(text: str) -> int:
+    """Bytes, as 64kib or 1000. Not collective.
+
+    Raises
+    ------
+    ValueError
+        Quotes it and says what it must be.
+    """
+    value = _read(text, SIZES)
+    if not (0 <= value < math.inf and value == int(value)):
+        raise ValueError(f"{text!r} must be a whole number of bytes: 64kib, 1mb, 65536")
+    return int(value)
+
+
+def _read(text: str, units: dict[str, float] | dict[str, int]) -> float:
+    """The value in the base unit; -1 where it cannot be read."""
+    found = NUMBER.fullmatch(text.strip())
+    scale = units.get(found["unit"].lower()) if found else None
+    return -1.0 if found is None or scale is None else float(found["value"]) * scale
