@@ -58,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
         options = parser.parse_args(arguments)
         status: int = options.command(options)
     except UsageError as error:
-        if arguments[:1] in ([one] for one in WITHOUT_MPI) or _speaks():
+        if {*arguments[:1]} & {*WITHOUT_MPI} or _speaks():
             print(f"{parser.prog}: error: {error}", file=sys.stderr, flush=True)
         return BAD_USAGE
     except SystemExit as wanted:  # argparse has printed its help

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import ScheduleError
 from ..exchanges import check_combination, exchange_class
 from ..exchanges.nonblocking import Nonblocking
 from ..redistribution import MEMORY_LIMIT
@@ -142,7 +141,8 @@ def _awaited(sender: Ints, receiver: Ints, step: Ints) -> Ints:
     """What the sender of each message has received before: as many as it has sent, where all send as many as they receive;
     else those of earlier steps."""
     ranks = 1 + int(max(sender.max(initial=0), receiver.max(initial=0)))
-    if np.array_equal(*(np.bincount(side, minlength=ranks) for side in (sender, receiver))):
+    sends, receives = (np.bincount(side, minlength=ranks) for side in (sender, receiver))
+    if np.array_equal(sends, receives):
         order = np.argsort(sender, kind="stable")
         ordered = sender[order]
         awaited = np.empty(len(sender), np.int64)

@@ -19,8 +19,8 @@ from ..bench.case import Case
 from ..descriptor import Descriptor
 from ..errors import ScheduleError
 from ..orders import ORDERS, Coords, Order, Scheduled, Share
-from ..scheduling import schedules_for
 from ..schedules import CommunicationGrid, Schedule
+from ..scheduling import schedules_for
 from .rules import Ints
 
 __all__ = ["MOST_MESSAGES", "Messages", "messages_of", "volumes"]
