@@ -150,7 +150,7 @@ class _Simulation:
             self._step()
         if np.isnan(self.ends).any():
             raise AssertionError("pieces wait for each other: the rule does not let all of them through")
-        return Outcome(self.now, self.ends, self.events)
+        return Outcome(float(self.now), self.ends, self.events)
 
     def _post(self, sends: Ints, receives: Ints) -> None:
         """Sides come to pieces, in this order: each takes its processor's time."""

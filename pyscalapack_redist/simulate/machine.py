@@ -14,7 +14,7 @@ from ..errors import ScheduleError
 __all__ = ["Machine", "read_duration", "read_rate", "read_size"]
 
 NUMBER = re.compile(r"(?P<value>\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
-RATES = {"": 1.0, "bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9, "tbit": 1e12}  # bits per second, as tc writes them
+RATES = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9, "tbit": 1e12}  # bits per second, as tc writes them
 DURATIONS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 SIZES = {"": 1, "b": 1, "kb": 1000, "mb": 10**6, "kib": 2**10, "mib": 2**20}
 

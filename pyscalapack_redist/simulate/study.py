@@ -26,8 +26,9 @@ DEFAULT_METHODS = (
     "natural/nonblocking",
     "auto/alltoallv",
 )
-FEW_PIECES = 20_000  # up to so many every event is taken by itself
-PARTS_OF_LIMIT = 2000  # otherwise those within such a part of the links' limit are taken together
+# Up to so many messages every event is taken by itself; otherwise those within such a part of the links' limit together.
+FEW, MANY = 2_000, 200_000
+PARTS, FEWER_PARTS = 2_000, 500
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,8 @@ def simulated(
     limit = machine.limit(busiest)
     traffic["caterpillar"] = everything
     if resolution is None:
-        resolution = 0.0 if everything.count <= FEW_PIECES else limit / PARTS_OF_LIMIT
+        parts = PARTS if everything.count <= MANY else FEWER_PARTS
+        resolution = 0.0 if everything.count <= FEW else limit / parts
     found = [_predicted(name, case, machine, sizes, resolution, traffic) for name in methods]
     return Simulated(case, machine, limit, busiest, resolution, found)
 

@@ -19,7 +19,7 @@ from ..bench.case import Case
 from ..descriptor import Descriptor
 from ..errors import ScheduleError
 from ..orders import ORDERS, Coords, Order, Scheduled, Share
-from ..schedules import CommunicationGrid, Schedule
+from ..schedules import CommunicationGrid, ListedSchedule
 from ..scheduling import schedules_for
 from .rules import Ints
 
@@ -112,6 +112,21 @@ def volumes(messages: Messages, slots: int, hosts: int) -> tuple[Ints, Ints]:
     return out, into
 
 
+class _Indexed(ListedSchedule):
+    """A listed schedule that finds what one process sends without going through all of it: here everyone asks."""
+
+    def __init__(self, schedule: ListedSchedule) -> None:
+        super().__init__(schedule.name, schedule.grid, schedule.steps, one_port=schedule.one_port)
+        entries = self._entries()
+        self._by_sender = entries[np.argsort(entries[:, 1], kind="stable")]
+        self._ends = np.searchsorted(self._by_sender[:, 1], np.arange(self.grid.P + 1))
+
+    def of_sender(self, p: int) -> Ints:
+        """Rows step, receiver, length of what `p` sends, in ascending order of steps. Not collective."""
+        rows: Ints = self._by_sender[self._ends[p] : self._ends[p + 1]][:, [0, 2, 3]]
+        return rows
+
+
 def _row_reader(axis: CommunicationGrid, with_first: bool) -> Callable[[int], _Row]:
     def read(p: int) -> _Row:
         peers, lengths = axis.sent_by(p)
@@ -134,7 +149,7 @@ def _orders(name: str, a: Descriptor, b: Descriptor) -> Callable[[Coords], Order
     if name in ORDERS:
         one = ORDERS[name](*shapes)
         return lambda _: one
-    parts: list[Schedule] = schedules_for(name, a, b)
+    parts = [_Indexed(one) if isinstance(one, ListedSchedule) else one for one in schedules_for(name, a, b)]
     return lambda sender: Scheduled(*shapes, parts, sender, None)
 
 
