@@ -224,7 +224,7 @@ def _add_simulate(commands: Any) -> None:
         "--resolution",
         type=_argument(read_duration),
         metavar="T",
-        help="take events within so short a time together (default: 0 for small cases, else 1/2000 or 1/500 of the links' limit)",
+        help="take events within so short a time together (default: 0 for small cases, else a small part of the links' limit)",
     )
     add("--json", metavar="FILE", help="write the times as JSON")
     add("--plot", metavar="FILE.png", help="draw the times")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise, starmap
+from operator import eq
+
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
@@ -42,9 +45,8 @@ def main() -> None:
                 assert told == wanted, (case, name, way, comm.rank, told, wanted)
                 keys = [message.key for message in plan.messages[way]]
                 steps = found.step[mine].tolist()
-                assert [x == y for x, y in zip(keys, keys[1:], strict=False)] == [
-                    x == y for x, y in zip(steps, steps[1:], strict=False)
-                ]
+                same_key, same_step = (list(starmap(eq, pairwise(some))) for some in (keys, steps))
+                assert same_key == same_step, (case, name, way, comm.rank, keys, steps)
             compared += 1
     assert compared > 6 * len(CASES), compared
     if comm.rank == 0:

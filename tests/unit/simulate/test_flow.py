@@ -176,7 +176,9 @@ def test_lock_step_in_closed_form_is_that_of_the_events(
     some, places = pieces(*rows), np.array(stage)
     exact = lock_step(machine, some, places)
     assert simulate(machine, some, Stages(some.sender, some.receiver, places)).seconds == pytest.approx(
-        exact, rel=0.02 if burst else 1e-6, abs=0.05 if burst else 0  # a burst goes at a thousand times the rate
+        exact,
+        rel=0.02 if burst else 1e-6,
+        abs=0.05 if burst else 0,  # a burst goes at a thousand times the rate
     )
 
 
