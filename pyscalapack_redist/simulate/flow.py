@@ -217,8 +217,11 @@ class _Simulation:
         ports = np.concatenate([source, target + self.machine.hosts])
         growth = self.machine.goodput - np.bincount(ports, np.tile(rates, 2), minlength=len(self.level))
         sinking = (growth < -SAME * self.machine.goodput) & (self.level > EMPTY * self.machine.bucket)
-        now = min(now, self.now + float((self.level[sinking] / -growth[sinking]).min(initial=math.inf)))
+        empty_at = np.full(len(self.level), np.inf)
+        empty_at[sinking] = self.now + self.level[sinking] / -growth[sinking]
+        now = min(now, float(empty_at.min()))
         self.level = np.clip(self.level + growth * (now - self.now), 0, self.machine.bucket)
+        self.level[empty_at <= now] = 0  # also where so short a time is lost in rounding
         return now
 
     def _move(self, some: Ints, amount: Floats, rest: bool) -> None:

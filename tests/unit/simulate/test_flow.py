@@ -206,6 +206,13 @@ def test_a_rule_that_never_ends_is_told() -> None:
         simulate(Machine(2, rate=1), some, AnySource(some.sender, some.receiver, np.array([1, 1])))
 
 
+def test_a_tiny_burst_late_in_time_is_used_up() -> None:
+    machine = Machine(3, rate=1e9, latency=1e6, burst=1)
+    some = pieces((0, 1, 1e6), (2, 1, 1e6), (0, 2, 1e6))
+    done = simulate(machine, some, Window(some.sender, some.receiver, 1))
+    assert done.seconds == pytest.approx(2e6)
+
+
 def test_closed_form_refuses_shared_ports() -> None:
     with pytest.raises(ValueError, match="slots = 2"):
         lock_step(Machine(1, 2, rate=1), pieces((0, 1, 1)), np.array([0]))
