@@ -35,5 +35,5 @@ def draw(found: Simulated, path: str) -> None:
     axes.grid(axis="x", alpha=0.35)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize=8)
+    figure.legend(loc="outside lower center", fontsize=8)
     figure.savefig(path, dpi=150)
