@@ -47,26 +47,15 @@ def order_for(name: str, a: Descriptor, b: Descriptor, everyone: Participants) -
     shapes = a.placement.shape, b.placement.shape
     if name in ORDERS:
         return ORDERS[name](*shapes)
+    graphs = _graphs(name, a, b)
     if name in BY_FORMULA:
-        parts = schedules_for(name, a, b)
+        parts: list[Schedule] = [schedules.build(name, graph) for graph in graphs]
     else:
-        graphs = _graphs(name, a, b)
         steps = everyone.comm.bcast(_searched(name, graphs) if everyone.rank == 0 else None)
         if isinstance(steps, Exception):
             raise steps
         parts = [ListedSchedule(name, graph, one) for graph, one in zip(graphs, steps, strict=True)]
     return Scheduled(*shapes, parts, a.coords, b.coords)
-
-
-def schedules_for(name: str, a: Descriptor, b: Descriptor) -> list[Schedule]:
-    """What the order is made of: a schedule for each dimension, or one for all. Not collective.
-
-    Raises
-    ------
-    ScheduleError
-        The schedule does not apply to these layouts.
-    """
-    return [schedules.build(name, graph) for graph in _graphs(name, a, b)]
 
 
 def _graphs(name: str, a: Descriptor, b: Descriptor) -> list[MessageGraph]:
@@ -85,3 +74,14 @@ def _searched(name: str, graphs: list[MessageGraph]) -> list[list[NDArray[np.int
         return [schedules.build(name, graph).steps for graph in graphs]
     except Exception as error:
         return error
+
+
+def schedules_for(name: str, a: Descriptor, b: Descriptor) -> list[Schedule]:
+    """What such an order is made of: a schedule for each dimension, or one for all. Not collective.
+
+    Raises
+    ------
+    ScheduleError
+        The schedule does not apply to these layouts.
+    """
+    return [schedules.build(name, graph) for graph in _graphs(name, a, b)]

@@ -60,6 +60,7 @@ class Work:
     turns: bool
     _exchange: str
     _window: int
+    _ahead: int
     _order: Ints
 
     def rule(self) -> Rule:
@@ -68,7 +69,7 @@ class Work:
         if self._exchange == "synchronized":
             return AnySource(sender, receiver, _awaited(sender, receiver, self._order))
         if self._window:
-            return Window(sender, receiver, self._window)
+            return Window(sender, receiver, self._window, self._ahead)
         return Stages(sender, receiver, self._order)
 
 
@@ -107,12 +108,13 @@ def work_of(exchange: str, messages: Messages, item: int, sizes: Sizes) -> Work:
     """
     if exchange not in EXCHANGES:
         raise unknown("exchange", exchange, EXCHANGES)
-    window = 0
+    window = ahead = 0
     most = MEMORY_LIMIT // 2
     cls = exchange_class(exchange)
     if issubclass(cls, Nonblocking):
         asked = sizes if exchange == "windowed" else Sizes()
         most, window = min(asked.piece or cls.piece, most), asked.window or cls.window
+        ahead = max(window, getattr(cls, "ahead", window))  # receives posted, where it is not as many as are sent
     elif exchange.startswith("alltoall"):
         most = min(most, MOST) // max(1, _most_messages(messages))
     step = max(1, most // item)
@@ -125,11 +127,11 @@ def work_of(exchange: str, messages: Messages, item: int, sizes: Sizes) -> Work:
     pieces = Pieces(messages.sender[which], messages.receiver[which], size.astype(np.float64) * item)
     turns = exchange in RECEIVE_FIRST
     if exchange.startswith("alltoall"):
-        return Work(pieces, None, turns, exchange, 0, number)
+        return Work(pieces, None, turns, exchange, 0, 0, number)
     if exchange == "sendrecv":
         stage = messages.step[which] * (1 + int(number.max(initial=0))) + number
-        return Work(pieces, stage, turns, exchange, 0, stage)
-    return Work(pieces, None, turns, exchange, window, messages.step[which])
+        return Work(pieces, stage, turns, exchange, 0, 0, stage)
+    return Work(pieces, None, turns, exchange, window, ahead, messages.step[which])
 
 
 def _most_messages(messages: Messages) -> int:

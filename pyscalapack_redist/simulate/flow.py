@@ -234,7 +234,7 @@ class _Simulation:
         """Those that are all through; the others now wait for their turn."""
         self.turn[self.pair[finished[had_turn]]] = -1
         more = ~had_turn & (self.rest[finished] > 0)
-        self.waiting = np.concatenate([self.waiting, finished[more]])
+        self.waiting = np.concatenate([self.waiting, np.sort(finished[more])])
         return finished[~more]
 
     def _take_turns(self) -> None:

@@ -60,8 +60,8 @@ def _ends(machine: Machine, out: _Ports, into: _Ports, step: Pieces, start: Floa
     end = through(everyone, first, start)
     if rest.any():
         opposite = _opposite(machine, step)
-        waits = (rest > 0) & (opposite >= 0) & (opposite < everyone)
-        waits &= rest[opposite] > 0
+        later = (end[opposite] < end) | ((end[opposite] == end) & (opposite < everyone))
+        waits = (opposite >= 0) & (rest > 0) & (rest[opposite] > 0) & later
         for which in (np.flatnonzero((rest > 0) & ~waits), np.flatnonzero(waits)):
             since = np.where(waits[which], end[opposite[which]], end[which])
             end[which] = through(which, rest[which], since)

@@ -37,17 +37,19 @@ class Window(Rule):
     sender, receiver : ndarray of int64
         Of each piece, pieces in the order of their steps.
     window : int
-        Pieces in flight each way.
+        Pieces being sent.
+    ahead : int, optional
+        Receives posted; as many as are sent where it is not given.
     """
 
-    def __init__(self, sender: Ints, receiver: Ints, window: int) -> None:
-        self._window = window
+    def __init__(self, sender: Ints, receiver: Ints, window: int, ahead: int | None = None) -> None:
+        self._windows = (window, ahead or window)
         self._ranks = (sender, receiver)
         self._queues = tuple(_Queue(ranks) for ranks in self._ranks)
 
     def start(self) -> Posts:
         """The first of each process, as many as the window has room for. Not collective."""
-        sends, receives = (queue.take_each(self._window) for queue in self._queues)
+        sends, receives = (queue.take_each(window) for queue, window in zip(self._queues, self._windows, strict=True))
         return sends, receives
 
     def completed(self, some: Ints) -> Posts:

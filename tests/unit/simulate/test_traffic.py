@@ -66,7 +66,7 @@ def test_steps_are_those_of_the_schedule() -> None:
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
 def test_pieces_are_the_messages(exchange: str) -> None:
-    messages = messages_of(case((2**20, 3), "4x1:16384x3", "2x3:65536x1"), "caterpillar")
+    messages = messages_of(case((2**22, 3), "4x1:16384x3", "2x3:65536x1"), "caterpillar")
     pieces = work_of(exchange, messages, 8, Sizes()).pieces
     assert pieces.nbytes.sum() == messages.size.sum() * 8
     longest = messages.size.max() * 8
