@@ -1,6 +1,6 @@
-"""`pyscalapack-redist`: what is installed, plans on paper, and the benchmark.
+"""`pyscalapack-redist`: what is installed, plans on paper and in simulation, and the benchmark.
 
-Under mpiexec every rank reads the same command line, and rank 0 speaks for all; `plan` needs and starts no MPI.
+Under mpiexec every rank reads the same command line, and rank 0 speaks for all; `plan` and `simulate` need and start no MPI.
 Exit status 2: it cannot be done as asked.
 """
 
@@ -21,14 +21,16 @@ from .bench.selection import UsageError
 from .bench.suites import SUITES
 from .info import describe
 from .plan.command import MOST_PROCESSES, plan, read_schedule
-from .units import bytes_per_second
+from .simulate.command import read_methods, simulate
+from .simulate.study import DEFAULT_METHODS as SIMULATED_METHODS
+from .units import bytes_per_second, read_duration, read_size
 
 __all__ = ["main", "run"]
 
 T = TypeVar("T")
 
 BAD_USAGE = 2
-PLAN = "plan"
+PLAN, SIMULATE = WITHOUT_MPI = "plan", "simulate"
 ABOUT_LAYOUTS = (
     "A LAYOUT is PRxPC:MBxNB[@RSRC,CSRC][+FIRST]: grid, block size, process of the first block, rank of the grid's first "
     "process; as 2x4:64x64 or 4x2:32x32+8; other numbers of dimensions alike."
@@ -56,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
         options = parser.parse_args(arguments)
         status: int = options.command(options)
     except UsageError as error:
-        if PLAN in arguments[:1] or _speaks():
+        if {*arguments[:1]} & {*WITHOUT_MPI} or _speaks():
             print(f"{parser.prog}: error: {error}", file=sys.stderr, flush=True)
         return BAD_USAGE
     except SystemExit as wanted:  # argparse has printed its help
@@ -83,13 +85,13 @@ def _finalize() -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Speaks on rank 0 only; that of `plan` without asking MPI which one this is."""
+    """Speaks on rank 0 only; those of `plan` and `simulate` without asking MPI which one this is."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
 
     def _print_message(self, message: str, file: IO[str] | None = None) -> None:  # type: ignore[override]
-        if self.prog.endswith(f" {PLAN}") or _speaks():
+        if self.prog.split()[-1] in WITHOUT_MPI or _speaks():
             super()._print_message(message, file)
 
 
@@ -103,6 +105,7 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_info(commands)
     _add_plan(commands)
+    _add_simulate(commands)
     _add_bench(commands)
     return parser
 
@@ -145,6 +148,91 @@ def _add_plan(commands: Any) -> None:
     add("--json", metavar="FILE", help="write the plan as JSON")
     add("--plot", metavar="FILE.png", help="draw the grid and the steps")
     plan_.set_defaults(command=plan)
+
+
+def _add_simulate(commands: Any) -> None:
+    simulate_ = commands.add_parser(
+        SIMULATE,
+        help="times of a redistribution on a machine that is not there",
+        description="What the engine's plans take on hosts with links of a given rate, by a flow simulation; needs no MPI.",
+        epilog=ABOUT_LAYOUTS,
+        allow_abbrev=False,
+    )
+    add = simulate_.add_argument
+    add("--shape", nargs="+", type=_argument(_size), metavar="N", help="global shape of the array")
+    add("--from", dest="before", type=_argument(Layout.parse), metavar="LAYOUT", help="layout before")
+    add("--to", dest="after", type=_argument(Layout.parse), metavar="LAYOUT", help="layout after")
+    add("--dtype", type=_argument(read_dtype), help="NumPy dtype of the elements (default: float64)")
+    add("--hosts", type=_argument(_count), metavar="N", help="hosts (default: as many as the ranks need)")
+    add("--slots", type=_argument(_count), default=1, metavar="K", help="ranks on each host (default: 1)")
+    add(
+        "--rate",
+        type=_argument(bytes_per_second),
+        help="what a host can send, and at the same time receive: 50mbit, 10gbit",
+    )
+    add(
+        "--latency",
+        type=_argument(read_duration),
+        default=0.0,
+        metavar="T",
+        help="start-up of a message, as 50us: from both sides being ready to its first byte (default: 0)",
+    )
+    add(
+        "--overhead",
+        type=_argument(read_duration),
+        default=0.0,
+        metavar="T",
+        help="time of a message on its sender's and on its receiver's processor, one after another (default: 0)",
+    )
+    add(
+        "--efficiency",
+        type=_argument(_part),
+        default=1.0,
+        metavar="X",
+        help="part of a link's bytes that are the messages' own: 0.956 for TCP over Ethernet (default: 1)",
+    )
+    add(
+        "--turns-after",
+        type=_argument(read_size),
+        metavar="BYTES",
+        help="what two processes' messages to each other have beyond so much goes one way after the other, as in Open MPI "
+        "over TCP: 64kib (default: both ways at once)",
+    )
+    add(
+        "--burst",
+        type=_argument(read_size),
+        default=0,
+        metavar="BYTES",
+        help="what a link lets through at once after it has been idle, as a token bucket does: 64kib (default: 0)",
+    )
+    add(
+        "--methods",
+        type=_argument(read_methods),
+        default=SIMULATED_METHODS,
+        metavar="LIST",
+        help=f"SCHEDULE/EXCHANGE, joined by commas (default: {','.join(SIMULATED_METHODS)})",
+    )
+    add(
+        "--window",
+        type=_argument(_count),
+        metavar="W",
+        help="pieces in flight each way, for windowed (default: the engine's)",
+    )
+    add(
+        "--piece",
+        type=_argument(_bytes),
+        metavar="BYTES",
+        help="the most in a piece, for windowed (default: the engine's)",
+    )
+    add(
+        "--resolution",
+        type=_argument(read_duration),
+        metavar="T",
+        help="take events within so short a time together (default: 0 for small cases, else a small part of the links' limit)",
+    )
+    add("--json", metavar="FILE", help="write the times as JSON")
+    add("--plot", metavar="FILE.png", help="draw the times")
+    simulate_.set_defaults(command=simulate)
 
 
 def _add_bench(commands: Any) -> None:
@@ -222,6 +310,23 @@ def _whole_number(text: str, least: int) -> int:
     if not text.isdecimal() or int(text) < least:
         raise ValueError(f"{text!r} must be a whole number of at least {least}")
     return int(text)
+
+
+def _bytes(text: str) -> int:
+    size = read_size(text)
+    if not size:
+        raise ValueError(f"{text!r} must be at least 1 byte")
+    return size
+
+
+def _part(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise ValueError(f"{text!r} must be a number above 0 and at most 1")
+    return value
 
 
 def _seconds(text: str) -> float:

@@ -17,7 +17,7 @@ from .schedules import CommunicationGrid, MessageGraph, Schedule
 from .schedules.checks import unknown
 from .schedules.schedule import ListedSchedule
 
-__all__ = ["by_formula", "is_one_port", "order_for"]
+__all__ = ["by_formula", "is_one_port", "order_for", "schedules_for"]
 
 BY_FORMULA = ("walker-otto", "classes")
 WHOLE = 64 * 64  # pairs of processes up to which "optimal" looks at the whole of two process sets
@@ -79,3 +79,14 @@ def _searched(name: str, graphs: list[MessageGraph]) -> list[list[NDArray[np.int
         return [schedules.build(name, graph).steps for graph in graphs]
     except Exception as error:
         return error
+
+
+def schedules_for(name: str, a: Descriptor, b: Descriptor) -> list[Schedule]:
+    """What such an order is made of: a schedule for each dimension, or one for all. Not collective.
+
+    Raises
+    ------
+    ScheduleError
+        The schedule does not apply to these layouts.
+    """
+    return [schedules.build(name, graph) for graph in _graphs(name, a, b)]

@@ -153,6 +153,18 @@ class CommunicationGrid(MessageGraph):
         a, b = self._axes()
         return np.array([_lengths(b, a, int(q)) for q in receivers], dtype=np.int64).reshape(-1, self.P).T
 
+    def sent_by(self, p: int) -> tuple[Ints, Ints]:
+        """Receivers of the messages of sender `p`, ascending, and their lengths. Not collective."""
+        if self.n is None:
+            return super().sent_by(p)
+        return _shared(*self._axes(), self._process("p", p, self.P))
+
+    def received_by(self, q: int) -> tuple[Ints, Ints]:
+        """Senders of the messages to receiver `q`, ascending, and their lengths. Not collective."""
+        if self.n is None:
+            return super().received_by(q)
+        return _shared(*self._axes()[::-1], self._process("q", q, self.Q))
+
     def distinct_senders(self) -> Ints:
         """Those below gcd(s, g): the others have the same lengths in another order. Not collective."""
         _, s, g = self.reduced
@@ -223,12 +235,21 @@ def _trapezium(z: Any, r: int, s: int) -> Any:
 
 def _lengths(own: BlockCyclic, other: BlockCyclic, p: int) -> Ints:
     """What process `p` of one axis shares with every process of the other."""
+    answer = np.zeros(other.processes, dtype=np.int64)
+    peers, length = _shared(own, other, p)
+    answer[peers] = length
+    return answer
+
+
+def _shared(own: BlockCyclic, other: BlockCyclic, p: int) -> tuple[Ints, Ints]:
+    """Processes of the other axis that share anything with process `p` of one, ascending, and how much."""
     runs: Intersections = intersections.find("aspen", own, other, p)
     ends = np.cumsum(runs.length)
     if not len(ends):
-        return np.zeros(other.processes, dtype=np.int64)
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     rest = runs.size - (runs.repeats - 1) * int(ends[-1])
     length = (runs.repeats - 1) * runs.length + np.clip(rest - (ends - runs.length), 0, runs.length)
-    answer = np.zeros(other.processes, dtype=np.int64)
-    np.add.at(answer, runs.remote, length)
-    return answer
+    peers, which = np.unique(runs.remote, return_inverse=True)
+    total = np.zeros(len(peers), dtype=np.int64)
+    np.add.at(total, which, length)
+    return peers[total > 0].astype(np.int64), total[total > 0]

@@ -55,7 +55,8 @@ BELOW: dict[str, tuple[str, ...]] = {
     "info": ("__init__",),
     "bench": ("info", "units"),
     "plan": ("bench",),
-    "cli": ("plan",),
+    "simulate": ("bench",),
+    "cli": ("plan", "simulate"),
     "__main__": ("cli",),
 }
 # Who alone may import a compiled module; the others are for blockcyclic and everything above it.

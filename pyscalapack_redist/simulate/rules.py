@@ -1,0 +1,176 @@
+"""When a process comes to a piece that it sends or receives: the exchanges' rules, as far as time goes.
+
+`Stages` is lock step: all of a stage, then the next (`sendrecv`; MPI's collectives in rounds). `Window` has so many pieces in
+flight each way (`windowed`, `nonblocking`). `AnySource` has one receive open, whoever it comes from (`synchronized`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["AnySource", "Ints", "Rule", "Stages", "Window"]
+
+Ints = NDArray[np.int64]
+Posts = tuple[Ints, Ints]
+
+
+class Rule(ABC):
+    """Which pieces senders and receivers come to. Pieces are numbered in the order in which each process has them."""
+
+    @abstractmethod
+    def start(self) -> Posts:
+        """Pieces that their senders, and pieces that their receivers come to at first. Not collective."""
+
+    @abstractmethod
+    def completed(self, some: Ints) -> Posts:
+        """The same once these pieces are through. Not collective."""
+
+
+class Window(Rule):
+    """A process has so many pieces in flight in each direction, and comes to the next when one is through.
+
+    Parameters
+    ----------
+    sender, receiver : ndarray of int64
+        Of each piece, pieces in the order of their steps.
+    window : int
+        Pieces being sent.
+    ahead : int, optional
+        Receives posted; as many as are sent where it is not given.
+    """
+
+    def __init__(self, sender: Ints, receiver: Ints, window: int, ahead: int | None = None) -> None:
+        self._windows = (window, ahead or window)
+        self._ranks = (sender, receiver)
+        self._queues = tuple(_Queue(ranks) for ranks in self._ranks)
+
+    def start(self) -> Posts:
+        """The first of each process, as many as the window has room for. Not collective."""
+        sends, receives = (queue.take_each(window) for queue, window in zip(self._queues, self._windows, strict=True))
+        return sends, receives
+
+    def completed(self, some: Ints) -> Posts:
+        """As many of each process as are through. Not collective."""
+        sends, receives = (queue.take(ranks[some]) for queue, ranks in zip(self._queues, self._ranks, strict=True))
+        return sends, receives
+
+
+class Stages(Rule):
+    """A process comes to all of its next stage when all of the last one is through, both ways.
+
+    Parameters
+    ----------
+    sender, receiver, stage : ndarray of int64
+        Of each piece; stages in ascending order.
+    """
+
+    def __init__(self, sender: Ints, receiver: Ints, stage: Ints) -> None:
+        ranks = np.concatenate([sender, receiver])
+        both = np.concatenate([stage, stage])
+        keys, place = np.unique(ranks * (1 + int(both.max(initial=0))) + both, return_inverse=True)
+        owner = keys // (1 + int(both.max(initial=0)))
+        self._places = place.reshape(2, -1).astype(np.int64)
+        self._left = np.bincount(place, minlength=len(keys))
+        self._last = np.append(owner[1:] != owner[:-1], True)
+        self._first = np.flatnonzero(np.append(True, owner[1:] != owner[:-1])[: len(owner)])
+        self._queues = tuple(_Queue(side) for side in self._places)
+
+    def start(self) -> Posts:
+        """The first stage of each process. Not collective."""
+        return self._of(self._first)
+
+    def completed(self, some: Ints) -> Posts:
+        """The stages behind those that are now through. Not collective."""
+        touched = self._places[:, some].ravel()
+        np.subtract.at(self._left, touched, 1)
+        through = np.unique(touched[self._left[touched] == 0])
+        return self._of(through[~self._last[through]] + 1)
+
+    def _of(self, places: Ints) -> Posts:
+        sends, receives = (queue.all_of(places) for queue in self._queues)
+        return sends, receives
+
+
+class AnySource(Rule):
+    """A process sends one piece after another, each after so many receives; one receive is open, for anybody.
+
+    Parameters
+    ----------
+    sender, receiver : ndarray of int64
+        Of each piece, pieces in the order of their steps.
+    awaited : ndarray of int64
+        Pieces that its sender must have received before.
+    """
+
+    def __init__(self, sender: Ints, receiver: Ints, awaited: Ints) -> None:
+        ranks = 1 + int(max(sender.max(initial=0), receiver.max(initial=0)))
+        self._sender, self._receiver, self._awaited = sender, receiver, awaited
+        self._queue = _Queue(sender, ranks)
+        self._sending, self._receiving = np.zeros(ranks, bool), np.zeros(ranks, bool)
+        self._received = np.zeros(ranks, np.int64)
+        self._asking = np.zeros(0, np.int64)  # sent to a process whose receive is taken
+
+    def start(self) -> Posts:
+        """The first of each process that need not receive before. Not collective."""
+        return self._next(np.unique(self._sender))
+
+    def completed(self, some: Ints) -> Posts:
+        """What their senders and receivers may now send, and what is now received. Not collective."""
+        self._sending[self._sender[some]] = False
+        self._receiving[self._receiver[some]] = False
+        np.add.at(self._received, self._receiver[some], 1)
+        return self._next(np.unique(np.concatenate([self._sender[some], self._receiver[some]])))
+
+    def _next(self, ranks: Ints) -> Posts:
+        head = self._queue.heads(ranks)
+        able = (head >= 0) & ~self._sending[ranks]
+        able[able] = self._received[ranks[able]] >= self._awaited[head[able]]
+        sends = self._queue.take(ranks[able])
+        self._sending[ranks[able]] = True
+        self._asking = np.concatenate([self._asking, sends])
+        free = np.flatnonzero(~self._receiving[self._receiver[self._asking]])
+        _, at = np.unique(self._receiver[self._asking[free]], return_index=True)
+        receives = self._asking[free[at]]
+        self._asking = np.delete(self._asking, free[at])
+        self._receiving[self._receiver[receives]] = True
+        return sends, receives
+
+
+class _Queue:
+    """Pieces by owner, in their order."""
+
+    def __init__(self, owner: Ints, owners: int = 0) -> None:
+        self._pieces = np.argsort(owner, kind="stable")
+        counts = np.bincount(owner, minlength=max(owners, 1 + int(owner.max(initial=-1))))
+        self._end = np.cumsum(counts)
+        self._next = self._end - counts
+
+    def take_each(self, count: int) -> Ints:
+        """So many of every owner."""
+        return self._taken(np.arange(len(self._end)), np.full(len(self._end), count))
+
+    def take(self, owners: Ints) -> Ints:
+        """One for each time that an owner is named."""
+        some, count = np.unique(owners, return_counts=True)
+        return self._taken(some, count)
+
+    def all_of(self, owners: Ints) -> Ints:
+        """All of some owners."""
+        some = owners[owners < len(self._end)]
+        return self._taken(some, self._end[some] - self._next[some])
+
+    def heads(self, owners: Ints) -> Ints:
+        """The next of each owner; -1 where there is none."""
+        some = np.minimum(self._next[owners], max(0, len(self._pieces) - 1))
+        return np.where(self._next[owners] < self._end[owners], self._pieces[some], -1)
+
+    def _taken(self, owners: Ints, count: Ints) -> Ints:
+        count = np.minimum(count, self._end[owners] - self._next[owners])
+        first = self._next[owners]
+        self._next[owners] += count
+        inside = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+        taken: Ints = self._pieces[np.repeat(first, count) + inside]
+        return taken
