@@ -67,12 +67,13 @@ class _LockStep(Progress):
         sent, received = step
         run, buffers = self.run, self.buffers
         self._requests = []
-        if received is not None:
-            ready = buffers.incoming(run, received, self._in)
-            self._requests.append(run.comm.Irecv(ready, received.message.peer, run.tag))
+        # The send first, for the reason given in `nonblocking`: else opposite messages of a step come one after the other.
         if sent is not None:
             ready = buffers.outgoing(run, sent, self._out)
             self._requests.append(run.comm.Isend(ready, sent.message.peer, run.tag))
+        if received is not None:
+            ready = buffers.incoming(run, received, self._in)
+            self._requests.append(run.comm.Irecv(ready, received.message.peer, run.tag))
         self._received = received
         return True
 
