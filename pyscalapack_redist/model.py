@@ -6,6 +6,7 @@ import functools
 import math
 import os
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,10 @@ ELEMENT = 8  # bytes that an element is taken to have before the arrays are know
 # Where it is not much slower than packing, packing must overlap with sending.
 SLOW_PIECE, FAST_PIECE, FAST_RATE = 2**20, 2**18, 1e9
 # Few sends in flight keep many from meeting at one receiver; they must hold twice what is under way on the link.
-FEWEST, MOST = 4, 16
+FEWEST, MOST = 8, 16
+# Processes along a dimension: up to FEW orders made no difference that could be measured (docs/between-hosts.md), beyond they do in
+# simulations (docs/simulation.md); up to SEARCHED the search for steps takes milliseconds.
+FEW, SEARCHED = 16, 256
 COPIED = 16 * 2**20  # bytes of the copy that is timed
 
 
@@ -42,13 +46,13 @@ def choose(
     node: Node | None,
     links: Links | None = None,
     elements: int = 0,
-    pairs: int = 1,
+    before: Sequence[int] = (1,),
+    after: Sequence[int] = (1,),
 ) -> Choice:
     """Schedule and exchange in place of "auto". Not collective; equal on all ranks.
 
     Through shared memory a byte is read once and written once; by MPI it is copied twice more. Between nodes the steps of a
-    good schedule keep links from being shared, and a window without lock step keeps them from being idle: which one-port order
-    it is makes no difference that could be measured, so it is one that need not be searched for.
+    good schedule keep links from being shared, and a window without lock step keeps them from being idle.
 
     Parameters
     ----------
@@ -60,8 +64,8 @@ def choose(
         Between nodes; None on one node.
     elements : int
         Of the whole array.
-    pairs : int
-        Of a process before and one after.
+    before, after : sequence of int
+        Processes along each dimension.
     """
     if exchange == "auto":
         if node is not None and node.anywhere and buffers == "packed":
@@ -79,14 +83,34 @@ def choose(
         schedule = "natural"
         why += "; the order of messages is left to MPI"
     elif schedule == "auto":
-        schedule = "caterpillar"
-        why += "; caterpillar order: no process is sent to by all others first"
+        schedule, reason = _order(links, elements, before, after)
+        why += f"; {schedule} order: {reason}"
     if links is None:
         return Choice(schedule, exchange, why)
     piece = FAST_PIECE if links.rate >= FAST_RATE else SLOW_PIECE
-    message = max(1.0, min(piece, ELEMENT * elements / pairs))
+    message = max(1.0, min(piece, _mean_bytes(elements, before, after)))
     window = min(MOST, max(FEWEST, math.ceil(2 * links.latency * links.rate / message)))
     return Choice(schedule, exchange, why, piece, window)
+
+
+def _order(links: Links | None, elements: int, before: Sequence[int], after: Sequence[int]) -> tuple[str, str]:
+    """A one-port order, and why."""
+    if links is None:
+        return "caterpillar", "no process is sent to by all others first"
+    mean, started = _mean_bytes(elements, before, after), links.latency * links.rate
+    if mean < started:
+        return "caterpillar", f"messages of some {mean:.3g} bytes take less time than their start ({started:.3g} bytes)"
+    most = max(*before, *after)
+    if most <= FEW:
+        return "caterpillar", f"the order makes no difference among {FEW} processes along a dimension"
+    if most > SEARCHED:
+        return "ring", f"steps are not searched for among more than {SEARCHED} processes"
+    return "stepwise", "fewest steps, so that no link is shared"
+
+
+def _mean_bytes(elements: int, before: Sequence[int], after: Sequence[int]) -> float:
+    """Bytes of a message, if every process before had one for every process after."""
+    return ELEMENT * elements / (math.prod(before) * math.prod(after))
 
 
 def predicted_seconds(exchange: Exchange, links: Links | None, ranks: int, node_ranks: int, item: int) -> float:

@@ -205,7 +205,8 @@ def _new_plan(a: Descriptor, b: Descriptor, request: Request, everyone: Particip
             everyone.node,
             everyone.links,
             math.prod(b.shape),
-            a.placement.size * b.placement.size,
+            request.moved(a).placement.shape,
+            b.placement.shape,
         )
         plan = _planned(a, b, request, everyone, chosen)
         ballot.mine[-len(Extents._fields) :] = plan._exchange.extents

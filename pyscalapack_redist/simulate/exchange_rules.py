@@ -18,10 +18,7 @@ from .traffic import Messages
 __all__ = ["EXCHANGES", "Sizes", "Work", "check_method", "work_of"]
 
 EXCHANGES = ("sendrecv", "synchronized", "windowed", "nonblocking", "alltoallv", "alltoallw")
-RECEIVE_FIRST = (
-    "sendrecv",
-    "synchronized",
-)  # a permission may go out before the own request: see `Machine.turns_after`
+RECEIVE_FIRST = ("synchronized",)  # a permission may go out before the own request: see `Machine.turns_after`
 MOST = 2**30  # bytes in one MPI message, or in one round of a collective
 
 

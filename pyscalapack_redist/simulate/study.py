@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from ..bench.case import Case
 from ..errors import ScheduleError
+from ..links import Links
+from ..model import choose
 from .exchange_rules import Sizes, Work, check_method, work_of
 from .flow import simulate
 from .lock_step import lock_step
@@ -16,6 +18,7 @@ from .traffic import Messages, messages_of, volumes
 
 __all__ = ["DEFAULT_METHODS", "Prediction", "Simulated", "simulated"]
 
+FASTEST = 1e15  # bytes per second: a link without limit
 DEFAULT_METHODS = (
     "caterpillar/sendrecv",
     "ring/sendrecv",
@@ -103,7 +106,7 @@ def simulated(
     methods : tuple of str
         SCHEDULE/EXCHANGE each. What does not apply is left out, with the reason.
     sizes : Sizes
-        Of pieces and windows.
+        Of pieces and windows; what is not given is what the engine chooses for such links.
     resolution : float, optional
         Seconds within which events are taken together; by default none for small cases.
 
@@ -126,6 +129,10 @@ def simulated(
     if resolution is None:
         parts = PARTS if everything.count <= MANY else FEWER_PARTS
         resolution = 0.0 if everything.count <= FEW else limit / parts
+    links = Links(machine.latency, min(machine.goodput, FASTEST), machine.hosts, "as given")
+    grids = case.before.grid, case.after.grid
+    chosen = choose("auto", "windowed", "packed", None, links, math.prod(case.shape), *grids)
+    sizes = Sizes(sizes.window or chosen.window, sizes.piece or chosen.piece)
     found = [_predicted(name, case, machine, sizes, resolution, traffic) for name in methods]
     return Simulated(case, machine, limit, busiest, resolution, found)
 

@@ -13,26 +13,35 @@ def links(latency: float, rate: float) -> Links:
 
 
 def test_what_was_asked_for_is_kept() -> None:
-    chosen = choose("optimal", "sendrecv", "packed", None, links(1e-6, 1e9), 10**6, 16)
+    chosen = choose("optimal", "sendrecv", "packed", None, links(1e-6, 1e9), 10**6, (4, 1), (2, 2))
     assert chosen[:3] == ("optimal", "sendrecv", "as asked")
     assert choose("auto", "alltoallv", "packed", None).schedule == "natural"
 
 
 def test_between_nodes_nothing_waits_for_a_step() -> None:
-    assert choose("auto", "auto", "packed", None, links(1e-6, 1e9))[:2] == ("caterpillar", "windowed")
+    assert choose("auto", "auto", "packed", None, links(1e-6, 1e9), 10**6)[:2] == ("caterpillar", "windowed")
     assert choose("auto", "auto", "packed", None)[:2] == ("caterpillar", "nonblocking")
 
 
 @pytest.mark.parametrize(("rate", "piece"), [(6e6, SLOW_PIECE), (12e9, FAST_PIECE)])
 def test_pieces_overlap_with_packing_where_the_wire_is_fast(rate: float, piece: int) -> None:
-    assert choose("auto", "auto", "packed", None, links(1e-6, rate), 10**9, 4).piece == piece
+    assert choose("auto", "auto", "packed", None, links(1e-6, rate), 10**9, (2, 1), (1, 2)).piece == piece
 
 
 def test_the_window_holds_what_a_link_does() -> None:
-    def window(latency: float, rate: float, elements: int, pairs: int) -> int:
-        return choose("auto", "windowed", "packed", None, links(latency, rate), elements, pairs).window
+    def window(latency: float, rate: float, elements: int, before: int, after: int) -> int:
+        return choose("auto", "windowed", "packed", None, links(latency, rate), elements, (before,), (after,)).window
 
-    assert window(1e-6, 1e8, 10**8, 4) == FEWEST
-    assert window(1e-3, 1e9, 10**6, 80) == MOST  # 2 MB under way in messages of 100 kB
-    assert window(1e-3, 1e8, 10**6, 200) == 5  # 200 kB under way in messages of 40 kB
-    assert window(1e-3, 1e9, 0, 16) == MOST  # an empty array
+    assert window(1e-6, 1e8, 10**8, 2, 2) == FEWEST
+    assert window(1e-3, 1e9, 10**6, 8, 10) == MOST  # 2 MB under way in messages of 100 kB
+    assert window(1e-3, 2e8, 10**6, 10, 20) == 10  # 400 kB under way in messages of 40 kB
+    assert window(1e-3, 1e9, 0, 4, 4) == MOST  # an empty array
+
+
+@pytest.mark.parametrize(
+    ("elements", "processes", "order"),
+    [(10**7, 17, "stepwise"), (10**2, 17, "caterpillar"), (10**7, 16, "caterpillar"), (10**9, 257, "ring")],
+)
+def test_steps_are_searched_for_where_they_count(elements: int, processes: int, order: str) -> None:
+    chosen = choose("auto", "auto", "packed", None, links(1e-5, 1e8), elements, (processes, 1), (1, processes))
+    assert chosen.schedule == order
