@@ -23,8 +23,8 @@ ELEMENT = 8  # bytes that an element is taken to have before the arrays are know
 SLOW_PIECE, FAST_PIECE, FAST_RATE = 2**20, 2**18, 1e9
 # Few sends in flight keep many from meeting at one receiver; they must hold twice what is under way on the link.
 FEWEST, MOST = 8, 16
-# Processes along a dimension: up to FEW orders made no difference that could be measured (docs/between-hosts.md), beyond they do in
-# simulations (docs/simulation.md); up to SEARCHED the search for steps takes milliseconds.
+# Processes along a dimension. Up to FEW, orders made no difference that could be measured (docs/between-hosts.md); beyond, they
+# do in simulations (docs/simulation.md). Up to SEARCHED, the search for steps takes milliseconds.
 FEW, SEARCHED = 16, 256
 COPIED = 16 * 2**20  # bytes of the copy that is timed
 
