@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -20,7 +19,7 @@ import numpy as np
 from distributed_fft import DistributedFFT
 from mpi4py import MPI
 from numpy.typing import NDArray
-from phases import Refusal, on_all_ranks, timed
+from phases import Refusal, start, timed
 
 import pyscalapack_redist as psr
 
@@ -147,19 +146,5 @@ def run(comm: MPI.Intracomm, options: Options) -> bool:
     return right
 
 
-def main() -> int:
-    comm = MPI.COMM_WORLD
-    try:
-        options = on_all_ranks(comm, lambda: read_options(comm, sys.argv[1:]))
-        return 0 if options is None or run(comm, options) else 1
-    except Refusal as refusal:
-        if comm.rank == 0:
-            print(f"fft3d.py: error: {refusal}", file=sys.stderr, flush=True)
-        return 2
-
-
 if __name__ == "__main__":
-    exit_status = main()
-    # all ranks got here: had they not finalized when they end with a status, `python -m mpi4py` would abort them
-    MPI.Finalize()
-    sys.exit(exit_status)
+    start(read_options, run)

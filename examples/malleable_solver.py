@@ -18,14 +18,13 @@ from __future__ import annotations
 import argparse
 import math
 import re
-import sys
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
-from phases import Refusal, on_all_ranks, timed
+from phases import Refusal, on_all_ranks, start, timed
 
 import pyscalapack_redist as psr
 
@@ -279,19 +278,5 @@ def read_options(comm: MPI.Intracomm, words: list[str]) -> Options | None:
     return Options(phases, given.points, given.block, given.iterations, given.tolerance, given.relabel)
 
 
-def main() -> int:
-    comm = MPI.COMM_WORLD
-    try:
-        options = on_all_ranks(comm, lambda: read_options(comm, sys.argv[1:]))
-        return 0 if options is None or run(comm, options) else 1
-    except Refusal as refusal:
-        if comm.rank == 0:
-            print(f"malleable_solver.py: error: {refusal}", file=sys.stderr, flush=True)
-        return 2
-
-
 if __name__ == "__main__":
-    exit_status = main()
-    # all ranks got here: had they not finalized when they end with a status, `python -m mpi4py` would abort them
-    MPI.Finalize()
-    sys.exit(exit_status)
+    start(read_options, run)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable
-from typing import TextIO, TypeVar
+from pathlib import Path
+from typing import NoReturn, TextIO, TypeVar
 
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
 
-__all__ = ["Phases", "Refusal", "on_all_ranks", "timed"]
+__all__ = ["Phases", "Refusal", "on_all_ranks", "start", "timed"]
 
 T = TypeVar("T")
 
@@ -33,6 +35,29 @@ def on_all_ranks(comm: MPI.Intracomm, work: Callable[[], T]) -> T:
     if problems:
         raise Refusal(problems[0])
     return result
+
+
+def start(read: Callable[[MPI.Intracomm, list[str]], T | None], run: Callable[[MPI.Intracomm, T], bool]) -> NoReturn:
+    """Run a program and end: status 0 if its result is right, 1 if it is wrong, 2 after a Refusal. Collective.
+
+    Parameters
+    ----------
+    read : callable
+        From the words of the command line to options; None if there is nothing to do.
+    run : callable
+        Whether the result is right.
+    """
+    comm = MPI.COMM_WORLD
+    try:
+        options = on_all_ranks(comm, lambda: read(comm, sys.argv[1:]))
+        status = 0 if options is None or run(comm, options) else 1
+    except Refusal as refusal:
+        if comm.rank == 0:
+            print(f"{Path(sys.argv[0]).name}: error: {refusal}", file=sys.stderr, flush=True)
+        status = 2
+    # all ranks got here: had they not finalized when they end with a status, `python -m mpi4py` would abort them
+    MPI.Finalize()
+    sys.exit(status)
 
 
 def timed(comm: MPI.Intracomm, work: Callable[[], T]) -> tuple[float, T]:

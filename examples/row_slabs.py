@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -27,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
-from phases import Phases, Refusal, on_all_ranks
+from phases import Phases, Refusal, on_all_ranks, start
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.scalapack import pxgetrf, pxgetrs
@@ -306,19 +305,5 @@ def run(comm: MPI.Intracomm, options: Options) -> bool:
     return right
 
 
-def main() -> int:
-    comm = MPI.COMM_WORLD
-    try:
-        options = on_all_ranks(comm, lambda: read_options(comm, sys.argv[1:]))
-        return 0 if options is None or run(comm, options) else 1
-    except Refusal as refusal:
-        if comm.rank == 0:
-            print(f"row_slabs.py: error: {refusal}", file=sys.stderr, flush=True)
-        return 2
-
-
 if __name__ == "__main__":
-    exit_status = main()
-    # all ranks got here: had they not finalized when they end with a status, `python -m mpi4py` would abort them
-    MPI.Finalize()
-    sys.exit(exit_status)
+    start(read_options, run)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
-from phases import Phases, Refusal, on_all_ranks
+from phases import Phases, Refusal, on_all_ranks, start
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs
@@ -130,19 +129,5 @@ def read_options(comm: MPI.Intracomm, words: list[str]) -> argparse.Namespace | 
     return given
 
 
-def main() -> int:
-    comm = MPI.COMM_WORLD
-    try:
-        options = on_all_ranks(comm, lambda: read_options(comm, sys.argv[1:]))
-        return 0 if options is None or run(comm, options.client, options.order) else 1
-    except Refusal as refusal:
-        if comm.rank == 0:
-            print(f"your_library.py: error: {refusal}", file=sys.stderr, flush=True)
-        return 2
-
-
 if __name__ == "__main__":
-    exit_status = main()
-    # all ranks got here: had they not finalized when they end with a status, `python -m mpi4py` would abort them
-    MPI.Finalize()
-    sys.exit(exit_status)
+    start(read_options, lambda comm, options: run(comm, options.client, options.order))
