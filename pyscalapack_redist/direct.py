@@ -183,7 +183,9 @@ class Redistribution:
         try:
             made = out is None and self.desc_b.coords is not None and self.desc_b.parent is None
             given = self.desc_b.empty(dtype) if made else out
-            if not ordinary(given, self.desc_b, dtype):
+            if not ordinary(given, self.desc_b, dtype) or (
+                a is not None and out is not None and np.may_share_memory(a, out)
+            ):
                 return None
             item = dtype.itemsize
             column_wise = (a is not None and by_columns(a)) or (given is not None and by_columns(given))

@@ -43,7 +43,7 @@ class Repeat:
     def __init__(
         self, sends: Sequence[Message], receives: Sequence[Message], copies: Sequence[Message], run: Run, tag: int
     ) -> None:
-        self._form = (run.item, run.order)
+        self._form, self._blend = (run.item, run.order), run.blend
         self._strides = run.source.strides, run.target.strides
         sizes = [one.size * run.item for one in (*receives, *sends)]
         self._staging = np.empty(sum(sizes), np.uint8)
@@ -74,6 +74,7 @@ class Repeat:
         from mpi4py import MPI
 
         (item, order), (from_strides, to_strides), requests = self._form, self._strides, self._requests
+        blend = self._blend
         left, receives = len(requests), len(self._receives)
         if left:
             MPI.Prequest.Startall(requests[:receives])
@@ -81,7 +82,9 @@ class Repeat:
             message.box.move(source, from_strides, start, dense, item, order, message.first, message.last)
             requests[k].Start()
         for message in self._copies:
-            message.box.move(source, from_strides, target, to_strides, item, order, message.first, message.last)
+            message.box.move(
+                source, from_strides, target, to_strides, item, order, message.first, message.last, blend=blend
+            )
         looks = 0
         while left:
             number, done = MPI.Request.Testany(requests)
@@ -95,7 +98,9 @@ class Repeat:
             left -= 1
             if number < receives:
                 message, start, dense = self._receives[number]
-                message.box.move(start, dense, target, to_strides, item, order, message.first, message.last)
+                message.box.move(
+                    start, dense, target, to_strides, item, order, message.first, message.last, blend=blend
+                )
 
 
 def _free(requests: list[MPI.Prequest], staging: np.ndarray) -> None:
