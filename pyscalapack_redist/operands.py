@@ -192,8 +192,8 @@ def factorable_size(desc: Descriptor) -> int:
     return rows
 
 
-def eigenproblem_size(desc: Descriptor) -> int:
-    """Rows of a matrix that p?syevd can take. For the last two refused here it returns wrong numbers, or does not return."""
+def eigenproblem_size(desc: Descriptor, vendor: str) -> int:
+    """Rows of a matrix that p?syevd can take. For the last three refused here it returns wrong numbers, or does not return."""
     n = factorable_size(desc)
     if desc.parent is not None:
         raise DescriptorError(
@@ -209,6 +209,12 @@ def eigenproblem_size(desc: Descriptor) -> int:
             f"desc has blocks of {desc.block[0]} x {desc.block[1]}, of which one holds the whole matrix of {n} x {n}, and "
             f"on {desc.grid.size} processes ScaLAPACK's p?syevd is right only with more than one: redistribute to smaller "
             "blocks, or to one process"
+        )
+    ranks = desc.grid.ranks
+    if vendor == "MKL" and not any(np.all(np.diff(one.ravel()) > 0) for one in (ranks, ranks.T)):
+        raise DescriptorError(
+            f"desc has its processes on the ranks {ranks.tolist()}, and MKL's p?syevd does not return from every such order: "
+            "redistribute to a grid whose ranks ascend by rows or by columns, which ProcessGrid makes without ranks="
         )
     return n
 

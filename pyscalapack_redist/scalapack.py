@@ -224,7 +224,8 @@ def pxsyevd(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> Eigenp
     a : ndarray or None
         Local array, Fortran-ordered, overwritten; ranks outside the grid may pass None.
     desc : Descriptor
-        Its layout: square, with square blocks, smaller than the matrix unless the grid is of one process, and source 0.
+        Its layout: square, with square blocks, smaller than the matrix unless the grid is of one process, and source 0;
+        with MKL, on a grid whose ranks ascend by rows or by columns.
         A sub-array is not taken: redistribute it to a layout of its own.
     uplo : {"L", "U"}
         Triangle that is read; the other one is taken to mirror it.
@@ -246,7 +247,7 @@ def pxsyevd(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> Eigenp
         The local array does not fit it.
     """
     triangle = letter_of("uplo", uplo, "LU")
-    n = eigenproblem_size(desc)
+    n = eigenproblem_size(desc, blacs.load().vendor)
     if desc.grid.coords is None:
         return Eigenpairs(None, None)
     matrix = operand("a", a, desc, written=True)

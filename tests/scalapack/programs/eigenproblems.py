@@ -12,7 +12,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
-from pyscalapack_redist import scalapack
+from pyscalapack_redist import blacs, scalapack
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
@@ -84,8 +84,15 @@ def refused(grid: psr.ProcessGrid) -> None:
 
 
 def main() -> None:
+    mkl = blacs.load().vendor == "MKL"
     for shape in GRIDS[SIZE]:
         places = np.arange(SIZE)[::-1][: shape[0] * shape[1]].reshape(shape)
+        if mkl:
+            if SIZE > 1:
+                backwards = psr.Descriptor((40, 40), (3, 3), psr.ProcessGrid(shape, WORLD, ranks=places))
+                with pytest.raises(psr.DescriptorError, match="MKL's p.syevd does not return from every such order"):
+                    scalapack.pxsyevd(None, backwards)
+            places = np.sort(places, axis=None).reshape(shape)
         with psr.ProcessGrid(shape, WORLD, ranks=places) as grid:
             if grid.coords is not None:
                 grid.make_context()
