@@ -90,7 +90,7 @@ def main() -> None:
         if mkl:
             if SIZE > 1:
                 backwards = psr.Descriptor((40, 40), (3, 3), psr.ProcessGrid(shape, WORLD, ranks=places))
-                with pytest.raises(psr.DescriptorError, match="MKL's p.syevd does not return from every such order"):
+                with pytest.raises(psr.DescriptorError, match=r"MKL's p.syevd does not return from every such order"):
                     scalapack.pxsyevd(None, backwards)
             places = np.sort(places, axis=None).reshape(shape)
         with psr.ProcessGrid(shape, WORLD, ranks=places) as grid:
