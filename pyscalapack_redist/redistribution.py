@@ -62,6 +62,8 @@ def redistribute(
 
     Collective over the processes of the two grids; with `comm`, over all of `comm`. Other ranks may call it too. Plans
     are kept with the communicator: asking again for the same one costs one small reduction, holding it costs nothing.
+    The first plan of a set of processes on several nodes measures the links between them, once: one rank of each sends
+    some 640 kB to the next, unless PYSCALAPACK_REDIST_LINKS names a file that tells latency and rate.
 
     Parameters
     ----------
