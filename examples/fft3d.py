@@ -8,7 +8,6 @@ Every transposition is one plan, made once (distributed_fft.py). Sizes need not 
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ import numpy as np
 from distributed_fft import DistributedFFT
 from mpi4py import MPI
 from numpy.typing import NDArray
-from phases import Refusal, start, timed
+from phases import Refusal, options_parser, read_words, start, timed
 
 import pyscalapack_redist as psr
 
@@ -57,28 +56,14 @@ def default_grid(size: int) -> tuple[int, int]:
 
 def read_options(comm: MPI.Intracomm, words: list[str]) -> Options | None:
     """The command line, None where only help was wanted; raises a Refusal where it is wrong. Not collective."""
-    parser = argparse.ArgumentParser(
-        prog="fft3d.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        exit_on_error=False,
-        add_help=False,
-    )
-    parser.add_argument("-h", "--help", action="store_true", help="show this and end")
+    parser = options_parser("fft3d.py", __doc__)
     parser.add_argument("--shape", nargs=3, type=int, default=[96, 96, 96], metavar="N", help="default: 96 96 96")
     parser.add_argument("--grid", metavar="PxQ", help="of the pencils; default: the most even one of all ranks")
     parser.add_argument("--repeat", type=int, default=5, metavar="N", help="of which the fastest counts; default: 5")
     parser.add_argument("--plot", type=Path, metavar="F.png", help="draw the times, the field and its spectrum")
-    try:
-        given, unknown = parser.parse_known_args(words)
-    except argparse.ArgumentError as error:
-        raise Refusal(str(error)) from None
-    if given.help:
-        if comm.rank == 0:
-            parser.print_help()
+    given = read_words(parser, comm, words, "there are --shape, --grid, --repeat and --plot")
+    if given is None:
         return None
-    if unknown:
-        raise Refusal(f"unknown argument {unknown[0]}: there are --shape, --grid, --repeat and --plot")
     grid = default_grid(comm.size)
     if given.grid is not None:
         sizes = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", given.grid)

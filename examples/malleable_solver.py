@@ -15,7 +15,6 @@ Each phase after the first is put on its ranks by `relabel`, which finds the ord
 
 from __future__ import annotations
 
-import argparse
 import math
 import re
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
-from phases import Refusal, on_all_ranks, start, timed
+from phases import Refusal, on_all_ranks, options_parser, read_words, start, timed
 
 import pyscalapack_redist as psr
 
@@ -243,14 +242,7 @@ def ranks_of(text: str, size: int) -> tuple[int, ...]:
 
 def read_options(comm: MPI.Intracomm, words: list[str]) -> Options | None:
     """The command line, None where only help was wanted; raises a Refusal where it is wrong. Not collective."""
-    parser = argparse.ArgumentParser(
-        prog="malleable_solver.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        exit_on_error=False,
-        add_help=False,
-    )
-    parser.add_argument("-h", "--help", action="store_true", help="show this and end")
+    parser = options_parser("malleable_solver.py", __doc__)
     parser.add_argument(
         "--phases", nargs="+", metavar="RANKS", help="ranks of each phase; default: " + " ".join(default_phases(6))
     )
@@ -259,16 +251,9 @@ def read_options(comm: MPI.Intracomm, words: list[str]) -> Options | None:
     parser.add_argument("--iterations", type=int, default=15, metavar="K", help="in a phase but the last; default: 15")
     parser.add_argument("--tolerance", type=float, default=1e-12, help="of the residual; default: 1e-12 of the first")
     parser.add_argument("--no-relabel", dest="relabel", action="store_false", help="ranks in the order given")
-    try:
-        given, unknown = parser.parse_known_args(words)
-    except argparse.ArgumentError as error:
-        raise Refusal(str(error)) from None
-    if given.help:
-        if comm.rank == 0:
-            parser.print_help()
+    given = read_words(parser, comm, words, "see --help")
+    if given is None:
         return None
-    if unknown:
-        raise Refusal(f"unknown argument {unknown[0]}: see --help")
     for name in ("points", "block", "iterations"):
         if getattr(given, name) is not None and getattr(given, name) < 1:
             raise Refusal(f"--{name} {getattr(given, name)}: it must be at least 1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import sys
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from mpi4py import MPI
 
 import pyscalapack_redist as psr
 
-__all__ = ["Phases", "Refusal", "on_all_ranks", "start", "timed"]
+__all__ = ["Phases", "Refusal", "on_all_ranks", "options_parser", "read_words", "start", "timed"]
 
 T = TypeVar("T")
 
@@ -35,6 +36,36 @@ def on_all_ranks(comm: MPI.Intracomm, work: Callable[[], T]) -> T:
     if problems:
         raise Refusal(problems[0])
     return result
+
+
+def options_parser(program: str, description: str | None) -> argparse.ArgumentParser:
+    """A parser that leaves it to `read_words` to show help and to refuse: on all ranks alike. Not collective."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        exit_on_error=False,
+        add_help=False,
+    )
+    parser.add_argument("-h", "--help", action="store_true", help="show this and end")
+    return parser
+
+
+def read_words(
+    parser: argparse.ArgumentParser, comm: MPI.Intracomm, words: list[str], instead: str
+) -> argparse.Namespace | None:
+    """What the words say; None where only help was wanted. A Refusal says what there is `instead`. Not collective."""
+    try:
+        given, unknown = parser.parse_known_args(words)
+    except argparse.ArgumentError as error:
+        raise Refusal(str(error)) from None
+    if given.help:
+        if comm.rank == 0:
+            parser.print_help()
+        return None
+    if unknown:
+        raise Refusal(f"unknown argument {unknown[0]}: {instead}")
+    return given
 
 
 def start(read: Callable[[MPI.Intracomm, list[str]], T | None], run: Callable[[MPI.Intracomm, T], bool]) -> NoReturn:

@@ -15,7 +15,6 @@ times, and the solution is handed back to dask, which verifies it.
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
-from phases import Phases, Refusal, on_all_ranks, start
+from phases import Phases, Refusal, on_all_ranks, options_parser, read_words, start
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.scalapack import pxgetrf, pxgetrs
@@ -249,29 +248,15 @@ def uneven(order: int, ranks: int) -> tuple[int, ...]:
 
 def read_options(comm: MPI.Intracomm, words: list[str]) -> Options | None:
     """The command line, None where only help was wanted; raises a Refusal where it is wrong. Not collective."""
-    parser = argparse.ArgumentParser(
-        prog="row_slabs.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        exit_on_error=False,
-        add_help=False,
-    )
-    parser.add_argument("-h", "--help", action="store_true", help="show this and end")
+    parser = options_parser("row_slabs.py", __doc__)
     parser.add_argument("--order", type=int, default=600, metavar="N", help="unknowns; default: 600")
     parser.add_argument("--rows", type=int, nargs="+", metavar="R", help="rows on each rank; default: uneven")
     parser.add_argument("--chunk", type=int, metavar="C", help="a dask array instead, in chunks of C x C")
     parser.add_argument("--grid", metavar="PRxPC", help="of ScaLAPACK; default: the most even one of all ranks")
     parser.add_argument("--block", type=int, default=32, metavar="NB", help="of ScaLAPACK; default: 32")
-    try:
-        given, unknown = parser.parse_known_args(words)
-    except argparse.ArgumentError as error:
-        raise Refusal(str(error)) from None
-    if given.help:
-        if comm.rank == 0:
-            parser.print_help()
+    given = read_words(parser, comm, words, "there are --order, --rows, --chunk, --grid and --block")
+    if given is None:
         return None
-    if unknown:
-        raise Refusal(f"unknown argument {unknown[0]}: there are --order, --rows, --chunk, --grid and --block")
     rows = next(p for p in range(int(comm.size**0.5), 0, -1) if comm.size % p == 0)
     sizes = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", given.grid or f"{rows}x{comm.size // rows}")
     if sizes is None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
-from phases import Phases, Refusal, on_all_ranks, start
+from phases import Phases, Refusal, on_all_ranks, options_parser, read_words, start
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs
@@ -102,26 +102,12 @@ def run(comm: MPI.Intracomm, client: str, n: int) -> bool:
 
 def read_options(comm: MPI.Intracomm, words: list[str]) -> argparse.Namespace | None:
     """The command line, None where only help was wanted; raises a Refusal where it is wrong. Not collective."""
-    parser = argparse.ArgumentParser(
-        prog="your_library.py",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        exit_on_error=False,
-        add_help=False,
-    )
-    parser.add_argument("-h", "--help", action="store_true", help="show this and end")
+    parser = options_parser("your_library.py", __doc__)
     parser.add_argument("--client", choices=sorted(CLIENTS), default="PyScalapack", help="default: PyScalapack")
     parser.add_argument("--order", type=int, default=400, metavar="N", help="of the matrices; default: 400")
-    try:
-        given, unknown = parser.parse_known_args(words)
-    except argparse.ArgumentError as error:
-        raise Refusal(str(error)) from None
-    if given.help:
-        if comm.rank == 0:
-            parser.print_help()
+    given = read_words(parser, comm, words, "there are --client and --order")
+    if given is None:
         return None
-    if unknown:
-        raise Refusal(f"unknown argument {unknown[0]}: there are --client and --order")
     if given.order < comm.size:
         raise Refusal(f"--order {given.order}: it must be at least {comm.size}, the number of ranks")
     if find_spec(given.client) is None:
