@@ -6,7 +6,7 @@ import shlex
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-MODULES = ("_blacs", "_bundle", "_colouring", "_copy", "_descriptor", "_flag", "_ring", "_runs")
+MODULES = ("_blacs", "_bundle", "_colouring", "_copy", "_descriptor", "_flag", "_ring", "_runs", "_weave")
 OPTIONS = shlex.split(os.environ.get("PYSCALAPACK_REDIST_OPTIONS", "-O3"))  # others for ci/test --sanitize
 
 setup(
@@ -15,6 +15,8 @@ setup(
             Extension(
                 f"pyscalapack_redist.{name}",
                 [f"cython/{name}.pyx"],
+                include_dirs=["cython"],
+                depends=["cython/kernels.h"],
                 extra_compile_args=OPTIONS,
                 extra_link_args=OPTIONS,
             )

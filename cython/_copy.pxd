@@ -2,19 +2,10 @@
 
 from libc.stdint cimport int64_t
 
+from ._walk cimport Table
+
 cdef enum:
     MOST = 32  # dimensions of a NumPy array
-
-# Runs of one dimension, for one period; `before` counts the elements in front of a run.
-cdef struct Table:
-    int64_t total, period_x, period_y, per_period, size
-    bint unit  # every run has step 1 on both sides
-    int64_t *x
-    int64_t *y
-    int64_t *step_x
-    int64_t *step_y
-    int64_t *count
-    int64_t *before
 
 # Of out = alpha * x + beta * out; type 0 is a plain copy.
 cdef extern from *:

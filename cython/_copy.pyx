@@ -11,170 +11,11 @@ from libc.stdlib cimport free, malloc
 
 import numpy as np
 
+from ._walk cimport Cursor, begin, locate, next_run
+
 cdef extern from *:
     """
-    #include <stddef.h>
-    #include <stdint.h>
-    #include <string.h>
-    #if defined(__SSE2__)
-    #include <emmintrin.h>
-    #endif
-
-    enum { STREAMED = 256 };  /* shortest run worth writing past the cache: four lines, of which three are whole */
-
-    /* Short runs are many: no call for them. */
-    static inline void copy_run(char *d, const char *s, size_t n)
-    {
-        if (n >= 512) {
-            memcpy(d, s, n);
-            return;
-        }
-        for (; n >= 32; n -= 32, d += 32, s += 32) {
-            uint64_t w[4];
-            memcpy(w, s, 32);
-            memcpy(d, w, 32);
-        }
-        if (n & 16) { uint64_t w[2]; memcpy(w, s, 16); memcpy(d, w, 16); d += 16; s += 16; }
-        if (n & 8) { uint64_t w; memcpy(&w, s, 8); memcpy(d, &w, 8); d += 8; s += 8; }
-        if (n & 4) { uint32_t w; memcpy(&w, s, 4); memcpy(d, &w, 4); d += 4; s += 4; }
-        if (n & 2) { uint16_t w; memcpy(&w, s, 2); memcpy(d, &w, 2); d += 2; s += 2; }
-        if (n & 1) *d = *s;
-    }
-
-    #if defined(__SSE2__)
-    static inline void stream_run(char *d, const char *s, size_t n)
-    {
-        const size_t head = (size_t)(-(uintptr_t)d & 63);
-        if (n < STREAMED) {
-            copy_run(d, s, n);
-            return;
-        }
-        copy_run(d, s, head);
-        d += head; s += head; n -= head;
-        for (; n >= 64; n -= 64, d += 64, s += 64) {
-            const __m128i a = _mm_loadu_si128((const __m128i *)s), b = _mm_loadu_si128((const __m128i *)s + 1);
-            const __m128i c = _mm_loadu_si128((const __m128i *)s + 2), e = _mm_loadu_si128((const __m128i *)s + 3);
-            _mm_stream_si128((__m128i *)d, a);
-            _mm_stream_si128((__m128i *)d + 1, b);
-            _mm_stream_si128((__m128i *)d + 2, c);
-            _mm_stream_si128((__m128i *)d + 3, e);
-        }
-        copy_run(d, s, n);
-    }
-    static inline void end_stream(void) { _mm_sfence(); }
-    #else
-    static inline void stream_run(char *d, const char *s, size_t n) { copy_run(d, s, n); }
-    static inline void end_stream(void) { }
-    #endif
-
-    /* A run of n elements: where it is in a line of the source and of the target, and its distances there, in bytes. */
-    typedef struct { ptrdiff_t from, to, n, apart_from, apart_to; } Span;
-
-    /* Constant sizes let the compiler use one load and one store. */
-    #define STRIDED(BYTES) for (i = 0; i < n; i++) memcpy(d + i * dd, s + i * ds, BYTES); break
-    static inline void copy_strided(char *d, ptrdiff_t dd, const char *s, ptrdiff_t ds, ptrdiff_t n, ptrdiff_t item)
-    {
-        ptrdiff_t i;
-        switch (item) {
-        case 8: STRIDED(8);
-        case 4: STRIDED(4);
-        case 16: STRIDED(16);
-        case 2: STRIDED(2);
-        case 1: STRIDED(1);
-        case 24: STRIDED(24);
-        default: STRIDED(item);
-        }
-    }
-
-    #define EQUAL(BYTES) case BYTES: for (k = 0; k < count; k++) memcpy(d + spans[k].to, s + spans[k].from, BYTES); return
-    /* The spans of one line; `bytes` is what each has where all are of one length and dense, else 0. */
-    static void copy_spans(char *d, const char *s, const Span *spans, ptrdiff_t count, ptrdiff_t item, ptrdiff_t bytes,
-                           int dense, int stream)
-    {
-        ptrdiff_t k;
-        switch (bytes) {
-        EQUAL(1); EQUAL(2); EQUAL(3); EQUAL(4); EQUAL(6); EQUAL(8); EQUAL(12); EQUAL(16); EQUAL(24); EQUAL(32); EQUAL(48);
-        EQUAL(64); EQUAL(96); EQUAL(128);
-        }
-        if (!dense)
-            for (k = 0; k < count; k++)
-                copy_strided(d + spans[k].to, spans[k].apart_to, s + spans[k].from, spans[k].apart_from, spans[k].n, item);
-        else if (stream)
-            for (k = 0; k < count; k++)
-                stream_run(d + spans[k].to, s + spans[k].from, spans[k].n * item);
-        else
-            for (k = 0; k < count; k++)
-                copy_run(d + spans[k].to, s + spans[k].from, spans[k].n * item);
-    }
-
-    #if defined(__SSE2__)
-    /* A square of 8 by 8 elements of 4 or 8 bytes whose columns are dense in the target and whose rows are in the source. */
-    static void transpose_square(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, int item)
-    {
-        int i, j;
-        if (item == 8) {
-            for (i = 0; i < 8; i += 2)
-                for (j = 0; j < 8; j += 2) {
-                    const __m128i a = _mm_loadu_si128((const __m128i *)(s + from0[i] + 8 * j));
-                    const __m128i b = _mm_loadu_si128((const __m128i *)(s + from0[i + 1] + 8 * j));
-                    _mm_storeu_si128((__m128i *)(d + to1[j] + 8 * i), _mm_unpacklo_epi64(a, b));
-                    _mm_storeu_si128((__m128i *)(d + to1[j + 1] + 8 * i), _mm_unpackhi_epi64(a, b));
-                }
-            return;
-        }
-        for (i = 0; i < 8; i += 4)
-            for (j = 0; j < 8; j += 4) {
-                const __m128i a = _mm_loadu_si128((const __m128i *)(s + from0[i] + 4 * j));
-                const __m128i b = _mm_loadu_si128((const __m128i *)(s + from0[i + 1] + 4 * j));
-                const __m128i c = _mm_loadu_si128((const __m128i *)(s + from0[i + 2] + 4 * j));
-                const __m128i e = _mm_loadu_si128((const __m128i *)(s + from0[i + 3] + 4 * j));
-                const __m128i ab = _mm_unpacklo_epi32(a, b), ce = _mm_unpacklo_epi32(c, e);
-                const __m128i AB = _mm_unpackhi_epi32(a, b), CE = _mm_unpackhi_epi32(c, e);
-                _mm_storeu_si128((__m128i *)(d + to1[j] + 4 * i), _mm_unpacklo_epi64(ab, ce));
-                _mm_storeu_si128((__m128i *)(d + to1[j + 1] + 4 * i), _mm_unpackhi_epi64(ab, ce));
-                _mm_storeu_si128((__m128i *)(d + to1[j + 2] + 4 * i), _mm_unpacklo_epi64(AB, CE));
-                _mm_storeu_si128((__m128i *)(d + to1[j + 3] + 4 * i), _mm_unpackhi_epi64(AB, CE));
-            }
-    }
-
-    /* Places ascend by a stride of at least an element, so their span tells whether they are dense. */
-    #define DENSE(PLACES) ((PLACES)[7] - (PLACES)[0] == 7 * item)
-    static int transposed_square(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
-                                 const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
-    {
-        if (rows != 8 || columns != 8 || (item != 8 && item != 4))
-            return 0;
-        if (DENSE(to0) && DENSE(from1))
-            transpose_square(d + to0[0], to1, s + from1[0], from0, (int)item);
-        else if (DENSE(to1) && DENSE(from0))
-            transpose_square(d + to1[0], to0, s + from0[0], from1, (int)item);
-        else
-            return 0;
-        return 1;
-    }
-    #else
-    #define transposed_square(d, to0, to1, s, from0, from1, rows, columns, item) 0
-    #endif
-
-    /* Element (i, j) of a tile is where two lists of distances say. */
-    #define TILED(BYTES) for (j = 0; j < columns; j++) for (i = 0; i < rows; i++) \
-        memcpy(d + to0[i] + to1[j], s + from0[i] + from1[j], BYTES); break
-    static void copy_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
-                          const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
-    {
-        ptrdiff_t i, j;
-        if (transposed_square(d, to0, to1, s, from0, from1, rows, columns, item))
-            return;
-        switch (item) {
-        case 8: TILED(8);
-        case 4: TILED(4);
-        case 16: TILED(16);
-        case 2: TILED(2);
-        case 1: TILED(1);
-        case 24: TILED(24);
-        default: TILED(item);
-        }
-    }
+    #include "kernels.h"
 
     /* out = alpha * x + beta * out, x conjugated or not; out is not read where beta is 0. Type 0: a plain copy. */
     enum { PLAIN, FLOAT, DOUBLE, COMPLEX_FLOAT, COMPLEX_DOUBLE };
@@ -237,7 +78,6 @@ cdef enum:
     STRIP = 32  # columns of a trapezoid that a transposing move takes together; at most TILE
     TILE = 128  # positions of that kind, in a transposing move, along either dimension
     NARROW = 8  # elements on the side of a square: so many lines are in the first cache at once even if they compete for a place
-    SHORTEST_STREAMED = 256  # bytes of a run from which on writing past the cache gains
 
 
 cdef class Runs:
@@ -300,7 +140,7 @@ cdef class Runs:
         cdef int64_t position, x, y
         pairs = np.empty((self.table.total, 2), np.int64)
         for position in range(self.table.total):
-            _locate(&self.table, position, &x, &y)
+            locate(&self.table, position, &x, &y)
             pairs[position] = x, y
         return pairs
 
@@ -379,58 +219,6 @@ cdef Py_ssize_t _merge(const int64_t *x, const int64_t *y, const int64_t *length
     return made
 
 
-cdef inline Py_ssize_t _run_at(const Table *runs, int64_t rest) noexcept nogil:
-    """The run of one period that holds position `rest` of the period."""
-    cdef Py_ssize_t low = 0, high = runs.size - 1, middle
-    while low < high:
-        middle = (low + high + 1) / 2
-        if runs.before[middle] <= rest:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-cdef inline void _locate(const Table *runs, int64_t position, int64_t *x, int64_t *y) noexcept nogil:
-    cdef int64_t period = position / runs.per_period, rest = position % runs.per_period
-    cdef Py_ssize_t k = _run_at(runs, rest)
-    x[0] = runs.x[k] + period * runs.period_x + (rest - runs.before[k]) * runs.step_x[k]
-    y[0] = runs.y[k] + period * runs.period_y + (rest - runs.before[k]) * runs.step_y[k]
-
-
-cdef struct Cursor:
-    # a run, or the part of one that lies in the range asked for
-    int64_t left, x, y, step_x, step_y, count, x_base, y_base, within
-    Py_ssize_t k
-
-
-cdef inline void _begin(const Table *runs, int64_t first, int64_t last, Cursor *c) noexcept nogil:
-    cdef int64_t period = first / runs.per_period, rest = first % runs.per_period
-    c.left = last - first
-    c.k = _run_at(runs, rest)
-    c.within = rest - runs.before[c.k]
-    c.x_base = period * runs.period_x
-    c.y_base = period * runs.period_y
-
-
-cdef inline bint _next(const Table *runs, Cursor *c) noexcept nogil:
-    if c.left <= 0:
-        return False
-    if c.k == runs.size:
-        c.k = 0
-        c.x_base += runs.period_x
-        c.y_base += runs.period_y
-    c.step_x = runs.step_x[c.k]
-    c.step_y = runs.step_y[c.k]
-    c.x = c.x_base + runs.x[c.k] + c.within * c.step_x
-    c.y = c.y_base + runs.y[c.k] + c.within * c.step_y
-    c.count = min(runs.count[c.k] - c.within, c.left)
-    c.left -= c.count
-    c.within = 0
-    c.k += 1
-    return True
-
-
 cdef class Blend:
     """What becomes of elements on the way: out = alpha * x + beta * out, and x conjugated if `conjugate`.
 
@@ -486,7 +274,7 @@ cdef class Box:
         for k in order:
             axis = self.runs[k]
             if axis.table.total == 1 and not self.partial:
-                _locate(&axis.table, 0, &x, &y)
+                locate(&axis.table, 0, &x, &y)
                 job.from_source += x * <Py_ssize_t> source_strides[k]
                 job.from_target += y * <Py_ssize_t> target_strides[k]
                 continue
@@ -629,7 +417,7 @@ cdef void perform(const Job *job, const char *source, char *target, int64_t firs
         t = target + job.from_target
         rest = column / n1
         for k in range(2, job.d):
-            _locate(job.axes[k], rest % job.axes[k].total, &x, &y)
+            locate(job.axes[k], rest % job.axes[k].total, &x, &y)
             s += x * job.ss[k]
             t += y * job.ts[k]
             rest = rest / job.axes[k].total
@@ -697,7 +485,7 @@ cdef void _strip(const Job *job, int64_t row, int64_t row_end, int64_t column, i
     cdef Py_ssize_t x1[TILE]
     cdef Py_ssize_t y1[TILE]
     cdef Py_ssize_t columns, k
-    _begin(job.axes[1], column, column_end, &c)
+    begin(job.axes[1], column, column_end, &c)
     c.count = 0
     columns = _places(job.axes[1], &c, &in_column, job.ss[1], job.ts[1], x1, y1)
     for k in range(columns):
@@ -713,28 +501,27 @@ cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column,
     cdef Span spans[SPANS]
     cdef Cursor c, r
     cdef int64_t j
-    cdef Py_ssize_t count, item = job.item, ss0 = job.ss[0], ts0 = job.ts[0], n, longest
+    cdef Py_ssize_t count, item = job.item, ss0 = job.ss[0], ts0 = job.ts[0], n
     cdef bint dense = job.axes[0].unit and ss0 == item and ts0 == item, equal
-    _begin(job.axes[0], row, row_end, &r)
+    begin(job.axes[0], row, row_end, &r)
     while r.left > 0:
-        count = longest = 0
+        count = 0
         equal = dense
-        while count < SPANS and _next(job.axes[0], &r):
+        while count < SPANS and next_run(job.axes[0], &r):
             n = r.count
             spans[count] = Span(r.x * ss0, r.y * ts0, n, r.step_x * ss0, r.step_y * ts0)
             equal = equal and n == spans[0].n
-            longest = max(longest, n)
             count += 1
         n = spans[0].n * item if equal and count > 1 else 0
-        _begin(job.axes[1], column, column_end, &c)
-        while _next(job.axes[1], &c):
+        begin(job.axes[1], column, column_end, &c)
+        while next_run(job.axes[1], &c):
             for j in range(c.count):
                 if job.factors.type != PLAIN:
                     add_spans(t + (c.y + j * c.step_y) * job.ts[1], s + (c.x + j * c.step_x) * job.ss[1], spans, count,
                               &job.factors)
                     continue
                 copy_spans(t + (c.y + j * c.step_y) * job.ts[1], s + (c.x + j * c.step_x) * job.ss[1], spans, count, item, n,
-                           dense, stream and longest * item >= SHORTEST_STREAMED)
+                           dense, stream)
 
 
 cdef Py_ssize_t _places(const Table *runs, Cursor *c, int64_t *within, Py_ssize_t source, Py_ssize_t target,
@@ -744,7 +531,7 @@ cdef Py_ssize_t _places(const Table *runs, Cursor *c, int64_t *within, Py_ssize_
     while count < TILE:
         if within[0] == c.count:
             within[0] = 0
-            if not _next(runs, c):
+            if not next_run(runs, c):
                 c.count = 0
                 break
         x[count] = (c.x + within[0] * c.step_x) * source
@@ -778,7 +565,7 @@ cdef void _tile_rows(const Job *job, int64_t row, int64_t row_end, const Py_ssiz
     cdef Py_ssize_t x0[TILE]
     cdef Py_ssize_t y0[TILE]
     cdef Py_ssize_t rows
-    _begin(job.axes[0], row, row_end, &r)
+    begin(job.axes[0], row, row_end, &r)
     r.count = 0
     rows = _places(job.axes[0], &r, &in_row, job.ss[0], job.ts[0], x0, y0)
     while rows:
@@ -797,7 +584,7 @@ cdef void _tiles(const Job *job, int64_t row, int64_t row_end, int64_t column, i
     cdef Py_ssize_t x1[TILE]
     cdef Py_ssize_t y1[TILE]
     cdef Py_ssize_t columns
-    _begin(job.axes[1], column, column_end, &c)
+    begin(job.axes[1], column, column_end, &c)
     c.count = 0
     columns = _places(job.axes[1], &c, &in_column, job.ss[1], job.ts[1], x1, y1)
     while columns:

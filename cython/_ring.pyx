@@ -18,7 +18,8 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_STRIDED_RO, PyBUF_WRITABLE, PyBu
 from numpy import ndarray
 
 from ._bundle cimport Bundle, Load, Origins, carry, end_of_piece
-from ._copy cimport MOST
+from ._copy cimport MOST, Job
+from ._weave cimport Braid, braid_of, end_braid, lines_of, same_lines, weave
 
 cdef extern from *:
     """
@@ -65,6 +66,8 @@ cdef enum:
     PAIR = 2 * LINE  # a line and the one that is fetched with it
     VOTES = 16  # votes of one rank that may be seen at once: twice those that it may have open
     OPEN = VOTES // 2
+    GROUPED = 64  # lanes of a group, the copy not counted
+    HOPE = 200  # looks at a group whose lanes are not ready together before they go one by one; 2 where ranks share cores
     FETCHED = 16 * 1024  # bytes of a chunk that are asked for before it is unpacked: they fit in the first cache
     COPY_PIECE = 512 * 1024  # bytes of a local copy between two looks at the messages
     PATIENCE_NS = 1_000_000  # how long a call waits before it lets the caller look around
@@ -248,8 +251,23 @@ cdef struct Lane:
     # what one rank sends to another, receives from it, or copies, in one run; sizes in bytes
     const Load *load
     int64_t done, chunks, step, base, stride, slots
+    int64_t begun, until  # the chunk that is being unpacked
+    int64_t column  # of the message, as it lies in the buffer; 0 if it is in no group
+    Group *group
     int64_t *line
     char *area
+
+
+cdef struct Group:
+    # lanes that share the columns of an array, and the local copy that reads them too, behind the sends
+    Py_ssize_t size
+    int64_t foremost  # column that the first of the lanes has reached
+    Lane **lanes
+    Lane *copy
+    Braid *braid
+    Braid *with_copy
+    const char **sources
+    char **targets
 
 
 cdef class Traffic:
@@ -276,6 +294,8 @@ cdef class Traffic:
     cdef Lane *_receives
     cdef Lane *_copies
     cdef Py_ssize_t _n_sends, _n_receives, _n_copies
+    cdef Group *_groups  # those of the sends, then those of the receives
+    cdef Py_ssize_t _n_send_groups, _n_groups
     cdef list _bundles
     cdef Origins _origins
     cdef int64_t _serial, _rounds, _round, _arrived, _mark
@@ -310,16 +330,50 @@ cdef class Traffic:
             lane = self._receives + k
             lane.line = ring.lane(peer, ring.rank)
             lane.area = ring._areas + peer * ring.area
+        if stream:
+            self._group()
         self._divide(min(limit, ring.area), most_slots)
 
     def __dealloc__(self):
+        cdef Py_ssize_t k
+        for k in range(self._n_groups):
+            end_group(self._groups + k)
+        free(self._groups)
         free(self._sends)
+
+    cdef int _group(self) except -1:
+        """Find the lanes that share the columns of an array."""
+        self._groups = <Group *> calloc(self._n_sends + self._n_receives + 1, sizeof(Group))
+        if self._groups == NULL:
+            raise MemoryError(f"no memory for {self._n_sends + self._n_receives} groups of messages")
+        self._find(self._sends, self._n_sends, True)
+        self._n_send_groups = self._n_groups
+        self._find(self._receives, self._n_receives, False)
+
+    cdef int _find(self, Lane *lanes, Py_ssize_t n, bint sends) except -1:
+        cdef Lane *found[GROUPED]
+        cdef Lane *copy
+        cdef Py_ssize_t first, k, size
+        for first in range(n):
+            if lanes[first].group != NULL or lanes[first].load.count != 1:
+                continue
+            size, copy = 0, NULL
+            for k in range(first, n):
+                if size < GROUPED and lanes[k].group == NULL and _together(lanes + first, lanes + k, sends):
+                    found[size] = lanes + k
+                    size += 1
+            for k in range(self._n_copies if sends else 0):
+                if self._copies[k].group == NULL and _together(lanes + first, self._copies + k, True):
+                    copy = self._copies + k
+            if size and make_group(self._groups + self._n_groups, found, size, copy, sends):
+                self._n_groups += 1
 
     cdef int _divide(self, int64_t limit, int64_t most_slots) except -1:
         """Give each send its slots: equal numbers of chunks, so that all lanes go along the source together."""
         cdef int64_t share = limit // max(self._n_sends, 1), slots, stride, most, item = 1
-        cdef Py_ssize_t k
+        cdef Py_ssize_t k, i
         cdef Lane *lane
+        cdef Group *group
         for k in range(self._n_sends):
             item = max(item, self._sends[k].load.most)
         if share >= 64:
@@ -330,16 +384,26 @@ cdef class Traffic:
         stride = share // slots
         if stride >= 64 + item:
             stride -= stride % 64
+        for k in range(self._n_send_groups):
+            group = self._groups + k
+            for i in range(group.size):
+                if group.lanes[i].column > stride:  # a chunk is whole columns, or the lanes go one by one
+                    end_group(group)
+                    break
         self._rounds = 1
         for k in range(self._n_sends):
             lane = self._sends + k
             # a chunk ends where an element does
             most = stride - (stride % item if lane.load.least == lane.load.most else item - 1)
+            if lane.column:
+                most = stride - stride % lane.column
             self._rounds = max(self._rounds, _parts(lane.load.size, max(<int64_t> 1, most)))
         for k in range(self._n_sends):
             lane = self._sends + k
             lane.base = k * share
             lane.step = min(stride, _parts(lane.load.size, self._rounds) + lane.load.most - 1)
+            if lane.column:
+                lane.step = _parts(_parts(lane.load.size, self._rounds), lane.column) * lane.column
             lane.slots = max(<int64_t> 1, min(slots, _parts(lane.load.size, lane.step)))
             lane.stride = min(stride, _parts(lane.step, 64) * 64)
             self.bytes_used += lane.slots * lane.stride
@@ -370,7 +434,7 @@ cdef class Traffic:
         self._timed = False
         self._spent[0] = self._spent[1] = self._spent[2] = 0
         for k in range(self._n_sends + self._n_receives + self._n_copies):
-            self._sends[k].done = self._sends[k].chunks = 0
+            self._sends[k].done = self._sends[k].chunks = self._sends[k].until = 0
 
     cdef void _take_back(self) noexcept nogil:
         """Take back what was packed in this run: nobody has looked at it."""
@@ -398,63 +462,168 @@ cdef class Traffic:
         self.ring._divided_for = self._serial
         return True
 
-    cdef bint _pack(self, Lane *lane) noexcept nogil:
-        """Publish the next chunk of a lane; False where there is no room for it."""
-        cdef int64_t published = lane.line[PUBLISHED], last
-        cdef char *slot
-        if published - peek(lane.line + CONSUMED) >= lane.slots:
+    cdef bint _has_room(self, Lane *lane) noexcept nogil:
+        return lane.line[PUBLISHED] - peek(lane.line + CONSUMED) < lane.slots
+
+    cdef bint _has_come(self, Lane *lane) noexcept nogil:
+        """Whether there is a chunk to unpack, or the rest of one."""
+        if lane.done < lane.until:
+            return True
+        if self._mark and peek(lane.line + TAKEN_BACK) < self._mark:
             return False
-        last = end_of_piece(lane.load, lane.done, lane.step)
-        slot = lane.area + lane.base + published % lane.slots * lane.stride
-        carry(lane.load, self._sources, self._targets, slot, lane.done, last, False)
+        if peek(lane.line + PUBLISHED) == lane.line[CONSUMED]:
+            return False
+        lane.begun = lane.done
+        lane.until = end_of_piece(lane.load, lane.done, lane.line[STEP])
+        return True
+
+    cdef char *_slot(self, Lane *lane) noexcept nogil:
+        return lane.area + lane.base + lane.line[PUBLISHED] % lane.slots * lane.stride
+
+    cdef char *_chunk(self, Lane *lane) noexcept nogil:
+        return lane.area + lane.line[BASE] + lane.line[CONSUMED] % lane.line[SLOTS] * lane.line[STRIDE]
+
+    cdef void _packed_to(self, Lane *lane, int64_t last) noexcept nogil:
         lane.done = last
         lane.chunks += 1
-        put(lane.line + PUBLISHED, published + 1)
+        put(lane.line + PUBLISHED, lane.line[PUBLISHED] + 1)
+
+    cdef void _unpacked_to(self, Lane *lane, int64_t last) noexcept nogil:
+        lane.done = last
+        if last == lane.until:
+            put(lane.line + CONSUMED, lane.line[CONSUMED] + 1)
+        self._arrived += last == lane.load.size
+
+    cdef bint _pack(self, Lane *lane) noexcept nogil:
+        """Publish the next chunk of a lane; False where there is no room for it."""
+        cdef int64_t last
+        if not self._has_room(lane):
+            return False
+        last = end_of_piece(lane.load, lane.done, lane.step)
+        carry(lane.load, self._sources, self._targets, self._slot(lane), lane.done, last, False)
+        self._packed_to(lane, last)
         return True
 
     cdef bint _unpack(self, Lane *lane) noexcept nogil:
         """Take the next chunk of a lane; False if it is not there."""
-        cdef int64_t consumed = lane.line[CONSUMED], last
-        cdef char *slot
-        if self._mark and peek(lane.line + TAKEN_BACK) < self._mark:
+        cdef char *chunk
+        if not self._has_come(lane):
             return False
-        if peek(lane.line + PUBLISHED) == consumed:
-            return False
-        last = end_of_piece(lane.load, lane.done, lane.line[STEP])
-        slot = lane.area + lane.line[BASE] + consumed % lane.line[SLOTS] * lane.line[STRIDE]
-        fetch(slot, min(last - lane.done, <int64_t> FETCHED))
-        carry(lane.load, self._sources, self._targets, slot, lane.done, last, self._stream)
-        lane.done = last
-        put(lane.line + CONSUMED, consumed + 1)
+        chunk = self._chunk(lane) + (lane.done - lane.begun)
+        fetch(chunk, min(lane.until - lane.done, <int64_t> FETCHED))
+        carry(lane.load, self._sources, self._targets, chunk, lane.done, lane.until, self._stream)
+        self._unpacked_to(lane, lane.until)
         return True
 
-    cdef bint _send_round(self) noexcept nogil:
-        """One chunk for each receiver that has room; True where anything was packed."""
+    cdef bint _in_step(self, Group *group) noexcept nogil:
+        """Whether there is such a group still, and all lanes have reached the same column."""
+        cdef int64_t column
+        cdef bint same = True
         cdef Py_ssize_t k
-        cdef int64_t goal
+        if group.size == 0:
+            return False
+        column = group.foremost = group.lanes[0].done / group.lanes[0].column
+        for k in range(group.size):
+            same = same and group.lanes[k].done == column * group.lanes[k].column
+            group.foremost = max(group.foremost, group.lanes[k].done / group.lanes[k].column)
+        return same
+
+    cdef bint _pack_together(self, Group *group, bint copying) noexcept nogil:
+        """Publish the next chunks of a group, and copy what stays of their columns; False where that is not to be."""
+        cdef Lane *lane = group.lanes[0]
+        cdef Lane *copy = group.copy
+        cdef Braid *braid = group.braid
+        cdef int64_t first = lane.done / lane.column, last
+        cdef Py_ssize_t k
+        for k in range(group.size):
+            if not self._has_room(group.lanes[k]):
+                return False
+        last = end_of_piece(lane.load, lane.done, lane.step) / lane.column
+        if copy != NULL and copying:
+            if copy.done < first * copy.column:
+                carry(copy.load, self._sources, self._targets, NULL, copy.done, first * copy.column, self._stream)
+                copy.done = first * copy.column
+            if copy.done == first * copy.column:
+                braid = group.with_copy
+                group.sources[group.size] = self._sources[copy.load.sections.array]
+                group.targets[group.size] = self._targets[copy.load.sections.array]
+        if braid == NULL:
+            return False
+        for k in range(group.size):
+            lane = group.lanes[k]
+            group.sources[k] = self._sources[lane.load.sections.array]
+            group.targets[k] = self._slot(lane) - lane.done
+        weave(braid, group.sources, group.targets, first, last)
+        for k in range(group.size):
+            self._packed_to(group.lanes[k], last * group.lanes[k].column)
+        if copy != NULL and braid == group.with_copy:
+            copy.done = last * copy.column
+        return True
+
+    cdef bint _unpack_together(self, Group *group) noexcept nogil:
+        """Take the columns that have come from all of a group; False if there are none."""
         cdef Lane *lane
+        cdef int64_t first = group.lanes[0].done / group.lanes[0].column, last = lines_of(&group.lanes[0].load.sections.job)
+        cdef Py_ssize_t k
+        for k in range(group.size):
+            lane = group.lanes[k]
+            if lane.done == lane.load.size or not self._has_come(lane):
+                return False
+            last = min(last, lane.until / lane.column)
+        if first >= last:
+            return False
+        for k in range(group.size):
+            lane = group.lanes[k]
+            group.sources[k] = self._chunk(lane) - lane.begun
+            group.targets[k] = self._targets[lane.load.sections.array]
+            fetch(group.sources[k] + lane.done, min(last * lane.column - lane.done, <int64_t> FETCHED / group.size))
+        weave(group.braid, group.sources, group.targets, first, last)
+        for k in range(group.size):
+            self._unpacked_to(group.lanes[k], last * group.lanes[k].column)
+        return True
+
+    cdef inline bint _goes_alone(self, Lane *lane) noexcept nogil:
+        """Whether a lane need not wait for the others of its group: they are ahead of it."""
+        return lane.group == NULL or lane.group.braid == NULL or lane.done / lane.column < lane.group.foremost
+
+    cdef inline int64_t _goal(self, Lane *lane) noexcept nogil:
+        return lane.load.size * (self._round + 1) // self._rounds
+
+    cdef bint _send_round(self, bint copying, bint alone) noexcept nogil:
+        """One chunk for each receiver that has room; True where anything was packed.
+
+        With `copying`, what stays here goes with it. Groups whose lanes are not all ready wait, unless `alone`.
+        """
+        cdef Py_ssize_t k
+        cdef Lane *lane
+        cdef Group *group
         cdef bint moved = False, full = False
         if self._packed or not self._open():
             return False
+        for k in range(self._n_send_groups):
+            group = self._groups + k
+            if self._in_step(group) and group.lanes[0].done < self._goal(group.lanes[0]):
+                moved = self._pack_together(group, copying) or moved
         for k in range(self._n_sends):
             lane = self._sends + k
-            goal = lane.load.size * (self._round + 1) // self._rounds
-            if lane.done < goal and self._pack(lane):
+            if lane.done < self._goal(lane) and (alone or self._goes_alone(lane)) and self._pack(lane):
                 moved = True
-            full = full or lane.done < goal
+            full = full or lane.done < self._goal(lane)
         if not full:
             self._round += 1
             self._packed = self._round == self._rounds
         return moved
 
-    cdef bint _copy_piece(self, bint ahead) noexcept nogil:
+    cdef bint _copy_piece(self, bint ahead, bint alone) noexcept nogil:
         """Copy a piece of what stays here: as far as the sending has come, for the two read the same lines, or ahead."""
         cdef Py_ssize_t k
         cdef int64_t goal, last
         cdef Lane *lane
         for k in range(self._n_copies):
             lane = self._copies + k
-            goal = lane.load.size if ahead or self._packed else lane.load.size // self._rounds * self._round
+            goal = lane.load.size // self._rounds * self._round
+            if self._packed or ahead and (alone or lane.group == NULL):
+                goal = lane.load.size
             if lane.done < goal:
                 last = end_of_piece(lane.load, lane.done, min(goal - lane.done, <int64_t> COPY_PIECE))
                 carry(lane.load, self._sources, self._targets, NULL, lane.done, last, self._stream)
@@ -462,14 +631,17 @@ cdef class Traffic:
                 return True
         return False
 
-    cdef bint _receive_round(self) noexcept nogil:
-        """One chunk from each sender that has one; True where anything was unpacked."""
+    cdef bint _receive_round(self, bint alone) noexcept nogil:
+        """One chunk from each sender that has one; True where anything was unpacked. `alone` as in sending."""
         cdef Py_ssize_t k
+        cdef Lane *lane
         cdef bint moved = False
+        for k in range(self._n_send_groups, self._n_groups):
+            moved = self._in_step(self._groups + k) and self._unpack_together(self._groups + k) or moved
         for k in range(self._n_receives):
-            if self._receives[k].done < self._receives[k].load.size and self._unpack(self._receives + k):
+            lane = self._receives + k
+            if lane.done < lane.load.size and (alone or self._goes_alone(lane)) and self._unpack(lane):
                 moved = True
-                self._arrived += self._receives[k].done == self._receives[k].load.size
         return moved
 
     cdef inline int64_t _lap(self, int64_t start, Py_ssize_t part) noexcept nogil:
@@ -483,24 +655,26 @@ cdef class Traffic:
 
     cdef bint _advance(self, int64_t patience) noexcept nogil:
         """Move until all is done (True), or nothing could be moved for `patience` nanoseconds."""
-        cdef int64_t idle = 0, until = 0, start = 0
-        cdef bint moved
+        cdef int64_t idle = 0, until = 0, start = 0, hope = HOPE if self.ring.spins else 2
+        cdef bint moved, alone = False
         while True:
             start = self._lap(start, -1)
-            moved = self._send_round()
+            moved = self._send_round(True, alone)
             start = self._lap(start, 0)
-            moved = self._copy_piece(False) or moved
+            moved = self._copy_piece(False, alone) or moved
             start = self._lap(start, 1)
-            moved = self._receive_round() or moved
+            moved = self._receive_round(alone) or moved
             start = self._lap(start, 2)
             if not moved:
-                moved = self._copy_piece(True)
+                moved = self._copy_piece(True, alone)
+                start = self._lap(start, 1)
             if moved:
                 idle = until = 0
             elif self._packed and self._arrived == self._n_receives:
                 return True
-            elif not patience or self.ring.out_of_patience(&idle, &until, patience):
+            elif not patience and alone or patience and self.ring.out_of_patience(&idle, &until, patience):
                 return False
+            alone = not moved and (not patience or idle >= hope)
 
     def advance(self, bint block):
         """Move what can be moved; True when all of it was. With `block`, wait for a while where nothing can.
@@ -515,6 +689,67 @@ cdef class Traffic:
 
 cdef inline int64_t _parts(int64_t size, int64_t most) noexcept nogil:
     return (size + most - 1) // most
+
+
+cdef bint _together(const Lane *a, const Lane *b, bint by_source) noexcept:
+    """Whether two lanes, each of one box, share the columns of an array."""
+    return (
+        a.load.count == b.load.count == 1 and a.load.sections.array == b.load.sections.array
+        and same_lines(&a.load.sections.job, &b.load.sections.job, by_source)
+    )
+
+
+cdef bint make_group(Group *group, Lane **lanes, Py_ssize_t size, Lane *copy, bint sends) except -1:
+    """Put lanes that share columns, and a local copy or NULL, into a group; False where that gains nothing."""
+    cdef const Job *jobs[GROUPED + 1]
+    cdef char past[GROUPED + 1]
+    cdef Py_ssize_t k
+    for k in range(size):
+        jobs[k], past[k] = &lanes[k].load.sections.job, not sends
+    if copy != NULL:
+        jobs[size], past[size] = &copy.load.sections.job, True
+    group.lanes = <Lane **> calloc(3 * size + 2, sizeof(void *))
+    if group.lanes == NULL:
+        raise MemoryError(f"no memory for a group of {size} messages")
+    group.sources = <const char **> group.lanes + size
+    group.targets = <char **> group.sources + size + 1
+    group.braid = braid_of(jobs, past, size, sends)
+    if copy != NULL:
+        group.with_copy = braid_of(jobs, past, size + 1, sends)
+    if group.braid == NULL and group.with_copy == NULL:
+        end_group(group)
+        return False
+    group.size = size
+    for k in range(size):
+        group.lanes[k] = lanes[k]
+        _join(lanes[k], group)
+    if group.with_copy != NULL:
+        group.copy = copy
+        _join(copy, group)
+    return True
+
+
+cdef void _join(Lane *lane, Group *group) noexcept:
+    lane.group = group
+    lane.column = lane.load.sections.job.axes[0].total * lane.load.sections.job.item
+
+
+cdef void _leave(Lane *lane) noexcept:
+    lane.group = NULL
+    lane.column = 0
+
+
+cdef void end_group(Group *group) noexcept:
+    """Let the lanes go each alone."""
+    cdef Py_ssize_t k
+    for k in range(group.size):
+        _leave(group.lanes[k])
+    if group.copy != NULL:
+        _leave(group.copy)
+    end_braid(group.braid)
+    end_braid(group.with_copy)
+    free(group.lanes)
+    group.size, group.copy, group.braid, group.with_copy, group.lanes = 0, NULL, NULL, NULL, NULL
 
 
 cdef struct Kind:
@@ -709,7 +944,7 @@ cdef class Call:
             with nogil:
                 while not all_counted:  # packing touches no array: it need not wait for the others
                     all_counted = ring.count(&cursor, counted)
-                    if all_counted or traffic._send_round():
+                    if all_counted or traffic._send_round(False, False):
                         idle = until = 0
                     elif ring.out_of_patience(&idle, &until, PATIENCE_NS):
                         with gil:

@@ -1,0 +1,235 @@
+/* What moves bytes: runs of a line, lines of several messages at once, tiles of a transposition. */
+#ifndef PYSCALAPACK_REDIST_KERNELS
+#define PYSCALAPACK_REDIST_KERNELS
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+/* Short runs are many: no call for them. */
+static inline void copy_short(char *d, const char *s, size_t n)
+{
+    for (; n >= 32; n -= 32, d += 32, s += 32) {
+        uint64_t w[4];
+        memcpy(w, s, 32);
+        memcpy(d, w, 32);
+    }
+    if (n & 16) { uint64_t w[2]; memcpy(w, s, 16); memcpy(d, w, 16); d += 16; s += 16; }
+    if (n & 8) { uint64_t w; memcpy(&w, s, 8); memcpy(d, &w, 8); d += 8; s += 8; }
+    if (n & 4) { uint32_t w; memcpy(&w, s, 4); memcpy(d, &w, 4); d += 4; s += 4; }
+    if (n & 2) { uint16_t w; memcpy(&w, s, 2); memcpy(d, &w, 2); d += 2; s += 2; }
+    if (n & 1) *d = *s;
+}
+
+static inline void copy_run(char *d, const char *s, size_t n)
+{
+    if (n >= 512)
+        memcpy(d, s, n);
+    else
+        copy_short(d, s, n);
+}
+
+#if defined(__SSE2__)
+/* The beginning of a cache line past the cache, until the run that continues it comes: half a line would cost a read. */
+typedef struct { char *at; size_t n; char line[64] __attribute__((aligned(64))); } Tail;
+
+static inline void stream_lines(char *d, const char *s, size_t n)
+{
+    for (; n >= 64; n -= 64, d += 64, s += 64) {
+        const __m128i a = _mm_loadu_si128((const __m128i *)s), b = _mm_loadu_si128((const __m128i *)s + 1);
+        const __m128i c = _mm_loadu_si128((const __m128i *)s + 2), e = _mm_loadu_si128((const __m128i *)s + 3);
+        _mm_stream_si128((__m128i *)d, a);
+        _mm_stream_si128((__m128i *)d + 1, b);
+        _mm_stream_si128((__m128i *)d + 2, c);
+        _mm_stream_si128((__m128i *)d + 3, e);
+    }
+}
+
+static inline void end_tail(Tail *t)
+{
+    if (t->n)
+        copy_short(t->at, t->line, t->n & 63);
+    t->n = 0;
+}
+
+/* A run of which whole lines go past the cache, together with the runs before and behind it where they touch. */
+static inline void stream_run(Tail *t, char *d, const char *s, size_t n)
+{
+    size_t part;
+    if (t->n && t->at + t->n == d) {
+        part = 64 - t->n < n ? 64 - t->n : n;
+        copy_short(t->line + t->n, s, part);
+        t->n += part; d += part; s += part; n -= part;
+        if (t->n < 64)
+            return;
+        stream_lines(t->at, t->line, 64);
+        t->n = 0;
+    } else
+        end_tail(t);
+    part = (size_t)(-(uintptr_t)d & 63);
+    if (part > n)
+        part = n;
+    copy_short(d, s, part);
+    d += part; s += part; n -= part;
+    part = n & 63;
+    stream_lines(d, s, n - part);
+    if (part) {
+        t->at = d + (n - part);
+        t->n = part;
+        copy_short(t->line, s + (n - part), part);
+    }
+}
+static inline void end_stream(void) { _mm_sfence(); }
+#else
+typedef struct { size_t n; } Tail;
+static inline void end_tail(Tail *t) { (void)t; }
+static inline void stream_run(Tail *t, char *d, const char *s, size_t n) { (void)t; copy_run(d, s, n); }
+static inline void end_stream(void) { }
+#endif
+
+/* A run of a line of several messages: where it is in the line of its message on either side, in bytes. */
+typedef struct { ptrdiff_t from, to, n, strand; } Piece;
+
+static inline void copy_pieces(char *const *d, const char *const *s, const char *past, const Piece *pieces, ptrdiff_t count, Tail *tail)
+{
+    ptrdiff_t k;
+    for (k = 0; k < count; k++) {
+        const Piece p = pieces[k];
+        if (past[p.strand])
+            stream_run(tail, d[p.strand] + p.to, s[p.strand] + p.from, p.n);
+        else
+            copy_run(d[p.strand] + p.to, s[p.strand] + p.from, p.n);
+    }
+}
+
+/* A run of n elements: where it is in a line of the source and of the target, and its distances there, in bytes. */
+typedef struct { ptrdiff_t from, to, n, apart_from, apart_to; } Span;
+
+/* Constant sizes let the compiler use one load and one store. */
+#define STRIDED(BYTES) for (i = 0; i < n; i++) memcpy(d + i * dd, s + i * ds, BYTES)
+static inline void copy_strided(char *d, ptrdiff_t dd, const char *s, ptrdiff_t ds, ptrdiff_t n, ptrdiff_t item)
+{
+    ptrdiff_t i;
+    switch (item) {
+    case 8: STRIDED(8); break;
+    case 4: STRIDED(4); break;
+    case 16: STRIDED(16); break;
+    case 2: STRIDED(2); break;
+    case 1: STRIDED(1); break;
+    case 24: STRIDED(24); break;
+    default: STRIDED(item); break;
+    }
+}
+
+enum { STREAMED = 256 };  /* shortest run worth writing past the cache alone: four lines, of which three are whole */
+
+static inline void stream_spans(char *d, const char *s, const Span *spans, ptrdiff_t count, ptrdiff_t item)
+{
+    Tail tail = {0};
+    ptrdiff_t k;
+    for (k = 0; k < count; k++) {
+        const ptrdiff_t n = spans[k].n * item;
+        char *to = d + spans[k].to;
+        if (n >= STREAMED || (k + 1 < count && spans[k + 1].to == spans[k].to + n) || (k && spans[k - 1].to + spans[k - 1].n * item == spans[k].to))
+            stream_run(&tail, to, s + spans[k].from, n);
+        else
+            copy_run(to, s + spans[k].from, n);
+    }
+    end_tail(&tail);
+}
+
+#define EQUAL(BYTES) case BYTES: for (k = 0; k < count; k++) memcpy(d + spans[k].to, s + spans[k].from, BYTES); return
+/* The spans of one line; `bytes` is what each has where all are of one length and dense, else 0. */
+static inline void copy_spans(char *d, const char *s, const Span *spans, ptrdiff_t count, ptrdiff_t item, ptrdiff_t bytes,
+                       int dense, int stream)
+{
+    ptrdiff_t k;
+    if (stream && dense && (bytes == 0 || bytes > 128 || (bytes >= 32 && spans[1].to == spans[0].to + bytes))) {
+        stream_spans(d, s, spans, count, item);
+        return;
+    }
+    switch (bytes) {
+    EQUAL(1); EQUAL(2); EQUAL(3); EQUAL(4); EQUAL(6); EQUAL(8); EQUAL(12); EQUAL(16); EQUAL(24); EQUAL(32); EQUAL(48);
+    EQUAL(64); EQUAL(96); EQUAL(128);
+    }
+    if (!dense)
+        for (k = 0; k < count; k++)
+            copy_strided(d + spans[k].to, spans[k].apart_to, s + spans[k].from, spans[k].apart_from, spans[k].n, item);
+    else
+        for (k = 0; k < count; k++)
+            copy_run(d + spans[k].to, s + spans[k].from, spans[k].n * item);
+}
+
+#if defined(__SSE2__)
+/* A square of 8 by 8 elements of 4 or 8 bytes whose columns are dense in the target and whose rows are in the source. */
+static inline void transpose_square(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, int item)
+{
+    int i, j;
+    if (item == 8) {
+        for (i = 0; i < 8; i += 2)
+            for (j = 0; j < 8; j += 2) {
+                const __m128i a = _mm_loadu_si128((const __m128i *)(s + from0[i] + 8 * j));
+                const __m128i b = _mm_loadu_si128((const __m128i *)(s + from0[i + 1] + 8 * j));
+                _mm_storeu_si128((__m128i *)(d + to1[j] + 8 * i), _mm_unpacklo_epi64(a, b));
+                _mm_storeu_si128((__m128i *)(d + to1[j + 1] + 8 * i), _mm_unpackhi_epi64(a, b));
+            }
+        return;
+    }
+    for (i = 0; i < 8; i += 4)
+        for (j = 0; j < 8; j += 4) {
+            const __m128i a = _mm_loadu_si128((const __m128i *)(s + from0[i] + 4 * j));
+            const __m128i b = _mm_loadu_si128((const __m128i *)(s + from0[i + 1] + 4 * j));
+            const __m128i c = _mm_loadu_si128((const __m128i *)(s + from0[i + 2] + 4 * j));
+            const __m128i e = _mm_loadu_si128((const __m128i *)(s + from0[i + 3] + 4 * j));
+            const __m128i ab = _mm_unpacklo_epi32(a, b), ce = _mm_unpacklo_epi32(c, e);
+            const __m128i AB = _mm_unpackhi_epi32(a, b), CE = _mm_unpackhi_epi32(c, e);
+            _mm_storeu_si128((__m128i *)(d + to1[j] + 4 * i), _mm_unpacklo_epi64(ab, ce));
+            _mm_storeu_si128((__m128i *)(d + to1[j + 1] + 4 * i), _mm_unpackhi_epi64(ab, ce));
+            _mm_storeu_si128((__m128i *)(d + to1[j + 2] + 4 * i), _mm_unpacklo_epi64(AB, CE));
+            _mm_storeu_si128((__m128i *)(d + to1[j + 3] + 4 * i), _mm_unpackhi_epi64(AB, CE));
+        }
+}
+
+/* Places ascend by a stride of at least an element, so their span tells whether they are dense. */
+#define DENSE(PLACES) ((PLACES)[7] - (PLACES)[0] == 7 * item)
+static inline int transposed_square(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
+                             const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
+{
+    if (rows != 8 || columns != 8 || (item != 8 && item != 4))
+        return 0;
+    if (DENSE(to0) && DENSE(from1))
+        transpose_square(d + to0[0], to1, s + from1[0], from0, (int)item);
+    else if (DENSE(to1) && DENSE(from0))
+        transpose_square(d + to1[0], to0, s + from0[0], from1, (int)item);
+    else
+        return 0;
+    return 1;
+}
+#else
+#define transposed_square(d, to0, to1, s, from0, from1, rows, columns, item) 0
+#endif
+
+/* Element (i, j) of a tile is where two lists of distances say. */
+#define TILED(BYTES) for (j = 0; j < columns; j++) for (i = 0; i < rows; i++) \
+    memcpy(d + to0[i] + to1[j], s + from0[i] + from1[j], BYTES)
+static inline void copy_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
+                      const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
+{
+    ptrdiff_t i, j;
+    if (transposed_square(d, to0, to1, s, from0, from1, rows, columns, item))
+        return;
+    switch (item) {
+    case 8: TILED(8); break;
+    case 4: TILED(4); break;
+    case 16: TILED(16); break;
+    case 2: TILED(2); break;
+    case 1: TILED(1); break;
+    case 24: TILED(24); break;
+    default: TILED(item); break;
+    }
+}
+
+#endif
