@@ -259,7 +259,8 @@ cdef struct Lane:
 
 
 cdef struct Group:
-    # lanes that share the columns of an array, and the local copy that reads them too, behind the sends
+    # lanes that share the columns of an array, and the local copy that reads or writes them too
+    bint sends
     Py_ssize_t size
     int64_t foremost  # column that the first of the lanes has reached
     Lane **lanes
@@ -362,8 +363,8 @@ cdef class Traffic:
                 if size < GROUPED and lanes[k].group == NULL and _together(lanes + first, lanes + k, sends):
                     found[size] = lanes + k
                     size += 1
-            for k in range(self._n_copies if sends else 0):
-                if self._copies[k].group == NULL and _together(lanes + first, self._copies + k, True):
+            for k in range(self._n_copies):
+                if self._copies[k].group == NULL and _together(lanes + first, self._copies + k, sends):
                     copy = self._copies + k
             if size and make_group(self._groups + self._n_groups, found, size, copy, sends):
                 self._n_groups += 1
@@ -531,7 +532,6 @@ cdef class Traffic:
     cdef bint _pack_together(self, Group *group, bint copying) noexcept nogil:
         """Publish the next chunks of a group, and copy what stays of their columns; False where that is not to be."""
         cdef Lane *lane = group.lanes[0]
-        cdef Lane *copy = group.copy
         cdef Braid *braid = group.braid
         cdef int64_t first = lane.done / lane.column, last
         cdef Py_ssize_t k
@@ -539,14 +539,8 @@ cdef class Traffic:
             if not self._has_room(group.lanes[k]):
                 return False
         last = end_of_piece(lane.load, lane.done, lane.step) / lane.column
-        if copy != NULL and copying:
-            if copy.done < first * copy.column:
-                carry(copy.load, self._sources, self._targets, NULL, copy.done, first * copy.column, self._stream)
-                copy.done = first * copy.column
-            if copy.done == first * copy.column:
-                braid = group.with_copy
-                group.sources[group.size] = self._sources[copy.load.sections.array]
-                group.targets[group.size] = self._targets[copy.load.sections.array]
+        if copying and self._copy_joins(group, first):
+            braid = group.with_copy
         if braid == NULL:
             return False
         for k in range(group.size):
@@ -556,13 +550,26 @@ cdef class Traffic:
         weave(braid, group.sources, group.targets, first, last)
         for k in range(group.size):
             self._packed_to(group.lanes[k], last * group.lanes[k].column)
-        if copy != NULL and braid == group.with_copy:
-            copy.done = last * copy.column
+        if braid == group.with_copy:
+            group.copy.done = last * group.copy.column
+        return True
+
+    cdef bint _copy_joins(self, Group *group, int64_t column) noexcept nogil:
+        """Whether what stays here can be copied with the others from that column on: it is not ahead of them."""
+        cdef Lane *copy = group.copy
+        if copy == NULL or copy.done > column * copy.column:
+            return False
+        if copy.done < column * copy.column:
+            carry(copy.load, self._sources, self._targets, NULL, copy.done, column * copy.column, self._stream)
+            copy.done = column * copy.column
+        group.sources[group.size] = self._sources[copy.load.sections.array]
+        group.targets[group.size] = self._targets[copy.load.sections.array]
         return True
 
     cdef bint _unpack_together(self, Group *group) noexcept nogil:
         """Take the columns that have come from all of a group; False if there are none."""
         cdef Lane *lane
+        cdef Braid *braid = group.braid
         cdef int64_t first = group.lanes[0].done / group.lanes[0].column, last = lines_of(&group.lanes[0].load.sections.job)
         cdef Py_ssize_t k
         for k in range(group.size):
@@ -572,14 +579,20 @@ cdef class Traffic:
             last = min(last, lane.until / lane.column)
         if first >= last:
             return False
+        if self._copy_joins(group, first):
+            braid = group.with_copy
+        if braid == NULL:
+            return False
         for k in range(group.size):
             lane = group.lanes[k]
             group.sources[k] = self._chunk(lane) - lane.begun
             group.targets[k] = self._targets[lane.load.sections.array]
             fetch(group.sources[k] + lane.done, min(last * lane.column - lane.done, <int64_t> FETCHED / group.size))
-        weave(group.braid, group.sources, group.targets, first, last)
+        weave(braid, group.sources, group.targets, first, last)
         for k in range(group.size):
             self._unpacked_to(group.lanes[k], last * group.lanes[k].column)
+        if braid == group.with_copy:
+            group.copy.done = last * group.copy.column
         return True
 
     cdef inline bint _goes_alone(self, Lane *lane) noexcept nogil:
@@ -614,6 +627,13 @@ cdef class Traffic:
             self._packed = self._round == self._rounds
         return moved
 
+    cdef bint _complete(self, Group *group) noexcept nogil:
+        cdef Py_ssize_t k
+        for k in range(group.size):
+            if group.lanes[k].done < group.lanes[k].load.size:
+                return False
+        return True
+
     cdef bint _copy_piece(self, bint ahead, bint alone) noexcept nogil:
         """Copy a piece of what stays here: as far as the sending has come, for the two read the same lines, or ahead."""
         cdef Py_ssize_t k
@@ -622,7 +642,11 @@ cdef class Traffic:
         for k in range(self._n_copies):
             lane = self._copies + k
             goal = lane.load.size // self._rounds * self._round
-            if self._packed or ahead and (alone or lane.group == NULL):
+            if lane.group != NULL and not lane.group.sends and not self._complete(lane.group):
+                goal = 0  # it goes with what comes in
+            elif self._packed or lane.group == NULL and ahead:
+                goal = lane.load.size
+            if ahead and alone:
                 goal = lane.load.size
             if lane.done < goal:
                 last = end_of_piece(lane.load, lane.done, min(goal - lane.done, <int64_t> COPY_PIECE))
@@ -719,7 +743,7 @@ cdef bint make_group(Group *group, Lane **lanes, Py_ssize_t size, Lane *copy, bi
     if group.braid == NULL and group.with_copy == NULL:
         end_group(group)
         return False
-    group.size = size
+    group.size, group.sends = size, sends
     for k in range(size):
         group.lanes[k] = lanes[k]
         _join(lanes[k], group)
