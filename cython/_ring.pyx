@@ -67,7 +67,8 @@ cdef enum:
     VOTES = 16  # votes of one rank that may be seen at once: twice those that it may have open
     OPEN = VOTES // 2
     GROUPED = 64  # lanes of a group, the copy not counted
-    HOPE = 200  # looks at a group whose lanes are not ready together before they go one by one; 2 where ranks share cores
+    HOPE = 1000  # looks at a group whose lanes are not ready together before they go one by one
+    SHORT_HOPE = 20  # the same where ranks share cores, and each look lets another rank work
     FETCHED = 16 * 1024  # bytes of a chunk that are asked for before it is unpacked: they fit in the first cache
     COPY_PIECE = 512 * 1024  # bytes of a local copy between two looks at the messages
     PATIENCE_NS = 1_000_000  # how long a call waits before it lets the caller look around
@@ -252,7 +253,7 @@ cdef struct Lane:
     const Load *load
     int64_t done, chunks, step, base, stride, slots
     int64_t begun, until  # the chunk that is being unpacked
-    int64_t column  # of the message, as it lies in the buffer; 0 if it is in no group
+    int64_t column  # of the message, as it lies in the buffer; chunks are whole ones, so that lanes can go together; else 0
     Group *group
     int64_t *line
     char *area
@@ -344,6 +345,10 @@ cdef class Traffic:
 
     cdef int _group(self) except -1:
         """Find the lanes that share the columns of an array."""
+        cdef Py_ssize_t k
+        for k in range(self._n_sends + self._n_receives + self._n_copies):
+            if self._sends[k].load.count == 1 and self._sends[k].load.sections.job.part == NULL:
+                self._sends[k].column = self._sends[k].load.sections.job.axes[0].total * self._sends[k].load.sections.job.item
         self._groups = <Group *> calloc(self._n_sends + self._n_receives + 1, sizeof(Group))
         if self._groups == NULL:
             raise MemoryError(f"no memory for {self._n_sends + self._n_receives} groups of messages")
@@ -372,25 +377,27 @@ cdef class Traffic:
     cdef int _divide(self, int64_t limit, int64_t most_slots) except -1:
         """Give each send its slots: equal numbers of chunks, so that all lanes go along the source together."""
         cdef int64_t share = limit // max(self._n_sends, 1), slots, stride, most, item = 1
-        cdef Py_ssize_t k, i
+        cdef int64_t column = 0  # the longest
+        cdef Py_ssize_t k
         cdef Lane *lane
-        cdef Group *group
         for k in range(self._n_sends):
             item = max(item, self._sends[k].load.most)
+            column = max(column, _parts(self._sends[k].column, 64) * 64)
         if share >= 64:
             share -= share % 64
         if self._n_sends and share < item:
             raise ValueError(f"{limit} bytes are not enough for {self._n_sends} messages with elements of {item}")
         slots = max(<int64_t> 1, min(most_slots, share // item))
+        if column and share // column > 1:
+            slots = min(slots, share // column)
         stride = share // slots
         if stride >= 64 + item:
             stride -= stride % 64
-        for k in range(self._n_send_groups):
-            group = self._groups + k
-            for i in range(group.size):
-                if group.lanes[i].column > stride:  # a chunk is whole columns, or the lanes go one by one
-                    end_group(group)
-                    break
+        for k in range(self._n_sends):
+            lane = self._sends + k
+            if lane.column > stride:
+                end_group(lane.group)
+                lane.column = 0
         self._rounds = 1
         for k in range(self._n_sends):
             lane = self._sends + k
@@ -526,7 +533,7 @@ cdef class Traffic:
         column = group.foremost = group.lanes[0].done / group.lanes[0].column
         for k in range(group.size):
             same = same and group.lanes[k].done == column * group.lanes[k].column
-            group.foremost = max(group.foremost, group.lanes[k].done / group.lanes[k].column)
+            group.foremost = max(group.foremost, _parts(group.lanes[k].done, group.lanes[k].column))
         return same
 
     cdef bint _pack_together(self, Group *group, bint copying) noexcept nogil:
@@ -578,6 +585,7 @@ cdef class Traffic:
                 return False
             last = min(last, lane.until / lane.column)
         if first >= last:
+            group.foremost = first + 1  # chunks of less than a column
             return False
         if self._copy_joins(group, first):
             braid = group.with_copy
@@ -596,8 +604,9 @@ cdef class Traffic:
         return True
 
     cdef inline bint _goes_alone(self, Lane *lane) noexcept nogil:
-        """Whether a lane need not wait for the others of its group: they are ahead of it."""
-        return lane.group == NULL or lane.group.braid == NULL or lane.done / lane.column < lane.group.foremost
+        """Whether a lane need not wait for the others of its group: they are ahead of it, or it is in no column's beginning."""
+        cdef Group *group = lane.group
+        return group == NULL or group.braid == NULL or lane.done < group.foremost * lane.column or lane.done % lane.column
 
     cdef inline int64_t _goal(self, Lane *lane) noexcept nogil:
         return lane.load.size * (self._round + 1) // self._rounds
@@ -679,7 +688,7 @@ cdef class Traffic:
 
     cdef bint _advance(self, int64_t patience) noexcept nogil:
         """Move until all is done (True), or nothing could be moved for `patience` nanoseconds."""
-        cdef int64_t idle = 0, until = 0, start = 0, hope = HOPE if self.ring.spins else 2
+        cdef int64_t idle = 0, until = 0, start = 0, hope = HOPE if self.ring.spins else SHORT_HOPE
         cdef bint moved, alone = False
         while True:
             start = self._lap(start, -1)
@@ -746,30 +755,22 @@ cdef bint make_group(Group *group, Lane **lanes, Py_ssize_t size, Lane *copy, bi
     group.size, group.sends = size, sends
     for k in range(size):
         group.lanes[k] = lanes[k]
-        _join(lanes[k], group)
+        lanes[k].group = group
     if group.with_copy != NULL:
         group.copy = copy
-        _join(copy, group)
+        copy.group = group
     return True
-
-
-cdef void _join(Lane *lane, Group *group) noexcept:
-    lane.group = group
-    lane.column = lane.load.sections.job.axes[0].total * lane.load.sections.job.item
-
-
-cdef void _leave(Lane *lane) noexcept:
-    lane.group = NULL
-    lane.column = 0
 
 
 cdef void end_group(Group *group) noexcept:
     """Let the lanes go each alone."""
     cdef Py_ssize_t k
+    if group == NULL:
+        return
     for k in range(group.size):
-        _leave(group.lanes[k])
+        group.lanes[k].group = NULL
     if group.copy != NULL:
-        _leave(group.copy)
+        group.copy.group = NULL
     end_braid(group.braid)
     end_braid(group.with_copy)
     free(group.lanes)
