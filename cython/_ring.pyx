@@ -287,7 +287,9 @@ cdef class Traffic:
     most_slots : int
         Slots that a lane has if there is enough to send.
     stream : bool
-        Write long runs of the target past the cache.
+        Write long runs of the target past the cache, and move messages that share columns together.
+    shortest : int
+        Bytes that the runs of such messages must have, in the mean.
     """
 
     cdef readonly Ring ring
@@ -306,7 +308,7 @@ cdef class Traffic:
     cdef const char **_sources
     cdef char **_targets
 
-    def __init__(self, Ring ring, list sends, list receives, list copies, int64_t limit, int64_t most_slots, bint stream):
+    def __init__(self, Ring ring, list sends, list receives, list copies, int64_t limit, int64_t most_slots, bint stream, int64_t shortest):
         cdef Lane *lane
         cdef Py_ssize_t k
         cdef int64_t peer
@@ -333,7 +335,7 @@ cdef class Traffic:
             lane.line = ring.lane(peer, ring.rank)
             lane.area = ring._areas + peer * ring.area
         if stream:
-            self._group()
+            self._group(shortest)
         self._divide(min(limit, ring.area), most_slots)
 
     def __dealloc__(self):
@@ -343,7 +345,7 @@ cdef class Traffic:
         free(self._groups)
         free(self._sends)
 
-    cdef int _group(self) except -1:
+    cdef int _group(self, int64_t shortest) except -1:
         """Find the lanes that share the columns of an array."""
         cdef Py_ssize_t k
         for k in range(self._n_sends + self._n_receives + self._n_copies):
@@ -352,11 +354,11 @@ cdef class Traffic:
         self._groups = <Group *> calloc(self._n_sends + self._n_receives + 1, sizeof(Group))
         if self._groups == NULL:
             raise MemoryError(f"no memory for {self._n_sends + self._n_receives} groups of messages")
-        self._find(self._sends, self._n_sends, True)
+        self._find(self._sends, self._n_sends, True, shortest)
         self._n_send_groups = self._n_groups
-        self._find(self._receives, self._n_receives, False)
+        self._find(self._receives, self._n_receives, False, shortest)
 
-    cdef int _find(self, Lane *lanes, Py_ssize_t n, bint sends) except -1:
+    cdef int _find(self, Lane *lanes, Py_ssize_t n, bint sends, int64_t shortest) except -1:
         cdef Lane *found[GROUPED]
         cdef Lane *copy
         cdef Py_ssize_t first, k, size
@@ -371,7 +373,7 @@ cdef class Traffic:
             for k in range(self._n_copies):
                 if self._copies[k].group == NULL and _together(lanes + first, self._copies + k, sends):
                     copy = self._copies + k
-            if size and make_group(self._groups + self._n_groups, found, size, copy, sends):
+            if size and make_group(self._groups + self._n_groups, found, size, copy, sends, shortest):
                 self._n_groups += 1
 
     cdef int _divide(self, int64_t limit, int64_t most_slots) except -1:
@@ -732,7 +734,8 @@ cdef bint _together(const Lane *a, const Lane *b, bint by_source) noexcept:
     )
 
 
-cdef bint make_group(Group *group, Lane **lanes, Py_ssize_t size, Lane *copy, bint sends) except -1:
+cdef bint make_group(Group *group, Lane **lanes, Py_ssize_t size, Lane *copy, bint sends,
+                     int64_t shortest) except -1:
     """Put lanes that share columns, and a local copy or NULL, into a group; False where that gains nothing."""
     cdef const Job *jobs[GROUPED + 1]
     cdef char past[GROUPED + 1]
@@ -746,9 +749,9 @@ cdef bint make_group(Group *group, Lane **lanes, Py_ssize_t size, Lane *copy, bi
         raise MemoryError(f"no memory for a group of {size} messages")
     group.sources = <const char **> group.lanes + size
     group.targets = <char **> group.sources + size + 1
-    group.braid = braid_of(jobs, past, size, sends)
+    group.braid = braid_of(jobs, past, size, sends, shortest)
     if copy != NULL:
-        group.with_copy = braid_of(jobs, past, size + 1, sends)
+        group.with_copy = braid_of(jobs, past, size + 1, sends, shortest)
     if group.braid == NULL and group.with_copy == NULL:
         end_group(group)
         return False

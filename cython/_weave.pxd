@@ -7,8 +7,8 @@ from ._copy cimport Job
 # What `weave` needs; made by `braid_of`, freed by `end_braid`.
 cdef struct Braid
 
-# Of messages with the `same_lines`; NULL where a braid would gain nothing. `past` says which strands are written past the cache.
-cdef Braid *braid_of(const Job **jobs, const char *past, Py_ssize_t count, bint by_source) except? NULL
+# Of messages with the `same_lines`; NULL where its pieces would have less than `shortest` bytes in the mean. `past` says which strands are written past the cache.
+cdef Braid *braid_of(const Job **jobs, const char *past, Py_ssize_t count, bint by_source, int64_t shortest) except? NULL
 cdef void end_braid(Braid *braid) noexcept
 
 # Whether two messages can be strands of one braid, along the lines of their sources or of their targets.

@@ -26,7 +26,6 @@ cdef extern from "kernels.h":
 
 cdef enum:
     MOST_PIECES = 1 << 15  # of one line
-    SHORTEST = 64  # bytes of a piece, in the mean: shorter ones take longer to tell apart than to move
     MOST_COMPARED = 1 << 16  # runs of the other dimensions
 
 cdef struct Braid:
@@ -49,7 +48,7 @@ cdef int64_t lines_of(const Job *job) noexcept nogil:
     return lines
 
 
-cdef Braid *braid_of(const Job **jobs, const char *past, Py_ssize_t count, bint by_source) except? NULL:
+cdef Braid *braid_of(const Job **jobs, const char *past, Py_ssize_t count, bint by_source, int64_t shortest) except? NULL:
     cdef Braid *braid
     cdef int64_t pieces = 0, bytes = 0
     cdef Py_ssize_t k, n = 0
@@ -58,7 +57,7 @@ cdef Braid *braid_of(const Job **jobs, const char *past, Py_ssize_t count, bint 
     for k in range(count):
         pieces += _runs(jobs[k].axes[0])
         bytes += jobs[k].axes[0].total * jobs[k].item
-    if count < 2 or pieces > MOST_PIECES or bytes < SHORTEST * pieces:
+    if count < 2 or pieces > MOST_PIECES or bytes < shortest * pieces:
         return NULL
     braid = <Braid *> calloc(1, sizeof(Braid))
     if braid == NULL:

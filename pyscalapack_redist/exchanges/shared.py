@@ -23,6 +23,7 @@ __all__ = ["BothWays", "Shared"]
 
 KINDS_KEPT = 8  # traffics kept, one for each element size, strides and order of dimensions
 STREAM_FROM = 64 * 2**20  # bytes that a node's ranks write from which on the cache is not for the target
+WOVEN_FROM = 64  # bytes of a run, in the mean, from which messages that share columns gain by going together
 SLOTS = 4
 
 
@@ -112,6 +113,7 @@ class Shared(Exchange):
                 limit=self._limit,
                 most_slots=SLOTS,
                 stream=written * run.item * self._node.ring.size >= STREAM_FROM,
+                shortest=WOVEN_FROM,
             )
         self._traffics.move_to_end(kind)
         return self._traffics[kind]

@@ -19,6 +19,11 @@ def test_random_dimensions(ranks: int) -> None:
     assert done.stdout.split() == [str(CASES), "cases,", "seed", str(SEED + ranks), "OK"]
 
 
+def test_random_dimensions_as_if_they_were_large() -> None:
+    """Stores past the cache, and messages that share lines moved together."""
+    assert run(PROGRAMS / "random_dimensions.py", 4, 400, SEED, 65536, 4, timeout=250).stdout.endswith("OK\n")
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6])
 def test_groups_and_merged_dimensions(ranks: int) -> None:
     assert run(PROGRAMS / "dimensions.py", ranks, timeout=120).stdout == "OK\n"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 from oracle import Layout, random_axes, random_layout, random_shape
-from random_layouts import DTYPES, OPTIONS, numbered, placed, same
+from random_layouts import DTYPES, OPTIONS, force, numbered, placed, same
 
 import pyscalapack_redist as psr
 
@@ -99,7 +99,9 @@ def one_case(comm: MPI.Intracomm, rng: np.random.Generator, keywords: dict[str, 
 
 
 def main() -> None:
-    cases, seed = int(sys.argv[1]), int(sys.argv[2])
+    cases, seed, *forced = map(int, sys.argv[1:])
+    if forced:
+        force(*forced)
     world = MPI.COMM_WORLD
     if world.Get_rank() == 0:
         print(f"{cases} cases, seed {seed}", flush=True)

@@ -148,7 +148,8 @@ OPTIONS = list(combinations())
 
 def force(area: int, slots: int) -> None:
     """Let arrays of any size go the way of large ones."""
-    for module, name, value in ((node, "AREA", area), (shared, "SLOTS", slots), (shared, "STREAM_FROM", 0)):
+    forced = ((node, "AREA", area), (shared, "SLOTS", slots), (shared, "STREAM_FROM", 0), (shared, "WOVEN_FROM", 0))
+    for module, name, value in forced:
         assert hasattr(module, name), f"{module.__name__} has no {name} any more: this test forces nothing"
         setattr(module, name, value)
     OPTIONS[:] = [one for one in OPTIONS if one.get("exchange", "shared") == "shared"]
