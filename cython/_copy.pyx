@@ -70,6 +70,7 @@ cdef extern from *:
     void end_stream() noexcept nogil
     void copy_spans(char *d, const char *s, const Span *spans, Py_ssize_t count, Py_ssize_t item, Py_ssize_t bytes, bint dense,
                     bint stream) noexcept nogil
+    void copy_lines(char *d, Py_ssize_t dd, const char *s, Py_ssize_t ds, Py_ssize_t n, Py_ssize_t bytes, bint stream) noexcept nogil
     void copy_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
                    const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item) noexcept nogil
 
@@ -515,6 +516,10 @@ cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column,
         n = spans[0].n * item if equal and count > 1 else 0
         begin(job.axes[1], column, column_end, &c)
         while next_run(job.axes[1], &c):
+            if count == 1 and dense and job.factors.type == PLAIN:
+                copy_lines(t + c.y * job.ts[1] + spans[0].to, c.step_y * job.ts[1], s + c.x * job.ss[1] + spans[0].from_,
+                           c.step_x * job.ss[1], c.count, spans[0].n * item, stream)
+                continue
             for j in range(c.count):
                 if job.factors.type != PLAIN:
                     add_spans(t + (c.y + j * c.step_y) * job.ts[1], s + (c.x + j * c.step_x) * job.ss[1], spans, count,

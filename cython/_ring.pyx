@@ -287,9 +287,9 @@ cdef class Traffic:
     most_slots : int
         Slots that a lane has if there is enough to send.
     stream : bool
-        Write long runs of the target past the cache, and move messages that share columns together.
+        Write long runs of the target past the cache.
     shortest : int
-        Bytes that the runs of such messages must have, in the mean.
+        Move messages that share columns together where their runs have so many bytes in the mean; -1: never.
     """
 
     cdef readonly Ring ring
@@ -334,7 +334,7 @@ cdef class Traffic:
             lane = self._receives + k
             lane.line = ring.lane(peer, ring.rank)
             lane.area = ring._areas + peer * ring.area
-        if stream:
+        if shortest >= 0:
             self._group(shortest)
         self._divide(min(limit, ring.area), most_slots)
 
@@ -370,10 +370,11 @@ cdef class Traffic:
                 if size < GROUPED and lanes[k].group == NULL and _together(lanes + first, lanes + k, sends):
                     found[size] = lanes + k
                     size += 1
-            for k in range(self._n_copies):
+            # in cache, what stays here is better copied when there is time for it
+            for k in range(self._n_copies if self._stream or size > 1 else 0):
                 if self._copies[k].group == NULL and _together(lanes + first, self._copies + k, sends):
                     copy = self._copies + k
-            if size and make_group(self._groups + self._n_groups, found, size, copy, sends, shortest):
+            if size and make_group(self._groups + self._n_groups, found, size, copy, sends, shortest, self._stream):
                 self._n_groups += 1
 
     cdef int _divide(self, int64_t limit, int64_t most_slots) except -1:
@@ -735,15 +736,15 @@ cdef bint _together(const Lane *a, const Lane *b, bint by_source) noexcept:
 
 
 cdef bint make_group(Group *group, Lane **lanes, Py_ssize_t size, Lane *copy, bint sends,
-                     int64_t shortest) except -1:
+                     int64_t shortest, bint stream) except -1:
     """Put lanes that share columns, and a local copy or NULL, into a group; False where that gains nothing."""
     cdef const Job *jobs[GROUPED + 1]
     cdef char past[GROUPED + 1]
     cdef Py_ssize_t k
     for k in range(size):
-        jobs[k], past[k] = &lanes[k].load.sections.job, not sends
+        jobs[k], past[k] = &lanes[k].load.sections.job, stream and not sends
     if copy != NULL:
-        jobs[size], past[size] = &copy.load.sections.job, True
+        jobs[size], past[size] = &copy.load.sections.job, stream
     group.lanes = <Lane **> calloc(3 * size + 2, sizeof(void *))
     if group.lanes == NULL:
         raise MemoryError(f"no memory for a group of {size} messages")

@@ -212,6 +212,30 @@ static inline int transposed_square(char *d, const ptrdiff_t *to0, const ptrdiff
 #define transposed_square(d, to0, to1, s, from0, from1, rows, columns, item) 0
 #endif
 
+/* Lines that are one run each, at equal distances. */
+#define LINES(BYTES) case BYTES: for (j = 0; j < n; j++) memcpy(d + j * dd, s + j * ds, BYTES); return
+static inline void copy_lines(char *d, ptrdiff_t dd, const char *s, ptrdiff_t ds, ptrdiff_t n, ptrdiff_t bytes, int stream)
+{
+    Tail tail = {0};
+    ptrdiff_t j;
+    if (dd == bytes && ds == bytes) {
+        bytes *= n;
+        n = 1;
+    }
+    if (stream && (bytes >= STREAMED || (bytes >= 32 && dd == bytes))) {
+        for (j = 0; j < n; j++)
+            stream_run(&tail, d + j * dd, s + j * ds, bytes);
+        end_tail(&tail);
+        return;
+    }
+    switch (bytes) {
+    LINES(1); LINES(2); LINES(4); LINES(8); LINES(12); LINES(16); LINES(24); LINES(32); LINES(48); LINES(64); LINES(96);
+    LINES(128); LINES(192); LINES(256);
+    }
+    for (j = 0; j < n; j++)
+        copy_run(d + j * dd, s + j * ds, bytes);
+}
+
 /* Element (i, j) of a tile is where two lists of distances say. */
 #define TILED(BYTES) for (j = 0; j < columns; j++) for (i = 0; i < rows; i++) \
     memcpy(d + to0[i] + to1[j], s + from0[i] + from1[j], BYTES)

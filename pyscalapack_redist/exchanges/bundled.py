@@ -18,7 +18,7 @@ from ..node import Node
 from .buffers import Packed, Slot, Specification
 from .exchange import COPY_PIECE, Progress, Run
 from .message import Message, Piece
-from .shared import SLOTS, STREAM_FROM, WOVEN_FROM, BothWays, Shared
+from .shared import SLOTS, BothWays, Shared, ways
 
 __all__ = ["Bundled"]
 
@@ -86,8 +86,7 @@ class Bundled(Shared):
                 [copies],
                 limit=self._limit,
                 most_slots=SLOTS,
-                stream=written * self._node.ring.size >= STREAM_FROM,
-                shortest=WOVEN_FROM,
+                **ways(written * self._node.ring.size),
             )
         return self._traffic
 

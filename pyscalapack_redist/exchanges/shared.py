@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 from .._bundle import Bundle
 from .._copy import Box
@@ -23,7 +23,8 @@ __all__ = ["BothWays", "Shared"]
 
 KINDS_KEPT = 8  # traffics kept, one for each element size, strides and order of dimensions
 STREAM_FROM = 64 * 2**20  # bytes that a node's ranks write from which on the cache is not for the target
-WOVEN_FROM = 64  # bytes of a run, in the mean, from which messages that share columns gain by going together
+WOVEN_FROM = 2**20  # the same for messages that share columns: from which on they go together
+SHORTEST = 64  # bytes of such messages' runs, in the mean: shorter ones take longer to tell apart than to move
 SLOTS = 4
 
 
@@ -112,8 +113,7 @@ class Shared(Exchange):
                 [bundle(run, one.box, "") for one in self.copies],
                 limit=self._limit,
                 most_slots=SLOTS,
-                stream=written * run.item * self._node.ring.size >= STREAM_FROM,
-                shortest=WOVEN_FROM,
+                **ways(written * run.item * self._node.ring.size),
             )
         self._traffics.move_to_end(kind)
         return self._traffics[kind]
@@ -133,6 +133,18 @@ def _pairs(messages: Sequence[Message], here: dict[int, int]) -> list[tuple[int,
     return list({here[one.peer]: (here[one.peer], one.box) for one in reversed(messages) if one.peer in here}.values())[
         ::-1
     ]
+
+
+class Ways(TypedDict):
+    """How bytes are written; see `Traffic`."""
+
+    stream: bool
+    shortest: int
+
+
+def ways(written: int) -> Ways:
+    """For arrays of so many bytes on a node. Not collective."""
+    return {"stream": written >= STREAM_FROM, "shortest": SHORTEST if written >= WOVEN_FROM else -1}
 
 
 def bundle(run: Run, box: Box, dense: str) -> Bundle:

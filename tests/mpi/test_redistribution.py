@@ -18,10 +18,12 @@ def test_random_layouts(ranks: int) -> None:
     assert done.stdout.split() == ["1350", "cases,", "seed", str(SEED + ranks), "OK"]
 
 
-@pytest.mark.parametrize(("ranks", "area", "slots"), [(2, 2048, 2), (4, 8192, 4), (4, 256, 1)])
-def test_random_layouts_as_if_they_were_large(ranks: int, area: int, slots: int) -> None:
-    """Stores past the cache, and a ring so small that it goes round many times."""
-    done = run(PROGRAMS / "random_layouts.py", ranks, 400, SEED + ranks, area, slots, timeout=250)
+@pytest.mark.parametrize(
+    ("ranks", "area", "slots", "stream_from"), [(2, 2048, 2, 0), (4, 8192, 4, 0), (4, 256, 1, 0), (3, 65536, 4, 2**30)]
+)
+def test_random_layouts_as_if_they_were_large(ranks: int, area: int, slots: int, stream_from: int) -> None:
+    """Stores past the cache or not, and a ring so small that it goes round many times."""
+    done = run(PROGRAMS / "random_layouts.py", ranks, 400, SEED + ranks, area, slots, stream_from, timeout=250)
     assert done.stdout.endswith("OK\n")
 
 

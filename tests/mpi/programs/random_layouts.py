@@ -146,10 +146,10 @@ def combinations() -> Iterator[dict[str, Any]]:
 OPTIONS = list(combinations())
 
 
-def force(area: int, slots: int) -> None:
+def force(area: int, slots: int, stream_from: int = 0) -> None:
     """Let arrays of any size go the way of large ones."""
-    forced = ((node, "AREA", area), (shared, "SLOTS", slots), (shared, "STREAM_FROM", 0), (shared, "WOVEN_FROM", 0))
-    for module, name, value in forced:
+    forced = {"SLOTS": slots, "STREAM_FROM": stream_from, "WOVEN_FROM": 0, "SHORTEST": 0}
+    for module, name, value in ((node, "AREA", area), *((shared, *one) for one in forced.items())):
         assert hasattr(module, name), f"{module.__name__} has no {name} any more: this test forces nothing"
         setattr(module, name, value)
     OPTIONS[:] = [one for one in OPTIONS if one.get("exchange", "shared") == "shared"]
