@@ -303,6 +303,7 @@ cdef class Traffic:
     cdef list _bundles
     cdef Origins _origins
     cdef int64_t _serial, _rounds, _round, _arrived, _mark
+    cdef int64_t _looks  # since something could be moved; over calls, so that no lane waits for the others for ever
     cdef bint _stream, _packed, _timed
     cdef int64_t _spent[3]  # nanoseconds of packing, copying and unpacking, where asked for
     cdef const char **_sources
@@ -440,7 +441,7 @@ cdef class Traffic:
         if mark:
             for k in range(self._n_sends):
                 put(self._sends[k].line + TAKEN_BACK, mark)
-        self._round = self._arrived = 0
+        self._round = self._arrived = self._looks = 0
         self._packed = self._n_sends == 0
         self._timed = False
         self._spent[0] = self._spent[1] = self._spent[2] = 0
@@ -704,13 +705,14 @@ cdef class Traffic:
             if not moved:
                 moved = self._copy_piece(True, alone)
                 start = self._lap(start, 1)
+            self._looks = 0 if moved else self._looks + 1
             if moved:
                 idle = until = 0
             elif self._packed and self._arrived == self._n_receives:
                 return True
             elif not patience and alone or patience and self.ring.out_of_patience(&idle, &until, patience):
                 return False
-            alone = not moved and (not patience or idle >= hope)
+            alone = self._looks > 0 and (not patience or self._looks >= hope)
 
     def advance(self, bint block):
         """Move what can be moved; True when all of it was. With `block`, wait for a while where nothing can.
