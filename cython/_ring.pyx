@@ -363,6 +363,7 @@ cdef class Traffic:
         cdef Lane *found[GROUPED]
         cdef Lane *copy
         cdef Py_ssize_t first, k, size
+        cdef bint joins
         for first in range(n):
             if lanes[first].group != NULL or lanes[first].load.count != 1:
                 continue
@@ -371,8 +372,9 @@ cdef class Traffic:
                 if size < GROUPED and lanes[k].group == NULL and _together(lanes + first, lanes + k, sends):
                     found[size] = lanes + k
                     size += 1
-            # in cache, what stays here is better copied when there is time for it
-            for k in range(self._n_copies if self._stream or size > 1 else 0):
+            # where a rank has nothing else to do while it waits, and in cache, what stays here is better copied then
+            joins = (sends or not self.ring.spins) and (self._stream or size > 1)
+            for k in range(self._n_copies if joins else 0):
                 if self._copies[k].group == NULL and _together(lanes + first, self._copies + k, sends):
                     copy = self._copies + k
             if size and make_group(self._groups + self._n_groups, found, size, copy, sends, shortest, self._stream):
