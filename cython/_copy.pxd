@@ -6,6 +6,7 @@ from ._walk cimport Table
 
 cdef enum:
     MOST = 32  # dimensions of a NumPy array
+    MOST_JOINED = 4  # dimensions of a move that are each several of its box
 
 # Of out = alpha * x + beta * out; type 0 is a plain copy.
 cdef extern from *:
@@ -35,7 +36,9 @@ cdef struct Job:
     Factors factors
     bint tiled, across  # by tiles; the lines of the target run along the second dimension
     Py_ssize_t from_source, from_target  # bytes from element (0, 0, ...) to the first element of the box, single dimensions only
-    const Table *axes[MOST]
+    const Table *axes[MOST]  # of a joined dimension, in the job itself: it must stay where it was prepared
+    Table joined[MOST_JOINED]
+    int64_t places[MOST_JOINED][6]
     Py_ssize_t ss[MOST]
     Py_ssize_t ts[MOST]
     const Part *part  # what is kept of each column of a matrix; NULL: all

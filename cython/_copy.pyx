@@ -283,6 +283,8 @@ cdef class Box:
             job.ss[job.d] = source_strides[k]
             job.ts[job.d] = target_strides[k]
             job.d += 1
+        if not self.partial:
+            _join(job)
         while job.d < 2:
             job.axes[job.d] = &_ONE.table
             job.ss[job.d] = job.ts[job.d] = item if job.d == 0 else 0
@@ -392,6 +394,38 @@ cdef class Trapezoid(Box):
 
 
 cdef Runs _ONE = Runs(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1, np.int64), 1, 1, 1)
+
+
+cdef void _join(Job *job) noexcept:
+    """Take neighbouring dimensions as one where the second goes on where the first ends, on both sides."""
+    cdef const Table *a
+    cdef const Table *b
+    cdef Table *both
+    cdef Py_ssize_t k = 0, i, used = 0
+    while k + 1 < job.d:
+        a, b = job.axes[k], job.axes[k + 1]
+        if (
+            a.size != 1 or a.count[0] != a.total or b.size != 1 or b.count[0] != b.total
+            or job.ss[k + 1] * b.step_x[0] != job.ss[k] * a.step_x[0] * a.total
+            or job.ts[k + 1] * b.step_y[0] != job.ts[k] * a.step_y[0] * a.total
+            or used == MOST_JOINED
+        ):
+            k += 1
+            continue
+        both = job.joined + used
+        used += 1
+        both.x, both.y, both.step_x = job.places[used - 1], job.places[used - 1] + 1, job.places[used - 1] + 2
+        both.step_y, both.count, both.before = both.x + 3, both.x + 4, both.x + 5
+        both.x[0], both.y[0], both.before[0] = a.x[0], a.y[0], 0
+        both.step_x[0], both.step_y[0], both.unit = a.step_x[0], a.step_y[0], a.unit
+        both.total = both.per_period = both.count[0] = a.total * b.total
+        both.size, both.period_x, both.period_y = 1, 0, 0
+        job.from_source += b.x[0] * job.ss[k + 1]
+        job.from_target += b.y[0] * job.ts[k + 1]
+        job.axes[k] = both
+        for i in range(k + 1, job.d - 1):
+            job.axes[i], job.ss[i], job.ts[i] = job.axes[i + 1], job.ss[i + 1], job.ts[i + 1]
+        job.d -= 1
 
 
 cdef void perform(const Job *job, const char *source, char *target, int64_t first, int64_t last, bint stream) noexcept nogil:
