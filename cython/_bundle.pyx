@@ -127,7 +127,8 @@ cdef void carry(const Load *load, const char **sources, char **targets, char *de
     cdef const char *source
     cdef char *target
     cdef int64_t end
-    dense -= first
+    if dense != NULL:
+        dense -= first
     while first < last:
         section = load.sections + k
         end = min(last, section.start + section.size)
