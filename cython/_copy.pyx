@@ -78,6 +78,7 @@ cdef enum:
     SPANS = 512  # runs whose places are worked out once for all lines of a piece
     STRIP = 32  # columns of a trapezoid that a transposing move takes together; at most TILE
     TILE = 128  # positions of that kind, in a transposing move, along either dimension
+    SHORTEST_STREAMED = 64  # bytes of the longest run of a line: single bytes are not worth asking what they touch
     NARROW = 8  # elements on the side of a square: so many lines are in the first cache at once even if they compete for a place
 
 
@@ -536,16 +537,17 @@ cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column,
     cdef Span spans[SPANS]
     cdef Cursor c, r
     cdef int64_t j
-    cdef Py_ssize_t count, item = job.item, ss0 = job.ss[0], ts0 = job.ts[0], n
+    cdef Py_ssize_t count, item = job.item, ss0 = job.ss[0], ts0 = job.ts[0], n, longest
     cdef bint dense = job.axes[0].unit and ss0 == item and ts0 == item, equal
     begin(job.axes[0], row, row_end, &r)
     while r.left > 0:
-        count = 0
+        count = longest = 0
         equal = dense
         while count < SPANS and next_run(job.axes[0], &r):
             n = r.count
             spans[count] = Span(r.x * ss0, r.y * ts0, n, r.step_x * ss0, r.step_y * ts0)
             equal = equal and n == spans[0].n
+            longest = max(longest, n)
             count += 1
         n = spans[0].n * item if equal and count > 1 else 0
         begin(job.axes[1], column, column_end, &c)
@@ -560,7 +562,7 @@ cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column,
                               &job.factors)
                     continue
                 copy_spans(t + (c.y + j * c.step_y) * job.ts[1], s + (c.x + j * c.step_x) * job.ss[1], spans, count, item, n,
-                           dense, stream)
+                           dense, stream and longest * item >= SHORTEST_STREAMED)
 
 
 cdef Py_ssize_t _places(const Table *runs, Cursor *c, int64_t *within, Py_ssize_t source, Py_ssize_t target,
