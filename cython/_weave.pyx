@@ -53,7 +53,6 @@ cdef Braid *braid_of(const Job **jobs, const char *past, Py_ssize_t count, bint 
     cdef int64_t pieces = 0, bytes = 0
     cdef Py_ssize_t k, n = 0
     cdef Cursor c
-    cdef Piece *piece
     for k in range(count):
         pieces += _runs(jobs[k].axes[0])
         bytes += jobs[k].axes[0].total * jobs[k].item
@@ -97,7 +96,6 @@ cdef void end_braid(Braid *braid) noexcept:
 
 cdef void weave(Braid *braid, const char **sources, char **targets, int64_t first, int64_t last) noexcept nogil:
     cdef const Job *job
-    cdef const Table *columns
     cdef Cursor *c
     cdef Tail tail
     cdef int64_t n1 = braid.jobs[0].axes[1].total, width, rest, x, y, j

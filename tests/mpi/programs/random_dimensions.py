@@ -1,4 +1,5 @@
-"""Random pairs of layouts of 1 to 6 dimensions, each compared byte by byte with the oracle. Arguments: number of cases, seed.
+"""Random pairs of layouts of 1 to 6 dimensions, each compared byte by byte with the oracle. Arguments: number of cases, seed,
+and what `force` of random_layouts.py takes, if arrays shall go the way of large ones.
 
 Grids have their own dimensions, spread over the array's by `axes=`. Cases take turns at everything that `redistribute`
 does not refuse, as in random_layouts.py.
