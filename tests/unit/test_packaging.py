@@ -79,7 +79,11 @@ def test_sdist_holds_what_building_and_testing_need(dist: Path) -> None:
     with tarfile.open(only(dist, "*.tar.gz")) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
     wanted = {"LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml", "setup.py", "ci/test"}
-    wanted |= {f"cython/{name}.pyx" for name in SOURCES} | {"cython/_descriptor.pxd", "cython/kernels.h", "tests/launch.py"}
+    wanted |= {f"cython/{name}.pyx" for name in SOURCES} | {
+        "cython/_descriptor.pxd",
+        "cython/kernels.h",
+        "tests/launch.py",
+    }
     assert wanted <= held
     assert not [name for name in held if name.endswith((".so", ".pyc"))]
 
