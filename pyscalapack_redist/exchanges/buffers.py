@@ -47,16 +47,9 @@ def slots(staging: np.ndarray, sizes: Iterable[int]) -> list[Slot]:
 
 
 class Buffers(ABC):
-    """How a piece of a message is given to MPI.
-
-    Attributes
-    ----------
-    any_source : bool
-        Whether a piece can be received before it is known whose it is.
-    """
+    """How a piece of a message is given to MPI."""
 
     name: ClassVar[str]
-    any_source: ClassVar[bool]
 
     @functools.cached_property
     def byte(self) -> MPI.Datatype:
@@ -90,7 +83,6 @@ class Packed(Buffers):
     """Elements are gathered into staging memory and scattered out of it by our own loops."""
 
     name: ClassVar[str] = "packed"
-    any_source: ClassVar[bool] = True
 
     def cut(self, messages: Sequence[Message], item: int, most: int) -> tuple[list[Piece], int]:
         """Pieces of at most `most` bytes (but at least an element), and the bytes of the largest. Not collective."""
@@ -132,7 +124,6 @@ class Datatypes(Buffers):
     """
 
     name: ClassVar[str] = "datatypes"
-    any_source: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Any, dict[int, MPI.Datatype]] = OrderedDict()

@@ -1,11 +1,12 @@
-"""Synchronized: one receive outstanding, whoever it comes from; send, wait for the receive, next step (Walker & Otto,
+"""Synchronized: one receive at a time, whoever it comes from; send, wait for the receive, next step (Walker & Otto,
 Fig 4). Any order will do, also one in which several send to one process at a time, and then it shows what that costs.
 
-What came is known by its source: messages of one process come in order, so it is the next one from there. With
-derived datatypes the source must be known before, so a matched probe takes the place of the posted receive.
+What came is known by its source: messages of one process come in order, so it is the next one from there. A matched
+probe finds it. A receive posted for any source may wait for ever: MPICH 5.0.2 loses messages to it where some sources
+share its memory and others do not, as on several nodes or between two jobs.
 
-Nobody waits for ever. A process with anything left to receive always has a receive open for any source, so whatever is
-sent also arrives. Before its next message a process waits for a number of receives:
+Nobody waits for ever. A process with anything left to receive takes what comes from any source, so whatever is sent
+also arrives. Before its next message a process waits for a number of receives:
 
 - Where all send as many messages as they receive, as in the paper, a process has received i before it sends its i-th
   (from 0). If all were to wait, each would have received fewer than it sent, and yet all that was sent has arrived.
@@ -82,23 +83,14 @@ class _Steps(Progress):
         self._coming: Piece | None = None
         self._status = MPI.Status()
         self._requests: list[MPI.Request] = [MPI.REQUEST_NULL, MPI.REQUEST_NULL]
-        self._open()
         self._send()
 
-    def _open(self) -> None:
-        """Post the one receive, where the bytes can be taken from anybody."""
-        from mpi4py import MPI
-
-        if self._unread and self.buffers.any_source:
-            memory = self._in.memory
-            self._requests[RECEIVE] = self.run.comm.Irecv((memory, len(memory), MPI.BYTE), MPI.ANY_SOURCE, self.run.tag)
-
     def _probe(self) -> None:
-        """Receive what has come, where it must be known from whom."""
+        """Receive what has come, from anybody."""
         from mpi4py import MPI
 
         run = self.run
-        if self.buffers.any_source or self._requests[RECEIVE] or not self._unread:
+        if self._coming is not None or not self._unread:
             return
         found = run.comm.Improbe(MPI.ANY_SOURCE, run.tag, self._status)
         if found is not None:
@@ -107,12 +99,11 @@ class _Steps(Progress):
 
     def _arrived(self) -> None:
         """Bring what came to where it belongs."""
-        piece = self._coming or next(self._from[self._status.source])
-        self._coming = None
+        piece, self._coming = self._coming, None
+        assert piece is not None
         self.buffers.arrived(self.run, piece, self._in)
         self._unread -= 1
         self._received += piece.last == piece.message.last
-        self._open()
 
     def _send(self) -> None:
         """Send the next piece, if the one before is through and its message's turn has come."""
