@@ -79,6 +79,9 @@ cdef enum:
     STRIP = 32  # columns of a trapezoid that a transposing move takes together; at most TILE
     TILE = 128  # positions of that kind, in a transposing move, along either dimension
     SHORTEST_STREAMED = 64  # bytes of the longest run of a line: single bytes are not worth asking what they touch
+    LENGTHS = 8  # of short runs of a line, of which those of one length go together
+    LONGEST_SHORT = 128  # bytes of such a run: copies of a fixed size are made up to there
+    FEW = 4  # lines, up to which it is not worth putting runs in order
     NARROW = 8  # elements on the side of a square: so many lines are in the first cache at once even if they compete for a place
 
 
@@ -531,14 +534,41 @@ cdef void _strip(const Job *job, int64_t row, int64_t row_end, int64_t column, i
     _tile_rows(job, row, row_end, x1, y1, columns, s, t)
 
 
+cdef struct Alike:
+    Py_ssize_t start  # of runs that are copied in one loop
+    Py_ssize_t count
+    Py_ssize_t bytes  # of each; 0 where they differ
+
+
+cdef Py_ssize_t _by_length(Span *spans, Py_ssize_t count, Py_ssize_t item, Alike *groups) noexcept nogil:
+    """Bring short runs of one length together, in any order: to find out how long each is takes longer than to copy it."""
+    cdef Py_ssize_t made = 0, start = 0, end, k
+    while start < count and made < LENGTHS:
+        end = start + 1
+        for k in range(end, count):
+            if spans[k].n == spans[start].n:
+                spans[k], spans[end] = spans[end], spans[k]
+                end += 1
+        groups[made] = Alike(start, end - start, spans[start].n * item)
+        made += 1
+        start = end
+    if start < count:
+        groups[made - 1].count += count - start
+        groups[made - 1].bytes = 0
+    return made
+
+
 cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
                    const char *s, char *t, bint stream) noexcept nogil:
     """Line by line, some hundred runs of each: their places are the same in all lines."""
     cdef Span spans[SPANS]
+    cdef Alike groups[LENGTHS]
     cdef Cursor c, r
     cdef int64_t j
-    cdef Py_ssize_t count, item = job.item, ss0 = job.ss[0], ts0 = job.ts[0], n, longest
-    cdef bint dense = job.axes[0].unit and ss0 == item and ts0 == item, equal
+    cdef Py_ssize_t count, item = job.item, ss0 = job.ss[0], ts0 = job.ts[0], n, longest, made, g
+    cdef bint dense = job.axes[0].unit and ss0 == item and ts0 == item, equal, past
+    cdef const char *line
+    cdef char *target
     begin(job.axes[0], row, row_end, &r)
     while r.left > 0:
         count = longest = 0
@@ -549,7 +579,11 @@ cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column,
             equal = equal and n == spans[0].n
             longest = max(longest, n)
             count += 1
-        n = spans[0].n * item if equal and count > 1 else 0
+        past = stream and longest * item >= SHORTEST_STREAMED
+        groups[0] = Alike(0, count, spans[0].n * item if equal and count > 1 else 0)
+        made = 1
+        if dense and not equal and not past and longest * item <= LONGEST_SHORT and column_end - column > FEW:
+            made = _by_length(spans, count, item, groups)
         begin(job.axes[1], column, column_end, &c)
         while next_run(job.axes[1], &c):
             if count == 1 and dense and job.factors.type == PLAIN:
@@ -557,12 +591,12 @@ cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column,
                            c.step_x * job.ss[1], c.count, spans[0].n * item, stream)
                 continue
             for j in range(c.count):
+                line, target = s + (c.x + j * c.step_x) * job.ss[1], t + (c.y + j * c.step_y) * job.ts[1]
                 if job.factors.type != PLAIN:
-                    add_spans(t + (c.y + j * c.step_y) * job.ts[1], s + (c.x + j * c.step_x) * job.ss[1], spans, count,
-                              &job.factors)
+                    add_spans(target, line, spans, count, &job.factors)
                     continue
-                copy_spans(t + (c.y + j * c.step_y) * job.ts[1], s + (c.x + j * c.step_x) * job.ss[1], spans, count, item, n,
-                           dense, stream and longest * item >= SHORTEST_STREAMED)
+                for g in range(made):
+                    copy_spans(target, line, spans + groups[g].start, groups[g].count, item, groups[g].bytes, dense, past)
 
 
 cdef Py_ssize_t _places(const Table *runs, Cursor *c, int64_t *within, Py_ssize_t source, Py_ssize_t target,

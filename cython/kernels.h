@@ -9,8 +9,14 @@
 #include <emmintrin.h>
 #endif
 
-/* Short runs are many: no call for them. */
-static inline void copy_short(char *d, const char *s, size_t n)
+/* Short runs are many: no call for them, which compilers otherwise make where there are several places. */
+#if defined(__GNUC__)
+#define INLINE static inline __attribute__((always_inline))
+#else
+#define INLINE static inline
+#endif
+
+INLINE void copy_short(char *d, const char *s, size_t n)
 {
     for (; n >= 32; n -= 32, d += 32, s += 32) {
         uint64_t w[4];
@@ -24,7 +30,7 @@ static inline void copy_short(char *d, const char *s, size_t n)
     if (n & 1) *d = *s;
 }
 
-static inline void copy_run(char *d, const char *s, size_t n)
+INLINE void copy_run(char *d, const char *s, size_t n)
 {
     if (n >= 512)
         memcpy(d, s, n);
