@@ -6,7 +6,21 @@ import shlex
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-MODULES = ("_blacs", "_bundle", "_colouring", "_copy", "_descriptor", "_flag", "_ring", "_runs", "_weave")
+MODULES = (
+    *(
+        "_blacs",
+        "_bundle",
+        "_call",
+        "_colouring",
+        "_copy",
+        "_descriptor",
+        "_flag",
+        "_ring",
+        "_runs",
+        "_traffic",
+        "_weave",
+    ),
+)
 OPTIONS = shlex.split(os.environ.get("PYSCALAPACK_REDIST_OPTIONS", "-O3"))  # others for ci/test --sanitize
 
 setup(
@@ -16,7 +30,7 @@ setup(
                 f"pyscalapack_redist.{name}",
                 [f"cython/{name}.pyx"],
                 include_dirs=["cython"],
-                depends=["cython/kernels.h"],
+                depends=["cython/kernels.h", "cython/flags.h"],
                 extra_compile_args=OPTIONS,
                 extra_link_args=OPTIONS,
             )

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ._call import DISSENT, Call, Kinds
 from ._copy import Blend
-from ._ring import DISSENT, Call, Kinds
 from .agreement import Ballot, Participants, digest
 from .arrays import NOTHING, Arrays, by_columns, checked_arrays, dtype_digest, ordinary
 from .descriptor import Descriptor

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._ring import DISSENT
+from ._call import DISSENT
 from .agreement import Participants
 from .exchanges import Repeat
 
@@ -49,7 +49,7 @@ class Kind(NamedTuple):
 
 
 class RepeatedCall:
-    """Runs of one plan with arrays of one kind. It does what `_ring.Call` does where all goes through shared memory.
+    """Runs of one plan with arrays of one kind. It does what `_call.Call` does where all goes through shared memory.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._ring import DISSENT, Call, Kinds
+from .._call import DISSENT, Call, Kinds
 from ..agreement import Ballot, Participants
 from ..direct import ONE, ZERO, Redistribution
 from ..exchanges.bundled import Bundled

@@ -13,7 +13,7 @@ import numpy as np
 
 from .._bundle import Bundle
 from .._copy import Box, Runs
-from .._ring import Traffic
+from .._traffic import Traffic
 from ..node import Node
 from .buffers import Packed, Slot, Specification
 from .exchange import COPY_PIECE, Progress, Run

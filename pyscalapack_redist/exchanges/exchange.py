@@ -13,7 +13,7 @@ import numpy as np
 
 from .._bundle import Origins
 from .._copy import Blend
-from .._ring import Traffic
+from .._traffic import Traffic
 from ..errors import ScheduleError
 from ..node import Node
 from ..patience import LOOKS

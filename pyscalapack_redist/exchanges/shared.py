@@ -1,6 +1,6 @@
 """Shared: ranks of one node pass chunks through a ring in memory that they share; messages to other nodes go by MPI.
 
-Packing, unpacking and the local copy take turns in one compiled loop (`_ring.Traffic`), chunks small enough to stay in
+Packing, unpacking and the local copy take turns in one compiled loop (`_traffic.Traffic`), chunks small enough to stay in
 cache in between: main memory sees each byte read once and written once.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypedDict
 
 from .._bundle import Bundle
 from .._copy import Box
-from .._ring import Traffic
+from .._traffic import Traffic
 from ..node import Node
 from .exchange import Exchange, Progress, Run
 from .message import Message, dense_strides

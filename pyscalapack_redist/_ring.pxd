@@ -1,0 +1,1 @@
+../cython/_ring.pxd

@@ -1,0 +1,1 @@
+../cython/_traffic.pxd
