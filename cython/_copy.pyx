@@ -82,6 +82,7 @@ cdef enum:
     LENGTHS = 8  # of short runs of a line, of which those of one length go together
     LONGEST_SHORT = 128  # bytes of such a run: copies of a fixed size are made up to there
     FEW = 4  # lines, up to which it is not worth putting runs in order
+    SPREAD = 8  # elements of a run with gaps, up to which it is taken as so many runs
     NARROW = 8  # elements on the side of a square: so many lines are in the first cache at once even if they compete for a place
 
 
@@ -558,45 +559,108 @@ cdef Py_ssize_t _by_length(Span *spans, Py_ssize_t count, Py_ssize_t item, Alike
     return made
 
 
+cdef struct Line:
+    # some hundred runs of a line, whose places are the same in other lines
+    Py_ssize_t count, made
+    bint dense  # no run has gaps
+    Alike groups[LENGTHS]
+    bint past
+    Span spans[SPANS]
+
+
+cdef void _take(const Job *job, Cursor *r, int64_t lines, bint stream, Line *line) noexcept nogil:
+    """The next runs of so many lines, as many as there is room for."""
+    cdef Py_ssize_t item = job.item, longest = 0, n, k, from_, to, apart_from, apart_to
+    cdef bint equal = True, dense
+    line.count = 0
+    line.dense = True
+    while line.count <= SPANS - SPREAD and next_run(job.axes[0], r):
+        n, from_, to = r.count, r.x * job.ss[0], r.y * job.ts[0]
+        apart_from, apart_to = r.step_x * job.ss[0], r.step_y * job.ts[0]
+        dense = n == 1 or (apart_from == item and apart_to == item)
+        if not dense and n <= SPREAD:
+            for k in range(n):
+                line.spans[line.count] = Span(from_ + k * apart_from, to + k * apart_to, 1, item, item)
+                line.count += 1
+            n = 1
+        else:
+            line.spans[line.count] = Span(from_, to, n, apart_from, apart_to)
+            line.count += 1
+            line.dense = line.dense and dense
+        equal = equal and n == line.spans[0].n
+        longest = max(longest, n)
+    equal = equal and line.dense
+    line.past = stream and longest * item >= SHORTEST_STREAMED
+    line.groups[0] = Alike(0, line.count, line.spans[0].n * item if equal and line.count > 1 else 0)
+    line.made = 1
+    if line.dense and not equal and not line.past and longest * item <= LONGEST_SHORT and lines > FEW:
+        line.made = _by_length(line.spans, line.count, item, line.groups)
+
+
+cdef inline void _copy_line(const Job *job, const Line *line, const char *s, char *t) noexcept nogil:
+    cdef const Alike *group
+    cdef Py_ssize_t k
+    if job.factors.type != PLAIN:
+        add_spans(t, s, line.spans, line.count, &job.factors)
+        return
+    for k in range(line.made):
+        group = line.groups + k
+        copy_spans(t, s, line.spans + group.start, group.count, job.item, group.bytes, line.dense, line.past)
+
+
 cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
                    const char *s, char *t, bint stream) noexcept nogil:
-    """Line by line, some hundred runs of each: their places are the same in all lines."""
-    cdef Span spans[SPANS]
-    cdef Alike groups[LENGTHS]
+    """Line by line, some hundred runs of each."""
+    cdef Line line
     cdef Cursor c, r
     cdef int64_t j
-    cdef Py_ssize_t count, item = job.item, ss0 = job.ss[0], ts0 = job.ts[0], n, longest, made, g
-    cdef bint dense = job.axes[0].unit and ss0 == item and ts0 == item, equal, past
-    cdef const char *line
-    cdef char *target
+    if column_end - column <= FEW and _long_lines(job, row, row_end, column, column_end, s, t, stream):
+        return
     begin(job.axes[0], row, row_end, &r)
     while r.left > 0:
-        count = longest = 0
-        equal = dense
-        while count < SPANS and next_run(job.axes[0], &r):
-            n = r.count
-            spans[count] = Span(r.x * ss0, r.y * ts0, n, r.step_x * ss0, r.step_y * ts0)
-            equal = equal and n == spans[0].n
-            longest = max(longest, n)
-            count += 1
-        past = stream and longest * item >= SHORTEST_STREAMED
-        groups[0] = Alike(0, count, spans[0].n * item if equal and count > 1 else 0)
-        made = 1
-        if dense and not equal and not past and longest * item <= LONGEST_SHORT and column_end - column > FEW:
-            made = _by_length(spans, count, item, groups)
+        _take(job, &r, column_end - column, stream, &line)
         begin(job.axes[1], column, column_end, &c)
         while next_run(job.axes[1], &c):
-            if count == 1 and dense and job.factors.type == PLAIN:
-                copy_lines(t + c.y * job.ts[1] + spans[0].to, c.step_y * job.ts[1], s + c.x * job.ss[1] + spans[0].from_,
-                           c.step_x * job.ss[1], c.count, spans[0].n * item, stream)
+            if line.count == 1 and line.dense and job.factors.type == PLAIN:
+                copy_lines(t + c.y * job.ts[1] + line.spans[0].to, c.step_y * job.ts[1],
+                           s + c.x * job.ss[1] + line.spans[0].from_, c.step_x * job.ss[1], c.count,
+                           line.spans[0].n * job.item, stream)
                 continue
             for j in range(c.count):
-                line, target = s + (c.x + j * c.step_x) * job.ss[1], t + (c.y + j * c.step_y) * job.ts[1]
-                if job.factors.type != PLAIN:
-                    add_spans(target, line, spans, count, &job.factors)
-                    continue
-                for g in range(made):
-                    copy_spans(target, line, spans + groups[g].start, groups[g].count, item, groups[g].bytes, dense, past)
+                _copy_line(job, &line, s + (c.x + j * c.step_x) * job.ss[1], t + (c.y + j * c.step_y) * job.ts[1])
+
+
+cdef bint _long_lines(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
+                      const char *s, char *t, bint stream) noexcept nogil:
+    """A few long lines of short periods, some of which are taken as a line; False where they are not so long."""
+    cdef Line line
+    cdef Cursor c, r
+    cdef const Table *rows = job.axes[0]
+    cdef int64_t runs = 0, periods, first, middle, lines, j, k
+    if rows.size > SPANS or row_end - row <= FEW * rows.per_period:
+        return False
+    for k in range(rows.size):
+        runs += rows.count[k] if rows.count[k] <= SPREAD else 1
+    if runs > SPANS - SPREAD:
+        return False
+    periods = (SPANS - SPREAD) / runs
+    first = (row + rows.per_period - 1) / rows.per_period * rows.per_period
+    lines = (row_end - first) / (periods * rows.per_period)
+    if lines <= FEW:
+        return False
+    middle = first + lines * periods * rows.per_period
+    begin(rows, first, first + periods * rows.per_period, &r)
+    _take(job, &r, lines, stream, &line)
+    begin(job.axes[1], column, column_end, &c)
+    while next_run(job.axes[1], &c):
+        for j in range(c.count):
+            for k in range(lines):
+                _copy_line(job, &line,
+                           s + (c.x + j * c.step_x) * job.ss[1] + k * periods * rows.period_x * job.ss[0],
+                           t + (c.y + j * c.step_y) * job.ts[1] + k * periods * rows.period_y * job.ts[0])
+    _columns(job, row, first, column, column_end, s, t, stream)
+    _columns(job, middle, row_end, column, column_end, s, t, stream)
+    return True
 
 
 cdef Py_ssize_t _places(const Table *runs, Cursor *c, int64_t *within, Py_ssize_t source, Py_ssize_t target,

@@ -109,6 +109,34 @@ def test_a_box_moves_what_indexing_moves(case: Any) -> None:
     assert target.tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("item", [1, 2, 8, 12])
+@pytest.mark.parametrize("columns", [1, 3, 40])
+@pytest.mark.parametrize("seed", range(8))
+def test_many_short_runs(item: int, columns: int, seed: int) -> None:
+    """Of one length or of several, of more than are told apart, with gaps and without; in few long lines or in many."""
+    rng = np.random.default_rng([item, columns, seed])
+    kinds = int(rng.choice([1, 2, 5, 14]))
+    lengths = rng.choice(rng.permutation(16)[:kinds] + 1, int(rng.integers(1, 50)))
+    gaps = rng.integers(0, 4, (2, len(lengths)))
+    starts = np.cumsum(lengths + gaps, axis=1) - lengths
+    x, y = starts.astype(np.int64)
+    period_x, period_y = (int(side[-1] + lengths[-1]) + int(rng.integers(0, 3)) for side in (x, y))
+    total = int(rng.integers(3000, 12_000))
+    rows = Runs(x, y, lengths.astype(np.int64), period_x, period_y, total)
+    one = np.arange(columns, dtype=np.int64)
+    box = Box([rows, Runs(one, one, np.ones(columns, np.int64), columns, columns, columns)])
+    pairs = rows.expand()
+    source = rng.integers(0, 255, (columns, int(pairs[-1, 0] + 1), item), np.uint8)
+    target = np.zeros((columns, int(pairs[-1, 1] + 1), item), np.uint8)
+    expected = target.copy()
+    first, last = sorted(int(one) for one in rng.integers(0, box.size, 2)) if seed % 2 else (0, box.size)
+    line, place = np.divmod(np.arange(first, last), total)
+    expected[line, pairs[place, 1]] = source[line, pairs[place, 0]]
+    strides = [(item, array.strides[0]) for array in (source, target)]
+    box.move(source.ctypes.data, strides[0], target.ctypes.data, strides[1], item, (0, 1), first, last)
+    assert np.array_equal(target, expected)
+
+
 @given(st.integers(1, 900), st.integers(1, 3), st.integers(0, 70), st.sampled_from([1, 3, 8, 24]), st.booleans())
 def test_long_runs_written_past_the_cache(n: int, lines: int, before: int, item: int, gap: bool) -> None:
     zero = np.zeros(1, np.int64)
