@@ -32,7 +32,7 @@ INLINE void copy_short(char *d, const char *s, size_t n)
 
 INLINE void copy_run(char *d, const char *s, size_t n)
 {
-    if (n >= 512)
+    if (n >= 128)
         memcpy(d, s, n);
     else
         copy_short(d, s, n);
