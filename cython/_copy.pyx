@@ -297,7 +297,7 @@ cdef class Box:
         job.across = abs(job.ts[0]) > abs(job.ts[1])
         job.side = NARROW
         if max(abs(job.ss[0]), abs(job.ss[1])) % 512 and max(abs(job.ts[0]), abs(job.ts[1])) % 512:
-            job.side = NARROW if item in (4, 8) else max(NARROW, min(32, 64 // item))
+            job.side = NARROW if item in (1, 2, 4, 8) else max(NARROW, min(32, 64 // item))
         # one side runs along dimension 0 and the other along dimension 1: go by tiles, so that both use whole cache lines
         job.tiled = (
             (abs(job.ss[0]) > abs(job.ss[1])) != (abs(job.ts[0]) > abs(job.ts[1]))

@@ -170,20 +170,24 @@ static inline void copy_spans(char *d, const char *s, const Span *spans, ptrdiff
 }
 
 #if defined(__SSE2__)
-/* A square of 8 by 8 elements of 4 or 8 bytes whose columns are dense in the target and whose rows are in the source. */
-static inline void transpose_square(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, int item)
+/* Squares of 8 by 8 elements whose columns are dense in the target and whose rows are in the source. */
+static inline void transpose_8(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0)
 {
     int i, j;
-    if (item == 8) {
-        for (i = 0; i < 8; i += 2)
-            for (j = 0; j < 8; j += 2) {
-                const __m128i a = _mm_loadu_si128((const __m128i *)(s + from0[i] + 8 * j));
-                const __m128i b = _mm_loadu_si128((const __m128i *)(s + from0[i + 1] + 8 * j));
-                _mm_storeu_si128((__m128i *)(d + to1[j] + 8 * i), _mm_unpacklo_epi64(a, b));
-                _mm_storeu_si128((__m128i *)(d + to1[j + 1] + 8 * i), _mm_unpackhi_epi64(a, b));
-            }
-        return;
-    }
+    for (i = 0; i < 8; i++)  /* the next squares of these rows: a processor does not foresee so many lines far apart */
+        __builtin_prefetch(s + from0[i] + 64);
+    for (i = 0; i < 8; i += 2)
+        for (j = 0; j < 8; j += 2) {
+            const __m128i a = _mm_loadu_si128((const __m128i *)(s + from0[i] + 8 * j));
+            const __m128i b = _mm_loadu_si128((const __m128i *)(s + from0[i + 1] + 8 * j));
+            _mm_storeu_si128((__m128i *)(d + to1[j] + 8 * i), _mm_unpacklo_epi64(a, b));
+            _mm_storeu_si128((__m128i *)(d + to1[j + 1] + 8 * i), _mm_unpackhi_epi64(a, b));
+        }
+}
+
+static inline void transpose_4(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0)
+{
+    int i, j;
     for (i = 0; i < 8; i += 4)
         for (j = 0; j < 8; j += 4) {
             const __m128i a = _mm_loadu_si128((const __m128i *)(s + from0[i] + 4 * j));
@@ -199,17 +203,69 @@ static inline void transpose_square(char *d, const ptrdiff_t *to1, const char *s
         }
 }
 
+/* Pairs of rows, then pairs of pairs, and so on: after three steps a register has one column, or two of single bytes. */
+static inline void transpose_2(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0)
+{
+    __m128i r[8], low[4], high[4];
+    int i, half;
+    for (i = 0; i < 8; i++)
+        r[i] = _mm_loadu_si128((const __m128i *)(s + from0[i]));
+    for (i = 0; i < 4; i++) {
+        low[i] = _mm_unpacklo_epi16(r[2 * i], r[2 * i + 1]);
+        high[i] = _mm_unpackhi_epi16(r[2 * i], r[2 * i + 1]);
+    }
+    for (half = 0; half < 2; half++) {
+        const __m128i *p = half ? high : low;
+        const __m128i a = _mm_unpacklo_epi32(p[0], p[1]), b = _mm_unpacklo_epi32(p[2], p[3]);
+        const __m128i c = _mm_unpackhi_epi32(p[0], p[1]), e = _mm_unpackhi_epi32(p[2], p[3]);
+        _mm_storeu_si128((__m128i *)(d + to1[4 * half]), _mm_unpacklo_epi64(a, b));
+        _mm_storeu_si128((__m128i *)(d + to1[4 * half + 1]), _mm_unpackhi_epi64(a, b));
+        _mm_storeu_si128((__m128i *)(d + to1[4 * half + 2]), _mm_unpacklo_epi64(c, e));
+        _mm_storeu_si128((__m128i *)(d + to1[4 * half + 3]), _mm_unpackhi_epi64(c, e));
+    }
+}
+
+static inline void transpose_1(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0)
+{
+    __m128i r[8], p[4], both[4];
+    int i;
+    for (i = 0; i < 8; i++)
+        r[i] = _mm_loadl_epi64((const __m128i *)(s + from0[i]));
+    for (i = 0; i < 4; i++)
+        p[i] = _mm_unpacklo_epi8(r[2 * i], r[2 * i + 1]);
+    for (i = 0; i < 2; i++) {
+        const __m128i a = i ? _mm_unpackhi_epi16(p[0], p[1]) : _mm_unpacklo_epi16(p[0], p[1]);
+        const __m128i b = i ? _mm_unpackhi_epi16(p[2], p[3]) : _mm_unpacklo_epi16(p[2], p[3]);
+        both[2 * i] = _mm_unpacklo_epi32(a, b);
+        both[2 * i + 1] = _mm_unpackhi_epi32(a, b);
+    }
+    for (i = 0; i < 4; i++) {
+        _mm_storel_epi64((__m128i *)(d + to1[2 * i]), both[i]);
+        _mm_storel_epi64((__m128i *)(d + to1[2 * i + 1]), _mm_unpackhi_epi64(both[i], both[i]));
+    }
+}
+
+static inline void transpose_square(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, ptrdiff_t item)
+{
+    switch (item) {
+    case 8: transpose_8(d, to1, s, from0); break;
+    case 4: transpose_4(d, to1, s, from0); break;
+    case 2: transpose_2(d, to1, s, from0); break;
+    default: transpose_1(d, to1, s, from0); break;
+    }
+}
+
 /* Places ascend by a stride of at least an element, so their span tells whether they are dense. */
 #define DENSE(PLACES) ((PLACES)[7] - (PLACES)[0] == 7 * item)
 static inline int transposed_square(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
                              const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
 {
-    if (rows != 8 || columns != 8 || (item != 8 && item != 4))
+    if (rows != 8 || columns != 8 || (item != 8 && item != 4 && item != 2 && item != 1))
         return 0;
     if (DENSE(to0) && DENSE(from1))
-        transpose_square(d + to0[0], to1, s + from1[0], from0, (int)item);
+        transpose_square(d + to0[0], to1, s + from1[0], from0, item);
     else if (DENSE(to1) && DENSE(from0))
-        transpose_square(d + to1[0], to0, s + from0[0], from1, (int)item);
+        transpose_square(d + to1[0], to0, s + from0[0], from1, item);
     else
         return 0;
     return 1;
