@@ -38,5 +38,6 @@ setup(
         ],
         compiler_directives={"language_level": 3, "boundscheck": False, "wraparound": False, "cdivision": True},
         build_dir="build/cython",
-    )
+    ),
+    options={"build_ext": {"parallel": True}},
 )
