@@ -2,25 +2,12 @@
 
 import os
 import shlex
+from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-MODULES = (
-    *(
-        "_blacs",
-        "_bundle",
-        "_call",
-        "_colouring",
-        "_copy",
-        "_descriptor",
-        "_flag",
-        "_ring",
-        "_runs",
-        "_traffic",
-        "_weave",
-    ),
-)
+MODULES = sorted(path.stem for path in Path("cython").glob("*.pyx"))
 OPTIONS = shlex.split(os.environ.get("PYSCALAPACK_REDIST_OPTIONS", "-O3"))  # others for ci/test --sanitize
 
 setup(

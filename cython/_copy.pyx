@@ -71,6 +71,7 @@ cdef extern from *:
     void copy_spans(char *d, const char *s, const Span *spans, Py_ssize_t count, Py_ssize_t item, Py_ssize_t bytes, bint dense,
                     bint stream) noexcept nogil
     void copy_lines(char *d, Py_ssize_t dd, const char *s, Py_ssize_t ds, Py_ssize_t n, Py_ssize_t bytes, bint stream) noexcept nogil
+    bint in_squares(Py_ssize_t item) noexcept nogil
     void copy_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
                    const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item) noexcept nogil
 
@@ -297,7 +298,7 @@ cdef class Box:
         job.across = abs(job.ts[0]) > abs(job.ts[1])
         job.side = NARROW
         if max(abs(job.ss[0]), abs(job.ss[1])) % 512 and max(abs(job.ts[0]), abs(job.ts[1])) % 512:
-            job.side = NARROW if item in (1, 2, 4, 8) else max(NARROW, min(32, 64 // item))
+            job.side = NARROW if in_squares(item) else max(NARROW, min(32, 64 // item))
         # one side runs along dimension 0 and the other along dimension 1: go by tiles, so that both use whole cache lines
         job.tiled = (
             (abs(job.ss[0]) > abs(job.ss[1])) != (abs(job.ts[0]) > abs(job.ts[1]))
@@ -564,7 +565,7 @@ cdef struct Line:
     Py_ssize_t count, made
     bint dense  # no run has gaps
     Alike groups[LENGTHS]
-    bint past
+    bint past  # they are written past the cache
     Span spans[SPANS]
 
 

@@ -11,6 +11,7 @@ cdef extern from "flags.h":
     int sched_yield() noexcept nogil
 
 cdef enum:
+    LINE = 8  # integers of a cache line
     NUMBERS = 7  # of a vote, behind its sequence number
     PATIENCE_NS = 1_000_000  # how long a call waits before it lets the caller look around
     # the sender's line of a lane
@@ -21,7 +22,7 @@ cdef enum:
     SLOTS = 4
     TAKEN_BACK = 5
     # and the receiver's, behind it
-    CONSUMED = 8
+    CONSUMED = LINE
 
 cdef class Ring:
     cdef readonly int64_t rank, size, area

@@ -14,7 +14,6 @@ from libc.stdint cimport int64_t
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 
 cdef enum:
-    LINE = 8  # integers of a cache line
     PAIR = 2 * LINE  # a line and the one that is fetched with it
     VOTES = 16  # votes of one rank that may be seen at once: twice those that it may have open
     OPEN = VOTES // 2

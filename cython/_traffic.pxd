@@ -61,7 +61,8 @@ cdef class Traffic:
     cdef bint _unpack(self, Lane *lane) noexcept nogil
     cdef bint _in_step(self, Group *group) noexcept nogil
     cdef bint _pack_together(self, Group *group, bint copying) noexcept nogil
-    cdef bint _copy_joins(self, Group *group, int64_t column) noexcept nogil
+    cdef Braid *_braid_from(self, Group *group, int64_t column, bint copying) noexcept nogil
+    cdef void _weave(self, Group *group, Braid *braid, int64_t first, int64_t last) noexcept nogil
     cdef bint _unpack_together(self, Group *group) noexcept nogil
     cdef bint _goes_alone(self, Lane *lane) noexcept nogil
     cdef int64_t _goal(self, Lane *lane) noexcept nogil

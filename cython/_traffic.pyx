@@ -11,7 +11,7 @@ from ._copy cimport Job
 from ._ring cimport (
     BASE, CONSUMED, PATIENCE_NS, PUBLISHED, SLOTS, STEP, STRIDE, TAKEN_BACK, Ring, fetch, now, peek, put,
 )
-from ._weave cimport braid_of, end_braid, lines_of, same_lines, weave
+from ._weave cimport Braid, braid_of, end_braid, lines_of, same_lines, weave
 
 cdef enum:
     GROUPED = 64  # lanes of a group, the copy not counted
@@ -277,44 +277,47 @@ cdef class Traffic:
     cdef bint _pack_together(self, Group *group, bint copying) noexcept nogil:
         """Publish the next chunks of a group, and copy what stays of their columns; False where that is not to be."""
         cdef Lane *lane = group.lanes[0]
-        cdef Braid *braid = group.braid
+        cdef Braid *braid
         cdef int64_t first = lane.done / lane.column, last
         cdef Py_ssize_t k
         for k in range(group.size):
             if not self._has_room(group.lanes[k]):
                 return False
         last = end_of_piece(lane.load, lane.done, lane.step) / lane.column
-        if copying and self._copy_joins(group, first):
-            braid = group.with_copy
+        braid = self._braid_from(group, first, copying)
         if braid == NULL:
             return False
         for k in range(group.size):
             lane = group.lanes[k]
             group.sources[k] = self._sources[lane.load.sections.array]
             group.targets[k] = self._slot(lane) - lane.done
-        weave(braid, group.sources, group.targets, first, last)
+        self._weave(group, braid, first, last)
         for k in range(group.size):
             self._packed_to(group.lanes[k], last * group.lanes[k].column)
-        if braid == group.with_copy:
-            group.copy.done = last * group.copy.column
         return True
 
-    cdef bint _copy_joins(self, Group *group, int64_t column) noexcept nogil:
-        """Whether what stays here can be copied with the others from that column on: it is not ahead of them."""
+    cdef Braid *_braid_from(self, Group *group, int64_t column, bint copying) noexcept nogil:
+        """What moves a group from that column on: with what stays here, if it may and is not ahead of them; NULL: nothing."""
         cdef Lane *copy = group.copy
-        if copy == NULL or copy.done > column * copy.column:
-            return False
+        if not copying or copy == NULL or copy.done > column * copy.column:
+            return group.braid
         if copy.done < column * copy.column:
             carry(copy.load, self._sources, self._targets, NULL, copy.done, column * copy.column, self._stream)
             copy.done = column * copy.column
         group.sources[group.size] = self._sources[copy.load.sections.array]
         group.targets[group.size] = self._targets[copy.load.sections.array]
-        return True
+        return group.with_copy
+
+    cdef void _weave(self, Group *group, Braid *braid, int64_t first, int64_t last) noexcept nogil:
+        """Move columns of a group between the addresses that it has."""
+        weave(braid, group.sources, group.targets, first, last)
+        if braid == group.with_copy:
+            group.copy.done = last * group.copy.column
 
     cdef bint _unpack_together(self, Group *group) noexcept nogil:
         """Take the columns that have come from all of a group; False if there are none."""
         cdef Lane *lane
-        cdef Braid *braid = group.braid
+        cdef Braid *braid
         cdef int64_t first = group.lanes[0].done / group.lanes[0].column, last = lines_of(&group.lanes[0].load.sections.job)
         cdef Py_ssize_t k
         for k in range(group.size):
@@ -325,8 +328,7 @@ cdef class Traffic:
         if first >= last:
             group.foremost = first + 1  # chunks of less than a column
             return False
-        if self._copy_joins(group, first):
-            braid = group.with_copy
+        braid = self._braid_from(group, first, True)
         if braid == NULL:
             return False
         for k in range(group.size):
@@ -334,11 +336,9 @@ cdef class Traffic:
             group.sources[k] = self._chunk(lane) - lane.begun
             group.targets[k] = self._targets[lane.load.sections.array]
             fetch(group.sources[k] + lane.done, min(last * lane.column - lane.done, <int64_t> FETCHED / group.size))
-        weave(braid, group.sources, group.targets, first, last)
+        self._weave(group, braid, first, last)
         for k in range(group.size):
             self._unpacked_to(group.lanes[k], last * group.lanes[k].column)
-        if braid == group.with_copy:
-            group.copy.done = last * group.copy.column
         return True
 
     cdef inline bint _goes_alone(self, Lane *lane) noexcept nogil:

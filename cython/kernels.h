@@ -169,6 +169,9 @@ static inline void copy_spans(char *d, const char *s, const Span *spans, ptrdiff
             copy_run(d + spans[k].to, s + spans[k].from, spans[k].n * item);
 }
 
+/* Whether elements of that size are transposed in squares of 8 by 8. */
+static inline int in_squares(ptrdiff_t item) { return item == 8 || item == 4 || item == 2 || item == 1; }
+
 #if defined(__SSE2__)
 /* Squares of 8 by 8 elements whose columns are dense in the target and whose rows are in the source. */
 static inline void transpose_8(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0)
@@ -260,7 +263,7 @@ static inline void transpose_square(char *d, const ptrdiff_t *to1, const char *s
 static inline int transposed_square(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
                              const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
 {
-    if (rows != 8 || columns != 8 || (item != 8 && item != 4 && item != 2 && item != 1))
+    if (rows != 8 || columns != 8 || !in_squares(item))
         return 0;
     if (DENSE(to0) && DENSE(from1))
         transpose_square(d + to0[0], to1, s + from1[0], from0, item);

@@ -119,7 +119,7 @@ class _Steps(Progress):
 
         while self._unread or self._sends or self._requests[SEND]:
             self._probe()
-            number, done = MPI.Request.Testany(self._requests, self._status)
+            number, done = MPI.Request.Testany(self._requests)
             if not done or number == MPI.UNDEFINED:
                 copied = self.copy_piece()
                 if not block:

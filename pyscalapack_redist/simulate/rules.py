@@ -1,7 +1,7 @@
 """When a process comes to a piece that it sends or receives: the exchanges' rules, as far as time goes.
 
 `Stages` is lock step: all of a stage, then the next (`sendrecv`; MPI's collectives in rounds). `Window` has so many pieces in
-flight each way (`windowed`, `nonblocking`). `AnySource` has one receive open, whoever it comes from (`synchronized`).
+flight each way (`windowed`, `nonblocking`). `AnySource` receives one message at a time, whoever it comes from (`synchronized`).
 """
 
 from __future__ import annotations

@@ -81,6 +81,8 @@ def test_sdist_holds_what_building_and_testing_need(dist: Path) -> None:
     wanted = {"LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml", "setup.py", "ci/test"}
     wanted |= {f"cython/{name}.pyx" for name in SOURCES} | {
         "cython/_descriptor.pxd",
+        "cython/_ring.pxd",
+        "cython/flags.h",
         "cython/kernels.h",
         "tests/launch.py",
     }
