@@ -1,0 +1,392 @@
+"""What is explored of the engine: scripts of uses of plans, on nodes of several kinds, with what may go wrong.
+
+A script is drawn for each schedule, from its choices. All ranks start its steps in the same order; when they wait for what
+they have started, and how, each decides for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pyscalapack_redist import Descriptor, ProcessGrid, batch, redistribute
+from pyscalapack_redist.comm import progress
+from pyscalapack_redist.comm.group import Group
+from pyscalapack_redist.comm.vote import Ballot, Statement
+
+from .explore import Case
+from .ranks import FAULTS, EngineWorld, Rank, Setting, Use
+from .world import EAGER, QUIET, Choices
+
+__all__ = ["CASES"]
+
+# Nodes of the ranks: all on one, each on its own, and two of three on one.
+TWO, THREE = (0, 0), (0, 0, 0)
+TWO_APART, THREE_APART = (0, 1), (0, 1, 2)
+MIXED = (0, 0, 1)
+
+
+class Step(NamedTuple):
+    """What all ranks do next, each in its own way.
+
+    Attributes
+    ----------
+    plan : str
+        Name of the plan, or "agree".
+    ways : tuple of str
+        By rank: "call", "start", "profile", or "agree" on a rank that does something else.
+    orders : tuple of str
+        By rank: of its arrays, see `Use`.
+    told : tuple of bool
+        By rank: whether its plan was told the dtype.
+    faults : tuple of str or None
+        By rank: one of FAULTS.
+    """
+
+    plan: str
+    ways: tuple[str, ...]
+    orders: tuple[str, ...]
+    told: tuple[bool, ...]
+    faults: tuple[str | None, ...]
+
+
+class Kind(NamedTuple):
+    """What scripts of a case are like.
+
+    Attributes
+    ----------
+    plans : tuple of str
+        To choose from.
+    steps : tuple of int
+        Fewest and most.
+    ways : tuple of str
+        To choose from.
+    faults : tuple of str
+        The same.
+    mixed : bool
+        Whether ranks may differ in orders, in what they leave away and in what they were told.
+    strange : bool
+        Whether a rank may do something else than the others.
+    """
+
+    plans: tuple[str, ...] = ("plan",)
+    steps: tuple[int, int] = (1, 3)
+    ways: tuple[str, ...] = ("call",)
+    faults: tuple[str, ...] = ()
+    mixed: bool = True
+    strange: bool = False
+
+
+def script_of(kind: Kind, size: int, choose: Callable[[int], int]) -> list[Step]:
+    """A script of that kind."""
+    ranks = range(size)
+    fewest, most = kind.steps
+    script = []
+    for _ in range(fewest + choose(most - fewest + 1)):
+        plan = kind.plans[choose(len(kind.plans))]
+        way = kind.ways[choose(len(kind.ways))]
+        ways = [way] * size
+        orders, told, faults = ["FF"] * size, [False] * size, [None] * size
+        if kind.mixed:
+            orders = [ORDERS[choose(len(ORDERS))] for _ in ranks]
+            told = [bool(choose(2)) for _ in ranks]
+            if way in ("call", "start") and choose(3) == 0:
+                ways = [("call", "start", "profile")[choose(3)] for _ in ranks]
+        if kind.faults and choose(2) == 0:
+            faults[choose(size)] = kind.faults[choose(len(kind.faults))]
+        if kind.strange and choose(3) == 0:
+            ways[choose(size)] = "agree" if way != "agree" else "call"
+        script.append(Step(plan, tuple(ways), tuple(orders), tuple(told), tuple(faults)))
+    return script
+
+
+ORDERS = ("FF", "CC", "CF", "FC", "C", "F")
+LAST = 90  # numbers of the uses after the script
+
+
+def program(rank: Rank) -> None:
+    """What a rank does: the script, then all once more as it should be."""
+    choose = rank.world.choose
+    flying: list[Use] = []
+    for number, step in enumerate(rank.world.script):
+        if step.plan not in rank.plans:
+            continue
+        me = rank.rank
+        if step.ways[me] == "agree":
+            rank.did[number] = agree(rank, rank.plans[step.plan]._group, step.faults[me])
+            continue
+        name = step.plan + "+" * (step.told[me] and step.plan + "+" in rank.plans)
+        use = Use(rank, rank.plans[name], number, step.orders[me], step.faults[me])
+        if step.ways[me] == "start":
+            use.start()
+            flying.append(use)
+        else:
+            use.call(profiled=step.ways[me] == "profile")
+        if rank.world.restless and flying and choose(3) == 2:
+            one = flying[choose(len(flying))]
+            if choose(2):
+                one.test()
+            else:
+                one.wait()
+                flying.remove(one)
+    while flying:
+        one = flying.pop(choose(len(flying)))
+        if choose(2):
+            while not one.test():
+                rank.persistently(progress.pause)
+        one.wait()
+    rank.persistently(rank.drain)
+    again(rank)
+
+
+def again(rank: Rank) -> None:
+    """All plans can be used, and nothing is left over."""
+    for k, name in enumerate(rank.world.last):
+        if name in rank.plans and rank.plans[name]._group.broken is None:
+            Use(rank, rank.plans[name], LAST + k, ("FF", "CC")[(k + rank.rank) % 2]).call()
+        rank.persistently(rank.drain)
+    assert not progress.under_way(), progress.under_way()
+
+
+def agree(rank: Rank, group: Group, fault: str | None) -> str:
+    """An agreement, after which all have something to tell one another."""
+    error = ValueError("wrong") if fault else None
+    try:
+        group.agree(
+            Ballot(failed=group.failed(error), call=77),
+            error,
+            lambda: [Statement("what is called", 77, "an agreement")],
+            lambda outcome: True,
+        )
+    except KeyboardInterrupt:
+        return "unknown"
+    except Exception:
+        return "refused"
+    assert error is None
+    return "done"
+
+
+def same_everywhere(world: EngineWorld) -> None:
+    """The same became of each step on all ranks, and what it should; nothing is left over."""
+    world.returned()
+    left = world.unreceived()
+    assert not left, left
+    for rank in world.ranks:
+        for plan in rank.plans.values():
+            assert plan._group.broken is None, f"rank {rank.rank}: {plan._group.broken}"
+    for number in sorted(set().union(*(rank.did for rank in world.ranks))):
+        ranks = [rank.rank for rank in world.ranks if number in rank.did]
+        became = [_settled(world.ranks[rank].did[number]) for rank in ranks]
+        said = set(became) - {"unknown"}
+        assert len(said) < 2, f"step {number}: {became}"
+        if number >= LAST:
+            assert "refused" not in said or world.interrupted, f"step {number}: {became}"
+        elif wrong(world, number, ranks):
+            assert "done" not in said, f"step {number}: {became}"
+        elif not any(world.script[number].faults):
+            assert "refused" not in said or world.interrupted, f"step {number}: {became}"
+
+
+def wrong(world: EngineWorld, number: int, ranks: Sequence[int]) -> bool:
+    """Whether all these ranks must refuse a step. For arrays whose kind is known a call takes no more than `out`."""
+    step = world.script[number]
+    if len({step.ways[rank] == "agree" for rank in ranks}) > 1:
+        return True
+    did = [world.ranks[rank].did[number] for rank in ranks]
+    return any(
+        step.faults[rank] if isinstance(one, str) else one.fault not in (None, "rest")
+        for rank, one in zip(ranks, did, strict=True)
+    )
+
+
+def _settled(one: Use | str) -> str:
+    return one if isinstance(one, str) else one.settle()
+
+
+def after_death(world: EngineWorld) -> None:
+    """Elements are right where no error was raised; only those wait for ever that cannot know."""
+    for rank, error in enumerate(world.errors):
+        if error is not None and rank not in world.dead:
+            raise error
+    for rank in world.ranks:
+        if rank.rank not in world.dead and rank.rank not in world.waiting:
+            for one in rank.did.values():
+                _settled(one)
+            assert not world.waiting or rank.plans["plan"]._group.broken is None, "it has not been told to others"
+
+
+def case(
+    places: Sequence[int],
+    kind: Kind,
+    wanted: Callable[[Rank], dict[str, Any]],
+    *,
+    checks: Callable[[EngineWorld], None] = same_everywhere,
+    shape: tuple[int, int] = (6, 4),
+    last: Sequence[str] | None = None,
+    bound: int | None = None,
+    scripts: Sequence[Sequence[Step]] = (),
+    **options: Any,
+) -> Case:
+    """A case of scripts of a kind, or of one of `scripts`."""
+    setting = Setting(places, wanted, shape)
+
+    def make_world(choices: Choices) -> EngineWorld:
+        world = EngineWorld(setting, choices, program, **options)
+        if scripts:
+            world.script = scripts[world.choose(len(scripts))]
+        else:
+            world.script = script_of(kind, setting.size, world.choose)
+        world.restless = not scripts
+        world.last = kind.plans[:2] if last is None else last
+        return world
+
+    return Case(make_world, checks, bound)
+
+
+# Plans
+
+
+def plan_of(rank: Rank, a: str, b: str, **options: Any) -> Any:
+    """A plan from one layout to another, in which all ranks are."""
+    return redistribute(rank.layout(a), rank.layout(b), comm=rank.comm, **options)
+
+
+def usual(a: str = "rows", b: str = "columns", **options: Any) -> Callable[[Rank], dict[str, Any]]:
+    """A plan, and the same one that was told the dtype."""
+
+    def wanted(rank: Rank) -> dict[str, Any]:
+        plan = plan_of(rank, a, b, **options)
+        return {"plan": plan, "plan+": plan._with(None, None, np.dtype(np.float64))}
+
+    return wanted
+
+
+def several(rank: Rank) -> dict[str, Any]:
+    """Plans with other layouts, among them such that some ranks have no part of one array."""
+    last = str(rank.size - 1)
+    found = {"rows to columns": plan_of(rank, "rows", "columns"), "columns to rows": plan_of(rank, "columns", "rows")}
+    found["to the last"] = plan_of(rank, "rows", last)
+    found["from the first"] = plan_of(rank, "0", "columns")
+    found["first to last"] = plan_of(rank, "0", last)
+    told = np.dtype(np.float64)
+    return found | {f"{name}+": plan._with(None, None, told) for name, plan in found.items()}
+
+
+SEVERAL = ("rows to columns", "columns to rows", "to the last", "from the first", "first to last")
+
+
+def stages(rank: Rank) -> dict[str, Any]:
+    """Plans of several stages, and of several pairs of arrays."""
+    last = str(rank.size - 1)
+    one, other = plan_of(rank, "rows", "columns"), plan_of(rank, "0", last)
+    return {
+        "plan": one,
+        "via": plan_of(rank, "rows", "columns", via=[rank.layout(last)]),
+        "far": plan_of(rank, "0", last, via=[rank.layout("rows"), rank.layout("columns")]),
+        "batch": batch(one, other, one),
+    }
+
+
+STAGES = ("via", "batch", "plan", "far")
+
+
+def overlapping(rank: Rank) -> dict[str, Any]:
+    """Plans of two ranks each; the first and the second share one, and so on."""
+    found = {}
+    for one, other in ((0, 1), (1, 2), (0, 2)):
+        if rank.rank in (one, other):
+            grids = [ProcessGrid(shape, rank.comm, ranks=np.reshape([one, other], shape)) for shape in ((2, 1), (1, 2))]
+            rows, columns = rank.world.setting.shape
+            a = Descriptor((rows, columns), (rows // 2, columns), grids[0])
+            b = Descriptor((rows, columns), (rows, columns // 2), grids[1])
+            found[f"{one} and {other}"] = redistribute(a, b)
+    return found
+
+
+OVERLAPPING = ("0 and 1", "1 and 2", "0 and 2")
+
+
+def step(plan: str, ways: str = "call", *orders: str, told: str = "", fault: tuple[int, str] | None = None) -> Step:
+    """A step of two ranks: the same ways on both, orders of each, and which of them was told the dtype."""
+    faults = [None if fault is None or fault[0] != rank else fault[1] for rank in range(2)]
+    both = tuple(orders) if orders else ("FF", "FF")
+    return Step(plan, tuple((ways.split() * 2)[:2]), both, tuple(str(rank) in told for rank in range(2)), tuple(faults))
+
+
+# Scripts that are gone through in all schedules with few delays.
+TURNED = [
+    [step("plan", "call", "CC", "CC"), step("plan", "call", "C", "F", told="1")],
+    [step("plan", "call", "CC", "CF"), step("plan", "call", "CC", "CC", told="1"), step("plan", "call", "FC", "CC")],
+    [step("plan", "call", "FF", "CC"), step("plan", "start", "CC", "FF")],
+]
+REFUSED = [
+    [step("plan"), step("plan", "call", fault=(rank, fault)), step("plan", "call", "CC", "FF")]
+    for rank in range(2)
+    for fault in ("shape", "out")
+]
+STARTED = [[step("plan", "start", "FF", "CC"), step("plan", "start", "CC", "C")]]
+
+STORM = ("call", "start", "start", "profile")
+
+ALONE: dict[str, Any] = {"delays": (QUIET,), "weak": False, "mode": EAGER}  # hardly any messages, and no others
+
+CASES = {
+    # One use after the other, with arrays that differ from rank to rank.
+    "calls": case(TWO, Kind(), usual()),
+    "calls of three": case(THREE, Kind(), usual()),
+    "calls apart": case(TWO_APART, Kind(), usual()),
+    "calls on two nodes": case(MIXED, Kind(), usual()),
+    "calls of several plans": case(TWO, Kind(SEVERAL, (2, 5)), several),
+    "calls of several plans on two nodes": case(MIXED, Kind(SEVERAL), several),
+    "calls in pieces": case(TWO_APART, Kind(), usual(memory_limit=64)),
+    "calls in pieces on two nodes": case(MIXED, Kind(), usual(memory_limit=128)),
+    "calls by messages": case(TWO, Kind(), usual(exchange="nonblocking")),
+    "calls step by step": case(TWO_APART, Kind(), usual(exchange="synchronized")),
+    "all calls": case(TWO, Kind(), usual(), scripts=TURNED, bound=2, **ALONE),
+    "all calls apart": case(TWO_APART, Kind(), usual(), scripts=TURNED[:1], bound=1, delays=(1, QUIET)),
+    # Several in flight.
+    "in flight": case(TWO, Kind(ways=("start",)), usual()),
+    "in flight apart": case(TWO_APART, Kind(ways=("start",)), usual()),
+    "in flight on two nodes": case(MIXED, Kind(ways=("start",)), usual()),
+    "many in flight": case(TWO, Kind(SEVERAL[:3], (9, 12), ("start",)), several),
+    "many in flight of three": case(THREE, Kind(SEVERAL[:2], (9, 11), ("start",)), several),
+    "all in flight": case(TWO, Kind(ways=("start",)), usual(), scripts=STARTED, bound=1, **ALONE),
+    # What is wrong on one rank.
+    "errors": case(TWO, Kind(ways=STORM, faults=FAULTS), usual()),
+    "errors of three": case(THREE, Kind(ways=STORM, faults=FAULTS), usual()),
+    "errors apart": case(TWO_APART, Kind(ways=STORM, faults=FAULTS), usual()),
+    "errors on two nodes": case(MIXED, Kind(ways=STORM, faults=FAULTS), usual()),
+    "errors in stages": case(TWO, Kind(STAGES, ways=STORM, faults=FAULTS), stages),
+    "errors in stages apart": case(TWO_APART, Kind(STAGES, ways=STORM, faults=FAULTS), stages),
+    "errors in stages on two nodes": case(MIXED, Kind(STAGES, ways=STORM, faults=FAULTS), stages),
+    "errors in overlapping groups": case(
+        THREE, Kind(OVERLAPPING, (2, 5), STORM, FAULTS), overlapping, last=OVERLAPPING
+    ),
+    "errors in overlapping groups apart": case(
+        THREE_APART, Kind(OVERLAPPING, (2, 5), STORM, FAULTS), overlapping, last=OVERLAPPING
+    ),
+    "all errors": case(TWO, Kind(), usual(), scripts=REFUSED, bound=2, **ALONE),
+    "all errors apart": case(TWO_APART, Kind(), usual(), scripts=REFUSED, bound=1, delays=(1, QUIET)),
+    # Interrupts.
+    "interrupts": case(TWO, Kind(ways=STORM), usual(), interrupts=2),
+    "interrupts of three": case(THREE, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=3),
+    "interrupts apart": case(TWO_APART, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=2),
+    "interrupts on two nodes": case(MIXED, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=2),
+    "interrupts in stages": case(TWO, Kind(STAGES, ways=STORM, faults=FAULTS), stages, interrupts=2),
+    "interrupts of agreements": case(TWO, Kind(ways=(*STORM, "agree")), usual(), interrupts=2),
+    "interrupts of agreements apart": case(TWO_APART, Kind(ways=(*STORM, "agree")), usual(), interrupts=2),
+    # Ranks that are late, or do something else than the others.
+    "late": case(TWO, Kind(ways=STORM), usual(), late=[1]),
+    "late on two nodes": case(MIXED, Kind(ways=STORM), usual(), late=[0]),
+    "something else": case(TWO, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual()),
+    "something else apart": case(TWO_APART, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual()),
+    "something else on two nodes": case(MIXED, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual()),
+    # Deaths.
+    "death": case(TWO, Kind(ways=STORM, faults=FAULTS), usual(), checks=after_death, deaths=1),
+    "death of one of three": case(THREE, Kind(ways=STORM, faults=FAULTS), usual(), checks=after_death, deaths=1),
+    "death on two nodes": case(
+        MIXED, Kind(ways=STORM), usual(), checks=after_death, deaths=1, victims=[0, 1], expected_to_wait=[2]
+    ),
+}

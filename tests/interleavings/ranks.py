@@ -1,0 +1,560 @@
+"""Ranks of the engine in one process: groups over a world's network and real rings, plans, and what ranks do with them.
+
+A `Setting` is made once for a case, and is as new for every schedule: its rings, groups and plans begin anew, which takes
+less time than to make them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyscalapack_redist import Descriptor, ProcessGrid, redistribution
+from pyscalapack_redist._call import Call
+from pyscalapack_redist._ring import Ring, bytes_needed
+from pyscalapack_redist.comm import group as groups
+from pyscalapack_redist.comm import node as nodes
+from pyscalapack_redist.comm import progress
+from pyscalapack_redist.comm.group import Group
+from pyscalapack_redist.comm.node import Node
+from pyscalapack_redist.comm.vote import Ballot, Vote
+from pyscalapack_redist.engine import batch as batches
+from pyscalapack_redist.engine import plan as plans
+from pyscalapack_redist.engine import transfer as transfers
+
+from . import world as worlds
+from .world import Choices, Enumerated, World
+
+__all__ = ["AREA", "FAULTS", "EngineWorld", "Rank", "Setting", "Use"]
+
+AREA = 128  # bytes of a rank's area in a ring: messages go in several chunks
+APART = 100.0  # between the elements of one use and those of the next
+UNTOUCHED = -1.0
+FAULTS = ("shape", "dtype", "factor", "out", "rest")  # what can be wrong on one rank; the last two are want of memory
+
+
+class Comm:
+    """Stands for the user's communicator, as one rank sees it."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+
+    def Get_rank(self) -> int:  # noqa: N802 - as MPI's
+        return self.rank
+
+    def Get_size(self) -> int:  # noqa: N802
+        return self.size
+
+    def Create_group(self) -> None:  # noqa: N802 - a communicator is known by it
+        raise NotImplementedError
+
+
+class ExploredGroup(Group):
+    """A group that knows when a rank has voted: what can fail before that does so until then."""
+
+    def cast(self, ballot: Ballot) -> Vote:
+        _here().no_memory = False
+        return super().cast(ballot)
+
+
+class Team:
+    """The groups of the same ranks, one on each of them."""
+
+    def __init__(self, setting: Setting, context: int, members: Sequence[int]) -> None:
+        self.context, self.members = context, tuple(members)
+        places = [setting.nodes[rank] for rank in members]
+        self.rings: list[tuple[Ring, bytearray, int, int]] = []
+        self.controls: list[memoryview] = []
+        self.groups: dict[int, ExploredGroup] = {}
+        self.nodes: dict[int, Node] = {}
+        memory: dict[int, bytearray] = {}
+        for number, rank in enumerate(members):
+            here = [k for k, place in enumerate(places) if place == places[number]]
+            node = self.nodes[rank] = object.__new__(Node)
+            node.number = {one: k for k, one in enumerate(here)}
+            node.size, node.ring, node.why = len(here), None, "as forced"
+            if node.size > 1:
+                if places[number] not in memory:
+                    memory[places[number]] = made = bytearray(bytes_needed(node.size, AREA))
+                    self.controls.append(memoryview(made)[: len(made) - AREA * node.size])
+                shared = memory[places[number]]
+                node.ring = Ring(shared, node.number[number], node.size, AREA, 0)
+                self.rings.append((node.ring, shared, node.number[number], node.size))
+            node.whole = node.ring is not None and node.size == len(members)
+            node.anywhere = len(set(places)) < len(places)
+            node.leaders = np.array([places.index(place) for place in places], np.int64)
+            node._watched = [(f"rank {members[k]}", (members[k], "")) for k in here if k != number]
+            node._names = [f"rank {members[k]}" for k in here]
+            self.groups[rank] = object.__new__(ExploredGroup)
+        self._zeros = [bytes(len(one)) for one in self.controls]
+        self._kept: dict[int, list[tuple[Any, Any]]] = {}
+
+    def begin(self, world: World) -> None:
+        """Be as new."""
+        for control, zeros in zip(self.controls, self._zeros, strict=True):
+            control[:] = zeros
+        for ring, memory, number, size in self.rings:
+            ring.__init__(memory, number, size, AREA, 0)  # type: ignore[misc]
+            ring.patience, ring.closed = 0, False
+        for rank, group in self.groups.items():
+            channel = world.channel(rank).split(self.context, self.members)
+            Group.__init__(group, channel, self.members)
+            group.node = self.nodes[rank]
+            group._waiting.patience = 0.0
+            group.plans.update(self._kept.get(rank, ()))
+
+    def keep(self) -> None:
+        """Have the plans that there are now from the beginning."""
+        self._kept = {rank: list(group.plans.items()) for rank, group in self.groups.items()}
+
+
+class Setting:
+    """What a case has from schedule to schedule.
+
+    Parameters
+    ----------
+    places : sequence of int
+        The node of each rank.
+    wanted : callable
+        wanted(rank: Rank) gives plans by name; it makes the same collective calls on all ranks.
+    shape : pair of int
+        Of the arrays.
+    """
+
+    def __init__(self, places: Sequence[int], wanted: Callable[[Rank], dict[str, Any]], shape: tuple[int, int]) -> None:
+        self.nodes, self.size, self.shape = tuple(places), len(places), shape
+        self._wanted = wanted
+        self.comms = [Comm(rank, self.size) for rank in range(self.size)]
+        self.teams: dict[tuple[int, ...], Team] = {}
+        self.plans: list[dict[str, Any]] = []
+        self._numbers: dict[tuple[int, int, bool], Any] = {}
+
+    def team(self, members: tuple[int, ...], world: EngineWorld) -> Team:
+        """The groups of these ranks."""
+        if members not in self.teams:
+            self.teams[members] = Team(self, 1 + len(self.teams), members)
+            self.teams[members].begin(world)
+            self._show(world)
+        return self.teams[members]
+
+    def begin(self, world: EngineWorld) -> None:
+        """Be as new, but for what costs time to make and has no state."""
+        if not self.plans:
+            self._prepare()
+        for team in self.teams.values():
+            team.begin(world)
+        for mine in self.plans:
+            for plan in mine.values():
+                plan._remembered = plan._call = None
+                plan._numbers.clear()
+        self._show(world)
+
+    def _show(self, world: World) -> None:
+        """Have the world see what changes in the rings."""
+        controls = [one for team in self.teams.values() for one in team.controls]
+        if len(controls) == 1:
+            (only,) = controls
+            world.state = only.tobytes
+        elif controls:
+            world.state = lambda: [one.tobytes() for one in controls]
+
+    def _prepare(self) -> None:
+        """Make the plans, in a world of its own."""
+        self.plans, plans = [{} for _ in range(self.size)], self.plans
+        world = EngineWorld(self, Enumerated(0), self._wanted, weak=False, mode=worlds.EAGER)
+        try:
+            world.run()
+            plans = world.returned()
+        finally:
+            self.plans = plans
+            world.close()
+        for team in self.teams.values():
+            team.keep()
+
+    def numbers(self, plan: Any, k: int, rank: int, after: bool) -> NDArray[Any] | None:
+        """What a rank holds before or after, in an array whose elements are numbered; None outside the grid."""
+        pair = plan._pairs[k]
+        key = id(plan), k, after
+        if key not in self._numbers:
+            desc = pair.desc_b if after else pair.desc_a
+            whole = np.arange(float(np.prod(desc.shape))).reshape(desc.shape)
+            rows, columns = ([] if desc.coords is None else desc.global_indices(dim) for dim in range(2))
+            self._numbers[key] = plan, None if desc.coords is None else whole[np.ix_(rows, columns)]
+        return self._numbers[key][1]
+
+
+class EngineWorld(World):
+    """A world whose ranks are ranks of the engine: its parts that know of time, of processes and of signals are replaced."""
+
+    def __init__(self, setting: Setting, choices: Choices, program: Callable[[Rank], Any], **options: Any) -> None:
+        super().__init__(
+            setting.size, choices, lambda rank, channel: program(self.ranks[rank]), progress_after_end=True, **options
+        )
+        self.setting = setting
+        self.patience = 6
+        self.ranks = [Rank(self, rank) for rank in range(setting.size)]
+        self.script: Any = None
+        self.last: Any = ()  # plans that are used in the end
+        self.restless = True  # whether ranks may wait for what they have started before they have started all
+        self.enter = self._enter
+        setting.begin(self)
+
+    def _enter(self, rank: int) -> None:
+        progress._here = self.ranks[rank].under_way  # type: ignore[assignment]
+
+    def run(self) -> None:
+        """Run one schedule."""
+        with _Replaced():
+            super().run()
+
+    def close(self) -> None:
+        """Unwind the ranks that have not ended."""
+        if any(one is not None for one in self._ranks):
+            with _Replaced():
+                super().close()
+        else:
+            super().close()
+
+    def sharp(self, rank: int) -> bool:
+        """Whether an interrupt comes now, between two steps of a rank that does not wait."""
+        if not self.interrupts or self._choices.exhaustive or self._closed:
+            return False
+        if self.victims is not None and rank not in self.victims:
+            return False
+        if not (self._choices.strike() and self._choices.fault(2)):
+            return False
+        self.interrupts -= 1
+        self.interrupted.append(rank)
+        self._note(f"rank {rank} is interrupted between two steps")
+        return True
+
+
+def _here() -> Rank:
+    world: Any = worlds._running
+    return world.ranks[world.current]
+
+
+def _group_of(comm: Comm, ranks: tuple[int, ...]) -> Group:
+    world = _here().world
+    return world.setting.team(ranks, world).groups[comm.rank]
+
+
+class _Held:
+    """Stands for `interrupts_held`: what comes to a rank meanwhile comes at the end, or where it is let through."""
+
+    def __enter__(self) -> _Held:
+        self._rank = _here()
+        self._rank.held += 1
+        return self
+
+    def let_through(self) -> None:
+        if self._rank.held == 1:
+            self._rank.deliver()
+
+    def __exit__(self, *exception: object) -> None:
+        self._rank.held -= 1
+        if not self._rank.held:
+            self._rank.deliver()
+
+
+def _pause() -> None:
+    rank = _here()
+    while True:
+        try:
+            return worlds.pause()
+        except KeyboardInterrupt:
+            if not rank.held:
+                raise
+            rank.pending = True
+
+
+def _call(
+    traffic: Any, kinds: Any, ballot: Any, item: int, look_around: Callable[[], None], tickets: Any, listed: bool
+) -> Call:
+    """A compiled call: it waits where it looks around."""
+
+    def pausing() -> None:
+        look_around()
+        _pause()
+
+    return Call(traffic, kinds, ballot, item, pausing, tickets, listed)
+
+
+def _made(name: str) -> Callable[..., Any]:
+    real = getattr(Descriptor, name)
+
+    def make(self: Descriptor, *arguments: Any, **options: Any) -> Any:
+        if _here().no_memory:
+            raise MemoryError("no memory for an array")
+        return real(self, *arguments, **options)
+
+    return make
+
+
+_with_between = plans.Redistribution._with_between
+
+
+def _taken(self: Any, mine: Any, dtypes: Any) -> Any:
+    """What a transfer takes besides `out`; it fails with arrays for which that was chosen."""
+    doomed = _here().doomed
+    if doomed and not doomed.isdisjoint(map(id, (*mine.given, *mine.outs))):
+        raise MemoryError("no memory for the rest")
+    return _with_between(self, mine, dtypes)
+
+
+_REPLACED: list[tuple[Any, str, Any]] = [
+    (progress, "pause", _pause),
+    (progress, "interrupts_held", _Held),
+    (transfers, "interrupts_held", _Held),
+    (progress, "LOOKS", 1),
+    (progress, "_here", None),
+    (progress, "LOOKS", 0),
+    (progress, "LOOKS_AROUND", 1),
+    (transfers, "TEST_SHARE", 0.0),
+    (groups, "CHECK_SECONDS", -1.0),
+    (plans, "Call", _call),
+    (plans.Redistribution, "_with_between", _taken),
+    (nodes, "_is_dead", lambda process: process[0] in _here().world.dead),
+    (redistribution, "group_of", _group_of),
+    (batches, "group_of", _group_of),
+    (Descriptor, "empty", _made("empty")),
+    (Descriptor, "zeros", _made("zeros")),
+]
+
+
+class _Replaced:
+    def __enter__(self) -> None:
+        self._kept = [(where, name, getattr(where, name)) for where, name, _ in _REPLACED]
+        for where, name, value in _REPLACED:
+            setattr(where, name, value)
+
+    def __exit__(self, *exception: object) -> None:
+        for where, name, value in self._kept:
+            setattr(where, name, value)
+
+
+class Rank:
+    """One rank in one schedule, for programs.
+
+    Attributes
+    ----------
+    did : dict
+        What it has done: by number, a `Use`, or what became of an agreement.
+    """
+
+    def __init__(self, world: EngineWorld, rank: int) -> None:
+        self.world, self.rank, self.size = world, rank, world.setting.size
+        self.under_way = SimpleNamespace(tasks={})
+        self.held, self.pending = 0, False
+        self.did: dict[int, Use | str] = {}
+        self.no_memory = False  # for an `out` that is left away
+        self.doomed: set[int] = set()  # arrays with which all other memory fails
+
+    @property
+    def comm(self) -> Comm:
+        return self.world.setting.comms[self.rank]
+
+    @property
+    def plans(self) -> dict[str, Any]:
+        return self.world.setting.plans[self.rank]
+
+    def deliver(self) -> None:
+        """Raise the interrupt that was held back, or one that comes now."""
+        if self.pending or self.world.sharp(self.rank):
+            self.pending = False
+            raise KeyboardInterrupt("injected")
+
+    def layout(self, name: str) -> Descriptor:
+        """By rows or by columns over all ranks; or all of it on one rank: "0", "1", ..."""
+        size, shape = self.size, self.world.setting.shape
+        if name == "rows":
+            return Descriptor(shape, (-(-shape[0] // size), shape[1]), ProcessGrid((size, 1), self.comm))
+        if name == "columns":
+            return Descriptor(shape, (shape[0], -(-shape[1] // size)), ProcessGrid((1, size), self.comm))
+        return Descriptor(shape, shape, ProcessGrid((1, 1), self.comm, ranks=[[int(name)]]))
+
+    def drain(self) -> None:
+        """Wait until nothing is under way."""
+        while progress.under_way():
+            with progress.interrupts_held():
+                progress.advance_others()
+            for group in {one._group for one in progress.under_way() if hasattr(one, "_group")}:
+                group.look_around()
+            progress.pause()
+
+    def persistently(self, act: Callable[[], Any]) -> Any:
+        """Do it again after each interrupt."""
+        while True:
+            try:
+                return act()
+            except KeyboardInterrupt:
+                continue
+
+
+def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    return one.shape == other.shape and bool((one == other).all())
+
+
+class Use:
+    """One use of a plan: its arrays, what came of it, and whether that is right.
+
+    Parameters
+    ----------
+    rank : Rank
+    plan : Redistribution
+    number : int
+        Tells the elements of this use from those of others.
+    orders : str
+        Of the array and of `out`, each "C" or "F"; one letter for an `out` that is left away, where it may be.
+    fault : str or None
+        What is wrong on this rank: one of FAULTS.
+    """
+
+    def __init__(self, rank: Rank, plan: Any, number: int, orders: str = "FF", fault: str | None = None) -> None:
+        self.rank, self.plan, self.number, self.fault = rank, plan, number, fault
+        self.transfer: Any = None
+        self.outcome = "not begun"
+        self.results: list[Any] = []
+        self.before: list[Any] = []
+        self.arrays: list[Any] = []
+        self.outs: list[Any] = []
+        self.expected: list[Any] = []
+        numbers = rank.world.setting.numbers
+        for k, pair in enumerate(plan._pairs):
+            a, b = numbers(plan, k, rank.rank, False), numbers(plan, k, rank.rank, True)
+            shift = APART * number + 10_000 * k
+            self.before.append(None if a is None else a + shift)
+            self.arrays.append(None if a is None else np.array(a + shift, order=orders[0]))  # type: ignore[call-overload]
+            self.expected.append(None if b is None else b + shift)
+            known = (a is not None and a.size) or pair.dtype is not None
+            if b is None or (len(orders) == 1 and known):
+                self.outs.append(None)
+            else:
+                self.outs.append(np.full(b.shape, UNTOUCHED, order=orders[-1]))  # type: ignore[call-overload]
+        self.options: dict[str, Any] = {}
+        self.given, self.into = list(self.arrays), list(self.outs)
+        if fault == "shape":
+            self.given[-1] = np.zeros((9, 9))
+        elif fault == "dtype":
+            self.given[-1] = np.zeros(1, "O")
+        elif fault == "factor":
+            self.options["alpha"] = 10**400
+        elif fault == "out" and self.expected[-1] is None:
+            self.fault = None
+        elif fault == "out":
+            self.into[-1] = None
+        elif fault == "rest":
+            rank.doomed |= {id(one) for one in (*self.given, *self.into) if one is not None}
+        rank.did[number] = self
+
+    def _arguments(self) -> tuple[Any, Any]:
+        self.rank.no_memory = self.fault == "out"
+        if self.plan._listed:
+            return self.given, self.into
+        return self.given[0], self.into[0]
+
+    def start(self) -> None:
+        """Start it; an interrupt meanwhile counts as an error of this rank's."""
+        try:
+            self.transfer = self.plan.start(*self._arguments(), **self.options)
+            self.outcome = "started"
+        except KeyboardInterrupt:
+            self.outcome = "interrupted"
+        except Exception as error:
+            self._refused(error)
+        finally:
+            self.rank.no_memory = False
+
+    def call(self, profiled: bool = False) -> None:
+        """Call the plan."""
+        arguments = self._arguments()
+        way = self.plan.profile if profiled and not self.options else self.plan
+        self._end(lambda: way(*arguments, **self.options), called=not profiled)
+        self.rank.no_memory = False
+
+    def wait(self) -> None:
+        """Wait for it, again after each interrupt."""
+        while self.outcome in ("started", "waited"):
+            self.outcome = "waited"
+            self._end(self.transfer.wait)
+            if self.outcome == "interrupted" and self.transfer.state < transfers.State.COMPLETE:
+                self.outcome = "waited"
+
+    def test(self) -> bool:
+        """Look whether it is complete."""
+        if self.outcome != "started":
+            return True
+        try:
+            if self.transfer.test():
+                self._end(self.transfer.wait)
+                return True
+        except KeyboardInterrupt:
+            if self.transfer.state > transfers.State.COMPLETE:
+                self.outcome = "KeyboardInterrupt"
+        except Exception as error:
+            self._refused(error)
+        return self.outcome != "started"
+
+    def _end(self, act: Callable[[], Any], called: bool = True) -> None:
+        try:
+            result = act()
+        except KeyboardInterrupt:
+            self.outcome = "interrupted"
+        except Exception as error:
+            self._refused(error)
+        else:
+            self.outcome = "done"
+            if called:
+                self.results = result if self.plan._listed else [result]
+            self._right()
+
+    def _refused(self, error: Exception) -> None:
+        if isinstance(error, AssertionError):
+            raise error
+        self.outcome = type(error).__name__
+        self.untouched()
+
+    def untouched(self) -> None:
+        """The array is what it was; and `out`, unless elements may have moved before something failed."""
+        for before, array in zip(self.before, self.arrays, strict=True):
+            assert before is None or _same(before, array), "the array has been changed"
+        if self.plan._group.broken is None:
+            for out in self.outs:
+                assert out is None or (out == UNTOUCHED).all(), f"out has been touched:\n{out}"
+
+    def _right(self) -> None:
+        for before, array in zip(self.before, self.arrays, strict=True):
+            assert before is None or _same(before, array), "the array has been changed"
+        assert self.fault in (None, "rest"), f"{self.fault} has not been noticed"
+        if self.results:
+            for k, (result, expected) in enumerate(zip(self.results, self.expected, strict=True)):
+                assert (result is None) == (expected is None), f"use {self.number}: {result}"
+                if expected is not None:
+                    assert _same(result, expected), (
+                        f"use {self.number}, array {k}, of {self.plan!r}: wrong elements\n{result}\nnot\n{expected}"
+                    )
+                if self.into[k] is not None:
+                    assert result is self.into[k]
+
+    def settle(self) -> str:
+        """What became of it in the end: "done", "refused", or "unknown" where an interrupt has ended it and no array tells."""
+        if self.outcome == "done":
+            return "done"
+        if self.outcome not in ("interrupted", "waited", "started"):
+            return "refused"
+        if self.transfer is not None:
+            if self.transfer.state != transfers.State.COMPLETE:
+                return "refused"
+            self._end(self.transfer.wait)
+            return "done"
+        outs = [(out, one) for out, one in zip(self.into, self.expected, strict=True) if out is not None and out.size]
+        if not outs:
+            return "unknown"
+        if all((out == UNTOUCHED).all() for out, _ in outs):
+            return "refused"
+        assert all(_same(out, one) for out, one in outs), f"an interrupt has left {outs} in between"
+        return "done"

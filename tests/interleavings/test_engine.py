@@ -1,0 +1,51 @@
+"""The engine in schedules of its ranks, its network and its rings; what fails prints a token, and how to run it again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("greenlet")
+from interleavings.cases import CASES
+from interleavings.explore import Case, Failure, Report, explore_case, replay
+
+AT_LEAST = 100_000  # schedules of all cases
+
+
+def share_of(name: str) -> int:
+    """Schedules by seeds: more where they take less time."""
+    if "two nodes" in name or "stages" in name or "many" in name:
+        return 500
+    if "three" in name or "apart" in name or "overlapping" in name or "in pieces" in name or "by step" in name:
+        return 2000
+    return 5200
+
+
+@pytest.fixture(scope="module")
+def reports() -> Iterator[dict[str, Report]]:
+    """Of each case. In the end it is said what there was."""
+    found: dict[str, Report] = {}
+    begun = time.monotonic()
+    yield found
+    total = sum(one.schedules for one in found.values())
+    print(f"\n{total} schedules of {len(found)} cases in {time.monotonic() - begun:.0f} s")
+    assert len(found) < len(CASES) or total >= AT_LEAST
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(name: str, reports: dict[str, Report]) -> None:
+    try:
+        reports[name] = explore_case(CASES[name], seeds=share_of(name))
+    except Failure as failure:
+        again = f"in tests/: python -m interleavings.explore --only {name!r} --replay {failure.token!r}"
+        pytest.fail(f"{failure}\nAgain, {again}", pytrace=False)
+    assert reports[name].finished
+
+
+@pytest.mark.parametrize("token", ["s1", "s7", "x1:3=1"])
+def test_a_token_gives_the_same_schedule_again(token: str) -> None:
+    case: Case = CASES["all errors apart"]
+    logs = [replay(case.make_world, case.checks, token).log for _ in range(2)]
+    assert logs[0] == logs[1]

@@ -1,0 +1,231 @@
+"""Small protocols, right and wrong ones, that show whether the explorer finds what it should."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+
+from .explore import Case
+from .world import QUIET, Channel, Choices, World, pause
+
+__all__ = ["CASES", "WRONG"]
+
+DATA, READY = 1, 2
+
+
+def wait(request: Any) -> None:
+    while not request.Test():
+        pause()
+
+
+def finish(channel: Channel, requests: list[Any]) -> None:
+    """Wait for all, in whatever order they complete."""
+    left = len(requests)
+    while left:
+        done = channel.first_done(requests)
+        if done is None:
+            pause()
+        else:
+            requests[done] = channel.nothing
+            left -= 1
+
+
+def token(rank: int, channel: Channel) -> int:
+    """A number goes round, and every rank adds its own."""
+    number = np.zeros(1, np.int64)
+    if rank:
+        wait(channel.receive(number, rank - 1, DATA))
+    number += rank + 1
+    wait(channel.send(number, (rank + 1) % channel.size, DATA))
+    if not rank:
+        wait(channel.receive(number, channel.size - 1, DATA))
+    return int(number[0])
+
+
+def exchange(rank: int, channel: Channel) -> list[int]:
+    """Everybody sends two messages to everybody; those with the same tag come in order."""
+    peers = [peer for peer in range(channel.size) if peer != rank]
+    buffers = {(peer, k): bytearray(8) for peer in peers for k in range(2)}
+    requests = [channel.receive(buffer, peer, DATA) for (peer, _), buffer in buffers.items()]
+    requests += [channel.send([bytes([10 * rank + k] * 9), 8, None], peer, DATA) for peer in peers for k in range(2)]
+    finish(channel, requests)
+    assert all(buffer == bytes([10 * peer + k] * 8) for (peer, k), buffer in buffers.items()), buffers
+    return [buffer[0] for buffer in buffers.values()]
+
+
+def consensus(rank: int, channel: Channel) -> int:
+    """All vote, one against it; then they vote again."""
+    failing = channel.world.shared["failing"]
+    outcomes = []
+    for failed in (int(rank == failing), 0):
+        largest = np.empty(2, np.int64)
+        request = channel.reduce(np.array([failed, rank], np.int64), largest)
+        wait(request)
+        outcomes.append(largest.tolist())
+    wait(channel.barrier())
+    assert outcomes[1] == [0, channel.size - 1], outcomes
+    return outcomes[0][0]
+
+
+def agreed(world: World) -> None:
+    results = world.returned()
+    assert results == [int(world.shared["failing"] < world.size)] * world.size, results
+
+
+def overtaking(rank: int, channel: Channel) -> None:
+    """Wrong: that a message has come does not mean that one sent before it with another tag has."""
+    if rank == 0:
+        finish(channel, [channel.send(b"data", 1, DATA), channel.send(b"", 1, READY)])
+        return
+    while (found := channel.probe(0, READY)) is None:
+        pause()
+    wait(found.receive(b""))
+    found = channel.probe(None, DATA)
+    assert found is not None, "the data had not come"
+    wait(found.receive(bytearray(4)))
+
+
+def reused(rank: int, channel: Channel) -> None:
+    """Wrong: the buffer of the first message is used for the second one."""
+    if rank == 0:
+        buffer = np.array([1], np.int64)
+        first = channel.send(buffer, 1, DATA)
+        buffer[0] = 2
+        wait(channel.send(buffer, 1, DATA))
+        wait(first)
+        return
+    for number in (1, 2):
+        buffer = np.zeros(1, np.int64)
+        wait(channel.receive(buffer, 0, DATA))
+        assert buffer[0] == number, f"{buffer[0]} instead of {number}"
+
+
+def early(rank: int, channel: Channel) -> None:
+    """Wrong: the numbers of a reduction are changed before it has completed."""
+    mine, largest = np.array([rank], np.int64), np.zeros(1, np.int64)
+    request = channel.reduce(mine, largest)
+    mine[0] = -1
+    wait(request)
+    assert largest[0] == channel.size - 1, largest
+
+
+def circle(rank: int, channel: Channel) -> None:
+    """Wrong: everybody receives before sending."""
+    buffer = bytearray(1)
+    wait(channel.receive(buffer, (rank - 1) % channel.size, DATA))
+    wait(channel.send(b"x", (rank + 1) % channel.size, DATA))
+
+
+def synchronous(rank: int, channel: Channel) -> None:
+    """Wrong: everybody's send must have completed before anybody receives."""
+    wait(channel.send(b"x", (rank + 1) % channel.size, DATA))
+    wait(channel.receive(bytearray(1), (rank - 1) % channel.size, DATA))
+
+
+def lost(rank: int, channel: Channel) -> None:
+    """Wrong: an interrupt drops the message that has been taken out of the queue, and the wait begins anew."""
+    if rank == 0:
+        wait(channel.send(b"x", 1, DATA))
+        return
+
+    def come() -> None:
+        while (found := channel.probe(0, DATA)) is None:
+            pause()
+        wait(found.receive(bytearray(1)))
+
+    try:
+        come()
+    except KeyboardInterrupt:
+        come()
+
+
+def kept(rank: int, channel: Channel) -> None:
+    """Right: after an interrupt the same request is waited for."""
+    requests = [channel.send(b"x", 1 - rank, DATA), channel.receive(bytearray(1), 1 - rank, DATA)]
+    for request in requests:
+        while not request.Test():
+            with contextlib.suppress(KeyboardInterrupt):
+                wait(request)
+
+
+def unpoked(rank: int, channel: Channel) -> None:
+    """Wrong: a rank waits for shared memory only, and the other one for a message that it has still to send."""
+    flags = channel.world.shared["flags"]
+    if rank == 0:
+        request = channel.send(b"x", 1, DATA)
+        while not flags[0]:
+            pause()
+        wait(request)
+        return
+    wait(channel.receive(bytearray(1), 0, DATA))
+    flags[0] = 1
+
+
+def torn(rank: int, channel: Channel) -> None:
+    """Wrong: two words of shared memory are read as if they were one, and in the order in which they are written."""
+    flags, world = channel.world.shared["flags"], channel.world
+    if rank == 0:
+        for place in range(2):
+            flags[place] = 1
+            world.point()
+        return
+    first = flags[0]
+    world.point()
+    assert first or not flags[1], "the second one only"
+
+
+def published(rank: int, channel: Channel) -> int:
+    """Right: what is written first is read last."""
+    flags, world = channel.world.shared["flags"], channel.world
+    if rank == 0:
+        flags[0] = 7
+        world.point()
+        flags[1] = 1
+        return 7
+    while not flags[1]:
+        pause()
+    world.point()
+    return int(flags[0])
+
+
+def make(size: int, program: Any, **options: Any) -> Any:
+    """A function that makes worlds. What ranks share is in `shared` of the world, and tells when it changes."""
+
+    def make_world(choices: Choices) -> World:
+        world = World(size, choices, program, **options)
+        flags = bytearray(4)
+        world.shared = {"flags": flags}
+        world.state = lambda: bytes(flags)
+        if program is consensus:
+            world.shared["failing"] = world.choose(size + 1)
+        return world
+
+    return make_world
+
+
+SHORT = (1, QUIET)
+
+CASES = {
+    "token": Case(make(3, token, delays=SHORT), bound=2),
+    "exchange": Case(make(2, exchange, delays=SHORT), bound=2),
+    "exchange of three": Case(make(3, exchange)),
+    "consensus": Case(make(3, consensus, delays=SHORT), agreed, bound=2),
+    "consensus, preempted": Case(make(3, consensus, preempt=True), agreed, bound=1),
+    "kept": Case(make(2, kept, interrupts=2, victims=[0]), bound=1),
+    "published": Case(make(2, published, preempt=True), bound=3),
+}
+
+WRONG = {
+    "overtaking": (Case(make(2, overtaking), bound=1), "the data had not come"),
+    "reused": (Case(make(2, reused, strict=False), bound=1), "2 instead of 1"),
+    "reused, strict": (Case(make(2, reused), bound=1), "changed the buffer of a message 0->1"),
+    "early": (Case(make(2, early, strict=False), bound=2), "AssertionError"),
+    "early, strict": (Case(make(2, early), bound=1), "changed the buffer of a reduction"),
+    "circle": (Case(make(3, circle), bound=0), "waiting for ever: [0, 1, 2]"),
+    "synchronous": (Case(make(3, synchronous), bound=0), "waiting for ever: [0, 1, 2]"),
+    "lost": (Case(make(2, lost, interrupts=1, victims=[1]), bound=1), "waiting for ever: [1]"),
+    "unpoked": (Case(make(2, unpoked), bound=0), "waiting for ever: [0, 1]"),
+    "torn": (Case(make(2, torn, preempt=True), bound=2), "the second one only"),
+}
