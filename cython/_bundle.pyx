@@ -31,6 +31,12 @@ cdef class Origins:
             raise ValueError(f"pair {number} is not one of {self.count}")
         self.sources[number], self.targets[number] = <const char *> source, <char *> target
 
+    def pair(self, Py_ssize_t number):
+        """Both addresses of a pair."""
+        if not 0 <= number < self.count:
+            raise ValueError(f"pair {number} is not one of {self.count}")
+        return <size_t> self.sources[number], <size_t> self.targets[number]
+
 
 cdef class Bundle:
     """Boxes of several arrays as one run of bytes.

@@ -9,7 +9,9 @@ from numpy import ndarray
 
 from ._bundle cimport Origins
 from ._copy cimport MOST
-from ._ring cimport NUMBERS, PATIENCE_NS, Ring
+from ._ring cimport (
+    CALL, DTYPE, FAILED, ITEM, NARROW, NOTE, ORDER, PACKED, Ballot, Outcome, Ring, Tally, Tickets, disputed,
+)
 from ._traffic cimport Traffic
 
 DISSENT = object()
@@ -136,100 +138,139 @@ cdef int _by_first(const void *a, const void *b) noexcept nogil:
 
 
 cdef class Call:
-    """Runs of one plan with arrays of one kind, each in one compiled call: votes, messages and copies. Not collective.
+    """Uses of one plan with arrays of one kind, each in one compiled call: a transfer that goes straight through its states.
+
+    Where it cannot, it says so, and a `Transfer` goes on from the state in which it is: `begun`, with the vote that it has
+    cast and what it has packed. Not collective.
 
     Parameters
     ----------
     traffic : Traffic
-        What is moved; the order of its elements is the one that all ranks agreed on for such arrays.
+        What is moved; its elements are in the order of the ballot.
     kinds : Kinds
         What the arrays are like.
-    ballot, expected : int64 array
-        This rank's vote for such arrays, and the outcome with which the call goes on.
+    ballot : Ballot
+        This rank's vote for such arrays.
+    item : int
+        Bytes of an element, as all ranks have found.
     look_around : callable
         Called while nothing moves; raises when there is nothing to wait for.
+    tickets : Tickets
+        One is drawn for each use.
+    listed : bool
+        Whether arrays come in lists, and the result is one.
     """
 
-    cdef Traffic _traffic
+    cdef readonly Traffic traffic
     cdef Kinds _kinds
-    cdef Origins _origins
+    cdef readonly Ballot ballot
+    cdef int64_t _item
     cdef object _look_around
-    cdef int64_t _vote[NUMBERS]
-    cdef int64_t _expected[NUMBERS]
-    cdef readonly list outcome  # of a vote that was not as expected, and behind it the number of the vote
+    cdef Tickets _tickets
+    cdef bint _listed
+    cdef readonly bint begun, voted, as_expected  # whether it has voted, whether all have, and whether it may go on
+    cdef readonly Origins origins
+    cdef readonly object targets  # what has been taken or made as B
+    cdef Tally _tally
+    cdef readonly int64_t number
 
-    def __init__(self, Traffic traffic, Kinds kinds, const int64_t[::1] ballot, const int64_t[::1] expected, look_around):
-        cdef Py_ssize_t k
-        self._traffic, self._kinds, self._look_around = traffic, kinds, look_around
-        self._origins = Origins(kinds.count)
-        for k in range(min(NUMBERS, ballot.shape[0])):
-            self._vote[k], self._expected[k] = ballot[k], expected[k]
+    def __init__(
+        self, Traffic traffic, Kinds kinds, Ballot ballot, int64_t item, look_around, Tickets tickets, bint listed
+    ):
+        self.traffic, self._kinds, self.ballot, self._item, self._look_around = traffic, kinds, ballot, item, look_around
+        self._tickets, self._listed = tickets, listed
+        self.origins = Origins(kinds.count)
 
     def __call__(self, a, out):
         """The local array of B; NotImplemented where the arrays are of another kind, DISSENT where the vote is another.
 
         In the last case nothing has moved, and `outcome` has what came of the vote.
         """
-        out = self._kinds.take(0, a, out, self._origins)
-        if out is NotImplemented or not self._kinds.apart(self._origins):
-            return NotImplemented
-        answer = self._run()
-        return out if answer is None else answer
-
-    def many(self, list arrays, list outs):
-        """The same for several pairs of arrays: a list of the local arrays of B."""
-        cdef Py_ssize_t k
-        if not len(arrays) == len(outs) == self._kinds.count:
-            return NotImplemented
-        targets = []
-        for k in range(self._kinds.count):
-            out = self._kinds.take(k, arrays[k], outs[k], self._origins)
-            if out is NotImplemented:
+        if self._listed:
+            return self._many(a, out)
+        try:
+            out = self._kinds.take(0, a, out, self.origins)
+            if out is NotImplemented or not self._kinds.apart(self.origins):
                 return NotImplemented
-            targets.append(out)
-        if not self._kinds.apart(self._origins):
-            return NotImplemented
+        except Exception:
+            return NotImplemented  # it comes again where all ranks hear of it
+        self.targets = out
         answer = self._run()
-        return targets if answer is None else answer
+        if answer is None:
+            self.targets = None
+            return out
+        return answer
+
+    cdef object _many(self, arrays, outs):
+        """The same for several pairs of arrays: a list of the local arrays of B."""
+        found = None
+        try:
+            nothing = [None] * self._kinds.count
+            if isinstance(arrays, (list, tuple, type(None))) and isinstance(outs, (list, tuple, type(None))):
+                found = self._kinds.match(nothing if arrays is None else list(arrays), nothing if outs is None else list(outs))
+        except Exception:
+            pass
+        if found is None:
+            return NotImplemented
+        self.targets, self.origins = found
+        targets = self.targets
+        answer = self._run()
+        if answer is None:
+            self.targets = None
+            return targets
+        return answer
 
     cdef object _run(self):
         """Vote and move: None once all has moved, else NotImplemented or DISSENT."""
-        cdef Traffic traffic = self._traffic
+        cdef Traffic traffic = self.traffic
         cdef Ring ring = traffic.ring
-        cdef int64_t counted[NUMBERS]
         cdef int64_t cursor = 0, idle = 0, until = 0
-        cdef bint done = False, all_counted = False, same
-        cdef Py_ssize_t k
-        if ring.left or ring.posted != ring.counted or not ring.post(self._vote):
+        cdef bint done = False
+        if ring.closed or ring.posted != ring.counted or not ring.post(self.ballot.values, NARROW):
             return NotImplemented
-        try:
-            traffic.start(self._origins, 0)
-            with nogil:
-                while not all_counted:  # packing touches no array: it need not wait for the others
-                    all_counted = ring.count(&cursor, counted)
-                    if all_counted or traffic.send_round(False, False):
-                        idle = until = 0
-                    elif ring.out_of_patience(&idle, &until, PATIENCE_NS):
-                        with gil:
-                            self._look_around()
-                        until = 0
-                same = True
-                for k in range(NUMBERS):
-                    same = same and counted[k] == self._expected[k]
-                if not same:
-                    traffic.take_back()
-                while same and not done:
-                    done = traffic.go_on(PATIENCE_NS)
-                    if not done:
-                        with gil:
-                            self._look_around()
-        except BaseException:
-            ring.break_off()
-            raise
-        if same:
-            return None
-        self.outcome = [*[counted[k] for k in range(NUMBERS)], ring.counted]
-        return DISSENT
+        self.number, self.begun, self.voted, self.as_expected = ring.posted, True, False, False
+        traffic.start(self.origins, 0)
+        with nogil:
+            while not self.voted:  # packing touches no array: it need not wait for the others
+                self.voted = ring.count(&cursor, &self._tally, NARROW)
+                if self.voted or traffic.send_round(False, False):
+                    idle = until = 0
+                elif ring.out_of_patience(&idle, &until):
+                    with gil:
+                        self._look_around()
+                    until = 0
+            self.as_expected = self._is_expected()
+            if not self.as_expected:
+                traffic.take_back()
+            while self.as_expected and not done:
+                done = traffic.go_on(True)
+                if not done:
+                    with gil:
+                        self._look_around()
+        if not self.as_expected:
+            return DISSENT
+        self.begun = False
+        self._tickets.drawn += 1
+        return None
+
+    cdef bint _is_expected(self) noexcept nogil:
+        """Whether all is well, and all have packed, or will pack, elements of this size in this order."""
+        cdef const Tally *tally = &self._tally
+        return (
+            not tally.largest[FAILED] and not tally.largest[NOTE]
+            and tally.largest[ITEM] == self._item and tally.largest[ORDER] == self.ballot.values[PACKED]
+            and not disputed(tally, CALL) and not disputed(tally, DTYPE) and not disputed(tally, PACKED)
+        )
+
+    def outcome(self):
+        """What came of the vote."""
+        cdef Outcome made = Outcome.__new__(Outcome)
+        made.tally = self._tally
+        return made
+
+    def hand_over(self):
+        """Forget the use that a `Transfer` goes on with."""
+        self.begun, self.targets, self.origins = False, None, Origins(self._kinds.count)
 
 
 cdef inline Extent _extent(const Kind *kind, const char *start, bint written) noexcept nogil:

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from ._walk cimport Table
 
 cdef enum:
-    MOST = 32  # dimensions of a NumPy array
+    MOST = 64  # dimensions of a NumPy array; 32 before NumPy 2
     MOST_JOINED = 4  # dimensions of a move that are each several of its box
 
 # Of out = alpha * x + beta * out; type 0 is a plain copy.

@@ -1,29 +1,151 @@
-"""Messages through memory that the ranks of one node share: votes, and chunks in a ring for each pair of ranks.
+"""Votes, and chunks of messages, through memory that the ranks of one node share.
 
 The memory holds, in this order and each on cache lines of its own: VOTES votes of each rank; for each ordered pair of
 ranks the sender's line and the receiver's line of their lane; for each rank an area for the chunks that it sends. Whoever
 writes a line or an area is named; everybody else only reads it. A chunk is packed into a slot of the sender's area, the
 counter `published` of the lane is raised, the receiver unpacks the chunk and raises `consumed`: so the bytes stay in
-cache between the two, and main memory sees one read and one write of each.
-
-Runs follow one another in the same order on all ranks. A rank begins to receive in a run only when it has seen all votes
-of that run, so what was packed before a failed vote can be taken back.
+cache between the two, and main memory sees one read and one write of each. docs/protocol.md has the rules.
 """
 
-from libc.stdint cimport int64_t
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+
+cdef extern from "<sys/mman.h>" nogil:
+    enum: PROT_READ, PROT_WRITE, MAP_SHARED
+    void *MAP_FAILED
+    void *mmap(void *address, size_t size, int protection, int flags, int file, long offset)
+    int munmap(void *address, size_t size)
+
+cdef extern from "<errno.h>" nogil:
+    int errno
 
 cdef enum:
     PAIR = 2 * LINE  # a line and the one that is fetched with it
+    VOTE = PAIR  # the number of a vote and its fields
     VOTES = 16  # votes of one rank that may be seen at once: twice those that it may have open
     OPEN = VOTES // 2
+    PATIENCE_NS = 1_000_000  # how long a compiled loop waits before it lets its caller look around
 
-NUMBERS_OF_A_VOTE = NUMBERS
+UNKNOWN = INT64_MIN
+
+# What all ranks must agree on. LARGEST: the largest value counts. EQUAL: all ranks that know a value have the same.
+LARGEST, EQUAL = "largest", "equal"
+RULES = {
+    "failed": LARGEST,  # number of ranks less this rank, on a rank where something is wrong; else 0: the lowest one counts
+    "note": LARGEST,  # what the rank has still to be told, or to do, before it can go on; the caller says which number is what
+    "call": EQUAL,  # digest of what is called, with all arguments that must be the same
+    "dtype": EQUAL,  # digest of the arrays' dtypes
+    "item": LARGEST,  # bytes of an element, of the largest one where there are several arrays
+    "order": LARGEST,  # in which messages have their elements: by rows (1) or, if any rank has it so, by columns (2)
+    "packed": EQUAL,  # the order in which the rank has packed already
+    "source": EQUAL,  # digest of the layout of A
+    "target": EQUAL,  # digest of the layout of B
+    "side": EQUAL,  # of an inter-communicator: the one that sends
+}
+assert len(RULES) == FIELDS
+NAMES = tuple(RULES)
+PLACES = {name: k for k, name in enumerate(NAMES)}
+cdef bint _is_equal[FIELDS]
+for _k in range(FIELDS):
+    _is_equal[_k] = RULES[NAMES[_k]] is EQUAL
 
 
 def bytes_needed(int64_t size, int64_t area):
     """Bytes of shared memory for `size` ranks with `area` bytes each for chunks. Not collective."""
-    return 8 * (size * VOTES * LINE + size * size * PAIR) + size * area
+    return _control(size) + size * area
+
+
+cdef int64_t _control(int64_t size) noexcept nogil:
+    """Bytes of votes and lanes, up to a whole page: where areas begin."""
+    return (8 * (size * VOTES * VOTE + size * size * PAIR) + 4095) // 4096 * 4096
+
+
+cdef class SharedMemory:
+    """A file in memory, without keeping the file open: the mapping lives as long as this object. Not collective."""
+
+    cdef char *_start
+    cdef Py_ssize_t _size
+
+    def __cinit__(self, int file, Py_ssize_t size):
+        cdef void *start = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+        if start == MAP_FAILED:
+            raise OSError(errno, f"{size} bytes of shared memory cannot be mapped")
+        self._start, self._size = <char *> start, size
+
+    def __dealloc__(self):
+        if self._start != NULL:
+            munmap(self._start, self._size)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self._start, self._size, 0, flags)
+
+
+cdef class Tickets:
+    """How many things a group has started: the same on all its ranks, for all start them in the same order."""
+
+
+cdef class Ballot:
+    """What one rank says in a vote: the fields of RULES, those left out unknown, or 0 where the largest counts."""
+
+    def __init__(self, **fields):
+        cdef int64_t k
+        for k in range(FIELDS):
+            self.values[k] = INT64_MIN if _is_equal[k] else 0
+        for name, value in fields.items():
+            k = PLACES[name]
+            self.wide = self.wide or k >= NARROW
+            if value is not None:
+                self.values[k] = value
+
+    def __getattr__(self, name):
+        return _value(self.values, name)
+
+    def numbers(self, int64_t[::1] into):
+        """Write it as numbers whose largest tell the outcome, for a reduction by MPI."""
+        cdef int64_t k
+        for k in range(FIELDS):
+            into[k] = self.values[k]
+            into[FIELDS + k] = UNKNOWN if self.values[k] == UNKNOWN else -self.values[k]
+
+
+cdef class Outcome:
+    """What came of a vote, the same on all ranks: an attribute for each field has the largest value; None if none is known."""
+
+    @staticmethod
+    def of(Ballot ballot, const int64_t[::1] numbers):
+        """From the largest of all ranks' numbers."""
+        cdef Outcome made = Outcome.__new__(Outcome)
+        cdef int64_t k
+        made.wide = ballot.wide
+        for k in range(FIELDS):
+            made.tally.largest[k] = numbers[k]
+            made.tally.smallest[k] = INT64_MAX if numbers[FIELDS + k] == UNKNOWN else -numbers[FIELDS + k]
+        return made
+
+    def __getattr__(self, name):
+        return _value(self.tally.largest, name)
+
+    @property
+    def disputed(self):
+        """The names of the fields in which two ranks differ that must not."""
+        cdef int64_t k
+        found = []
+        for k in range(FIELDS if self.wide else NARROW):
+            if _is_equal[k] and disputed(&self.tally, k):
+                found.append(NAMES[k])
+        return found
+
+
+cdef object _value(const int64_t *values, name):
+    if name not in PLACES:
+        raise AttributeError(name)
+    value = values[<int64_t> PLACES[name]]
+    return None if value == UNKNOWN else value
+
+
+cdef bint disputed(const Tally *tally, int64_t field) noexcept nogil:
+    """Whether two ranks know different values."""
+    return tally.largest[field] != INT64_MIN and tally.largest[field] != tally.smallest[field]
 
 
 cdef class Ring:
@@ -53,46 +175,54 @@ cdef class Ring:
         finally:
             PyBuffer_Release(&view)
         self._memory = memory
-        self._lanes = self._votes + size * VOTES * LINE
-        self.areas = <char *> (self._lanes + size * size * PAIR)
+        self._lanes = self._votes + size * VOTES * VOTE
+        self.areas = <char *> self._votes + _control(size)
         self.rank, self.size, self.area, self.spins = rank, size, area, spins
+        self.patience = PATIENCE_NS
+        self.posted = self.counted = self.divided_for = 0  # also of a ring that is initialized anew, with memory that is
 
     cdef int64_t *vote_of(self, int64_t rank, int64_t number) noexcept nogil:
-        return self._votes + (rank * VOTES + number % VOTES) * LINE
+        return self._votes + (rank * VOTES + number % VOTES) * VOTE
 
     cdef int64_t *lane(self, int64_t sender, int64_t receiver) noexcept nogil:
         return self._lanes + (sender * self.size + receiver) * PAIR
 
-    cdef bint post(self, const int64_t *numbers) noexcept nogil:
+    cdef bint post(self, const int64_t *values, int64_t width) noexcept nogil:
         """Publish this rank's next vote; False while too many are open."""
         cdef int64_t *line
-        cdef Py_ssize_t k
+        cdef int64_t k
         if self.posted - self.counted >= OPEN:
             return False
         line = self.vote_of(self.rank, self.posted)
-        for k in range(NUMBERS):
-            line[1 + k] = numbers[k]
+        for k in range(width):
+            line[1 + k] = values[k]
         self.posted += 1
         put(line, self.posted)
         return True
 
-    cdef bint count(self, int64_t *cursor, int64_t *largest) noexcept nogil:
-        """Count the oldest open vote as far as ranks have voted; True when all have, with the largest of each number."""
+    cdef bint count(self, int64_t *cursor, Tally *tally, int64_t width) noexcept nogil:
+        """Count the oldest open vote as far as ranks have voted; True when all have. The cursor starts at zero."""
         cdef int64_t *line
-        cdef Py_ssize_t k
+        cdef int64_t k, value
         while cursor[0] < self.size:
             line = self.vote_of(cursor[0], self.counted)
             if peek(line) != self.counted + 1:
                 return False
-            for k in range(NUMBERS):
-                if cursor[0] == 0 or line[1 + k] > largest[k]:
-                    largest[k] = line[1 + k]
+            for k in range(width):
+                value = line[1 + k]
+                if cursor[0] == 0:
+                    tally.largest[k], tally.smallest[k] = INT64_MIN, INT64_MAX
+                tally.largest[k] = max(tally.largest[k], value)
+                if value != INT64_MIN:
+                    tally.smallest[k] = min(tally.smallest[k], value)
             cursor[0] += 1
         self.counted += 1
         return True
 
-    cdef bint out_of_patience(self, int64_t *idle, int64_t *until, int64_t patience) noexcept nogil:
-        """Wait a little; True when that has gone on for `patience` nanoseconds. Both counters start at zero."""
+    cdef bint out_of_patience(self, int64_t *idle, int64_t *until) noexcept nogil:
+        """Wait a little; True when that has gone on for the ring's patience. Both counters start at zero."""
+        if self.patience == 0:
+            return True
         idle[0] += 1
         if idle[0] % (self.spins + 1):
             relax()
@@ -101,72 +231,70 @@ cdef class Ring:
         if idle[0] % 64:
             return False
         if until[0] == 0:
-            until[0] = now() + patience
+            until[0] = now() + self.patience
         return now() > until[0]
 
+    def missing(self):
+        """The ranks that have not cast the oldest vote that this rank has not counted."""
+        return [rank for rank in range(self.size) if peek(self.vote_of(rank, self.counted)) <= self.counted]
+
     def break_off(self):
-        """Tell the others that this rank has left in the middle of a run: what they wait for will not come."""
-        self.left = True
+        """Tell the others that this rank has left in the middle of a transfer: what they wait for will not come."""
+        self.closed = True
         put(self.lane(self.rank, self.rank), 1)
 
     def broken_by(self):
-        """A rank that has left in the middle of a run, or None."""
+        """A rank that has left in the middle of a transfer, or None."""
         for rank in range(self.size):
             if peek(self.lane(rank, rank)):
                 return rank
         return None
 
 
-cdef class Vote:
-    """A reduction over the ranks of a ring: the largest of each of a few numbers.
+cdef class RingVote:
+    """A vote of the ranks of a ring. Votes are posted, and counted, in the same order on all ranks.
 
-    Votes are cast in the same order on all ranks; `mine` and `all` are int64 arrays of at most NUMBERS_OF_A_VOTE numbers.
+    Parameters
+    ----------
+    ring : Ring
+    ballot : Ballot
+    posted : bool
+        Whether it is this rank's last vote, which has been posted, and not counted, already.
     """
 
     cdef Ring _ring
-    cdef int64_t[::1] _all
-    cdef int64_t _mine[NUMBERS]
-    cdef int64_t _largest[NUMBERS]
-    cdef int64_t _number, _cursor, _length
-    cdef bint _posted, _done
+    cdef Ballot _ballot
+    cdef Tally _tally
+    cdef int64_t _cursor
+    cdef bint _posted
+    cdef readonly int64_t number  # how many votes there have been on this ring with this one; 0 until it is posted
+    cdef readonly Outcome outcome  # None until all have voted
 
-    def __init__(self, Ring ring, const int64_t[::1] mine, int64_t[::1] all):
-        cdef Py_ssize_t k
-        if mine.shape[0] > NUMBERS or all.shape[0] != mine.shape[0]:
-            raise ValueError(f"a vote has at most {NUMBERS} numbers, not {mine.shape[0]}")
-        self._ring, self._all, self._length = ring, all, mine.shape[0]
-        for k in range(NUMBERS):
-            self._mine[k] = mine[k] if k < mine.shape[0] else 0
+    def __init__(self, Ring ring, Ballot ballot, bint posted=False):
+        self._ring, self._ballot, self._posted = ring, ballot, posted
+        if posted:
+            self.number = ring.posted
 
-    cdef bint _test(self, int64_t patience) noexcept nogil:
-        cdef int64_t idle = 0, until = 0
-        while not self._done:
-            if not self._posted:
-                self._posted = self._ring.post(self._mine)
-                self._number = self._ring.posted - 1
-            if self._posted and self._number == self._ring.counted:
-                self._done = self._ring.count(&self._cursor, self._largest)
-            elif not self._posted or self._number > self._ring.counted:
-                break  # others come first, and are not counted here
-            if not self._done and (not patience or self._ring.out_of_patience(&idle, &until, patience)):
-                break
-        return self._done
+    def post(self):
+        """Whether this rank's vote can be seen by the others. Those cast before it must have been posted."""
+        if not self._posted and self._ring.post(self._ballot.values, FIELDS if self._ballot.wide else NARROW):
+            self._posted, self.number = True, self._ring.posted
+        return self._posted
 
-    def Test(self, bint block=False):  # noqa: N802 - as MPI's requests are asked
-        """Whether all ranks have voted, and `all` has the result. Votes cast before this one must be counted first.
-
-        With `block`, wait for a while.
-        """
-        cdef Py_ssize_t k
-        cdef bint done
+    def test(self, bint block=False):
+        """Whether all ranks have voted. Votes cast before this one must have been counted. With `block`, wait for a while."""
+        cdef int64_t idle = 0, until = 0, width = FIELDS if self._ballot.wide else NARROW
+        cdef bint done = False
+        if self.outcome is not None:
+            return True
+        if not self.post() or self.number != self._ring.counted + 1:
+            return False
         with nogil:
-            done = self._test(PATIENCE_NS if block else 0)
+            while True:
+                done = self._ring.count(&self._cursor, &self._tally, width)
+                if done or not block or self._ring.out_of_patience(&idle, &until):
+                    break
         if done:
-            for k in range(self._length):
-                self._all[k] = self._largest[k]
+            self.outcome = Outcome.__new__(Outcome)
+            self.outcome.tally, self.outcome.wide = self._tally, self._ballot.wide
         return done
-
-    @property
-    def number(self):
-        """How many votes there have been on this ring with this one; 0 until it is cast."""
-        return self._number + 1 if self._posted else 0

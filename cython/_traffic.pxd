@@ -71,4 +71,4 @@ cdef class Traffic:
     cdef bint _copy_piece(self, bint ahead, bint alone) noexcept nogil
     cdef bint _receive_round(self, bint alone) noexcept nogil
     cdef int64_t _lap(self, int64_t start, Py_ssize_t part) noexcept nogil
-    cdef bint go_on(self, int64_t patience) noexcept nogil
+    cdef bint go_on(self, bint block) noexcept nogil

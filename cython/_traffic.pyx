@@ -9,7 +9,7 @@ from libc.stdlib cimport calloc, free
 from ._bundle cimport Bundle, Origins, carry, end_of_piece
 from ._copy cimport Job
 from ._ring cimport (
-    BASE, CONSUMED, PATIENCE_NS, PUBLISHED, SLOTS, STEP, STRIDE, TAKEN_BACK, Ring, fetch, now, peek, put,
+    BASE, CONSUMED, PUBLISHED, REPACKED, SLOTS, STEP, STRIDE, Ring, fetch, now, peek, put,
 )
 from ._weave cimport Braid, braid_of, end_braid, lines_of, same_lines, weave
 
@@ -113,7 +113,11 @@ cdef class Traffic:
                 self._n_groups += 1
 
     cdef int _divide(self, int64_t limit, int64_t most_slots) except -1:
-        """Give each send its slots: equal numbers of chunks, so that all lanes go along the source together."""
+        """Give each send its slots: equal numbers of chunks, so that all lanes go along the source together.
+
+        An element of every send is room enough. item <= stride, slots * stride <= share and sends * share <= limit; no step
+        is larger than the stride.
+        """
         cdef int64_t share = limit // max(self._n_sends, 1), slots, stride, most, item = 1
         cdef int64_t column = 0  # the longest
         cdef Py_ssize_t k
@@ -121,15 +125,15 @@ cdef class Traffic:
         for k in range(self._n_sends):
             item = max(item, self._sends[k].load.most)
             column = max(column, _parts(self._sends[k].column, 64) * 64)
-        if share >= 64:
-            share -= share % 64
         if self._n_sends and share < item:
             raise ValueError(f"{limit} bytes are not enough for {self._n_sends} messages with elements of {item}")
+        if share - share % 64 >= item:  # whole cache lines, where an element still fits
+            share -= share % 64
         slots = max(<int64_t> 1, min(most_slots, share // item))
         if column and share // column > 1:
             slots = min(slots, share // column)
         stride = share // slots
-        if stride >= 64 + item:
+        if stride - stride % 64 >= item:
             stride -= stride % 64
         for k in range(self._n_sends):
             lane = self._sends + k
@@ -159,7 +163,7 @@ cdef class Traffic:
         """Start a run with the arrays that are there; the run before has ended.
 
         `mark`, if not 0, is the number of a vote before which ranks packed in another order than the one agreed on: what
-        a sender has is good only when it says that it took that back. With `timed`, `spent` tells where the time went.
+        a sender has is good only when it says that it has packed anew. With `timed`, `spent` tells where the time went.
         """
         self.start(origins, mark)
         self._timed = timed
@@ -174,7 +178,7 @@ cdef class Traffic:
         self._sources, self._targets, self._mark = origins.sources, origins.targets, mark
         if mark:
             for k in range(self._n_sends):
-                put(self._sends[k].line + TAKEN_BACK, mark)
+                put(self._sends[k].line + REPACKED, mark)
         self._round = self._arrived = self._looks = 0
         self._packed = self._n_sends == 0
         self._timed = False
@@ -187,6 +191,11 @@ cdef class Traffic:
         cdef Py_ssize_t k
         for k in range(self._n_sends):
             put(self._sends[k].line + PUBLISHED, self._sends[k].line[PUBLISHED] - self._sends[k].chunks)
+            self._sends[k].chunks = 0
+
+    def take_back_all(self):
+        """Take back what was packed before a vote that was not good, or in another order than the one agreed on."""
+        self.take_back()
 
     cdef bint _open(self) noexcept nogil:
         """Divide the area among the lanes; False while chunks of an earlier run are still in it."""
@@ -215,7 +224,7 @@ cdef class Traffic:
         """Whether there is a chunk to unpack, or the rest of one."""
         if lane.done < lane.until:
             return True
-        if self._mark and peek(lane.line + TAKEN_BACK) < self._mark:
+        if self._mark and peek(lane.line + REPACKED) < self._mark:
             return False
         if peek(lane.line + PUBLISHED) == lane.line[CONSUMED]:
             return False
@@ -347,7 +356,12 @@ cdef class Traffic:
         return group == NULL or group.braid == NULL or lane.done < group.foremost * lane.column or lane.done % lane.column
 
     cdef inline int64_t _goal(self, Lane *lane) noexcept nogil:
-        return lane.load.size * (self._round + 1) // self._rounds
+        """Bytes of a lane that are packed when this round ends: equal parts, a byte more in the first `size % rounds` rounds.
+
+        No product passes the lane's size, for `_round` < `_rounds`; after the last round it is the size.
+        """
+        cdef int64_t rounds = self._round + 1
+        return lane.load.size // self._rounds * rounds + min(rounds, lane.load.size % self._rounds)
 
     cdef bint send_round(self, bint copying, bint alone) noexcept nogil:
         """One chunk for each receiver that has room; True where anything was packed.
@@ -424,8 +438,8 @@ cdef class Traffic:
             self._spent[part] += end - start
         return end
 
-    cdef bint go_on(self, int64_t patience) noexcept nogil:
-        """Move until all is done (True), or nothing could be moved for `patience` nanoseconds."""
+    cdef bint go_on(self, bint block) noexcept nogil:
+        """Move until all is done (True), or nothing could be moved: for as long as the ring's patience, with `block`."""
         cdef int64_t idle = 0, until = 0, start = 0, hope = HOPE if self.ring.spins else SHORT_HOPE
         cdef bint moved, alone = False
         while True:
@@ -444,9 +458,9 @@ cdef class Traffic:
                 idle = until = 0
             elif self._packed and self._arrived == self._n_receives:
                 return True
-            elif not patience and alone or patience and self.ring.out_of_patience(&idle, &until, patience):
+            elif not block and alone or block and self.ring.out_of_patience(&idle, &until):
                 return False
-            alone = self._looks > 0 and (not patience or self._looks >= hope)
+            alone = self._looks > 0 and (not block or self._looks >= hope)
 
     def advance(self, bint block):
         """Move what can be moved; True when all of it was. With `block`, wait for a while where nothing can.
@@ -455,12 +469,13 @@ cdef class Traffic:
         """
         cdef bint done
         with nogil:
-            done = self.go_on(PATIENCE_NS if block else 0)
+            done = self.go_on(block)
         return done
 
 
 cdef inline int64_t _parts(int64_t size, int64_t most) noexcept nogil:
-    return (size + most - 1) // most
+    """How many parts of at most `most` bytes there are; for any size from 0 and any `most` from 1, without overflow."""
+    return size // most + (size % most != 0)
 
 
 cdef bint _together(const Lane *a, const Lane *b, bint by_source) noexcept:

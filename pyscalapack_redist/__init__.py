@@ -5,10 +5,11 @@ b = plan(a)
 """
 
 from . import blacs, intersections, scalapack, schedules
-from .batch import Batch, BatchReport, batch
 from .blockcyclic import BlockCyclic
 from .connection import accept, connect
 from .descriptor import Descriptor
+from .engine.batch import batch
+from .engine.report import BatchReport
 from .errors import (
     ArrayError,
     CollectiveError,
@@ -29,7 +30,6 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArrayError",
-    "Batch",
     "BatchReport",
     "BlockCyclic",
     "CollectiveError",

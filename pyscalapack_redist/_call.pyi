@@ -1,33 +1,36 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ._bundle import Origins
+from ._ring import Ballot, Outcome, Tickets
 from ._traffic import Traffic
 
 DISSENT: object
 
 class Kinds:
     count: int
-    def __init__(
-        self,
-        arrays: Sequence[NDArray[Any] | None],
-        outs: Sequence[NDArray[Any] | None],
-        makes: Sequence[Callable[[np.dtype[Any]], NDArray[Any]] | None],
-    ) -> None: ...
-    def match(self, arrays: list[Any], outs: list[Any]) -> tuple[list[NDArray[Any] | None], Origins] | None: ...
+    def __init__(self, arrays: list[Any], outs: list[Any], makes: list[Callable[..., Any] | None]) -> None: ...
+    def match(self, arrays: Sequence[Any], outs: Sequence[Any]) -> tuple[list[Any], Origins] | None: ...
 
 class Call:
-    outcome: list[int]
+    traffic: Traffic
+    ballot: Ballot
+    begun: bool
+    voted: bool
+    as_expected: bool
+    origins: Origins
+    targets: Any
+    number: int
     def __init__(
         self,
         traffic: Traffic,
         kinds: Kinds,
-        ballot: NDArray[np.int64],
-        expected: NDArray[np.int64],
+        ballot: Ballot,
+        item: int,
         look_around: Callable[[], None],
+        tickets: Tickets,
+        listed: bool,
     ) -> None: ...
-    def __call__(self, a: object, out: object) -> Any: ...
-    def many(self, arrays: list[Any], outs: list[Any]) -> Any: ...
+    def __call__(self, a: Any, out: Any) -> Any: ...
+    def outcome(self) -> Outcome: ...
+    def hand_over(self) -> None: ...

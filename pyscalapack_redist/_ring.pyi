@@ -3,21 +3,52 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-NUMBERS_OF_A_VOTE: int
+UNKNOWN: int
+RULES: dict[str, str]
 
 def bytes_needed(size: int, area: int) -> int: ...
+
+class SharedMemory:
+    def __init__(self, file: int, size: int) -> None: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+class Tickets:
+    drawn: int
+
+class Ballot:
+    wide: bool
+    def __init__(self, **fields: int | None) -> None: ...
+    def __getattr__(self, name: str) -> Any: ...
+    def numbers(self, into: NDArray[np.int64]) -> None: ...
+
+class Outcome:
+    failed: int
+    note: int
+    item: int
+    order: int
+    @staticmethod
+    def of(ballot: Ballot, numbers: NDArray[np.int64]) -> Outcome: ...
+    def __getattr__(self, name: str) -> Any: ...
+    @property
+    def disputed(self) -> list[str]: ...
 
 class Ring:
     rank: int
     size: int
     area: int
     spins: int
-    left: bool
+    patience: int
+    closed: bool
+    posted: int
+    counted: int
     def __init__(self, memory: Any, rank: int, size: int, area: int, spins: int) -> None: ...
+    def missing(self) -> list[int]: ...
     def break_off(self) -> None: ...
     def broken_by(self) -> int | None: ...
 
-class Vote:
+class RingVote:
     number: int
-    def __init__(self, ring: Ring, mine: NDArray[np.int64], all: NDArray[np.int64]) -> None: ...
-    def Test(self, block: bool = False) -> bool: ...  # noqa: N802 - as MPI's requests are asked
+    outcome: Outcome | None
+    def __init__(self, ring: Ring, ballot: Ballot, posted: bool = False) -> None: ...
+    def post(self) -> bool: ...
+    def test(self, block: bool = False) -> bool: ...

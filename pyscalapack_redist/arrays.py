@@ -6,14 +6,22 @@ import functools
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from .agreement import digest
+from .comm.vote import digest
 from .descriptor import Descriptor
 from .errors import ArrayError
-from .exchanges import LocalArray
 
-__all__ = ["NOTHING", "Arrays", "by_columns", "checked_arrays", "dtype_digest", "ordinary"]
+__all__ = ["Arrays", "by_columns", "checked_arrays", "dtype_digest"]
+
+
+class LocalArray(NamedTuple):
+    """A local array as the kernels see it: address of element (0, 0, ...) and strides in bytes."""
+
+    address: int
+    strides: tuple[int, ...]
+
 
 NOTHING = LocalArray(0, ())
 
@@ -42,19 +50,6 @@ def _plain(dtype: np.dtype[Any]) -> object:
     if dtype.names is None or dtype.fields is None:
         return dtype.str
     return (dtype.itemsize, [(name, _plain(dtype.fields[name][0]), dtype.fields[name][1]) for name in dtype.names])
-
-
-def ordinary(array: object, desc: Descriptor, dtype: np.dtype[Any]) -> bool:
-    """Whether it is all that most arrays are: this rank's local array in Fortran order, or None outside. Not collective."""
-    if desc.coords is None or array is None:
-        return desc.coords is None and array is None
-    return (
-        type(array) is np.ndarray
-        and array.dtype is dtype
-        and array.shape == desc.local_shape
-        and array.flags.f_contiguous
-        and array.size > 0
-    )
 
 
 def checked_arrays(
@@ -125,8 +120,8 @@ def checked_arrays(
 def _fitting(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
     """The array as it goes with `desc`; None where there is nothing in it."""
     shape = desc.local_shape
-    if 0 in shape and (array is None or getattr(array, "size", None) == 0):
-        return array if isinstance(array, np.ndarray) and desc.coords is not None and array.shape == shape else None
+    if 0 in shape and (array is None or (isinstance(array, np.ndarray) and array.size == 0)):
+        return array if array is not None and desc.coords is not None and array.shape == shape else None
     if array is None:
         raise ArrayError(f"{name} is None, but this rank holds a local array of shape {shape}: pass it")
     if not isinstance(array, np.ndarray):
@@ -164,7 +159,7 @@ def _check_target(target: NDArray[Any], dtype: np.dtype[Any] | None) -> None:
         )
     if not target.flags.writeable:
         raise ArrayError("out is read-only: give an array that can be written")
-    if target.size and any(n > 1 and stride == 0 for n, stride in zip(target.shape, target.strides, strict=True)):
+    if target.size and not target.flags.forc and _overlaps_itself(target.shape, target.strides, target.itemsize):
         raise ArrayError(
             f"out has strides {target.strides}: several of its elements share memory; give an ordinary array"
         )
@@ -185,6 +180,28 @@ def _overlap(a: NDArray[Any], b: NDArray[Any]) -> bool:
         return np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
+
+
+def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> bool:
+    """Whether two elements of an array share memory; True also where that would take too long to find out.
+
+    A dimension whose stride passes all that those of smaller strides reach keeps its lines apart, and does not count. In
+    an array of whatever order and steps, or a window of one, that leaves none. What is left is halved: two elements that
+    share memory are in different halves, or there are two such in the first half, for the second is like it.
+    """
+    rest = sorted((abs(stride), n) for n, stride in zip(shape, strides, strict=True) if n > 1)
+    while rest and rest[-1][0] >= item + sum(stride * (n - 1) for stride, n in rest[:-1]):
+        rest.pop()
+    if not rest:
+        return False
+    part = as_strided(np.empty(1, f"V{item}"), [n for _, n in rest], [stride for stride, _ in rest])
+    while part.size > 1:
+        part = np.moveaxis(part, int(np.argmax(part.shape)), 0)
+        middle = (len(part) + 1) // 2
+        if _overlap(part[:middle], part[middle:]):
+            return True
+        part = part[:middle]
+    return False
 
 
 def by_columns(array: NDArray[Any]) -> bool:

@@ -7,6 +7,7 @@ Every piece of index arithmetic of the package is here. ScaLAPACK's names for th
 from __future__ import annotations
 
 import operator
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -18,6 +19,7 @@ from .errors import DescriptorError
 __all__ = ["BlockCyclic"]
 
 LARGEST = 2**62  # sums of two such numbers still fit in 64 bits
+MOST_DIMENSIONS: int = getattr(np, "MAXDIMS", 64)  # of a NumPy array: 32 before NumPy 2, which told so itself
 
 
 def whole_number(name: str, value: object, least: int, hint: str = "") -> int:
@@ -31,6 +33,14 @@ def whole_number(name: str, value: object, least: int, hint: str = "") -> int:
     if number > LARGEST:
         raise DescriptorError(f"{name} = {number} must be at most 2**62, the largest index of this package")
     return number
+
+
+def check_dimensions(shape: Sized) -> None:
+    """Raise a DescriptorError for no dimensions, and for more than an array can have. Not collective."""
+    if not len(shape):
+        raise DescriptorError("shape = () must have at least one dimension")
+    if len(shape) > MOST_DIMENSIONS:
+        raise DescriptorError(f"shape has {len(shape)} dimensions: NumPy's arrays have at most {MOST_DIMENSIONS}")
 
 
 @dataclass(frozen=True, slots=True)

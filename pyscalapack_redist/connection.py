@@ -12,11 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .agreement import Ballot
+from .comm.intercommunicator import Joint, joined
+from .comm.progress import blocking
 from .errors import CollectiveError, ConnectError
-from .intercommunicator import Joint, joined
 from .meeting import Card, Hold, Watch, offer, take, wait_for
-from .patience import while_watching
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -107,7 +106,7 @@ class _Side:
                 raise ConnectError(f"MPI did not join the jobs within {seconds:g} s: end both, and start them anew")
 
         try:
-            intercomm: MPI.Intercomm = while_watching(still_hopeful, partial(self._in_mpi, port))
+            intercomm: MPI.Intercomm = blocking(partial(self._in_mpi, port), still_hopeful)
         except CollectiveError as gone:
             raise ConnectError(f"the other job was lost while MPI joined the two: {gone}") from gone
         if self.card is not None:
@@ -173,8 +172,8 @@ class _Side:
         finally:
             info.Free()
         joint: Joint = joined(intercomm, self.watch, self._release)
-        joint.everyone.make_node()
-        joint.everyone.agree(Ballot([]), None, [], list)
+        joint.group.make_node()
+        joint.group.must_all(None)
         return intercomm
 
     def _release(self) -> None:

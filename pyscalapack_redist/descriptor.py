@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ._descriptor import FIELDS, build_fields, check_fields, read_fields
-from .agreement import Ballot, Participants, digest, participants
-from .blockcyclic import BlockCyclic, whole_number
+from .blockcyclic import BlockCyclic, check_dimensions, whole_number
+from .comm.group import Group, group_of
+from .comm.vote import Ballot, Statement, digest
 from .errors import DescriptorError
 from .grid import ProcessGrid
 from .merging import merged
@@ -61,8 +62,7 @@ class Descriptor:
         if not isinstance(grid, ProcessGrid):
             raise DescriptorError(f"grid = {grid!r} must be a ProcessGrid")
         sizes = [whole_number(f"shape[{k}]", n, 0) for k, n in enumerate(_each("shape", shape, None))]
-        if not sizes:
-            raise DescriptorError("shape = () must have at least one dimension")
+        check_dimensions(sizes)
         self._grid = grid
         self._axes = _checked_axes(axes, len(sizes), grid)
         processes = [1 if axis is None else grid.shape[axis] for axis in self._axes]
@@ -109,20 +109,25 @@ class Descriptor:
         CollectiveError
             Another rank found such an error, or has another layout.
         """
-        everyone = participants(comm, tuple(range(comm.Get_size())))
+        group = group_of(comm, tuple(range(comm.Get_size())))
         mine, error = None, None
         try:
             mine = cls._read_array(nine_integers, comm)
         except Exception as caught:
             error = caught
-        opinion = None if mine is None else mine.layout_digest
-        everyone.agree(Ballot(["the descriptor"]), error, [opinion], lambda: [repr(mine)])
-        return cls._spread(mine, everyone, comm)
+        found = None if mine is None else mine.layout_digest
+        group.agree(
+            Ballot(failed=group.failed(error), call=digest("from_array"), source=found),
+            error,
+            lambda: [Statement("the descriptor", found, repr(mine))],
+            lambda outcome: True,
+        )
+        return cls._spread(mine, group, comm)
 
     @classmethod
-    def _spread(cls, mine: Descriptor | None, everyone: Participants, comm: MPI.Intracomm) -> Descriptor:
-        """Give a descriptor on `comm` to the ranks that do not have it. Collective over `everyone`."""
-        known = everyone.share(None if mine is None else mine._packed())
+    def _spread(cls, mine: Descriptor | None, group: Group, comm: MPI.Intracomm) -> Descriptor:
+        """Give a descriptor on `comm` to the ranks that do not have it. Collective over the group."""
+        known = group.share(None if mine is None else mine._packed())
         if known is None:
             raise DescriptorError("no rank knows the layout: CTXT is -1, or the descriptor None, on all of them")
         return mine if mine is not None else cls._unpacked(known, comm)
@@ -419,17 +424,22 @@ class Descriptor:
     def on(self, comm: MPI.Intracomm) -> Descriptor:
         """The same layout with its processes as ranks of another communicator. Not collective.
 
+        On the communicator that it is on a descriptor is itself; on any other, a duplicate among them, its grid is a new one
+        there, without a BLACS context (see `ProcessGrid.on`).
+
         Raises
         ------
         DescriptorError
             A process of the grid is not in `comm`.
         """
         grid = self._grid.on(comm)
-        if grid is self._grid:
-            return self
+        return self if grid is self._grid else self._with_grid(grid)
+
+    def _with_grid(self, grid: ProcessGrid) -> Descriptor:
+        """The same layout on a grid of the same processes, a sub-array's whole array included."""
         moved = self._copy()
         moved._grid = grid
-        moved._parent = None if self._parent is None else self._parent.on(comm)
+        moved._parent = None if self._parent is None else self._parent._with_grid(grid)
         return moved
 
     @functools.cached_property

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import blacs
-from .agreement import Ballot, digest, participants
-from .blockcyclic import whole_number
+from .blockcyclic import check_dimensions, whole_number
+from .comm.group import group_of
+from .comm.vote import Ballot, Statement, digest
 from .errors import DescriptorError
 
 if TYPE_CHECKING:
@@ -88,15 +89,20 @@ class ProcessGrid:
         CollectiveError
             Another rank found one of these.
         """
-        everyone = participants(comm, tuple(range(comm.Get_size())))
+        group = group_of(comm, tuple(range(comm.Get_size())))
         grid, error = None, None
         try:
             grid = cls._read_context(ctxt, comm)
         except Exception as caught:
             error = caught
-        opinion = None if grid is None else digest((grid.shape, grid.ranks.tobytes()))
-        everyone.agree(Ballot(["the grid of the BLACS context"]), error, [opinion], lambda: [repr(grid)])
-        known = everyone.share(None if grid is None else (grid.shape, grid.ranks))
+        found = None if grid is None else digest((grid.shape, grid.ranks.tobytes()))
+        group.agree(
+            Ballot(failed=group.failed(error), call=digest("from_context"), source=found),
+            error,
+            lambda: [Statement("the grid of the BLACS context", found, repr(grid))],
+            lambda outcome: True,
+        )
+        known = group.share(None if grid is None else (grid.shape, grid.ranks))
         if known is None:
             raise DescriptorError("ctxt = -1 on every rank of the communicator: no rank knows a grid")
         return grid or cls(known[0], comm, ranks=known[1])
@@ -184,17 +190,22 @@ class ProcessGrid:
         return self._context
 
     def on(self, comm: MPI.Intracomm) -> ProcessGrid:
-        """The same processes as ranks of another communicator. Not collective.
+        """The same processes as ranks of another communicator, without a BLACS context. Not collective.
+
+        On its own communicator a grid is itself. Any other, a duplicate among them, gives a new grid: contexts stay with the
+        grid that made or read them, and `make_context()` makes one for the new grid.
 
         Raises
         ------
         DescriptorError
             A process of the grid is not in `comm`, or the grid is on paper.
         """
-        if same_ranks(self._comm, comm):
+        if self._comm is comm or (self._comm is not None and self._comm == comm):
             return self
         if self._comm is None:
             raise DescriptorError(f"{self} is on paper: give it a communicator to run a redistribution on it")
+        if same_ranks(self._comm, comm):
+            return ProcessGrid(self._shape, comm, ranks=self._ranks)
         from mpi4py import MPI
 
         here, there = self._comm.Get_group(), comm.Get_group()
@@ -275,8 +286,7 @@ def _grid_shape(shape: Any) -> tuple[int, ...]:
         sizes: tuple[Any, ...] = tuple(shape)
     except TypeError:
         sizes = (shape,)
-    if not sizes:
-        raise DescriptorError("shape = () must have at least one dimension")
+    check_dimensions(sizes)
     return tuple(
         whole_number(f"shape[{k}]", n, 1, ": processes along a dimension of the grid") for k, n in enumerate(sizes)
     )

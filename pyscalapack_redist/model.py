@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .exchanges import Exchange, exchange_class
-from .links import Links
-from .node import Node
+from .comm.links import Links
+from .comm.node import Node
+from .exchanges import exchange_class
 
 __all__ = ["Choice", "choose", "predicted_seconds"]
 
@@ -113,16 +113,15 @@ def _mean_bytes(elements: int, before: Sequence[int], after: Sequence[int]) -> f
     return ELEMENT * elements / (math.prod(before) * math.prod(after))
 
 
-def predicted_seconds(exchange: Exchange, links: Links | None, ranks: int, node_ranks: int, item: int) -> float:
-    """Seconds of a run with elements of `item` bytes: the vote, then wire and memory at the same time. Not collective.
+def predicted_seconds(moved: int, between: int, links: Links | None, ranks: int, node_ranks: int) -> float:
+    """Seconds of a run: the vote, then wire and memory at the same time. Not collective.
 
-    The wire has what the busiest node sends or receives; this rank's memory the packing, unpacking and copying, and ranks
-    that outnumber the cores take turns.
+    The wire has what the busiest node sends or receives, `between` bytes; this rank's memory the packing, unpacking and
+    copying of `moved` bytes, and ranks that outnumber the cores take turns.
     """
     wire = 0.0
     if links is not None:
-        wire = (math.ceil(math.log2(max(2, ranks))) + 1) * links.latency + exchange.extents.between * item / links.rate
-    moved = sum(one.size for one in (*exchange.sends, *exchange.receives, *exchange.copies)) * item
+        wire = (math.ceil(math.log2(max(2, ranks))) + 1) * links.latency + between / links.rate
     turns = max(1.0, node_ranks / len(os.sched_getaffinity(0)))
     return max(wire, turns * moved / _copy_rate())
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .agreement import Ballot, participants
 from .blockcyclic import whole_number
+from .comm.group import group_of
+from .comm.vote import Ballot, Statement, digest
 from .descriptor import Descriptor
 from .errors import ArrayError, DescriptorError
 from .grid import ProcessGrid
@@ -95,7 +96,7 @@ def _shared_dtype(
     desc: Descriptor, array: NDArray[Any] | None, root: int, to_root: bool, comm: MPI.Intracomm
 ) -> np.dtype[Any]:
     """The dtype of the array, also on ranks that have nothing of it."""
-    everyone = participants(comm, tuple(range(comm.Get_size())))
+    group = group_of(comm, tuple(range(comm.Get_size())))
     error: Exception | None = None
     dtype: np.dtype[Any] | None = None
     try:
@@ -110,9 +111,15 @@ def _shared_dtype(
             dtype = array.dtype
     except Exception as caught:
         error = caught
-    opinions = [desc.layout_digest, root if error is None else None]
-    everyone.agree(Ballot(["desc", "root"]), error, opinions, lambda: [repr(desc), repr(root)])
-    known = everyone.share(dtype)
+    place = root if error is None else None
+    call = digest(("gather" if to_root else "scatter", desc.layout_digest, place))
+    group.agree(
+        Ballot(failed=group.failed(error), call=call),
+        error,
+        lambda: [Statement("desc", desc.layout_digest, repr(desc)), Statement("root", place, repr(root))],
+        lambda outcome: True,
+    )
+    known = group.share(dtype)
     if known is None:
         raise ArrayError(
             "the array is None on every rank that should hold it: pass it on "

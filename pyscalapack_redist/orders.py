@@ -15,7 +15,7 @@ import numpy as np
 
 from .schedules.schedule import Schedule
 
-__all__ = ["ORDERS", "Caterpillar", "Coords", "Natural", "Order", "Random", "Ring", "Scheduled", "Share"]
+__all__ = ["ORDERS", "Caterpillar", "Coords", "Natural", "Order", "Random", "Ring", "Scheduled", "Several", "Share"]
 
 Coords = tuple[int, ...]
 
@@ -184,3 +184,17 @@ def _number(coords: Coords, shape: Coords) -> int:
 
 
 ORDERS: dict[str, type[Order]] = {one.name: one for one in (Natural, Random, Caterpillar, Ring)}
+
+
+class Several(Order):
+    """The orders of several moves, one after another or at once."""
+
+    one_port = False
+
+    def __init__(self, parts: Sequence[Order]) -> None:
+        self.parts = tuple(parts)
+        self.name = ", ".join(dict.fromkeys(one.name for one in parts))
+
+    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+        """Those of all parts. Not collective."""
+        return [share for one in self.parts for share in one.shares(sender, receiver, first)]

@@ -1,9 +1,9 @@
 """redistribute(): a plan that moves an array from one layout to another, made once and run often.
 
-    descriptors -> messages (planning) -> order (scheduling) -> exchange -> the user's arrays
+    descriptors -> messages (planning) -> order (scheduling) -> stages of moves (engine) -> the user's arrays
 
 This module only composes: what is owed to whom is worked out in `planning`, the order in `scheduling`, the moving in
-`exchanges`, and what all ranks must agree on in `agreement`.
+`exchanges` and `engine`, and what all ranks must agree on in `comm.group`.
 """
 
 from __future__ import annotations
@@ -13,25 +13,27 @@ import itertools
 import math
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .agreement import Ballot, Participants, participants
-from .chain import Chain
+from .comm.group import Group, check_running, group_of
+from .comm.progress import interrupts_held
+from .comm.vote import Outcome, digest
 from .descriptor import Descriptor
-from .direct import Redistribution
+from .engine.fill import second_move
+from .engine.plan import Redistribution
+from .engine.stages import Move, Pair, Stage, agree_on_extents
 from .errors import DescriptorError
-from .exchanges import Extents, exchange_class
+from .exchanges import Options, exchange_class
 from .exchanges.shared import Shared
-from .filled import Filled, second_move
 from .model import Choice, choose
-from .orders import ORDERS, Natural
-from .patience import while_watching
-from .planning import messages_of
+from .operation import Part
+from .orders import ORDERS, Natural, Order
+from .planning import Messages, messages_of
 from .request import Request, Via
-from .scheduling import by_formula, order_for
+from .scheduling import by_formula, order_for, searched
 from .waypoints import waypoints
 
 if TYPE_CHECKING:
@@ -119,39 +121,11 @@ def redistribute(
     CollectiveError
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
+    check_running()
     request = Request(desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill)
     if request.idle:
         return _idle_plan(request)
-    everyone = participants(request.comm, request.ranks)
-    return while_watching(everyone.watch, lambda: _agreed_plan(request, everyone))
-
-
-def _agreed_plan(request: Request, everyone: Participants) -> Redistribution:
-    """The plan that all ask for, an old one or a new one. Collective over the participants."""
-    ahead = _plan_ahead(request, everyone)
-    note = LAYOUT_UNKNOWN if None in request.descriptors else NOT_PLANNED if ahead is None else PLANNED
-    everyone.agree(request.ballot, request.error, request.opinions, lambda: request.words, note)
-    key = request.ballot.answers
-    plan: Redistribution | None = everyone.plans.get(key)
-    if plan is None and request.ballot.note == PLANNED:
-        plan = ahead
-    elif plan is None:
-        start = time.perf_counter()
-        a, b = request.descriptors
-        if request.ballot.note == LAYOUT_UNKNOWN:
-            a, b = (Descriptor._spread(mine, everyone, request.comm) for mine in request.descriptors)
-        assert a is not None
-        assert b is not None
-        plan = _new_plan(a, b, request, everyone)
-        if request.via is not None:
-            plan = _chain(plan, a, b, request, everyone)
-        if request.fill is not None:
-            plan = _fill(plan, a, b, request, everyone)
-        plan._planned = time.perf_counter() - start
-    assert plan is not None
-    plan = plan._with(*request.descriptors, request.agreed_dtype(everyone))
-    everyone.remember(key, plan)
-    return plan
+    return _agreed_plan(request, request.joint.group if request.joint else group_of(request.comm, request.ranks))
 
 
 # What a rank notes on its ballot. Where all have planned by themselves, one vote tells both that all ask for the same plan
@@ -159,23 +133,46 @@ def _agreed_plan(request: Request, everyone: Participants) -> Redistribution:
 PLANNED, NOT_PLANNED, LAYOUT_UNKNOWN = range(3)
 
 
-def _plan_ahead(request: Request, everyone: Participants) -> Redistribution | None:
+def _agreed_plan(request: Request, group: Group) -> Redistribution:
+    """The plan that all ask for, an old one or a new one. Collective over the group."""
+    plan = _plan_ahead(request, group)
+    note = LAYOUT_UNKNOWN if None in request.descriptors else NOT_PLANNED if plan is None else PLANNED
+
+    def is_new(outcome: Outcome) -> bool:
+        return request.joint is not None or (outcome.note != PLANNED and request.key(outcome) not in group.plans)
+
+    outcome = group.agree(request.ballot(group, note), request.error, request.statements, is_new)
+    key = request.key(outcome)
+    if key in group.plans:
+        plan = group.plans[key]
+    elif outcome.note != PLANNED:
+        start = time.perf_counter()
+        with interrupts_held():  # the others are here as well
+            plan = _new_plan(request, group, outcome.note)
+        plan._planned = time.perf_counter() - start
+    assert plan is not None
+    plan = plan._with(*request.descriptors, request.agreed_dtype(group))
+    group.remember(key, plan)
+    return plan
+
+
+def _plan_ahead(request: Request, group: Group) -> Redistribution | None:
     """A plan made before all are known to ask for it; None where ranks need to hear of each other. Not collective.
 
     Nothing is sent, and what is wrong is left to be found again when all have voted.
     """
     a, b = request.descriptors
-    node = everyone.node
+    node = group.node
     if request.error is not None or a is None or b is None or request.joint is not None:
         return None
-    kept: Redistribution | None = everyone.plans.get(tuple(request.opinions))
-    if kept is not None or request.via is not None or request.fill is not None or node is None or not node.whole:
+    kept: Redistribution | None = group.plans.get(request.key(request.ballot(group, PLANNED)))
+    if kept is not None or node is None or not node.whole:
         return kept
     start = time.perf_counter()
     with contextlib.suppress(Exception):
         chosen = choose(request.schedule, request.exchange, request.buffers, node)
         if chosen.exchange == Shared.name and by_formula(chosen.schedule):
-            plan = _planned(a, b, request, everyone, chosen)
+            plan = _plan_of(request, a, b, group, chosen, _legs(request, a, b))
             plan._planned = time.perf_counter() - start
             return plan
     return None
@@ -189,108 +186,140 @@ def _idle_plan(request: Request) -> Redistribution:
     assert a is not None
     assert b is not None
     chosen = choose(request.schedule, request.exchange, request.buffers, None)
-    nothing = exchange_class(chosen.exchange)([], [], [], request.memory_limit, request.buffers)
     order = ORDERS.get(chosen.schedule, Natural)((), ())
-    return Redistribution(a, b, request.dtype, None, order, nothing, chosen.why, request.op, request.part)
+    op, part = request.op, request.part
+    move = Move(0, 0, 1, a, b, op, True, part, order, Messages([], [], []))
+    stage = Stage([move], exchange_class(chosen.exchange), Options(request.memory_limit, request.buffers), None)
+    pair = Pair(a, b, request.dtype, op, part, request.fill)
+    return Redistribution(None, [pair], [stage], {}, chosen.why, _identity(request, a, b, chosen))
 
 
-def _new_plan(a: Descriptor, b: Descriptor, request: Request, everyone: Participants) -> Redistribution:
-    """Work out this rank's messages. Collective over the participants: all make the plan, or none."""
-    plan, error = None, None
-    everyone.make_node()
-    ballot = Ballot([], extras=len(Extents._fields))
-    try:
-        chosen = choose(
-            request.schedule,
-            request.exchange,
-            request.buffers,
-            everyone.node,
-            everyone.links,
-            math.prod(b.shape),
-            request.moved(a).placement.shape,
-            b.placement.shape,
-        )
-        plan = _planned(a, b, request, everyone, chosen)
-        ballot.mine[-len(Extents._fields) :] = plan._exchange.extents
-    except Exception as caught:
-        error = caught
-    everyone.agree(ballot, error, [], list)
-    assert plan is not None
-    plan._exchange.settle(Extents(*ballot.all[-len(Extents._fields) :].tolist()))
-    if plan._exchange.collective:
-        everyone.make_collectives()
-    return plan
+def _identity(request: Request, a: Descriptor, b: Descriptor, chosen: Choice) -> int:
+    """A number equal on all ranks for the same plan."""
+    options = (a.layout_digest, b.layout_digest, chosen.schedule, chosen.exchange, request.options)
+    return digest(("call", options))
 
 
-def _planned(a: Descriptor, b: Descriptor, request: Request, everyone: Participants, chosen: Choice) -> Redistribution:
-    """This rank's part of a plan. Collective over the participants where the schedule is searched for."""
-    moved = request.moved(a)
-    if moved.shape != b.shape:
+class _Leg(NamedTuple):
+    """A move that is still to be planned."""
+
+    stage: int
+    source: int
+    target: int
+    a: Descriptor
+    b: Descriptor
+    op: str
+    part: Part | None
+    last: bool
+
+    @property
+    def moved(self) -> Descriptor:
+        """The layout of op(A)."""
+        return self.a if self.op == "N" else self.a.T
+
+
+def _legs(request: Request, a: Descriptor, b: Descriptor) -> list[_Leg]:
+    """The moves of a plan: of the trapezoid and of its mirror image, if there is one, each through the layouts on its way."""
+    if request.moved(a).shape != b.shape:
         raise DescriptorError(
             f"desc_a has shape {a.shape} and desc_b {b.shape}: a redistribution keeps the global shape"
             + ("" if request.op == "N" else f"; op = {request.op!r} exchanges rows and columns")
         )
-    steps = order_for(chosen.schedule, moved, b, everyone)
-    me = request.comm.Get_rank()
-    part = None if request.part is None else request.part.moved(request.op).edge(b.shape)
-    messages = messages_of(moved, b, me, everyone.number, steps, part)
-    moving = exchange_class(chosen.exchange)(*messages, request.memory_limit, request.buffers, everyone.node)
-    moving.tune(chosen.piece, chosen.window)
-    return Redistribution(a, b, request.dtype, everyone, steps, moving, chosen.why, request.op, request.part)
+    kinds: list[tuple[str, Part | None]] = [(request.op, request.part)]
+    if request.fill is not None and request.part is not None:
+        second = second_move(request.fill, request.op, request.part)
+        kinds += [second] if second is not None else []
+    ways = []
+    for op, part in kinds:
+        between = [] if request.via is None else waypoints(a if op == "N" else a.T, b, request.via)
+        ways.append((op, part, [a, *between, b]))
+    longest = max(len(stops) for _, _, stops in ways) - 1
+    legs, slot = [], 2
+    for op, part, stops in ways:
+        source, first = 0, longest - (len(stops) - 1)
+        for k, (start, end) in enumerate(itertools.pairwise(stops)):
+            last = end is stops[-1] and k == len(stops) - 2
+            target = 1 if last else slot
+            slot += not last
+            legs.append(_Leg(first + k, source, target, start, end, op if k == 0 else "N", part, last))
+            part = part.moved(op) if part is not None and k == 0 else part
+            source = target
+    return legs
 
 
-def _chain(
-    direct: Redistribution, a: Descriptor, b: Descriptor, request: Request, everyone: Participants
-) -> Redistribution:
-    """The plans of the legs. Collective over the participants: all make the chain, or none."""
-    legs: list[Redistribution] = []
-    error = None
-    part = request.part
+def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
+    """Work out this rank's messages. Collective over the group: all make the plan, or none."""
+    a, b = request.descriptors
+    if note == LAYOUT_UNKNOWN:
+        a, b = (Descriptor._spread(mine, group, request.comm) for mine in request.descriptors)
+    assert a is not None
+    assert b is not None
+    node = group.make_node()
+    shapes = request.moved(a).placement.shape, b.placement.shape
+    chosen = choose(request.schedule, request.exchange, request.buffers, node, group.links, math.prod(b.shape), *shapes)
+    error: BaseException | None = None
+    plan, legs, steps = None, [], None
     try:
-        assert request.via is not None
-        stops = [a, *waypoints(request.moved(a), b, request.via), b]
-        for start, end in itertools.pairwise(stops):
-            legs.append(
-                redistribute(
-                    start,
-                    end,
-                    schedule=request.schedule,
-                    exchange=request.exchange,
-                    buffers=request.buffers,
-                    memory_limit=request.memory_limit,
-                    op=request.op if not legs else "N",
-                    uplo=part.uplo if part is not None else None,
-                    diag=part.diag if part is not None else "N",
-                )
-            )
-            if part is not None and len(legs) == 1:
-                part = part.moved(request.op)
+        legs = _legs(request, a, b)
     except Exception as caught:
         error = caught
-    everyone.agree(Ballot([]), error, [], list)
-    return Chain(direct, legs, everyone)
+    if not by_formula(chosen.schedule):  # a search under a time limit need not end alike on two machines
+        found = _searched(chosen.schedule, legs) if group.rank == 0 else None
+        steps = group.confer(found, lambda told: told[0])
+        if isinstance(steps, Exception):
+            error, steps = error or steps, None
+    try:
+        if error is None:
+            plan = _plan_of(request, a, b, group, chosen, legs, steps)
+    except Exception as caught:
+        error = caught
+    agree_on_extents(group, error, () if plan is None else plan._stages)
+    assert plan is not None
+    if plan._stages[0].exchange.collective:
+        group.make_collectives()
+    return plan
 
 
-def _fill(
-    first: Redistribution, a: Descriptor, b: Descriptor, request: Request, everyone: Participants
+def _searched(name: str, legs: Sequence[_Leg]) -> Any:
+    try:
+        return [searched(name, one.moved, one.b) for one in legs]
+    except Exception as caught:
+        return caught
+
+
+def _plan_of(
+    request: Request,
+    a: Descriptor,
+    b: Descriptor,
+    group: Group,
+    chosen: Choice,
+    legs: Sequence[_Leg],
+    steps: Sequence[Any] | None = None,
 ) -> Redistribution:
-    """The plan of a trapezoid and of the rest of B. Collective over the participants: all make it, or none."""
-    assert request.fill is not None
-    assert request.part is not None
-    second = second_move(request.fill, request.op, request.part)
-    if second is None:
-        return Filled([first], everyone)
-    op, part = second
-    mirrored = redistribute(
-        a,
-        b,
-        op=op,
-        uplo=part.uplo,
-        diag=part.diag,
-        schedule=request.schedule,
-        exchange=request.exchange,
-        buffers=request.buffers,
-        via=request.via,
-        memory_limit=request.memory_limit,
-    )
-    return Filled([first, mirrored], everyone)
+    """This rank's part of a plan. Not collective."""
+    me = request.comm.Get_rank()
+    exchange = exchange_class(chosen.exchange)
+    options = Options(request.memory_limit, request.buffers, piece=chosen.piece or None, window=chosen.window or None)
+
+    def move_of(leg: _Leg, order: Order) -> Move:
+        edge = None if leg.part is None else leg.part.moved(leg.op).edge(leg.b.shape)
+        messages = messages_of(leg.moved, leg.b, me, group.number, order, edge)
+        return Move(0, leg.source, leg.target, leg.a, leg.b, leg.op, leg.last, leg.part, order, messages)
+
+    by_stage: dict[int, list[Move]] = {}
+    for k, leg in enumerate(legs):
+        order = order_for(chosen.schedule, leg.moved, leg.b, None if steps is None else steps[k])
+        by_stage.setdefault(leg.stage, []).append(move_of(leg, order))
+    stages = [Stage(by_stage[k], exchange, options, group) for k in sorted(by_stage)]
+    between = {leg.target: leg.b for leg in legs if leg.target > 1}
+    pair = Pair(a, b, request.dtype, request.op, request.part, request.fill)
+    plan = Redistribution(group, [pair], stages, between, chosen.why, _identity(request, a, b, chosen))
+    if request.via is not None:
+
+        def direct() -> Stage:
+            whole = _Leg(0, 0, 1, a, b, request.op, request.part, True)
+            shapes = whole.moved.placement.shape, b.placement.shape
+            return Stage([move_of(whole, ORDERS["caterpillar"](*shapes))], exchange, options, group)
+
+        plan._via, plan._direct = True, direct
+    return plan

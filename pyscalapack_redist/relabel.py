@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from .comm.node import forced_nodes
 from .descriptor import Descriptor
 from .errors import DescriptorError
 from .grid import ProcessGrid, same_ranks
-from .node import forced_nodes
 from .schedules import CommunicationGrid
 
 __all__ = ["RelabelReport", "relabel", "relabel_report"]

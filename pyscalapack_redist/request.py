@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .agreement import Ballot, Participants, digest
 from .arrays import dtype_digest
 from .blockcyclic import whole_number
+from .comm.group import Group
+from .comm.intercommunicator import Joint, joined
+from .comm.vote import Ballot, Outcome, Statement, digest
 from .descriptor import Descriptor
 from .errors import ArrayError, DescriptorError, RedistributionError, ScheduleError
 from .exchanges import check_combination
 from .grid import same_ranks
-from .intercommunicator import Joint, joined
 from .operation import Part, checked_fill, checked_operation, checked_part
 from .scheduling import is_one_port
 
@@ -58,7 +58,7 @@ class Request:
         self.descriptors: tuple[Descriptor | None, Descriptor | None] = (None, None)
         try:
             self.dtype = None if dtype is None else np.dtype(dtype)
-        except TypeError as caught:
+        except Exception as caught:
             self.error = ArrayError(f"dtype = {dtype!r} is not a NumPy dtype: {caught}")
         if self.joint is not None and (desc_a is None) == (desc_b is None):
             which = "neither desc_a nor desc_b is" if desc_a is None else "both desc_a and desc_b are"
@@ -118,15 +118,34 @@ class Request:
             self.ranks = tuple(range(self.comm.Get_size()))
         self.idle = self.comm.Get_rank() not in self.ranks
 
-    @functools.cached_property
-    def ballot(self) -> Ballot:
-        """Questions on which all ranks must agree."""
-        direction = [] if self.joint is None else ["the direction", "dtype"]
-        return Ballot([*direction, "desc_a", "desc_b", "the options"])
+    def ballot(self, group: Group, note: int) -> Ballot:
+        """What this rank votes: what it asks for, and how far it has come with it. Not collective."""
+        layouts = [None if one is None else one.layout_digest for one in self.descriptors]
+        more: dict[str, int | None] = {}
+        if self.joint is not None:
+            more = {"side": self._sender, "dtype": None if self.dtype is None else dtype_digest(self.dtype)}
+        return Ballot(
+            failed=group.failed(self.error),
+            note=note,
+            call=digest(("redistribute", self.options)),
+            source=layouts[0],
+            target=layouts[1],
+            **more,
+        )
 
-    def agreed_dtype(self, everyone: Participants) -> np.dtype[Any] | None:
-        """The dtype that this rank was told; on an inter-communicator any rank. Collective over the participants."""
-        return self.dtype if self.joint is None else everyone.share(self.dtype)
+    @staticmethod
+    def key(said: Ballot | Outcome) -> tuple[int | None, ...]:
+        """Under which a plan is kept. Not collective."""
+        return said.call, said.source, said.target, said.side, said.dtype
+
+    @property
+    def _sender(self) -> int:
+        assert self.joint is not None
+        return self.joint.side if self._sends else 1 - self.joint.side
+
+    def agreed_dtype(self, group: Group) -> np.dtype[Any] | None:
+        """The dtype that this rank was told; on an inter-communicator any rank. Collective over the group."""
+        return self.dtype if self.joint is None else group.share(self.dtype)
 
     @property
     def options(self) -> tuple[Any, ...]:
@@ -137,31 +156,21 @@ class Request:
         """The layout of op(A)."""
         return desc if self.op == "N" else desc.T
 
-    @functools.cached_property
-    def opinions(self) -> list[int | None]:
-        """Digests of the two layouts, where known, and of the options."""
-        layouts = [None if one is None else one.layout_digest for one in self.descriptors]
-        about = [*layouts, digest(self.options)]
-        if self.joint is None:
-            return about
-        sender = self.joint.side if self._sends else 1 - self.joint.side
-        return [sender, None if self.dtype is None else dtype_digest(self.dtype), *about]
-
-    @property
-    def words(self) -> list[str]:
-        """The same in words."""
-        options = dict(
-            zip(
-                ("schedule", "exchange", "buffers", "via", "memory_limit", "op", "part", "fill"),
-                self.options,
-                strict=True,
-            )
-        )
-        words = [*map(repr, self.descriptors), ", ".join(f"{k}={v!r}" for k, v in options.items())]
-        if self.joint is None:
-            return words
-        role = "desc_a alone, so its side sends" if self._sends else "desc_b alone, so its side receives"
-        return [role, f"{self.dtype}", *words]
+    def statements(self) -> list[Statement]:
+        """What this rank asks for, for the message where ranks differ. Not collective."""
+        names = ("schedule", "exchange", "buffers", "via", "memory_limit", "op", "part", "fill")
+        options = dict(zip(names, self.options, strict=True))
+        said = []
+        if self.joint is not None:
+            role = "desc_a alone, so its side sends" if self._sends else "desc_b alone, so its side receives"
+            dtype = None if self.dtype is None else dtype_digest(self.dtype)
+            said = [Statement("the direction", self._sender, role), Statement("dtype", dtype, f"{self.dtype}")]
+        for name, one in zip(("desc_a", "desc_b"), self.descriptors, strict=True):
+            said.append(Statement(name, None if one is None else one.layout_digest, repr(one)))
+        return [
+            *said,
+            Statement("the options", repr(self.options), ", ".join(f"{k}={v!r}" for k, v in options.items())),
+        ]
 
 
 def _joint(comm: object) -> Joint | None:

@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import schedules
-from .agreement import Participants
 from .descriptor import Descriptor
 from .orders import ORDERS, Order, Scheduled
 from .schedules import CommunicationGrid, MessageGraph, Schedule
 from .schedules.checks import unknown
 from .schedules.schedule import ListedSchedule
 
-__all__ = ["by_formula", "is_one_port", "order_for", "schedules_for"]
+__all__ = ["by_formula", "is_one_port", "order_for", "schedules_for", "searched"]
+
+Steps = list[list[NDArray[np.int64]]]
 
 BY_FORMULA = ("walker-otto", "classes")
 WHOLE = 64 * 64  # pairs of processes up to which "optimal" looks at the whole of two process sets
@@ -37,12 +38,21 @@ def is_one_port(name: str) -> bool:
 
 
 def by_formula(name: str) -> bool:
-    """Whether each rank works the order out for itself, so that `order_for` sends nothing. Not collective."""
+    """Whether each rank works the order out for itself, so that nothing is `searched` for. Not collective."""
     return name in ORDERS or name in BY_FORMULA
 
 
-def order_for(name: str, a: Descriptor, b: Descriptor, everyone: Participants) -> Order:
-    """The order of the messages from A to B. Collective over the participants.
+def order_for(name: str, a: Descriptor, b: Descriptor, steps: Steps | None = None) -> Order:
+    """The order of the messages from A to B. Not collective.
+
+    Parameters
+    ----------
+    name : str
+        The schedule.
+    a, b : Descriptor
+        Layouts before and after.
+    steps : list, optional
+        What `searched` has found, on one rank for all.
 
     Raises
     ------
@@ -53,14 +63,22 @@ def order_for(name: str, a: Descriptor, b: Descriptor, everyone: Participants) -
     if name in ORDERS:
         return ORDERS[name](*shapes)
     graphs = _graphs(name, a, b)
-    if name in BY_FORMULA:
+    if steps is None:
         parts: list[Schedule] = [schedules.build(name, graph) for graph in graphs]
     else:
-        steps = everyone.comm.bcast(_searched(name, graphs) if everyone.rank == 0 else None)
-        if isinstance(steps, Exception):
-            raise steps
         parts = [ListedSchedule(name, graph, one) for graph, one in zip(graphs, steps, strict=True)]
     return Scheduled(*shapes, parts, a.coords, b.coords)
+
+
+def searched(name: str, a: Descriptor, b: Descriptor) -> Steps:
+    """The steps of a schedule that no formula gives, in each dimension. Not collective.
+
+    Raises
+    ------
+    ScheduleError
+        The schedule does not apply to these layouts.
+    """
+    return [schedules.build(name, graph).steps for graph in _graphs(name, a, b)]
 
 
 def _graphs(name: str, a: Descriptor, b: Descriptor) -> list[MessageGraph]:
@@ -72,13 +90,6 @@ def _graphs(name: str, a: Descriptor, b: Descriptor) -> list[MessageGraph]:
     if name == "optimal" and len(places_a) * len(places_b) <= WHOLE:
         return [schedules.whole(grids, same=places_a[:, None] == places_b)]
     return grids
-
-
-def _searched(name: str, graphs: list[MessageGraph]) -> list[list[NDArray[np.int64]]] | Exception:
-    try:
-        return [schedules.build(name, graph).steps for graph in graphs]
-    except Exception as error:
-        return error
 
 
 def schedules_for(name: str, a: Descriptor, b: Descriptor) -> list[Schedule]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..batch import batch
+from ..engine.batch import batch
 from ..redistribution import Redistribution, redistribute
 from .case import Case
 from .figures import ratio_text, time_text
@@ -52,7 +52,8 @@ class _Many(Prepared):
 class _Apart(_Many):
     @property
     def extra_bytes(self) -> int | None:
-        return self.plan.report(self.stage.case.dtype).extra_bytes
+        size: int = self.plan.report(self.stage.case.dtype).extra_bytes
+        return size
 
     def __call__(self) -> None:
         for a, out in zip(self.arrays, self.outs, strict=True):
@@ -66,7 +67,8 @@ class _Together(_Many):
 
     @property
     def extra_bytes(self) -> int | None:
-        return self.batch.report(self.stage.case.dtype).extra_bytes
+        size: int = self.batch.report(self.stage.case.dtype).extra_bytes
+        return size
 
     def __call__(self) -> None:
         self.batch(self.arrays, self.outs)

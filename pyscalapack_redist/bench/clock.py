@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..patience import until
+from ..comm.progress import until
 
 if TYPE_CHECKING:
     from mpi4py import MPI

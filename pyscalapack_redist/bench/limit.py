@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import schedules
-from ..agreement import participants
+from ..comm.group import group_of
 from .case import Case
 
 if TYPE_CHECKING:
@@ -99,10 +99,10 @@ def links_of(comm: MPI.Intracomm, rate: float | None) -> dict[str, Any]:
     RedistributionError
         What the environment says of nodes or links is wrong, on this rank or on another.
     """
-    everyone = participants(comm, tuple(range(comm.Get_size())))
-    leaders = everyone.make_node().leaders.tolist()
+    group = group_of(comm, tuple(range(comm.Get_size())))
+    leaders = group.make_node().leaders.tolist()
     number = {leader: k for k, leader in enumerate(dict.fromkeys(leaders))}
-    links = everyone.links
+    links = group.links
     origin = "as given" if rate is not None else None if links is None else links.origin
     return {
         "host_of_rank": [number[leader] for leader in leaders],

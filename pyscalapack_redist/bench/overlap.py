@@ -166,7 +166,8 @@ class _Serial(_Computing):
 
     @property
     def extra_bytes(self) -> int | None:
-        return self.plan.report(self.stage.case.dtype).extra_bytes
+        size: int = self.plan.report(self.stage.case.dtype).extra_bytes
+        return size
 
     def __call__(self) -> None:
         self.plan(self.stage.a, self.stage.out)

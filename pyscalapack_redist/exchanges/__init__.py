@@ -6,25 +6,25 @@ from ..errors import ScheduleError
 from ..schedules.checks import unknown
 from .alltoall import Alltoallv, Alltoallw
 from .buffers import BUFFERS
-from .exchange import Exchange, Extents, LocalArray, Progress
-from .message import Message
-from .nonblocking import Nonblocking
+from .exchange import Exchange, Extents, Options, Progress, Run
+from .message import ByteMessage, Form, Message
+from .nonblocking import Nonblocking, Windowed
 from .ready import Ready
-from .repeat import Repeat
 from .sendrecv import SendReceive
 from .shared import Shared
 from .synchronized import Synchronized
-from .windowed import Windowed
 
 __all__ = [
     "BUFFERS",
     "EXCHANGES",
+    "ByteMessage",
     "Exchange",
     "Extents",
-    "LocalArray",
+    "Form",
     "Message",
+    "Options",
     "Progress",
-    "Repeat",
+    "Run",
     "check_combination",
     "exchange_class",
 ]

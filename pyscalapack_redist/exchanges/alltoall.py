@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..patience import until
 from .buffers import Slot, Specification, memory_at, slots
-from .exchange import Progress, Run
+from .exchange import Exchange, Progress, Run
 from .message import Piece
-from .rounds import InRounds
+from .rounds import InRounds, Round
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -35,11 +34,11 @@ class Alltoallv(InRounds):
     understands: ClassVar[tuple[str, ...]] = ("packed",)
 
     def begin(self, run: Run) -> Progress:
-        """Start the first round. Collective over the participants."""
+        """A run, with all the memory that it needs; nothing moves yet. Not collective."""
         return _Rounds(self, run)
 
     def call(self, comm: MPI.Intracomm, sent: Side, received: Side) -> MPI.Request:
-        """One round. Collective over the participants."""
+        """One round. Collective over the group."""
         byte = self.buffers.byte
         return comm.Ialltoallv((*sent[:2], byte), (*received[:2], byte))
 
@@ -51,7 +50,7 @@ class Alltoallw(Alltoallv):
     understands: ClassVar[tuple[str, ...]] = ("packed", "datatypes")
 
     def call(self, comm: MPI.Intracomm, sent: Side, received: Side) -> MPI.Request:
-        """One round. Collective over the participants."""
+        """One round. Collective over the group."""
         return comm.Ialltoallw(sent, received)
 
 
@@ -61,20 +60,26 @@ class _Rounds(Progress):
         assert run.collectives is not None
         self._comm = run.collectives
         self._call = exchange.call
-        self._rounds = iter(exchange.rounds(run.item))
-        self._request: MPI.Request | None = self._next_round()
+        self._request: Any = None
 
-    def _next_round(self) -> MPI.Request | None:
-        """Pack and start the next round; None where there is none."""
-        following = next(self._rounds, None)
+    def start(self, exchange: Exchange, mark: int = 0) -> None:
+        """Start the first round. Collective over the group."""
+        assert isinstance(exchange, Alltoallv)
+        self._copies = exchange.copies
+        self._rounds = iter(exchange.rounds)
+        self._next(next(self._rounds, None))
+
+    def _next(self, following: Round | None) -> None:
+        """Pack and start the next round, if there is one."""
+        self._request = None
         if following is None:
-            return None
+            return
         sends, receives = following
         self._receives = receives
         places = slots(self.run.staging, [piece.nbytes for piece in (*receives, *sends)])
         self._in = places[: len(receives)]
         sent = self._side(False, sends, places[len(receives) :], self.buffers.outgoing)
-        return self._call(self._comm, sent, self._side(True, receives, self._in, self.buffers.incoming))
+        self._request = self._call(self._comm, sent, self._side(True, receives, self._in, self.buffers.incoming))
 
     def _side(
         self, target: bool, pieces: Sequence[Piece], places: Sequence[Slot], fill: Callable[..., Specification]
@@ -92,13 +97,11 @@ class _Rounds(Progress):
     def advance(self, block: bool) -> bool:
         """Unpack a round that is through, start the next, and copy locally in between. Not collective."""
         while self._request is not None:
-            if block and not self._copies:
-                until(self._request.Test)
-            elif not self._request.Test():
-                if self.copy_piece() and block:
-                    continue
-                return False
+            if not self._request.Test():
+                if not self.copy_piece():
+                    return False
+                continue
             for piece, slot in zip(self._receives, self._in, strict=True):
                 self.buffers.arrived(self.run, piece, slot)
-            self._request = self._next_round()
+            self._next(next(self._rounds, None))
         return self.copy_all()

@@ -8,14 +8,13 @@ import functools
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from .datatypes import box_type
-from .message import Message, Piece, dense_strides, pieces_of
+from .message import ByteMessage, Piece, pieces_of
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -24,9 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BUFFERS", "Buffers", "Datatypes", "Packed", "Slot", "Specification", "memory_at", "slots"]
 
-LAYOUTS_KEPT = 8  # sets of datatypes, one for each element size, strides and order of dimensions
-
-Specification = tuple[Any, int, "MPI.Datatype"]
+Specification = tuple[Any, int, Any]
 
 
 class Slot(NamedTuple):
@@ -38,7 +35,8 @@ class Slot(NamedTuple):
 
 def slots(staging: np.ndarray, sizes: Iterable[int]) -> list[Slot]:
     """Staging memory cut into slots of the given sizes in bytes."""
-    memory, at, base = memoryview(staging), 0, staging.ctypes.data  # type: ignore[arg-type]
+    memory, at = memoryview(staging), 0  # type: ignore[arg-type]
+    base = staging.__array_interface__["data"][0]
     made = []
     for size in sizes:
         made.append(Slot(memory[at : at + size], base + at))
@@ -52,14 +50,14 @@ class Buffers(ABC):
     name: ClassVar[str]
 
     @functools.cached_property
-    def byte(self) -> MPI.Datatype:
+    def byte(self) -> Any:
         """The type of packed elements."""
         from mpi4py import MPI
 
         return MPI.BYTE
 
     @abstractmethod
-    def cut(self, messages: Sequence[Message], item: int, most: int) -> tuple[list[Piece], int]:
+    def cut(self, messages: Sequence[ByteMessage], most: int) -> tuple[list[Piece], int]:
         """Pieces of at most `most` bytes of staging memory, and the bytes that the largest needs. Not collective."""
 
     @abstractmethod
@@ -84,18 +82,15 @@ class Packed(Buffers):
 
     name: ClassVar[str] = "packed"
 
-    def cut(self, messages: Sequence[Message], item: int, most: int) -> tuple[list[Piece], int]:
+    def cut(self, messages: Sequence[ByteMessage], most: int) -> tuple[list[Piece], int]:
         """Pieces of at most `most` bytes (but at least an element), and the bytes of the largest. Not collective."""
-        pieces = pieces_of(messages, item, most)
+        pieces = pieces_of(messages, most)
         return pieces, max((one.nbytes for one in pieces), default=0)
 
     def outgoing(self, run: Run, piece: Piece, slot: Slot) -> Specification:
         """Gather a piece out of the local A. Not collective."""
-        box = piece.message.box
-        dense = dense_strides(box.shape(), run.order, run.item)
-        start = slot.address - piece.first * run.item
         began = time.perf_counter()
-        box.move(*run.source, start, dense, run.item, run.order, piece.first, piece.last)
+        piece.message.bundle.move(run.origins, slot.address, piece.first, piece.last)
         run.note("packed", began)
         return slot.memory, piece.nbytes, self.byte
 
@@ -105,11 +100,8 @@ class Packed(Buffers):
 
     def arrived(self, run: Run, piece: Piece, slot: Slot) -> None:
         """Scatter a piece into the local B. Not collective."""
-        box = piece.message.box
-        dense = dense_strides(box.shape(), run.order, run.item)
-        start = slot.address - piece.first * run.item
         began = time.perf_counter()
-        box.move(start, dense, *run.target, run.item, run.order, piece.first, piece.last, blend=run.blend)
+        piece.message.bundle.move(run.origins, slot.address, piece.first, piece.last)
         run.note("unpacked", began)
 
     def origin(self, run: Run, target: bool, first: Slot) -> int:
@@ -120,46 +112,41 @@ class Packed(Buffers):
 class Datatypes(Buffers):
     """MPI itself gathers and scatters, by derived datatypes: no staging memory of ours, and a message goes whole.
 
-    Types are committed when first needed and freed with the plan.
+    Types are committed when first needed and freed with this object, which is a local operation.
     """
 
     name: ClassVar[str] = "datatypes"
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Any, dict[int, MPI.Datatype]] = OrderedDict()
-        weakref.finalize(self, _free_all, self._kept)
+        self._types: dict[tuple[int, bool], MPI.Datatype] = {}
+        weakref.finalize(self, _free, self._types)
 
-    def cut(self, messages: Sequence[Message], item: int, most: int) -> tuple[list[Piece], int]:
+    def cut(self, messages: Sequence[ByteMessage], most: int) -> tuple[list[Piece], int]:
         """Whole messages, which need no staging memory. Not collective."""
         return [Piece(one, one.first, one.last, 0, 0) for one in messages], 0
 
     def outgoing(self, run: Run, piece: Piece, slot: Slot) -> Specification:
         """The message in the local A. Not collective."""
-        return memory_at(run.source.address), 1, self.datatype(run, piece.message, target=False)
+        return memory_at(run.addresses[0]), 1, self.datatype(piece.message, target=False)
 
     def incoming(self, run: Run, piece: Piece, slot: Slot) -> Specification:
         """The message in the local B. Not collective."""
-        return memory_at(run.target.address), 1, self.datatype(run, piece.message, target=True)
+        return memory_at(run.addresses[1]), 1, self.datatype(piece.message, target=True)
 
     def arrived(self, run: Run, piece: Piece, slot: Slot) -> None:
         """It is where it belongs. Not collective."""
 
     def origin(self, run: Run, target: bool, first: Slot) -> int:
         """That of the local A or the local B. Not collective."""
-        return (run.target if target else run.source).address
+        return run.addresses[target]
 
-    def datatype(self, run: Run, message: Message, target: bool) -> MPI.Datatype:
+    def datatype(self, message: ByteMessage, target: bool) -> MPI.Datatype:
         """The datatype of a message in the local A, or in the local B. Not collective."""
-        strides = (run.target if target else run.source).strides
-        layout = (target, strides, run.item, run.order)
-        if layout not in self._kept:
-            while len(self._kept) >= LAYOUTS_KEPT:
-                _free(self._kept.popitem(last=False)[1])
-            self._kept[layout] = {}
-        types = self._kept[layout]
-        if id(message) not in types:
-            types[id(message)] = box_type(message.box, target, strides, run.item, run.order)
-        return types[id(message)]
+        key = message.peer, target  # a message is all that two processes share
+        if key not in self._types:
+            box, strides, item, order = message.form
+            self._types[key] = box_type(box, target, strides, item, order)
+        return self._types[key]
 
 
 def memory_at(address: int) -> MPI.buffer:
@@ -169,18 +156,13 @@ def memory_at(address: int) -> MPI.buffer:
     return MPI.buffer.fromaddress(address, 0)
 
 
-def _free(types: dict[int, MPI.Datatype]) -> None:
+def _free(types: dict[tuple[int, bool], MPI.Datatype]) -> None:
     """Free datatypes: a local operation, and what is under way with them goes on."""
-    for one in types.values():
-        one.Free()
-
-
-def _free_all(kept: dict[Any, dict[int, MPI.Datatype]]) -> None:
     from mpi4py import MPI
 
     if not MPI.Is_finalized():
-        for types in kept.values():
-            _free(types)
+        for one in types.values():
+            one.Free()
 
 
 BUFFERS: dict[str, type[Buffers]] = {one.name: one for one in (Packed, Datatypes)}

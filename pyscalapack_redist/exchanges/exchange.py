@@ -2,70 +2,47 @@
 
 from __future__ import annotations
 
-import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from .._bundle import Origins
-from .._copy import Blend
+from .._bundle import Bundle, Origins
 from .._traffic import Traffic
+from ..comm.channel import Channel
+from ..comm.node import Node
 from ..errors import ScheduleError
-from ..node import Node
-from ..patience import LOOKS
 from .buffers import BUFFERS
-from .message import Message, pieces_of
-from .repeat import Repeat
+from .message import ByteMessage, Message
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["COPY_PIECE", "Exchange", "Extents", "LocalArray", "Progress", "Run"]
+__all__ = ["COPY_PIECE", "Exchange", "Extents", "Options", "Progress", "Run"]
 
 COPY_PIECE = 512 * 1024  # bytes of a local copy between two looks at the messages
 
 
-class LocalArray(NamedTuple):
-    """A local array as the kernels see it: address of element (0, 0, ...) and strides in bytes."""
-
-    address: int
-    strides: tuple[int, ...]
-
-
 @dataclass
 class Run:
-    """One use of a plan: arrays, bytes of an element, order of dimensions in messages, tag and staging memory.
+    """One use of an exchange: where the arrays begin, the tag of its messages and staging memory.
 
-    `collectives` is a communicator on which runs come one after another, in the same order on all ranks; `mark` is for
-    `Traffic.begin`; `spent` is to have the seconds "packed", "copied" and "unpacked", if anybody wants to know; `blend`
-    is what becomes of elements on the way into the target; `several` says where arrays begin where there are several pairs.
+    `collectives` is a communicator on which runs come one after another, in the same order on all ranks; `addresses` are
+    those of A and B, where there is one pair of arrays; `spent` is to have the seconds "packed", "copied" and "unpacked", if
+    anybody wants to know; `turned` gives the same exchange for elements in the other order.
     """
 
-    comm: MPI.Intracomm
+    channel: Channel
     collectives: MPI.Intracomm | None
     tag: int
-    source: LocalArray
-    target: LocalArray
-    item: int
-    order: tuple[int, ...]
+    origins: Origins
+    addresses: tuple[int, int]
     staging: np.ndarray
-    mark: int = 0
-    spent: dict[str, float] | None = None
-    blend: Blend | None = None
-    several: Origins | None = None
-
-    @property
-    def origins(self) -> Origins:
-        """Where the arrays begin. Not collective."""
-        if self.several is not None:
-            return self.several
-        made = Origins(1)
-        made.put(0, self.source.address, self.target.address)
-        return made
+    spent: dict[str, float] | None
+    turned: Callable[[], Exchange]
 
     def note(self, part: str, start: float) -> None:
         """Add the time since `start` to a part, where somebody asked for it. Not collective."""
@@ -90,24 +67,69 @@ class Extents(NamedTuple):
         Elements that go out of a node or into it, whichever are more: this rank's times the ranks of the node.
     """
 
-    messages: int
-    elements: int
-    partial: int
-    unbalanced: int
-    between: int
+    messages: int = 0
+    elements: int = 0
+    partial: int = 0
+    unbalanced: int = 0
+    between: int = 0
+
+    @classmethod
+    def of(cls, sends: Sequence[Message], receives: Sequence[Message], node: Node | None) -> Extents:
+        """Those of this rank. Not collective."""
+        both = (*sends, *receives)
+        return cls(
+            messages=max(len(sends), len(receives)),
+            elements=max((one.size for one in both), default=0),
+            partial=any(one.size != one.box.size for one in both),
+            unbalanced=len(sends) != len(receives),
+            between=0 if node is None else node.size * max(_away(sends, node), _away(receives, node)),
+        )
 
 
-class Exchange(ABC):
-    """The messages of one rank, and a way of moving them.
+def _away(messages: Sequence[Message], node: Node) -> int:
+    """Elements of messages to or from other nodes."""
+    return sum(one.size for one in messages if one.peer not in node.number)
 
-    Parameters
+
+class Options(NamedTuple):
+    """What an exchange is told besides its messages, equal on all ranks.
+
+    Attributes
     ----------
-    sends, receives, copies : sequence of Message
-        What this rank sends, receives, and copies from its own A to its own B.
     memory_limit : int
         Most bytes of staging memory on this rank.
     buffers : str
         A name in `BUFFERS`.
+    extents : Extents
+        The largest of all ranks.
+    item : int
+        Bytes of an element, of the largest where there are several arrays.
+    order : int
+        Of elements in messages: 1 by rows, 2 by columns.
+    piece, window : int or None
+        Between nodes: bytes of a piece, and how many are sent at a time; None for the exchange's own.
+    """
+
+    memory_limit: int
+    buffers: str = "packed"
+    extents: Extents = Extents()
+    item: int = 1
+    order: int = 2
+    piece: int | None = None
+    window: int | None = None
+
+
+class Exchange(ABC):
+    """The messages of one rank, for arrays of one kind, and a way of moving them.
+
+    Parameters
+    ----------
+    sends, receives : sequence of ByteMessage
+        What this rank sends and receives.
+    copies : Bundle
+        What it copies from its own A to its own B.
+    options : Options
+        What all ranks have in common.
     node : Node, optional
         The ranks of this node, for an exchange that treats them in another way.
 
@@ -118,7 +140,7 @@ class Exchange(ABC):
     scheduled : bool
         Whether a schedule means anything to it.
     collective : bool
-        Whether it makes collective calls, on `Run.collectives`, in which all participants take part.
+        Whether it makes collective calls, on `Run.collectives`, in which all ranks take part.
     in_turn : bool
         Whether its runs come one after another.
     understands : tuple of str
@@ -134,112 +156,103 @@ class Exchange(ABC):
 
     def __init__(
         self,
-        sends: Sequence[Message],
-        receives: Sequence[Message],
-        copies: Sequence[Message],
-        memory_limit: int,
-        buffers: str = "packed",
+        sends: Sequence[ByteMessage],
+        receives: Sequence[ByteMessage],
+        copies: Bundle,
+        options: Options,
         node: Node | None = None,
     ) -> None:
         # Sender and receiver sort alike, by (key, sender, receiver): the one global order that the proofs rest on.
         self.sends, self.receives = (
             tuple(sorted(some, key=lambda one: (one.key, one.peer))) for some in (sends, receives)
         )
-        self.copies = tuple(copies)
-        self.memory_limit = memory_limit
-        self.buffers = BUFFERS[buffers]()
-        both = (*self.sends, *self.receives)
-        self.extents = Extents(
-            messages=max(len(self.sends), len(self.receives)),
-            elements=max((one.size for one in both), default=0),
-            partial=any(one.size != one.box.size for one in both),
-            unbalanced=len(self.sends) != len(self.receives),
-            between=0 if node is None else node.size * max(_away(self.sends, node), _away(self.receives, node)),
-        )
-        self._made: dict[int, Any] = {}
+        self.copies, self.options, self.node = copies, options, node
+        self.buffers = BUFFERS[options.buffers]()
 
-    def tune(self, piece: int, window: int) -> None:  # noqa: B027 (most have no window)
-        """Send at most so many pieces at a time, of so many bytes, between nodes; before the first run. Not collective."""
-
-    def settle(self, extents: Extents) -> None:
-        """Take the largest extents of all ranks; before the first run. Not collective: equal on all ranks.
+    @staticmethod
+    def check(extents: Extents, buffers: str) -> None:
+        """See whether messages of such extents can go. Not collective: the same on all ranks.
 
         Raises
         ------
         ScheduleError
-            These buffers cannot hold such messages.
+            These buffers cannot hold them.
         """
-        if extents.partial and self.buffers.name == "datatypes":
+        if extents.partial and buffers == "datatypes":
             raise ScheduleError(
                 "buffers = 'datatypes' describes all that two processes share as one datatype, but this schedule has the pair "
                 "in several steps, with a part in each: use buffers='packed', or a schedule that has each pair once, "
                 "such as 'caterpillar'"
             )
-        self.extents = extents
 
+    @property
     @abstractmethod
-    def staging_bytes(self, item: int) -> int:
-        """Staging memory of one run with elements of `item` bytes. Not collective."""
+    def staging_bytes(self) -> int:
+        """Staging memory of one run. Not collective."""
 
-    def private_bytes(self, item: int) -> int:
+    @property
+    def private_bytes(self) -> int:
         """The part of it that each run takes for itself. Not collective."""
-        return self.staging_bytes(item)
+        return self.staging_bytes
 
-    def compiled(self, run: Run) -> Traffic | None:
-        """All of the run as one compiled piece, where it is one. Not collective."""
-        return None
+    @property
+    def goes_ahead(self) -> bool:
+        """Whether a run sends before the vote is known (`Progress.ahead`). Not collective."""
+        return False
 
-    def repeat(self, run: Run, tag: int) -> Repeat | None:
-        """Runs with such arrays, kept ready under a tag of their own; None where that is not for all ranks. Not collective."""
+    def compiled(self) -> Traffic | None:
+        """All of a run as one compiled piece, where it is one. Not collective."""
         return None
 
     @abstractmethod
     def begin(self, run: Run) -> Progress:
-        """Start moving. Collective over the participants, as far as they have messages for one another."""
-
-
-def _away(messages: Sequence[Message], node: Node) -> int:
-    """Elements of messages to or from other nodes."""
-    return sum(one.size for one in messages if one.peer not in node.number)
+        """A run, with all the memory that it needs; nothing moves yet. Not collective."""
 
 
 class Progress(ABC):
-    """A transfer under way. The local copies are done here, between the messages."""
+    """A run under way. The local copies are made here, between the messages."""
 
     def __init__(self, exchange: Exchange, run: Run) -> None:
-        self.run = run
+        self.run, self.channel = run, run.channel
         self.buffers = exchange.buffers
-        self._copies = pieces_of(exchange.copies, run.item, COPY_PIECE)[::-1]
+        self._copies, self._copied = exchange.copies, 0
+
+    def ahead(self) -> None:  # noqa: B027 (few do)
+        """Send what may go before the vote is known. Not collective."""
+
+    def take_back(self) -> tuple[int, ...]:
+        """The vote was not good: the ranks to which something has been sent. Not collective."""
+        return ()
+
+    def is_sent(self) -> bool:
+        """Whether MPI has done with what was sent before the vote, which was not good. Not collective."""
+        return True
+
+    @abstractmethod
+    def start(self, exchange: Exchange, mark: int = 0) -> None:
+        """The vote was good: start moving. Not collective.
+
+        Parameters
+        ----------
+        exchange : Exchange
+            For the order of elements on which the ranks agreed.
+        mark : int
+            For `Traffic.begin`.
+        """
 
     @abstractmethod
     def advance(self, block: bool) -> bool:
-        """Do what can be done now, or all of it if `block`; True when the transfer is complete."""
-
-    def next_finished(self, requests: list[MPI.Request], block: bool) -> int | None:
-        """Number of a request that has finished; local copies are made meanwhile. None if it has to wait and may not."""
-        from mpi4py import MPI
-
-        looks = 0
-        while True:
-            number, done = MPI.Request.Testany(requests)
-            if done:
-                return number
-            copied = self.copy_piece()
-            if not block:
-                return None
-            looks += not copied
-            if looks > LOOKS:
-                os.sched_yield()
+        """Do what can be done now, or wait a little for more if `block`; True when the run is complete."""
 
     def copy_piece(self) -> bool:
         """Copy one piece from the local A to the local B; False when none is left."""
-        if not self._copies:
+        if self._copied == self._copies.size:
             return False
-        piece, run = self._copies.pop(), self.run
         start = time.perf_counter()
-        box = piece.message.box
-        box.move(*run.source, *run.target, run.item, run.order, piece.first, piece.last, blend=run.blend)
-        run.note("copied", start)
+        last = self._copies.end_of_piece(self._copied, COPY_PIECE)
+        self._copies.move(self.run.origins, 0, self._copied, last)
+        self._copied = last
+        self.run.note("copied", start)
         return True
 
     def copy_all(self) -> bool:

@@ -1,13 +1,14 @@
-"""Messages, and the pieces in which they go where memory is limited."""
+"""Messages, as planned in elements and as sent in bytes, and the pieces in which they go where memory is limited."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from .._bundle import Bundle
 from .._copy import Box
 
-__all__ = ["Message", "Piece", "dense_strides", "pieces_of"]
+__all__ = ["ByteMessage", "Form", "Message", "Piece", "dense_strides", "pieces_of"]
 
 
 class Message(NamedTuple):
@@ -16,7 +17,7 @@ class Message(NamedTuple):
     Attributes
     ----------
     peer : int
-        Rank of the other process in the participants' communicator.
+        Rank of the other process in the group.
     box : Box
         All elements that the two share: from the local array to a dense buffer in a message to send, the other way in
         one to receive, between local arrays in a copy.
@@ -38,30 +39,71 @@ class Message(NamedTuple):
         return self.last - self.first
 
 
-class Piece(NamedTuple):
-    """Elements `first` to `last` of a message, and their bytes; `number` counts the pieces of the message."""
+class Form(NamedTuple):
+    """The elements of a message in the user's array, for a derived datatype."""
 
-    message: Message
+    box: Box
+    strides: tuple[int, ...]
+    item: int
+    order: tuple[int, ...]
+
+
+class ByteMessage(NamedTuple):
+    """A message for arrays of one kind.
+
+    Attributes
+    ----------
+    peer : int
+        Rank of the other process in the group.
+    key : tuple of int
+        Place in the schedule; the same for sender and receiver.
+    bundle : Bundle
+        All that the two processes share, numbered by bytes.
+    first, last : int
+        The part of the bundle's bytes that goes in this step.
+    form : Form
+        The same elements as one box.
+    """
+
+    peer: int
+    key: tuple[int, ...]
+    bundle: Bundle
+    first: int
+    last: int
+    form: Form
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return self.last - self.first
+
+
+class Piece(NamedTuple):
+    """Bytes `first` to `last` of a message's bundle, and the staging memory for them; `number` counts the message's pieces."""
+
+    message: ByteMessage
     first: int
     last: int
     nbytes: int
     number: int
 
 
-def pieces_of(messages: Iterable[Message], item: int, most_bytes: int) -> list[Piece]:
-    """Messages, in their order, cut into pieces of at most `most_bytes` (but at least an element)."""
-    step = max(1, most_bytes // item)
-    return [
-        Piece(one, first, min(first + step, one.last), (min(first + step, one.last) - first) * item, number)
-        for one in messages
-        for number, first in enumerate(range(one.first, one.last, step))
-    ]
+def pieces_of(messages: Iterable[ByteMessage], most: int) -> list[Piece]:
+    """Messages, in their order, cut between elements into pieces of at most `most` bytes (but at least an element)."""
+    made = []
+    for one in messages:
+        first, number = one.first, 0
+        while first < one.last:
+            last = min(one.bundle.end_of_piece(first, most), one.last)
+            made.append(Piece(one, first, last, last - first, number))
+            first, number = last, number + 1
+    return made
 
 
-def dense_strides(shape: Sequence[int], order: Sequence[int], item: int) -> list[int]:
+def dense_strides(shape: Sequence[int], order: Sequence[int], item: int) -> tuple[int, ...]:
     """Strides in bytes of a dense buffer whose dimensions run in the given order, the fastest first."""
     strides = [0] * len(shape)
     for k in order:
         strides[k] = item
         item *= shape[k]
-    return strides
+    return tuple(strides)

@@ -1,21 +1,29 @@
 """Nonblocking: receives are posted at once, pieces are packed and sent as slots of staging memory become free, and
-unpacked as they come (Walker & Otto, Fig 5, with a limit on memory).
+unpacked as they come (Walker & Otto, Fig 5, with a limit on memory). Windowed: the same with a few messages at a time.
 
 Sender and receiver go through their pieces in the same global order, each with at least one slot, so the first piece
 that is not yet through can always move: a full window never deadlocks.
+
+Few small messages go all at once, beside the vote: they are sent before it is known and received into staging memory after
+it. Each says in which order its elements are, for its sender knew that before the others agreed.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from .buffers import Packed, slots
+import numpy as np
+
+from .buffers import Packed, Slot, slots
 from .exchange import Exchange, Progress, Run
-from .message import Message, Piece
-from .repeat import SMALL, Repeat
+from .message import ByteMessage, Piece
 
-__all__ = ["Nonblocking"]
+__all__ = ["HEADER", "AtOnce", "Nonblocking", "Windowed", "order_in", "small_slots"]
+
+SMALL = 128 * 1024  # bytes of all messages, of the rank that has most, up to which they go at once
+HEADER = 16  # bytes before the elements of a small message
 
 
 class Direction(NamedTuple):
@@ -40,49 +48,82 @@ class Nonblocking(Exchange):
     """
 
     name: ClassVar[str] = "nonblocking"
-    piece: int = 512 * 1024
-    window: int = 16
+    piece: ClassVar[int] = 512 * 1024
+    window: ClassVar[int] = 16
     ahead: ClassVar[int] = 16
 
-    def directions(self, item: int) -> tuple[Direction, Direction]:
-        """Slots for receiving and for sending elements of `item` bytes. Not collective."""
-        if item not in self._made:
-            windows = (self.receives, self.ahead), (self.sends, self.window)
-            self._made[item] = tuple(self._direction(messages, window, item) for messages, window in windows)
-        made: tuple[Direction, Direction] = self._made[item]
-        return made
+    @functools.cached_property
+    def goes_ahead(self) -> bool:
+        """Whether messages go at once; the same on all ranks. Not collective."""
+        extents, limit = self.options.extents, min(SMALL, self.options.memory_limit)
+        most = 2 * extents.messages * (extents.elements * self.options.item + HEADER)
+        return isinstance(self.buffers, Packed) and not extents.partial and most <= limit
 
-    def _direction(self, messages: Sequence[Message], window: int, item: int) -> Direction:
-        share = self.memory_limit // 2
-        pieces, nbytes = self.buffers.cut(messages, item, min(self.piece, share))
+    @functools.cached_property
+    def directions(self) -> tuple[Direction, Direction]:
+        """Slots for receiving and for sending. Not collective."""
+        return self._direction(self.receives, self.ahead), self._direction(self.sends, self._window)
+
+    @property
+    def _window(self) -> int:
+        return self.window
+
+    @property
+    def _piece(self) -> int:
+        return self.piece
+
+    def _direction(self, messages: Sequence[ByteMessage], window: int) -> Direction:
+        share = self.options.memory_limit // 2
+        pieces, nbytes = self.buffers.cut(messages, min(self._piece, share))
         return Direction(pieces, min(len(pieces), window, max(1, share // max(nbytes, 1))), nbytes)
 
-    def staging_bytes(self, item: int) -> int:
-        """Staging memory of one run with elements of `item` bytes. Not collective."""
-        return sum(one.slots * one.nbytes for one in self.directions(item))
-
-    def repeat(self, run: Run, tag: int) -> Repeat | None:
-        """Runs with such arrays, kept ready, where no rank has much to send or to receive. Not collective."""
-        most = 2 * self.extents.messages * self.extents.elements * run.item
-        if not isinstance(self.buffers, Packed) or most > min(SMALL, self.memory_limit):
-            return None
-        return Repeat(self.sends, self.receives, self.copies, run, tag)
+    @functools.cached_property
+    def staging_bytes(self) -> int:
+        """Staging memory of one run. Not collective."""
+        if self.goes_ahead:
+            return sum(one.size + HEADER for one in (*self.sends, *self.receives))
+        return sum(one.slots * one.nbytes for one in self.directions)
 
     def begin(self, run: Run) -> Progress:
-        """Pack and send what fits, post receives. Collective over the participants."""
-        return _Pipeline(self, run)
+        """A run, with all the memory that it needs; nothing moves yet. Not collective."""
+        return AtOnce(self, run) if self.goes_ahead else _Pipeline(self, run)
+
+
+class Windowed(Nonblocking):
+    """The schedule's order without its steps: a window of a few messages.
+
+    The schedule of Walker & Otto or of Desprez et al. says who comes first, but nobody waits for a step to end: a process
+    goes on with its next message as soon as one of the few is through.
+    """
+
+    name: ClassVar[str] = "windowed"
+    piece: ClassVar[int] = 2**20
+    window: ClassVar[int] = 4
+    ahead: ClassVar[int] = 32
+
+    @property
+    def _window(self) -> int:
+        return self.options.window or self.window
+
+    @property
+    def _piece(self) -> int:
+        return self.options.piece or self.piece
 
 
 class _Pipeline(Progress):
     def __init__(self, exchange: Nonblocking, run: Run) -> None:
-        from mpi4py import MPI
-
         super().__init__(exchange, run)
-        incoming, outgoing = exchange.directions(run.item)
+        incoming, outgoing = exchange.directions
         self._receiving = incoming.slots
         self._slots = slots(run.staging, [incoming.nbytes] * incoming.slots + [outgoing.nbytes] * outgoing.slots)
-        self._requests: list[MPI.Request] = [MPI.REQUEST_NULL] * len(self._slots)
+        self._requests: list[Any] = [run.channel.nothing] * len(self._slots)
         self._piece: list[Piece | None] = [None] * len(self._slots)
+
+    def start(self, exchange: Exchange, mark: int = 0) -> None:
+        """Pack and send what fits, post receives. Not collective."""
+        assert isinstance(exchange, Nonblocking)
+        incoming, outgoing = exchange.directions
+        self._copies = exchange.copies
         self._waiting = (iter(incoming.pieces), iter(outgoing.pieces))
         self._left = len(incoming.pieces) + len(outgoing.pieces)
         # Sends first: requests to send then reach the peer ahead of the permissions that let its own data flow. Behind that
@@ -99,17 +140,19 @@ class _Pipeline(Progress):
             return
         run, slot, peer = self.run, self._slots[number], piece.message.peer
         if receiving:
-            request = run.comm.Irecv(self.buffers.incoming(run, piece, slot), peer, run.tag)
+            request = self.channel.receive(self.buffers.incoming(run, piece, slot), peer, run.tag)
         else:
-            request = run.comm.Isend(self.buffers.outgoing(run, piece, slot), peer, run.tag)
+            request = self.channel.send(self.buffers.outgoing(run, piece, slot), peer, run.tag)
         self._requests[number] = request
 
     def advance(self, block: bool) -> bool:
         """Unpack what came, send what now fits, and copy locally in between. Not collective."""
         while self._left:
-            number = self.next_finished(self._requests, block)
+            number = self.channel.first_done(self._requests)
             if number is None:
-                return False
+                if not self.copy_piece():
+                    return False
+                continue
             piece = self._piece[number]
             assert piece is not None
             if number < self._receiving:
@@ -117,3 +160,80 @@ class _Pipeline(Progress):
             self._left -= 1
             self._refill(number)
         return self.copy_all()
+
+
+class AtOnce(Progress):
+    """Few small messages, all at once."""
+
+    def __init__(self, exchange: Nonblocking, run: Run) -> None:
+        super().__init__(exchange, run)
+        self._exchange = exchange
+        self._out, self._in = small_slots(exchange, run.staging)
+        self._requests: list[Any] = []
+        self._left = -1
+
+    def ahead(self) -> None:
+        """Pack and send all. Not collective."""
+        run = self.run
+        for message, slot in zip(self._exchange.sends, self._out, strict=True):
+            message.bundle.move(run.origins, slot.address + HEADER, 0, message.size)
+            self._requests.append(self.channel.send(slot.memory, message.peer, run.tag))
+
+    def take_over(self, requests: list[Any], left: int) -> None:
+        """A call has sent all already; where `left` is not negative, it has copied and begun to receive. Not collective."""
+        self._requests, self._left = requests, left
+        self._copied = self._copies.size if left >= 0 else 0
+
+    def take_back(self) -> tuple[int, ...]:
+        """The vote was not good: the ranks to which something has been sent. Not collective."""
+        return tuple(one.peer for one in self._exchange.sends) if self._requests else ()
+
+    def is_sent(self) -> bool:
+        """Whether MPI has done with what was sent before the vote, which was not good. Not collective."""
+        self._requests = [one for one in self._requests if not one.Test()]
+        return not self._requests
+
+    def start(self, exchange: Exchange, mark: int = 0) -> None:
+        """Receive all; and send, if that was not done before. Not collective."""
+        if self._left >= 0:
+            return
+        if not self._requests:
+            self.ahead()
+        for message, slot in zip(self._exchange.receives, self._in, strict=True):
+            self._requests.append(self.channel.receive(slot.memory, message.peer, self.run.tag))
+        self._left = len(self._requests)
+
+    def advance(self, block: bool) -> bool:
+        """Unpack what came, and copy locally in between. Not collective."""
+        sends = len(self._out)
+        while self._left:
+            number = self.channel.first_done(self._requests)
+            if number is None:
+                if not self.copy_piece():
+                    return False
+                continue
+            if number >= sends:
+                self._arrived(number - sends)
+            self._left -= 1
+        return self.copy_all()
+
+    def _arrived(self, number: int) -> None:
+        """Unpack a message, in the order in which it was packed."""
+        message, slot = self._exchange.receives[number], self._in[number]
+        if order_in(slot)[0] != self._exchange.options.order:
+            message = self.run.turned().receives[number]
+        message.bundle.move(self.run.origins, slot.address + HEADER, 0, message.size)
+
+
+def small_slots(exchange: Nonblocking, staging: np.ndarray) -> tuple[list[Slot], list[Slot]]:
+    """Places of messages that go at once, to send and to receive; the former say their order already. Not collective."""
+    made = slots(staging, [one.size + HEADER for one in (*exchange.sends, *exchange.receives)])
+    out, into = made[: len(exchange.sends)], made[len(exchange.sends) :]
+    for slot in out:
+        order_in(slot)[0] = exchange.options.order
+    return out, into
+
+
+def order_in(slot: Slot) -> np.ndarray:
+    """The header of a message: in which order its elements are. Not collective."""
+    return np.frombuffer(slot.memory, np.int8, 1)

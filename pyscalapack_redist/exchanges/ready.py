@@ -7,16 +7,12 @@ the receives and sends of that round, all of which are posted after its barrier:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
-from ..patience import until
-from .buffers import slots
-from .exchange import Progress, Run
+from .buffers import Specification, slots
+from .exchange import Exchange, Progress, Run
 from .message import Piece
-from .rounds import InRounds
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
+from .rounds import InRounds, Round
 
 __all__ = ["Ready"]
 
@@ -27,68 +23,74 @@ class Ready(InRounds):
     name: ClassVar[str] = "ready"
 
     def begin(self, run: Run) -> Progress:
-        """Post the receives of the first round and enter its barrier. Collective over the participants."""
+        """A run, with all the memory that it needs; nothing moves yet. Not collective."""
         return _Rounds(self, run)
 
 
 class _Rounds(Progress):
     def __init__(self, exchange: Ready, run: Run) -> None:
         super().__init__(exchange, run)
-        self._rounds = iter(exchange.rounds(run.item))
+        assert run.collectives is not None
+        self._comm = run.collectives
         self._sends: list[Piece] = []
         self._receives: list[Piece] = []
-        self._requests: list[MPI.Request] = []
-        self._barrier: MPI.Request | None = None
+        self._requests: list[Any] = []
+        self._ready: list[Specification] = []
+        self._barrier: Any = None
         self._left = 0
-        self._more = self._next_round()
 
-    def _next_round(self) -> bool:
-        """Post the receives of the next round and enter its barrier; False where there is none."""
-        following = next(self._rounds, None)
+    def start(self, exchange: Exchange, mark: int = 0) -> None:
+        """Post the receives of the first round and enter its barrier. Collective over the group."""
+        assert isinstance(exchange, Ready)
+        self._copies = exchange.copies
+        self._rounds = iter(exchange.rounds)
+        self._next(next(self._rounds, None))
+
+    def _next(self, following: Round | None) -> None:
+        """Post the receives of the next round and enter its barrier."""
         if following is None:
-            return False
+            return
         run = self.run
         self._sends, self._receives = following
         self._slots = slots(run.staging, [piece.nbytes for piece in (*self._receives, *self._sends)])
         self._requests = [
-            run.comm.Irecv(self.buffers.incoming(run, piece, slot), piece.message.peer, run.tag)
+            self.channel.receive(self.buffers.incoming(run, piece, slot), piece.message.peer, run.tag)
             for piece, slot in zip(self._receives, self._slots, strict=False)
         ]
         self._left = len(self._receives) + len(self._sends)
-        assert run.collectives is not None
-        self._barrier = run.collectives.Ibarrier()
+        self._barrier = self._comm.Ibarrier()
         self._ready = [
             self.buffers.outgoing(run, piece, slot)
             for piece, slot in zip(self._sends, self._slots[len(self._receives) :], strict=True)
         ]
-        return True
 
     def _send(self) -> None:
         """Every process has posted its receives of this round."""
         run = self.run
         self._barrier = None
+        comm = run.channel.comm  # type: ignore[attr-defined]
         self._requests += [
-            run.comm.Irsend(ready, piece.message.peer, run.tag)
+            comm.Irsend(ready, piece.message.peer, run.tag)
             for ready, piece in zip(self._ready, self._sends, strict=True)
         ]
 
     def advance(self, block: bool) -> bool:
         """Pass the barrier, send, unpack what came, and copy locally in between. Not collective."""
-        while self._more:
+        while self._barrier is not None or self._left:
             if self._barrier is not None:
-                if block and not self._copies:
-                    until(self._barrier.Test)
-                elif not self._barrier.Test():
-                    if self.copy_piece() and block:
-                        continue
-                    return False
+                if not self._barrier.Test():
+                    if not self.copy_piece():
+                        return False
+                    continue
                 self._send()
             while self._left:
-                number = self.next_finished(self._requests, block)
+                number = self.channel.first_done(self._requests)
                 if number is None:
-                    return False
+                    if not self.copy_piece():
+                        return False
+                    continue
                 if number < len(self._receives):
                     self.buffers.arrived(self.run, self._receives[number], self._slots[number])
                 self._left -= 1
-            self._more = self._next_round()
+            self._next(next(self._rounds, None))
         return self.copy_all()

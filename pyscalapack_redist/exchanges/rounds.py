@@ -6,14 +6,15 @@ with most messages has room for a piece of each; it and the number of rounds fol
 
 from __future__ import annotations
 
+import functools
 from typing import ClassVar
 
 from .exchange import Exchange
 from .message import Piece
 
-__all__ = ["InRounds", "Round"]
+__all__ = ["MOST", "InRounds", "Round"]
 
-MOST = 2**30  # bytes to send in one round: counts and displacements are 32-bit in MPI 3
+MOST = 2**30  # bytes in one MPI message, or to send in one round: counts and displacements are 32-bit in MPI 3
 
 Round = tuple[list[Piece], list[Piece]]
 
@@ -24,21 +25,22 @@ class InRounds(Exchange):
     collective: ClassVar[bool] = True
     in_turn: ClassVar[bool] = True
 
-    def rounds(self, item: int) -> list[Round]:
-        """Pieces to send and to receive in each round, for elements of `item` bytes. Equal in number on all ranks."""
-        if item not in self._made:
-            share = min(self.memory_limit // 2, MOST) // max(1, self.extents.messages)
-            length = max(1, share // item)
-            if self.buffers.name == "datatypes":
-                length = max(1, self.extents.elements)
-            made: list[Round] = [([], []) for _ in range(-(-self.extents.elements // length))]
-            for side, messages in enumerate((self.sends, self.receives)):
-                for piece in self.buffers.cut(messages, item, length * item)[0]:
-                    made[piece.number][side].append(piece)
-            self._made[item] = made
-        rounds: list[Round] = self._made[item]
-        return rounds
+    @functools.cached_property
+    def rounds(self) -> list[Round]:
+        """Pieces to send and to receive in each round. Equal in number on all ranks."""
+        options = self.options
+        extents, item = options.extents, options.item
+        share = min(options.memory_limit // 2, MOST) // max(1, extents.messages)
+        length = max(1, share // item)
+        if self.buffers.name == "datatypes":
+            length = max(1, extents.elements)
+        made: list[Round] = [([], []) for _ in range(-(-extents.elements // length))]
+        for side, messages in enumerate((self.sends, self.receives)):
+            for piece in self.buffers.cut(messages, length * item)[0]:
+                made[piece.number][side].append(piece)
+        return made
 
-    def staging_bytes(self, item: int) -> int:
-        """Staging memory of one run with elements of `item` bytes: that of the first round. Not collective."""
-        return sum(piece.nbytes for some in self.rounds(item)[:1] for pieces in some for piece in pieces)
+    @property
+    def staging_bytes(self) -> int:
+        """Staging memory of one run: that of the first round. Not collective."""
+        return sum(piece.nbytes for some in self.rounds[:1] for pieces in some for piece in pieces)

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..agreement import Ballot, Participants, digest, participants
 from ..arrays import _check_dtype, _fitting, dtype_digest
+from ..comm.group import Group, group_of
+from ..comm.vote import Ballot, Statement, digest
 from ..descriptor import Descriptor
 from ..errors import ArrayError, DescriptorError, FileError
 
@@ -23,46 +24,55 @@ __all__ = [
     "everyone_of",
     "fitting",
     "from_one",
+    "largest",
 ]
 
 T = TypeVar("T")
 HDF5_ENDINGS = (".h5", ".hdf5")
 
 
-def everyone_of(desc: Descriptor) -> Participants:
+def everyone_of(desc: Descriptor) -> Group:
     """All ranks of the communicator of the descriptor's grid. Collective over it the first time."""
     if not isinstance(desc, Descriptor):
         raise DescriptorError(f"desc = {desc!r} must be a Descriptor")
     if desc.grid.comm is None:
         raise DescriptorError(f"desc = {desc!r} is on paper: give its grid a communicator")
-    return participants(desc.grid.comm, tuple(range(desc.grid.comm.Get_size())))
+    return group_of(desc.grid.comm, tuple(range(desc.grid.comm.Get_size())))
 
 
 def agree_on(
-    everyone: Participants,
+    everyone: Group,
     desc: Descriptor,
     call: tuple[object, ...],
     dtype: np.dtype[Any] | None,
     error: Exception | None,
 ) -> None:
     """Raise on every rank unless all are well and ask for the same. Collective."""
-    opinions = [desc.layout_digest, digest(call), None if dtype is None else dtype_digest(dtype)]
-    words = [repr(desc), repr(call), repr(dtype)]
-    everyone.agree(Ballot(["desc", "what is asked of the file", "the dtype"]), error, opinions, lambda: words)
+    known = None if dtype is None else dtype_digest(dtype)
+    everyone.agree(
+        Ballot(failed=everyone.failed(error), call=digest((desc.layout_digest, call)), dtype=known),
+        error,
+        lambda: [
+            Statement("desc", desc.layout_digest, repr(desc)),
+            Statement("what is asked of the file", repr(call), repr(call)),
+            Statement("the dtype", known, repr(dtype)),
+        ],
+        lambda outcome: True,
+    )
 
 
-def all_must(everyone: Participants, action: Callable[[], T]) -> T:
+def all_must(everyone: Group, action: Callable[[], T]) -> T:
     """Do something on every rank; if it fails on one, raise on all. Collective."""
     made, error = None, None
     try:
         made = action()
     except Exception as caught:
         error = as_file_error(caught)
-    everyone.agree(Ballot([]), error, [], list)
+    everyone.must_all(error)
     return made  # type: ignore[return-value]
 
 
-def from_one(everyone: Participants, action: Callable[[], T]) -> T:
+def from_one(everyone: Group, action: Callable[[], T]) -> T:
     """Do something on the first rank, and return the result, or raise the error, on all. Collective."""
     told: tuple[T | None, Exception | None] = (None, None)
     if everyone.rank == 0:
@@ -71,10 +81,16 @@ def from_one(everyone: Participants, action: Callable[[], T]) -> T:
         except Exception as caught:
             error = as_file_error(caught)
             told = (None, error)
-    made, problem = everyone.comm.bcast(told, root=0)
+    made, problem = everyone.confer(told, lambda every: every[0])
     if problem is not None:
         raise problem
     return made  # type: ignore[no-any-return]
+
+
+def largest(everyone: Group, number: int) -> int:
+    """The largest of a number of each rank, on all. Collective."""
+    top: int = everyone.confer(number, max)
+    return top
 
 
 def as_file_error(error: Exception) -> Exception:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..agreement import Participants
+from ..comm.group import Group
 from ..descriptor import Descriptor
 from ..errors import FileError, LibraryError, RedistributionError
 from ..redistribution import redistribute
@@ -30,7 +30,7 @@ class Hdf5:
 
     Parameters
     ----------
-    everyone : Participants
+    everyone : Group
         The ranks.
     path : str
         The file.
@@ -45,7 +45,7 @@ class Hdf5:
         h5py cannot be imported.
     """
 
-    def __init__(self, everyone: Participants, path: str, dataset: str, title: str | None = None) -> None:
+    def __init__(self, everyone: Group, path: str, dataset: str, title: str | None = None) -> None:
         self._everyone, self._path, self._dataset, self._title = everyone, path, dataset, title or path
         self._h5py = all_must(everyone, lambda: _library(self._title))
         self._parallel: bool = from_one(everyone, lambda: bool(self._h5py.get_config().mpi))
@@ -91,7 +91,7 @@ class Hdf5:
                         return np.asarray(file[self._dataset][slab.own], dtype)
 
                 part = all_must(self._everyone, read_part)
-                redistribute(slab.layout, desc[slab.part], dtype=dtype)(part, out)
+                redistribute(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
 
     def create(self, target: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         """Make the file at our path with the data set, and all else that `target` has. Collective."""
@@ -113,7 +113,7 @@ class Hdf5:
         """Write the array into the data set and see it on the disk. Collective."""
         with self._opened(self._path, "r+") as file:
             for slab in slabs(desc, dtype.itemsize, "C", self._callers):
-                part = redistribute(desc[slab.part], slab.layout, dtype=dtype)(local)
+                part = redistribute(desc[slab.part], slab.layout, dtype=dtype, comm=desc.grid.comm)(local)
 
                 def write_part(slab: Slab = slab, part: NDArray[Any] | None = part) -> None:
                     if part is not None:

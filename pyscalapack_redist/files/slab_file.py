@@ -6,12 +6,13 @@ reading and writing apart: one that fails says so to the others, where a collect
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..agreement import Participants
+from ..comm.group import Group
 from ..descriptor import Descriptor
 from ..errors import FileError
 from ..redistribution import redistribute
@@ -23,11 +24,11 @@ from .view_file import bytes_of, opened
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["read", "write"]
+__all__ = ["check", "read", "write"]
 
 
 def read(
-    everyone: Participants,
+    everyone: Group,
     path: str,
     stored: FileArray,
     desc: Descriptor,
@@ -48,10 +49,10 @@ def read(
     with opened(everyone, path, MPI.MODE_RDONLY) as file:
         for slab in slabs(desc, stored.dtype.itemsize, stored.order, everyone.size):
             part = all_must(everyone, lambda slab=slab: _read(file, path, stored, slab, dtype))  # type: ignore[misc]
-            redistribute(slab.layout, desc[slab.part], dtype=dtype)(part, out)
+            redistribute(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
 
 
-def write(everyone: Participants, path: str, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
+def write(everyone: Group, path: str, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
     """Write this rank's part into a file that is there, and see it on the disk. Collective.
 
     Raises
@@ -65,9 +66,36 @@ def write(everyone: Participants, path: str, stored: FileArray, desc: Descriptor
 
     with opened(everyone, path, MPI.MODE_WRONLY) as file:
         for slab in slabs(desc, stored.dtype.itemsize, stored.order, everyone.size):
-            part = slab.layout.empty(stored.dtype, order=stored.order)
-            redistribute(desc[slab.part], slab.layout, dtype=stored.dtype)(local, part)
+            part = _dealt(slab, stored, desc, local)
             all_must(everyone, lambda slab=slab, part=part: _write(file, stored, slab, part))  # type: ignore[misc]
+
+
+def check(everyone: Group, path: str, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
+    """See that a file holds the array, byte by byte. Collective.
+
+    Raises
+    ------
+    FileError
+        What this rank read of it is something else, or it could not read.
+    CollectiveError
+        That was so on another.
+    """
+    from mpi4py import MPI
+
+    raw = replace(stored, dtype=np.dtype((np.void, stored.dtype.itemsize)))
+    mine = None if local is None else local.view(raw.dtype)
+    with opened(everyone, path, MPI.MODE_RDONLY) as file:
+        for slab in slabs(desc, raw.dtype.itemsize, raw.order, everyone.size):
+            part = _dealt(slab, raw, desc, mine)
+            all_must(everyone, lambda slab=slab, part=part: _check(file, path, raw, slab, part))  # type: ignore[misc]
+
+
+def _dealt(slab: Slab, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> NDArray[Any]:
+    """This rank's part of a slab, of those of the local arrays. Collective."""
+    part = slab.layout.empty(stored.dtype, order=stored.order)
+    # On the whole communicator: not every slab has a part for every rank.
+    redistribute(desc[slab.part], slab.layout, dtype=stored.dtype, comm=desc.grid.comm)(local, part)
+    return part
 
 
 def _read(file: MPI.File, path: str, stored: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -81,6 +109,18 @@ def _read(file: MPI.File, path: str, stored: FileArray, slab: Slab, dtype: np.dt
         if status.Get_count(MPI.BYTE) != part.nbytes:
             raise FileError(f"{path} ended while it was read: {status.Get_count(MPI.BYTE)} bytes of {part.nbytes} came")
     return part.astype(dtype, order="K", copy=False)
+
+
+def _check(file: MPI.File, path: str, stored: FileArray, slab: Slab, part: NDArray[Any]) -> None:
+    if part.size:
+        wanted = bytes_of(part, stored.order)
+        found = bytes_of(_read(file, path, stored, slab, stored.dtype), stored.order)
+        if not np.array_equal(found, wanted):
+            place = stored.offset + slab.first(stored.shape, stored.order) * stored.dtype.itemsize
+            raise FileError(
+                f"MPI said that it had written all, but byte {place + int(np.argmax(found != wanted))} is not what it should "
+                "be: is the disk full, or the length of files limited? through='slabs' would tell"
+            )
 
 
 def _write(file: MPI.File, stored: FileArray, slab: Slab, part: NDArray[Any]) -> None:

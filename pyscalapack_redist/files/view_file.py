@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..agreement import Ballot, Participants
 from ..blockcyclic import BlockCyclic
+from ..comm.group import Group
+from ..comm.progress import blocking
 from ..descriptor import Descriptor
 from ..errors import FileError
 from . import view as views
-from .agreed import all_must, as_file_error
+from .agreed import all_must, as_file_error, largest
 from .header import FileArray
 from .view import first_element, local_part, pieces, view_type
 
@@ -39,7 +40,7 @@ class _Part(NamedTuple):
 
 
 def read(
-    everyone: Participants,
+    everyone: Group,
     path: str,
     stored: FileArray,
     desc: Descriptor,
@@ -75,8 +76,10 @@ def read(
         _transfer(everyone, file, stored, desc, read_part)
 
 
-def write(everyone: Participants, path: str, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
+def write(everyone: Group, path: str, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
     """Write this rank's part into a file that is there, and see it on the disk. Collective.
+
+    MPI may fail and not say so: `slab_file.check` finds out.
 
     Raises
     ------
@@ -91,7 +94,9 @@ def write(everyone: Participants, path: str, stored: FileArray, desc: Descriptor
         if part is None or local is None:
             file.Write_at_all(0, [np.empty(0, np.uint8), 0, MPI.BYTE])
             return
-        buffer = np.asarray(local[part.box], order=stored.order)  # type: ignore[call-overload]
+        # As bytes: a copy of records would leave out what lies between their fields.
+        raw = local.view((np.void, stored.dtype.itemsize))
+        buffer = np.asarray(raw[part.box], order=stored.order)  # type: ignore[call-overload]
         file.Write_at_all(0, [bytes_of(buffer, stored.order), buffer.nbytes, MPI.BYTE])
 
     with opened(everyone, path, MPI.MODE_WRONLY) as file:
@@ -99,7 +104,7 @@ def write(everyone: Participants, path: str, stored: FileArray, desc: Descriptor
 
 
 @contextlib.contextmanager
-def opened(everyone: Participants, path: str, mode: int) -> Iterator[MPI.File]:
+def opened(everyone: Group, path: str, mode: int) -> Iterator[MPI.File]:
     """The file, closed in the end; one that was written is on the disk then, or every rank raises. Collective."""
     from mpi4py import MPI
 
@@ -107,17 +112,17 @@ def opened(everyone: Participants, path: str, mode: int) -> Iterator[MPI.File]:
     try:
         yield file
         if mode == MPI.MODE_WRONLY:
-            all_must(everyone, file.Sync)
+            all_must(everyone, lambda: blocking(file.Sync))
     except BaseException:
-        file.Close()
+        blocking(file.Close)
         raise
     if mode == MPI.MODE_WRONLY:
-        all_must(everyone, file.Close)
+        all_must(everyone, lambda: blocking(file.Close))
     else:
-        file.Close()
+        blocking(file.Close)
 
 
-def _open(everyone: Participants, path: str, mode: int) -> MPI.File:
+def _open(everyone: Group, path: str, mode: int) -> MPI.File:
     """The file, whose errors are exceptions. Collective."""
     from mpi4py import MPI
 
@@ -125,7 +130,9 @@ def _open(everyone: Participants, path: str, mode: int) -> MPI.File:
     try:
         for name, value in HINTS.items():
             info.Set(name, value)
-        file = MPI.File.Open(everyone.comm, path, mode, info)
+        comm = everyone.comm
+        assert comm is not None
+        file = blocking(lambda: MPI.File.Open(comm, path, mode, info))
     finally:
         info.Free()
     file.Set_errhandler(MPI.ERRORS_RETURN)
@@ -133,13 +140,13 @@ def _open(everyone: Participants, path: str, mode: int) -> MPI.File:
 
 
 def _transfer(
-    everyone: Participants, file: MPI.File, stored: FileArray, desc: Descriptor, move: Callable[[_Part | None], None]
+    everyone: Group, file: MPI.File, stored: FileArray, desc: Descriptor, move: Callable[[_Part | None], None]
 ) -> None:
     """Move all parts; a rank with fewer of them than others takes part with nothing. Collective."""
     from mpi4py import MPI
 
     parts = all_must(everyone, lambda: _parts(stored, desc))
-    rounds = everyone.comm.allreduce(len(parts), MPI.MAX)
+    rounds = largest(everyone, len(parts))
     item = stored.dtype.itemsize
     element = MPI.BYTE.Create_contiguous(item).Commit()
     try:
@@ -153,16 +160,17 @@ def _transfer(
                     view = view_type(part.axes, desc.coords, element, stored.order)
             except Exception as caught:
                 error = as_file_error(caught)
-            everyone.agree(Ballot([]), error, [], list)
+            everyone.must_all(error)
             try:
-                file.Set_view(stored.offset + (0 if part is None else part.first * item), element, view, "native")
-                move(part)
+                start = stored.offset + (0 if part is None else part.first * item)
+                blocking(lambda: file.Set_view(start, element, view, "native"))  # noqa: B023
+                blocking(lambda: move(part))  # noqa: B023
             except Exception as caught:
                 error = as_file_error(caught)
             finally:
                 if view is not element:
                     view.Free()
-        everyone.agree(Ballot([]), error, [], list)
+        everyone.must_all(error)
     finally:
         element.Free()
 

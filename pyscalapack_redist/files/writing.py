@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import shutil
 import stat
 from contextlib import suppress
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..descriptor import Descriptor
 from ..errors import ArrayError, FileError
+from . import slab_file
 from .agreed import (
     HDF5_ENDINGS,
     agree_on,
@@ -28,6 +28,7 @@ from .agreed import (
 )
 from .hdf5 import DATASET, Hdf5
 from .header import FileArray, npy_header
+from .leftovers import found_beside, remove_ended, temporary_name
 from .ways import WAYS
 
 __all__ = ["save"]
@@ -47,8 +48,9 @@ def save(
     """Write an array into a file, each rank its own part. Collective over the communicator of the descriptor's grid.
 
     The end of the name tells the kind of file, as for `load`. The file is written beside its place under another name
-    (.NAME.TOKEN.part), brought to the disk, and renamed by the first rank: whatever goes wrong before, a file that was
-    there stays as it was.
+    (.NAME.MACHINE.PID.START.TOKEN.part), brought to the disk, and renamed by the first rank: whatever goes wrong before, a
+    file that was there stays as it was. What a killed program has left there is removed by the next call for the same
+    file, if a rank runs on the machine that had the first rank then; else a RuntimeWarning tells its name.
 
     Parameters
     ----------
@@ -63,8 +65,9 @@ def save(
     dataset : str, optional
         Name of the data set in an HDF5 file; "data" by default. What else such a file has stays in it.
     through : {"slabs", "view"}
-        How a .npy or raw file is written, as for `load`. With "view", a rank that cannot write may leave the others
-        waiting in MPI; room for the whole file is made before in any case.
+        How a .npy or raw file is written, as for `load`. With "view", the file is read again and compared, since MPI may
+        fail and not say so, and a rank that cannot write may leave the others waiting in MPI; room for the whole file is
+        made before in any case.
 
     Raises
     ------
@@ -97,18 +100,21 @@ def save(
             "local is None on every rank, so that the dtype is not known: pass an empty array of it on one"
         )
     known = dtype
-    target = from_one(everyone, lambda: _place(name))
-    temporary = f"{target[0]}.{from_one(everyone, lambda: secrets.token_hex(6))}.part"
+    target, temporary, left = from_one(everyone, lambda: _place(name))
+    if left:
+        remove_ended(everyone, left, name)
     try:
         if name.endswith(HDF5_ENDINGS):
             file = Hdf5(everyone, temporary, dataset or DATASET, title=name)
-            file.create(target[1], desc.shape, known)
+            file.create(target, desc.shape, known)
             file.write(desc, local, known)
         else:
             stored = from_one(everyone, lambda: _begin(temporary, name, known, desc.shape, order))
             all_must(everyone, lambda: _check_seen(temporary, stored))
             WAYS[through].write(everyone, temporary, stored, desc, local)
-        from_one(everyone, lambda: _finish(temporary, target[1]))
+            if through == "view":
+                slab_file.check(everyone, temporary, stored, desc, local)
+        from_one(everyone, lambda: _finish(temporary, target))
     except BaseException:
         if everyone.rank == 0:
             with suppress(OSError):
@@ -116,13 +122,12 @@ def save(
         raise
 
 
-def _place(name: str) -> tuple[str, str]:
-    """Start of the temporary name, and the file that is to be replaced: what a link leads to."""
+def _place(name: str) -> tuple[str, str, list[str]]:
+    """The file that is to be replaced: what a link leads to. A temporary name for it, and what has such a name already."""
     target = os.path.realpath(name)
     if os.path.lexists(target) and not stat.S_ISREG(os.stat(target).st_mode):
         raise FileError(f"{target} is not an ordinary file and would be replaced: give another path")
-    folder, last = os.path.split(target)
-    return os.path.join(folder, f".{last[:50]}"), target
+    return target, temporary_name(target), found_beside(target)
 
 
 def _begin(temporary: str, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> FileArray:

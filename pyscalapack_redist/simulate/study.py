@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass, field, replace
 
 from ..bench.case import Case
+from ..comm.links import Links
 from ..errors import ScheduleError
-from ..links import Links
 from ..model import choose
 from .exchange_rules import Sizes, Work, check_method, work_of
 from .flow import simulate

@@ -23,6 +23,14 @@ def test_errors_on_every_rank(ranks: int, tmp_path: Path) -> None:
     assert run(PROGRAMS / "file_errors.py", ranks, tmp_path, timeout=120).stdout == "OK\n"
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_what_a_killed_save_has_left(ranks: int, tmp_path: Path) -> None:
+    program = PROGRAMS / "killed_save.py"
+    assert run(program, ranks, tmp_path, "killed", timeout=60, check=False).returncode
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".kept.npy.")]
+    assert run(program, ranks, tmp_path, "next", timeout=60).stdout == "OK\n"
+
+
 @pytest.mark.skipif(importlib.util.find_spec("h5py") is None, reason="h5py is not installed")
 @pytest.mark.parametrize("ranks", [1, 2, 4, 6])
 def test_hdf5(ranks: int, tmp_path: Path) -> None:

@@ -116,6 +116,11 @@ def test_transfers_in_flight_and_kinds_of_communicators(ranks: int) -> None:
     assert run(PROGRAMS / "transfers.py", ranks, timeout=120).stdout.endswith("self\nOK\n")
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_duplicates_of_a_communicator(ranks: int) -> None:
+    assert run(PROGRAMS / "duplicates.py", ranks, timeout=120).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("nodes", ["0,0,1,1", "0,1,2,3"])
 def test_transfers_in_flight_between_nodes(nodes: str) -> None:
     """Several at once, in part or all by MPI."""
@@ -126,3 +131,23 @@ def test_transfers_in_flight_between_nodes(nodes: str) -> None:
 def test_nothing_is_left_behind() -> None:
     done = run(PROGRAMS / "resources.py", 4, 10_000, 1_000, 500, timeout=280)
     assert done.stdout.endswith("OK\n"), done.stdout
+
+
+@pytest.mark.parametrize("nodes", ["0,0,0", "0,0,1", "0,1,2"])
+@pytest.mark.parametrize("late", [0, 2])
+def test_ranks_that_wait_for_long_say_for_whom(nodes: str, late: int) -> None:
+    env = {"PYSCALAPACK_REDIST_NODES": nodes, "PYSCALAPACK_REDIST_PATIENCE": "0.5"}
+    done = run(PROGRAMS / "patience.py", 3, late, timeout=60, env=env)
+    assert done.stdout == "OK\n"
+    said = [line for line in done.stderr.splitlines() if line.startswith("pyscalapack_redist: ")]
+    assert len(said) == 1, done.stderr
+    first = 1 if late == 0 else 0
+    assert said[0].startswith(f"pyscalapack_redist: rank {first} has waited for 0.5 s in call "), said
+    assert "Redistribution(Descriptor(40 x 30, blocks 4 x 4, ProcessGrid(3 x 1, ranks 0 to 2)) -> Desc" in said[0]
+    assert f": rank {late} has not come to it. Look for a rank that has raised an exception" in said[0]
+
+
+def test_patience_may_be_endless() -> None:
+    env = {"PYSCALAPACK_REDIST_PATIENCE": "0"}
+    done = run(PROGRAMS / "patience.py", 2, 1, timeout=60, env=env)
+    assert "has waited" not in done.stderr

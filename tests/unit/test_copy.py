@@ -251,3 +251,26 @@ def test_dense_arrays_are_transposed_by_squares(item: int, orders: str, order: t
     assert target[:rows, :columns].tobytes() == source[3:, 3:].tobytes()
     assert not any(target[rows:].tobytes())
     assert not any(target[:, columns:].tobytes())
+
+
+@pytest.mark.parametrize("dimensions", [32, 33, 64])
+def test_as_many_dimensions_as_an_array_can_have(dimensions: int) -> None:
+    """Most of one element; the others in reverse order in the target, so that no two can be joined."""
+    shape, step = [1] * dimensions, dimensions // 8
+    shape[step - 1 :: step] = [2] * len(shape[step - 1 :: step])
+    forward = np.cumprod([1, *shape[:-1]])
+    backward = np.cumprod([1, *shape[:0:-1]])[::-1]
+    box = Box(Runs(*np.array([[0], [0], [n]]), n, n, n) for n in shape)
+    source, target = np.arange(box.size), np.zeros(box.size, int)
+    strides = [tuple((8 * one).tolist()) for one in (forward, backward)]
+    order = tuple(range(dimensions))
+    for first, last in ((0, 5), (5, box.size)):
+        box.move(source.ctypes.data, strides[0], target.ctypes.data, strides[1], 8, order, first, last)
+    large = [n for n in shape if n > 1]
+    assert np.array_equal(target.reshape(large, order="C").ravel(order="F"), source)
+
+
+def test_more_dimensions_are_refused() -> None:
+    one = Runs(*np.array([[0], [0], [1]]), 1, 1, 1)
+    with pytest.raises(ValueError, match="a box has 1 to 64 dimensions, not 65"):
+        Box([one] * 65)

@@ -14,6 +14,7 @@ from oracle import deal
 
 from pyscalapack_redist import BlockCyclic, Descriptor, DescriptorError, ProcessGrid
 from pyscalapack_redist._descriptor import FIELDS, build_fields, check_fields, read_fields
+from pyscalapack_redist.blockcyclic import MOST_DIMENSIONS
 
 GRID = ProcessGrid((2, 3))
 
@@ -304,3 +305,11 @@ def test_a_leading_dimension_of_no_rows() -> None:
         check_fields(none, 2, 3, 1)
     with pytest.raises(DescriptorError, match="LLD = -1 is too small"):
         check_fields([*none[:8], -1], 2, 3, 0)
+
+
+def test_as_many_dimensions_as_an_array_can_have() -> None:
+    shape = (1,) * (MOST_DIMENSIONS - 1) + (5,)
+    assert Descriptor(shape, 2, ProcessGrid((1,))).placement.shape == (1,) * MOST_DIMENSIONS
+    words = f"shape has {MOST_DIMENSIONS + 1} dimensions: NumPy's arrays have at most {MOST_DIMENSIONS}"
+    with pytest.raises(DescriptorError, match=words):
+        Descriptor((1, *shape), 2, ProcessGrid((1,)))

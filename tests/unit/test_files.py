@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+import math
+import os
+import subprocess
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,8 +17,11 @@ from oracle import random_layout, random_shape
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.arrays import dtype_digest
+from pyscalapack_redist.files import leftovers
+from pyscalapack_redist.files import slabs as slabs_module
 from pyscalapack_redist.files.header import npy_header, read_npy_header
-from pyscalapack_redist.files.slabs import SLAB_BYTES, slabs
+from pyscalapack_redist.files.leftovers import temporary_name
+from pyscalapack_redist.files.slabs import SLAB_BYTES, Slab, slabs
 from pyscalapack_redist.files.view import RUN_BYTES, first_element, local_part, pieces
 
 UNICODE = np.dtype([("α", "<f8"), ("名前", ">i2", (3,))])
@@ -94,6 +101,95 @@ def test_slabs_of_a_huge_array(order: str) -> None:
         if end > 2**34:
             break
     assert end > 2**34
+
+
+SHAPES_OF_SLABS = st.lists(st.integers(1, 20), min_size=1, max_size=4).map(tuple)
+
+
+def parts_of(slab: Slab) -> list[tuple[slice, ...]]:
+    """What each process of a slab has, in the slab; those that have something."""
+    axes, places = slab.layout.distributions, slab.layout.placement
+    made = {}
+    for coords in np.ndindex(places.shape):
+        counts = [axis.local_size(p) for axis, p in zip(axes, coords, strict=True)]
+        if all(counts):
+            lows = [axis.global_index(p, 0) for axis, p in zip(axes, coords, strict=True)]
+            lasts = [axis.global_index(p, n - 1) for axis, p, n in zip(axes, coords, counts, strict=True)]
+            assert [last - low + 1 for low, last in zip(lows, lasts, strict=True)] == counts
+            made[int(places[coords])] = tuple(slice(low, last + 1) for low, last in zip(lows, lasts, strict=True))
+    return [made[rank] for rank in sorted(made)]
+
+
+def check_slabs(shape: tuple[int, ...], item: int, order: str, ranks: int, most: int) -> int:
+    """Each rank has one stretch of each slab, and these follow one another without gap; the bytes of the largest."""
+    desc = psr.Descriptor(shape, None, psr.ProcessGrid((1,)))
+    end = largest = count = 0
+    for slab in slabs(desc, item, order, ranks):
+        size = slab.layout.shape
+        assert size == tuple(one.stop - one.start for one in slab.part)
+        assert first_element(slab.part, shape, order) == end
+        held = 0
+        for part in parts_of(slab):
+            lengths = [one.stop - one.start for one in part]
+            assert first_element(part, size, order) == held
+            last = tuple(slice(one.stop - 1, one.stop) for one in part)
+            assert first_element(last, size, order) == held + math.prod(lengths) - 1
+            held += math.prod(lengths)
+            assert math.prod(lengths) == 1 or math.prod(lengths) * ranks < 2 * math.prod(size)
+            largest = max(largest, math.prod(lengths) * item)
+        assert held == math.prod(size)
+        end += held
+        count += 1
+    assert end == math.prod(shape)
+    assert largest < 2 * max(most, item)
+    assert count <= 1 + 8 * end * item // (most * ranks)
+    return largest
+
+
+@settings(max_examples=200, deadline=None)
+@given(SHAPES_OF_SLABS, st.sampled_from([1, 8, 24]), st.sampled_from("CF"), st.integers(1, 40), st.integers(8, 2000))
+def test_slabs_are_shared_by_all(shape: tuple[int, ...], item: int, order: str, ranks: int, most: int) -> None:
+    with mock.patch.object(slabs_module, "SLAB_BYTES", most):
+        check_slabs(shape, item, order, ranks, most)
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 64])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(
+    "shape",
+    [(2, 2**26), (1, 2**27), (2**26, 2), (3, 5, 7, 2**20), (63, 2**21), (2**14, 2**13), (2, 2, 2**25), (2**27,)],
+)
+def test_slabs_of_few_rows(shape: tuple[int, ...], order: str, ranks: int) -> None:
+    """A gigabyte is shared by all, however long its rows."""
+    largest = check_slabs(shape, 8, order, ranks, SLAB_BYTES)
+    assert largest < 2 * math.prod(shape) * 8 / ranks
+
+
+def test_who_writes_a_temporary_file(tmp_path: Path) -> None:
+    """A living process, one that has ended, one that has ended but is still listed, and another of the same number."""
+    target = str(tmp_path / ("a+file (1).npy" * 5))
+    mine = temporary_name(target)
+    assert Path(mine).parent == tmp_path
+    assert len(Path(temporary_name(str(tmp_path / ("\N{GRINNING FACE}" * 60)))).name.encode()) <= 255
+    assert leftovers.has_ended(mine) is False
+    machine, pid, start, token = Path(mine).name.split(".")[-5:-1]
+    with subprocess.Popen(["sleep", "60"]) as other:
+        status = leftovers._process(other.pid)
+        assert status is not None
+        named = mine.replace(f".{pid}.{start}.", f".{other.pid:x}.{status.start:x}.")
+        assert leftovers.has_ended(named) is False
+        assert leftovers.has_ended(named.replace(f".{status.start:x}.", f".{status.start - 1:x}."))
+        other.kill()
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+        assert leftovers.has_ended(named)
+    assert leftovers.has_ended(named)
+    for unknown in ("0" * 12, "0123456789ab"):
+        assert leftovers.has_ended(named.replace(machine, unknown)) is None
+    for name in (mine, named, mine.replace(token, "x"), target, f"{mine}.npy", str(tmp_path / f"other{token}.part")):
+        Path(name).write_bytes(b"")
+    os.symlink(mine, named.replace(token, "123456789abc"))
+    assert leftovers.found_beside(target) == sorted([mine, named])
+    assert leftovers.found_beside(str(tmp_path / "nowhere" / "x.npy")) == []
 
 
 def test_equal_dtypes_have_equal_digests() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pyscalapack_redist import DescriptorError, ProcessGrid
+from pyscalapack_redist.blockcyclic import MOST_DIMENSIONS
 
 
 def test_orders_are_those_of_blacs() -> None:
@@ -72,3 +73,10 @@ def test_many_ranks() -> None:
     grid = ProcessGrid((1024, 1024))
     assert grid.coords_of(2**20 - 1) == (1023, 1023)
     assert np.array_equal(grid.ranks.ravel(), np.arange(2**20))
+
+
+def test_as_many_dimensions_as_an_array_can_have() -> None:
+    assert ProcessGrid((1,) * MOST_DIMENSIONS).coords_of(0) == (0,) * MOST_DIMENSIONS
+    words = f"shape has {MOST_DIMENSIONS + 1} dimensions: NumPy's arrays have at most {MOST_DIMENSIONS}"
+    with pytest.raises(DescriptorError, match=words):
+        ProcessGrid((1,) * (MOST_DIMENSIONS + 1))

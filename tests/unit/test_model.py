@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyscalapack_redist.links import Links
+from pyscalapack_redist.comm.links import Links
 from pyscalapack_redist.model import FAST_PIECE, FEWEST, MOST, SLOW_PIECE, choose
 
 

@@ -64,7 +64,8 @@ class _Planned(Prepared):
 
     @property
     def extra_bytes(self) -> int | None:
-        return self._plan.report(self.stage.case.dtype).extra_bytes
+        size: int = self._plan.report(self.stage.case.dtype).extra_bytes
+        return size
 
     def __call__(self) -> None:
         self._plan(self.stage.a, self.stage.out)

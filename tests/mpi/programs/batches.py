@@ -142,7 +142,7 @@ def one_batch(rng: np.random.Generator, number: int, calls: int) -> int:
     if any((one.alpha, one.beta) != (1, 0) for one in members):
         factors = {"alpha": [one.alpha for one in members], "beta": [one.beta for one in members]}
     pairs = [one.arrays(own) for one in members]
-    idle = batch._everyone is None
+    idle = batch._group is None
     failed = 0
     for _ in range(calls):
         for k, one in enumerate(members):
@@ -297,7 +297,7 @@ def wrong_arguments() -> None:
     stranger.Free()
 
 
-def _wrong_arrays(batch: psr.Batch, rows: psr.Descriptor, columns: psr.Descriptor) -> None:
+def _wrong_arrays(batch: psr.Redistribution, rows: psr.Descriptor, columns: psr.Descriptor) -> None:
     a, b = rows.from_function(lambda i, j: i + 10.0 * j), columns.zeros()
     complex_a = a.astype(complex)
     for text, arguments, factors in (

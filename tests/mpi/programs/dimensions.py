@@ -16,6 +16,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
+from pyscalapack_redist.blockcyclic import MOST_DIMENSIONS
+from pyscalapack_redist.exchanges import EXCHANGES
 
 Axes = tuple[int | None, ...]
 
@@ -139,6 +141,27 @@ def merged(comm: MPI.Intracomm) -> None:
         assert np.shares_memory(local, local.reshape(flat[0].local_shape, order="F")) or not local.size
 
 
+def as_many_as_an_array_can_have(comm: MPI.Intracomm) -> None:
+    """Most of them of one element; by each exchange, and again with arrays that are known by then."""
+
+    def number(*indices: NDArray[np.int64]) -> Any:
+        large = (0, 3, len(indices) // 2, -3, -1)
+        return sum(5**k * indices[place] for k, place in enumerate(large)) + 0 * sum(indices)
+
+    grid = psr.ProcessGrid((comm.size,), comm)
+    for dimensions in (32, MOST_DIMENSIONS):
+        shape = [1] * dimensions
+        shape[0], shape[3], shape[dimensions // 2], shape[-3], shape[-1] = 5, 2, 3, 3, 4
+        last: list[int | None] = [None] * (dimensions - 1) + [0]
+        a, b = psr.Descriptor(shape, 2, grid), psr.Descriptor(shape, 1, grid, axes=last)
+        for exchange in EXCHANGES:
+            plan = psr.redistribute(a, b, exchange=exchange)
+            for _ in range(3):
+                result = plan(a.from_function(number))
+                assert result is not None
+                assert np.array_equal(result, b.from_function(number)), (dimensions, exchange)
+
+
 def main() -> None:
     comm = MPI.COMM_WORLD
     one_dimension(comm, psr.ProcessGrid((comm.size,), comm), (5, 8, 7))
@@ -148,6 +171,7 @@ def main() -> None:
         all_at_once(comm)
     merged(comm)
     other_dimensions(comm)
+    as_many_as_an_array_can_have(comm)
     if comm.rank == 0:
         print("OK", flush=True)
 

@@ -179,6 +179,18 @@ def far_in_a_file(comm: MPI.Intracomm, folder: Path) -> None:
     comm.Barrier()
 
 
+def what_lies_between_fields(comm: MPI.Intracomm, folder: Path) -> None:
+    """Bytes that belong to no field go into the file as well: what was written is compared byte by byte."""
+    desc = psr.Descriptor((20, 35), (3, 4), psr.ProcessGrid((1, comm.Get_size()), comm))
+    local = desc.empty(ALIGNED)
+    local.ravel("K").view(np.uint8)[...] = np.random.default_rng(comm.Get_rank()).integers(0, 256, local.nbytes)
+    psr.save(desc, local, folder / "gaps.bin", through="view")
+    comm.Barrier()
+    out = desc.empty("V16")
+    psr.load(desc, folder / "gaps.bin", out)
+    assert np.array_equal(out.ravel("K").view(np.uint8), local.ravel("K").view(np.uint8))
+
+
 def main() -> None:
     folder, cases, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     world = MPI.COMM_WORLD
@@ -192,6 +204,7 @@ def main() -> None:
     assert not left, left
     view.PIECE_BYTES = slabs.SLAB_BYTES = 10**7
     far_in_a_file(reordered, folder)
+    what_lies_between_fields(world, folder)
     reordered.Free()
     if world.Get_rank() == 0:
         print("OK", flush=True)

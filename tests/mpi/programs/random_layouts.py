@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from oracle import Layout, random_layout, random_size
 
 import pyscalapack_redist as psr
-from pyscalapack_redist import node
+from pyscalapack_redist.comm import node
 from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES, check_combination, shared
 from pyscalapack_redist.schedules import NAMES
 from pyscalapack_redist.scheduling import is_one_port

@@ -164,14 +164,14 @@ def main() -> None:
     for number in range(plans):
         failed += one_plan(comm, np.random.default_rng([seed, number]), calls)
     assert plans * calls < 400 or failed
-    foreseen = psr.Redistribution._foreseen
+    foreseen = psr.Redistribution._first_call
     compiled = []
 
     def counted(plan: psr.Redistribution, a: object, out: object) -> object:
         compiled.append(foreseen(plan, a, out))
         return compiled[-1]
 
-    psr.Redistribution._foreseen = counted  # type: ignore[assignment, method-assign]
+    psr.Redistribution._first_call = counted  # type: ignore[assignment, method-assign]
     failed = sum(used_once(comm, np.random.default_rng([seed, plans + number])) for number in range(10 * plans))
     on_one_node = comm.Get_size() > 1 and "PYSCALAPACK_REDIST_NODES" not in os.environ
     assert plans < 10 or (failed and (any(compiled) or not on_one_node))

@@ -9,7 +9,7 @@ import numpy as np
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist import node
+from pyscalapack_redist.comm import node
 
 
 def refused(size: int) -> tuple[int, str, bool]:

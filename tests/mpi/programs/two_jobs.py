@@ -14,7 +14,7 @@ import numpy as np
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.intercommunicator import joined
+from pyscalapack_redist.comm.intercommunicator import joined
 
 WORLD = MPI.COMM_WORLD
 DTYPES = ("f8", "i2", "c16", "V3", [("x", "f4"), ("k", "i8")])

@@ -66,6 +66,26 @@ def places_in(comm: MPI.Intracomm, places: NDArray[np.int64], other: MPI.Intraco
     return found
 
 
+def check_duplicate(comm: MPI.Intracomm) -> None:
+    """A context stays with the grid that made it; the same grid on a duplicate of the communicator makes its own."""
+    apart = comm.Dup()
+    with ProcessGrid((2, 2), comm) as grid:
+        ctxt = grid.make_context()
+        assert grid.on(comm) is grid
+        moved = grid.on(apart)
+        assert moved.comm is apart
+        if grid.coords is not None:
+            raises(DescriptorError, "has no BLACS context yet", lambda: moved.context)
+            raises(DescriptorError, "has no BLACS context yet", Descriptor((4, 4), 2, grid).on(apart).to_array)
+        with moved:
+            own = moved.make_context()
+            assert (own == -1) if grid.coords is None else own not in (-1, ctxt)
+            assert grid.context == ctxt
+        if grid.coords is not None:
+            assert blacs.context_grid(ctxt, comm)[:2] == (2, 2)
+    apart.Free()
+
+
 def check_foreign_context(comm: MPI.Intracomm) -> None:
     """Contexts made through BLACS itself, whose processes are numbered in other ways, are read back right."""
     entries, rank = blacs.load().entries, comm.Get_rank()
@@ -301,6 +321,7 @@ def main() -> None:
         for places in ([[0, 1], [2, 3]], [[3, 0], [1, 2]], [[2], [0], [3]], [[1, 3]], [[size - 1]]):
             check_context(comm, np.array(places))
         check_foreign_context(comm)
+        check_duplicate(comm)
     for places in ([[1], [0]], [[0]]):
         check_context(half, np.array(places))
     raises(DescriptorError, "1 x 3 does not fit the 2 ranks", lambda: blacs.make_context(world, (1, 3), [0, 1]))

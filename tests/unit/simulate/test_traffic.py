@@ -13,7 +13,7 @@ from oracle import deal
 from pyscalapack_redist import ScheduleError, schedules
 from pyscalapack_redist.bench.case import Case
 from pyscalapack_redist.bench.layout import Layout
-from pyscalapack_redist.exchanges.windowed import Windowed
+from pyscalapack_redist.exchanges.nonblocking import Windowed
 from pyscalapack_redist.simulate import traffic
 from pyscalapack_redist.simulate.exchange_rules import EXCHANGES, Sizes, work_of
 from pyscalapack_redist.simulate.machine import Machine

@@ -1,4 +1,4 @@
-"""Do the arrays of a batch lie apart? Its moves go in any order, so what one writes nobody else may read or write."""
+"""Whether the arrays of a batch overlap: its moves go in any order, so what one writes no other may read or write."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..descriptor import Descriptor
-from ..direct import Redistribution
 from ..errors import ArrayError
+from .stages import Pair
 
 __all__ = ["check_apart"]
 
@@ -25,7 +25,7 @@ class _Array(NamedTuple):
     last: int
 
 
-def check_apart(plans: Sequence[Redistribution], arrays: Sequence[object], outs: Sequence[object]) -> None:
+def check_apart(pairs: Sequence[Pair], arrays: Sequence[object], outs: Sequence[object]) -> None:
     """Refuse arrays of different plans that share elements, if one is written. Not collective.
 
     Each pair of a plan's own arrays fits already. Windows of one array that do not overlap are fine, and so are two
@@ -39,7 +39,7 @@ def check_apart(plans: Sequence[Redistribution], arrays: Sequence[object], outs:
     found = sorted(
         (
             _array(k, name, array)
-            for k in range(len(plans))
+            for k in range(len(pairs))
             for name, array in (("a", arrays[k]), ("out", outs[k]))
             if isinstance(array, np.ndarray) and array.size
         ),
@@ -49,7 +49,7 @@ def check_apart(plans: Sequence[Redistribution], arrays: Sequence[object], outs:
     for one in found:
         open_ = [other for other in open_ if other.last > one.first]
         for other in open_:
-            if "out" in (one.name, other.name) and one.plan != other.plan and _share(plans, one, other):
+            if "out" in (one.name, other.name) and one.plan != other.plan and _share(pairs, one, other):
                 first, second = sorted((one, other), key=lambda each: (each.plan, each.name))
                 raise ArrayError(
                     f"{first.name} of plan {first.plan} and {second.name} of plan {second.plan} share elements, but the moves "
@@ -70,19 +70,19 @@ def _array(plan: int, name: str, array: NDArray[Any]) -> _Array:
     )
 
 
-def _share(plans: Sequence[Redistribution], one: _Array, other: _Array) -> bool:
+def _share(pairs: Sequence[Pair], one: _Array, other: _Array) -> bool:
     """Whether an element of both arrays is read or written."""
-    windows = [_window(each.array, _layout(plans[each.plan], each.name)) for each in (one, other)]
+    windows = [_window(each.array, _layout(pairs[each.plan], each.name)) for each in (one, other)]
     try:
         if not np.shares_memory(windows[0], windows[1], max_work=WORK):  # type: ignore[arg-type]
             return False
     except np.exceptions.TooHardError:
         return True
-    return not (one.name == other.name and _on_two_sides(plans[one.plan], plans[other.plan], windows))
+    return not (one.name == other.name and _on_two_sides(pairs[one.plan], pairs[other.plan], windows))
 
 
-def _layout(plan: Redistribution, name: str) -> Descriptor:
-    return plan.desc_a if name == "a" else plan.desc_b
+def _layout(pair: Pair, name: str) -> Descriptor:
+    return pair.desc_a if name == "a" else pair.desc_b
 
 
 def _window(array: NDArray[Any], desc: Descriptor) -> NDArray[Any]:
@@ -94,18 +94,14 @@ def _window(array: NDArray[Any], desc: Descriptor) -> NDArray[Any]:
     return array[tuple(slice(start, start + count) for start, count in zip(first, counts, strict=True))]
 
 
-def _on_two_sides(one: Redistribution, other: Redistribution, windows: Sequence[NDArray[Any]]) -> bool:
+def _on_two_sides(one: Pair, other: Pair, windows: Sequence[NDArray[Any]]) -> bool:
     """Whether two plans write parts of one window that have no diagonal in common."""
     first, second = windows
     same = first.__array_interface__["data"] == second.__array_interface__["data"] and first.strides == second.strides
-    if not same or one.desc_b != other.desc_b or one.part is None or other.part is None or _fills(one) or _fills(other):
+    if not same or one.desc_b != other.desc_b or one.part is None or other.part is None or one.fill or other.fill:
         return False
     (upper, low), (lower, high) = sorted(
         (each.part.moved(each.op).edge(each.desc_b.shape) for each in (one, other) if each.part is not None),
         reverse=True,
     )
     return upper and not lower and high < low
-
-
-def _fills(plan: Redistribution) -> bool:
-    return hasattr(plan, "legs")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..agreement import Ballot, Participants, digest, participants
 from ..blockcyclic import whole_number
-from ..chain import Chain
-from ..direct import Redistribution
+from ..comm.group import Group, group_of
+from ..comm.vote import Ballot, Outcome, Statement, digest
 from ..errors import DescriptorError, RedistributionError, ScheduleError
-from ..filled import Filled
+from ..exchanges import Options, exchange_class
 from ..grid import same_ranks
 from ..model import choose
-from ..patience import while_watching
-from ..redistribution import MEMORY_LIMIT
+from ..planning import Messages
 from ..schedules.checks import unknown
-from .several import Batch
+from .plan import Redistribution
+from .stages import Stage, agree_on_extents
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -23,9 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["batch"]
 
 EXCHANGES = ("auto", "shared", "nonblocking")
+MEMORY_LIMIT = 64 * 2**20
 
 
-def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int = MEMORY_LIMIT) -> Batch:
+def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int = MEMORY_LIMIT) -> Redistribution:
     """Make one plan of several: one vote for all, and all that two processes owe each other in one message.
 
     Collective over all processes of the plans: each gives all plans, in the same order. A process that has no part in one of
@@ -44,7 +44,7 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int = ME
 
     Returns
     -------
-    Batch
+    Redistribution
         Call it with a list of arrays, one for each plan.
 
     Raises
@@ -70,9 +70,8 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int = ME
     if comm.Get_rank() not in ranks:
         if error is not None:
             raise error
-        return Batch(plans, None, "nonblocking", "no part in any plan", memory_limit, 0)
-    everyone = participants(comm, ranks)
-    return while_watching(everyone.watch, lambda: _agreed(plans, everyone, exchange, memory_limit, error))
+        return _batch(plans, None, "nonblocking", "no part in any plan", memory_limit)
+    return _agreed(plans, group_of(comm, ranks), exchange, memory_limit, error)
 
 
 def _check(plans: tuple[object, ...], exchange: str) -> None:
@@ -80,12 +79,11 @@ def _check(plans: tuple[object, ...], exchange: str) -> None:
     if not plans:
         raise ScheduleError("batch() needs at least one plan, made by redistribute")
     for k, one in enumerate(plans):
-        if isinstance(one, Batch):
-            raise ScheduleError(f"plan {k} is a batch itself: give its plans, batch(*one.plans, ...)")
         if not isinstance(one, Redistribution):
             raise ScheduleError(f"plan {k} is {_named(one)}: it must be a plan made by redistribute")
-        legs = one.legs if isinstance(one, Filled) else (one,)
-        if any(isinstance(leg, Chain) for leg in legs):
+        if one._listed:
+            raise ScheduleError(f"plan {k} is a batch itself: give its plans, batch(*one.plans, ...)")
+        if len(one._stages) > 1 or one._via:
             raise ScheduleError(
                 f"plan {k} goes through layouts on the way (via=), but in a batch every element moves once: plan it without "
                 "via, or call it by itself"
@@ -110,44 +108,75 @@ def _is_on(plan: Redistribution, comm: MPI.Intracomm | None) -> bool:
 
 def _ranks(plan: Redistribution) -> tuple[int, ...]:
     """The processes of a plan, which a process outside it knows from its layouts."""
-    if plan._everyone is not None:
-        return plan._everyone.ranks
+    if plan._group is not None:
+        return plan._group.ranks
     return tuple(int(rank) for desc in (plan.desc_a, plan.desc_b) for rank in desc.grid.ranks.flat)
 
 
 def _agreed(
     plans: tuple[Redistribution, ...],
-    everyone: Participants,
+    group: Group,
     exchange: str,
     memory_limit: int,
     error: RedistributionError | None,
-) -> Batch:
-    """The batch, once all ranks mean the same. Collective over the participants."""
-    options = f"exchange={exchange!r}, memory_limit={memory_limit!r}"
-    asked = Ballot(["the number of plans", "the options"])
-    everyone.agree(
-        asked,
-        error,
-        [len(plans), digest(options)],
-        lambda: [str(len(plans)), options],
-    )
-    # An outsider of a plan knows its layouts, but not how the rest is filled.
-    opinions = [digest((one.desc_a.layout_digest, one.desc_b.layout_digest, one.op, one.part)) for one in plans]
-    fills = [None if one._everyone is None else digest(_fill(one)) for one in plans]
-    names = [f"plan {k}" for k in range(len(plans))]
-    meant = Ballot([*names, *(f"the fill of {name}" for name in names)])
-    everyone.agree(
-        meant,
-        None,
-        [*opinions, *fills],
-        lambda: [*map(repr, plans), *(f"moves of op {_fill(one)}" for one in plans)],
-    )
-    node = everyone.make_node()
-    everyone.make_collectives()
-    chosen = choose("natural", exchange, "packed", node, everyone.links)
-    return Batch(plans, everyone, chosen.exchange, chosen.why, memory_limit, digest((asked.answers, meant.answers)))
+) -> Redistribution:
+    """The batch, once all ranks mean the same. Collective over the group."""
+    meant = [(*(getattr(one, "_pairs", ())), None)[0] for one in plans]
+    known = [
+        None if one is None else (one.desc_a.layout_digest, one.desc_b.layout_digest, one.op, one.part, one.fill)
+        for one in meant
+    ]
+
+    def statements() -> list[Statement]:
+        options = f"exchange={exchange!r}, memory_limit={memory_limit!r}"
+        said = [
+            Statement("the number of plans", len(plans), str(len(plans))),
+            Statement("the options", options, options),
+        ]
+        for k, (one, plan) in enumerate(zip(known, plans, strict=True)):
+            said += [
+                Statement(f"plan {k}", one and one[:4], repr(plan)),
+                Statement(f"the fill of plan {k}", None if one is None else str(one[4]), f"fill {one and one[4]}"),
+            ]
+        return said
+
+    call = digest(("batch", exchange, memory_limit, known))
+    node = group.node
+
+    def is_first(outcome: Outcome) -> bool:
+        return node is None
+
+    ballot = Ballot(failed=group.failed(error), call=call)
+    group.agree(ballot, error, statements, is_first)
+    node = group.make_node()
+    chosen = choose("natural", exchange, "packed", node, group.links)
+    made, failure = None, None
+    try:
+        made = _batch(plans, group, chosen.exchange, chosen.why, memory_limit)
+    except Exception as caught:
+        failure = caught
+    agree_on_extents(group, failure, () if made is None else made._stages)
+    assert made is not None
+    made._identity = digest((call, chosen.exchange))
+    return made
 
 
-def _fill(plan: Redistribution) -> tuple[str, ...]:
-    """The operations of its moves: none, one or two where it fills the rest of B."""
-    return tuple(one.op for one in plan.legs) if isinstance(plan, Filled) else ()
+def _batch(
+    plans: tuple[Redistribution, ...], group: Group | None, exchange: str, why: str, memory_limit: int
+) -> Redistribution:
+    """The plan of all moves of all plans. Not collective."""
+    moves = []
+    for k, plan in enumerate(plans):
+        for move in plan._moves:
+            sends, receives, copies = move.messages
+            if group is not None and plan._group is not None:
+                there = [group.number[rank] for rank in plan._group.ranks]
+                sends, receives = ([m._replace(peer=there[m.peer]) for m in some] for some in (sends, receives))
+            messages = Messages(sends, receives, copies)
+            moves.append(move._replace(pair=k, source=2 * k, target=2 * k + 1, messages=messages))
+    stage = Stage(moves, exchange_class(exchange), Options(memory_limit), group, by_distance=True)
+    made = Redistribution(
+        group, [plan._pairs[0] for plan in plans], [stage], {}, why, digest(("batch", memory_limit)), listed=True
+    )
+    made.plans = plans
+    return made

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from .agreement import Participants, participants
+from .group import Group, group_of
+from .progress import blocking
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -28,7 +29,7 @@ class Joint:
         All ranks of one side, then all of the other; private to this package.
     side : int
         0 or 1: which half of `comm` this rank is in.
-    everyone : Participants
+    group : Group
         All ranks of `comm`.
     """
 
@@ -37,20 +38,20 @@ class Joint:
 
         if watch is not None:
             _meet(intercomm, watch)
-        self.comm = intercomm.Merge(False)  # equal on both sides: MPI chooses which comes first
+        self.comm = blocking(lambda: intercomm.Merge(False))  # equal on both sides: MPI chooses which comes first
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
         here, merged = intercomm.Get_group(), self.comm.Get_group()
         places = MPI.Group.Translate_ranks(here, list(range(here.Get_size())), merged)
         here.Free()
         merged.Free()
         self.side = int(0 not in places)
-        self.everyone: Participants = participants(self.comm, tuple(range(self.comm.Get_size())))
-        self.everyone.watch = watch
+        self.group: Group = group_of(self.comm, tuple(range(self.comm.Get_size())))
+        self.group.watch = watch
         number = {place: k for k, place in enumerate(places)}
         first_of_other = 0 if self.side else len(places)
         if watch is not None:
-            self.everyone.others = frozenset(range(self.comm.Get_size())) - frozenset(places)
-        self.everyone.names = tuple(
+            self.group.others = frozenset(range(self.comm.Get_size())) - frozenset(places)
+        self.group.names = tuple(
             f"rank {number[k]}" if k in number else f"rank {k - first_of_other} of the other side"
             for k in range(self.comm.Get_size())
         )

@@ -12,16 +12,15 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .errors import CollectiveError, RedistributionError
-from .patience import until
+from ..errors import CollectiveError, RedistributionError
+from .progress import until
 
 if TYPE_CHECKING:
-    from mpi4py import MPI
-
+    from .channel import Channel
     from .node import Node
 
 __all__ = ["VARIABLE", "Links", "links_between"]
@@ -57,15 +56,23 @@ class Links(NamedTuple):
         return f"{self.nodes} nodes, latency {1e6 * self.latency:.3g} us, {self.rate / 1e6:.4g} MB/s a node ({self.origin})"
 
 
-def links_between(comm: MPI.Intracomm, node: Node, tag: int, look_around: Callable[[], None]) -> Links | None:
-    """Measure, or read the file: one rank of each node sends to the next node. None on one node. Collective over `comm`.
+def links_between(
+    channel: Channel,
+    node: Node,
+    confer: Callable[..., Any],
+    tag: int,
+    look_around: Callable[[], None],
+) -> Links | None:
+    """Measure, or read the file: one rank of each node sends to the next node. None on one node. Collective over the group.
 
     Parameters
     ----------
-    comm : MPI.Intracomm
-        The ranks.
+    channel : Channel
+        Between the ranks.
     node : Node
         Those of this node.
+    confer : callable
+        Gives what all ranks tell, by rank. Collective.
     tag : int
         Of messages that nobody else sends.
     look_around : callable
@@ -79,54 +86,50 @@ def links_between(comm: MPI.Intracomm, node: Node, tag: int, look_around: Callab
     leaders = sorted(set(node.leaders.tolist()))
     if len(leaders) == 1:
         return None
-    path = comm.bcast(os.environ.get(VARIABLE))
-    if path:
-        found: Links | RedistributionError | None = _read(path, len(leaders)) if comm.Get_rank() == 0 else None
-        found = comm.bcast(found)
-        if isinstance(found, RedistributionError):
-            raise found if comm.Get_rank() == 0 else CollectiveError(f"rank 0 could not take part: {found}")
-        return found
-    mine = np.zeros(2)
-    if comm.Get_rank() in leaders:
-        mine[:] = _measured(comm, leaders, tag, look_around)
-    slowest = mine.copy()
-    from mpi4py import MPI
-
-    until(comm.Iallreduce(mine, slowest, MPI.MAX).Test)
-    return Links(float(slowest[0]), 1 / float(slowest[1]), len(leaders), "measured")
+    path = os.environ.get(VARIABLE) if channel.rank == 0 else None
+    path, problem, *given = confer(_read(path) if path else (None, None))[0]
+    if path is not None:
+        if problem is not None:
+            raise (CollectiveError if channel.rank else RedistributionError)(
+                f"rank 0 could not take part: {problem}" if channel.rank else problem
+            )
+        return Links(given[0], given[1], len(leaders), f"from {path}")
+    mine = (0.0, 0.0)
+    if channel.rank in leaders:
+        mine = _measured(channel, leaders, tag, look_around)
+    latency, per_byte = map(max, zip(*confer(mine), strict=True))
+    return Links(latency, 1 / per_byte, len(leaders), "measured")
 
 
-def _measured(
-    comm: MPI.Intracomm, leaders: list[int], tag: int, look_around: Callable[[], None]
-) -> tuple[float, float]:
+def _measured(channel: Channel, leaders: list[int], tag: int, look_around: Callable[[], None]) -> tuple[float, float]:
     """Seconds of an empty message, and seconds per byte."""
-    from mpi4py import MPI
-
-    at = leaders.index(comm.Get_rank())
+    at = leaders.index(channel.rank)
     to, come_from = leaders[(at + 1) % len(leaders)], leaders[at - 1]
     out, come = np.ones(LARGER, np.uint8), np.empty(LARGER, np.uint8)
     best = dict.fromkeys(ROUNDS, math.inf)
     for size, rounds in ROUNDS.items():
         for _ in range(rounds):
             start = time.perf_counter()
-            requests = [comm.Isend(out[:size], to, tag), comm.Irecv(come[:size], come_from, tag)]
-            while not MPI.Request.Testall(requests):
-                look_around()
-                os.sched_yield()
+            sent, received = channel.send(out[:size], to, tag), channel.receive(come[:size], come_from, tag)
+            until(lambda sent=sent, received=received: sent.Test() & received.Test(), look_around)  # type: ignore[misc]
             best[size] = min(best[size], time.perf_counter() - start)
     more = best[LARGER] - best[SMALLER]
     return best[EMPTY], (more / (LARGER - SMALLER) if more > 0 else best[LARGER] / LARGER)
 
 
-def _read(path: str, nodes: int) -> Links | RedistributionError:
+def _read(path: str) -> tuple[str, str] | tuple[str, None, float, float]:
+    """The path; and what is wrong with the file, or its latency and rate."""
     try:
         given = json.loads(Path(path).read_text(encoding="utf-8"))
         latency, rate = float(given["latency"]), float(given["rate"])
         if not (0 <= latency < math.inf and 0 < rate < math.inf):
             raise ValueError(f"latency = {latency!r} must not be negative, and rate = {rate!r} positive")
-    except (OSError, ValueError, TypeError, KeyError) as caught:
-        return RedistributionError(
+        if 2 * latency * rate == math.inf:
+            raise ValueError(f"latency = {latency!r} times rate = {rate!r}, the bytes on the way, is no number")
+    except Exception as caught:
+        problem = f"{type(caught).__name__}: {caught}"
+        return path, (
             f"{VARIABLE}={path!r} must name a JSON file such as "
-            f'{{"latency": 2e-6, "rate": 12e9}} (seconds, bytes per second): {type(caught).__name__}: {caught}'
+            f'{{"latency": 2e-6, "rate": 12e9}} (seconds, bytes per second): {problem[:200]}'
         )
-    return Links(latency, rate, nodes, f"from {path}")
+    return path, None, latency, rate

@@ -1,0 +1,49 @@
+"""Agreement: one vote, and what follows from it, also on a rank where an interrupt has ended the waiting for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from .conversation import Conversation, Refusal, all_tell
+from .vote import Ballot, Outcome, Statement, error_in_words, good
+
+if TYPE_CHECKING:
+    from .group import Group
+
+__all__ = ["Agreement"]
+
+
+class Agreement:
+    """An agreement. If an interrupt ends it on this rank, it still has its part in what the others do."""
+
+    def __init__(
+        self,
+        group: Group,
+        ballot: Ballot,
+        error: BaseException | None,
+        statements: Callable[[], Sequence[Statement]],
+        asks: Callable[[Outcome], bool],
+    ) -> None:
+        self._group, self.error, self._statements, self._asks = group, error, statements, asks
+        self.ticket, self.vote = group.next_ticket(), group.cast(ballot)
+        self._talk: Conversation | Refusal | None = None
+
+    def advance(self, block: bool = False) -> bool:
+        """Go on; True when the others need nothing more of this rank. It never raises."""
+        group = self._group
+        if group.broken is not None:
+            return True
+        if self._talk is None:
+            if not group.count(self.vote):
+                return False
+            outcome = self.vote.outcome
+            assert outcome is not None
+            if not good(outcome):
+                self._talk = group.refusal(self.ticket, self.error, self._statements)
+            elif self._asks(outcome):
+                assert self.error is not None
+                self._talk = all_tell(group.channel, self.ticket, error_in_words(self.error))
+            else:
+                return True
+        return self._talk.advance()

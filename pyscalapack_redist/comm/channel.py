@@ -1,0 +1,102 @@
+"""All that the engine asks of MPI while transfers are in flight: nonblocking operations, and whether they have completed.
+
+A channel is the only object through which messages go, so that another one can stand in for it: tests/interleavings has
+one whose messages are delayed at will.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["Channel", "Incoming", "MPIChannel", "Request"]
+
+
+class Request(Protocol):
+    """A nonblocking operation."""
+
+    def Test(self) -> bool:  # noqa: N802 - as MPI's requests are asked
+        """Whether it has completed."""
+
+
+class Incoming(Protocol):
+    """A message that has come and was taken out of the queue, to be received."""
+
+    peer: int
+    nbytes: int
+
+    def receive(self, buffer: Any) -> Request:
+        """Start to receive it."""
+
+
+class Channel(Protocol):
+    """Nonblocking messages among the ranks of a group. A buffer is what mpi4py takes for one."""
+
+    rank: int
+    size: int
+    tags: int  # 0 to tags - 1
+    nothing: Any  # an operation that never completes, for `first_done`
+
+    def send(self, buffer: Any, peer: int, tag: int, /) -> Request:
+        """Start to send."""
+
+    def receive(self, buffer: Any, peer: int, tag: int, /) -> Request:
+        """Start to receive what a rank sends with that tag."""
+
+    def probe(self, peer: int | None, tag: int) -> Incoming | None:
+        """A message that has come from a rank, or from any, with that tag; None where there is none."""
+
+    def reduce(self, mine: NDArray[np.int64], largest: NDArray[np.int64]) -> Request:
+        """Start to find the largest of all ranks' numbers; all ranks start these in the same order."""
+
+    def first_done(self, requests: Sequence[Any]) -> int | None:
+        """The place of a request that has completed since it was asked for last; None where none has."""
+
+    def poke(self) -> object:
+        """Let messages move."""
+
+
+class MPIChannel:
+    """Messages on a communicator that nobody else uses."""
+
+    def __init__(self, comm: MPI.Intracomm) -> None:
+        from mpi4py import MPI
+
+        self.comm = comm
+        self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        self.tags = min(int(comm.Get_attr(MPI.TAG_UB) or 32767), 2**30)
+        self.send, self.receive, self.poke = comm.Isend, comm.Irecv, comm.Iprobe
+        self._max, self.nothing, self._testany = MPI.MAX, MPI.REQUEST_NULL, MPI.Request.Testany
+        self._any, self._status, self._undefined = MPI.ANY_SOURCE, MPI.Status(), MPI.UNDEFINED
+
+    def probe(self, peer: int | None, tag: int) -> Incoming | None:
+        """A message that has come from a rank, or from any, with that tag; None where there is none."""
+        found = self.comm.Improbe(self._any if peer is None else peer, tag, self._status)
+        return None if found is None else _Matched(found, self._status)
+
+    def reduce(self, mine: NDArray[np.int64], largest: NDArray[np.int64]) -> Request:
+        """Start to find the largest of all ranks' numbers; all ranks start these in the same order."""
+        return self.comm.Iallreduce(mine, largest, self._max)
+
+    def first_done(self, requests: Sequence[Any]) -> int | None:
+        """The place of a request that has completed since it was asked for last; None where none has."""
+        number, done = self._testany(requests)
+        return number if done and number != self._undefined else None
+
+
+class _Matched:
+    def __init__(self, message: MPI.Message, status: MPI.Status) -> None:
+        from mpi4py import MPI
+
+        self.peer, self.nbytes = status.source, status.Get_count(MPI.BYTE)
+        self._message = message
+
+    def receive(self, buffer: Any) -> Request:
+        """Start to receive it."""
+        return self._message.Irecv(buffer)

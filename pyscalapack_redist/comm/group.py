@@ -1,0 +1,475 @@
+"""Group: processes that redistribute among themselves, and what they agree on.
+
+Whatever a rank finds wrong with its own arguments, it still votes; then every rank raises, or none does. A group has a
+private communicator, so that no message of the user's is ever mixed with ours, and goes with the user's communicator as an
+attribute of it. docs/protocol.md says what each rank may assume when.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from .._ring import Tickets
+from ..errors import CollectiveError
+from . import progress
+from .agreement import Agreement
+from .channel import Channel, MPIChannel
+from .conversation import TAGS, TALK, Conversation, Refusal, all_tell
+from .links import Links, links_between
+from .node import Node, forced_nodes
+from .progress import until
+from .vote import Ballot, MPIVote, Outcome, RingVote, Statement, Verdict, Vote, error_in_words, good, verdict
+from .waiting import LEFT, Waiting
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["Group", "check_running", "group_of"]
+
+T = TypeVar("T")
+
+CREATION_TAG = 21_317  # of Create_group, which needs one that concurrent creations do not share
+PLANS_KEPT = 32
+CHECK_SECONDS = 0.05
+
+
+class Group:
+    """Processes that redistribute among themselves. Not collective, unless a method says so.
+
+    Attributes
+    ----------
+    channel : Channel
+        Messages among these processes.
+    comm : MPI.Intracomm or None
+        The private communicator under it.
+    ranks : tuple of int
+        Their ranks in the user's communicator, in the order of their ranks in `comm`.
+    number : dict
+        Rank in the group for each of these.
+    plans : OrderedDict
+        Plans made, the most recently used last.
+    collectives : MPI.Intracomm or None
+        Communicator of the same processes for exchanges that make collective calls, one transfer after another.
+    node : Node or None
+        The ranks of this node and the memory that they share, once it was asked for.
+    links : Links or None
+        What messages between nodes cost, once it was asked for; None on one node.
+    names : tuple of str
+        What each is called in messages: "rank 3".
+    watch : callable or None
+        Where some of these processes may end without the others (two jobs): raises CollectiveError once they have.
+    others : frozenset of int
+        The ranks of the group of these processes.
+    broken : str or None
+        Why these processes cannot redistribute any more.
+    tickets : Tickets
+        How many things these ranks have started.
+    transfers : dict
+        Transfers under way, in the order of their tickets.
+    lock : Lock
+        Of whoever changes the state of anything here: another thread may wait for something else.
+    """
+
+    def __init__(self, channel: Channel, ranks: Sequence[int], comm: MPI.Intracomm | None = None) -> None:
+        self.channel, self.comm = channel, comm
+        self.ranks = tuple(ranks)
+        self.rank, self.size = channel.rank, channel.size
+        self.number = {rank: k for k, rank in enumerate(self.ranks)}
+        self.plans: OrderedDict[Any, Any] = OrderedDict()
+        self.collectives: MPI.Intracomm | None = None
+        self.node: Node | None = None
+        self.links: Links | None = None
+        self.names = tuple(f"rank {rank}" for rank in self.ranks)
+        self.watch: Callable[[], None] | None = None
+        self.others: frozenset[int] = frozenset()
+        self.broken: str | None = None
+        self.lock = threading.Lock()
+        self.wreckage: list[Any] = []  # of what broke off: MPI may still read and write there
+        self.transfers: dict[Any, None] = {}
+        self.tickets = Tickets()
+        self._freed = self._closed = False
+        self._notices = channel.tags - 1
+        self._votes: deque[Vote] = deque()
+        self._staging: list[np.ndarray] = []
+        self._checked = 0.0
+        self._waiting = Waiting(self, self._notices)
+
+    # -- tickets and votes
+
+    def next_ticket(self) -> int:
+        """The tag of the messages of whatever starts now; all ranks start these in the same order."""
+        self.tickets.drawn += 1
+        return self._ticket
+
+    @property
+    def _ticket(self) -> int:
+        return TAGS * (self.tickets.drawn % (self._notices // TAGS))
+
+    def check_usable(self) -> None:
+        """See whether these ranks can still redistribute.
+
+        Raises
+        ------
+        CollectiveError
+            They cannot.
+        """
+        if self.broken is None and self.comm is not None:
+            self.broken = "their communicator has been freed" if self._freed else _ended(self.comm)
+        if self.broken is not None:
+            raise CollectiveError(f"these ranks cannot redistribute any more ({self.broken}): use another communicator")
+
+    def cast(self, ballot: Ballot) -> Vote:
+        """Start a vote; all ranks start theirs in the same order. They are posted and counted in that order."""
+        node = self.node
+        vote: Vote
+        if node is not None and node.ring is not None and node.whole:
+            vote = RingVote(node.ring, ballot)
+        else:
+            vote = MPIVote(self.channel, ballot)
+        self._votes.append(vote)
+        self.count()
+        return vote
+
+    def adopt(self, vote: Vote) -> Vote:
+        """A vote that a call has cast, and not counted; nothing else was open."""
+        self._votes.append(vote)
+        return vote
+
+    def count(self, vote: Any = None, block: bool = False) -> bool:
+        """Post and count votes as far as it goes; whether this one is counted. With `block`, wait for a while."""
+        while self._votes and self._votes[0].test(block and self._votes[0] is vote):
+            self._votes.popleft()
+        for one in self._votes:
+            if not one.post():
+                break
+        return vote is not None and vote.outcome is not None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a call may cast its vote by itself: nothing is wrong, and no vote is open."""
+        return self.broken is None and not self._closed and not self._votes
+
+    @property
+    def coming_ticket(self) -> int:
+        """The ticket that will be drawn next."""
+        return TAGS * ((self.tickets.drawn + 1) % (self._notices // TAGS))
+
+    def failed(self, error: BaseException | None) -> int:
+        """What a ballot says of an error on this rank."""
+        return 0 if error is None else self.size - self.rank
+
+    # -- agreement
+
+    def agree(
+        self,
+        ballot: Ballot,
+        error: BaseException | None,
+        statements: Callable[[], Sequence[Statement]],
+        asks: Callable[[Outcome], bool] = lambda outcome: False,
+    ) -> Outcome:
+        """Raise on every rank where any rank failed or two disagree. Collective over the group.
+
+        Parameters
+        ----------
+        ballot : Ballot
+            Its `failed` says whether there is an error.
+        error : BaseException or None
+            What this rank found wrong.
+        statements : callable
+            What the ballot's digests are of, for the message if they differ.
+        asks : callable
+            Whether all have more to tell one another after such an outcome. They then see first that all are still here: an
+            interrupt may have ended the call on a rank.
+
+        Raises
+        ------
+        BaseException
+            `error` itself on the rank that has it.
+        CollectiveError
+            On the others, and on all of them where they disagree.
+        """
+        self.check_usable()
+        mine: Agreement | None = None
+        try:
+            with progress.interrupts_held():
+                mine = Agreement(self, ballot, error, statements, asks)
+            ticket, vote = mine.ticket, mine.vote
+            until(lambda: self.count(vote), self.look_around)
+        except CollectiveError:
+            raise
+        except BaseException as caught:
+            if mine is not None:
+                mine.error = error or caught
+                progress.under_way()[mine] = None
+            raise
+        outcome = vote.outcome
+        assert outcome is not None
+        if not good(outcome):
+            text = self._finished(self.refusal(ticket, error, statements))
+            raise error or CollectiveError(text)
+        if asks(outcome):
+            self._raise_first(self._finished(all_tell(self.channel, ticket, None)), None)
+        return outcome
+
+    def _finished(self, talk: Conversation | Refusal) -> Any:
+        """The answer. Not to be interrupted: all ranks are here, or will be."""
+        with progress.interrupts_held():
+            until(talk.advance, self.look_around)
+        return talk.answer
+
+    def _raise_first(self, told: Sequence[str | None], error: BaseException | None) -> None:
+        if error is not None:
+            raise error
+        for name, text in zip(self.names, told, strict=True):
+            if text is not None:
+                raise CollectiveError(f"{name} could not take part: {text}")
+
+    def refusal(
+        self,
+        ticket: int,
+        error: BaseException | None,
+        statements: Callable[[], Sequence[Statement]],
+        sent: Collection[int] = (),
+    ) -> Refusal:
+        """After a vote that was not good: its answer says why, in words. All ranks of the group start one.
+
+        Parameters
+        ----------
+        ticket : int
+            That of the vote.
+        error : BaseException or None
+            What this rank found wrong.
+        statements : callable
+            What this rank means.
+        sent : collection of int
+            Ranks to which it has sent messages already.
+        """
+        mine = (None if error is None else error_in_words(error), statements(), tuple(sent))
+
+        def answers(told: list[Any]) -> list[Any]:
+            why = verdict(told)
+            came = [tuple(k for k, one in enumerate(told) if rank in one[2]) for rank in range(self.size)]
+            return [(why, some) for some in came]
+
+        return Refusal(self, ticket, Conversation(self.channel, ticket + TALK, mine, answers))
+
+    def in_words(self, why: Verdict) -> str:
+        """As this rank names the others."""
+        return "".join(self.names[one] if isinstance(one, int) else one for one in why or ())
+
+    def confer(self, mine: Any, answer: Callable[[list[Any]], Any] | None = None) -> Any:
+        """What all ranks tell, by rank; or what `answer` makes of that, on the first one. Collective over the group."""
+        with progress.interrupts_held():
+            return self._finished(all_tell(self.channel, self.next_ticket(), mine, answer))
+
+    def must_all(self, error: BaseException | None) -> None:
+        """Raise on every rank if any has an error. Collective over the group."""
+        self._raise_first(self.confer(None if error is None else error_in_words(error)), error)
+
+    def share(self, value: T | None) -> T | None:
+        """The value of the lowest rank that has one, on all; None where nobody has. Collective over the group."""
+        shared: T | None = self.confer(value, lambda told: next((one for one in told if one is not None), None))
+        return shared if value is None else value
+
+    # -- what a group has
+
+    def make_collectives(self) -> None:
+        """Make the second communicator, if it is not there. Collective over the group."""
+        if self.collectives is None and self.comm is not None:
+            comm = self.comm
+            self.collectives = progress.blocking(comm.Dup, self.watch)
+
+    def make_node(self) -> Node:
+        """Find the ranks of this node, share memory with them and measure the links to others, once. Collective."""
+        if self.node is None:
+            node = Node(self.rank, self.confer, self.names, self.others, self._forced_node)
+            self.links = links_between(self.channel, node, self.confer, self.next_ticket(), self.look_around)
+            self.node = node
+        return self.node
+
+    def _forced_node(self) -> int | None:
+        """The node on which this rank counts as being, if the environment says so."""
+        if self.comm is None:
+            return None
+        from mpi4py import MPI
+
+        nodes = forced_nodes(MPI.COMM_WORLD.Get_size())
+        if nodes is None:
+            return None
+        mine, world = self.comm.Get_group(), MPI.COMM_WORLD.Get_group()
+        place = MPI.Group.Translate_ranks(mine, [self.rank], world)[0]
+        mine.Free()
+        world.Free()
+        return None if place == MPI.UNDEFINED else nodes[place]
+
+    def take_staging(self, size: int) -> np.ndarray:
+        """`size` bytes of staging memory, from what an earlier transfer returned where that is large enough."""
+        for k, kept in enumerate(self._staging):
+            if kept.nbytes >= size:
+                return self._staging.pop(k)
+        self._staging.clear()
+        return np.empty(size, np.uint8)
+
+    def return_staging(self, memory: np.ndarray) -> None:
+        """Keep staging memory for the next transfer: one piece, the largest."""
+        if not self._staging or self._staging[0].nbytes < memory.nbytes:
+            self._staging[:] = [memory]
+
+    def remember(self, key: Any, plan: Any) -> None:
+        """Keep a plan; all ranks keep and drop the same ones, since all make the same calls."""
+        self.plans[key] = plan
+        self.plans.move_to_end(key)
+        while len(self.plans) > PLANS_KEPT:
+            self.plans.popitem(last=False)
+
+    # -- while waiting
+
+    def look_around(self, plan: object = None) -> None:
+        """Let messages move, and see whether the others still live and come.
+
+        Raises
+        ------
+        CollectiveError
+            One has died or has gone, and what it owed will not come.
+        """
+        if self.comm is not None and (gone := _ended(self.comm)) is not None:
+            self._lost(gone)
+        self.channel.poke()
+        moment = time.monotonic()
+        if moment - self._checked < CHECK_SECONDS:
+            return
+        self._checked = moment
+        try:
+            if self.node is not None:
+                self.node.check()
+            if self.watch is not None:
+                self.watch()
+        except CollectiveError as gone_:
+            self._lost(str(gone_))
+        left = self._waiting.listen()
+        if left is not None:
+            self._lost(f"{left} has left a redistribution in the middle")
+        self._waiting.look(plan, moment)
+
+    def _lost(self, why: str) -> None:
+        self.break_off(why)
+        raise CollectiveError(f"{self.broken}: what it owed will not come; use another communicator without it")
+
+    def break_off(self, why: str) -> None:
+        """Note that these ranks cannot redistribute any more, and tell the others."""
+        if self.broken is not None:
+            return
+        self.broken = why
+        if self.node is not None and self.node.ring is not None:
+            self.node.ring.break_off()
+        self._waiting.notify(LEFT, self.size)
+
+    def close(self) -> None:
+        """Start no call any more that goes straight through."""
+        self._closed = True
+        if self.node is not None and self.node.ring is not None:
+            self.node.ring.closed = True
+
+    def free(self) -> None:
+        """Free the communicators. Collective over the group."""
+        self.close()
+        self._freed = True
+        if self.transfers or self._votes:
+            return  # MPI still moves messages on them
+        for comm in (self.comm, self.collectives):
+            if comm is not None:
+                comm.Free()
+
+
+def _ended(comm: MPI.Intracomm) -> str | None:
+    """Why a communicator cannot be used any more; None if it can."""
+    from mpi4py import MPI
+
+    if MPI.Is_finalized():
+        return "MPI has been finalized"
+    return "its communicator has been freed" if comm == MPI.COMM_NULL else None
+
+
+def check_running() -> None:
+    """See whether MPI can be called. Not collective.
+
+    Raises
+    ------
+    CollectiveError
+        It has been finalized.
+    """
+    module = sys.modules.get("mpi4py.MPI")
+    if module is not None and module.Is_finalized():
+        raise CollectiveError("nothing can be redistributed: MPI has been finalized")
+
+
+_keyval: int | None = None
+_every: weakref.WeakSet[Group] = weakref.WeakSet()
+
+
+def _close_at_the_end(_: object, __: object, ___: object) -> None:
+    """MPI is being finalized."""
+    for one in _every:
+        one.close()
+
+
+def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], Group]:
+    """The groups of a communicator, kept as an attribute of it and freed with it."""
+    global _keyval
+    if _keyval is None:
+        from mpi4py import MPI
+
+        def free(_: object, __: object, groups: dict[tuple[int, ...], Group]) -> None:
+            if not MPI.Is_finalized():
+                for one in groups.values():
+                    one.free()
+
+        _keyval = MPI.Comm.Create_keyval(delete_fn=free)
+        # Attributes of COMM_SELF are deleted first of all by MPI_Finalize.
+        MPI.COMM_SELF.Set_attr(MPI.Comm.Create_keyval(delete_fn=_close_at_the_end), True)
+    kept: Any = comm.Get_attr(_keyval)
+    if kept is None:
+        kept = {}
+        comm.Set_attr(_keyval, kept)
+    groups: dict[tuple[int, ...], Group] = kept
+    return groups
+
+
+def group_of(comm: MPI.Intracomm, ranks: tuple[int, ...]) -> Group:
+    """The group of these ranks of `comm`, ascending. Collective over these ranks the first time."""
+    gone = _ended(comm)
+    if gone is not None:
+        raise CollectiveError(f"nothing can be redistributed: {gone}")
+    groups = _groups_of(comm)
+    if ranks not in groups:
+        from mpi4py import MPI
+
+        def create() -> MPI.Intracomm:
+            all_, some = comm.Get_group(), None
+            try:
+                some = all_.Incl(ranks)
+                return comm.Create_group(some, CREATION_TAG)
+            finally:
+                all_.Free()
+                if some is not None:
+                    some.Free()
+
+        private = progress.blocking(create)
+        private.Set_errhandler(MPI.ERRORS_RETURN)
+        made = Group(MPIChannel(private), ranks, private)
+        first = next(iter(groups.values()), None)
+        if first is not None and set(ranks) <= set(first.ranks):
+            same = [first.number[rank] for rank in ranks]
+            made.names, made.watch = tuple(first.names[k] for k in same), first.watch
+            made.others = frozenset(new for new, k in enumerate(same) if k in first.others)
+        groups[ranks] = made
+        _every.add(made)
+    return groups[ranks]

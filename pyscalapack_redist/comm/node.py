@@ -1,0 +1,254 @@
+"""The ranks of one node: who they are, the memory that they share, and whether they live.
+
+`PYSCALAPACK_REDIST_NODES=0,0,1,1` says on which node each rank of COMM_WORLD counts as being, so that what happens
+between nodes can be tested on one. It says nothing of ranks outside COMM_WORLD, so where there are any the real nodes count.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import stat
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._ring import Ring, SharedMemory, bytes_needed
+from ..errors import CollectiveError, RedistributionError
+
+__all__ = ["AREA", "Node", "forced_nodes"]
+
+AREA = 2 * 2**20  # bytes of chunks on the way from one rank
+VARIABLE = "PYSCALAPACK_REDIST_NODES"
+SPINS = 2000  # looks for a change before a core is given to others, where each rank has one of its own
+MARK = 16  # bytes behind the ring by which ranks see that they have the same memory
+
+
+class Identity(NamedTuple):
+    """What a rank tells the others of where it runs."""
+
+    machine: tuple[str, ...]
+    forced: int | None
+    process: tuple[int, str] | None
+    cores: frozenset[int]
+    problem: str | None
+
+
+class Node:
+    """What a rank knows of its node. Made collectively over the group; everything else is not collective.
+
+    Parameters
+    ----------
+    rank : int
+        This rank in the group.
+    tell : callable
+        Gives what all ranks of the group tell, by rank. Collective.
+    names : sequence of str
+        What each of them is called in messages: "rank 3".
+    others : collection of int
+        Ranks of the group that may end in good order while this one goes on: whether they live is seen to elsewhere.
+    forced : callable
+        The number of the node on which this rank counts as being; None where the real nodes count.
+
+    Attributes
+    ----------
+    ring : Ring or None
+        Shared memory with the other ranks of the node; None if there are none, or they cannot share memory.
+    number : dict
+        Rank in the ring for each rank of the group on this node.
+    size : int
+        Ranks of the group on this node.
+    whole : bool
+        Whether the ring holds all ranks of the group.
+    anywhere : bool
+        Whether any rank of the group has a ring.
+    leaders : ndarray of int64
+        For each rank of the group, the lowest rank of its node.
+    why : str
+        What was found, in words.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        tell: Callable[[Any], list[Any]],
+        names: Sequence[str],
+        others: Collection[int] = (),
+        forced: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        self.ring: Ring | None = None
+        told: list[Identity] = tell(_identity(forced))
+        problems = [(k, one.problem) for k, one in enumerate(told) if one.problem is not None]
+        if problems:
+            first, problem = problems[0]
+            if told[rank].problem is not None:
+                raise RedistributionError(told[rank].problem)
+            raise CollectiveError(f"{names[first]} could not take part: {problem}")
+        known = all(one.forced is not None for one in told)
+        places = [one.forced if known else one.machine for one in told]
+        here = [k for k, place in enumerate(places) if place == places[rank]]
+        self.number = {one: k for k, one in enumerate(here)}
+        self.size = len(here)
+        self.leaders = np.array([places.index(place) for place in places], np.int64)
+        memory, self.why = self._shared(here, rank, tell)
+        if memory is not None:
+            cores = set().union(*(told[k].cores for k in here))
+            self.ring = Ring(memory, self.number[rank], self.size, AREA, SPINS if self.size <= len(cores) else 0)
+        self.whole = self.ring is not None and self.size == len(told)
+        self.anywhere = any(tell(self.ring is not None))
+        self._watched = []
+        for one in here:
+            process = told[one].process
+            if one != rank and one not in others and process is not None and _process(process[0]) == process:
+                self._watched.append((names[one], process))
+        self._names = [names[one] for one in here]
+
+    def _shared(self, here: list[int], rank: int, tell: Callable[[Any], list[Any]]) -> tuple[SharedMemory | None, str]:
+        """Memory that the ranks of this node share, zero at first, and what it is; None and why not. Collective."""
+        size, reasons = bytes_needed(len(here), AREA) + MARK, []
+        kept: SharedMemory | None = None
+        what = "no other rank on this node"
+        for way, name in ((_memory_file, "memfd"), (_shm_file, "/dev/shm")):
+            wanted, memory, problem, opened = len(here) > 1 and kept is None, None, None, None
+            mark = secrets.token_bytes(MARK)
+            if wanted and rank == here[0]:
+                try:
+                    opened = way(size)
+                    memory = SharedMemory(opened[0], size)
+                    memoryview(memory)[-MARK:] = mark
+                except Exception as caught:
+                    memory, problem = None, str(caught)
+            told = tell((None if opened is None else opened[1], mark))
+            path, mark = told[here[0]]
+            if wanted and memory is None and path is not None:
+                try:
+                    memory = _mapped(path, size, mark)
+                except Exception as caught:
+                    problem = str(caught)
+            found = tell(problem)
+            if opened is not None:
+                os.close(opened[0])
+                if opened[2]:
+                    with suppress(OSError):
+                        os.unlink(opened[1])
+            failed = [found[k] for k in here if found[k] is not None]
+            if wanted and not failed:
+                kept, what = memory, f"memory shared by {len(here)} ranks ({name})"
+            reasons += failed[:1]
+            if not any(one is not None for one in found):
+                break
+        if kept is None and len(here) > 1:
+            what = "no shared memory: " + "; ".join(reasons)
+        return kept, what
+
+    def check(self) -> None:
+        """See whether the other ranks of the node still live. Not collective.
+
+        Raises
+        ------
+        CollectiveError
+            One has died, or has left a transfer in the middle.
+        """
+        left = None if self.ring is None else self.ring.broken_by()
+        if left is not None and self.ring is not None and left != self.ring.rank:
+            raise CollectiveError(f"{self._names[left]} has left a redistribution in the middle")
+        for name, process in self._watched:
+            if _is_dead(process):
+                raise CollectiveError(f"{name} has died")
+
+
+def forced_nodes(ranks: int) -> list[int] | None:
+    """The node of each rank of COMM_WORLD, where the environment says so. Not collective.
+
+    Raises
+    ------
+    RedistributionError
+        The variable is not a list of `ranks` whole numbers.
+    """
+    text = os.environ.get(VARIABLE)
+    if not text:
+        return None
+    try:
+        nodes = [int(one) for one in text.split(",")]
+    except ValueError:
+        nodes = []
+    if len(nodes) != ranks:
+        raise RedistributionError(
+            f"{VARIABLE}={text!r} must be a node number for each of the {ranks} ranks of COMM_WORLD, such as 0,0,1,1; unset "
+            "it to go by the real nodes"
+        )
+    return nodes
+
+
+def _identity(forced: Callable[[], int | None]) -> Identity:
+    """Where this rank runs: the host and its boot, which tells hosts of one name apart."""
+    machine: tuple[str, ...] = (socket.gethostname(),)
+    with suppress(OSError):
+        machine = (*machine, Path("/proc/sys/kernel/random/boot_id").read_text())
+    node, problem = None, None
+    try:
+        node = forced()
+    except Exception as caught:
+        problem = str(caught)
+    return Identity(machine, node, _process(os.getpid()), frozenset(os.sched_getaffinity(0)), problem)
+
+
+def _process(number: int) -> tuple[int, str] | None:
+    """A process and when it began, which tells it from a later one of the same number; None if that cannot be seen."""
+    try:
+        with open(f"/proc/{number}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else (number, fields[19])
+
+
+def _is_dead(process: tuple[int, str]) -> bool:
+    """Whether a process has ended. Where that cannot be seen, for want of a file descriptor, it has not."""
+    try:
+        with open(f"/proc/{process[0]}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    except OSError:
+        return False
+    return fields[0] in "ZX" or fields[19] != process[1]
+
+
+def _mapped(path: str, size: int, mark: bytes) -> SharedMemory:
+    """The memory at a path that another rank has told, if it is the one that it has marked."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        found = os.fstat(descriptor)
+        if stat.S_ISREG(found.st_mode) and found.st_size < size:
+            raise OSError(f"{path} has {found.st_size} bytes, not {size}: processes do not see one another")
+        memory = SharedMemory(descriptor, size)
+    finally:
+        os.close(descriptor)
+    if bytes(memoryview(memory)[-MARK:]) != mark:
+        raise OSError(f"{path} is not the memory of the others: processes do not see one another")
+    return memory
+
+
+def _memory_file(size: int) -> tuple[int, str, bool]:
+    """An anonymous file: its number, the path by which others open it, and that it has no name."""
+    descriptor = os.memfd_create("pyscalapack_redist")
+    os.ftruncate(descriptor, size)
+    return descriptor, f"/proc/{os.getpid()}/fd/{descriptor}", False
+
+
+def _shm_file(size: int) -> tuple[int, str, bool]:
+    """POSIX shared memory for this user only, the same of it; its name is removed once all have it."""
+    path = f"/dev/shm/pyscalapack_redist-{secrets.token_hex(8)}"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, size)  # a full /dev/shm is an error now, not a signal later
+    except OSError:
+        os.close(descriptor)
+        os.unlink(path)
+        raise
+    return descriptor, path, True

@@ -1,0 +1,168 @@
+"""Progress: whatever is under way in a thread goes on while any of it is waited for, so ranks may wait in any order.
+
+An interrupt ends the waiting, never what is waited for: signals are held back while the state of a transfer changes, come
+between two steps, and the transfer stays under way.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # the wrappers in `signal` make enumerations of all numbers, which takes longer than the rest
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+__all__ = ["Task", "advance_others", "blocking", "interrupts_held", "pause", "under_way", "until"]
+
+T = TypeVar("T")
+
+LOOK_SECONDS = 0.1
+HELD = (_signal.SIGINT, _signal.SIGALRM, _signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
+_MAIN = threading.main_thread()
+LOOKS = 20  # before the core is offered to others: a few microseconds
+LOOKS_AROUND = 50  # looks at what is waited for between two at anything else
+
+
+class Task(Protocol):
+    """Something under way. An error of its own is kept for whoever waits for it."""
+
+    def advance(self, block: bool = False) -> bool:
+        """Go on; True when it has ended. It never raises."""
+
+
+class _UnderWay(threading.local):
+    def __init__(self) -> None:
+        self.tasks: dict[Task, None] = {}
+
+
+_here = _UnderWay()
+pause: Callable[[], object] = os.sched_yield  # what a wait does that has found nothing to do
+
+
+def under_way() -> dict[Task, None]:
+    """What this thread has started and has not seen the end of, in order. Not collective."""
+    return _here.tasks
+
+
+def advance_others(mine: object = None) -> bool:
+    """Let all that is under way go on, but for `mine`; True if there was anything. Not collective."""
+    others = [one for one in _here.tasks if one is not mine]
+    for one in others:
+        if one.advance():
+            _here.tasks.pop(one, None)
+    return bool(others)
+
+
+def until(
+    finished: Callable[[], object],
+    look_around: Callable[[], None] | None = None,
+    mine: object = None,
+    waits: bool = False,
+) -> None:
+    """Ask until it is true; meanwhile everything under way but `mine` goes on. Not collective.
+
+    The core is offered to others in between: what is waited for may need it, and MPI's own waits may spin through whole
+    time slices, where it does not know that ranks share cores.
+
+    Parameters
+    ----------
+    finished : callable
+        Does not block; changes state in one piece, whatever interrupts come.
+    look_around : callable, optional
+        Raises if what is waited for will not come.
+    mine : object
+        What is waited for, if it is under way.
+    waits : bool
+        Whether `finished` itself waits for a while.
+    """
+    tasks, mine_too = _here.tasks, mine is not None
+    spins = LOOKS
+    while True:
+        with interrupts_held():
+            for _ in range(1 if waits else LOOKS_AROUND):
+                if finished():
+                    return
+                if len(tasks) > mine_too:
+                    advance_others(mine)
+                if spins:
+                    spins -= 1
+                else:
+                    pause()
+        if look_around is not None:
+            look_around()
+
+
+class interrupts_held:  # noqa: N801 - used as a function is
+    """In its body signals that Python handles are held back: they come at the end, or where `let_through` is called.
+
+    A handler may raise, as that of SIGINT does, and in the middle of a step nobody could go on from there.
+    """
+
+    def __enter__(self) -> interrupts_held:
+        self._came: list[tuple[int, Any]] = []
+        self._handlers: list[tuple[int, Any]] = []
+        if _MAIN is threading.current_thread():
+            for number in HELD:
+                handler = _signal.getsignal(number)
+                if callable(handler) and type(getattr(handler, "__self__", None)) is not interrupts_held:
+                    _signal.signal(number, self._keep)
+                    self._handlers.append((number, handler))
+        return self
+
+    def _keep(self, number: int, frame: object) -> None:
+        self._came.append((number, frame))
+
+    def let_through(self) -> None:
+        """Handle what has come."""
+        while self._came:
+            number, frame = self._came.pop(0)
+            dict(self._handlers)[number](number, frame)
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._handlers:
+            _signal.signal(number, handler)
+        if self._came:
+            self.let_through()
+
+
+def blocking(call: Callable[[], T], watch: Callable[[], None] | None = None) -> T:
+    """What a call of MPI returns, or raises, that blocks; or what `watch` raises, if that comes first.
+
+    Where transfers are under way, or somebody must be watched, the call runs in another thread, and they go on meanwhile. It
+    goes on there if it is left behind: the program had better end then, by MPI_Abort. Where MPI does not allow that thread,
+    and where nothing is under way, it runs here. Collective as the call is.
+
+    Parameters
+    ----------
+    call : callable
+        Makes blocking calls of MPI.
+    watch : callable or None
+        Raises if what is waited for will not come.
+    """
+    from mpi4py import MPI
+
+    threads = MPI.Query_thread()
+    moving = bool(_here.tasks) and threads == MPI.THREAD_MULTIPLE
+    if not moving and (watch is None or threads < MPI.THREAD_SERIALIZED):
+        return call()
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as caught:
+            errors.append(caught)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        if moving:
+            with interrupts_held():
+                advance_others()
+        thread.join(0.0001 if moving else LOOK_SECONDS)
+        if watch is not None and thread.is_alive():
+            watch()
+    if errors:
+        raise errors[0]
+    return results[0]

@@ -1,0 +1,116 @@
+"""Votes: what all ranks of a group must agree on before anything moves, and what is said where they do not.
+
+A vote is a record of named fields, each with a rule (`_ring.RULES`). Ranks of one node cast it in shared memory
+(`_ring.RingVote`), others by a reduction of MPI.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._ring import RULES, Ballot, Outcome, RingVote
+from .channel import Channel
+
+__all__ = [
+    "Ballot",
+    "MPIVote",
+    "Outcome",
+    "RingVote",
+    "Statement",
+    "Verdict",
+    "Vote",
+    "differ",
+    "digest",
+    "error_in_words",
+    "good",
+    "verdict",
+]
+
+
+def digest(value: object) -> int:
+    """A 62-bit number that is equal on all ranks for equal values (of plain Python types). Not collective."""
+    text = value if isinstance(value, bytes) else repr(value).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 2
+
+
+class Statement(NamedTuple):
+    """One of the things on which ranks must agree, as this rank has it: None, or a value, and both in words."""
+
+    what: str
+    value: Any
+    text: str
+
+
+Verdict = list[str | int] | None  # a text in which numbers stand for the names of ranks, which differ from side to side
+
+
+def differ(what: str, said: Sequence[tuple[int, str]]) -> Verdict:
+    """That ranks differ in something. Not collective."""
+    parts: list[str | int] = [f"the ranks ask for different things: {what} must be the same on every rank, but "]
+    for k, (rank, text) in enumerate(said[:4]):
+        parts += [", " if k else "", rank, f" has {text}"]
+    return parts
+
+
+class MPIVote:
+    """A vote by a reduction of MPI."""
+
+    def __init__(self, channel: Channel, ballot: Ballot) -> None:
+        self.outcome: Outcome | None = None
+        self.number = 0
+        self.ballot = ballot
+        self._mine, self.largest = np.empty((2, 2 * len(RULES)), np.int64)
+        ballot.numbers(self._mine)
+        self._request = channel.reduce(self._mine, self.largest)
+
+    @classmethod
+    def started(cls, ballot: Ballot, mine: Any, largest: Any, request: Any) -> MPIVote:
+        """A vote whose reduction a call has started."""
+        made = cls.__new__(cls)
+        made.outcome, made.number, made.ballot = None, 0, ballot
+        made._mine, made.largest, made._request = mine, largest, request
+        return made
+
+    def post(self) -> bool:
+        """It is posted from the beginning."""
+        return True
+
+    def test(self, block: bool = False) -> bool:
+        """Whether all ranks have voted."""
+        if self.outcome is None and self._request.Test():
+            self.outcome = Outcome.of(self.ballot, self.largest)
+        return self.outcome is not None
+
+
+Vote = RingVote | MPIVote
+
+
+def good(outcome: Outcome) -> bool:
+    """Whether no rank failed and none disagree."""
+    return not outcome.failed and not outcome.disputed
+
+
+def error_in_words(error: BaseException) -> str:
+    """An error as other ranks are told of it."""
+    return f"{type(error).__name__}: {error}"
+
+
+def verdict(told: Sequence[tuple[str | None, Sequence[Statement], object]]) -> Verdict:
+    """Why no rank may go on, from what all have told: its error, and its statements. None if nothing is wrong."""
+    for rank, (error, _, _) in enumerate(told):
+        if error is not None:
+            return [rank, f" could not take part: {error}"]
+    for k in range(min(len(statements) for _, statements, _ in told)):
+        first: dict[Any, tuple[int, str]] = {}
+        for rank, (_, statements, _) in enumerate(told):
+            what, value, text = statements[k]
+            if value is not None:
+                first.setdefault((what, value), (rank, text[:300]))
+        if len(first) > 1:
+            return differ(told[0][1][k].what, list(first.values()))
+    said = any(statements for _, statements, _ in told)
+    return ["the ranks ask for different things"] if said else None

@@ -1,0 +1,185 @@
+"""A plan bound to arrays: do they fit, what all arrays of their kind have in common, and what moves them."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._bundle import Origins
+from ..arrays import checked_arrays, dtype_digest
+from ..comm.vote import digest
+from ..errors import ArrayError, RedistributionError, ScheduleError
+from ..exchanges import Exchange
+from ..operation import Factors
+from .overlap import check_apart
+from .stages import Forms, Move, Pair, Stage
+
+__all__ = ["BY_COLUMNS", "BY_ROWS", "Binding", "Operands", "bound", "each", "operands"]
+
+BY_ROWS, BY_COLUMNS = 1, 2  # order of elements in messages
+
+
+class Operands(NamedTuple):
+    """The arrays of one call on this rank.
+
+    Attributes
+    ----------
+    given, outs : list
+        As they were given, one entry for each pair.
+    targets : list of ndarray or None
+        `outs`, and what was made where it was left out.
+    origins : Origins
+        Where they begin.
+    forms : Forms
+        What arrays of this kind have in common, as far as this rank knows.
+    dtypes : tuple of dtype or None
+        Of each pair, None where this rank knows none.
+    order : int or None
+        The order of elements in messages that suits them; None where this rank has no arrays.
+    factors : tuple of Factors
+        Of each pair.
+    """
+
+    given: list[Any]
+    outs: list[Any]
+    targets: list[NDArray[Any] | None]
+    origins: Origins
+    forms: Forms
+    dtypes: tuple[np.dtype[Any] | None, ...]
+    order: int | None
+    factors: tuple[Factors, ...]
+
+    @property
+    def plain(self) -> bool:
+        """Whether elements are neither multiplied nor added to what is there."""
+        return all(one.trivial for one in self.factors)
+
+    @property
+    def item(self) -> int:
+        """Bytes of the largest element that this rank knows of."""
+        return max(self.forms.items, default=0)
+
+    @property
+    def kind(self) -> int:
+        """A number equal on all ranks that know the same dtypes; of one pair, of its dtype. Not collective."""
+        known = [None if one is None else dtype_digest(one) for one in self.dtypes]
+        return digest(known)
+
+
+class Binding(NamedTuple):
+    """What moves arrays of one kind: the exchange of each stage, and the staging memory that a run takes for itself."""
+
+    exchanges: tuple[Exchange, ...]
+    order: int
+    item: int
+    private_bytes: int
+
+
+def operands(
+    pairs: Sequence[Pair], moves: Sequence[Move], arrays: list[Any], outs: list[Any], alpha: object, beta: object
+) -> Operands:
+    """Check all arrays of this rank, and make those left out. Not collective.
+
+    Raises
+    ------
+    ArrayError, ScheduleError
+        Names the array, and the plan where there are several.
+    """
+    n = len(pairs)
+    alphas, betas = each("alpha", alpha, n), each("beta", beta, n)
+    origins, factors, dtypes, targets = Origins(n), [], [], []
+    strides: list[tuple[int, ...]] = []
+    blends, stays, by_columns = [], [], []
+    for k, pair in enumerate(pairs):
+        try:
+            own = [one for one in moves if one.pair == k]
+            transposed = any(one.op != "N" for one in own)
+            both = Factors.of(alphas[k], betas[k], pair.op)
+            one = checked_arrays(
+                arrays[k],
+                outs[k],
+                pair.desc_a,
+                pair.desc_b,
+                pair.dtype,
+                transposed,
+                both.beta != 0,
+                pair.part is not None,
+            )
+            blend = {}
+            if one.dtype is not None:
+                for move in own:
+                    last = Factors.of(both.alpha, both.beta, move.op) if move.last else Factors.of(1, 0, move.op)
+                    blend[move.op, move.last] = last.blend(one.dtype)
+        except RedistributionError as caught:
+            if n == 1:
+                raise
+            raise type(caught)(f"plan {k}: {caught}") from caught
+        origins.put(k, one.source.address, one.target.address)
+        strides += [one.source.strides[::-1] if transposed else one.source.strides, one.target.strides]
+        targets.append(outs[k] if isinstance(outs[k], np.ndarray) else one.out)
+        factors.append(both)
+        dtypes.append(one.dtype)
+        blends.append(blend)
+        stays.append(one.in_place and not any(blend.values()))
+        if one.source.strides or one.target.strides:
+            by_columns.append(one.by_columns)
+    if n > 1:
+        check_apart(pairs, arrays, outs)
+    forms = Forms(
+        tuple(strides), tuple(0 if one is None else one.itemsize for one in dtypes), tuple(blends), tuple(stays)
+    )
+    order = None if not by_columns else BY_COLUMNS if any(by_columns) else BY_ROWS
+    return Operands(arrays, outs, targets, origins, forms, tuple(dtypes), order, tuple(factors))
+
+
+def bound(
+    stages: Sequence[Stage], forms: Forms, order: int, item: int, memory_limit: int, factors: Sequence[Factors]
+) -> Binding:
+    """What moves such arrays. Not collective.
+
+    Raises
+    ------
+    ArrayError
+        The memory limit is too small for their elements.
+    ScheduleError
+        MPI's datatypes cannot do what is asked on the way.
+    """
+    exchanges = tuple(one.bound(forms, order, item) for one in stages)
+    for one in exchanges:
+        if one.buffers.name == "datatypes" and any(any(some.values()) for some in forms.blends):
+            ways = [key[0] for some in forms.blends for key, blend in some.items() if blend]
+            raise ScheduleError(
+                f"{factors[0]}, op = {ways[0]}: with buffers = 'datatypes' MPI moves elements as they are; "
+                "use buffers='packed'"
+            )
+        if one.staging_bytes > memory_limit:
+            what = (
+                f"elements of {item} bytes"
+                if len(forms.items) == 1
+                else (f"a batch of {len(forms.items)} plans with such elements")
+            )
+            raise ArrayError(
+                f"memory_limit = {memory_limit} bytes is too small for {what}: at least {one.staging_bytes} are needed"
+            )
+    return Binding(exchanges, order, item, max((one.private_bytes for one in exchanges), default=0))
+
+
+def each(name: str, value: object, n: int) -> list[Any]:
+    """A factor for each pair. Not collective.
+
+    Raises
+    ------
+    ArrayError
+        It is neither a number nor a list of so many.
+    """
+    if n == 1 and not isinstance(value, list | tuple):
+        return [value]
+    if isinstance(value, numbers.Number):
+        return [value] * n
+    if not isinstance(value, list | tuple) or len(value) != n:
+        raise ArrayError(f"{name} = {value!r} must be a number, or a list of {n} numbers, one for each plan")
+    return list(value)

@@ -1,0 +1,277 @@
+"""A plan is stages of moves. A move takes elements of one array to another with one operation on the way.
+
+Plain: one stage, one move. With `fill=` two moves in one stage, with `via=` one stage after another, in a batch the moves of
+several array pairs in one stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .._bundle import Bundle
+from .._copy import Blend, Box
+from ..comm.group import Group
+from ..comm.vote import error_in_words
+from ..descriptor import Descriptor
+from ..errors import CollectiveError
+from ..exchanges import ByteMessage, Exchange, Extents, Form, Message, Options
+from ..exchanges.message import dense_strides
+from ..operation import Part
+from ..orders import Order
+from ..planning import Messages
+
+if TYPE_CHECKING:
+    from .._bundle import Part as Packed
+
+Key = Callable[[int, Message], tuple[int, ...]]
+
+__all__ = ["Forms", "Move", "Pair", "Stage", "agree_on_extents"]
+
+
+class Pair(NamedTuple):
+    """The two arrays of a plan, as the user has them, and what is done on the way.
+
+    Attributes
+    ----------
+    desc_a, desc_b : Descriptor
+        Layouts before and after.
+    dtype : dtype or None
+        That this rank was told.
+    op : str
+        What becomes of A.
+    part : Part or None
+        The trapezoid of A that is moved.
+    fill : str or None
+        What is written outside of it.
+    """
+
+    desc_a: Descriptor
+    desc_b: Descriptor
+    dtype: np.dtype[Any] | None
+    op: str = "N"
+    part: Part | None = None
+    fill: str | None = None
+
+
+class Move(NamedTuple):
+    """Elements of one array that go to another.
+
+    Attributes
+    ----------
+    pair : int
+        The pair that it is for.
+    source, target : int
+        Numbers of the arrays: 2 k and 2 k + 1 for A and B of pair k, then those of layouts in between.
+    desc_a, desc_b : Descriptor
+        Their layouts.
+    op : str
+        What becomes of the elements; and `last`, whether alpha and beta apply, for they do once.
+    part : Part or None
+        The trapezoid of A that is moved.
+    order : Order
+        The schedule's.
+    messages : Messages
+        This rank's.
+    """
+
+    pair: int
+    source: int
+    target: int
+    desc_a: Descriptor
+    desc_b: Descriptor
+    op: str
+    last: bool
+    part: Part | None
+    order: Order
+    messages: Messages
+
+
+class Forms(NamedTuple):
+    """What arrays of one kind have in common: of each array the strides, of each pair the bytes of an element.
+
+    `blends` has what becomes of elements, for each of a pair's operations in the last stage ("N", "T", "C"), and "" for
+    those of earlier stages; `stays` whether A and B are one array that nothing happens to.
+    """
+
+    strides: tuple[tuple[int, ...], ...]
+    items: tuple[int, ...]
+    blends: tuple[dict[tuple[str, bool], Blend | None], ...]
+    stays: tuple[bool, ...]
+
+
+class Stage:
+    """Moves that go at once, and how.
+
+    Parameters
+    ----------
+    moves : sequence of Move
+        Those of the stage.
+    exchange : type of Exchange
+        How the bytes move.
+    options : Options
+        What all ranks have in common.
+    group : Group or None
+        The ranks; None on a rank that has no part in the plan.
+    by_distance : bool
+        Whether several moves' messages go in the order of the distance of ranks; else in that of the first of the moves.
+    """
+
+    def __init__(
+        self,
+        moves: Sequence[Move],
+        exchange: type[Exchange],
+        options: Options,
+        group: Group | None,
+        by_distance: bool = False,
+    ) -> None:
+        self.moves, self.exchange, self.options = tuple(moves), exchange, options
+        self._group, self._by_distance = group, by_distance
+        users = all((one.source, one.target) == (2 * one.pair, 2 * one.pair + 1) for one in self.moves)
+        # Where the arrays of a move are among the addresses of a run: by pair, where all are the user's.
+        self.places = [one.pair if users else k for k, one in enumerate(self.moves)]
+
+    @property
+    def extents(self) -> Extents:
+        """Those of this rank. Not collective."""
+        node = None if self._group is None else self._group.node
+        every = [Extents.of(one.messages.sends, one.messages.receives, node) for one in self.moves]
+        if len(every) == 1:
+            return every[0]
+        return Extents(  # one message for each peer
+            messages=max(len({m.peer for one in self.moves for m in one.messages[k]}) for k in range(2)),
+            elements=sum(one.elements for one in every),
+            unbalanced=1,
+            between=sum(one.between for one in every),
+        )
+
+    def bound(self, forms: Forms, order: int, item: int) -> Exchange:
+        """The exchange for arrays of one kind. Not collective.
+
+        Parameters
+        ----------
+        forms : Forms
+            Of the arrays.
+        order : int
+            Of the elements in messages: by rows (1) or by columns (2).
+        item : int
+            Bytes of an element, of the largest on any rank.
+        """
+        binder = _Binder(self, forms, order)
+        sends, receives = (
+            binder.messages([one.messages[k] for one in self.moves], k == 0, self._key(k == 0)) for k in range(2)
+        )
+        copies = binder.bundle(
+            [
+                (k, message.box)
+                for k, one in enumerate(self.moves)
+                for message in one.messages.copies
+                if not forms.stays[one.pair]
+            ],
+            "",
+        )
+        node = None if self._group is None else self._group.node
+        return self.exchange(sends, receives, copies, self.options._replace(item=max(1, item), order=order), node)
+
+    def _key(self, sending: bool) -> Key:
+        """The place in the schedule of all that goes to or comes from a rank: a function of a move and its message."""
+        group = self._group
+        if not self._by_distance or group is None:
+            return lambda k, message: (k, *message.key)
+        size, rank = group.size, group.rank
+        if sending:
+            return lambda k, message: ((message.peer - rank) % size,)
+        return lambda k, message: ((rank - message.peer) % size,)
+
+
+def agree_on_extents(group: Group, error: BaseException | None, stages: Sequence[Stage]) -> None:
+    """Raise on all ranks if any could not make its part of a plan; else learn the largest extents. Collective over the group.
+
+    Raises
+    ------
+    BaseException
+        `error` itself on the rank that has it; CollectiveError on the others.
+    ScheduleError
+        The exchange cannot move such messages.
+    """
+
+    def largest(told: list[Any]) -> Any:
+        for rank, (text, _) in enumerate(told):
+            if text is not None:
+                return (rank, text), None
+        return None, [
+            tuple(map(max, zip(*one, strict=True))) for one in zip(*(every for _, every in told), strict=True)
+        ]
+
+    mine = [tuple(one.extents) for one in stages] if error is None else []
+    failed, extents = group.confer((None if error is None else error_in_words(error), mine), largest)
+    if error is not None:
+        raise error
+    if failed is not None:
+        raise CollectiveError(f"{group.names[failed[0]]} could not take part: {failed[1]}")
+    for stage, numbers in zip(stages, extents, strict=True):
+        agreed = Extents(*numbers)
+        stage.exchange.check(agreed, stage.options.buffers)
+        stage.options = stage.options._replace(extents=agreed)
+
+
+class _Binder:
+    """Makes bundles for arrays of one kind."""
+
+    def __init__(self, stage: Stage, forms: Forms, order: int) -> None:
+        self._moves, self._places, self._forms, self._order = stage.moves, stage.places, forms, order
+
+    def _dims(self, move: Move) -> tuple[int, ...]:
+        d = move.desc_a.ndim
+        return tuple(range(d) if self._order == 2 else range(d - 1, -1, -1))
+
+    def bundle(self, contents: Sequence[tuple[int, Box]], dense: str) -> Bundle:
+        """Boxes of moves, one behind another."""
+        parts: list[Packed] = []
+        for k, box in contents:
+            move, forms = self._moves[k], self._forms
+            item, order = forms.items[move.pair], self._dims(move)
+            source, target = forms.strides[move.source], forms.strides[move.target]
+            if move.op != "N":
+                source = source[::-1]
+            if dense == "source":
+                source = dense_strides(box.shape(), order, item)
+            blend = None
+            if dense == "target":
+                target = dense_strides(box.shape(), order, item)
+            else:
+                blend = forms.blends[move.pair][move.op, move.last]
+            parts.append((self._places[k], box, source, target, order, item, blend))
+        return Bundle(parts, dense)
+
+    def messages(self, by_move: Sequence[Sequence[Message]], sending: bool, key: Key) -> list[ByteMessage]:
+        """One for each message of a move alone; one for each peer of several moves."""
+        dense = "target" if sending else "source"
+        if len(by_move) == 1:
+            move, bundles, made = self._moves[0], {}, []
+            item, dims = self._forms.items[move.pair], self._dims(move)
+            strides = self._forms.strides[move.source if sending else move.target]
+            if sending and move.op != "N":
+                strides = strides[::-1]
+            for one in by_move[0]:
+                if id(one.box) not in bundles:
+                    bundles[id(one.box)] = self.bundle([(0, one.box)], dense)
+                form = Form(one.box, strides, item, dims)
+                made.append(
+                    ByteMessage(one.peer, one.key, bundles[id(one.box)], one.first * item, one.last * item, form)
+                )
+            return made
+        contents: dict[int, dict[tuple[int, int], tuple[int, Box]]] = {}
+        keys: dict[int, tuple[int, ...]] = {}
+        for k, some in enumerate(by_move):
+            for one in some:
+                contents.setdefault(one.peer, {}).setdefault((k, id(one.box)), (k, one.box))
+                keys.setdefault(one.peer, key(k, one))
+        made = []
+        for peer, boxes in contents.items():
+            all_ = self.bundle(list(boxes.values()), dense)
+            box = next(iter(boxes.values()))[1]
+            made.append(ByteMessage(peer, keys[peer], all_, 0, all_.size, Form(box, (), 1, self._dims(self._moves[0]))))
+        return made

@@ -1,0 +1,138 @@
+"""What once went wrong, each in a launch of its own; a hang is a failure. See programs/defects.py."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import launch
+import pytest
+from launch import run
+
+PROGRAM = Path(__file__).parent / "programs" / "defects.py"
+TIMEOUT = 25
+
+# Names and numbers of ranks; and on which node each rank is to count as being, where not all are on one.
+CASES: list[tuple[str, int, str]] = [
+    ("order-that-only-one-rank-knows", 2, ""),
+    ("one-rank-short-one-long", 2, ""),
+    ("one-rank-short-one-long", 2, "0,1"),
+    ("waited-for-in-another-order", 2, ""),
+    ("ten-plans-waited-for-in-another-order", 2, ""),
+    ("killed-while-others-test", 3, ""),
+    ("killed-while-others-test-in-the-middle", 3, ""),
+    ("killed-while-two-are-in-flight", 3, ""),
+    ("killed-while-a-batch-is-tested", 3, ""),
+    ("no-memory-for-out-shared", 2, ""),
+    ("no-memory-for-out-nonblocking", 2, ""),
+    ("no-memory-for-out-nonblocking", 2, "0,1"),
+    ("no-memory-for-outs-of-a-batch", 2, ""),
+    ("no-memory-in-the-first-call", 2, ""),
+    ("no-memory-in-the-first-call", 2, "0,1"),
+    ("factor-that-no-float-holds", 2, ""),
+    ("factor-that-no-float-holds", 2, "0,1"),
+    ("large-elements", 2, ""),
+    ("large-elements", 4, ""),
+    ("large-elements-in-a-batch", 2, ""),
+    ("interrupted-while-planning", 2, ""),
+    ("interrupted-while-planning", 2, "0,1"),
+    ("interrupted-on-the-way", 2, ""),
+    ("interrupted-on-the-way", 2, "0,1"),
+    ("interrupted-in-a-call", 2, ""),
+    ("interrupted-in-a-call", 2, "0,1"),
+    ("interrupted-while-elements-move", 2, ""),
+    ("interrupted-while-elements-move", 2, "0,1"),
+    ("new-ranks-while-in-flight", 3, ""),
+    ("new-ranks-while-in-flight", 3, "0,1,1"),
+    ("save-while-in-flight", 3, ""),
+    ("load-while-in-flight", 3, ""),
+    ("tensor-on-one-rank", 2, ""),
+    ("empty-thing-that-is-no-array", 2, ""),
+    ("test-does-not-wait-for-the-one-that-failed", 2, ""),
+    ("test-does-not-wait-for-the-one-that-failed", 2, "0,1"),
+    ("no-file-left-while-waiting", 2, ""),
+    ("communicator-that-was-freed", 2, ""),
+    ("communicator-that-was-freed", 2, "0,1"),
+    ("profile-of-legs", 3, ""),
+    ("messages-of-legs", 3, ""),
+    ("schedule-that-only-the-legs-allow", 2, ""),
+    ("leg-without-enough-memory", 3, ""),
+    ("leg-that-cannot-multiply", 3, ""),
+    ("leg-that-cannot-conjugate", 3, ""),
+    ("leg-that-refuses-a-schedule", 3, ""),
+    ("in-place-on-one-rank-only", 2, ""),
+    ("symmetric-fill-with-a-rank-outside", 3, ""),
+    ("hermitian-fill-with-a-rank-outside", 3, ""),
+    ("fill-with-too-little-memory", 2, ""),
+    ("dtype-that-is-none", 2, ""),
+    ("node-number-that-is-too-large", 2, "0,2147483648"),
+    ("links-that-no-float-holds", 2, "0,1"),
+    ("just-enough-memory", 3, ""),
+    ("just-enough-memory", 4, "0,0,0,1"),
+    ("two-that-fail-waited-for-in-another-order", 3, ""),
+    ("all-interrupted-while-planning", 2, ""),
+    ("interrupted-before-the-vote", 2, ""),
+    ("interrupted-before-the-vote", 2, "0,1"),
+    ("all-interrupted-in-a-call", 2, ""),
+    ("all-interrupted-in-a-call", 2, "0,1"),
+    ("descriptor-on-another-communicator", 2, ""),
+    ("threads-with-a-communicator-each", 2, ""),
+    ("calls-after-finalize", 2, ""),
+    ("calls-after-finalize", 2, "0,1"),
+    ("out-that-overlaps-itself", 2, ""),
+    ("more-than-32-dimensions", 2, ""),
+    ("files-of-many-sets-of-ranks", 2, ""),
+]
+
+
+@pytest.mark.parametrize(("name", "ranks", "nodes"), CASES)
+def test_defect(name: str, ranks: int, nodes: str) -> None:
+    env = {"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {}
+    killed = name.startswith("killed")
+    done = run(PROGRAM, ranks, name, timeout=TIMEOUT, env=env, check=not killed, survive=killed)
+    alive = ranks - 1 if killed else 1
+    ended = well(done.stdout)
+    if killed and ended < alive and "MPICH" in launch.mpi_library():
+        pytest.skip("this mpiexec kills the other ranks soon, though it is told not to")
+    assert ended == alive, done.stdout + done.stderr
+
+
+def well(printed: str) -> int:
+    """How many ranks have ended well; a launcher may print words of its own."""
+    return printed.splitlines().count("OK")
+
+
+@contextmanager
+def name_server(folder: Path) -> Iterator[dict[str, str]]:
+    """What two jobs need in their environment to be joined: with Open MPI 4 the address of a server."""
+    if not launch.mpi_library().startswith("Open MPI v4"):
+        yield {}
+        return
+    address = folder / "address"
+    line = ["timeout", "60", "ompi-server", "--no-daemonize", "-r", str(address)]
+    process = subprocess.Popen(line, env=launch.environment(), stdin=subprocess.DEVNULL, preexec_fn=launch.prepare)
+    try:
+        until = time.monotonic() + 10
+        while not (address.is_file() and address.read_text().strip()):
+            assert time.monotonic() < until, "ompi-server has not started within 10 s"
+            time.sleep(0.1)
+        yield {"OMPI_MCA_pmix_server_uri": f"file:{address}"}
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@pytest.mark.parametrize("exchange", ["auto", "nonblocking"])
+def test_job_that_is_killed_while_the_other_tests(exchange: str, tmp_path: Path) -> None:
+    def one(role: str) -> str:
+        name, where = "job-killed-while-the-other-tests", f"{role}:{tmp_path / 'meeting'}"
+        ranks_of_both = launch.environment(4)
+        return run(PROGRAM, 2, name, where, exchange, timeout=TIMEOUT, env={**ranks_of_both, **env}, check=False).stdout
+
+    with name_server(tmp_path) as env, ThreadPoolExecutor(2) as pool:
+        printed = list(pool.map(one, ("accept", "connect")))
+    assert [well(text) for text in printed] == [0, 2], printed

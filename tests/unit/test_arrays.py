@@ -1,0 +1,142 @@
+"""Local arrays: what goes with a descriptor and what is refused, before anything moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import as_strided
+
+from pyscalapack_redist import ArrayError, Descriptor, ProcessGrid
+from pyscalapack_redist.arrays import checked_arrays
+
+F8 = np.dtype(np.float64)
+
+
+class OneRank:
+    """As much of a communicator as a grid looks at: this rank is number 0 of a few."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def Get_size(self) -> int:  # noqa: N802 - as mpi4py's
+        return self._size
+
+    def Get_rank(self) -> int:  # noqa: N802 - as mpi4py's
+        return 0
+
+    def Create_group(self) -> None:  # noqa: N802 - as mpi4py's
+        raise NotImplementedError
+
+
+def local(shape: tuple[int, ...], ranks: int = 1, source: tuple[int, ...] | int = 0) -> Descriptor:
+    """Blocks of one element each, so that rank 0 of several, unless it is the source, has nothing of one element."""
+    grid = ProcessGrid((ranks,) + (1,) * (len(shape) - 1), OneRank(ranks))  # type: ignore[arg-type]
+    return Descriptor(shape, 1, grid, source=source)
+
+
+class Odd:
+    """An array of another library: it has the names that a NumPy array has, and other things behind them."""
+
+    dtype = "of another library"
+    shape = "?"
+    strides = None
+
+    def __init__(self, size: object) -> None:
+        self.size = size
+
+
+class Angry:
+    """An object whose attributes cannot even be asked for."""
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(name)
+
+
+FOREIGN = [Odd(0), Odd(6), Odd(lambda: 0), Angry(), [], [1.0], 0, "", memoryview(b"")]
+
+
+@pytest.mark.parametrize("which", ["a", "out"])
+@pytest.mark.parametrize("foreign", FOREIGN, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "desc", [local((2, 3)), local((0, 3)), local((1, 3), 2, (1, 0))], ids=["full", "empty", "none"]
+)
+def test_what_is_no_array_is_refused(which: str, foreign: Any, desc: Descriptor) -> None:
+    given = {"a": desc.zeros(), "out": desc.zeros(), which: foreign}
+    for dtype in (None, F8):
+        with pytest.raises(
+            ArrayError, match=f"{which} is a {type(foreign).__name__}: it must be a NumPy array of shape"
+        ):
+            checked_arrays(given["a"], given["out"], desc, desc, dtype)
+
+
+@pytest.mark.parametrize("desc", [local((0, 3)), local((1, 3), 2, (1, 0))], ids=["empty", "none"])
+def test_nothing_may_be_none_or_any_empty_array(desc: Descriptor) -> None:
+    for nothing in (None, np.empty(0), np.empty((5, 0), "f4"), desc.zeros()):
+        assert checked_arrays(nothing, desc.zeros(), desc, desc, F8).dtype == F8
+        assert checked_arrays(desc.zeros(), nothing, desc, desc, F8).dtype == F8
+
+
+@st.composite
+def strided(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """Shape, strides and bytes of an element: often such that it is not plain whether elements share memory."""
+    dims, item = draw(st.integers(1, 4)), draw(st.sampled_from([1, 2, 4, 8]))
+    shape = draw(st.lists(st.integers(1, 6), min_size=dims, max_size=dims))
+    strides = draw(st.lists(st.integers(-40, 40), min_size=dims, max_size=dims))
+    unit = draw(st.sampled_from([1, item]))
+    return tuple(shape), tuple(unit * one for one in strides), item
+
+
+@given(strided())
+def test_out_is_refused_where_two_of_its_elements_share_memory(
+    case: tuple[tuple[int, ...], tuple[int, ...], int],
+) -> None:
+    shape, strides, item = case
+    places = sum(np.ix_(*(np.arange(n) * stride for n, stride in zip(shape, strides, strict=True))))
+    shared = bool((np.diff(np.sort(places.ravel())) < item).any())
+    memory = np.zeros(int(np.ptp(places)) + item, np.uint8)
+    begin = memory[-int(places.min()) :] if places.min() < 0 else memory
+    target = as_strided(begin[:item].view(f"V{item}"), shape, strides)
+    desc = local(shape)
+    source = desc.zeros(target.dtype)
+    if shared:
+        with pytest.raises(ArrayError, match=r"out has strides \(.*\): several of its elements share memory"):
+            checked_arrays(source, target, desc, desc, None)
+    else:
+        assert checked_arrays(source, target, desc, desc, None).out is not None
+
+
+def views() -> list[np.ndarray]:
+    whole = np.zeros((8, 9, 10))
+    return [
+        whole,
+        whole.T,
+        whole.transpose(1, 2, 0),
+        whole[::-1, :, ::-2],
+        whole[::2, 1::3, 5:],
+        whole[:, :, 3:4],
+        whole[:, 1::2].transpose(2, 0, 1)[::-1],
+        whole.real[1:, ::4],
+        np.zeros((6, 6), np.complex128).imag,
+        np.zeros((5, 4), [("x", "u1"), ("y", "f8")])["y"],
+        as_strided(np.zeros(14), (2, 3), (24, 16)),  # 0 2 4 3 5 7
+        as_strided(np.zeros(36), (6,), (56,)),  # a diagonal
+        np.zeros((4, 0, 3))[:, :, ::2],
+    ]
+
+
+@pytest.mark.parametrize("target", views(), ids=lambda one: f"{one.shape}-{one.strides}")
+def test_ordinary_views_are_taken(target: np.ndarray) -> None:
+    desc = local(target.shape)
+    assert checked_arrays(desc.zeros(target.dtype), target, desc, desc, None).dtype == target.dtype
+
+
+def test_windows_that_slide_are_no_target() -> None:
+    desc = local((6, 3))
+    for strides in ((8, 8), (8, 16), (16, 8), (-8, 8), (0, 8), (24, 0), (24, 4)):
+        target = as_strided(np.zeros(100)[40:], (6, 3), strides)
+        with pytest.raises(ArrayError, match="several of its elements share memory; give an ordinary array"):
+            checked_arrays(desc.zeros(), target, desc, desc, None)
