@@ -352,6 +352,7 @@ CASES = {
     "in flight on two nodes": case(MIXED, Kind(ways=("start",)), usual()),
     "many in flight": case(TWO, Kind(SEVERAL[:3], (9, 12), ("start",)), several),
     "many in flight of three": case(THREE, Kind(SEVERAL[:2], (9, 11), ("start",)), several),
+    "more in flight than votes fit": case(TWO, Kind(steps=(17, 20), ways=("start",)), usual()),
     "all in flight": case(TWO, Kind(ways=("start",)), usual(), scripts=STARTED, bound=1, **ALONE),
     # What is wrong on one rank.
     "errors": case(TWO, Kind(ways=STORM, faults=FAULTS), usual()),

@@ -226,11 +226,12 @@ class _Shared:
     def work(self, me: int) -> tuple[str, str] | None:
         """One process's share."""
         collecting = gc.isenabled()
-        gc.collect()
         gc.disable()  # a world's cycles of references are collected from time to time
+        gc.freeze()
         try:
             return self._work(me)
         finally:
+            gc.unfreeze()
             if collecting:
                 gc.enable()
 
