@@ -16,8 +16,10 @@ AT_LEAST = 100_000  # schedules of all cases
 
 def share_of(name: str) -> int:
     """Schedules by seeds: more where they take less time."""
-    if "stages" in name or "many" in name or "more" in name:
+    if "stages" in name or "many" in name:
         return 500
+    if "more" in name:
+        return 1000  # of 730 one finds a ring that is too small
     if any(words in name for words in ("two nodes", "three", "apart", "overlapping", "in pieces", "by ")):
         return 1800
     return 4200
