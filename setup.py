@@ -14,7 +14,7 @@ setup(
     ext_modules=cythonize(
         [
             Extension(
-                f"pyscalapack_redist.{name}",
+                f"pyscalapack_redist.{name if name.startswith('_') else f'_kernels.{name}'}",
                 [f"cython/{name}.pyx"],
                 include_dirs=["cython"],
                 depends=["cython/kernels.h", "cython/flags.h"],

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pyscalapack_redist.bench.case import Case
-from pyscalapack_redist.bench.layout import Layout
-from pyscalapack_redist.simulate.exchange_rules import EXCHANGES, Sizes
-from pyscalapack_redist.simulate.machine import Machine
-from pyscalapack_redist.simulate.study import simulated
-from pyscalapack_redist.units import bytes_per_second, read_duration, read_size
+from pyscalapack_redist.tools.bench.case import Case
+from pyscalapack_redist.tools.bench.layout import Layout
+from pyscalapack_redist.tools.simulate.exchange_rules import EXCHANGES, Sizes
+from pyscalapack_redist.tools.simulate.machine import Machine
+from pyscalapack_redist.tools.simulate.study import simulated
+from pyscalapack_redist.tools.units import bytes_per_second, read_duration, read_size
 
 
 def least_times(files: list[str]) -> dict[Case, dict[str, float]]:

@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from pyscalapack_redist.bench.case import Case
-from pyscalapack_redist.bench.figures import time_text
-from pyscalapack_redist.bench.layout import Layout
-from pyscalapack_redist.bench.limit import between_hosts
-from pyscalapack_redist.bench.methods import read_method
-from pyscalapack_redist.bench.stage import Stage
-from pyscalapack_redist.units import bytes_per_second
+from pyscalapack_redist.tools.bench.case import Case
+from pyscalapack_redist.tools.bench.figures import time_text
+from pyscalapack_redist.tools.bench.layout import Layout
+from pyscalapack_redist.tools.bench.limit import between_hosts
+from pyscalapack_redist.tools.bench.methods import read_method
+from pyscalapack_redist.tools.bench.stage import Stage
+from pyscalapack_redist.tools.units import bytes_per_second
 
 HOSTS, SLOW = 8, 7
 METHODS = (

@@ -34,7 +34,7 @@ from square_plate import LITERATURE_CAPACITANCE, SquarePlate, draw_charge
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs
-from pyscalapack_redist.scalapack import pxgemr2d, pxgetrf, pxgetrs
+from pyscalapack_redist.scalapack.routines import pxgemr2d, pxgetrf, pxgetrs
 
 LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 ROUNDS = 5  # of each way to redistribute, taken in turn; the fastest counts

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from phases import Phases, Refusal, on_all_ranks, options_parser, read_words, start
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.scalapack import pxgetrf, pxgetrs
+from pyscalapack_redist.scalapack.routines import pxgetrf, pxgetrs
 
 Array = NDArray[np.float64]
 

@@ -5,11 +5,11 @@ b = plan(a)
 """
 
 from . import blacs, intersections, scalapack, schedules
-from .blockcyclic import BlockCyclic
-from .connection import accept, connect
-from .descriptor import Descriptor
+from .connection.connect import accept, connect
 from .engine.batch import batch
+from .engine.redistribute import Redistribution, redistribute
 from .engine.report import BatchReport
+from .engine.scatter_gather import gather, scatter
 from .errors import (
     ArrayError,
     CollectiveError,
@@ -21,10 +21,10 @@ from .errors import (
     ScheduleError,
 )
 from .files import load, save
-from .grid import ProcessGrid
-from .one_process import gather, scatter
-from .redistribution import Redistribution, redistribute
-from .relabel import RelabelReport, relabel, relabel_report
+from .layout.blockcyclic import BlockCyclic
+from .layout.descriptor import Descriptor
+from .layout.grid import ProcessGrid
+from .layout.relabel import RelabelReport, relabel, relabel_report
 
 __version__ = "0.1.0"
 

@@ -1,6 +1,6 @@
 """`python -m pyscalapack_redist`, the same as `pyscalapack-redist`."""
 
-from .cli import main
+from .tools.cli import main
 
 if __name__ == "__main__":
     main()

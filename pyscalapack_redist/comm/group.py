@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .._ring import Tickets
+from .._kernels.ring import Tickets
 from ..errors import CollectiveError
 from . import progress
 from .agreement import Agreement

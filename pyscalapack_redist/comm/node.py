@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._ring import Ring, SharedMemory, bytes_needed
+from .._kernels.ring import Ring, SharedMemory, bytes_needed
 from ..errors import CollectiveError, RedistributionError
 
 __all__ = ["AREA", "Node", "forced_nodes"]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._ring import RULES, Ballot, Outcome, RingVote
+from .._kernels.ring import RULES, Ballot, Outcome, RingVote
 from .channel import Channel
 
 __all__ = [

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..blockcyclic import whole_number
 from ..comm.group import Group, group_of
 from ..comm.vote import Ballot, Outcome, Statement, digest
 from ..errors import DescriptorError, RedistributionError, ScheduleError
 from ..exchanges import Options, exchange_class
-from ..grid import same_ranks
-from ..model import choose
-from ..planning import Messages
+from ..layout.blockcyclic import whole_number
+from ..layout.grid import same_ranks
 from ..schedules.checks import unknown
+from .model import choose
 from .plan import Redistribution
+from .planner import Messages
 from .stages import Stage, agree_on_extents
 
 if TYPE_CHECKING:

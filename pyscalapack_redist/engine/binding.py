@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._bundle import Origins
-from ..arrays import checked_arrays, dtype_digest
+from .._kernels.bundle import Origins
 from ..comm.vote import digest
 from ..errors import ArrayError, RedistributionError, ScheduleError
 from ..exchanges import Exchange
-from ..operation import Factors
+from .arrays import checked_arrays, dtype_digest
+from .operation import Factors
 from .overlap import check_apart
 from .stages import Forms, Move, Pair, Stage
 

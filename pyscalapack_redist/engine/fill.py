@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..descriptor import Descriptor
-from ..operation import Edge, Part
+from ..layout.descriptor import Descriptor
+from .operation import Edge, Part
 
 __all__ = ["scale_rest", "second_move"]
 

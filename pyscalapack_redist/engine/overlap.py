@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..descriptor import Descriptor
 from ..errors import ArrayError
+from ..layout.descriptor import Descriptor
 from .stages import Pair
 
 __all__ = ["check_apart"]

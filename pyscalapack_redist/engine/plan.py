@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._bundle import Origins
-from .._call import DISSENT, Call, Kinds
-from .._ring import Ballot
-from ..arrays import dtype_digest
+from .._kernels.bundle import Origins
+from .._kernels.call import DISSENT, Call, Kinds
+from .._kernels.ring import Ballot
 from ..comm import progress
 from ..comm.group import Group
 from ..comm.vote import MPIVote, digest
-from ..descriptor import Descriptor
 from ..errors import ArrayError
 from ..exchanges import Exchange, Message
 from ..exchanges.nonblocking import Nonblocking
 from ..exchanges.shared import Shared
-from ..operation import Factors, Part
-from ..orders import Order, Several
+from ..layout.descriptor import Descriptor
+from ..schedules.orders import Order, Several
+from .arrays import dtype_digest
 from .binding import BY_COLUMNS, BY_ROWS, Binding, Operands, bound, operands
 from .fill import scale_rest
+from .operation import Factors, Part
 from .report import PARTS, BatchReport, ChainReport, FilledReport, Profile, Report
 from .small import SmallCall
 from .stages import Forms, Move, Pair, Stage

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..comm.group import Group
 from ..comm.links import Links
 from ..exchanges import Exchange
-from ..model import predicted_seconds
+from .model import predicted_seconds
 from .stages import Move
 
 __all__ = ["PARTS", "BatchReport", "ChainReport", "FilledReport", "Profile", "Report"]

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .._bundle import Origins
-from .._call import DISSENT, Kinds
+from .._kernels.bundle import Origins
+from .._kernels.call import DISSENT, Kinds
 from ..comm import progress
 from ..comm.conversation import DATA
 from ..comm.group import Group

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._bundle import Bundle
-from .._copy import Blend, Box
+from .._kernels.boxes import Blend, Box
+from .._kernels.bundle import Bundle
 from ..comm.group import Group
 from ..comm.vote import error_in_words
-from ..descriptor import Descriptor
 from ..errors import CollectiveError
 from ..exchanges import ByteMessage, Exchange, Extents, Form, Message, Options
 from ..exchanges.message import dense_strides
-from ..operation import Part
-from ..orders import Order
-from ..planning import Messages
+from ..layout.descriptor import Descriptor
+from ..schedules.orders import Order
+from .operation import Part
+from .planner import Messages
 
 if TYPE_CHECKING:
-    from .._bundle import Part as Packed
+    from .._kernels.bundle import Part as Packed
 
 Key = Callable[[int, Message], tuple[int, ...]]
 

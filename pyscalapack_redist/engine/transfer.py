@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._call import Call
-from .._ring import Outcome
-from ..arrays import dtype_digest
+from .._kernels.call import Call
+from .._kernels.ring import Outcome
 from ..comm.conversation import DATA, TALK, Conversation
 from ..comm.group import Group
 from ..comm.progress import advance_others, interrupts_held, under_way, until
@@ -29,6 +28,7 @@ from ..errors import CollectiveError
 from ..exchanges import Exchange, Progress, Run
 from ..exchanges.nonblocking import AtOnce
 from ..exchanges.shared import Together
+from .arrays import dtype_digest
 from .binding import BY_COLUMNS, BY_ROWS, Binding, Operands
 from .small import SmallCall
 

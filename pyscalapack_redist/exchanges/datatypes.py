@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .._copy import Box, Runs
+from .._kernels.boxes import Box, Runs
 
 if TYPE_CHECKING:
     from mpi4py import MPI

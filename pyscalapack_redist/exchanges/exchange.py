@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from .._bundle import Bundle, Origins
-from .._traffic import Traffic
+from .._kernels.bundle import Bundle, Origins
+from .._kernels.transport import Traffic
 from ..comm.channel import Channel
 from ..comm.node import Node
 from ..errors import ScheduleError

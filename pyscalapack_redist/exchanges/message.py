@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from .._bundle import Bundle
-from .._copy import Box
+from .._kernels.boxes import Box
+from .._kernels.bundle import Bundle
 
 __all__ = ["ByteMessage", "Form", "Message", "Piece", "dense_strides", "pieces_of"]
 

@@ -11,8 +11,8 @@ import functools
 from collections.abc import Sequence
 from typing import ClassVar, cast
 
-from .._bundle import Bundle
-from .._traffic import Traffic
+from .._kernels.bundle import Bundle
+from .._kernels.transport import Traffic
 from ..comm.node import Node
 from .exchange import Exchange, Options, Progress, Run
 from .message import ByteMessage

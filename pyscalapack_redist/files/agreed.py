@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import _check_dtype, _fitting, dtype_digest
 from ..comm.group import Group, group_of
 from ..comm.vote import Ballot, Statement, digest
-from ..descriptor import Descriptor
+from ..engine.arrays import _check_dtype, _fitting, dtype_digest
 from ..errors import ArrayError, DescriptorError, FileError
+from ..layout.descriptor import Descriptor
 
 __all__ = [
     "HDF5_ENDINGS",

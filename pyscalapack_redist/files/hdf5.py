@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..comm.group import Group
-from ..descriptor import Descriptor
+from ..engine.redistribute import redistribute
 from ..errors import FileError, LibraryError, RedistributionError
-from ..redistribution import redistribute
+from ..layout.descriptor import Descriptor
 from .agreed import all_must, from_one
 from .header import FileArray
 from .slabs import Slab, slabs

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..arrays import _made
-from ..blockcyclic import whole_number
-from ..descriptor import Descriptor
+from ..engine.arrays import _made
 from ..errors import FileError
+from ..layout.blockcyclic import whole_number
+from ..layout.descriptor import Descriptor
 from .agreed import (
     HDF5_ENDINGS,
     agree_on,

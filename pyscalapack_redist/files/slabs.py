@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..descriptor import Descriptor
-from ..grid import ProcessGrid
+from ..layout.descriptor import Descriptor
+from ..layout.grid import ProcessGrid
 from .view import Piece, first_element
 
 __all__ = ["SLAB_BYTES", "Slab", "slabs"]

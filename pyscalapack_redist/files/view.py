@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import intersections
-from ..blockcyclic import BlockCyclic
+from ..layout.blockcyclic import BlockCyclic
 
 if TYPE_CHECKING:
     from mpi4py import MPI

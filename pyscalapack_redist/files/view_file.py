@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..blockcyclic import BlockCyclic
 from ..comm.group import Group
 from ..comm.progress import blocking
-from ..descriptor import Descriptor
 from ..errors import FileError
+from ..layout.blockcyclic import BlockCyclic
+from ..layout.descriptor import Descriptor
 from . import view as views
 from .agreed import all_must, as_file_error, largest
 from .header import FileArray

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..descriptor import Descriptor
 from ..errors import ArrayError, FileError
+from ..layout.descriptor import Descriptor
 from . import slab_file
 from .agreed import (
     HDF5_ENDINGS,

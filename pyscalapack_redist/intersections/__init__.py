@@ -9,8 +9,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from ..blockcyclic import BlockCyclic
 from ..errors import DescriptorError, ScheduleError
+from ..layout.blockcyclic import BlockCyclic
 from .algorithm import FORMS, Algorithm
 from .aspen import ASPEN
 from .classical import CLASSICAL

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._runs import runs
-from ..blockcyclic import LARGEST, BlockCyclic
+from .._kernels.runs import runs
+from ..layout.blockcyclic import LARGEST, BlockCyclic
 from .intersections import Intersections, period
 
 __all__ = ["FORMS", "Algorithm", "Loop", "Run", "numbers"]

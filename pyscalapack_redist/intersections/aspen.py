@@ -7,7 +7,7 @@ docs/intersections.md lists what else is amiss.
 
 from __future__ import annotations
 
-from ..blockcyclic import BlockCyclic
+from ..layout.blockcyclic import BlockCyclic
 from .algorithm import Algorithm, Run
 from .intervals import intervals_of
 

@@ -5,7 +5,7 @@ It looks at the whole array, since it knows nothing of periods.
 
 from __future__ import annotations
 
-from ..blockcyclic import BlockCyclic
+from ..layout.blockcyclic import BlockCyclic
 from .algorithm import Algorithm, Run
 from .intervals import intervals_of
 

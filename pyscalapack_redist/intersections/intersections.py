@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..blockcyclic import BlockCyclic
+from ..layout.blockcyclic import BlockCyclic
 
 __all__ = ["Intersections", "period"]
 

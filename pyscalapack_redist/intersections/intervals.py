@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..blockcyclic import BlockCyclic
+from ..layout.blockcyclic import BlockCyclic
 
 __all__ = ["Intervals", "intervals_of"]
 

@@ -7,7 +7,7 @@ does so again for each process of the other grid; here it is one period.
 
 from __future__ import annotations
 
-from ..blockcyclic import BlockCyclic
+from ..layout.blockcyclic import BlockCyclic
 from .algorithm import Algorithm, Run
 from .intervals import intervals_of
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import intersections
-from ..blockcyclic import BlockCyclic
 from ..errors import ScheduleError
 from ..intersections import Intersections
+from ..layout.blockcyclic import BlockCyclic
 from .checks import checked_table, integer, positive
 from .message_graph import Ints, MessageGraph
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._colouring import colour_edges, occurrences
+from .._kernels.colouring import colour_edges, occurrences
 from .amalgam import Amalgam
 from .checks import checked_messages
 from .message_graph import Ints

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyscalapack_redist import Descriptor, ProcessGrid, redistribution
-from pyscalapack_redist._call import Call
-from pyscalapack_redist._ring import Ring, bytes_needed
+from pyscalapack_redist import Descriptor, ProcessGrid
+from pyscalapack_redist._kernels.call import Call
+from pyscalapack_redist._kernels.ring import Ring, bytes_needed
 from pyscalapack_redist.comm import group as groups
 from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm import progress
@@ -24,6 +24,7 @@ from pyscalapack_redist.comm.node import Node
 from pyscalapack_redist.comm.vote import Ballot, Vote
 from pyscalapack_redist.engine import batch as batches
 from pyscalapack_redist.engine import plan as plans
+from pyscalapack_redist.engine import redistribute as redistribution
 from pyscalapack_redist.engine import transfer as transfers
 
 from . import world as worlds

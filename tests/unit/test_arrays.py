@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 from pyscalapack_redist import ArrayError, Descriptor, ProcessGrid
-from pyscalapack_redist.arrays import checked_arrays
+from pyscalapack_redist.engine.arrays import checked_arrays
 
 F8 = np.dtype(np.float64)
 

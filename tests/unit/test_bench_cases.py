@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 from oracle import deal
 
 from pyscalapack_redist import DescriptorError, ProcessGrid
-from pyscalapack_redist.bench.arithmetic import Part, global_indices, values
-from pyscalapack_redist.bench.benchmark import calls_per_time
-from pyscalapack_redist.bench.case import Case, read_dtype
-from pyscalapack_redist.bench.comparison import changes, comparison_lines, comparison_table
-from pyscalapack_redist.bench.figures import ratio_text, size_text, time_text
-from pyscalapack_redist.bench.layout import Layout
-from pyscalapack_redist.bench.methods import read_method
-from pyscalapack_redist.bench.plot import plot
-from pyscalapack_redist.bench.report import case_lines, case_table, environment_lines
-from pyscalapack_redist.bench.results import CaseResult, MethodResult, Results
-from pyscalapack_redist.bench.suites import SUITES
-from pyscalapack_redist.bench.terminal import console, print_table
+from pyscalapack_redist.tools.bench.arithmetic import Part, global_indices, values
+from pyscalapack_redist.tools.bench.benchmark import calls_per_time
+from pyscalapack_redist.tools.bench.case import Case, read_dtype
+from pyscalapack_redist.tools.bench.comparison import changes, comparison_lines, comparison_table
+from pyscalapack_redist.tools.bench.figures import ratio_text, size_text, time_text
+from pyscalapack_redist.tools.bench.layout import Layout
+from pyscalapack_redist.tools.bench.methods import read_method
+from pyscalapack_redist.tools.bench.plot import plot
+from pyscalapack_redist.tools.bench.report import case_lines, case_table, environment_lines
+from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
+from pyscalapack_redist.tools.bench.suites import SUITES
+from pyscalapack_redist.tools.bench.terminal import console, print_table
 
 # -- layouts
 

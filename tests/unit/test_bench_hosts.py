@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyscalapack_redist import cli
-from pyscalapack_redist.bench.arithmetic import Part
-from pyscalapack_redist.bench.case import Case
-from pyscalapack_redist.bench.hosts import (
+from pyscalapack_redist.tools import cli
+from pyscalapack_redist.tools.bench.arithmetic import Part
+from pyscalapack_redist.tools.bench.case import Case
+from pyscalapack_redist.tools.bench.hosts import (
     ALL_AT_ONCE,
     COMPARISONS,
     HOSTS,
@@ -23,12 +23,12 @@ from pyscalapack_redist.bench.hosts import (
     short_label,
     tables,
 )
-from pyscalapack_redist.bench.layout import Layout
-from pyscalapack_redist.bench.limit import Limit, between_hosts, limit_of
-from pyscalapack_redist.bench.report import case_table
-from pyscalapack_redist.bench.results import CaseResult, MethodResult, Results
-from pyscalapack_redist.bench.selection import UsageError, for_size
-from pyscalapack_redist.bench.terminal import console, print_table
+from pyscalapack_redist.tools.bench.layout import Layout
+from pyscalapack_redist.tools.bench.limit import Limit, between_hosts, limit_of
+from pyscalapack_redist.tools.bench.report import case_table
+from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
+from pyscalapack_redist.tools.bench.selection import UsageError, for_size
+from pyscalapack_redist.tools.bench.terminal import console, print_table
 
 RATE = 6.25e6
 

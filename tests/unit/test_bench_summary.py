@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from pyscalapack_redist import Redistribution, cli
-from pyscalapack_redist.bench.case import Case
-from pyscalapack_redist.bench.comparison import changes, comparison_lines
-from pyscalapack_redist.bench.profile import check_profiles, profile_table
-from pyscalapack_redist.bench.results import CaseResult, MethodResult, Results
-from pyscalapack_redist.bench.selection import UsageError
-from pyscalapack_redist.bench.suites import SUITES
-from pyscalapack_redist.bench.summary import ratios_to_library, ratios_to_memcpy, summary_table
-from pyscalapack_redist.bench.terminal import console, print_table
+from pyscalapack_redist import Redistribution
+from pyscalapack_redist.tools import cli
+from pyscalapack_redist.tools.bench.case import Case
+from pyscalapack_redist.tools.bench.comparison import changes, comparison_lines
+from pyscalapack_redist.tools.bench.profile import check_profiles, profile_table
+from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
+from pyscalapack_redist.tools.bench.selection import UsageError
+from pyscalapack_redist.tools.bench.suites import SUITES
+from pyscalapack_redist.tools.bench.summary import ratios_to_library, ratios_to_memcpy, summary_table
+from pyscalapack_redist.tools.bench.terminal import console, print_table
 
 ENVIRONMENT = {
     "ranks": 2,

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pyscalapack_redist import cli
+from pyscalapack_redist.tools import cli
 
 CASE = ["bench", "--shape", "64", "64", "--from", "1x2:16x16", "--to", "2x1:16x16"]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyscalapack_redist._copy import Blend, Box, Runs, Trapezoid
+from pyscalapack_redist._kernels.boxes import Blend, Box, Runs, Trapezoid
 
 
 def runs_of(draw: st.DrawFn, most: int, dense: str = "") -> tuple[Runs, np.ndarray]:

@@ -14,7 +14,7 @@ from oracle import deal
 
 from pyscalapack_redist import BlockCyclic, Descriptor, DescriptorError, ProcessGrid
 from pyscalapack_redist._descriptor import FIELDS, build_fields, check_fields, read_fields
-from pyscalapack_redist.blockcyclic import MOST_DIMENSIONS
+from pyscalapack_redist.layout.blockcyclic import MOST_DIMENSIONS
 
 GRID = ProcessGrid((2, 3))
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from oracle import random_layout, random_shape
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.arrays import dtype_digest
+from pyscalapack_redist.engine.arrays import dtype_digest
 from pyscalapack_redist.files import leftovers
 from pyscalapack_redist.files import slabs as slabs_module
 from pyscalapack_redist.files.header import npy_header, read_npy_header

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pyscalapack_redist import DescriptorError, ProcessGrid
-from pyscalapack_redist.blockcyclic import MOST_DIMENSIONS
+from pyscalapack_redist.layout.blockcyclic import MOST_DIMENSIONS
 
 
 def test_orders_are_those_of_blacs() -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from pyscalapack_redist.connection.rendezvous import Card, Hold, Watch, offer, take, wait_for
 from pyscalapack_redist.errors import CollectiveError, ConnectError
-from pyscalapack_redist.meeting import Card, Hold, Watch, offer, take, wait_for
 
 # The other job: puts its card down for two ranks, prints a line, and does what it is told line by line.
 OTHER = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyscalapack_redist.comm.links import Links
-from pyscalapack_redist.model import FAST_PIECE, FEWEST, MOST, SLOW_PIECE, choose
+from pyscalapack_redist.engine.model import FAST_PIECE, FEWEST, MOST, SLOW_PIECE, choose
 
 
 def links(latency: float, rate: float) -> Links:

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from oracle import deal
 
-from pyscalapack_redist import ScheduleError, cli, schedules
-from pyscalapack_redist.plan.closed_forms import cost_of_slice, pairs_with_messages
+from pyscalapack_redist import ScheduleError, schedules
+from pyscalapack_redist.tools import cli
+from pyscalapack_redist.tools.plan.closed_forms import cost_of_slice, pairs_with_messages
 
 EXAMPLES = {1: (16, 16, 3, 5), 2: (16, 16, 7, 11), 3: (15, 15, 3, 5), 4: (12, 8, 4, 3), 5: (15, 6, 2, 3)}
 STEPS_AND_COSTS = {1: (7, 15), 2: (16, 77), 4: (4, 8)}  # of the optimal schedule

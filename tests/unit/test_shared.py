@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyscalapack_redist._bundle import Bundle
-from pyscalapack_redist._copy import Box, Runs
-from pyscalapack_redist._ring import Ring, bytes_needed
+from pyscalapack_redist._kernels.boxes import Box, Runs
+from pyscalapack_redist._kernels.bundle import Bundle
+from pyscalapack_redist._kernels.ring import Ring, bytes_needed
 from pyscalapack_redist.exchanges import ByteMessage, Extents, Form, Options
 from pyscalapack_redist.exchanges.shared import Shared
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyscalapack_redist.units import bytes_per_second
+from pyscalapack_redist.tools.units import bytes_per_second
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyscalapack_redist import Descriptor, ProcessGrid, ScheduleError
-from pyscalapack_redist.waypoints import waypoints
+from pyscalapack_redist.engine.waypoints import waypoints
 
 
 @st.composite

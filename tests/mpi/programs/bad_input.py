@@ -13,8 +13,8 @@ import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist import planning as messages
-from pyscalapack_redist import redistribution
+from pyscalapack_redist.engine import planner as messages
+from pyscalapack_redist.engine import redistribute as redistribution
 from pyscalapack_redist.exchanges import EXCHANGES
 
 WORLD = MPI.COMM_WORLD

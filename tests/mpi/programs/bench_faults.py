@@ -5,18 +5,18 @@ from __future__ import annotations
 from mpi4py import MPI
 
 from pyscalapack_redist import LibraryError
-from pyscalapack_redist.bench.benchmark import run_case
-from pyscalapack_redist.bench.case import Case
-from pyscalapack_redist.bench.clock import Clock
-from pyscalapack_redist.bench.environment import nodes_of
-from pyscalapack_redist.bench.flag import flag_round_trip_ns
-from pyscalapack_redist.bench.layout import Layout
-from pyscalapack_redist.bench.methods import Method, Prepared, read_method
-from pyscalapack_redist.bench.methods.method import Anew
-from pyscalapack_redist.bench.methods.ours import Ours
-from pyscalapack_redist.bench.profile import profile_of
-from pyscalapack_redist.bench.results import Profile
-from pyscalapack_redist.bench.stage import Stage
+from pyscalapack_redist.tools.bench.benchmark import run_case
+from pyscalapack_redist.tools.bench.case import Case
+from pyscalapack_redist.tools.bench.clock import Clock
+from pyscalapack_redist.tools.bench.environment import nodes_of
+from pyscalapack_redist.tools.bench.flag import flag_round_trip_ns
+from pyscalapack_redist.tools.bench.layout import Layout
+from pyscalapack_redist.tools.bench.methods import Method, Prepared, read_method
+from pyscalapack_redist.tools.bench.methods.method import Anew
+from pyscalapack_redist.tools.bench.methods.ours import Ours
+from pyscalapack_redist.tools.bench.profile import profile_of
+from pyscalapack_redist.tools.bench.results import Profile
+from pyscalapack_redist.tools.bench.stage import Stage
 
 COMM = MPI.COMM_WORLD
 LAST = 3  # of the ranks that the case uses

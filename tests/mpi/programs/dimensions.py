@@ -16,8 +16,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.blockcyclic import MOST_DIMENSIONS
 from pyscalapack_redist.exchanges import EXCHANGES
+from pyscalapack_redist.layout.blockcyclic import MOST_DIMENSIONS
 
 Axes = tuple[int | None, ...]
 

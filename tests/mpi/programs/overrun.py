@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyscalapack_redist._copy import Box, Runs
+from pyscalapack_redist._kernels.boxes import Box, Runs
 
 
 def main() -> None:

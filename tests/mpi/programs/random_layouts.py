@@ -21,9 +21,9 @@ from oracle import Layout, random_layout, random_size
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import node
+from pyscalapack_redist.engine.scheduling import is_one_port
 from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES, check_combination, shared
 from pyscalapack_redist.schedules import NAMES
-from pyscalapack_redist.scheduling import is_one_port
 
 RECORD = np.dtype([("key", "<i4"), ("value", "<f8", (2,)), ("tag", "S3")])
 DTYPES = [

@@ -9,9 +9,9 @@ from mpi4py import MPI
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import schedules
-from pyscalapack_redist.bench.case import Case
-from pyscalapack_redist.bench.layout import Layout
-from pyscalapack_redist.simulate.traffic import messages_of
+from pyscalapack_redist.tools.bench.case import Case
+from pyscalapack_redist.tools.bench.layout import Layout
+from pyscalapack_redist.tools.simulate.traffic import messages_of
 
 CASES = [
     ((97,), "6:3", "4:5"),

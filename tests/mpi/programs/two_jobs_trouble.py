@@ -18,7 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist import connection
+from pyscalapack_redist.connection import connect as connection
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()

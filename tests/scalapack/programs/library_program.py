@@ -13,7 +13,8 @@ import pytest
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from pyscalapack_redist import ArrayError, Descriptor, DescriptorError, ProcessGrid, blacs, scalapack
+from pyscalapack_redist import ArrayError, Descriptor, DescriptorError, ProcessGrid, blacs
+from pyscalapack_redist.scalapack import routines as scalapack
 
 DTYPES = [np.dtype(letter) for letter in "fdFDi"]
 NO_CONTEXT = (-1, -1, -1, -1)

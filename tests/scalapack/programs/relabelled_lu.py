@@ -6,7 +6,7 @@ import numpy as np
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist import scalapack
+from pyscalapack_redist.scalapack import routines as scalapack
 
 N = 60
 

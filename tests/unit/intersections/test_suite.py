@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from pyscalapack_redist.bench import aspen, aspen_cases
-from pyscalapack_redist.bench.selection import UsageError
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS
+from pyscalapack_redist.tools.bench import aspen, aspen_cases
+from pyscalapack_redist.tools.bench.selection import UsageError
 
 NONE = dict.fromkeys(("shape", "before", "after", "dtype", "methods", "compare", "json", "plot"))
 

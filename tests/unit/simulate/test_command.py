@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pyscalapack_redist import cli
-from pyscalapack_redist.simulate.machine import Machine
-from pyscalapack_redist.simulate.study import DEFAULT_METHODS
-from pyscalapack_redist.units import bytes_per_second, read_duration, read_size
+from pyscalapack_redist.tools import cli
+from pyscalapack_redist.tools.simulate.machine import Machine
+from pyscalapack_redist.tools.simulate.study import DEFAULT_METHODS
+from pyscalapack_redist.tools.units import bytes_per_second, read_duration, read_size
 
 SMALL = ["simulate", "--shape", "2400", "--from", "8:3", "--to", "8:5", "--rate", "10mbit"]
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyscalapack_redist.simulate.flow import Pieces, max_min, simulate
-from pyscalapack_redist.simulate.lock_step import lock_step
-from pyscalapack_redist.simulate.machine import Machine
-from pyscalapack_redist.simulate.rules import AnySource, Rule, Stages, Window
+from pyscalapack_redist.tools.simulate.flow import Pieces, max_min, simulate
+from pyscalapack_redist.tools.simulate.lock_step import lock_step
+from pyscalapack_redist.tools.simulate.machine import Machine
+from pyscalapack_redist.tools.simulate.rules import AnySource, Rule, Stages, Window
 
 MEGA = 1e6
 machines = st.builds(

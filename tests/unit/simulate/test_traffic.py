@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from oracle import deal
 
 from pyscalapack_redist import ScheduleError, schedules
-from pyscalapack_redist.bench.case import Case
-from pyscalapack_redist.bench.layout import Layout
 from pyscalapack_redist.exchanges.nonblocking import Windowed
-from pyscalapack_redist.simulate import traffic
-from pyscalapack_redist.simulate.exchange_rules import EXCHANGES, Sizes, work_of
-from pyscalapack_redist.simulate.machine import Machine
-from pyscalapack_redist.simulate.study import simulated
-from pyscalapack_redist.simulate.traffic import messages_of, volumes
+from pyscalapack_redist.tools.bench.case import Case
+from pyscalapack_redist.tools.bench.layout import Layout
+from pyscalapack_redist.tools.simulate import traffic
+from pyscalapack_redist.tools.simulate.exchange_rules import EXCHANGES, Sizes, work_of
+from pyscalapack_redist.tools.simulate.machine import Machine
+from pyscalapack_redist.tools.simulate.study import simulated
+from pyscalapack_redist.tools.simulate.traffic import messages_of, volumes
 
 
 def case(shape: tuple[int, ...], before: str, after: str) -> Case:

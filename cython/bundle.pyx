@@ -1,0 +1,147 @@
+"""What one rank sends to another, out of one array or several: boxes one behind another, numbered by bytes.
+
+The arrays' elements may be of different sizes. A piece of a bundle begins and ends between elements; sender and receiver
+have the same boxes in the same order, so they cut alike.
+"""
+
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free
+
+from .boxes cimport Blend, Box, perform
+
+
+cdef class Origins:
+    """Where the arrays of one run begin: element (0, 0, ...) of `count` sources and of as many targets. Not collective."""
+
+    def __cinit__(self, Py_ssize_t count):
+        if count < 1:
+            raise ValueError(f"{count} pairs of arrays: there must be one at least")
+        self.count = count
+        self.sources = <const char **> calloc(2 * count, sizeof(char *))
+        if self.sources == NULL:
+            raise MemoryError(f"no memory for the addresses of {count} pairs of arrays")
+        self.targets = <char **> self.sources + count
+
+    def __dealloc__(self):
+        free(self.sources)
+
+    def put(self, Py_ssize_t number, size_t source, size_t target):
+        """Set both addresses of a pair, 0 for an array that is not there."""
+        if not 0 <= number < self.count:
+            raise ValueError(f"pair {number} is not one of {self.count}")
+        self.sources[number], self.targets[number] = <const char *> source, <char *> target
+
+    def pair(self, Py_ssize_t number):
+        """Both addresses of a pair."""
+        if not 0 <= number < self.count:
+            raise ValueError(f"pair {number} is not one of {self.count}")
+        return <size_t> self.sources[number], <size_t> self.targets[number]
+
+
+cdef class Bundle:
+    """Boxes of several arrays as one run of bytes.
+
+    Parameters
+    ----------
+    parts : list of tuple (number, box, source_strides, target_strides, order, item, blend)
+        For each box, the number of its arrays in `Origins`, and the rest as for `Box.move`.
+    dense : {"source", "target", ""}
+        The side that is this run of bytes, if one is.
+    """
+
+    def __cinit__(self, list parts, str dense):
+        cdef Section *section
+        cdef Box box
+        cdef Blend blend
+        cdef Py_ssize_t number, item, k
+        self.load.dense = {"": NEITHER, "source": SOURCE, "target": TARGET}[dense]
+        self.load.sections = <Section *> calloc(len(parts) + 1, sizeof(Section))
+        if self.load.sections == NULL:
+            raise MemoryError(f"no memory for {len(parts)} boxes")
+        self.boxes = [part[1] for part in parts]
+        for k in range(len(parts)):
+            number, box, source_strides, target_strides, order, item, blend = parts[k]
+            section = self.load.sections + k
+            section.array = number
+            section.start, section.size = self.load.size, box.size * item
+            box.prepare(&section.job, source_strides, target_strides, item, order, blend)
+            if self.load.dense == TARGET:  # along the lines of the source: those of the buffer are in cache
+                section.job.across = not section.job.across
+            self.load.size += section.size
+            self.load.least = min(self.load.least, item) if k else item
+            self.load.most = max(self.load.most, item)
+        self.load.count = len(parts)
+
+    def __dealloc__(self):
+        free(self.load.sections)
+
+    @property
+    def size(self):
+        """Bytes of all boxes."""
+        return self.load.size
+
+    @property
+    def largest_element(self):
+        """Bytes of the largest element."""
+        return self.load.most
+
+    def end_of_piece(self, int64_t first, int64_t most):
+        """Where a piece ends that begins at byte `first` and has at most `most` bytes, but at least an element."""
+        if not 0 <= first <= self.load.size:
+            raise ValueError(f"byte {first} is not in a bundle of {self.load.size}")
+        return end_of_piece(&self.load, first, most)
+
+    def move(self, Origins origins, size_t dense, int64_t first, int64_t last):
+        """Move bytes `first` to `last`, of whole elements, between the arrays and the memory at `dense`, if one side is dense."""
+        cdef Py_ssize_t k
+        if not 0 <= first <= last <= self.load.size:
+            raise ValueError(f"bytes {first} to {last} are not in a bundle of {self.load.size}")
+        for k in range(self.load.count):
+            if self.load.sections[k].array >= origins.count:
+                raise ValueError(f"arrays number {self.load.sections[k].array} are not among {origins.count}")
+        with nogil:
+            carry(&self.load, origins.sources, origins.targets, <char *> dense, first, last, False)
+
+
+cdef inline Py_ssize_t _section_at(const Load *load, int64_t place) noexcept nogil:
+    """The last section that begins at `place` or before it."""
+    cdef Py_ssize_t low = 0, high = load.count - 1, middle
+    while low < high:
+        middle = (low + high + 1) / 2
+        if load.sections[middle].start <= place:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+cdef int64_t end_of_piece(const Load *load, int64_t first, int64_t most) noexcept nogil:
+    cdef const Section *section
+    cdef int64_t last
+    if load.size - first <= most:
+        return load.size
+    last = first + max(most, <int64_t> 1)
+    section = load.sections + _section_at(load, last)
+    last -= (last - section.start) % section.job.item
+    return last if last > first else min(first + section.job.item, load.size)
+
+
+cdef void carry(const Load *load, const char **sources, char **targets, char *dense, int64_t first, int64_t last,
+                bint stream) noexcept nogil:
+    cdef Py_ssize_t k = _section_at(load, first)
+    cdef const Section *section
+    cdef const char *source
+    cdef char *target
+    cdef int64_t end
+    if dense != NULL:
+        dense -= first
+    while first < last:
+        section = load.sections + k
+        end = min(last, section.start + section.size)
+        if first < end:
+            source = sources[section.array] if load.dense != SOURCE else <const char *> dense + section.start
+            target = targets[section.array] if load.dense != TARGET else dense + section.start
+            perform(&section.job, source, target, (first - section.start) / section.job.item,
+                    (end - section.start) / section.job.item, stream)
+            first = end
+        k += 1

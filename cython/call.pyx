@@ -1,0 +1,324 @@
+"""A plan's call for arrays of one kind: they are looked at, voted on and moved in one compiled call."""
+
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free, qsort
+from libc.string cimport memcmp, memcpy
+from cpython.buffer cimport PyBUF_STRIDED_RO, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+
+from numpy import ndarray
+
+from .bundle cimport Origins
+from .boxes cimport MOST
+from .ring cimport (
+    CALL, DTYPE, FAILED, ITEM, NARROW, NOTE, ORDER, PACKED, Ballot, Outcome, Ring, Tally, Tickets, disputed,
+)
+from .transport cimport Traffic
+
+DISSENT = object()
+
+
+cdef struct Kind:
+    # what an array must be like: its strides, and the bytes before and behind its first element, 0 where it is empty
+    Py_ssize_t ndim
+    Py_ssize_t shape[MOST]
+    Py_ssize_t strides[MOST]
+    int64_t below, above
+    bint given
+
+
+cdef struct Extent:
+    # the bytes from the first to behind the last of an array
+    size_t first, last
+    bint written
+
+
+cdef class Kinds:
+    """What the arrays of a call must be like to be served as those of an earlier one were. Not collective.
+
+    Parameters
+    ----------
+    arrays, outs : list of ndarray or None
+        Sources and targets of that kind, in pairs that may be told from one another: no target overlaps anything else.
+        None where this rank has none.
+    makes : list of callable or None
+        Makes the target of a dtype where it was left out; None where it was given, or this rank has none.
+    """
+
+    cdef readonly Py_ssize_t count
+    cdef Kind *_a
+    cdef Kind *_out
+    cdef list _dtypes, _makes
+    cdef const char **_given  # addresses of the last arrays that were seen not to overlap; NULL for those made since
+    cdef const char **_now
+    cdef Extent *_extents
+
+    def __init__(self, list arrays, list outs, list makes):
+        cdef Py_ssize_t k, n = len(arrays)
+        self.count, self._makes, self._dtypes = n, makes, []
+        if not n == len(outs) == len(makes) or not n:
+            raise ValueError(f"{n} arrays, {len(outs)} outs, {len(makes)} makes: there must be as many of each, and some")
+        self._a = <Kind *> calloc(2 * n, sizeof(Kind))
+        self._given = <const char **> calloc(4 * n, sizeof(char *))
+        self._extents = <Extent *> calloc(2 * n, sizeof(Extent))
+        if self._a == NULL or self._given == NULL or self._extents == NULL:
+            raise MemoryError(f"no memory for {n} pairs of arrays")
+        self._out, self._now = self._a + n, self._given + 2 * n
+        for k in range(n):
+            a, out = arrays[k], outs[k]
+            self._dtypes.append(a.dtype if a is not None else out.dtype if out is not None else None)
+            self._given[2 * k] = _describe(self._a + k, a)
+            self._given[2 * k + 1] = _describe(self._out + k, out)
+            if makes[k] is not None:
+                self._given[2 * k + 1] = NULL
+
+    def __dealloc__(self):
+        free(self._a)
+        free(self._given)
+        free(self._extents)
+
+    cdef object take(self, Py_ssize_t k, a, out, Origins origins):
+        """The target of a pair, made where it is left out; NotImplemented where the two are of another kind."""
+        cdef char *source = NULL
+        cdef char *target = NULL
+        cdef bint made = out is None and self._makes[k] is not None
+        if not _matches(self._a + k, a, self._dtypes[k], False, &source):
+            return NotImplemented
+        if made:
+            out = self._makes[k](self._dtypes[k])
+        if not _matches(self._out + k, out, self._dtypes[k], True, &target):
+            return NotImplemented
+        origins.sources[k], origins.targets[k] = source, target
+        self._now[2 * k], self._now[2 * k + 1] = source, NULL if made else target
+        return out
+
+    cdef bint apart(self, Origins origins) noexcept:
+        """Whether all targets are known not to overlap anything. False also where their elements lie between one another."""
+        cdef Py_ssize_t k, n = 0
+        cdef size_t reached = 0, written = 0
+        if memcmp(self._now, self._given, 2 * self.count * sizeof(char *)) == 0:
+            return True
+        for k in range(self.count):
+            if self._a[k].above:
+                self._extents[n] = _extent(self._a + k, origins.sources[k], False)
+                n += 1
+            if self._out[k].above:
+                self._extents[n] = _extent(self._out + k, origins.targets[k], True)
+                n += 1
+        if n > 2:
+            qsort(self._extents, n, sizeof(Extent), _by_first)
+        elif n == 2 and self._extents[1].first < self._extents[0].first:
+            self._extents[0], self._extents[1] = self._extents[1], self._extents[0]
+        for k in range(n):
+            if self._extents[k].first < (reached if self._extents[k].written else written):
+                return False
+            reached = max(reached, self._extents[k].last)
+            if self._extents[k].written:
+                written = max(written, self._extents[k].last)
+        memcpy(self._given, self._now, 2 * self.count * sizeof(char *))
+        return True
+
+    def match(self, list arrays, list outs):
+        """The targets, made where they are left out, and where all arrays begin; None where they are of another kind."""
+        cdef Origins origins
+        cdef Py_ssize_t k
+        if not len(arrays) == len(outs) == self.count:
+            return None
+        origins = Origins(self.count)
+        targets = []
+        for k in range(self.count):
+            out = self.take(k, arrays[k], outs[k], origins)
+            if out is NotImplemented:
+                return None
+            targets.append(out)
+        return (targets, origins) if self.apart(origins) else None
+
+
+cdef int _by_first(const void *a, const void *b) noexcept nogil:
+    return ((<const Extent *> a).first > (<const Extent *> b).first) - ((<const Extent *> a).first < (<const Extent *> b).first)
+
+
+cdef class Call:
+    """Uses of one plan with arrays of one kind, each in one compiled call: a transfer that goes straight through its states.
+
+    Where it cannot, it says so, and a `Transfer` goes on from the state in which it is: `begun`, with the vote that it has
+    cast and what it has packed. Not collective.
+
+    Parameters
+    ----------
+    traffic : Traffic
+        What is moved; its elements are in the order of the ballot.
+    kinds : Kinds
+        What the arrays are like.
+    ballot : Ballot
+        This rank's vote for such arrays.
+    item : int
+        Bytes of an element, as all ranks have found.
+    look_around : callable
+        Called while nothing moves; raises when there is nothing to wait for.
+    tickets : Tickets
+        One is drawn for each use.
+    listed : bool
+        Whether arrays come in lists, and the result is one.
+    """
+
+    cdef readonly Traffic traffic
+    cdef Kinds _kinds
+    cdef readonly Ballot ballot
+    cdef int64_t _item
+    cdef object _look_around
+    cdef Tickets _tickets
+    cdef bint _listed
+    cdef readonly bint begun, voted, as_expected  # whether it has voted, whether all have, and whether it may go on
+    cdef readonly Origins origins
+    cdef readonly object targets  # what has been taken or made as B
+    cdef Tally _tally
+    cdef readonly int64_t number
+
+    def __init__(
+        self, Traffic traffic, Kinds kinds, Ballot ballot, int64_t item, look_around, Tickets tickets, bint listed
+    ):
+        self.traffic, self._kinds, self.ballot, self._item, self._look_around = traffic, kinds, ballot, item, look_around
+        self._tickets, self._listed = tickets, listed
+        self.origins = Origins(kinds.count)
+
+    def __call__(self, a, out):
+        """The local array of B; NotImplemented where the arrays are of another kind, DISSENT where the vote is another.
+
+        In the last case nothing has moved, and `outcome` has what came of the vote.
+        """
+        if self._listed:
+            return self._many(a, out)
+        try:
+            out = self._kinds.take(0, a, out, self.origins)
+            if out is NotImplemented or not self._kinds.apart(self.origins):
+                return NotImplemented
+        except Exception:
+            return NotImplemented  # it comes again where all ranks hear of it
+        self.targets = out
+        answer = self._run()
+        if answer is None:
+            self.targets = None
+            return out
+        return answer
+
+    cdef object _many(self, arrays, outs):
+        """The same for several pairs of arrays: a list of the local arrays of B."""
+        found = None
+        try:
+            nothing = [None] * self._kinds.count
+            if isinstance(arrays, (list, tuple, type(None))) and isinstance(outs, (list, tuple, type(None))):
+                found = self._kinds.match(nothing if arrays is None else list(arrays), nothing if outs is None else list(outs))
+        except Exception:
+            pass
+        if found is None:
+            return NotImplemented
+        self.targets, self.origins = found
+        targets = self.targets
+        answer = self._run()
+        if answer is None:
+            self.targets = None
+            return targets
+        return answer
+
+    cdef object _run(self):
+        """Vote and move: None once all has moved, else NotImplemented or DISSENT."""
+        cdef Traffic traffic = self.traffic
+        cdef Ring ring = traffic.ring
+        cdef int64_t cursor = 0, idle = 0, until = 0
+        cdef bint done = False
+        if ring.closed or ring.posted != ring.counted or not ring.post(self.ballot.values, NARROW):
+            return NotImplemented
+        self.number, self.begun, self.voted, self.as_expected = ring.posted, True, False, False
+        traffic.start(self.origins, 0)
+        with nogil:
+            while not self.voted:  # packing touches no array: it need not wait for the others
+                self.voted = ring.count(&cursor, &self._tally, NARROW)
+                if self.voted or traffic.send_round(False, False):
+                    idle = until = 0
+                elif ring.out_of_patience(&idle, &until):
+                    with gil:
+                        self._look_around()
+                    until = 0
+            self.as_expected = self._is_expected()
+            if not self.as_expected:
+                traffic.take_back()
+            while self.as_expected and not done:
+                done = traffic.go_on(True)
+                if not done:
+                    with gil:
+                        self._look_around()
+        if not self.as_expected:
+            return DISSENT
+        self.begun = False
+        self._tickets.drawn += 1
+        return None
+
+    cdef bint _is_expected(self) noexcept nogil:
+        """Whether all is well, and all have packed, or will pack, elements of this size in this order."""
+        cdef const Tally *tally = &self._tally
+        return (
+            not tally.largest[FAILED] and not tally.largest[NOTE]
+            and tally.largest[ITEM] == self._item and tally.largest[ORDER] == self.ballot.values[PACKED]
+            and not disputed(tally, CALL) and not disputed(tally, DTYPE) and not disputed(tally, PACKED)
+        )
+
+    def outcome(self):
+        """What came of the vote."""
+        cdef Outcome made = Outcome.__new__(Outcome)
+        made.tally = self._tally
+        return made
+
+    def hand_over(self):
+        """Forget the use that a `Transfer` goes on with."""
+        self.begun, self.targets, self.origins = False, None, Origins(self._kinds.count)
+
+
+cdef inline Extent _extent(const Kind *kind, const char *start, bint written) noexcept nogil:
+    return Extent(<size_t> start - kind.below, <size_t> start + kind.above, written)
+
+
+cdef const char *_describe(Kind *kind, array) except? NULL:
+    """What an array is like; returns where it starts."""
+    cdef Py_buffer view
+    cdef const char *start
+    cdef Py_ssize_t k
+    cdef int64_t reach
+    kind.given = array is not None
+    kind.below = kind.above = 0
+    if not kind.given:
+        return NULL
+    PyObject_GetBuffer(array, &view, PyBUF_STRIDED_RO)
+    kind.ndim = view.ndim
+    kind.below, kind.above = 0, view.itemsize
+    for k in range(view.ndim):
+        kind.shape[k] = view.shape[k]
+        kind.strides[k] = view.strides[k]
+        reach = (view.shape[k] - 1) * view.strides[k]
+        kind.below -= min(reach, <int64_t> 0)
+        kind.above += max(reach, <int64_t> 0)
+    if 0 in (<object> array).shape:
+        kind.below = kind.above = 0
+    start = <const char *> view.buf
+    PyBuffer_Release(&view)
+    return start
+
+
+cdef bint _matches(const Kind *kind, array, dtype, bint writable, char **start) except -1:
+    """Whether an array is of that kind, and where it starts."""
+    cdef Py_buffer view
+    cdef bint same
+    cdef Py_ssize_t k
+    if array is None:
+        return not kind.given
+    if not kind.given or type(array) is not ndarray or array.dtype is not dtype:
+        return False
+    try:
+        PyObject_GetBuffer(array, &view, PyBUF_STRIDED_RO | (PyBUF_WRITABLE if writable else 0))
+    except (BufferError, ValueError):
+        return False
+    same = view.ndim == kind.ndim
+    for k in range(view.ndim):
+        same = same and view.shape[k] == kind.shape[k] and view.strides[k] == kind.strides[k]
+    start[0] = <char *> view.buf
+    PyBuffer_Release(&view)
+    return same

@@ -1,0 +1,73 @@
+# Votes and lanes in memory that the ranks of one node share.
+
+from libc.stdint cimport int64_t
+
+cdef extern from "flags.h":
+    int64_t peek(const int64_t *p) noexcept nogil
+    void put(int64_t *p, int64_t value) noexcept nogil
+    void relax() noexcept nogil
+    void fetch(const char *start, int64_t nbytes) noexcept nogil
+    int64_t now() noexcept nogil
+    int sched_yield() noexcept nogil
+
+cdef enum:
+    LINE = 8  # integers of a cache line
+    # the sender's line of a lane
+    PUBLISHED = 0
+    BASE = 1
+    STRIDE = 2
+    STEP = 3
+    SLOTS = 4
+    REPACKED = 5
+    # and the receiver's, behind it
+    CONSUMED = LINE
+
+# The fields of a vote, in the order in which they stand behind its number; RULES in ring.pyx says what they mean. Those
+# from SOURCE on are on a second cache line, which the vote of a transfer does without.
+cdef enum:
+    FAILED = 0
+    NOTE = 1
+    CALL = 2
+    DTYPE = 3
+    ITEM = 4
+    ORDER = 5
+    PACKED = 6
+    SOURCE = 7
+    TARGET = 8
+    SIDE = 9
+    FIELDS = 10
+    NARROW = 7  # fields of a transfer's vote
+
+# What comes of a vote: of each field the largest value, and the smallest one that is known.
+cdef struct Tally:
+    int64_t largest[FIELDS]
+    int64_t smallest[FIELDS]
+
+cdef class Tickets:
+    cdef public int64_t drawn
+
+cdef class Ballot:
+    cdef int64_t values[FIELDS]
+    cdef readonly bint wide
+
+cdef class Outcome:
+    cdef Tally tally
+    cdef bint wide
+
+cdef class Ring:
+    cdef readonly int64_t rank, size, area
+    cdef public int64_t spins, patience
+    cdef public bint closed  # whether nothing is to be started any more
+    cdef object _memory
+    cdef int64_t *_votes
+    cdef int64_t *_lanes
+    cdef char *areas
+    cdef readonly int64_t posted, counted  # votes of this rank, and those counted to the end
+    cdef int64_t traffics, divided_for  # how many there were, and for which of them the area is divided
+    cdef int64_t *vote_of(self, int64_t rank, int64_t number) noexcept nogil
+    cdef int64_t *lane(self, int64_t sender, int64_t receiver) noexcept nogil
+    cdef bint post(self, const int64_t *values, int64_t width) noexcept nogil
+    cdef bint count(self, int64_t *cursor, Tally *tally, int64_t width) noexcept nogil
+    cdef bint out_of_patience(self, int64_t *idle, int64_t *until) noexcept nogil
+
+cdef bint disputed(const Tally *tally, int64_t field) noexcept nogil

@@ -1,1 +1,0 @@
-../cython/_copy.pxd

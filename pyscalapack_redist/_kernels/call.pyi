@@ -1,0 +1,36 @@
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .bundle import Origins
+from .ring import Ballot, Outcome, Tickets
+from .transport import Traffic
+
+DISSENT: object
+
+class Kinds:
+    count: int
+    def __init__(self, arrays: list[Any], outs: list[Any], makes: list[Callable[..., Any] | None]) -> None: ...
+    def match(self, arrays: Sequence[Any], outs: Sequence[Any]) -> tuple[list[Any], Origins] | None: ...
+
+class Call:
+    traffic: Traffic
+    ballot: Ballot
+    begun: bool
+    voted: bool
+    as_expected: bool
+    origins: Origins
+    targets: Any
+    number: int
+    def __init__(
+        self,
+        traffic: Traffic,
+        kinds: Kinds,
+        ballot: Ballot,
+        item: int,
+        look_around: Callable[[], None],
+        tickets: Tickets,
+        listed: bool,
+    ) -> None: ...
+    def __call__(self, a: Any, out: Any) -> Any: ...
+    def outcome(self) -> Outcome: ...
+    def hand_over(self) -> None: ...

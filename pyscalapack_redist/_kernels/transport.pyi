@@ -1,0 +1,22 @@
+from .bundle import Bundle, Origins
+from .ring import Ring
+
+class Traffic:
+    ring: Ring
+    bytes_used: int
+    def __init__(
+        self,
+        ring: Ring,
+        sends: list[tuple[int, Bundle]],
+        receives: list[tuple[int, Bundle]],
+        copies: list[Bundle],
+        *,
+        limit: int,
+        most_slots: int,
+        stream: bool,
+        shortest: int,
+    ) -> None: ...
+    def begin(self, origins: Origins, mark: int = 0, timed: bool = False) -> None: ...
+    def take_back_all(self) -> None: ...
+    def spent(self) -> tuple[float, float, float]: ...
+    def advance(self, block: bool) -> bool: ...

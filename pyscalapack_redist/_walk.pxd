@@ -1,1 +1,0 @@
-../cython/_walk.pxd

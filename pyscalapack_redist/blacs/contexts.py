@@ -1,0 +1,147 @@
+"""BLACS contexts, the library's process grids: making and freeing them, and reading those that others made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._blacs import Entries
+from ..errors import DescriptorError, LibraryError
+from .library import ENVIRONMENT, Library, load
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["context_grid", "free_context", "make_context", "missing_from_context"]
+
+CONTEXT_TAG = 21_318  # of Create_group, which needs one that concurrent creations do not share
+
+
+def make_context(
+    comm: MPI.Intracomm, shape: tuple[int, int], ranks_row_major: Sequence[int], library: Library | None = None
+) -> int:
+    """Make a BLACS context. Collective over the grid's ranks only.
+
+    Parameters
+    ----------
+    comm : MPI.Intracomm
+        Communicator of the ranks.
+    shape : (int, int)
+        Rows and columns of the grid.
+    ranks_row_major : sequence of int
+        Ranks of `comm`, one for each place, row after row.
+    library : Library, optional
+        Default: `load()`.
+
+    Raises
+    ------
+    DescriptorError
+        The ranks do not fill the grid, or this rank is not among them.
+    LibraryError
+        There is no library, or BLACS could not make the grid.
+    """
+    nprow, npcol = shape
+    if nprow < 1 or npcol < 1 or len(ranks_row_major) != nprow * npcol:
+        raise DescriptorError(
+            f"shape = {nprow} x {npcol} does not fit the {len(ranks_row_major)} ranks: one for each place"
+        )
+    rank = comm.Get_rank()
+    if rank not in ranks_row_major:
+        raise DescriptorError(
+            f"rank {rank} is not among {list(ranks_row_major)}: only the grid's ranks make its context"
+        )
+    entries = (library or load()).entries
+    everyone = comm.Get_group()
+    members = everyone.Incl(ranks_row_major)
+    grid = comm.Create_group(members, CONTEXT_TAG)
+    members.Free()
+    everyone.Free()
+    # BLACS makes communicators of its own, so this one is needed only for the call
+    handle = entries.system_handle(grid.py2f())
+    ctxt = entries.gridinit(handle, "R", nprow, npcol)
+    entries.free_system_handle(handle)
+    grid.Free()
+    if entries.gridinfo(ctxt)[:2] != (nprow, npcol):
+        raise LibraryError(f"{entries.library}: BLACS could not make a context of {nprow} x {npcol} processes")
+    return ctxt
+
+
+def free_context(ctxt: int, library: Library | None = None) -> None:
+    """Free a BLACS context. Collective over its grid.
+
+    Raises
+    ------
+    DescriptorError
+        The context is not alive.
+    """
+    entries = (library or load()).entries
+    _live_grid(ctxt, entries)
+    entries.gridexit(ctxt)
+
+
+def context_grid(ctxt: int, comm: MPI.Intracomm, library: Library | None = None) -> tuple[int, int, NDArray[np.int64]]:
+    """Rows, columns, and the rank of `comm` at each place, of a context that this rank is in. Not collective.
+
+    Raises
+    ------
+    DescriptorError
+        The context is not alive, or a process of it is not in `comm`.
+    """
+    entries = (library or load()).entries
+    nprow, npcol = _live_grid(ctxt, entries)
+    numbers = [entries.pnum(ctxt, row, column) for row in range(nprow) for column in range(npcol)]
+    ranks = np.array(_translated(_context_group(ctxt, entries), numbers, comm.Get_group()), dtype=np.int64)
+    absent = np.flatnonzero(ranks < 0)
+    if absent.size:
+        raise DescriptorError(
+            f"CTXT = {ctxt}: its process at ({absent[0] // npcol}, {absent[0] % npcol}) is not in comm, which has "
+            f"{comm.Get_size()} ranks: give a communicator that holds all processes of the context"
+        )
+    return nprow, npcol, ranks.reshape(nprow, npcol)
+
+
+def missing_from_context(
+    ctxt: int, comm: MPI.Intracomm, ranks: Sequence[int], library: Library | None = None
+) -> list[int]:
+    """Those of the given ranks of `comm` that are not in a context, which this rank must be in. Not collective.
+
+    Raises
+    ------
+    DescriptorError
+        The context is not alive.
+    """
+    entries = (library or load()).entries
+    _live_grid(ctxt, entries)
+    found = _translated(comm.Get_group(), ranks, _context_group(ctxt, entries))
+    return [rank for rank, place in zip(ranks, found, strict=True) if place < 0]
+
+
+def _live_grid(ctxt: int, entries: Entries) -> tuple[int, int]:
+    nprow, npcol = entries.gridinfo(ctxt)[:2]
+    if nprow < 1:
+        raise DescriptorError(
+            f"CTXT = {ctxt} is not a live BLACS context (freed, or never made) of {entries.library}: make one with "
+            "ProcessGrid.make_context(), pass the context before it is freed, or, where the BLACS of another file made it, "
+            f"set {ENVIRONMENT} to that file"
+        )
+    return nprow, npcol
+
+
+def _context_group(ctxt: int, entries: Entries) -> MPI.Group:
+    from mpi4py import MPI
+
+    # the communicator is BLACS's; an mpi4py object that goes out of scope does not free it
+    return MPI.Comm.f2py(entries.context_communicator(ctxt)).Get_group()
+
+
+def _translated(group: MPI.Group, ranks: Sequence[int], target: MPI.Group) -> list[int]:
+    """Ranks of one group as ranks of another, -1 where absent; frees both groups."""
+    from mpi4py import MPI
+
+    found = group.Translate_ranks(ranks, target)
+    group.Free()
+    target.Free()
+    return [-1 if rank == MPI.UNDEFINED else rank for rank in found]

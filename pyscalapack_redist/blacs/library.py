@@ -1,0 +1,395 @@
+"""The BLACS and ScaLAPACK library: finding and loading it.
+
+No other module knows a library's file name, and nothing links one: symbols are looked up at run time and handed to the
+compiled table `Entries`. A library must be built for the MPI that mpi4py runs on, which is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import mmap
+import os
+import re
+import site
+import struct
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from .._blacs import ENTRY_POINTS, Entries
+from ..errors import LibraryError
+
+__all__ = ["ENVIRONMENT", "Library", "available", "load"]
+
+ENVIRONMENT = "PYSCALAPACK_REDIST_LIBRARY"
+INDISPENSABLE = ("blacs_gridinfo_", "blacs_gridinit_", "pdgemr2d_")
+
+DEBIAN_PACKAGES = {"Open MPI": "libscalapack-openmpi-dev", "MPICH": "libscalapack-mpich-dev"}
+NETLIB_NAMES = {
+    "Open MPI": ("libscalapack-openmpi.so.2.2", "libscalapack-openmpi.so.2.1", "libscalapack-openmpi.so"),
+    "MPICH": ("libscalapack-mpich.so.2.2", "libscalapack-mpich.so.2.1", "libscalapack-mpich.so"),
+}
+ANY_NETLIB_NAMES = ("libscalapack.so.2.2", "libscalapack.so")
+MKL_BLACS = {"Open MPI": "libmkl_blacs_openmpi_lp64", "MPICH": "libmkl_blacs_intelmpi_lp64"}
+MKL_SUFFIXES = (".so.3", ".so.2", ".so.1", ".so")
+# the layers for Fortran and C++ (libmpi_mpifh, libmpifort, ...) are no MPI of their own
+MPI_FILE = re.compile(r"lib(mpi|mpich|mpi_abi|mpi_cray|mpi_gnu\w*|mpi_intel\w*|mpi_ibm)\.so")
+MPI_OF_FILE = {
+    "libmpi.so.20": "Open MPI",
+    "libmpi.so.40": "Open MPI",
+    "libmpi.so.12": "MPICH",
+    "libmpich.so": "MPICH",
+    "libmpi_abi.so": "the standard MPI ABI",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Library:
+    """A loaded BLACS and ScaLAPACK.
+
+    Attributes
+    ----------
+    path : str
+        File of ScaLAPACK, symbolic links resolved.
+    vendor : str
+        "netlib" or "MKL".
+    mpi : str
+        The MPI that it and mpi4py run on.
+    entries : Entries
+        The entry points.
+    reason : str
+        Why it was chosen.
+    missing : tuple of str
+        Entry points that it lacks; calling one raises LibraryError.
+    """
+
+    path: str
+    vendor: str
+    mpi: str
+    entries: Entries = field(repr=False)
+    reason: str
+    missing: tuple[str, ...] = ()
+
+    def describe(self) -> list[str]:
+        """Lines of text about the library: what, where, why. Not collective."""
+        lines = [f"ScaLAPACK: {self.vendor}, {self.path}", f"MPI: {self.mpi}", f"chosen: {self.reason}"]
+        if self.missing:
+            lines.append(f"missing entry points: {', '.join(self.missing)}")
+        return lines
+
+
+_default: Library | None = None
+_explicit: dict[tuple[str, str], Library] = {}
+
+
+def load(path: str | os.PathLike[str] | None = None, *, prefix: str = "") -> Library:
+    """Find and load BLACS and ScaLAPACK. Not collective.
+
+    Starts MPI if mpi4py has not done so yet. The library is kept loaded: asking again returns the same object.
+
+    Parameters
+    ----------
+    path : path, optional
+        File to load. For MKL any of its files: the others that are needed are taken from the same folder. Default: what
+        the environment variable PYSCALAPACK_REDIST_LIBRARY names, else the first that loads among those that fit the
+        MPI in use. A library given here does not become the default.
+    prefix : str
+        What stands before the name p?gemr2d in the library, where there is anything.
+
+    Raises
+    ------
+    LibraryError
+        Nothing could be loaded, or it is for another MPI; lists what was tried, why it failed and what to do.
+    """
+    global _default
+    if path is None:
+        if _default is None:
+            _default = _load_default()
+        return _default
+    key = os.path.realpath(path) if os.path.exists(path) else os.fspath(path), prefix
+    if not prefix and _default is not None and _default.path == key[0]:
+        return _default
+    if key not in _explicit:
+        _explicit[key] = _load_named(os.fspath(path), "the argument path", prefix)
+    return _explicit[key]
+
+
+def available() -> bool:
+    """Whether `load()` finds a library. Not collective."""
+    try:
+        load()
+    except LibraryError:
+        return False
+    return True
+
+
+# -- which MPI runs
+
+
+@dataclass(frozen=True)
+class _RunningMPI:
+    version: str
+    family: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.version}, {self.path}" if self.path else self.version
+
+    @property
+    def remedy(self) -> str:
+        debian = DEBIAN_PACKAGES.get(self.family)
+        system = f"install the Debian package {debian}" if debian else "install a ScaLAPACK that is built for this MPI"
+        wheel = ", or `pip install mkl`" if self.family in MKL_BLACS else ""
+        return f"{system}{wheel}, or set {ENVIRONMENT} to the file of a ScaLAPACK built for {self.version}"
+
+
+def _running_mpi() -> _RunningMPI:
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise LibraryError(
+            f"ScaLAPACK needs an MPI, and mpi4py cannot start one ({error}): install the Debian package openmpi-bin, "
+            "or `pip install mpich`"
+        ) from error
+    first_line = re.split(r"[,\n]", MPI.Get_library_version())[0]
+    version = " ".join(first_line.replace("Version:", " ").split())
+    path = _file_of_symbol(ctypes.CDLL(MPI.__file__), "MPI_Comm_rank") or ""
+    if "libmpi_abi" in os.path.basename(path):
+        family = "the standard MPI ABI"
+    elif version.startswith("Open MPI"):
+        family = "Open MPI"
+    elif re.search(r"MPICH|Intel\(R\) MPI|MVAPICH", version):
+        family = "MPICH"
+    else:
+        family = version
+    return _RunningMPI(version, family, path)
+
+
+class _SymbolPlace(ctypes.Structure):
+    """Dl_info of dlfcn.h."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("file_base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def _address(library: ctypes.CDLL, symbol: str) -> int:
+    """Address of a symbol of a library or of what it links; 0 where there is none."""
+    try:
+        return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+    except AttributeError:
+        return 0
+
+
+def _file_of_symbol(library: ctypes.CDLL, symbol: str) -> str | None:
+    """Which file a symbol of a library, or of what it links, comes from."""
+    place = _SymbolPlace()
+    address = _address(library, symbol)
+    if not address or not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(place)):
+        return None
+    return os.path.realpath(os.fsdecode(place.file))
+
+
+# -- what may be loaded
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """Files to open in order, each under the first of its names that works. MKL's find each other only when global."""
+
+    parts: tuple[tuple[str, ...], ...]
+    vendor: str
+
+
+def _netlib(path: str) -> _Candidate:
+    return _Candidate(((path,),), "netlib")
+
+
+def _mkl(folder: str | None, mpi: _RunningMPI) -> _Candidate:
+    """MKL's three files, from a folder or, for None, from where the system looks for libraries."""
+    parts = []
+    for stem in ("libmkl_rt", MKL_BLACS[mpi.family], "libmkl_scalapack_lp64"):
+        names = tuple(os.path.join(folder or "", stem + suffix) for suffix in MKL_SUFFIXES)
+        parts.append(tuple(filter(os.path.exists, names)) or names)
+    return _Candidate(tuple(parts), "MKL")
+
+
+def _named(path: str, mpi: _RunningMPI) -> _Candidate:
+    actual = os.path.realpath(path) if os.path.exists(path) else path
+    name = os.path.basename(actual)
+    if not name.startswith("libmkl_"):
+        return _netlib(os.path.abspath(path) if os.path.exists(path) else path)
+    if "ilp64" in name:
+        raise LibraryError(
+            f"it counts in 64-bit integers; the one with 32-bit integers is {name.replace('ilp64', 'lp64')}"
+        )
+    if mpi.family not in MKL_BLACS:
+        raise LibraryError(f"MKL has no BLACS for the MPI that mpi4py runs on, {mpi}")
+    return _mkl(os.path.dirname(actual) or None, mpi)
+
+
+def _folders(mpi: _RunningMPI) -> list[str]:
+    """Where Python packages, MKL and the MPI keep libraries."""
+    user = site.getuserbase() if site.ENABLE_USER_SITE else ""
+    roots = [sys.prefix, sys.base_prefix, user, os.environ.get("MKLROOT", "")]
+    folders = [os.path.join(root, "lib") for root in roots if root]
+    if mpi.path:
+        folders.append(os.path.dirname(mpi.path))
+    return list(dict.fromkeys(folders))
+
+
+def _candidates(mpi: _RunningMPI) -> Iterator[_Candidate]:
+    folders = _folders(mpi)
+    paths = [os.path.join(folder, name) for folder in folders for name in ANY_NETLIB_NAMES]
+    names = (*filter(os.path.exists, paths), *NETLIB_NAMES.get(mpi.family, ()), *ANY_NETLIB_NAMES)
+    yield from map(_netlib, names)
+    if mpi.family in MKL_BLACS:
+        yield from (_mkl(folder, mpi) for folder in (*folders, None))
+
+
+# -- loading
+
+
+def _load_default() -> Library:
+    named = os.environ.get(ENVIRONMENT)
+    if named:
+        return _load_named(named, f"the environment variable {ENVIRONMENT}")
+    mpi = _running_mpi()
+    failures = []
+    for candidate in _candidates(mpi):
+        try:
+            return _open(candidate, mpi, f"the first that loads among those that fit {mpi.family}")
+        except LibraryError as error:
+            failures.append(f"  {error}")
+    raise LibraryError("\n".join([f"no ScaLAPACK found for {mpi}. Tried:", *failures, f"Remedy: {mpi.remedy}"]))
+
+
+def _load_named(path: str, origin: str, prefix: str = "") -> Library:
+    mpi = _running_mpi()
+    try:
+        return _open(_named(path, mpi), mpi, f"named by {origin}", prefix)
+    except LibraryError as error:
+        raise LibraryError(f"{origin} names {path}, which cannot be used: {error}. Remedy: {mpi.remedy}") from None
+
+
+def _open(candidate: _Candidate, mpi: _RunningMPI, reason: str, prefix: str = "") -> Library:
+    """Open a candidate, check it and look up its symbols; on failure close what was opened."""
+    opened: list[ctypes.CDLL] = []
+    try:
+        for names in candidate.parts:
+            opened.append(_open_part(names, _visibility(candidate, mpi), mpi))
+            _settle_mkl(opened[-1])
+        _check_mpi(candidate, opened, mpi)
+        addresses = _addresses(candidate, opened, prefix)
+    except BaseException:
+        for library in reversed(opened):
+            _ctypes.dlclose(library._handle)
+        raise
+    path = next(filter(None, (_file_of_symbol(one, prefix + "pdgemr2d_") for one in reversed(opened))))
+    missing = tuple(symbol for symbol, address in addresses.items() if not address)
+    return Library(path, candidate.vendor, str(mpi), Entries(addresses, path), reason, missing)
+
+
+def _visibility(candidate: _Candidate, mpi: _RunningMPI) -> int:
+    process = ctypes.CDLL(None)
+    if candidate.vendor != "MKL":
+        # where another BLACS is visible to all, it would serve this library's own calls
+        return os.RTLD_LOCAL | (os.RTLD_DEEPBIND if _address(process, "blacs_gridinit_") else 0)
+    if mpi.path and not _address(process, "MPI_Comm_rank"):
+        ctypes.CDLL(mpi.path, os.RTLD_NOLOAD | os.RTLD_GLOBAL)
+    return os.RTLD_GLOBAL
+
+
+def _open_part(names: tuple[str, ...], mode: int, mpi: _RunningMPI) -> ctypes.CDLL:
+    failures = []
+    for name in names:
+        try:
+            if os.path.dirname(name) and not os.path.exists(name):
+                raise OSError("no such file")
+            _refuse_other_mpi(name, mpi)
+            return ctypes.CDLL(name, mode)
+        except OSError as error:
+            failures.append(f"{name}: {str(error).removeprefix(name + ': ')}")
+    raise LibraryError("; ".join(failures))
+
+
+def _settle_mkl(library: ctypes.CDLL) -> None:
+    """Have MKL's dispatcher load its layers: its ScaLAPACK needs symbols of theirs, and does not ask for them."""
+    if _address(library, "mkl_get_version_string"):
+        text = ctypes.create_string_buffer(200)
+        library.mkl_get_version_string(text, len(text))
+
+
+def _refuse_other_mpi(path: str, mpi: _RunningMPI) -> None:
+    """Look at what a file links before it is opened, because two MPIs may clash as soon as both are in the process."""
+    for soname in filter(MPI_FILE.match, _linked(path) if os.path.dirname(path) else ()):
+        try:
+            there = _file_of_symbol(ctypes.CDLL(soname, os.RTLD_NOLOAD), "MPI_Comm_rank")
+        except OSError:
+            there = None
+        if there != mpi.path:
+            raise _other_mpi(path, soname, mpi)
+
+
+def _other_mpi(path: str, other: str, mpi: _RunningMPI) -> LibraryError:
+    family = next((name for start, name in MPI_OF_FILE.items() if os.path.basename(other).startswith(start)), "")
+    its = f"{other} ({family})" if family else other
+    return LibraryError(
+        f"{path} is built for another MPI, {its}, than mpi4py runs on, {mpi}: two MPIs cannot serve one process"
+    )
+
+
+def _linked(path: str) -> list[str]:
+    """Names of the libraries that an ELF file links; none where it is not a 64-bit little-endian one."""
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as image:
+            return _linked_names(image) if image[:6] == b"\x7fELF\x02\x01" else []
+    except (OSError, ValueError, StopIteration, struct.error):
+        return []
+
+
+def _linked_names(image: mmap.mmap) -> list[str]:
+    (table,) = struct.unpack_from("<Q", image, 32)
+    size, count = struct.unpack_from("<HH", image, 54)
+    segments = [struct.unpack_from("<IIQQQQ", image, table + k * size) for k in range(count)]
+    loaded = [(address, offset, length) for kind, _, offset, address, _, length in segments if kind == 1]
+    dynamic = [
+        struct.unpack_from("<qQ", image, at)
+        for kind, _, offset, _, _, length in segments
+        if kind == 2
+        for at in range(offset, offset + length, 16)
+    ]
+    (texts,) = (value for tag, value in dynamic if tag == 5)
+    start = next(offset + texts - at for at, offset, length in loaded if at <= texts < at + length)
+    return [image[start + value : image.find(b"\0", start + value)].decode() for tag, value in dynamic if tag == 1]
+
+
+def _check_mpi(candidate: _Candidate, opened: list[ctypes.CDLL], mpi: _RunningMPI) -> None:
+    """Look at what the files are bound to: they may link an MPI indirectly, or find it among what is visible to all."""
+    process = [ctypes.CDLL(None)] if candidate.vendor == "MKL" else []
+    for library in opened + process:
+        used = _file_of_symbol(library, "MPI_Comm_rank")
+        if used is not None and mpi.path and used != mpi.path:
+            raise _other_mpi(candidate.parts[-1][0], used, mpi)
+
+
+def _addresses(candidate: _Candidate, opened: list[ctypes.CDLL], prefix: str) -> dict[str, int]:
+    """Look up all entry points; those without which nothing works must be there."""
+    name = candidate.parts[-1][0]
+    found: dict[str, int] = {}
+    for symbol in ENTRY_POINTS:
+        spelt = prefix + symbol if symbol.endswith("gemr2d_") else symbol
+        found[symbol] = next(filter(None, (_address(one, spelt) for one in reversed(opened))), 0)
+        if not found[symbol] and symbol in INDISPENSABLE:
+            raise LibraryError(f"{name} is no complete ScaLAPACK: it has no entry point {spelt}")
+    process = ctypes.CDLL(None)
+    if candidate.vendor == "MKL" and _address(process, "blacs_gridinit_") != found["blacs_gridinit_"]:
+        raise LibraryError(
+            f"{name}: the BLACS in {_file_of_symbol(process, 'blacs_gridinit_')} is visible to the whole process and would "
+            "take MKL's calls: use that library, or load MKL before it"
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Two MPI jobs that redistribute to each other."""

@@ -1,0 +1,269 @@
+"""connect() and accept(): two jobs, each started by an mpiexec of its own, joined by an inter-communicator.
+
+MPI's own way of joining them, `Open_port`, `Accept` and `Connect`, waits for ever where one job does not come. So the jobs
+meet by files first (`meeting`), with a limit on time, and each sees whether the other lives from then on.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..comm.intercommunicator import Joint, joined
+from ..comm.progress import blocking
+from ..errors import CollectiveError, ConnectError
+from .rendezvous import Card, Hold, Watch, offer, take, wait_for
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["accept", "connect"]
+
+T = TypeVar("T")
+
+TIMEOUT = 60.0
+JOINING_SECONDS = 10.0  # for MPI, however late the other side came
+LINGER_SECONDS = 2.0
+
+
+def accept(path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float = TIMEOUT) -> MPI.Intercomm:
+    """Join this job with another that calls `connect` with the same path. Collective over `comm`.
+
+    Which of the two jobs accepts and which connects makes no difference later: arrays go both ways.
+
+    Parameters
+    ----------
+    path : str or path
+        Meeting place: files `PATH.accept`, `PATH.connect` and `PATH.port` are made there, and removed once the jobs are
+        joined. The directory must be there and be seen by all ranks of both jobs, and its file system must have locks
+        (POSIX record locks). That of rank 0 counts.
+    comm : MPI.Intracomm
+        The processes of this job that take part.
+    timeout : float
+        Seconds to wait for the other job. That of rank 0 counts.
+
+    Returns
+    -------
+    MPI.Intercomm
+        For `redistribute(desc, None, comm=...)` and `redistribute(None, desc, comm=...)`, or anything else. Its
+        `Disconnect()`, collective over both jobs, ends the connection.
+
+    Raises
+    ------
+    ConnectError
+        The other job did not come in time or cannot be joined. On all ranks of `comm`.
+    """
+    return _join(path, comm, timeout, "accept")
+
+
+def connect(path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float = TIMEOUT) -> MPI.Intercomm:
+    """Join this job with another that calls `accept` with the same path. Collective over `comm`.
+
+    Parameters, result and errors are those of `accept`.
+    """
+    return _join(path, comm, timeout, "connect")
+
+
+def _join(path: str | os.PathLike[str], comm: MPI.Intracomm, timeout: float, role: str) -> MPI.Intercomm:
+    if not hasattr(comm, "Create_group") or hasattr(comm, "Get_remote_size") or not comm:
+        raise ConnectError(f"comm = {comm!r} must be an mpi4py Intracomm: the ranks of this job that take part")
+    private = comm.Dup()
+    side = _Side(private, role)
+    try:
+        return side.join(path, timeout)
+    except BaseException:
+        side.leave()
+        raise
+
+
+class _Side:
+    """One job's part in coming together. Every method is collective over its communicator."""
+
+    def __init__(self, comm: MPI.Intracomm, role: str) -> None:
+        self.comm, self.role = comm, role
+        self.card: Card | None = None  # of this side, on rank 0
+        self.hold: Hold | None = None
+        self.watch: Watch | None = None
+        self.port: str | None = None
+        self.bound = False
+
+    def join(self, path: Any, timeout: Any) -> MPI.Intercomm:
+        place, seconds = self._by_root(partial(_checked, path, timeout))
+        end = time.monotonic() + seconds
+        self._put_down(place)
+        other = self._by_root(partial(self._other, place, end, seconds))
+        self.watch = watch = self._by_all(lambda: Watch(other))
+        self.bound = True
+        port = self._by_root(partial(self._arrange, place, other, end))
+        limit = max(end, time.monotonic() + JOINING_SECONDS)
+
+        def still_hopeful() -> None:
+            watch()
+            if time.monotonic() > limit:
+                raise ConnectError(f"MPI did not join the jobs within {seconds:g} s: end both, and start them anew")
+
+        try:
+            intercomm: MPI.Intercomm = blocking(partial(self._in_mpi, port), still_hopeful)
+        except CollectiveError as gone:
+            raise ConnectError(f"the other job was lost while MPI joined the two: {gone}") from gone
+        if self.card is not None:
+            self.card.remove()
+        return intercomm
+
+    def leave(self) -> None:
+        """What a side does that gives up. Not collective."""
+        if self.card is not None:
+            self.card.remove()
+        for one in (self.hold, self.watch):
+            if one is not None:
+                one.close()
+        self._close_port()
+        if not self.bound:
+            self.comm.Free()
+
+    def _put_down(self, place: str) -> None:
+        self.card = self._on_root(lambda: Card.write(place, self.role, {**_about(), "ranks": self.comm.Get_size()}))
+        name = self.comm.bcast(None if self.card is None else self.card.path)
+        self.hold = self._by_all(lambda: Hold(name, self.comm.Get_rank()))
+        self._on_root(lambda: None if self.card is None else self.card.publish(place, self.role))
+
+    def _other(self, place: str, end: float, seconds: float) -> Card:
+        """On rank 0: the other side's card, if the two can be joined."""
+        other = wait_for(place, self.role, end, seconds)
+        assert self.card is not None
+        try:
+            _check_pair(self.card.about, other.about)
+        except ConnectError:
+            leaving = time.monotonic() + LINGER_SECONDS  # for the other side to see why as well
+            while time.monotonic() < leaving and Card.read(place, "accept" if self.role == "connect" else "connect"):
+                time.sleep(0.1)
+            raise
+        return other
+
+    def _arrange(self, place: str, other: Card, end: float) -> str:
+        """On rank 0: settle with the other side that both now ask MPI."""
+        from mpi4py import MPI
+
+        assert self.card is not None
+        assert self.watch is not None
+        if self.role == "connect":
+            return take(place, self.card, other, self.watch, end)
+        try:
+            self.port = MPI.Open_port()
+        except MPI.Exception as caught:
+            raise ConnectError(f"MPI opens no port: {caught}") from caught
+        offer(place, self.card, other, self.port, self.watch, end)
+        return self.port
+
+    def _in_mpi(self, port: str) -> MPI.Intercomm:
+        """Accept or connect, and all that blocks when it is done for the first time. Collective over both sides."""
+        from mpi4py import MPI
+
+        assert self.watch is not None
+        info = MPI.Info.Create()
+        info.Set("timeout", str(int(JOINING_SECONDS)))
+        try:
+            intercomm = (self.comm.Accept if self.role == "accept" else self.comm.Connect)(port, info)
+        except MPI.Exception as caught:
+            raise ConnectError(f"MPI cannot join the jobs: {caught}") from caught
+        finally:
+            info.Free()
+        joint: Joint = joined(intercomm, self.watch, self._release)
+        joint.group.make_node()
+        joint.group.must_all(None)
+        return intercomm
+
+    def _release(self) -> None:
+        """When the inter-communicator is disconnected."""
+        for one in (self.hold, self.watch):
+            if one is not None:
+                one.close()
+        self._close_port()
+        self.comm.Free()
+
+    def _close_port(self) -> None:
+        from mpi4py import MPI
+
+        port, self.port = self.port, None
+        if port is not None and not MPI.Is_finalized():
+            MPI.Close_port(port)
+
+    def _on_root(self, call: Callable[[], T]) -> T | None:
+        """Let rank 0 do something, while the others wait without keeping a core busy; all raise what it raises."""
+        value, problem = None, None
+        if self.comm.Get_rank() == 0:
+            try:
+                value = call()
+            except Exception as caught:
+                problem = str(caught) if isinstance(caught, ConnectError) else f"{type(caught).__name__}: {caught}"
+        here = self.comm.Ibarrier()
+        while not here.Test():
+            time.sleep(0.002)
+        problem = self.comm.bcast(problem)
+        if problem is not None:
+            raise ConnectError(problem)
+        return value
+
+    def _by_root(self, call: Callable[[], T]) -> T:
+        """The same, and all get what it returns."""
+        value: T = self.comm.bcast(self._on_root(call))
+        return value
+
+    def _by_all(self, call: Callable[[], T]) -> T:
+        """Let all ranks do something; all raise if one does."""
+        value, problem = None, None
+        try:
+            value = call()
+        except Exception as caught:
+            problem = str(caught) if isinstance(caught, ConnectError) else f"{type(caught).__name__}: {caught}"
+        problems = self.comm.allgather(problem)
+        first = next((k for k, one in enumerate(problems) if one is not None), None)
+        if first is not None:
+            if isinstance(value, Hold | Watch):
+                value.close()
+            raise ConnectError(f"rank {first}: {problems[first]}")
+        assert value is not None
+        return value
+
+
+def _checked(path: Any, timeout: Any) -> tuple[str, float]:
+    try:
+        place = os.path.abspath(os.fsdecode(path))
+    except TypeError:
+        raise ConnectError(f"path = {path!r} must be the name of a file") from None
+    if not os.path.isdir(os.path.dirname(place)):
+        raise ConnectError(
+            f"path = {place!r}: there is no such directory; make it, where all ranks of both jobs see it"
+        )
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < 1e9:
+        raise ConnectError(f"timeout = {timeout!r} must be a positive number of seconds")
+    return place, float(timeout)
+
+
+def _about() -> dict[str, Any]:
+    """What a side tells of itself."""
+    from mpi4py import MPI
+
+    return {
+        "mpi": MPI.Get_library_version().strip(" \n\0").splitlines()[0],
+        "job": os.environ.get("PMIX_NAMESPACE"),
+        "server": "OMPI_MCA_pmix_server_uri" in os.environ,
+    }
+
+
+def _check_pair(mine: dict[str, Any], other: dict[str, Any]) -> None:
+    """Whether MPI can join the two; the same on both sides."""
+    if mine["mpi"] != other["mpi"]:
+        raise ConnectError(
+            f"this job runs on {mine['mpi']}, the other on {other['mpi']}: both must run on the same MPI"
+        )
+    needs_server = mine["mpi"].startswith(("Open MPI v3", "Open MPI v4")) and mine["job"] != other["job"]
+    if needs_server and not (mine["server"] and other["server"]):
+        whose = "both jobs have" if mine["server"] == other["server"] else "one of the jobs has"
+        raise ConnectError(
+            f"Open MPI joins two jobs by a name server only, and {whose} none: run `ompi-server --no-daemonize -r FILE`, and "
+            "start both jobs by `mpiexec --ompi-server file:FILE ...`"
+        )

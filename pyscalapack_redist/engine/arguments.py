@@ -1,0 +1,234 @@
+"""What one rank asks `redistribute` for, checked as far as it can be alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from ..comm.group import Group
+from ..comm.intercommunicator import Joint, joined
+from ..comm.vote import Ballot, Outcome, Statement, digest
+from ..errors import ArrayError, DescriptorError, RedistributionError, ScheduleError
+from ..exchanges import check_combination
+from ..layout.blockcyclic import whole_number
+from ..layout.descriptor import Descriptor
+from ..layout.grid import same_ranks
+from .arrays import dtype_digest
+from .operation import Part, checked_fill, checked_operation, checked_part
+from .scheduling import is_one_port
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["Request", "Via"]
+
+Via = str | Sequence[Descriptor] | None
+
+
+class Request:
+    """The arguments of one rank; what is wrong with them is kept until all ranks are told."""
+
+    def __init__(
+        self,
+        desc_a: object,
+        desc_b: object,
+        dtype: DTypeLike | None,
+        comm: MPI.Intracomm | MPI.Intercomm | None,
+        schedule: str,
+        exchange: str,
+        buffers: str,
+        via: Via,
+        memory_limit: int,
+        op: str = "N",
+        uplo: str | None = None,
+        diag: str = "N",
+        fill: str | None = None,
+    ) -> None:
+        self.error: Exception | None = None
+        self.op = "N"
+        self.part: Part | None = None
+        self.fill: str | None = None
+        self.joint = _joint(comm)
+        self.comm = self.joint.comm if self.joint is not None else _communicator(desc_a, desc_b, comm)
+        self.schedule, self.exchange, self.buffers, self.memory_limit = schedule, exchange, buffers, memory_limit
+        self.dtype: np.dtype[Any] | None = None
+        self.descriptors: tuple[Descriptor | None, Descriptor | None] = (None, None)
+        try:
+            self.dtype = None if dtype is None else np.dtype(dtype)
+        except Exception as caught:
+            self.error = ArrayError(f"dtype = {dtype!r} is not a NumPy dtype: {caught}")
+        if self.joint is not None and (desc_a is None) == (desc_b is None):
+            which = "neither desc_a nor desc_b is" if desc_a is None else "both desc_a and desc_b are"
+            self.error = self.error or DescriptorError(
+                f"comm is an inter-communicator, and {which} given: give desc_a alone on the side that has the array, "
+                "desc_b alone on the side that gets it"
+            )
+        self._sends = desc_b is None
+        read = []
+        for name, given in (("desc_a", desc_a), ("desc_b", desc_b)):
+            try:
+                read.append(_read(name, given, self.comm, explicit=comm is not None))
+            except Exception as caught:
+                self.error = self.error or caught
+                read.append(None)
+        self.descriptors = (read[0], read[1])
+        try:
+            self.memory_limit = whole_number("memory_limit", memory_limit, 1, ": bytes of extra memory per rank")
+            _check_names(schedule, exchange, buffers)
+            self.op = checked_operation(op)
+            if op != "N" and read[0] is not None and read[0].ndim != 2:
+                raise DescriptorError(f"op = {op!r} is for matrices, but desc_a has shape {read[0].shape}")
+            self.part = checked_part(uplo, diag)
+            if self.part is not None and read[0] is not None and read[0].ndim != 2:
+                raise DescriptorError(f"uplo = {uplo!r} is for matrices, but desc_a has shape {read[0].shape}")
+            if self.part is not None and buffers == "datatypes":
+                raise ScheduleError(
+                    f"uplo = {uplo!r} with buffers = 'datatypes': no derived datatype is made for a trapezoid; "
+                    "use buffers='packed'"
+                )
+            self.fill = checked_fill(fill, self.op, self.part, None if read[0] is None else read[0].shape)
+            if read[0] is not None and read[1] is not None and self.moved(read[0]).shape != read[1].shape:
+                remedy = "take a sub-array desc[i0:i1, j0:j1] of the larger one"
+                if read[0].ndim != read[1].ndim:
+                    remedy = "both must have as many dimensions; desc.merge(k, ...) makes one of several"
+                raise DescriptorError(
+                    f"desc_a has shape {read[0].shape} and desc_b {read[1].shape}: "
+                    + (
+                        "a redistribution keeps the global shape; "
+                        if op == "N"
+                        else f"op = {op!r} exchanges rows and columns; "
+                    )
+                    + remedy
+                )
+        except Exception as caught:
+            self.error = self.error or caught
+        self.via: str | tuple[Descriptor, ...] | None = None
+        try:
+            self.via = _read_via(via, self.comm, self.joint)
+        except Exception as caught:
+            self.error = self.error or caught
+        between = () if self.via is None or isinstance(self.via, str) else self.via
+        known = [one.grid.ranks.ravel().tolist() for one in (*read, *between) if one is not None]
+        if comm is None and known:  # with one bad descriptor, the other's processes are the best guess
+            self.ranks = tuple(sorted(set().union(*known)))
+        else:
+            self.ranks = tuple(range(self.comm.Get_size()))
+        self.idle = self.comm.Get_rank() not in self.ranks
+
+    def ballot(self, group: Group, note: int) -> Ballot:
+        """What this rank votes: what it asks for, and how far it has come with it. Not collective."""
+        layouts = [None if one is None else one.layout_digest for one in self.descriptors]
+        more: dict[str, int | None] = {}
+        if self.joint is not None:
+            more = {"side": self._sender, "dtype": None if self.dtype is None else dtype_digest(self.dtype)}
+        return Ballot(
+            failed=group.failed(self.error),
+            note=note,
+            call=digest(("redistribute", self.options)),
+            source=layouts[0],
+            target=layouts[1],
+            **more,
+        )
+
+    @staticmethod
+    def key(said: Ballot | Outcome) -> tuple[int | None, ...]:
+        """Under which a plan is kept. Not collective."""
+        return said.call, said.source, said.target, said.side, said.dtype
+
+    @property
+    def _sender(self) -> int:
+        assert self.joint is not None
+        return self.joint.side if self._sends else 1 - self.joint.side
+
+    def agreed_dtype(self, group: Group) -> np.dtype[Any] | None:
+        """The dtype that this rank was told; on an inter-communicator any rank. Collective over the group."""
+        return self.dtype if self.joint is None else group.share(self.dtype)
+
+    @property
+    def options(self) -> tuple[Any, ...]:
+        via = self.via if self.via is None or isinstance(self.via, str) else [one.layout_digest for one in self.via]
+        return (self.schedule, self.exchange, self.buffers, via, self.memory_limit, self.op, self.part, self.fill)
+
+    def moved(self, desc: Descriptor) -> Descriptor:
+        """The layout of op(A)."""
+        return desc if self.op == "N" else desc.T
+
+    def statements(self) -> list[Statement]:
+        """What this rank asks for, for the message where ranks differ. Not collective."""
+        names = ("schedule", "exchange", "buffers", "via", "memory_limit", "op", "part", "fill")
+        options = dict(zip(names, self.options, strict=True))
+        said = []
+        if self.joint is not None:
+            role = "desc_a alone, so its side sends" if self._sends else "desc_b alone, so its side receives"
+            dtype = None if self.dtype is None else dtype_digest(self.dtype)
+            said = [Statement("the direction", self._sender, role), Statement("dtype", dtype, f"{self.dtype}")]
+        for name, one in zip(("desc_a", "desc_b"), self.descriptors, strict=True):
+            said.append(Statement(name, None if one is None else one.layout_digest, repr(one)))
+        return [
+            *said,
+            Statement("the options", repr(self.options), ", ".join(f"{k}={v!r}" for k, v in options.items())),
+        ]
+
+
+def _joint(comm: object) -> Joint | None:
+    """Both sides of an inter-communicator as one; None for anything else. Collective over both sides, once."""
+    return joined(comm) if hasattr(comm, "Get_remote_size") and comm else None  # type: ignore[arg-type]
+
+
+def _communicator(desc_a: object, desc_b: object, comm: object) -> MPI.Intracomm:
+    """The communicator on which the ranks can tell one another anything."""
+    if comm is not None:
+        if not hasattr(comm, "Create_group"):
+            raise DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm or Intercomm")
+        intracomm: MPI.Intracomm = comm  # type: ignore[assignment]
+        return intracomm
+    found = [one.grid.comm for one in (desc_a, desc_b) if isinstance(one, Descriptor) and one.grid.comm is not None]
+    if not found:
+        raise DescriptorError(
+            f"desc_a = {desc_a!r}, desc_b = {desc_b!r}: no communicator is known; "
+            "pass comm=, the communicator that holds both grids"
+        )
+    return found[0]
+
+
+def _read(name: str, given: object, comm: MPI.Intracomm, explicit: bool) -> Descriptor | None:
+    """A Descriptor on `comm`, from a Descriptor or nine integers; None on a rank that does not know the layout."""
+    if isinstance(given, Descriptor):
+        if explicit or same_ranks(given.grid.comm, comm):
+            return given.on(comm)
+        raise DescriptorError(
+            f"{name} = {given!r} is "
+            + ("on paper" if given.grid.comm is None else "on another communicator than the other grid")
+            + ": pass comm=, a communicator that holds both grids"
+        )
+    if not explicit:
+        raise DescriptorError(f"{name} = {given!r}: pass comm= with anything but two Descriptors")
+    if given is None:
+        return None
+    try:
+        return Descriptor._read_array(given, comm)
+    except RedistributionError as caught:
+        raise type(caught)(f"{name}: {caught}") from caught
+
+
+def _check_names(schedule: str, exchange: str, buffers: str) -> None:
+    """Unknown names are found before anything is planned; "auto" fits everything."""
+    one_port = schedule == "auto" or is_one_port(schedule)
+    check_combination(schedule, one_port, exchange, buffers)
+
+
+def _read_via(via: Via, comm: MPI.Intracomm, joint: Joint | None) -> str | tuple[Descriptor, ...] | None:
+    """A way by name, or descriptors on `comm`."""
+    if via is None or (isinstance(via, str) and via in ("dimensions", "lcm")):
+        return via
+    if isinstance(via, str) or not isinstance(via, Iterable) or not all(isinstance(one, Descriptor) for one in via):
+        raise ScheduleError(f"via = {via!r} must be None, 'dimensions', 'lcm', or a list of Descriptors")
+    if joint is not None:
+        raise ScheduleError(
+            "via is a list of Descriptors, and comm an inter-communicator, whose sides know only their own layouts: "
+            "give via by name, or make the legs one by one"
+        )
+    return tuple(one.on(comm) for one in via)

@@ -1,0 +1,215 @@
+"""The user's local arrays: do they fit their descriptors, and what the kernels need to know of them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from ..comm.vote import digest
+from ..errors import ArrayError
+from ..layout.descriptor import Descriptor
+
+__all__ = ["Arrays", "by_columns", "checked_arrays", "dtype_digest"]
+
+
+class LocalArray(NamedTuple):
+    """A local array as the kernels see it: address of element (0, 0, ...) and strides in bytes."""
+
+    address: int
+    strides: tuple[int, ...]
+
+
+NOTHING = LocalArray(0, ())
+
+
+class Arrays(NamedTuple):
+    """The arrays of one run on this rank; `dtype` is None where it has none and was told none."""
+
+    source: LocalArray
+    target: LocalArray
+    out: NDArray[Any] | None
+    dtype: np.dtype[Any] | None
+    by_columns: bool
+    in_place: bool
+
+
+@functools.lru_cache(maxsize=256)
+def dtype_digest(dtype: np.dtype[Any]) -> int:
+    """A number equal on all ranks for equal dtypes."""
+    return digest((dtype.itemsize, _plain(dtype)))
+
+
+def _plain(dtype: np.dtype[Any]) -> object:
+    """The dtype without what equal ones may differ in: whether they were asked to be aligned, and metadata."""
+    if dtype.subdtype is not None:
+        return (_plain(dtype.subdtype[0]), dtype.subdtype[1])
+    if dtype.names is None or dtype.fields is None:
+        return dtype.str
+    return (dtype.itemsize, [(name, _plain(dtype.fields[name][0]), dtype.fields[name][1]) for name in dtype.names])
+
+
+def checked_arrays(
+    a: object,
+    out: object,
+    desc_a: Descriptor,
+    desc_b: Descriptor,
+    dtype: np.dtype[Any] | None,
+    transposed: bool = False,
+    adds: bool = False,
+    zeroed: bool = False,
+) -> Arrays:
+    """Check both arrays, and make `out` where it was left out. Not collective.
+
+    Parameters
+    ----------
+    a, out : ndarray or None
+        What the user passed.
+    desc_a, desc_b : Descriptor
+        Their layouts.
+    dtype : dtype or None
+        The dtype that was agreed on when the plan was made.
+    transposed, adds : bool
+        Whether A is transposed on the way, and whether it is added to what `out` holds.
+    zeroed : bool
+        Whether a new array is to be 0, since not all of it is written.
+
+    Raises
+    ------
+    ArrayError
+        Names the array, what it is and what it should be.
+    """
+    source = _fitting("a", a, desc_a)
+    if source is not None:
+        if dtype is not None and source.dtype != dtype:
+            raise ArrayError(
+                f"a has dtype {source.dtype}, but redistribute was told dtype = {dtype}: convert it, or plan for its dtype"
+            )
+        dtype = source.dtype
+    target: NDArray[Any] | None
+    if out is None and desc_b.coords is not None:
+        if adds:
+            raise ArrayError("out is missing: with beta it is added to, so it must be given; or leave beta out")
+        target = _made(desc_b, dtype, zeroed)
+    else:
+        target = _fitting("out", out, desc_b)
+        if target is not None:
+            _check_target(target, dtype)
+            dtype = target.dtype
+    if dtype is not None:
+        _check_dtype(dtype)
+    in_place = out is a and source is not None
+    if in_place and (transposed or desc_a != desc_b):
+        raise ArrayError(
+            "out is a: a redistribution in place is possible for identical layouts only, not transposed; leave out away, "
+            "or give another array"
+        )
+    if not in_place and source is not None and target is not None and _overlap(source, target):
+        raise ArrayError(
+            "out shares memory with a: give an array of its own (in place, out is a, works for identical layouts only)"
+        )
+    if transposed and source is not None:
+        source = source.T
+    both = [one for one in (source, target) if one is not None]
+    return Arrays(_view(source), _view(target), target, dtype, any(map(by_columns, both)), in_place)
+
+
+def _fitting(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
+    """The array as it goes with `desc`; None where there is nothing in it."""
+    shape = desc.local_shape
+    if 0 in shape and (array is None or (isinstance(array, np.ndarray) and array.size == 0)):
+        return array if array is not None and desc.coords is not None and array.shape == shape else None
+    if array is None:
+        raise ArrayError(f"{name} is None, but this rank holds a local array of shape {shape}: pass it")
+    if not isinstance(array, np.ndarray):
+        raise ArrayError(f"{name} is a {type(array).__name__}: it must be a NumPy array of shape {shape}")
+    if desc.coords is None:
+        raise ArrayError(f"{name} has shape {array.shape}, but this rank is outside the grid: pass None")
+    if array.shape == (desc.lld, *shape[1:]):
+        return array[: shape[0]]
+    if array.shape != shape:
+        raise ArrayError(
+            f"{name} has shape {array.shape}, but this rank's local array of {desc!r} has shape {shape}"
+            + (f", or {(desc.lld, *shape[1:])} with its leading dimension" if desc.lld > max(1, shape[0]) else "")
+        )
+    return array
+
+
+def _made(desc: Descriptor, dtype: np.dtype[Any] | None, zeroed: bool = False) -> NDArray[Any]:
+    if desc.parent is not None:
+        raise ArrayError(
+            f"out is missing: B is a sub-array ({desc!r}); give the whole local array, of shape {desc.local_shape}"
+        )
+    if dtype is None:
+        raise ArrayError(
+            "out is missing and its dtype is not known on this rank, which holds nothing of A: "
+            "pass out, or redistribute(..., dtype=)"
+        )
+    _check_dtype(dtype)
+    return desc.zeros(dtype) if zeroed else desc.empty(dtype)
+
+
+def _check_target(target: NDArray[Any], dtype: np.dtype[Any] | None) -> None:
+    if dtype is not None and target.dtype != dtype:
+        raise ArrayError(
+            f"out has dtype {target.dtype}, but a has dtype {dtype}: they must be the same; no conversion is made"
+        )
+    if not target.flags.writeable:
+        raise ArrayError("out is read-only: give an array that can be written")
+    if target.size and not target.flags.forc and _overlaps_itself(target.shape, target.strides, target.itemsize):
+        raise ArrayError(
+            f"out has strides {target.strides}: several of its elements share memory; give an ordinary array"
+        )
+
+
+def _check_dtype(dtype: np.dtype[Any]) -> None:
+    if dtype.hasobject or not dtype.itemsize:
+        raise ArrayError(
+            f"dtype {dtype} cannot be redistributed: elements must be of a fixed size, "
+            "of at least a byte, without Python objects"
+        )
+
+
+def _overlap(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> bool:
+    """Whether two elements of an array share memory; True also where that would take too long to find out.
+
+    A dimension whose stride passes all that those of smaller strides reach keeps its lines apart, and does not count. In
+    an array of whatever order and steps, or a window of one, that leaves none. What is left is halved: two elements that
+    share memory are in different halves, or there are two such in the first half, for the second is like it.
+    """
+    rest = sorted((abs(stride), n) for n, stride in zip(shape, strides, strict=True) if n > 1)
+    while rest and rest[-1][0] >= item + sum(stride * (n - 1) for stride, n in rest[:-1]):
+        rest.pop()
+    if not rest:
+        return False
+    part = as_strided(np.empty(1, f"V{item}"), [n for _, n in rest], [stride for stride, _ in rest])
+    while part.size > 1:
+        part = np.moveaxis(part, int(np.argmax(part.shape)), 0)
+        middle = (len(part) + 1) // 2
+        if _overlap(part[:middle], part[middle:]):
+            return True
+        part = part[:middle]
+    return False
+
+
+def by_columns(array: NDArray[Any]) -> bool:
+    """Whether the first dimension runs faster in memory than the last, as in Fortran. Not collective."""
+    if array.ndim < 2 or array.shape[0] < 2 or array.shape[-1] < 2:
+        return False
+    return abs(array.strides[0]) <= abs(array.strides[-1])
+
+
+def _view(array: NDArray[Any] | None) -> LocalArray:
+    return NOTHING if array is None else LocalArray(array.__array_interface__["data"][0], array.strides)

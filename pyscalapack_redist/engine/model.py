@@ -1,0 +1,138 @@
+"""What a plan costs, and the choice behind "auto"."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..comm.links import Links
+from ..comm.node import Node
+from ..exchanges import exchange_class
+
+__all__ = ["Choice", "choose", "predicted_seconds"]
+
+ELEMENT = 8  # bytes that an element is taken to have before the arrays are known
+# As measured on limited links (docs/between-hosts.md): whole messages up to this size win, while the wire is the bottleneck.
+# Where it is not much slower than packing, packing must overlap with sending.
+SLOW_PIECE, FAST_PIECE, FAST_RATE = 2**20, 2**18, 1e9
+# Few sends in flight keep many from meeting at one receiver; they must hold twice what is under way on the link.
+FEWEST, MOST = 8, 16
+# Processes along a dimension. Up to FEW, orders made no difference that could be measured (docs/between-hosts.md); beyond, they
+# do in simulations (docs/simulation.md). Up to SEARCHED, the search for steps takes milliseconds.
+FEW, SEARCHED = 16, 256
+COPIED = 16 * 2**20  # bytes of the copy that is timed
+
+
+class Choice(NamedTuple):
+    """Schedule and exchange in place of "auto", why, and pieces of messages between nodes: bytes, and how many in flight."""
+
+    schedule: str
+    exchange: str
+    why: str
+    piece: int = SLOW_PIECE
+    window: int = FEWEST
+
+
+def choose(
+    schedule: str,
+    exchange: str,
+    buffers: str,
+    node: Node | None,
+    links: Links | None = None,
+    elements: int = 0,
+    before: Sequence[int] = (1,),
+    after: Sequence[int] = (1,),
+) -> Choice:
+    """Schedule and exchange in place of "auto". Not collective; equal on all ranks.
+
+    Through shared memory a byte is read once and written once; by MPI it is copied twice more. Between nodes the steps of a
+    good schedule keep links from being shared, and a window without lock step keeps them from being idle.
+
+    Parameters
+    ----------
+    schedule, exchange, buffers : str
+        As the user asked.
+    node : Node or None
+        The ranks of this node; None on a rank that takes no part.
+    links : Links or None
+        Between nodes; None on one node.
+    elements : int
+        Of the whole array.
+    before, after : sequence of int
+        Processes along each dimension.
+    """
+    if exchange == "auto":
+        if node is not None and node.anywhere and buffers == "packed":
+            exchange, why = "shared", f"shared: {node.why}"
+        elif links is not None:
+            exchange, why = "windowed", "windowed: the schedule's order, and nothing waits for a step to end"
+        else:
+            exchange, why = "nonblocking", "nonblocking: nothing waits for a step to end"
+            why += f"; {node.why}" if node is not None else ""
+    elif exchange == "shared" and node is not None:
+        why = f"as asked; {node.why}" + ("" if node.ring is not None else ", so by MPI")
+    else:
+        why = "as asked"
+    if schedule == "auto" and not exchange_class(exchange).scheduled:
+        schedule = "natural"
+        why += "; the order of messages is left to MPI"
+    elif schedule == "auto":
+        schedule, reason = _order(links, elements, before, after)
+        why += f"; {schedule} order: {reason}"
+    if links is None:
+        return Choice(schedule, exchange, why)
+    piece = FAST_PIECE if links.rate >= FAST_RATE else SLOW_PIECE
+    message = max(1.0, min(piece, _mean_bytes(elements, before, after)))
+    window = min(MOST, max(FEWEST, math.ceil(2 * links.latency * links.rate / message)))
+    return Choice(schedule, exchange, why, piece, window)
+
+
+def _order(links: Links | None, elements: int, before: Sequence[int], after: Sequence[int]) -> tuple[str, str]:
+    """A one-port order, and why."""
+    if links is None:
+        return "caterpillar", "no process is sent to by all others first"
+    mean, started = _mean_bytes(elements, before, after), links.latency * links.rate
+    if mean < started:
+        return "caterpillar", f"messages of some {mean:.3g} bytes take less time than their start ({started:.3g} bytes)"
+    most = max(*before, *after)
+    if most <= FEW:
+        return "caterpillar", f"the order makes no difference among {FEW} processes along a dimension"
+    if most > SEARCHED:
+        return "ring", f"steps are not searched for among more than {SEARCHED} processes"
+    return "stepwise", "fewest steps, so that no link is shared"
+
+
+def _mean_bytes(elements: int, before: Sequence[int], after: Sequence[int]) -> float:
+    """Bytes of a message, if every process before had one for every process after."""
+    return ELEMENT * elements / (math.prod(before) * math.prod(after))
+
+
+def predicted_seconds(moved: int, between: int, links: Links | None, ranks: int, node_ranks: int) -> float:
+    """Seconds of a run: the vote, then wire and memory at the same time. Not collective.
+
+    The wire has what the busiest node sends or receives, `between` bytes; this rank's memory the packing, unpacking and
+    copying of `moved` bytes, and ranks that outnumber the cores take turns.
+    """
+    wire = 0.0
+    if links is not None:
+        wire = (math.ceil(math.log2(max(2, ranks))) + 1) * links.latency + between / links.rate
+    turns = max(1.0, node_ranks / len(os.sched_getaffinity(0)))
+    return max(wire, turns * moved / _copy_rate())
+
+
+@functools.cache
+def _copy_rate() -> float:
+    """Bytes per second that a core copies, timed once in a process."""
+    source, target = np.ones((2, COPIED), np.uint8)
+    best = math.inf
+    for _ in range(3):
+        start = time.perf_counter()
+        np.copyto(target, source)
+        best = min(best, time.perf_counter() - start)
+    return COPIED / best

@@ -1,0 +1,160 @@
+"""What becomes of a matrix on the way: out = alpha * op(A) + beta * out, of all of it or of a trapezoid."""
+
+from __future__ import annotations
+
+import functools
+import numbers
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._kernels.boxes import Blend
+from ..errors import ArrayError, DescriptorError
+
+__all__ = ["OPERATIONS", "Edge", "Factors", "Part", "checked_fill", "checked_operation", "checked_part"]
+
+OPERATIONS = {"N": "as it is", "T": "transposed", "C": "transposed and conjugated"}
+TRIANGLES = {"U": "upper", "L": "lower"}
+DIAGONALS = {"N": "with the diagonal", "U": "without it"}
+FILLS = {"zero": "0", "symmetric": "the transpose of the part", "hermitian": "its conjugate transpose"}
+BLENDED = "fdFD"
+
+Edge = tuple[bool, int]
+
+
+class Factors(NamedTuple):
+    """alpha and beta of one call, and whether A is conjugated."""
+
+    alpha: complex = 1
+    beta: complex = 0
+    conjugate: bool = False
+
+    @classmethod
+    def of(cls, alpha: object, beta: object, op: str) -> Factors:
+        """Checked factors. Not collective.
+
+        Raises
+        ------
+        ArrayError
+            One is not a number.
+        """
+        for name, value in (("alpha", alpha), ("beta", beta)):
+            if not isinstance(value, numbers.Number):
+                raise ArrayError(f"{name} = {value!r} must be a number")
+        return cls(complex(alpha), complex(beta), op == "C")  # type: ignore[call-overload]
+
+    @property
+    def trivial(self) -> bool:
+        """Whether elements only move, or are only conjugated."""
+        return self.alpha == 1 and self.beta == 0
+
+    def blend(self, dtype: np.dtype[Any]) -> Blend | None:
+        """What the kernels do with elements of a dtype; None where they only move. Not collective.
+
+        Raises
+        ------
+        ArrayError
+            The dtype cannot be multiplied so.
+        """
+        conjugate = self.conjugate and dtype.kind == "c"
+        if self.trivial and not conjugate:
+            return None
+        if dtype.char not in BLENDED or not dtype.isnative:
+            raise ArrayError(
+                f"{self}{', op = C' if conjugate else ''} with dtype {dtype}: "
+                "only float32, float64, complex64 and complex128 are multiplied on the way; convert the array"
+            )
+        if dtype.kind != "c" and (self.alpha.imag or self.beta.imag):
+            raise ArrayError(
+                f"alpha = {self.alpha}, beta = {self.beta} with dtype {dtype}: a complex factor needs a complex array"
+            )
+        return _blend(dtype.char, self.alpha, self.beta, conjugate)
+
+    def __str__(self) -> str:
+        return f"alpha = {_plain(self.alpha)}, beta = {_plain(self.beta)}"
+
+
+def _plain(value: complex) -> complex:
+    return value.real if not value.imag else value
+
+
+@functools.lru_cache(maxsize=64)
+def _blend(char: str, alpha: complex, beta: complex, conjugate: bool) -> Blend:
+    return Blend(char, alpha, beta, conjugate)
+
+
+class Part(NamedTuple):
+    """The trapezoid of a matrix that is moved, as in pxtrmr2d: its triangle, and whether the diagonal goes along."""
+
+    uplo: str
+    diag: str
+
+    def moved(self, op: str) -> Part:
+        """The part of op(A) that this part of A becomes."""
+        return self if op == "N" else Part("L" if self.uplo == "U" else "U", self.diag)
+
+    def edge(self, shape: tuple[int, ...]) -> Edge:
+        """Whether elements (i, j) of j - i >= k belong to it, or those of j - i <= k; and k.
+
+        The diagonal of the part ends in the corner: that of "U" in a tall matrix begins below element (0, 0), that of "L"
+        in a wide one to the right of it (pdtrmr2d of ScaLAPACK 2).
+        """
+        m, n = shape
+        without = self.diag == "U"
+        return (True, without - max(m - n, 0)) if self.uplo == "U" else (False, max(n - m, 0) - without)
+
+
+def checked_part(uplo: object, diag: object) -> Part | None:
+    """The part of a matrix that these letters mean, None for all of it. Not collective.
+
+    Raises
+    ------
+    DescriptorError
+        One is unknown, or `diag` comes without `uplo`.
+    """
+    for name, value, known in (("uplo", uplo, TRIANGLES), ("diag", diag, DIAGONALS)):
+        if not (name == "uplo" and value is None) and not (isinstance(value, str) and value in known):
+            names = ", ".join(f"{one!r} ({what})" for one, what in known.items())
+            raise DescriptorError(f"{name} = {value!r} must be one of {names}")
+    if uplo is None and diag != "N":
+        raise DescriptorError(f"diag = {diag!r} without uplo: the whole matrix has a diagonal; give uplo = 'U' or 'L'")
+    return None if uplo is None else Part(str(uplo), str(diag))
+
+
+def checked_fill(fill: object, op: str, part: Part | None, shape: tuple[int, ...] | None) -> str | None:
+    """One of FILLS or None, where it goes with the rest. Not collective.
+
+    Raises
+    ------
+    DescriptorError
+        It does not.
+    """
+    if fill is None:
+        return None
+    if not isinstance(fill, str) or fill not in FILLS:
+        names = ", ".join(f"{name!r} ({what})" for name, what in FILLS.items())
+        raise DescriptorError(f"fill = {fill!r}: what is written outside the part must be one of {names}, or None")
+    if part is None:
+        raise DescriptorError(f"fill = {fill!r} without uplo: it fills what uplo leaves out; give uplo = 'U' or 'L'")
+    if fill != "zero" and shape is not None and shape[0] != shape[1]:
+        raise DescriptorError(f"fill = {fill!r} is for square matrices, but desc_a has shape {shape}")
+    if (fill, op) in (("hermitian", "T"), ("symmetric", "C")):
+        use = "C" if op == "T" else "T"
+        raise DescriptorError(
+            f"fill = {fill!r} with op = {op!r} would need A conjugated but not transposed: use op = 'N' or {use!r}"
+        )
+    return fill
+
+
+def checked_operation(op: object) -> str:
+    """One of OPERATIONS. Not collective.
+
+    Raises
+    ------
+    DescriptorError
+        It is not.
+    """
+    if not isinstance(op, str) or op not in OPERATIONS:
+        names = ", ".join(f"{name!r} ({what})" for name, what in OPERATIONS.items())
+        raise DescriptorError(f"op = {op!r} must be one of {names}")
+    return op

@@ -1,0 +1,123 @@
+"""From two descriptors to the messages of one rank: what it sends, receives and copies, in closed form per dimension.
+
+The work is proportional to the rank's own index runs in one period and to the peers it has.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._kernels.boxes import Box, Trapezoid
+from ..exchanges import Message
+from ..intersections.by_process import Shared, by_process
+from ..layout.blockcyclic import BlockCyclic
+from ..layout.descriptor import Descriptor
+from ..schedules.orders import Coords, Order
+from .operation import Edge
+
+__all__ = ["Messages", "messages_of"]
+
+
+class Messages(NamedTuple):
+    """What one rank sends, receives, and copies from its own A to its own B."""
+
+    sends: list[Message]
+    receives: list[Message]
+    copies: list[Message]
+
+
+DENSE = {"packed": "target", "unpacked": "source", "copied": ""}
+
+
+def messages_of(
+    a: Descriptor, b: Descriptor, me: int, number: dict[int, int], order: Order, part: Edge | None = None
+) -> Messages:
+    """The messages of rank `me`, sorted by the keys of `order`. Not collective.
+
+    Parameters
+    ----------
+    a, b : Descriptor
+        Layouts before and after, on one communicator.
+    me : int
+        This rank in that communicator.
+    number : dict
+        Rank in the participants' communicator for each rank of theirs.
+    order : Order
+        The schedule's order.
+    part : (bool, int), optional
+        Of a matrix, only elements (i, j) of j - i at least (True) or at most (False) that number.
+    """
+    messages = Messages([], [], [])
+    if a.coords is not None:
+        places = b.placement
+        for dims in itertools.product(*map(by_process, a.distributions, b.distributions, a.coords)):
+            to = tuple([one.remote for one in dims])
+            rank = int(places[to])
+            if rank == me:
+                box = _box(dims, "copied", part, a)
+                if box.size:
+                    messages.copies.append(Message(number[rank], box, (), 0, box.size))
+            else:
+                box = _box(dims, "packed", part, a)
+                messages.sends.extend(_messages(order, a.coords, to, number[rank], dims, box))
+    if b.coords is not None:
+        places = a.placement
+        for dims in itertools.product(*map(by_process, b.distributions, a.distributions, b.coords)):
+            come_from = tuple([one.remote for one in dims])
+            rank = int(places[come_from])
+            if rank != me:
+                box = _box(dims, "unpacked", part, b)
+                messages.receives.extend(_messages(order, come_from, b.coords, number[rank], dims, box))
+    for some in messages:
+        some.sort(key=_by_key)
+    return messages
+
+
+_by_key = operator.attrgetter("key")
+
+
+def _messages(
+    order: Order,
+    sender: Coords,
+    receiver: Coords,
+    peer: int,
+    dims: tuple[Shared, ...],
+    box: Box,
+) -> list[Message]:
+    """What two processes owe each other: one message, or one for each step in which the schedule has the pair."""
+    shares = order.shares(sender, receiver, tuple([one.first for one in dims]))
+    if len(shares) == 1:
+        return [Message(peer, box, shares[0].key, 0, box.size)] if box.size else []
+    found = []
+    weight, done, first = sum(one.weight for one in shares), 0, 0
+    for share in sorted(shares):
+        done += share.weight
+        last = box.size * done // weight
+        if last > first:
+            found.append(Message(peer, box, share.key, first, last))
+        first = last
+    return found
+
+
+def _box(dims: tuple[Shared, ...], kind: str, part: Edge | None, own: Descriptor) -> Box:
+    """What two processes share, as runs of that kind; nothing is an empty box. `own` is the layout of this rank's side."""
+    runs = [getattr(one, kind) for one in dims]
+    if part is None:
+        return Box(runs)
+    assert own.coords is not None
+    rows, columns = map(_indices, dims, own.distributions, own.coords)
+    return Trapezoid(runs, rows, columns, *part, DENSE[kind])
+
+
+def _indices(shared: Shared, axis: BlockCyclic, p: int) -> NDArray[np.int64]:
+    """Global indices of all elements that process `p` of an axis shares, ascending."""
+    starts, length = shared.start_a, shared.length
+    elements = int(length.sum())
+    one = np.repeat(starts - np.cumsum(length) + length, length) + np.arange(elements)
+    periods = shared.period_a * np.arange(-(-shared.total // elements))
+    return axis.global_index(p, (periods[:, None] + one).ravel()[: shared.total])

@@ -1,0 +1,325 @@
+"""redistribute(): a plan that moves an array from one layout to another, made once and run often.
+
+    descriptors -> messages (planning) -> order (scheduling) -> stages of moves (engine) -> the user's arrays
+
+This module only composes: what is owed to whom is worked out in `planning`, the order in `scheduling`, the moving in
+`exchanges` and `engine`, and what all ranks must agree on in `comm.group`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..comm.group import Group, check_running, group_of
+from ..comm.progress import interrupts_held
+from ..comm.vote import Outcome, digest
+from ..errors import DescriptorError
+from ..exchanges import Options, exchange_class
+from ..exchanges.shared import Shared
+from ..layout.descriptor import Descriptor
+from ..schedules.orders import ORDERS, Natural, Order
+from .arguments import Request, Via
+from .fill import second_move
+from .model import Choice, choose
+from .operation import Part
+from .plan import Redistribution
+from .planner import Messages, messages_of
+from .scheduling import by_formula, order_for, searched
+from .stages import Move, Pair, Stage, agree_on_extents
+from .waypoints import waypoints
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["Redistribution", "redistribute"]
+
+MEMORY_LIMIT = 64 * 2**20
+
+
+def redistribute(
+    desc_a: Descriptor | Sequence[int] | NDArray[np.integer] | None,
+    desc_b: Descriptor | Sequence[int] | NDArray[np.integer] | None,
+    *,
+    dtype: DTypeLike | None = None,
+    comm: MPI.Intracomm | MPI.Intercomm | None = None,
+    op: str = "N",
+    uplo: str | None = None,
+    diag: str = "N",
+    fill: str | None = None,
+    schedule: str = "auto",
+    exchange: str = "auto",
+    buffers: str = "packed",
+    via: Via = None,
+    memory_limit: int = MEMORY_LIMIT,
+) -> Redistribution:
+    """Plan the redistribution of an array from layout A to layout B.
+
+    Collective over the processes of the two grids; with `comm`, over all of `comm`. Other ranks may call it too. Plans
+    are kept with the communicator: asking again for the same one costs one small reduction, holding it costs nothing.
+    The first plan of a set of processes on several nodes measures the links between them, once: one rank of each sends
+    some 640 kB to the next, unless PYSCALAPACK_REDIST_LINKS names a file that tells latency and rate.
+
+    Parameters
+    ----------
+    desc_a, desc_b : Descriptor or nine integers
+        Layouts before and after, of the same global shape: a `Descriptor`, or a ScaLAPACK descriptor with a live BLACS
+        context. On a rank outside its grid CTXT may be -1, and a rank that does not know a layout passes None; `comm`
+        must then be given.
+    dtype : dtype, optional
+        Of the arrays. Needed only on ranks that are in B but not in A and will leave `out` away; on an inter-communicator
+        it is enough that one rank of either side gives it.
+    comm : MPI.Intracomm or MPI.Intercomm, optional
+        Communicator that holds both grids. By default the one that both grids are on. On an inter-communicator all ranks
+        of the side that has the array give `desc_a` alone, all ranks of the other side `desc_b` alone, and the options
+        are the same on both; the layouts and the dtype are told to the other side.
+    op : {"N", "T", "C"}
+        What B gets: A, its transpose, or its conjugate transpose (matrices; B then has A's columns as rows).
+    uplo : {None, "U", "L"}
+        Move only the upper or the lower trapezoid of A (of the sub-array, where it is one), as pxtrmr2d does: i <= j for
+        "U", but i <= j + m - n in a tall matrix of m x n; i >= j for "L", but i >= j - (n - m) in a wide one. With "T"
+        and "C" it is the other triangle of B that is written. The rest of `out` is not touched; that of a new array is 0.
+    diag : {"N", "U"}
+        "U": the last diagonal of the trapezoid stays out too. Only with `uplo`.
+    fill : {None, "zero", "symmetric", "hermitian"}
+        Write the rest of B too: B = alpha * op(S) + beta * B, where S is A's trapezoid and 0 elsewhere, or, of a square
+        matrix, its transpose or conjugate transpose elsewhere (then with `diag="U"` the diagonal of B is left as it is).
+        The mirror image is a second move of the same elements. The diagonal is taken as it is.
+    schedule : str
+        Order of the messages: "auto" or a name in `schedules.NAMES`. "walker-otto" and "classes" have conditions;
+        "stepwise", "greedy" and "optimal" are searched for by one rank when the plan is made.
+    exchange : str
+        How they move: "auto", "shared" (through memory shared by the ranks of a node, by MPI between nodes),
+        "nonblocking", "windowed", "synchronized", "ready", "sendrecv", or "alltoallv" and "alltoallw", which leave the
+        order to MPI.
+    buffers : {"packed", "datatypes"}
+        What MPI is given: bytes that are packed and unpacked here, or the arrays themselves, described by derived
+        datatypes, with no staging memory of ours (all exchanges but alltoallv).
+    via : {None, "dimensions", "lcm"} or list of Descriptor
+        None: every element moves once. "dimensions": one dimension after another. "lcm": blocks grow to the least common
+        multiple of both sizes, then shrink. Descriptors: through these layouts. The local arrays of layouts in between
+        are made in each call, beside what `memory_limit` counts.
+    memory_limit : int
+        Most bytes of extra memory per rank.
+
+    Returns
+    -------
+    Redistribution
+        Call it with the local array of A to get that of B.
+
+    Raises
+    ------
+    DescriptorError, ArrayError, ScheduleError
+        An argument is wrong on this rank.
+    CollectiveError
+        An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
+    """
+    check_running()
+    request = Request(desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill)
+    if request.idle:
+        return _idle_plan(request)
+    return _agreed_plan(request, request.joint.group if request.joint else group_of(request.comm, request.ranks))
+
+
+# What a rank notes on its ballot. Where all have planned by themselves, one vote tells both that all ask for the same plan
+# and that all have it.
+PLANNED, NOT_PLANNED, LAYOUT_UNKNOWN = range(3)
+
+
+def _agreed_plan(request: Request, group: Group) -> Redistribution:
+    """The plan that all ask for, an old one or a new one. Collective over the group."""
+    plan = _plan_ahead(request, group)
+    note = LAYOUT_UNKNOWN if None in request.descriptors else NOT_PLANNED if plan is None else PLANNED
+
+    def is_new(outcome: Outcome) -> bool:
+        return request.joint is not None or (outcome.note != PLANNED and request.key(outcome) not in group.plans)
+
+    outcome = group.agree(request.ballot(group, note), request.error, request.statements, is_new)
+    key = request.key(outcome)
+    if key in group.plans:
+        plan = group.plans[key]
+    elif outcome.note != PLANNED:
+        start = time.perf_counter()
+        with interrupts_held():  # the others are here as well
+            plan = _new_plan(request, group, outcome.note)
+        plan._planned = time.perf_counter() - start
+    assert plan is not None
+    plan = plan._with(*request.descriptors, request.agreed_dtype(group))
+    group.remember(key, plan)
+    return plan
+
+
+def _plan_ahead(request: Request, group: Group) -> Redistribution | None:
+    """A plan made before all are known to ask for it; None where ranks need to hear of each other. Not collective.
+
+    Nothing is sent, and what is wrong is left to be found again when all have voted.
+    """
+    a, b = request.descriptors
+    node = group.node
+    if request.error is not None or a is None or b is None or request.joint is not None:
+        return None
+    kept: Redistribution | None = group.plans.get(request.key(request.ballot(group, PLANNED)))
+    if kept is not None or node is None or not node.whole:
+        return kept
+    start = time.perf_counter()
+    with contextlib.suppress(Exception):
+        chosen = choose(request.schedule, request.exchange, request.buffers, node)
+        if chosen.exchange == Shared.name and by_formula(chosen.schedule):
+            plan = _plan_of(request, a, b, group, chosen, _legs(request, a, b))
+            plan._planned = time.perf_counter() - start
+            return plan
+    return None
+
+
+def _idle_plan(request: Request) -> Redistribution:
+    """The plan of a rank outside both grids."""
+    if request.error is not None:
+        raise request.error
+    a, b = request.descriptors
+    assert a is not None
+    assert b is not None
+    chosen = choose(request.schedule, request.exchange, request.buffers, None)
+    order = ORDERS.get(chosen.schedule, Natural)((), ())
+    op, part = request.op, request.part
+    move = Move(0, 0, 1, a, b, op, True, part, order, Messages([], [], []))
+    stage = Stage([move], exchange_class(chosen.exchange), Options(request.memory_limit, request.buffers), None)
+    pair = Pair(a, b, request.dtype, op, part, request.fill)
+    return Redistribution(None, [pair], [stage], {}, chosen.why, _identity(request, a, b, chosen))
+
+
+def _identity(request: Request, a: Descriptor, b: Descriptor, chosen: Choice) -> int:
+    """A number equal on all ranks for the same plan."""
+    options = (a.layout_digest, b.layout_digest, chosen.schedule, chosen.exchange, request.options)
+    return digest(("call", options))
+
+
+class _Leg(NamedTuple):
+    """A move that is still to be planned."""
+
+    stage: int
+    source: int
+    target: int
+    a: Descriptor
+    b: Descriptor
+    op: str
+    part: Part | None
+    last: bool
+
+    @property
+    def moved(self) -> Descriptor:
+        """The layout of op(A)."""
+        return self.a if self.op == "N" else self.a.T
+
+
+def _legs(request: Request, a: Descriptor, b: Descriptor) -> list[_Leg]:
+    """The moves of a plan: of the trapezoid and of its mirror image, if there is one, each through the layouts on its way."""
+    if request.moved(a).shape != b.shape:
+        raise DescriptorError(
+            f"desc_a has shape {a.shape} and desc_b {b.shape}: a redistribution keeps the global shape"
+            + ("" if request.op == "N" else f"; op = {request.op!r} exchanges rows and columns")
+        )
+    kinds: list[tuple[str, Part | None]] = [(request.op, request.part)]
+    if request.fill is not None and request.part is not None:
+        second = second_move(request.fill, request.op, request.part)
+        kinds += [second] if second is not None else []
+    ways = []
+    for op, part in kinds:
+        between = [] if request.via is None else waypoints(a if op == "N" else a.T, b, request.via)
+        ways.append((op, part, [a, *between, b]))
+    longest = max(len(stops) for _, _, stops in ways) - 1
+    legs, slot = [], 2
+    for op, part, stops in ways:
+        source, first = 0, longest - (len(stops) - 1)
+        for k, (start, end) in enumerate(itertools.pairwise(stops)):
+            last = end is stops[-1] and k == len(stops) - 2
+            target = 1 if last else slot
+            slot += not last
+            legs.append(_Leg(first + k, source, target, start, end, op if k == 0 else "N", part, last))
+            part = part.moved(op) if part is not None and k == 0 else part
+            source = target
+    return legs
+
+
+def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
+    """Work out this rank's messages. Collective over the group: all make the plan, or none."""
+    a, b = request.descriptors
+    if note == LAYOUT_UNKNOWN:
+        a, b = (Descriptor._spread(mine, group, request.comm) for mine in request.descriptors)
+    assert a is not None
+    assert b is not None
+    node = group.make_node()
+    shapes = request.moved(a).placement.shape, b.placement.shape
+    chosen = choose(request.schedule, request.exchange, request.buffers, node, group.links, math.prod(b.shape), *shapes)
+    error: BaseException | None = None
+    plan, legs, steps = None, [], None
+    try:
+        legs = _legs(request, a, b)
+    except Exception as caught:
+        error = caught
+    if not by_formula(chosen.schedule):  # a search under a time limit need not end alike on two machines
+        found = _searched(chosen.schedule, legs) if group.rank == 0 else None
+        steps = group.confer(found, lambda told: told[0])
+        if isinstance(steps, Exception):
+            error, steps = error or steps, None
+    try:
+        if error is None:
+            plan = _plan_of(request, a, b, group, chosen, legs, steps)
+    except Exception as caught:
+        error = caught
+    agree_on_extents(group, error, () if plan is None else plan._stages)
+    assert plan is not None
+    if plan._stages[0].exchange.collective:
+        group.make_collectives()
+    return plan
+
+
+def _searched(name: str, legs: Sequence[_Leg]) -> Any:
+    try:
+        return [searched(name, one.moved, one.b) for one in legs]
+    except Exception as caught:
+        return caught
+
+
+def _plan_of(
+    request: Request,
+    a: Descriptor,
+    b: Descriptor,
+    group: Group,
+    chosen: Choice,
+    legs: Sequence[_Leg],
+    steps: Sequence[Any] | None = None,
+) -> Redistribution:
+    """This rank's part of a plan. Not collective."""
+    me = request.comm.Get_rank()
+    exchange = exchange_class(chosen.exchange)
+    options = Options(request.memory_limit, request.buffers, piece=chosen.piece or None, window=chosen.window or None)
+
+    def move_of(leg: _Leg, order: Order) -> Move:
+        edge = None if leg.part is None else leg.part.moved(leg.op).edge(leg.b.shape)
+        messages = messages_of(leg.moved, leg.b, me, group.number, order, edge)
+        return Move(0, leg.source, leg.target, leg.a, leg.b, leg.op, leg.last, leg.part, order, messages)
+
+    by_stage: dict[int, list[Move]] = {}
+    for k, leg in enumerate(legs):
+        order = order_for(chosen.schedule, leg.moved, leg.b, None if steps is None else steps[k])
+        by_stage.setdefault(leg.stage, []).append(move_of(leg, order))
+    stages = [Stage(by_stage[k], exchange, options, group) for k in sorted(by_stage)]
+    between = {leg.target: leg.b for leg in legs if leg.target > 1}
+    pair = Pair(a, b, request.dtype, request.op, request.part, request.fill)
+    plan = Redistribution(group, [pair], stages, between, chosen.why, _identity(request, a, b, chosen))
+    if request.via is not None:
+
+        def direct() -> Stage:
+            whole = _Leg(0, 0, 1, a, b, request.op, request.part, True)
+            shapes = whole.moved.placement.shape, b.placement.shape
+            return Stage([move_of(whole, ORDERS["caterpillar"](*shapes))], exchange, options, group)
+
+        plan._via, plan._direct = True, direct
+    return plan

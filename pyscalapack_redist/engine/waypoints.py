@@ -1,0 +1,189 @@
+"""Layouts on the way from A to B, for redistributions in several legs: `via=` of `redistribute`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ScheduleError
+from ..layout.blockcyclic import BlockCyclic
+from ..layout.descriptor import Descriptor
+from ..layout.grid import ProcessGrid
+
+__all__ = ["waypoints"]
+
+Axes = tuple[int | None, ...]
+
+
+def waypoints(a: Descriptor, b: Descriptor, via: str | Iterable[Descriptor]) -> list[Descriptor]:
+    """The intermediate layouts, in order; none where A and B need none. Not collective.
+
+    Parameters
+    ----------
+    a, b : Descriptor
+        Layouts before and after, on one communicator; sub-arrays are allowed at the ends.
+    via : "dimensions", "lcm", or descriptors
+        "dimensions": one dimension after another (Walker & Otto, section 4). Where A and B are spread over one grid of
+        processes, a leg is one dimension of that grid, and messages stay inside groups of processes that differ in that
+        coordinate alone (Birkeland & Sorevik, section 3). "lcm": to blocks of the least common multiple of both block
+        sizes, then to those of B: an expansion, then a shrinkage (Walker & Otto, section 4). Descriptors: these, in
+        their order.
+
+    Raises
+    ------
+    ScheduleError
+        `via` is none of these, a descriptor has another shape, or "dimensions" finds no grid for a layout in between.
+    """
+    if isinstance(via, str):
+        if via not in ("dimensions", "lcm"):
+            raise ScheduleError(f"via = {via!r} must be 'dimensions', 'lcm', a list of descriptors, or None")
+        return _by_dimension(a, b) if via == "dimensions" else _by_common_multiple(a, b)
+    chosen = list(via)
+    for k, one in enumerate(chosen):
+        if not isinstance(one, Descriptor) or one.parent is not None:
+            raise ScheduleError(f"via[{k}] = {one!r} must be the Descriptor of a whole array")
+        if one.shape != a.shape:
+            raise ScheduleError(f"via[{k}] has shape {one.shape}, but the array has shape {a.shape}")
+    return chosen
+
+
+def _by_common_multiple(a: Descriptor, b: Descriptor) -> list[Descriptor]:
+    blocks = [min(math.lcm(r, s), max(1, n)) for r, s, n in zip(a.block, b.block, a.shape, strict=True)]
+    if tuple(blocks) in (a.block, b.block):
+        return []
+    return [Descriptor(a.shape, blocks, a.grid, source=a.source, axes=a.axes)]
+
+
+def _by_dimension(a: Descriptor, b: Descriptor) -> list[Descriptor]:
+    before = _Spread.of(a)
+    after = before.same_grid(_Spread.of(b))
+    return _by_dimension_of_array(a, b) if after is None else _by_dimension_of_grid(a, b, before, after)
+
+
+# -- both layouts over one grid of processes
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """A descriptor's grid without dimensions of one process, and its dimension for each array dimension."""
+
+    ranks: NDArray[np.int64]
+    axes: Axes
+
+    @classmethod
+    def of(cls, desc: Descriptor) -> _Spread:
+        shape = desc.grid.shape
+        kept = [axis for axis, size in enumerate(shape) if size > 1]
+        axes = tuple(kept.index(axis) if axis in kept else None for axis in desc.axes)
+        return cls(desc.grid.ranks.reshape([shape[axis] for axis in kept]), axes)
+
+    def same_grid(self, other: _Spread) -> _Spread | None:
+        """The other spread with this one's numbers for the grid dimensions; None where it is over another grid."""
+        for order in itertools.permutations(range(self.ranks.ndim)):
+            turned = self.ranks.transpose(order)
+            if np.array_equal(turned, other.ranks):
+                return _Spread(self.ranks, tuple(None if axis is None else order[axis] for axis in other.axes))
+        return None
+
+
+def _by_dimension_of_grid(a: Descriptor, b: Descriptor, before: _Spread, after: _Spread) -> list[Descriptor]:
+    """All processes hold a part in every layout in between."""
+    states = _states(before.axes, after.axes)
+    layouts = [tuple(_axis(k, a, b, before, after, axes) for k in range(a.ndim)) for axes in states]
+    way: list[tuple[Axes, tuple[BlockCyclic, ...]]] = list(zip(states, layouts, strict=True))[1:]
+    # dimensions that stay where they are but are cut otherwise follow, one in each leg
+    axes, last = states[-1], list(layouts[-1])
+    for k, axis in enumerate(axes):
+        if axis is not None and last[k] != b.distributions[k]:
+            last[k] = b.distributions[k]
+            way.append((axes, tuple(last)))
+    if len(way) < 2:
+        return []
+    grid = ProcessGrid(before.ranks.shape, a.grid.comm, ranks=before.ranks)
+    return [
+        Descriptor(a.shape, [one.block for one in parts], grid, source=[_first(one) for one in parts], axes=axes)
+        for axes, parts in way[:-1]
+    ]
+
+
+def _states(start: Axes, end: Axes) -> list[Axes]:
+    """Array dimension for each grid dimension, from `start` to `end`, one grid dimension moving at a time.
+
+    A grid dimension can move once its new array dimension is free. Where all wait for one another, the first moves out
+    of the way if an array dimension is free in both layouts, else they all move at once.
+    """
+    now, states = list(start), [start]
+    while tuple(now) != end:
+        waiting = [k for k, axis in enumerate(end) if axis is not None and now[k] != axis]
+        free = [k for k in waiting if now[k] is None]
+        spare = [k for k, axis in enumerate(now) if axis is None and end[k] is None]
+        if free or spare:
+            to = free[0] if free else spare[0]
+            moving = end[to] if free else now[waiting[0]]
+            now[now.index(moving)] = None
+            now[to] = moving
+        else:
+            now = list(end)
+        states.append(tuple(now))
+    return states
+
+
+def _axis(k: int, a: Descriptor, b: Descriptor, before: _Spread, after: _Spread, axes: Axes) -> BlockCyclic:
+    """Dimension k as A or B has it where it is spread over the same processes as there, else in one block for each."""
+    if axes[k] == before.axes[k]:
+        return a.distributions[k]
+    if axes[k] == after.axes[k]:
+        return b.distributions[k]
+    axis, n = axes[k], a.shape[k]
+    processes = 1 if axis is None else before.ranks.shape[axis]
+    return BlockCyclic(n, max(1, -(-n // processes)), processes)
+
+
+# -- grids of different shapes
+
+
+def _by_dimension_of_array(a: Descriptor, b: Descriptor) -> list[Descriptor]:
+    """Dimensions 0 to k - 1 as in B, the others as in A, for k = 1, 2, ..., or from the last dimension on.
+
+    A layout in between needs a grid of as many processes along each dimension as A or B has there; the way is taken
+    whose smallest grid is the largest that the processes at hand can fill.
+    """
+    ranks = np.unique(np.concatenate([a.placement.ravel(), b.placement.ravel()]))
+    ways = []
+    for dims in (range(a.ndim), range(a.ndim - 1, -1, -1)):
+        done: set[int] = set()
+        way = []
+        for k in list(dims)[:-1]:
+            done.add(k)
+            way.append([(b if dim in done else a).distributions[dim] for dim in range(a.ndim)])
+        sizes = [math.prod(axis.processes for axis in axes) for axes in way]
+        if all(size <= len(ranks) for size in sizes):
+            ways.append((min(sizes, default=0), way))
+    if not ways:
+        raise ScheduleError(
+            f"via = 'dimensions': no layout between a grid of {a.placement.shape} and one of {b.placement.shape} fits "
+            f"the {len(ranks)} processes at hand; use via = None, or give the intermediate descriptors"
+        )
+    best = max(ways, key=lambda one: one[0])[1]
+    return [_between(a, b, axes, ranks) for axes in best if axes not in (list(a.distributions), list(b.distributions))]
+
+
+def _between(a: Descriptor, b: Descriptor, axes: Sequence[BlockCyclic], ranks: NDArray[np.int64]) -> Descriptor:
+    """A layout of the given axes, on A's or B's own places where the grid has their shape."""
+    shape = tuple(axis.processes for axis in axes)
+    places = next((one.placement for one in (a, b) if one.placement.shape == shape), None)
+    if places is None:
+        places = ranks[: math.prod(shape)].reshape(shape)
+    grid = ProcessGrid(shape, a.grid.comm, ranks=places)
+    blocks = [axis.block for axis in axes]
+    return Descriptor([axis.n for axis in axes], blocks, grid, source=[_first(axis) for axis in axes])
+
+
+def _first(axis: BlockCyclic) -> int:
+    """The process that owns element 0."""
+    return axis.owner(0) if axis.n else 0

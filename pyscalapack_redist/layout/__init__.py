@@ -1,0 +1,1 @@
+"""Where elements live: block-cyclic axes, process grids and descriptors."""

@@ -1,0 +1,549 @@
+"""Descriptor: how an array is dealt out over a process grid. Two-dimensional ones are ScaLAPACK's array descriptors."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from .._descriptor import FIELDS, build_fields, check_fields, read_fields
+from ..comm.group import Group, group_of
+from ..comm.vote import Ballot, Statement, digest
+from ..errors import DescriptorError
+from .blockcyclic import BlockCyclic, check_dimensions, whole_number
+from .collapsed import merged
+from .grid import ProcessGrid
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["Descriptor"]
+
+
+class Descriptor:
+    """The layout of a global array: shape, block sizes, process grid and source process. Not collective.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Global shape, of any number of dimensions; a dimension may be 0.
+    block : sequence of (int or None), or one for all dimensions
+        Block size of each dimension (MB, NB). None: one block per process, ceil(n / processes) elements (BLOCK).
+    grid : ProcessGrid
+        The processes.
+    source : sequence of int, or one for all dimensions
+        Process coordinate, along each array dimension, that owns the first block (RSRC, CSRC).
+    axes : sequence of (int or None), optional
+        Grid dimension over which each array dimension is spread; None: not distributed. By default in order. A grid
+        dimension that no array dimension uses must be of size 1.
+    lld : int, optional
+        Leading dimension (LLD) of this rank's local array; by default its number of rows, at least 1.
+
+    Raises
+    ------
+    DescriptorError
+        Names the argument, its value, and what it must be.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        block: Sequence[int | None] | int | None,
+        grid: ProcessGrid,
+        *,
+        source: Sequence[int] | int = 0,
+        axes: Sequence[int | None] | None = None,
+        lld: int | None = None,
+    ) -> None:
+        if not isinstance(grid, ProcessGrid):
+            raise DescriptorError(f"grid = {grid!r} must be a ProcessGrid")
+        sizes = [whole_number(f"shape[{k}]", n, 0) for k, n in enumerate(_each("shape", shape, None))]
+        check_dimensions(sizes)
+        self._grid = grid
+        self._axes = _checked_axes(axes, len(sizes), grid)
+        processes = [1 if axis is None else grid.shape[axis] for axis in self._axes]
+        blocks = [
+            max(1, -(-n // p))
+            if b is None
+            else whole_number(f"block[{k}]", b, 1, ": elements in a block; None is one per process")
+            for k, (n, p, b) in enumerate(zip(sizes, processes, _each("block", block, len(sizes)), strict=True))
+        ]
+        sources = [whole_number(f"source[{k}]", s, 0) for k, s in enumerate(_each("source", source, len(sizes)))]
+        for k, (s, p) in enumerate(zip(sources, processes, strict=True)):
+            if s >= p:
+                raise DescriptorError(
+                    f"source[{k}] = {s} is outside the grid: its dimension has {p} processes, so it must be 0 to {p - 1}"
+                )
+        self._whole = tuple(BlockCyclic(*one) for one in zip(sizes, blocks, processes, sources, strict=True))
+        self._distributions = self._whole
+        self._parent: Descriptor | None = None
+        self._coords = None if grid.coords is None else self._array_coords(grid.coords)
+        self._local_shape = (0,) * self.ndim if self._coords is None else self._held(self._coords)
+        rows = max(1, self._local_shape[0])
+        if lld is not None and whole_number("lld", lld, 1) < rows:
+            raise DescriptorError(
+                f"lld = {lld} is too small: this rank holds {rows} rows, so it must be at least {rows}"
+            )
+        self._lld = rows if lld is None else int(lld)
+
+    @classmethod
+    def from_array(cls, nine_integers: object, comm: MPI.Intracomm) -> Descriptor:
+        """Read a ScaLAPACK descriptor that anybody made, BLACS context included. Collective over `comm`.
+
+        Parameters
+        ----------
+        nine_integers : sequence of nine int, or ctypes.Structure of nine c_int
+            DTYPE, CTXT, M, N, MB, NB, RSRC, CSRC, LLD. On a rank outside the grid CTXT is -1 and the rest means nothing; on
+            one that holds no rows LLD may be 0.
+        comm : MPI.Intracomm
+            Communicator that holds all processes of the context.
+
+        Raises
+        ------
+        DescriptorError
+            Names the field that is wrong, its value and what it must be.
+        CollectiveError
+            Another rank found such an error, or has another layout.
+        """
+        group = group_of(comm, tuple(range(comm.Get_size())))
+        mine, error = None, None
+        try:
+            mine = cls._read_array(nine_integers, comm)
+        except Exception as caught:
+            error = caught
+        found = None if mine is None else mine.layout_digest
+        group.agree(
+            Ballot(failed=group.failed(error), call=digest("from_array"), source=found),
+            error,
+            lambda: [Statement("the descriptor", found, repr(mine))],
+            lambda outcome: True,
+        )
+        return cls._spread(mine, group, comm)
+
+    @classmethod
+    def _spread(cls, mine: Descriptor | None, group: Group, comm: MPI.Intracomm) -> Descriptor:
+        """Give a descriptor on `comm` to the ranks that do not have it. Collective over the group."""
+        known = group.share(None if mine is None else mine._packed())
+        if known is None:
+            raise DescriptorError("no rank knows the layout: CTXT is -1, or the descriptor None, on all of them")
+        return mine if mine is not None else cls._unpacked(known, comm)
+
+    @classmethod
+    def _read_array(cls, nine_integers: object, comm: MPI.Intracomm) -> Descriptor | None:
+        """Read nine integers on a rank of their grid; None where CTXT is -1. Not collective."""
+        fields = dict(zip(FIELDS, read_fields(nine_integers), strict=True))
+        grid = ProcessGrid._read_context(fields["CTXT"], comm)
+        if grid is None:
+            return None
+        check_fields(nine_integers, grid.shape[0], grid.shape[1], -1 if grid.coords is None else grid.coords[0])
+        return cls(
+            (fields["M"], fields["N"]),
+            (fields["MB"], fields["NB"]),
+            grid,
+            source=(fields["RSRC"], fields["CSRC"]),
+            lld=None if grid.coords is None else max(1, fields["LLD"]),
+        )
+
+    # -- what it describes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Global shape; of the sub-array for a sub-array."""
+        return tuple(one.n for one in self._distributions)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self._whole)
+
+    @property
+    def block(self) -> tuple[int, ...]:
+        """Block size of each dimension (MB, NB)."""
+        return tuple(one.block for one in self._whole)
+
+    @property
+    def source(self) -> tuple[int, ...]:
+        """Process coordinate that owns the (whole array's) first block, for each dimension (RSRC, CSRC)."""
+        return tuple(one.source for one in self._whole)
+
+    @property
+    def axes(self) -> tuple[int | None, ...]:
+        """Grid dimension of each array dimension; None where it is not distributed."""
+        return self._axes
+
+    @property
+    def grid(self) -> ProcessGrid:
+        """The processes."""
+        return self._grid
+
+    @property
+    def lld(self) -> int:
+        """Leading dimension of this rank's local array (LLD)."""
+        return self._lld
+
+    @property
+    def distributions(self) -> tuple[BlockCyclic, ...]:
+        """How each dimension is dealt out."""
+        return self._distributions
+
+    @property
+    def parent(self) -> Descriptor | None:
+        """The whole array's descriptor, for a sub-array; None for a whole array."""
+        return self._parent
+
+    @property
+    def offset(self) -> tuple[int, ...]:
+        """Where the sub-array starts in the whole array (IA, JA, from 0); zeros for a whole array."""
+        return tuple(one.offset for one in self._distributions)
+
+    @property
+    def coords(self) -> tuple[int, ...] | None:
+        """This rank's process coordinate along each array dimension; None outside the grid."""
+        return self._coords
+
+    @property
+    def placement(self) -> NDArray[np.int64]:
+        """Rank at each process coordinate along the array dimensions, read-only."""
+        return self._placement
+
+    @functools.cached_property
+    def _placement(self) -> NDArray[np.int64]:
+        used = [axis for axis in self._axes if axis is not None]
+        rest = [axis for axis in range(self._grid.ndim) if axis not in used]
+        places = self._grid.ranks.transpose(used + rest).reshape([one.processes for one in self._whole])
+        places.setflags(write=False)
+        return places
+
+    @property
+    def local_shape(self) -> tuple[int, ...]:
+        """Shape of this rank's local array (a sub-array's is its whole array's); zeros outside the grid."""
+        return self._local_shape
+
+    def local_shape_of(self, coords: Sequence[int]) -> tuple[int, ...]:
+        """Shape of the local array at grid coordinates. Not collective.
+
+        Raises
+        ------
+        DescriptorError
+            The coordinates are outside the grid.
+        """
+        self._grid.rank_of(coords)
+        return self._held(self._array_coords(coords))
+
+    def global_indices(self, dim: int) -> NDArray[np.int64]:
+        """Global indices along `dim` that this rank holds, ascending; none outside the grid. Not collective.
+
+        For a sub-array they count from its first element; local index `distributions[dim].local_start(p)` holds the first.
+        """
+        dim = range(self.ndim)[dim]
+        if self._coords is None:
+            return np.empty(0, np.int64)
+        return self._distributions[dim].global_indices(self._coords[dim])
+
+    def __getitem__(self, key: object) -> Descriptor:
+        """Descriptor of a sub-array, `desc[i0:i1, j0:j1]`. Its arrays are the whole array's local arrays. Not collective.
+
+        Raises
+        ------
+        DescriptorError
+            A bound is negative or past the edge, or a step is not 1.
+        """
+        slices = key if isinstance(key, tuple) else (key,)
+        if len(slices) > self.ndim:
+            raise DescriptorError(
+                f"a sub-array of {self.ndim} dimensions takes at most {self.ndim} slices, got {len(slices)}"
+            )
+        slices += (slice(None),) * (self.ndim - len(slices))
+        parts = tuple(
+            _sub_axis(k, one, part) for k, (one, part) in enumerate(zip(self._distributions, slices, strict=True))
+        )
+        if parts == self._distributions:
+            return self
+        view = self._copy()
+        view._parent, view._distributions = self._parent or self, parts
+        return view
+
+    @functools.cached_property
+    def T(self) -> Descriptor:  # noqa: N802 - as NumPy's
+        """The layout of the transpose on the same processes: its local arrays are `a.T`. Not collective."""
+        whole = self._parent or self
+        flipped = Descriptor(
+            whole.shape[::-1], self.block[::-1], self._grid, source=self.source[::-1], axes=self._axes[::-1]
+        )
+        if self._parent is None:
+            return flipped
+        return flipped[tuple(slice(o, o + n) for o, n in zip(self.offset[::-1], self.shape[::-1], strict=True))]
+
+    def merge(self, *dims: int, order: str = "F") -> Descriptor:
+        """The same layout with adjacent dimensions taken as one (Birkeland & Sorevik, section 4). Not collective.
+
+        The local arrays are those of this descriptor reshaped: `a.reshape(desc.local_shape, order=order)`, which copies
+        nothing where `a` is contiguous in that order.
+
+        Parameters
+        ----------
+        *dims : int
+            Two or more neighbours, ascending. At most one of them may be distributed, but for the faster one in equal
+            parts of one block with the slower one in blocks of 1. The dimension that runs faster must be undistributed,
+            or a multiple of its block times its processes; sizes of the others need not divide.
+        order : {"F", "C"}
+            Which of them runs fastest in memory and in the one index: the first (Fortran) or the last (C).
+
+        Raises
+        ------
+        DescriptorError
+            They are not neighbours, this is a sub-array, or a process's elements would not be blocks of one size.
+        """
+        if order not in ("F", "C"):
+            raise DescriptorError(f"order = {order!r} must be 'F' (the first dimension runs fastest) or 'C' (the last)")
+        if self._parent is not None:
+            raise DescriptorError(
+                "a sub-array's dimensions cannot be merged: its local arrays hold more than the sub-array"
+            )
+        chosen = [whole_number(f"dims[{k}]", one, 0) for k, one in enumerate(dims)]
+        first, count = (chosen or [0])[0], len(chosen)
+        if count < 2 or chosen != list(range(first, first + count)) or first + count > self.ndim:
+            raise DescriptorError(
+                f"dims = {dims} must be two or more neighbours of the {self.ndim} dimensions, ascending, as 1, 2"
+            )
+        made = self
+        for k in [first] * (count - 1) if order == "F" else range(first + count - 2, first - 1, -1):
+            made = made._merged_with_next(k, order)
+        return made
+
+    def _merged_with_next(self, k: int, order: str) -> Descriptor:
+        fast, slow = (k, k + 1) if order == "F" else (k + 1, k)
+        try:
+            one, both = merged(self._whole[fast], self._whole[slow])
+        except DescriptorError as error:
+            raise DescriptorError(f"dimensions {k} and {k + 1} of {self!r} cannot be merged: {error}") from None
+        grid, axes = self._grid, list(self._axes)
+        spread = fast if self._whole[slow].processes == 1 else slow
+        if both:
+            grid, axes = self._with_one_grid_dimension(fast, slow)
+        axes[k : k + 2] = [axes[spread]]
+        rest = list(self._whole)
+        rest[k : k + 2] = [one]
+        return Descriptor(
+            [axis.n for axis in rest],
+            [axis.block for axis in rest],
+            grid,
+            source=[axis.source for axis in rest],
+            axes=axes,
+        )
+
+    def _with_one_grid_dimension(self, fast: int, slow: int) -> tuple[ProcessGrid, list[int | None]]:
+        """A grid whose last dimension counts the processes of two array dimensions from their sources on, and the axes."""
+        inner, outer = self._axes[fast], self._axes[slow]
+        assert inner is not None
+        assert outer is not None
+        kept = [axis for axis in range(self._grid.ndim) if axis not in (inner, outer)]
+        turned = np.roll(self._grid.ranks, (-self._whole[fast].source, -self._whole[slow].source), (inner, outer))
+        shape = [self._grid.shape[axis] for axis in kept]
+        ranks = turned.transpose([*kept, outer, inner]).reshape([*shape, -1])
+        place = {axis: number for number, axis in enumerate(kept)} | {inner: len(kept), outer: len(kept)}
+        axes = [None if axis is None else place[axis] for axis in self._axes]
+        return ProcessGrid(ranks.shape, self._grid.comm, ranks=ranks), axes
+
+    # -- local arrays
+
+    def empty(self, dtype: DTypeLike = np.float64, order: str = "F") -> NDArray[Any]:
+        """This rank's local array, contents arbitrary. Not collective."""
+        return np.empty(self._allocated(), dtype, order=order)[: self.local_shape[0]]  # type: ignore[call-overload,no-any-return]
+
+    def zeros(self, dtype: DTypeLike = np.float64, order: str = "F") -> NDArray[Any]:
+        """This rank's local array of zeros. Not collective."""
+        return np.zeros(self._allocated(), dtype, order=order)[: self.local_shape[0]]  # type: ignore[call-overload,no-any-return]
+
+    def from_function(self, f: Callable[..., Any], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+        """This rank's local array with elements f(i, j, ...) of the global indices. Not collective.
+
+        Parameters
+        ----------
+        f : callable
+            Called once with one int64 array for each dimension, shaped to broadcast against each other (an open mesh);
+            for a sub-array indices count from its first element, and the rest of the whole array is zero.
+        dtype : dtype
+            Of the result.
+        """
+        local = self.empty(dtype) if self._parent is None else self.zeros(dtype)
+        if self._coords is not None:
+            mesh = np.ix_(*(self.global_indices(k) for k in range(self.ndim)))
+            part = tuple(
+                slice(start := one.local_start(p), start + one.local_size(p))
+                for one, p in zip(self._distributions, self._coords, strict=True)
+            )
+            local[part] = f(*mesh)
+        return local
+
+    # -- ScaLAPACK's nine integers
+
+    def to_array(self) -> NDArray[np.intc]:
+        """[DTYPE, CTXT, M, N, MB, NB, RSRC, CSRC, LLD], of the whole array for a sub-array. Not collective.
+
+        Raises
+        ------
+        DescriptorError
+            Not of two dimensions over a two-dimensional grid, the grid's BLACS context was not made, or a number does
+            not fit ScaLAPACK's 32-bit integers.
+        """
+        if self.ndim != 2 or self._grid.ndim != 2 or self._axes != (0, 1):
+            raise DescriptorError(
+                f"{self!r} has no ScaLAPACK descriptor: that is for two dimensions over a two-dimensional grid, in order"
+            )
+        whole = self._parent or self
+        return np.asarray(build_fields((1, self._grid.context, *whole.shape, *self.block, *self.source, self._lld)))
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("a Descriptor's nine integers are built when asked for: copy=False cannot be had")
+        return self.to_array() if dtype is None else self.to_array().astype(dtype)
+
+    # -- identity
+
+    def _layout(self) -> tuple[Any, ...]:
+        """All that makes two layouts equal, the grid among it."""
+        whole = self._parent or self
+        return (whole.shape, self._grid, self.block, self.source, self._axes, self.offset, self.shape)
+
+    def _packed(self) -> tuple[Any, ...]:
+        """The layout in plain types, to send to another rank."""
+        shape, grid, *rest = self._layout()
+        return (shape, grid.shape, grid.ranks, *rest)
+
+    @classmethod
+    def _unpacked(cls, packed: tuple[Any, ...], comm: MPI.Intracomm) -> Descriptor:
+        shape, grid_shape, ranks, block, source, axes, offset, part = packed
+        whole = cls(shape, block, ProcessGrid(grid_shape, comm, ranks=ranks), source=source, axes=axes)
+        return whole if part == shape else whole[tuple(slice(o, o + n) for o, n in zip(offset, part, strict=True))]
+
+    def on(self, comm: MPI.Intracomm) -> Descriptor:
+        """The same layout with its processes as ranks of another communicator. Not collective.
+
+        On the communicator that it is on a descriptor is itself; on any other, a duplicate among them, its grid is a new one
+        there, without a BLACS context (see `ProcessGrid.on`).
+
+        Raises
+        ------
+        DescriptorError
+            A process of the grid is not in `comm`.
+        """
+        grid = self._grid.on(comm)
+        return self if grid is self._grid else self._with_grid(grid)
+
+    def _with_grid(self, grid: ProcessGrid) -> Descriptor:
+        """The same layout on a grid of the same processes, a sub-array's whole array included."""
+        moved = self._copy()
+        moved._grid = grid
+        moved._parent = None if self._parent is None else self._parent._with_grid(grid)
+        return moved
+
+    @functools.cached_property
+    def layout_digest(self) -> int:
+        """A number equal on all ranks for equal layouts."""
+        shape, grid, *rest = self._layout()
+        return digest(repr((shape, rest, grid.shape)).encode() + grid.ranks.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return self._layout() == other._layout() if isinstance(other, Descriptor) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._layout())
+
+    def __repr__(self) -> str:
+        parts = [_by(self.shape), f"blocks {_by(self.block)}", repr(self._grid)]
+        if any(self.source):
+            parts.append(f"source {self.source}")
+        if self._axes != tuple(range(self.ndim)):
+            parts.append(f"axes {self._axes}")
+        if self._parent is not None:
+            parts.append(f"at {self.offset} of {_by(self._parent.shape)}")
+        return f"Descriptor({', '.join(parts)})"
+
+    # -- inside
+
+    def _copy(self) -> Descriptor:
+        copy = object.__new__(Descriptor)
+        copy.__dict__.update(
+            {name: value for name, value in self.__dict__.items() if name not in ("layout_digest", "T", "_placement")}
+        )
+        return copy
+
+    def _array_coords(self, coords: Sequence[int]) -> tuple[int, ...]:
+        return tuple(0 if axis is None else operator.index(coords[axis]) for axis in self._axes)
+
+    def _held(self, coords: Sequence[int]) -> tuple[int, ...]:
+        return tuple(one.local_size(p) for one, p in zip(self._whole, coords, strict=True))
+
+    def _allocated(self) -> tuple[int, ...]:
+        rows, *rest = self.local_shape
+        return (max(rows, self._lld) if rows else 0, *rest)
+
+
+def _by(sizes: Sequence[int]) -> str:
+    return " x ".join(map(str, sizes))
+
+
+def _each(name: str, value: Any, dimensions: int | None) -> tuple[Any, ...]:
+    """One value for each dimension; a single one stands for all of them."""
+    if value is None or isinstance(value, int | np.integer):
+        return (value,) * (1 if dimensions is None else dimensions)
+    try:
+        values = tuple(value)
+    except TypeError:
+        raise DescriptorError(
+            f"{name} = {value!r} must be an integer or a sequence of them, one for each dimension"
+        ) from None
+    if dimensions is not None and len(values) != dimensions:
+        raise DescriptorError(
+            f"{name} = {values} has {len(values)} entries, but the array has {dimensions} dimensions: give one for each"
+        )
+    return values
+
+
+def _checked_axes(axes: Sequence[int | None] | None, dimensions: int, grid: ProcessGrid) -> tuple[int | None, ...]:
+    if axes is None:
+        chosen: tuple[int | None, ...] = tuple(k if k < grid.ndim else None for k in range(dimensions))
+    else:
+        chosen = _each("axes", axes, dimensions)
+    used = []
+    for k, axis in enumerate(chosen):
+        if axis is None:
+            continue
+        if whole_number(f"axes[{k}]", axis, 0) >= grid.ndim:
+            raise DescriptorError(
+                f"axes[{k}] = {axis} is not a dimension of the grid, which has {grid.ndim}: 0 to {grid.ndim - 1}, or None"
+            )
+        if axis in used:
+            raise DescriptorError(f"axes = {chosen} uses grid dimension {axis} twice: each spreads one array dimension")
+        used.append(axis)
+    for axis, n in enumerate(grid.shape):
+        if n > 1 and axis not in used:
+            raise DescriptorError(
+                f"grid dimension {axis} has {n} processes and no array dimension is spread over it: replicated arrays are "
+                "not supported; use a grid of size 1 there, or name it in axes"
+            )
+    return chosen
+
+
+def _sub_axis(k: int, axis: BlockCyclic, part: object) -> BlockCyclic:
+    if not isinstance(part, slice):
+        raise DescriptorError(
+            f"dimension {k}: a sub-array is taken by slices, not {part!r}; for one index i write i:i+1"
+        )
+    if part.step not in (None, 1):
+        raise DescriptorError(f"dimension {k}: the step of a sub-array must be 1, not {part.step}")
+    try:
+        start = 0 if part.start is None else operator.index(part.start)
+        stop = axis.n if part.stop is None else operator.index(part.stop)
+    except TypeError:
+        raise DescriptorError(f"dimension {k}: the bounds of {part!r} must be integers") from None
+    if not 0 <= start <= stop <= axis.n:
+        raise DescriptorError(
+            f"dimension {k}: {start}:{stop} is not inside 0:{axis.n}; bounds count from 0 and must not pass the edge"
+        )
+    return BlockCyclic(stop - start, axis.block, axis.processes, axis.source, axis.offset + start)

@@ -1,0 +1,321 @@
+"""ProcessGrid: which rank of a communicator stands where in a grid of processes, and the BLACS context of the grid."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .. import blacs
+from ..comm.group import group_of
+from ..comm.vote import Ballot, Statement, digest
+from ..errors import DescriptorError
+from .blockcyclic import check_dimensions, whole_number
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["ProcessGrid"]
+
+
+class ProcessGrid:
+    """A grid of processes, of any number of dimensions. Not collective.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Processes along each dimension, each 1 or more.
+    comm : MPI.Intracomm, optional
+        Communicator of the ranks. Not every rank of it need be in the grid. None: a grid on paper, whose plans can be
+        made and studied, not run.
+    order : {"row", "column"}
+        How ranks 0, 1, ... fill the grid where `ranks` is not given; BLACS's "Row" and "Col".
+    ranks : array_like of int, optional
+        Rank of `comm` at each place, of the grid's shape: any placement.
+
+    Raises
+    ------
+    DescriptorError
+        A dimension is not positive, the grid is larger than its communicator, or a rank is outside it or comes twice.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        comm: MPI.Intracomm | None = None,
+        *,
+        order: str = "row",
+        ranks: ArrayLike | None = None,
+    ) -> None:
+        self._shape = _grid_shape(shape)
+        self._comm = _checked_communicator(comm)
+        if order not in ("row", "column"):
+            raise DescriptorError(f"order = {order!r} must be 'row' or 'column'")
+        size = int(np.prod(self._shape, dtype=object))
+        available = comm.Get_size() if comm is not None else None
+        if available is not None and size > available:
+            raise DescriptorError(
+                f"shape = {self._shape} needs {size} processes, but its communicator has {available}: start more ranks, "
+                "or choose a smaller grid"
+            )
+        if ranks is None:
+            places = np.arange(size, dtype=np.int64).reshape(self._shape, order="C" if order == "row" else "F")
+        else:
+            places = _placement(ranks, self._shape, available)
+        places.setflags(write=False)
+        self._ranks = places
+        self._context: int | None = None
+        self._owns_context = False
+        self._coords = self.coords_of(comm.Get_rank()) if comm is not None else None
+
+    @classmethod
+    def from_context(cls, ctxt: int, comm: MPI.Intracomm) -> ProcessGrid:
+        """Read the grid of a BLACS context that anybody made. Collective over `comm`.
+
+        Parameters
+        ----------
+        ctxt : int
+            The BLACS context (CTXT); -1 on a rank outside its grid.
+        comm : MPI.Intracomm
+            Communicator that holds all of the grid's processes.
+
+        Raises
+        ------
+        DescriptorError
+            The context is not alive, no rank is in it, or a process of it is not in `comm`.
+        CollectiveError
+            Another rank found one of these.
+        """
+        group = group_of(comm, tuple(range(comm.Get_size())))
+        grid, error = None, None
+        try:
+            grid = cls._read_context(ctxt, comm)
+        except Exception as caught:
+            error = caught
+        found = None if grid is None else digest((grid.shape, grid.ranks.tobytes()))
+        group.agree(
+            Ballot(failed=group.failed(error), call=digest("from_context"), source=found),
+            error,
+            lambda: [Statement("the grid of the BLACS context", found, repr(grid))],
+            lambda outcome: True,
+        )
+        known = group.share(None if grid is None else (grid.shape, grid.ranks))
+        if known is None:
+            raise DescriptorError("ctxt = -1 on every rank of the communicator: no rank knows a grid")
+        return grid or cls(known[0], comm, ranks=known[1])
+
+    @classmethod
+    def _read_context(cls, ctxt: int, comm: MPI.Intracomm) -> ProcessGrid | None:
+        """The grid of a context that this rank is in; None for -1. Not collective."""
+        ctxt = operator.index(ctxt)
+        if ctxt == -1:
+            return None
+        rows, columns, ranks = blacs.context_grid(ctxt, comm)
+        grid = cls((rows, columns), comm, ranks=ranks)
+        grid._context = ctxt
+        return grid
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Processes along each dimension."""
+        return self._shape
+
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+        return self._ranks.size
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self._shape)
+
+    @property
+    def comm(self) -> MPI.Intracomm | None:
+        """The communicator; None for a grid on paper."""
+        return self._comm
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        """Rank of the communicator at each place, read-only, of the grid's shape."""
+        return self._ranks
+
+    @property
+    def coords(self) -> tuple[int, ...] | None:
+        """Where this rank stands; None on a rank outside the grid and for a grid on paper."""
+        return self._coords
+
+    def rank_of(self, coords: Sequence[int]) -> int:
+        """Rank at the given coordinates. Not collective.
+
+        Raises
+        ------
+        DescriptorError
+            The coordinates are outside the grid.
+        """
+        place = tuple(operator.index(c) for c in coords)
+        if len(place) != self.ndim or not all(0 <= c < n for c, n in zip(place, self._shape, strict=True)):
+            raise DescriptorError(f"coords = {place} are outside a grid of shape {self._shape}")
+        return int(self._ranks[place])
+
+    def coords_of(self, rank: int) -> tuple[int, ...] | None:
+        """Coordinates of a rank of the communicator; None where it is outside the grid. Not collective."""
+        place = np.flatnonzero(self._ranks.ravel() == rank)
+        return tuple(int(c) for c in np.unravel_index(place[0], self._shape)) if place.size else None
+
+    def make_context(self) -> int:
+        """Make the grid's BLACS context, or return the one there is. Collective over the grid; -1 on ranks outside.
+
+        Raises
+        ------
+        DescriptorError
+            The grid is on paper or not of two dimensions.
+        LibraryError
+            No ScaLAPACK can be used.
+        """
+        if self._comm is None:
+            raise DescriptorError(f"{self} is on paper: give it a communicator to make a BLACS context of it")
+        if self.ndim != 2:
+            raise DescriptorError(f"a BLACS context is of two dimensions; this grid has shape {self._shape}")
+        if self._coords is None:
+            return -1
+        if self._context is None:
+            self._context = blacs.make_context(
+                self._comm, (self._shape[0], self._shape[1]), self._ranks.ravel().tolist()
+            )
+            self._owns_context = True
+        return self._context
+
+    def on(self, comm: MPI.Intracomm) -> ProcessGrid:
+        """The same processes as ranks of another communicator, without a BLACS context. Not collective.
+
+        On its own communicator a grid is itself. Any other, a duplicate among them, gives a new grid: contexts stay with the
+        grid that made or read them, and `make_context()` makes one for the new grid.
+
+        Raises
+        ------
+        DescriptorError
+            A process of the grid is not in `comm`, or the grid is on paper.
+        """
+        if self._comm is comm or (self._comm is not None and self._comm == comm):
+            return self
+        if self._comm is None:
+            raise DescriptorError(f"{self} is on paper: give it a communicator to run a redistribution on it")
+        if same_ranks(self._comm, comm):
+            return ProcessGrid(self._shape, comm, ranks=self._ranks)
+        from mpi4py import MPI
+
+        here, there = self._comm.Get_group(), comm.Get_group()
+        flat = here.Translate_ranks(self._ranks.ravel().tolist(), there)
+        here.Free()
+        there.Free()
+        if MPI.UNDEFINED in flat:
+            missing = int(self._ranks.ravel()[flat.index(MPI.UNDEFINED)])
+            raise DescriptorError(f"rank {missing} of {self} is not in comm: give a communicator that holds both grids")
+        return ProcessGrid(self._shape, comm, ranks=np.reshape(flat, self._shape))
+
+    @property
+    def context(self) -> int:
+        """The BLACS context (CTXT); -1 on a rank outside the grid.
+
+        Raises
+        ------
+        DescriptorError
+            It was not made yet; the remedy is `make_context()`.
+        """
+        if self._context is None:
+            if self._comm is not None and self._coords is None:
+                return -1
+            raise DescriptorError(
+                f"{self} has no BLACS context yet: call make_context() on all of its ranks first (it is collective)"
+            )
+        return self._context
+
+    def close(self) -> None:
+        """Free the BLACS context if this grid made it. Collective over the grid."""
+        made, self._context = self._context, None
+        if made is not None and self._owns_context:
+            self._owns_context = False
+            blacs.free_context(made)
+
+    def __enter__(self) -> ProcessGrid:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ProcessGrid):
+            return NotImplemented
+        return self is other or (
+            self._shape == other._shape
+            and np.array_equal(self._ranks, other._ranks)
+            and same_ranks(self._comm, other._comm)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._shape, self._ranks.tobytes()))
+
+    def __repr__(self) -> str:
+        n = self.size
+        flat = self._ranks.ravel()
+        if np.array_equal(flat, np.arange(n)):
+            where = f"ranks 0 to {n - 1}" if n > 1 else "rank 0"
+        elif n <= 16:
+            where = f"ranks {self._ranks.tolist()}"
+        else:
+            where = f"ranks {flat[:4].tolist()} ... {flat[-2:].tolist()}"
+        paper = ", on paper" if self._comm is None else ""
+        return f"ProcessGrid({' x '.join(map(str, self._shape))}, {where}{paper})"
+
+
+def same_ranks(a: MPI.Intracomm | None, b: MPI.Intracomm | None) -> bool:
+    """Whether two communicators number the same processes alike. Not collective."""
+    if a is b or a is None or b is None or a == b:
+        return a is b or (a is not None and b is not None)
+    from mpi4py import MPI
+
+    return bool(MPI.Comm.Compare(a, b) == MPI.CONGRUENT)
+
+
+def _grid_shape(shape: Any) -> tuple[int, ...]:
+    try:
+        sizes: tuple[Any, ...] = tuple(shape)
+    except TypeError:
+        sizes = (shape,)
+    check_dimensions(sizes)
+    return tuple(
+        whole_number(f"shape[{k}]", n, 1, ": processes along a dimension of the grid") for k, n in enumerate(sizes)
+    )
+
+
+def _checked_communicator(comm: MPI.Intracomm | None) -> MPI.Intracomm | None:
+    if comm is None:
+        return None
+    if hasattr(comm, "Get_size") and not comm:
+        raise DescriptorError("comm is MPI.COMM_NULL: only ranks that are in a communicator can make a grid on it")
+    if not hasattr(comm, "Create_group"):
+        raise DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm, or None for a grid on paper")
+    return comm
+
+
+def _placement(ranks: ArrayLike, shape: tuple[int, ...], available: int | None) -> NDArray[np.int64]:
+    given = np.asarray(ranks)
+    if given.shape != shape:
+        raise DescriptorError(
+            f"ranks has shape {given.shape}, but the grid has shape {shape}: give one rank for each place"
+        )
+    if not np.issubdtype(given.dtype, np.integer):
+        raise DescriptorError(f"ranks must be integers, not {given.dtype}")
+    places = np.array(given, dtype=np.int64, order="C")
+    low, high = int(places.min()), int(places.max())
+    if low < 0 or (available is not None and high >= available):
+        end = "" if available is None else f" and below the communicator's size {available}"
+        raise DescriptorError(f"ranks = {places.tolist()}: every rank must be at least 0{end}")
+    values, counts = np.unique(places, return_counts=True)
+    if (counts > 1).any():
+        raise DescriptorError(f"ranks has rank {values[counts > 1][0]} twice: a process stands in one place of a grid")
+    return places

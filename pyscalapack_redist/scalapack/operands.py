@@ -1,0 +1,249 @@
+"""Local arrays and layouts as ScaLAPACK takes them, checked before a call; on this rank only, without communication."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import blacs
+from ..errors import ArrayError, DescriptorError
+from ..layout.descriptor import Descriptor
+from ..layout.grid import ProcessGrid, same_ranks
+
+KIND_OF_DTYPE: dict[np.dtype[Any], str] = {
+    np.dtype(np.float32): "s",
+    np.dtype(np.float64): "d",
+    np.dtype(np.complex64): "c",
+    np.dtype(np.complex128): "z",
+    np.dtype(np.int32): "i",
+}
+FACTORED_KINDS = "sdcz"
+LIMIT = 2**31
+
+
+# -- local arrays
+
+
+class Operand(NamedTuple):
+    """A local array as ScaLAPACK takes it."""
+
+    name: str
+    array: NDArray[Any] | None
+    address: int
+    offset: tuple[int, ...]
+    nine: NDArray[np.intc]
+
+    @property
+    def where(self) -> tuple[int, int, int, NDArray[np.intc]]:
+        """Address, IA, JA and the nine integers."""
+        return self.address, self.offset[0] + 1, self.offset[1] + 1, self.nine
+
+
+def operand(name: str, array: NDArray[Any] | None, desc: Descriptor, *, written: bool = False) -> Operand:
+    """Check a local array, and put its leading dimension into the nine integers."""
+    nine = desc.to_array()
+    rows, columns = desc.local_shape
+    if desc.grid.coords is None:
+        nine[8] = max(1, nine[8])
+        return Operand(name, None, 0, desc.offset, nine)
+    if array is None:
+        raise ArrayError(
+            f"{name} is None, but this rank is in the grid of its layout: pass the local array, of shape {rows, columns}"
+        )
+    if rows * columns == 0 == array.size:
+        nine[8] = max(1, rows)
+        return Operand(name, array, array.ctypes.data, desc.offset, nine)
+    if array.shape not in ((rows, columns), (desc.lld, columns)):
+        raise ArrayError(
+            f"{name} has shape {array.shape}, but this rank holds {rows} x {columns}: make it by the Descriptor's empty()"
+        )
+    if written and not array.flags.writeable:
+        raise ArrayError(f"{name} is read-only and would be written: pass a writeable array")
+    nine[8] = _leading_dimension(name, array)
+    return Operand(name, array, array.ctypes.data, desc.offset, nine)
+
+
+def _leading_dimension(name: str, array: NDArray[Any]) -> int:
+    rows, columns = array.shape
+    down, across = array.strides
+    leading = rows if columns == 1 else across // array.itemsize
+    if (
+        (rows > 1 and down != array.itemsize)
+        or leading < rows
+        or (columns > 1 and across % array.itemsize)
+        or not array.flags.aligned
+    ):
+        raise ArrayError(
+            f"{name} has shape {array.shape} and strides {array.strides} bytes, which ScaLAPACK cannot take: it needs whole "
+            "columns, one after the other; pass numpy.asfortranarray of it"
+        )
+    if leading * columns >= LIMIT:
+        raise ArrayError(
+            f"{name} has {leading} x {columns} local elements, and ScaLAPACK counts in 32 bits: fewer than 2^31 are possible; "
+            "use more processes, or pyscalapack_redist.redistribute, which has no such limit"
+        )
+    return leading
+
+
+def kind_of(*operands: Operand, allowed: str = "sdczi") -> str:
+    """The letter of the arrays' dtype. An empty array's counts only where there is no other."""
+    arrays = {operand.name: operand.array for operand in operands if operand.array is not None}
+    telling = {name: array.dtype for name, array in arrays.items() if array.size}
+    dtypes = telling or {name: array.dtype for name, array in arrays.items()}
+    if len(set(dtypes.values())) > 1:
+        each = " and ".join(f"{name} has dtype {dtype}" for name, dtype in dtypes.items())
+        raise ArrayError(f"{each}: ScaLAPACK converts nothing, so make them equal")
+    for name, dtype in dtypes.items():
+        kind = KIND_OF_DTYPE.get(dtype, "none")
+        if kind not in allowed:
+            possible = ", ".join(str(dtype) for dtype, letter in KIND_OF_DTYPE.items() if letter in allowed)
+            raise ArrayError(f"{name} has dtype {dtype}; this routine is for {possible}")
+        return kind
+    return "d"  # a rank without arrays has no part in the data, and any letter serves
+
+
+def check_apart(one: Operand, other: Operand) -> None:
+    if one.array is not None and other.array is not None and np.shares_memory(one.array, other.array):
+        raise ArrayError(f"{one.name} and {other.name} overlap in memory: pass two separate arrays")
+
+
+def checked_pivots(pivots: NDArray[np.intc] | None, needed: int) -> NDArray[np.intc]:
+    if pivots is None or pivots.dtype != np.intc or pivots.ndim != 1 or pivots.size < needed:
+        got = None if pivots is None else f"{pivots.dtype} of shape {pivots.shape}"
+        raise ArrayError(
+            f"pivots is {got}: pass what pxgetrf returned on this rank, at least {needed} of {np.dtype(np.intc)}"
+        )
+    return np.ascontiguousarray(pivots)
+
+
+# -- layouts
+
+
+def letter_of(name: str, value: str, choices: str) -> str:
+    if not isinstance(value, str) or len(value) != 1 or value.upper() not in choices:
+        raise ValueError(f"{name} = {value!r} must be one of {', '.join(choices)}")
+    return value.upper()
+
+
+def check_same_shape(desc_a: Descriptor, desc_b: Descriptor) -> None:
+    if desc_a.shape != desc_b.shape:
+        raise DescriptorError(f"desc_a has shape {desc_a.shape} and desc_b has {desc_b.shape}: they must be equal")
+
+
+def enclosing_context(desc_a: Descriptor, desc_b: Descriptor, context: int | None) -> int:
+    """The context that holds both grids; -1 on a rank outside it."""
+    grid_a, grid_b = desc_a.grid, desc_b.grid
+    if context is not None:
+        return _checked_context(operator.index(context), grid_a, grid_b)
+    if grid_a is grid_b or _holds(grid_a, grid_b):
+        return grid_a.context
+    if _holds(grid_b, grid_a):
+        return grid_b.context
+    raise DescriptorError(
+        f"neither of {grid_a} and {grid_b} has all the ranks of the other, and p?gemr2d needs a context that holds both: "
+        "pass context=, made by make_context() of a ProcessGrid over the ranks of both"
+    )
+
+
+def _holds(outer: ProcessGrid, inner: ProcessGrid) -> bool:
+    if outer.size < inner.size:
+        return False
+    if outer.comm is not None and inner.comm is not None and not same_ranks(outer.comm, inner.comm):
+        try:
+            inner = inner.on(outer.comm)
+        except DescriptorError:
+            return False
+    return set(outer.ranks.ravel().tolist()).issuperset(inner.ranks.ravel().tolist())
+
+
+def _checked_context(context: int, *grids: ProcessGrid) -> int:
+    for grid in grids:
+        if context < 0 and grid.coords is not None:
+            raise DescriptorError(
+                f"context = {context} says that this rank is outside, but it is in {grid}: pass a context of both grids"
+            )
+        if context >= 0 and grid.comm is not None:
+            missing = blacs.missing_from_context(context, grid.comm, grid.ranks.ravel().tolist())
+            if missing:
+                raise DescriptorError(
+                    f"context = {context} does not hold rank {missing[0]} of {grid}: make one over the ranks of both grids"
+                )
+    return context
+
+
+def factorable_size(desc: Descriptor) -> int:
+    """Rows of a matrix that p?getrf can factor."""
+    rows, columns = desc.shape
+    if rows != columns:
+        raise DescriptorError(f"desc is of a matrix of {rows} x {columns}: a square one is needed")
+    mb, nb = desc.block
+    if mb != nb:
+        raise DescriptorError(
+            f"desc has blocks of {mb} x {nb}, and ScaLAPACK factors only with square ones: redistribute to such a layout first"
+        )
+    if any(start % mb for start in desc.offset):
+        raise DescriptorError(
+            f"desc is of a sub-array at {desc.offset}, and ScaLAPACK factors only from the edge of a block: start it at "
+            f"multiples of {mb}"
+        )
+    return rows
+
+
+def eigenproblem_size(desc: Descriptor, vendor: str) -> int:
+    """Rows of a matrix that p?syevd can take. For the last three refused here it returns wrong numbers, or does not return."""
+    n = factorable_size(desc)
+    if desc.parent is not None:
+        raise DescriptorError(
+            f"desc is of a sub-array at {desc.offset}: the eigenvectors would need a whole array around them; redistribute "
+            "it to a layout of its own first"
+        )
+    if desc.source != (0, 0):
+        raise DescriptorError(
+            f"desc has source = {desc.source}, and ScaLAPACK's p?syevd is right only for 0: redistribute to such a layout first"
+        )
+    if 1 < n <= desc.block[0] and desc.grid.size > 1:
+        raise DescriptorError(
+            f"desc has blocks of {desc.block[0]} x {desc.block[1]}, of which one holds the whole matrix of {n} x {n}, and "
+            f"on {desc.grid.size} processes ScaLAPACK's p?syevd is right only with more than one: redistribute to smaller "
+            "blocks, or to one process"
+        )
+    ranks = desc.grid.ranks
+    if vendor == "MKL" and not any(np.all(np.diff(one.ravel()) > 0) for one in (ranks, ranks.T)):
+        raise DescriptorError(
+            f"desc has its processes on the ranks {ranks.tolist()}, and MKL's p?syevd does not return from every such order: "
+            "redistribute to a grid whose ranks ascend by rows or by columns, which ProcessGrid makes without ranks="
+        )
+    return n
+
+
+def sides_count_of(desc: Descriptor, desc_b: Descriptor) -> int:
+    """Number of right-hand sides, whose layout must fit the matrix's."""
+    rows, sides = desc_b.shape
+    if rows != desc.shape[0]:
+        raise DescriptorError(f"desc_b has {rows} rows and the matrix has {desc.shape[0]}: they must be equal")
+    if desc_b.grid is not desc.grid and desc_b.grid.context != desc.grid.context:
+        raise DescriptorError(f"desc_b is on {desc_b.grid} and the matrix on {desc.grid}: use one grid for both")
+    block = desc.block[0]
+    if desc_b.block[0] != block or desc_b.offset[0] % block:
+        raise DescriptorError(
+            f"desc_b has blocks of {desc_b.block[0]} rows, from row {desc_b.offset[0]} on: they must be of {block} rows, like "
+            "the matrix's, from the edge of a block on; redistribute to such a layout first"
+        )
+    first, matrix_first = ((one.source[0] + one.offset[0] // block) % one.grid.shape[0] for one in (desc_b, desc))
+    if first != matrix_first:
+        raise DescriptorError(
+            f"desc_b has its first row on process row {first}, and the matrix on {matrix_first}: give both the same source"
+        )
+    return sides
+
+
+def check_info(routine: str, info: int) -> None:
+    if info < 0:
+        argument, entry = divmod(-info, 100) if info <= -100 else (-info, 0)
+        place = f"argument {argument}" + (f", entry {entry} of the descriptor" if entry else "")
+        raise DescriptorError(
+            f"{routine} refused {place} (INFO = {info}): ScaLAPACK cannot take this layout; redistribute to another first"
+        )

@@ -1,0 +1,200 @@
+"""When each message of a redistribution goes: a schedule, as sender and receiver each need it.
+
+Both work out the same sort keys for the messages between them, so both go through their messages in one global order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from .schedule import Schedule
+
+__all__ = ["ORDERS", "Caterpillar", "Coords", "Natural", "Order", "Random", "Ring", "Scheduled", "Several", "Share"]
+
+Coords = tuple[int, ...]
+
+
+class Share(NamedTuple):
+    """Part of a message that goes in one step: the step's key, and its weight among the message's shares."""
+
+    key: tuple[int, ...]
+    weight: int
+
+
+class Order(ABC):
+    """The order of messages between two process grids.
+
+    Attributes
+    ----------
+    senders, receivers : tuple of int
+        Processes along each array dimension, before and after.
+    name : str
+        The schedule's name.
+    one_port : bool
+        Whether messages of equal key are a step in which no process sends or receives twice.
+    """
+
+    senders: Coords
+    receivers: Coords
+    name: str
+    one_port: bool
+
+    def __init__(self, senders: Coords, receivers: Coords) -> None:
+        self.senders, self.receivers = senders, receivers
+        self._rounds = max(math.prod(senders), math.prod(receivers))
+
+    @abstractmethod
+    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+        """When the message between two processes goes; the same on both of them. Not collective.
+
+        Parameters
+        ----------
+        sender, receiver : tuple of int
+            Process coordinates along each array dimension.
+        first : tuple of int
+            Global index of the first element of the message.
+        """
+
+    def _numbers(self, sender: Coords, receiver: Coords) -> tuple[int, int, int]:
+        """Numbers of the two processes in their grids, row by row, and that of rounds of a pairing of all with all."""
+        return _number(sender, self.senders), _number(receiver, self.receivers), self._rounds
+
+
+class Natural(Order):
+    """A process sends its blocks in the order in which it holds them (Walker & Otto, Eq 2).
+
+    Several may send to one at the same time: the hot spot that Walker and Otto remove.
+    """
+
+    name = "natural"
+    one_port = False
+
+    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+        """By the message's first element, column by column. Not collective."""
+        return [Share(first[::-1], 1)]
+
+
+class Caterpillar(Order):
+    """In round t processes p and q with p + q = t (mod max(P, Q)) exchange, as pxgemr2d pairs them (Desprez, section 2).
+
+    There are max(P, Q) rounds, whether or not a pair shares anything.
+    """
+
+    name = "caterpillar"
+    one_port = True
+
+    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+        """The round of the pair, processes numbered row by row. Not collective."""
+        p, q, rounds = self._numbers(sender, receiver)
+        return [Share(((p + q) % rounds,), 1)]
+
+
+class Ring(Order):
+    """In round t process p sends to q with q - p = t (mod max(P, Q)): the pairing of Desprez's figures."""
+
+    name = "ring"
+    one_port = True
+
+    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+        """The round of the pair, processes numbered row by row. Not collective."""
+        p, q, rounds = self._numbers(sender, receiver)
+        return [Share(((q - p) % rounds,), 1)]
+
+
+class Random(Order):
+    """Each process sends in an order of its own, drawn at random (Walker & Otto, section 2.2.2)."""
+
+    name = "random"
+    one_port = False
+    seed = 0
+
+    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+        """A number drawn for the pair, the same on both sides and in every run. Not collective."""
+        p, q, _ = self._numbers(sender, receiver)
+        return [Share((int(np.random.default_rng([self.seed, p, q]).integers(2**62)), p, q), 1)]
+
+
+class Scheduled(Order):
+    """The steps of an algorithm of `schedules`: one schedule for each dimension, or one for the whole process sets.
+
+    The product of one-port schedules is one-port: two messages of one key have no process in common.
+
+    Parameters
+    ----------
+    senders, receivers : tuple of int
+        Processes along each array dimension, before and after.
+    parts : sequence of Schedule
+        One for each dimension, or a single one whose processes are numbered row by row.
+    sender, receiver : tuple of int or None
+        This rank's coordinates before and after: it can ask for its own messages only.
+    """
+
+    def __init__(
+        self,
+        senders: Coords,
+        receivers: Coords,
+        parts: Sequence[Schedule],
+        sender: Coords | None,
+        receiver: Coords | None,
+    ) -> None:
+        super().__init__(senders, receivers)
+        self.parts = tuple(parts)
+        self.name = parts[0].name
+        self.one_port = all(part.one_port for part in parts)
+        self._sender = sender
+        self._sent = [] if sender is None else self._mine("of_sender", self._places(sender, senders))
+        self._received = [] if receiver is None else self._mine("of_receiver", self._places(receiver, receivers))
+
+    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+        """The steps of the pair, in each dimension; lengths multiply. Not collective."""
+        sending = sender == self._sender
+        rows, peer = (self._sent, receiver) if sending else (self._received, sender)
+        peers = self._places(peer, self.receivers if sending else self.senders)
+        choices = [one[place] for one, place in zip(rows, peers, strict=True)]
+        return [
+            Share(tuple(step for step, _ in chosen), math.prod(length for _, length in chosen))
+            for chosen in itertools.product(*choices)
+        ]
+
+    def _places(self, coords: Coords, shape: Coords) -> Coords:
+        return coords if len(self.parts) == len(shape) else (_number(coords, shape),)
+
+    def _mine(self, side: str, places: Coords) -> list[dict[int, list[tuple[int, int]]]]:
+        """For each part, steps and lengths by the other process."""
+        found = []
+        for part, place in zip(self.parts, places, strict=True):
+            by_peer: dict[int, list[tuple[int, int]]] = {}
+            for step, peer, length in getattr(part, side)(place).tolist():
+                by_peer.setdefault(peer, []).append((step, length))
+            found.append(by_peer)
+        return found
+
+
+def _number(coords: Coords, shape: Coords) -> int:
+    number = 0
+    for c, n in zip(coords, shape, strict=True):
+        number = number * n + c
+    return number
+
+
+ORDERS: dict[str, type[Order]] = {one.name: one for one in (Natural, Random, Caterpillar, Ring)}
+
+
+class Several(Order):
+    """The orders of several moves, one after another or at once."""
+
+    one_port = False
+
+    def __init__(self, parts: Sequence[Order]) -> None:
+        self.parts = tuple(parts)
+        self.name = ", ".join(dict.fromkeys(one.name for one in parts))
+
+    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+        """Those of all parts. Not collective."""
+        return [share for one in self.parts for share in one.shares(sender, receiver, first)]

@@ -1,0 +1,299 @@
+"""Methods that go through the 2 r + 1 redistributions which Birkeland & Sorevik time (2007, section 6).
+
+A case is the first of them: from S_0, with the grid's dimensions on the first dimensions of the array, to S_1. A method
+goes S_0 -> S_1 -> ... -> S_r, back to S_0, and to S_1 again, each time along one dimension of the grid; a wrong
+element on the way is still wrong at the end.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engine.redistribute import redistribute
+from ...errors import ScheduleError
+from ...layout.descriptor import Descriptor
+from .birkeland_model import places, route
+from .case import Case
+from .layout import Layout
+from .methods import Method, Prepared
+from .stage import Stage
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["Mpi4pyFFT", "Subarrays", "Sweep", "grid_of", "layout"]
+
+Array = NDArray[Any]
+Transfer = Callable[[Array, Array], object]
+
+
+def grid_of(case: Case) -> tuple[int, ...]:
+    """Processes along each dimension of a case's grid. Not collective."""
+    sizes = case.before.grid
+    return sizes[: max(1, sum(p > 1 for p in sizes))]
+
+
+def layout(shape: tuple[int, ...], grid: tuple[int, ...], moved: int) -> Layout:
+    """The layout S_moved: one block for each process along the dimensions that are distributed. Not collective."""
+    where = places(len(grid), moved)
+    sizes = [grid[where.index(k)] if k in where else 1 for k in range(len(shape))]
+    blocks = tuple(max(1, -(-n // p)) for n, p in zip(shape, sizes, strict=True))
+    return Layout(tuple(sizes), blocks, (0,) * len(shape))
+
+
+class _SweepMethod(Method):
+    def obstacle(self, case: Case) -> str | None:
+        """A case that is not the first redistribution of a sweep. Not collective."""
+        grid = grid_of(case)
+        if len(grid) >= len(case.shape):
+            return f"{self.name}: the grid must have fewer dimensions than the array"
+        expected = [layout(case.shape, grid, k) for k in (0, 1)]
+        given = [replace(one, first=0) for one in (case.before, case.after)]
+        if given != expected or case.before.first != case.after.first:
+            return f"{self.name}: it is for {expected[0]} -> {expected[1]}, the first redistribution of a sweep"
+        return None
+
+
+class _PreparedSweep(Prepared):
+    """Local arrays of every layout on the way, and what moves between two of them."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        case = stage.case
+        self.grid = grid_of(case)
+        first = case.before.first
+        layouts = [replace(layout(case.shape, self.grid, k), first=first) for k in range(len(self.grid) + 1)]
+        self.descs = [one.descriptor(case.shape, stage.comm) for one in layouts]
+        stops = route(len(self.grid))
+        self._scratch_bytes = 0
+        arrays = [stage.a, stage.out, *self._scratch(stops)]
+        self._legs: list[tuple[Transfer, Array, Array]] = []
+        made: dict[tuple[int, int], Transfer] = {}
+        for number, (k, to) in enumerate(itertools.pairwise(stops)):
+            if (k, to) not in made:
+                made[k, to] = self.transfer(k, to)
+            a, b = arrays[self._array_of(number, k)], arrays[self._array_of(number + 1, to)]
+            if a is not None and b is not None:
+                b = b if b.ndim > 1 else _shaped(b, self.descs[to])
+                a = a if a.ndim > 1 else _shaped(a, self.descs[k])
+                self._legs.append((made[k, to], a, b))
+
+    @abstractmethod
+    def transfer(self, k: int, to: int) -> Transfer:
+        """What moves local arrays from S_k to S_to, its neighbour. Collective."""
+
+    @property
+    def extra_bytes(self) -> int | None:
+        return self._scratch_bytes
+
+    def __call__(self) -> None:
+        for move, a, b in self._legs:
+            move(a, b)
+
+    def _array_of(self, number: int, k: int) -> int:
+        """Where a stop's array is: S_0 in A at the start only, S_1 in B, others in two that take turns."""
+        if k == 1:
+            return 1
+        return 0 if number == 0 else 2 + k % 2
+
+    def _scratch(self, stops: tuple[int, ...]) -> list[Array | None]:
+        item = self.stage.case.dtype
+        found: list[Array | None] = [None, None]
+        if self.descs[0].coords is None:
+            return found
+        for number, k in enumerate(stops):
+            at = self._array_of(number, k) - 2
+            if at >= 0:
+                size = math.prod(self.descs[k].local_shape)
+                had = found[at]
+                if had is None or had.size < size:
+                    found[at] = np.empty(size, item)
+        self._scratch_bytes = sum(one.nbytes for one in found if one is not None)
+        return found
+
+
+def _shaped(flat: Array, desc: Descriptor) -> Array:
+    return flat[: math.prod(desc.local_shape)].reshape(desc.local_shape, order="F")
+
+
+class Sweep(_SweepMethod):
+    """This package: one plan for each redistribution, made once.
+
+    Parameters
+    ----------
+    name : str
+        Of the method.
+    exchange, buffers : str
+        As `redistribute` takes them.
+    """
+
+    def __init__(self, name: str, exchange: str = "auto", buffers: str = "packed") -> None:
+        self.name = name
+        self._exchange, self._buffers = exchange, buffers
+
+    def prepare(self, stage: Stage) -> Prepared:
+        """Make the plans. Collective."""
+        return _Plans(stage, self._exchange, self._buffers)
+
+
+class _Plans(_PreparedSweep):
+    def __init__(self, stage: Stage, exchange: str, buffers: str) -> None:
+        self._exchange, self._buffers = exchange, buffers
+        self._staging = 0
+        super().__init__(stage)
+
+    def transfer(self, k: int, to: int) -> Transfer:
+        dtype = self.stage.case.dtype
+        plan = redistribute(self.descs[k], self.descs[to], dtype=dtype, exchange=self._exchange, buffers=self._buffers)
+        self._staging = max(self._staging, plan.report(dtype).extra_bytes)
+        return plan
+
+    @property
+    def extra_bytes(self) -> int | None:
+        return self._scratch_bytes + self._staging
+
+
+class Subarrays(_SweepMethod):
+    """MPI_Alltoallw on subarray datatypes within each group: no packing of ours (what mpi4py-fft does)."""
+
+    name = "subarrays/alltoallw"
+
+    def prepare(self, stage: Stage) -> Prepared:
+        """Make groups and datatypes. Collective.
+
+        Raises
+        ------
+        ScheduleError
+            A rank has no place in the grid.
+        """
+        _check_all_in_grid(self.name, stage)
+        return _InGroups(stage)
+
+
+class _InGroups(_PreparedSweep):
+    def __init__(self, stage: Stage) -> None:
+        self._types: list[MPI.Datatype] = []
+        self._groups: dict[int, MPI.Comm] = {}
+        super().__init__(stage)
+
+    def group(self, j: int) -> MPI.Comm:
+        """The processes that differ from this one in grid dimension `j` alone. Collective."""
+        if j not in self._groups:
+            coords = np.unravel_index(self.stage.comm.Get_rank() - self.stage.case.before.first, self.grid)
+            others = [c for dim, c in enumerate(coords) if dim != j]
+            colour = (
+                int(np.ravel_multi_index(others, [p for dim, p in enumerate(self.grid) if dim != j])) if others else 0
+            )
+            self._groups[j] = self.stage.comm.Split(colour, int(coords[j]))
+        return self._groups[j]
+
+    def transfer(self, k: int, to: int) -> Transfer:
+        j = len(self.grid) - max(k, to)
+        group = self.group(j)
+        # S_k to S_to gathers array dimension `gathered`, which was spread over the group, and spreads `spread`
+        gathered, spread = (j, j + 1) if to > k else (j + 1, j)
+        return self.between(group, self.descs[k], spread, self.descs[to], gathered)
+
+    def between(self, group: MPI.Comm, a: Descriptor, spread: int, b: Descriptor, gathered: int) -> Transfer:
+        """A transfer within a group: A has all of dimension `spread`, B all of `gathered`. Collective over the group."""
+        sends = self._parts(group, a.local_shape, spread, b.distributions[spread].block)
+        receives = self._parts(group, b.local_shape, gathered, a.distributions[gathered].block)
+
+        def run(local_a: Array, local_b: Array) -> None:
+            group.Alltoallw([local_a, *sends], [local_b, *receives])
+
+        return run
+
+    def _parts(self, group: MPI.Comm, shape: tuple[int, ...], dim: int, block: int) -> tuple[Any, Any]:
+        """Counts with displacements, and a datatype for each process's share of dimension `dim`."""
+        from mpi4py import MPI
+
+        element = MPI.BYTE.Create_contiguous(self.stage.case.dtype.itemsize)
+        counts, types = [], []
+        for q in range(group.Get_size()):
+            start, stop = (min(shape[dim], end * block) for end in (q, q + 1))
+            part, starts = list(shape), [0] * len(shape)
+            part[dim], starts[dim] = stop - start, start
+            empty = 0 in part
+            made = MPI.BYTE.Dup() if empty else element.Create_subarray(shape, part, starts, MPI.ORDER_FORTRAN)
+            types.append(made.Commit())
+            counts.append(0 if empty else 1)
+        element.Free()
+        self._types += types
+        return (counts, [0] * len(counts)), types
+
+    def close(self) -> None:
+        for one in self._types:
+            one.Free()
+        for group in self._groups.values():
+            group.Free()
+
+
+def _check_all_in_grid(name: str, stage: Stage) -> None:
+    ranks = stage.comm.Get_size()
+    if ranks != stage.case.ranks or stage.case.before.first:
+        raise ScheduleError(f"{name}: its groups are of all {ranks} ranks, but the grid has {stage.case.before.size}")
+
+
+class Mpi4pyFFT(_SweepMethod):
+    """mpi4py-fft's own transfers, where it is installed."""
+
+    name = "mpi4py-fft"
+
+    def obstacle(self, case: Case) -> str | None:
+        """It is not installed, or cuts the array otherwise. Not collective."""
+        if find_spec("mpi4py_fft") is None:
+            return "mpi4py-fft is not installed: pip install mpi4py-fft (it needs FFTW: libfftw3-dev)"
+        if any(n % p for n in case.shape for p in grid_of(case)):
+            return "mpi4py-fft cuts sizes that do not divide into other parts than blocks of one size"
+        return super().obstacle(case)
+
+    def prepare(self, stage: Stage) -> Prepared:
+        """Make groups and transfers. Collective.
+
+        Raises
+        ------
+        ScheduleError
+            A rank has no place in the grid.
+        """
+        _check_all_in_grid(self.name, stage)
+        return _Transfers(stage)
+
+
+class _Transfers(_InGroups):
+    def __init__(self, stage: Stage) -> None:
+        self._made: list[Any] = []
+        super().__init__(stage)
+
+    def between(self, group: MPI.Comm, a: Descriptor, spread: int, b: Descriptor, gathered: int) -> Transfer:
+        """Its arrays are in C order: those of ours, transposed, so that dimensions count from the end."""
+        transfer = importlib.import_module("mpi4py_fft.pencil").Transfer
+        last = a.ndim - 1
+        shape = list(a.local_shape)
+        shape[gathered] = b.local_shape[gathered]
+        made = transfer(
+            group,
+            shape[::-1],
+            self.stage.case.dtype,
+            a.local_shape[::-1],
+            last - spread,
+            b.local_shape[::-1],
+            last - gathered,
+        )
+        self._made.append(made)
+        return lambda local_a, local_b: made.forward(local_a.T, local_b.T)
+
+    def close(self) -> None:
+        for one in self._made:
+            one.destroy()
+        super().close()

@@ -1,0 +1,79 @@
+"""A case of the benchmark: one array, its layout before and after."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import DescriptorError
+from .layout import Layout
+
+__all__ = ["Case", "read_dtype"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An array of a global shape and dtype that goes from one layout to another.
+
+    Raises
+    ------
+    DescriptorError
+        The layouts are not of the array's number of dimensions, or a sub-array does not fit into its whole array.
+    """
+
+    shape: tuple[int, ...]
+    before: Layout
+    after: Layout
+    dtype: np.dtype[np.generic] = np.dtype(np.float64)  # noqa: RUF009 (a dtype is immutable)
+
+    def __post_init__(self) -> None:
+        for layout in (self.before, self.after):
+            misfit = layout.misfit(self.shape)
+            if misfit is not None:
+                raise DescriptorError(misfit)
+
+    @property
+    def ranks(self) -> int:
+        """Ranks that it needs."""
+        return max(self.before.end, self.after.end)
+
+    @property
+    def elements(self) -> int:
+        """Elements that are moved."""
+        return math.prod(self.shape)
+
+    @property
+    def local_elements(self) -> int:
+        """Elements of a local array, about the most of all processes and of both layouts."""
+        return max(self.before.largest_part(self.shape), self.after.largest_part(self.shape))
+
+    @property
+    def array(self) -> str:
+        """Shape and dtype in words."""
+        return f"{' x '.join(map(str, self.shape))} {str(self.dtype).lstrip('|')}"
+
+    def __str__(self) -> str:
+        ranks = f"{self.ranks} rank{'s' * (self.ranks != 1)}"
+        return f"{self.array}, {self.before} -> {self.after}, {ranks}"
+
+
+def read_dtype(text: str) -> np.dtype[np.generic]:
+    """The dtype of that name, if an array of it can be redistributed and checked byte by byte. Not collective.
+
+    Raises
+    ------
+    ValueError
+        There is none, or its elements are Python objects or of no size.
+    """
+    try:
+        dtype = np.dtype(text)
+    except TypeError as error:
+        raise ValueError(f"{text!r} is not a NumPy dtype ({error}): give float64, complex64, int8, V24, ...") from None
+    if dtype.hasobject or not dtype.itemsize or dtype.names or dtype.subdtype:
+        raise ValueError(
+            f"elements of {text!r} are Python objects, of no size, or records: give float64, complex64, int8, ..., or, for "
+            "records of 24 bytes, V24"
+        )
+    return dtype

@@ -1,0 +1,130 @@
+"""The experiments of Desprez et al. (1998, section 5): caterpillar against the optimal schedule over vector sizes.
+
+Examples 1, 2 and 4, each on processes that senders and receivers share and on two disjoint sets, as they did. Unlike
+theirs, times here include packing and unpacking. The figures that they print for the caterpillar are those of the
+pairing q - p constant, which is `ring` here; `caterpillar` pairs as pxgemr2d does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ... import schedules
+from .case import Case
+from .figures import ratio_text, time_text
+from .layout import Layout
+from .methods import named_methods
+from .results import CaseResult, Results
+from .suite import Suite
+from .terminal import new_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["DESPREZ", "OPTIMAL", "PAIRINGS", "Example", "groups", "ratio"]
+
+PAIRINGS = ("caterpillar/sendrecv", "ring/sendrecv")
+OPTIMAL = "optimal/sendrecv"
+METHODS = (*PAIRINGS, OPTIMAL, "optimal/windowed", "auto", "pxgemr2d")
+SIZES = (1_200, 4_800, 19_200, 76_800, 307_200, 1_228_800)
+
+
+@dataclass(frozen=True)
+class Example:
+    """From blocks of r on P processes to blocks of s on Q."""
+
+    number: int
+    P: int
+    Q: int
+    r: int
+    s: int
+
+    def case(self, size: int, disjoint: bool) -> Case:
+        """A vector of whole slices, of about `size` doubles and at least one slice. Not collective."""
+        length = math.lcm(self.P * self.r, self.Q * self.s)
+        before = Layout((self.P, 1), (self.r, 1), (0, 0))
+        after = Layout((self.Q, 1), (self.s, 1), (0, 0), self.P if disjoint else 0)
+        return Case((max(1, round(size / length)) * length, 1), before, after)
+
+    def expected(self, name: str) -> tuple[float, float]:
+        """Steps and cost of the optimal schedule as fractions of those of another. Not collective.
+
+        The first is what to expect of short vectors, where each step costs a latency, the second of long ones.
+        """
+        grid = schedules.CommunicationGrid(self.P, self.Q, self.r, self.s)
+        best, other = schedules.build("optimal", grid), schedules.build(name, grid)
+        steps = sum(len(step) > 0 for step in other.steps)
+        return best.number_of_steps / steps, best.total_cost / other.total_cost
+
+    def __str__(self) -> str:
+        return f"Example {self.number}: P = {self.P}, Q = {self.Q}, r = {self.r}, s = {self.s}"
+
+
+EXAMPLES = (Example(1, 16, 16, 3, 5), Example(2, 16, 16, 7, 11), Example(4, 12, 8, 4, 3))
+
+
+def groups(results: Results) -> list[tuple[Example, str, list[CaseResult]]]:
+    """The cases of each example on each kind of process sets, by size. Not collective."""
+    found: dict[tuple[Example, str], list[CaseResult]] = {}
+    for result in results.cases:
+        case = result.case
+        numbers = (case.before.size, case.after.size, case.before.block[0], case.after.block[0])
+        example = next(one for one in EXAMPLES if (one.P, one.Q, one.r, one.s) == numbers)
+        sets = "disjoint sets" if case.after.first else "shared processes"
+        found.setdefault((example, sets), []).append(result)
+    return [(*key, sorted(some, key=lambda one: one.case.elements)) for key, some in found.items()]
+
+
+def ratio(result: CaseResult, name: str) -> float | None:
+    """Median time of the optimal schedule as a fraction of another method's. Not collective."""
+    best, other = result.method(OPTIMAL), result.method(name)
+    return None if best is None or other is None else best.median / other.median
+
+
+def tables(results: Results) -> Sequence[tuple[str, Table]]:
+    """Times and ratios over vector sizes. Not collective."""
+    names = list(dict.fromkeys(one.name for case in results.cases for one in case.methods))
+    made = []
+    for example, sets, cases in groups(results):
+        table = new_table(("doubles",), (*names, *(f"optimal / {name.split('/')[0]}" for name in PAIRINGS)))
+        for result in cases:
+            times = [found.median if (found := result.method(name)) else None for name in names]
+            table.add_row(
+                str(result.case.elements),
+                *("-" if one is None else time_text(one) for one in times),
+                *(ratio_text(ratio(result, name)) for name in PAIRINGS),
+            )
+        made.append((f"{example}, {sets}: median times; {_expectation(example)}:", table))
+    return made
+
+
+def _expectation(example: Example) -> str:
+    words = []
+    for name in PAIRINGS:
+        pairing = name.split("/")[0]
+        steps, cost = example.expected(pairing)
+        words.append(f"{ratio_text(steps)} by steps and {ratio_text(cost)} by cost against {pairing}")
+    return "in theory " + ", ".join(words)
+
+
+def _plot(results: Results, path: str) -> None:
+    from .curves import plot_sizes
+
+    plot_sizes(results, path)
+
+
+def _cases(sizes: Sequence[int]) -> tuple[Case, ...]:
+    return tuple(one.case(size, disjoint) for one in EXAMPLES for disjoint in (False, True) for size in sizes)
+
+
+DESPREZ = Suite(
+    cases=_cases(SIZES),
+    quick=_cases((1_200, 12_000)),
+    methods=named_methods(*METHODS),
+    calls=2,
+    tables=tables,
+    plot=_plot,
+)

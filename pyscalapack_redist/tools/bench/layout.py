@@ -1,0 +1,193 @@
+"""Layouts as the command line writes them: PRxPC:MBxNB[@RSRC,CSRC][+FIRST], with any number of dimensions.
+
+Where arrays are moved, /MxN@IA,JA may follow (what is moved is a sub-array, at IA, JA of a whole array of M x N), and /C
+(local arrays are in C order).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import DescriptorError
+from ...layout.descriptor import Descriptor
+from ...layout.grid import ProcessGrid
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["Layout"]
+
+NOTATION = "PRxPC:MBxNB[@RSRC,CSRC][+FIRST], as in 2x4:64x64 or 4x2:32x32@1,0+8"
+ENDINGS = "/MxN@IA,JA for a sub-array at IA, JA of a whole array of M x N, /C for local arrays in C order"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A grid of processes and how an array is dealt out over it. Not collective.
+
+    Attributes
+    ----------
+    grid, block, source : tuple of int
+        Processes, block size and process coordinate of the first block, along each dimension.
+    first : int
+        Rank of the grid's first process; the others follow row by row.
+    whole, offset : tuple of int
+        Of a sub-array: the whole array's shape, and where in it the sub-array starts, from 0. Empty where the array is
+        whole.
+    order : {"F", "C"}
+        Memory order of the local arrays.
+    """
+
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    source: tuple[int, ...]
+    first: int = 0
+    whole: tuple[int, ...] = ()
+    offset: tuple[int, ...] = ()
+    order: str = "F"
+
+    @classmethod
+    def parse_operand(cls, text: str) -> Layout:
+        """Read the notation with all its endings: that of one side of a redistribution.
+
+        Raises
+        ------
+        DescriptorError
+            Quotes the part that is wrong and says what it must be.
+        """
+        start, *endings = text.split("/")
+        layout = cls.parse(start)
+        order = "F"
+        if endings[-1:] in (["C"], ["F"]):
+            order = endings.pop()
+        if not endings:
+            return dataclasses.replace(layout, order=order)
+        if len(endings) > 1 or "@" not in endings[0]:
+            raise DescriptorError(f"layout {text!r} ends in {'/'.join(endings)!r}: there are {ENDINGS}, in this order")
+        shape, _, corner = endings[0].partition("@")
+        whole = _numbers(text, "whole shape", shape, "x", 0)
+        offset = _numbers(text, "sub-array's start", corner, ",", 0)
+        for name, part, values in (("whole shape", shape, whole), ("sub-array's start", corner, offset)):
+            if len(values) != layout.ndim:
+                raise DescriptorError(
+                    f"layout {text!r}: the {name} {part!r} must have one number for each dimension of the grid {start!r}"
+                )
+        return dataclasses.replace(layout, whole=whole, offset=offset, order=order)
+
+    @classmethod
+    def parse(cls, text: str) -> Layout:
+        """Read the notation without endings: the layout of a whole array.
+
+        Raises
+        ------
+        DescriptorError
+            Quotes the part that is wrong and says what it must be.
+        """
+        rest, plus, first = text.partition("+")
+        rest, at, source = rest.partition("@")
+        grid, colon, block = rest.partition(":")
+        if not colon:
+            raise DescriptorError(f"layout {text!r} has no block size: it must be {NOTATION}")
+        processes = _numbers(text, "grid", grid, "x", 1)
+        blocks = _numbers(text, "block size", block, "x", 1)
+        sources = _numbers(text, "source process", source, ",", 0) if at else (0,) * len(processes)
+        for name, part, values in (("block size", block, blocks), ("source process", source, sources)):
+            if len(values) != len(processes):
+                raise DescriptorError(
+                    f"layout {text!r}: the {name} {part!r} must have one number for each dimension of the grid {grid!r}"
+                )
+        for coordinate, size in zip(sources, processes, strict=True):
+            if coordinate >= size:
+                raise DescriptorError(
+                    f"layout {text!r}: the source process {source!r} is outside the grid {grid!r}: {coordinate} must be "
+                    f"below {size}"
+                )
+        start = _numbers(text, "first rank", first, None, 0)[0] if plus else 0
+        return cls(processes, blocks, sources, start)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.grid)
+
+    @property
+    def size(self) -> int:
+        """Number of processes."""
+        return math.prod(self.grid)
+
+    @property
+    def end(self) -> int:
+        """One more than the last rank."""
+        return self.first + self.size
+
+    def whole_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Shape of the whole array, where `shape` of it is moved."""
+        return self.whole or shape
+
+    def misfit(self, shape: tuple[int, ...]) -> str | None:
+        """Why an array of this shape cannot be moved from or to this layout; None where it can."""
+        if self.ndim != len(shape):
+            dims = f"{self.ndim} dimensions and the shape {shape} has {len(shape)}"
+            return f"the layout {self} has {dims}: they must have as many"
+        ends = [o + n for o, n in zip(self.offset, shape, strict=False)]
+        if any(end > n for end, n in zip(ends, self.whole, strict=False)):
+            return f"the layout {self} has no room for a sub-array of the shape {shape}: it would end at {tuple(ends)}"
+        return None
+
+    def largest_part(self, shape: tuple[int, ...]) -> int:
+        """The most elements of the whole array that one process can have, its last blocks taken as full."""
+        dims = zip(self.whole_shape(shape), self.block, self.grid, strict=True)
+        return math.prod(min(n, -(-n // (block * processes)) * block) for n, block, processes in dims)
+
+    def coords(self, rank: int) -> tuple[int, ...] | None:
+        """Where a rank stands in the grid; None outside it."""
+        place = rank - self.first
+        if not 0 <= place < self.size:
+            return None
+        found: list[int] = []
+        for size in reversed(self.grid):
+            place, coordinate = divmod(place, size)
+            found.append(coordinate)
+        return tuple(reversed(found))
+
+    def descriptor(self, shape: tuple[int, ...], comm: MPI.Intracomm | None) -> Descriptor:
+        """The Descriptor of an array of this layout and shape; a sub-array's where it is one.
+
+        Raises
+        ------
+        DescriptorError
+            The communicator has too few ranks.
+        """
+        places = self.first + np.arange(self.size).reshape(self.grid)
+        grid = ProcessGrid(self.grid, comm, ranks=places)
+        whole = Descriptor(self.whole_shape(shape), self.block, grid, source=self.source)
+        return whole[tuple(slice(o, o + n) for o, n in zip(self.offset, shape, strict=True))] if self.whole else whole
+
+    def __str__(self) -> str:
+        source = "@" + _joined(self.source, ",") if any(self.source) else ""
+        first = f"+{self.first}" if self.first else ""
+        part = f"/{_joined(self.whole, 'x')}@{_joined(self.offset, ',')}" if self.whole else ""
+        order = "/C" if self.order == "C" else ""
+        return f"{_joined(self.grid, 'x')}:{_joined(self.block, 'x')}{source}{first}{part}{order}"
+
+
+def _joined(numbers: tuple[int, ...], separator: str) -> str:
+    return separator.join(map(str, numbers))
+
+
+def _numbers(text: str, name: str, part: str, separator: str | None, least: int) -> tuple[int, ...]:
+    """Whole numbers of at least `least`, joined by the separator; a single one for None."""
+    pieces = part.split(separator) if separator else [part]
+    if all(piece.isdecimal() and int(piece) >= least for piece in pieces):
+        return tuple(map(int, pieces))
+    many = f"whole numbers of at least {least} joined by {separator!r}"
+    raise DescriptorError(
+        f"layout {text!r}: the {name} {part!r} must be "
+        + (f"{many}, one for each dimension" if separator else f"a whole number of at least {least}")
+        + f". The notation is {NOTATION}"
+    )

@@ -1,0 +1,115 @@
+"""ScaLAPACK's own p?gemr2d, of the library in use or of another one.
+
+The entry point is called with descriptors made beforehand, so that nothing of this package is timed with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .... import blacs
+from ....errors import LibraryError
+from ....scalapack.operands import KIND_OF_DTYPE
+from ..case import Case
+from ..layout import Layout
+from ..stage import Stage
+from .method import Method, Prepared
+
+__all__ = ["Gemr2d"]
+
+LIMIT = 2**31
+
+
+class Gemr2d(Method):
+    """The library's redistribution.
+
+    Parameters
+    ----------
+    path : str, optional
+        File of the library; by default the one that `blacs.load()` finds.
+    prefix : str
+        What its entry points' names start with, if the library has them so.
+    """
+
+    def __init__(self, path: str | None = None, prefix: str = "") -> None:
+        self.path, self.prefix = path, prefix
+        self.name = "pxgemr2d" + (f"={path}" if path else "") + (f":{prefix}" if prefix else "")
+
+    def obstacle(self, case: Case) -> str | None:
+        """A dtype, a number of dimensions, an order or a size that it is not for, or no library. Not collective."""
+        if len(case.shape) != 2:
+            return f"p?gemr2d is for two dimensions, not {len(case.shape)}"
+        if case.dtype not in KIND_OF_DTYPE:
+            return f"p?gemr2d is for {', '.join(map(str, KIND_OF_DTYPE))}, not {case.dtype}"
+        for name, layout in (("A", case.before), ("B", case.after)):
+            if layout.order != "F":
+                return f"p?gemr2d is for Fortran order, and the local arrays of {name} are in C order"
+        shapes = (*case.before.whole_shape(case.shape), *case.after.whole_shape(case.shape))
+        numbers = (*shapes, *case.before.block, *case.after.block, case.local_elements)
+        if max(numbers) >= LIMIT:
+            return "p?gemr2d counts in 32 bits: this array is too large for it"
+        try:
+            blacs.load(self.path, prefix=self.prefix)
+        except LibraryError as error:
+            return str(error)
+        return None
+
+    def prepare(self, stage: Stage) -> Prepared:
+        """Make three BLACS contexts: of each grid, and of all ranks of both. Collective."""
+        return _Called(stage, blacs.load(self.path, prefix=self.prefix))
+
+
+class _Called(Prepared):
+    def __init__(self, stage: Stage, library: blacs.Library) -> None:
+        super().__init__(stage)
+        case = stage.case
+        self._library = library
+        self._contexts: list[int] = []
+        a = self._operand(case.before, stage.a)
+        b = self._operand(case.after, stage.out)
+        involved = sorted({*range(case.before.first, case.before.end), *range(case.after.first, case.after.end)})
+        everyone = self._context((1, len(involved)), involved)
+        m, n = case.shape
+        self._takes_part = everyone >= 0
+        self._call = functools.partial(library.entries.gemr2d, KIND_OF_DTYPE[case.dtype], m, n, *a, *b, everyone)
+
+    def __call__(self) -> None:
+        if self._takes_part:
+            self._call()
+
+    def forget(self) -> None:
+        if self._takes_part:
+            _give_buffers_back(self._library, self._contexts[-1])
+
+    def close(self) -> None:
+        for context in reversed(self._contexts):
+            blacs.free_context(context, self._library)
+        self._contexts.clear()
+
+    def _context(self, shape: tuple[int, int], ranks: list[int]) -> int:
+        if self.stage.comm.Get_rank() not in ranks:
+            return -1
+        self._contexts.append(blacs.make_context(self.stage.comm, shape, ranks, self._library))
+        return self._contexts[-1]
+
+    def _operand(self, layout: Layout, array: NDArray[np.generic] | None) -> tuple[int, int, int, NDArray[np.intc]]:
+        """Address, IA, JA and the nine integers; outside the grid, where CTXT is -1, no address."""
+        context = self._context((layout.grid[0], layout.grid[1]), list(range(layout.first, layout.end)))
+        rows = 1 if array is None else max(1, array.shape[0])
+        shape = layout.whole_shape(self.stage.case.shape)
+        nine = np.array([1, context, *shape, *layout.block, *layout.source, rows], dtype=np.intc)
+        i, j = layout.offset or (0, 0)
+        return (0 if array is None else array.ctypes.data), i + 1, j + 1, nine
+
+
+def _give_buffers_back(library: blacs.Library, context: int) -> None:
+    """BLACS keeps its largest buffer for later calls."""
+    for file in (library.path, None):
+        free = getattr(ctypes.CDLL(file), "blacs_freebuff_", None)
+        if free is not None:
+            free(ctypes.byref(ctypes.c_int(context)), ctypes.byref(ctypes.c_int(1)))
+            return

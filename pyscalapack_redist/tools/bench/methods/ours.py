@@ -1,0 +1,75 @@
+"""This package's redistribution, with a schedule, an exchange and buffers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+
+from ....engine.redistribute import MEMORY_LIMIT, redistribute
+from ..stage import Stage
+from .method import Anew, Method, Prepared
+
+__all__ = ["Ours"]
+
+# Plans are kept with the communicator, by all that was asked for. Asked for with a memory limit of a byte less than the last
+# time, a plan is made anew, by nothing but what users have. The limits come again after more plans than are kept.
+LIMITS = 4096
+_limits = itertools.cycle(range(MEMORY_LIMIT - 1, MEMORY_LIMIT - 1 - LIMITS, -1))
+
+
+class Ours(Method):
+    """A plan of `redistribute`, made once and reused.
+
+    Parameters
+    ----------
+    schedule, exchange, buffers : str
+        What `redistribute` is asked for.
+    memory_limits : iterator of int
+        The next one is asked for with each plan: the same on all ranks.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        schedule: str,
+        exchange: str,
+        buffers: str = "packed",
+        memory_limits: Iterator[int] | None = None,
+    ) -> None:
+        self.name = name
+        self.schedule, self.exchange, self.buffers = schedule, exchange, buffers
+        self._memory_limits = memory_limits or itertools.repeat(MEMORY_LIMIT)
+
+    def anew(self) -> Method:
+        """The same with a plan that is made, used once and timed in each call. Not collective."""
+        return Anew(Ours(self.name, self.schedule, self.exchange, self.buffers, _limits))
+
+    def prepare(self, stage: Stage) -> Prepared:
+        """Make the plan. Collective."""
+        return _Planned(stage, self.schedule, self.exchange, self.buffers, next(self._memory_limits))
+
+
+class _Planned(Prepared):
+    def __init__(self, stage: Stage, schedule: str, exchange: str, buffers: str, memory_limit: int) -> None:
+        super().__init__(stage)
+        self._plan = redistribute(
+            stage.desc_a,
+            stage.desc_b,
+            dtype=stage.case.dtype,
+            schedule=schedule,
+            exchange=exchange,
+            buffers=buffers,
+            memory_limit=memory_limit,
+        )
+
+    @property
+    def extra_bytes(self) -> int | None:
+        size: int = self._plan.report(self.stage.case.dtype).extra_bytes
+        return size
+
+    def __call__(self) -> None:
+        self._plan(self.stage.a, self.stage.out)
+
+    def profile(self) -> Mapping[str, float]:
+        seconds: Mapping[str, float] = self._plan.profile(self.stage.a, self.stage.out).seconds
+        return seconds

@@ -1,0 +1,282 @@
+"""How much of a redistribution's time can be hidden behind computing.
+
+In each case four times are taken for each exchange: of the redistribution alone, of computing alone (calibrated to about
+the same length), of one after the other, and of both at once: `start`, computing in slices with a `test` after each, and
+`wait`. The share hidden is (serial - overlapped) / min(redistribution, computing): 1 where the shorter of the two costs
+nothing, 0 where nothing is gained. Computing is additions in the core's cache, so it uses neither memory nor network.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ...engine.redistribute import Redistribution, redistribute
+from .case import Case
+from .figures import ratio_text, time_text
+from .layout import Layout
+from .methods import Method, Prepared, named_methods
+from .results import CaseResult, MethodResult, Results
+from .stage import Stage
+from .suite import Suite
+from .terminal import new_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["OVERLAP", "Computing", "During", "Then", "hidden"]
+
+GRIDS = {2: ("1x2", "2x1"), 4: ("2x2", "1x4"), 8: ("2x4", "4x2"), 16: ("4x4", "2x8")}
+ORDERS = (256, 512, 1024)
+QUICK = (64, 192)
+EXCHANGES = {"auto": "auto", "auto/nonblocking": "nonblocking", "auto/windowed": "windowed"}  # by the method's name
+INTERVALS = (16, 128)  # slices between two tests, where tests are rare: "auto" only
+ELEMENTS, PASSES = 4096, 100  # of a slice of computing: about 0.2 ms, in 64 KiB of memory
+RUNS = tuple((name, 1) for name in EXCHANGES) + tuple(("auto", every) for every in INTERVALS)
+TRIALS = 3  # of which the shortest calibrates
+
+
+class Work:
+    """Computing in slices: numbers are added to a sum again and again, in the core's cache. Not collective.
+
+    Parameters
+    ----------
+    slices : int
+        How many there are.
+    """
+
+    def __init__(self, slices: int) -> None:
+        self.slices = slices
+        self._numbers = np.arange(float(ELEMENTS))
+        self._sum = np.zeros(ELEMENTS)
+
+    def slice(self) -> None:
+        """One slice."""
+        for _ in range(PASSES):
+            np.add(self._sum, self._numbers, out=self._sum)
+
+    def all(self) -> None:
+        """All slices."""
+        for _ in range(self.slices):
+            self.slice()
+
+    def reset(self) -> None:
+        """Forget what was added."""
+        self._sum[:] = 0
+
+    def correct(self) -> bool:
+        """Whether all slices, and no more, were computed since `reset`. The sums are exact."""
+        return np.array_equal(self._sum, self.slices * PASSES * self._numbers)
+
+
+_slices: WeakKeyDictionary[Stage, int] = WeakKeyDictionary()
+
+
+def slices_for(stage: Stage) -> int:
+    """Slices that take all ranks together about as long as the redistribution by "auto". Collective; once for a stage."""
+    if stage not in _slices:
+        plan = _plan(stage, "auto")
+        plan(stage.a, stage.out)
+        wanted = min(_seconds(stage, lambda: plan(stage.a, stage.out)) for _ in range(TRIALS))
+        work, took = Work(1), 0.0
+        while took < wanted / 2:
+            work = Work(2 * work.slices)
+            took = min(_seconds(stage, work.all) for _ in range(TRIALS))
+        _slices[stage] = max(1, round(work.slices * wanted / took))
+    return _slices[stage]
+
+
+def _seconds(stage: Stage, run: Callable[[], object]) -> float:
+    """The longest of the ranks' own times. Collective."""
+    from mpi4py import MPI
+
+    stage.comm.Barrier()
+    start = time.perf_counter()
+    run()
+    return float(stage.comm.allreduce(time.perf_counter() - start, MPI.MAX))
+
+
+def _plan(stage: Stage, exchange: str) -> Redistribution:
+    return redistribute(stage.desc_a, stage.desc_b, dtype=stage.case.dtype, exchange=exchange)
+
+
+class Computing(Method):
+    """The computing alone, on all ranks at once."""
+
+    name = "computing"
+
+    def prepare(self, stage: Stage) -> Prepared:
+        """Calibrate. Collective."""
+        return _Computing(stage)
+
+
+class _Both(Method):
+    """Redistribution and computing.
+
+    Parameters
+    ----------
+    method : str
+        Name of the method that redistributes.
+    every : int
+        Slices between two calls of `test`, where it is called.
+    """
+
+    verb: ClassVar[str]
+    made: ClassVar[type[_Serial]]
+
+    def __init__(self, method: str, every: int = 1) -> None:
+        self.name = f"{method} {self.verb} computing" + (f", test() every {every} slices" if every > 1 else "")
+        self._exchange, self._every = EXCHANGES[method], every
+
+    def prepare(self, stage: Stage) -> Prepared:
+        """Make the plan and calibrate. Collective."""
+        return self.made(stage, _plan(stage, self._exchange), self._every)
+
+
+class _Computing(Prepared):
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self.work = Work(slices_for(stage))
+
+    @property
+    def extra_bytes(self) -> int | None:
+        return 0
+
+    def __call__(self) -> None:
+        self.work.all()
+
+    def poison(self) -> None:
+        self.work.reset()
+
+    def correct(self) -> bool:
+        return self.work.correct()
+
+
+class _Serial(_Computing):
+    """One after the other."""
+
+    def __init__(self, stage: Stage, plan: Redistribution, every: int) -> None:
+        super().__init__(stage)
+        self.plan, self.every = plan, every
+
+    @property
+    def extra_bytes(self) -> int | None:
+        size: int = self.plan.report(self.stage.case.dtype).extra_bytes
+        return size
+
+    def __call__(self) -> None:
+        self.plan(self.stage.a, self.stage.out)
+        super().__call__()
+
+    def poison(self) -> None:
+        super().poison()
+        self.stage.poison()
+
+    def correct(self) -> bool:
+        return super().correct() and self.stage.correct()
+
+
+class _Overlapped(_Serial):
+    """Both at once."""
+
+    def __call__(self) -> None:
+        transfer = self.plan.start(self.stage.a, self.stage.out)
+        for number in range(self.work.slices):
+            if number % self.every == 0:
+                transfer.test()
+            self.work.slice()
+        transfer.wait()
+
+
+class Then(_Both):
+    """The redistribution, then the computing."""
+
+    verb = "then"
+    made = _Serial
+
+
+class During(_Both):
+    """The redistribution under way while computing."""
+
+    verb = "during"
+    made = _Overlapped
+
+
+def hidden(result: CaseResult, method: str, time_of: Callable[[MethodResult], float], every: int = 1) -> float | None:
+    """The share hidden of a redistribution by a method; None where one of the four times is missing. Not collective.
+
+    Parameters
+    ----------
+    time_of : callable
+        From a method's figures to the time to take: the least, or the median.
+    every : int
+        Slices between two calls of `test`.
+    """
+    found = _four(result, method, every)
+    if len(found) < 4:
+        return None
+    redistribution, computing, serial, overlapped = map(time_of, found)
+    return (serial - overlapped) / min(redistribution, computing)
+
+
+def _four(result: CaseResult, method: str, every: int) -> list[MethodResult]:
+    """Redistribution, computing, serial and overlapped, as far as they ran."""
+    names = method, Computing.name, Then(method).name, During(method, every).name
+    return [one for name in names if (one := result.method(name)) is not None]
+
+
+def tables(results: Results) -> Sequence[tuple[str, Table]]:
+    """The four times and the share hidden in each case, and the shares in all cases. Not collective."""
+    table = new_table(("case", "method"), ("redistribution", "computing", "serial", "overlapped", "hidden"))
+    summary = new_table(("method", "test()"), ("hidden in the median case", "in the worst"))
+    for name, every in RUNS:
+        shares = [one for result in results.cases if (one := hidden(result, name, _median, every)) is not None]
+        if shares:
+            figures = (statistics.median(shares), min(shares))
+            summary.add_row(name, f"every {every} slices" if every > 1 else "each slice", *map(ratio_text, figures))
+    for result in results.cases:
+        case = result.case
+        for name in EXCHANGES:
+            least, median = (hidden(result, name, time_of) for time_of in (_least, _median))
+            if least is not None and median is not None:
+                times = (f"{time_text(one.least)} / {time_text(one.median)}" for one in _four(result, name, 1))
+                shares_text = f"{ratio_text(least)} / {ratio_text(median)}"
+                table.add_row(
+                    f"{' x '.join(map(str, case.shape))}, {case.before} -> {case.after}", name, *times, shares_text
+                )
+    return [
+        ("minimum / median times, and the share of the shorter time that was hidden:", table),
+        ("the share hidden in all cases, by medians:", summary),
+    ]
+
+
+def _least(one: MethodResult) -> float:
+    return one.least
+
+
+def _median(one: MethodResult) -> float:
+    return one.median
+
+
+def _cases(orders: Sequence[int]) -> tuple[Case, ...]:
+    return tuple(
+        Case((n, n), Layout.parse(f"{a}:64x64"), Layout.parse(f"{b}:48x48")) for a, b in GRIDS.values() for n in orders
+    )
+
+
+OVERLAP = Suite(
+    cases=_cases(ORDERS),
+    quick=_cases(QUICK),
+    methods=(
+        Computing(),
+        *(made for name in EXCHANGES for made in (*named_methods(name), Then(name))),
+        *(During(name, every) for name, every in RUNS),
+    ),
+    calls=1,
+    tables=tables,
+)

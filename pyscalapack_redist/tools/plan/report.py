@@ -1,0 +1,193 @@
+"""A study for a person to read: sizes, tables of small grids, and how the algorithms compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..bench.figures import ratio_text, size_text, time_text
+from ..bench.terminal import console, new_table, print_table
+from .study import AxisStudy, Outcome, Study
+from .tables import MOST_ACROSS, grid_lines, is_small, step_figures, step_lines
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from ...schedules import Schedule
+
+__all__ = ["show"]
+
+
+def show(study: Study) -> None:
+    """Print a study. Not collective."""
+    out = console()
+    _say(out, study_lines(study))
+    for k, axis in enumerate(study.axes):
+        _say(out, ["", *axis_lines(axis, k)])
+        if axis.schedule is not None and is_small(axis.grid):
+            _say(out, ["", f"communication grid, {_unit(axis)}:", *grid_lines(axis.grid)])
+            _say(out, ["", f"step of each pair, {study.name}:", *step_lines(axis.schedule, axis.grid)])
+        if axis.schedule is not None:
+            _say(out, ["", *cost_lines(axis.schedule, study.name)])
+        _say(out, ["", f"algorithms, costs in {_unit(axis)}:"])
+        print_table(out, _comparison(axis))
+        _say(out, (f"{one.name}: {one.reason}" for one in axis.outcomes if one.reason))
+    if len(study.axes) > 1:
+        _say(out, ["", "products of the dimensions' schedules (steps and costs multiply):"])
+        print_table(out, _products(study))
+        _say(out, whole_lines(study.whole))
+    _say(out, ["", *way_lines(study)])
+    print_table(out, _ways(study))
+    _say(out, (f"{one.name}: {one.reason}" for one in study.ways if one.reason))
+
+
+def study_lines(study: Study) -> Iterator[str]:
+    """The array, its messages and its bytes. Not collective."""
+    yield f"plan: {study.case}"
+    messages, kept = study.messages, study.kept
+    count = "messages not counted: the tables are too large" if messages is None else f"{messages:,} messages"
+    yield f"array: {study.total_bytes:,} bytes ({size_text(study.total_bytes)}), {count}"
+    if kept is None or messages is None:
+        yield "messages of ranks to themselves: not counted, the tables are too large"
+    else:
+        moved = study.total_bytes - kept[1]
+        yield f"between ranks: {moved:,} bytes in {messages - kept[0]:,} messages"
+        yield f"copied in place: {kept[1]:,} bytes of {kept[0]:,} ranks' messages to themselves"
+    sent, received = study.most_messages(1), study.most_messages(0)
+    if sent is not None and received is not None:
+        yield f"a process sends at most {sent} messages and receives at most {received}"
+
+
+def whole_lines(whole: Outcome | None) -> Iterator[str]:
+    """The least cost over all dimensions at once, beside the products. Not collective."""
+    if whole is not None and whole.steps is not None:
+        yield (
+            f"{whole.name}, messages of ranks to themselves left out: NS = {whole.steps} steps, TC = {whole.cost}; "
+            f"{whole.certificate}"
+        )
+    elif whole is not None:
+        yield f"{whole.name}: {whole.reason}"
+    yield "a product of least-cost schedules need not be the cheapest of all: its certificates are of each dimension"
+
+
+def way_lines(study: Study) -> Iterator[str]:
+    """What the table of the ways of `via=` holds. Not collective."""
+    yield "ways of via=, all ranks and legs together, ranks' messages to themselves left out:"
+    yield (
+        "fewest steps: of any one-port schedule; busiest rank: the most bytes that one rank sends or receives in each leg, "
+        f"added up; NS, TC: of {study.name}, dimension by dimension and with those messages, TC in bytes of the whole array"
+    )
+    if study.model is not None:
+        yield f"time by the model {study.model}: a start-up for each of the fewest steps, and the busiest rank's bytes"
+
+
+def axis_lines(axis: AxisStudy, k: int) -> Iterator[str]:
+    """One dimension's parameters and bounds. Not collective."""
+    before, after, grid = axis.before, axis.after, axis.grid
+    yield (
+        f"dimension {k}: n = {before.n}, P = {before.processes} -> Q = {after.processes}, "
+        f"r = {before.block} -> s = {after.block}"
+    )
+    if grid is axis.whole:
+        yield f"the whole axis is taken as one: it is shorter than a slice of lcm(P r, Q s) = {grid.slice_length} elements"
+    else:
+        yield f"a slice has lcm(P r, Q s) = {grid.slice_length} elements, the axis {_slices(axis)}"
+    if axis.bounds is None:
+        yield "bounds: not worked out, the tables are too large"
+    else:
+        yield f"bounds: at least {axis.bounds[0]} steps, cost at least {axis.bounds[1]} elements"
+    if axis.schedule is None:
+        yield f"{axis.entries:,} pairs: too many to schedule them all here; a rank's own part needs no table"
+    elif not is_small(grid):
+        yield f"tables are printed up to {MOST_ACROSS} processes"
+
+
+def cost_lines(schedule: Schedule, name: str) -> Iterator[str]:
+    """Messages and cost of each step, equal ones in a row told together. Not collective."""
+    yield (
+        f"{name}: NS = {schedule.number_of_steps} steps, TC = {schedule.total_cost}; {schedule.certificate}"
+        + ("" if schedule.one_port else "; not one-port: several may send to one process in a step")
+    )
+    runs: list[tuple[int, int, tuple[int, int]]] = []
+    for number, figures in enumerate(map(step_figures, schedule.steps)):
+        if runs and runs[-1][2] == figures:
+            runs[-1] = (runs[-1][0], number, figures)
+        else:
+            runs.append((number, number, figures))
+    for first, last, (messages, cost) in runs[:MOST_ACROSS]:
+        steps = f"step {first}" if first == last else f"steps {first} to {last}, each"
+        yield f"  {steps}: {messages} messages, cost {cost}" if messages else f"  {steps}: empty"
+    if len(runs) > MOST_ACROSS:
+        yield f"  ... {len(runs) - MOST_ACROSS} more lines left out"
+
+
+def _comparison(axis: AxisStudy) -> Table:
+    table = new_table(("algorithm",), ("steps", "of the bound", "cost", "of the bound", "one-port", "certificate"))
+    for one in axis.outcomes:
+        if one.steps is not None or one.cost is not None:
+            table.add_row(*_row(one, axis.bounds), one.certificate or "-")
+        else:
+            table.add_row(one.name, *["-"] * 5, "see below")
+    return table
+
+
+def _products(study: Study) -> Table:
+    table = new_table(("algorithm",), ("steps", "of the bound", "cost", "of the bound", "one-port"))
+    for name in (one.name for one in study.axes[0].outcomes):
+        product = study.product(name)
+        if product is not None:
+            table.add_row(*_row(product, study.bounds))
+    return table
+
+
+def _ways(study: Study) -> Table:
+    table = new_table(
+        ("way",),
+        (
+            *("legs", "messages", "bytes", "of direct", "fewest steps", "busiest rank", "NS", "TC", "of direct"),
+            *([] if study.model is None else ["time by the model"]),
+        ),
+    )
+    direct = study.ways[0]
+    for one in study.ways:
+        figures = (one.legs, one.messages, one.bytes, None, one.fewest_steps, one.busiest_bytes, one.steps, one.cost)
+        cells = ["-" if value is None else f"{value:,}" for value in figures]
+        cells[3] = _of(one.bytes, direct.bytes)
+        cells.append(_of(one.cost, direct.cost))
+        if study.model is not None:
+            seconds = one.seconds(study.model)
+            cells.append("-" if seconds is None else time_text(seconds))
+        table.add_row(one.name, *cells)
+    return table
+
+
+def _row(one: Outcome, bounds: tuple[int, int] | None) -> tuple[str, ...]:
+    if one.one_port is False:
+        bounds = None  # they are those of one-port schedules
+    return (
+        one.name,
+        "-" if one.steps is None else str(one.steps),
+        _of(one.steps, bounds and bounds[0]),
+        "-" if one.cost is None else str(one.cost),
+        _of(one.cost, bounds and bounds[1]),
+        {True: "yes", False: "no", None: "-"}[one.one_port],
+    )
+
+
+def _of(value: int | None, bound: int | None) -> str:
+    return ratio_text(value / bound if value is not None and bound else None)
+
+
+def _unit(axis: AxisStudy) -> str:
+    return "elements of the axis" if axis.grid is axis.whole else "elements of one slice"
+
+
+def _slices(axis: AxisStudy) -> str:
+    whole, rest = divmod(axis.before.n, axis.grid.slice_length)
+    return f"{whole} of them" + (f" and {rest} elements of another" if rest else "")
+
+
+def _say(out: Console, lines: Iterator[str] | list[str]) -> None:
+    for line in lines:
+        out.print(line, soft_wrap=True, markup=False)

@@ -1,0 +1,153 @@
+"""From messages to pieces, and the rule by which each exchange comes to them. Sizes of pieces and windows are the engine's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...engine.redistribute import MEMORY_LIMIT
+from ...engine.scheduling import is_one_port
+from ...exchanges import check_combination, exchange_class
+from ...exchanges.nonblocking import Nonblocking
+from ...schedules.checks import unknown
+from .flow import Pieces
+from .rules import AnySource, Ints, Rule, Stages, Window
+from .traffic import Messages
+
+__all__ = ["EXCHANGES", "Sizes", "Work", "check_method", "work_of"]
+
+EXCHANGES = ("sendrecv", "synchronized", "windowed", "nonblocking", "alltoallv", "alltoallw")
+RECEIVE_FIRST = ("synchronized",)  # a permission may go out before the own request: see `Machine.turns_after`
+MOST = 2**30  # bytes in one MPI message, or in one round of a collective
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the user asks for in place of the engine's own sizes, for `windowed`.
+
+    Attributes
+    ----------
+    window : int or None
+        Pieces in flight each way.
+    piece : int or None
+        Bytes of a piece.
+    """
+
+    window: int | None = None
+    piece: int | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a method lets through, and by which rule.
+
+    Attributes
+    ----------
+    pieces : Pieces
+        In the global order.
+    stage : ndarray or None
+        Of each piece, where a process has at most one to send and one to receive in a stage and waits for both.
+    turns : bool
+        Whether two processes' messages to each other may have to take turns.
+    """
+
+    pieces: Pieces
+    stage: Ints | None
+    turns: bool
+    _exchange: str
+    _window: int
+    _ahead: int
+    _order: Ints
+
+    def rule(self) -> Rule:
+        """A fresh rule: it is used up by a simulation. Not collective."""
+        sender, receiver = self.pieces.sender, self.pieces.receiver
+        if self._exchange == "synchronized":
+            return AnySource(sender, receiver, _awaited(sender, receiver, self._order))
+        if self._window:
+            return Window(sender, receiver, self._window, self._ahead)
+        return Stages(sender, receiver, self._order)
+
+
+def check_method(schedule: str, exchange: str) -> None:
+    """Refuse what cannot be simulated. Not collective.
+
+    Raises
+    ------
+    ScheduleError
+        Says why, and what to use instead.
+    """
+    one_port = is_one_port(schedule)
+    if exchange not in EXCHANGES:
+        raise unknown("exchange", exchange, EXCHANGES)
+    check_combination(schedule, one_port, exchange, "packed")
+
+
+def work_of(exchange: str, messages: Messages, item: int, sizes: Sizes) -> Work:
+    """The pieces of an exchange, and its rule. Not collective.
+
+    Parameters
+    ----------
+    exchange : str
+        A name in `EXCHANGES`.
+    messages : Messages
+        What is to go.
+    item : int
+        Bytes of an element.
+    sizes : Sizes
+        Of pieces and windows.
+
+    Raises
+    ------
+    ScheduleError
+        The exchange is not one that is simulated.
+    """
+    if exchange not in EXCHANGES:
+        raise unknown("exchange", exchange, EXCHANGES)
+    window = ahead = 0
+    most = MEMORY_LIMIT // 2
+    cls = exchange_class(exchange)
+    if issubclass(cls, Nonblocking):
+        asked = sizes if exchange == "windowed" else Sizes()
+        most, window = min(asked.piece or cls.piece, most), asked.window or cls.window
+        ahead = max(window, getattr(cls, "ahead", window))  # receives posted, where it is not as many as are sent
+    elif exchange.startswith("alltoall"):
+        most = min(most, MOST) // max(1, _most_messages(messages))
+    step = max(1, most // item)
+    if exchange == "synchronized":
+        step = max(1, int(messages.size.max(initial=1)))
+    count = -(-messages.size // step)
+    which = np.repeat(np.arange(messages.count), count)
+    number = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+    size = np.minimum(messages.size[which] - number * step, step)
+    pieces = Pieces(messages.sender[which], messages.receiver[which], size.astype(np.float64) * item)
+    turns = exchange in RECEIVE_FIRST
+    if exchange.startswith("alltoall"):
+        return Work(pieces, None, turns, exchange, 0, 0, number)
+    if exchange == "sendrecv":
+        stage = messages.step[which] * (1 + int(number.max(initial=0))) + number
+        return Work(pieces, stage, turns, exchange, 0, 0, stage)
+    return Work(pieces, None, turns, exchange, window, ahead, messages.step[which])
+
+
+def _most_messages(messages: Messages) -> int:
+    """The most that one rank sends or receives."""
+    return max(int(np.bincount(side).max(initial=0)) for side in (messages.sender, messages.receiver))
+
+
+def _awaited(sender: Ints, receiver: Ints, step: Ints) -> Ints:
+    """What the sender of each message has received before: as many as it has sent, where all send as many as they receive;
+    else those of earlier steps."""
+    ranks = 1 + int(max(sender.max(initial=0), receiver.max(initial=0)))
+    sends, receives = (np.bincount(side, minlength=ranks) for side in (sender, receiver))
+    if np.array_equal(sends, receives):
+        order = np.argsort(sender, kind="stable")
+        ordered = sender[order]
+        awaited = np.empty(len(sender), np.int64)
+        awaited[order] = np.arange(len(sender)) - np.searchsorted(ordered, ordered)
+        return awaited
+    steps = 1 + int(step.max(initial=0))
+    received = np.sort(receiver * steps + step)
+    found: Ints = np.searchsorted(received, sender * steps + step) - np.searchsorted(received, sender * steps)
+    return found
