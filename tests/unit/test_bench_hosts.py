@@ -23,6 +23,7 @@ from pyscalapack_redist.tools.bench.hosts import (
     short_label,
     tables,
 )
+from pyscalapack_redist.tools.bench.hosts_figure import plot_hosts
 from pyscalapack_redist.tools.bench.layout import Layout
 from pyscalapack_redist.tools.bench.limit import Limit, between_hosts, limit_of
 from pyscalapack_redist.tools.bench.report import case_table
@@ -238,7 +239,7 @@ def test_the_limit_is_in_the_json() -> None:
 
 def test_the_picture(tmp_path: Path) -> None:
     for some in (results().cases, results().cases[2:], ()):
-        HOSTS.plot(dataclasses.replace(results(), cases=some), str(tmp_path / "one.png"))
+        plot_hosts(dataclasses.replace(results(), cases=some), str(tmp_path / "one.png"))
         assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
 
 

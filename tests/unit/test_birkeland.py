@@ -13,10 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from oracle import deal
+from papers import birkeland_figure
+from papers.birkeland import load, model_of, tables
+from papers.birkeland_sweep import Mpi4pyFFT, Subarrays, grid_of, layout
 
-from pyscalapack_redist.tools.bench import birkeland_figure
-from pyscalapack_redist.tools.bench.birkeland import load, model_of, tables
-from pyscalapack_redist.tools.bench.birkeland_model import (
+from pyscalapack_redist.tools.bench.case import Case
+from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
+from pyscalapack_redist.tools.plan.birkeland_model import (
     Load,
     Model,
     crossover,
@@ -27,9 +30,6 @@ from pyscalapack_redist.tools.bench.birkeland_model import (
     route,
     sweep,
 )
-from pyscalapack_redist.tools.bench.birkeland_sweep import Mpi4pyFFT, Subarrays, grid_of, layout
-from pyscalapack_redist.tools.bench.case import Case
-from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
 
 
 @given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 4), st.sampled_from((1, 8, 16)))

@@ -75,7 +75,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def alone(*arguments: str, code: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-    program = f"{code}\nfrom pyscalapack_redist.cli import main\nmain()"
+    program = f"{code}\nfrom pyscalapack_redist.tools.cli import main\nmain()"
     root = {f"OMPI_ALLOW_RUN_AS_ROOT{last}": "1" for last in ("", "_CONFIRM")}
     return subprocess.run(
         [sys.executable, "-c", program, *arguments],

@@ -18,7 +18,7 @@ from pyscalapack_redist.errors import CollectiveError, ConnectError
 # The other job: puts its card down for two ranks, prints a line, and does what it is told line by line.
 OTHER = """
 import sys
-from pyscalapack_redist.meeting import *
+from pyscalapack_redist.connection.rendezvous import *
 path, role = sys.argv[1:]
 card = Card.write(path, role, {"ranks": 2})
 holds = [Hold(card.path, rank) for rank in range(2)]

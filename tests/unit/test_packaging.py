@@ -20,6 +20,8 @@ import pyscalapack_redist
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(pyscalapack_redist.__file__).parent
 SOURCES = sorted(path.stem for path in (ROOT / "cython").glob("*.pyx"))
+# The place of each in the package.
+MODULES = [name if name.startswith("_") else f"_kernels/{name}" for name in SOURCES]
 EXTENSION = sysconfig.get_config_var("EXT_SUFFIX")
 FOREIGN_LIBRARY = re.compile(r"mpi|scalapack|blacs|blas|lapack|mkl", re.IGNORECASE)
 FOREIGN_SYMBOL = re.compile(r"P?MPI_|C?blacs_|C?p[sdczi]ge|[sdcz]gemm", re.IGNORECASE)
@@ -44,7 +46,7 @@ def assert_links_nothing_foreign(module: Path) -> None:
     assert not [symbol for symbol in symbols if FOREIGN_SYMBOL.match(symbol)]
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", MODULES)
 def test_built_module_links_nothing_foreign(name: str) -> None:
     assert_links_nothing_foreign(PACKAGE / f"{name}{EXTENSION}")
 
@@ -81,7 +83,7 @@ def test_sdist_holds_what_building_and_testing_need(dist: Path) -> None:
     wanted = {"LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml", "setup.py", "ci/test"}
     wanted |= {f"cython/{name}.pyx" for name in SOURCES} | {
         "cython/_descriptor.pxd",
-        "cython/_ring.pxd",
+        "cython/ring.pxd",
         "cython/flags.h",
         "cython/kernels.h",
         "tests/launch.py",
@@ -95,8 +97,8 @@ def test_wheel_holds_what_using_needs(dist: Path) -> None:
     with zipfile.ZipFile(only(dist, "*.whl")) as archive:
         held = set(archive.namelist())
         definitions = archive.read("pyscalapack_redist/_descriptor.pxd").decode()
-    wanted = {"__init__.py", "py.typed", "_descriptor.pxd"}
-    wanted |= {f"{name}{suffix}" for name in SOURCES for suffix in (EXTENSION, ".pyi")}
+    wanted = {"__init__.py", "py.typed", "_descriptor.pxd", "_kernels/ring.pxd"}
+    wanted |= {f"{name}{suffix}" for name in MODULES for suffix in (EXTENSION, ".pyi")}
     assert {f"pyscalapack_redist/{name}" for name in wanted} <= held
     assert not [name for name in held if not re.match(r"pyscalapack_redist[/-]", name)]
     assert definitions == (ROOT / "cython/_descriptor.pxd").read_text()
@@ -115,6 +117,6 @@ def test_wheel_works_outside_the_checkout(dist: Path, tmp_path: Path) -> None:
         run(python, "-c", "import pyscalapack_redist as p; print(p.__path__[0])", cwd=tmp_path, **here).strip()
     )
     assert folder.is_relative_to(tmp_path)
-    for name in SOURCES:
-        run(python, "-c", f"import pyscalapack_redist.{name}", cwd=tmp_path, **here)
+    for name in MODULES:
+        run(python, "-c", f"import pyscalapack_redist.{name.replace('/', '.')}", cwd=tmp_path, **here)
         assert_links_nothing_foreign(folder / f"{name}{EXTENSION}")

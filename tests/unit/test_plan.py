@@ -296,7 +296,7 @@ def test_it_needs_no_mpi(tmp_path: Path) -> None:
     words = [*arguments(*EXAMPLES[4]), "--json", str(tmp_path / "plan.json"), "--plot", str(tmp_path / "plan.png")]
     code = (
         "import sys; sys.modules['mpi4py'] = None\n"
-        "from pyscalapack_redist.cli import run\n"
+        "from pyscalapack_redist.tools.cli import run\n"
         f"assert run({words!r}) == 0 and run(['plan', '--help']) == 0 and run(['plan']) == 2"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

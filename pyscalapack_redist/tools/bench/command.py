@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import RedistributionError
-from .aspen import bench_aspen
 from .benchmark import no_profile, run_case, ticks_of_case
 from .case import Case
 from .clock import Clock
@@ -21,17 +20,16 @@ from .profile import check_profiles, profile_of
 from .results import CaseResult, Results
 from .selection import UsageError, asked_for, for_size
 from .suite import Suite
-from .suites import SUITES
+from .suites import STUDIES, SUITES
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
     from .display import Display
 
-__all__ = ["STUDIES", "bench"]
+__all__ = ["bench"]
 
 NOT_VERIFIED = 1
-STUDIES: dict[str, Callable[[Namespace], int]] = {"aspen": bench_aspen}  # suites that move nothing and need no MPI
 
 
 def bench(options: Namespace) -> int:

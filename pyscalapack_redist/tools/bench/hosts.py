@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .case import Case
-from .desprez import Example
+from .example import Example
 from .figures import ratio_text, time_text
 from .layout import Layout
 from .methods import Method, Prepared, named_methods
@@ -243,19 +243,12 @@ def _add(table: Table, name: str, ratios: Ratios) -> None:
     table.add_row(name, str(len(ratios.cases)), ratios.means, ratios.smallest, ratios.largest)
 
 
-def _plot(results: Results, path: str) -> None:
-    from .hosts_figure import plot_hosts
-
-    plot_hosts(results, path)
-
-
 HOSTS = Suite(
     cases=_cases(),
     quick=_quick(),
     methods=named_methods(*METHODS),
     calls=1,
     tables=tables,
-    plot=_plot,
     variant=_variant,
     machines=MACHINES,
     between_hosts=True,

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import replace
+
 from .batching import BATCH
-from .birkeland import BIRKELAND
 from .broad import BROAD
 from .case import Case
-from .desprez import DESPREZ
 from .hosts import HOSTS
+from .hosts_figure import plot_hosts
 from .layout import Layout
-from .overlap import OVERLAP
 from .suite import Suite
 from .sweeps import BLOCKS, DTYPES, ONCE, RANKS, SIZES
-from .walker_otto import WALKER_OTTO
 
-__all__ = ["SUITES"]
+__all__ = ["STUDIES", "SUITES"]
 
 
 def _case(shape: tuple[int, int], before: str, after: str) -> Case:
@@ -54,10 +55,8 @@ SUITES: dict[str, Suite] = {
     "ranks": RANKS,
     "dtypes": DTYPES,
     "once": ONCE,
-    "overlap": OVERLAP,
     "batch": BATCH,
-    "walker-otto": WALKER_OTTO,
-    "desprez": DESPREZ,
-    "birkeland": BIRKELAND,
-    "hosts": HOSTS,
+    "hosts": replace(HOSTS, plot=plot_hosts),
 }
+
+STUDIES: dict[str, Callable[[Namespace], int]] = {}  # suites that move nothing and need no MPI

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import DescriptorError
-from ..bench.birkeland_model import Load, Model, crossover, even_grid, sweep
 from ..bench.figures import size_text, time_text
 from ..bench.terminal import console, new_table, print_table
+from .birkeland_model import Load, Model, crossover, even_grid, sweep
 
 if TYPE_CHECKING:
     from rich.table import Table

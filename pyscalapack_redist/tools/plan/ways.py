@@ -21,8 +21,8 @@ from ...engine.waypoints import waypoints
 from ...errors import DescriptorError, ScheduleError
 from ...layout.blockcyclic import BlockCyclic
 from ...layout.descriptor import Descriptor
-from ..bench.birkeland_model import Load, Model
 from ..bench.case import Case
+from .birkeland_model import Load, Model
 
 __all__ = ["MOST_RANKS", "VIAS", "AxisCosts", "Way", "compared"]
 

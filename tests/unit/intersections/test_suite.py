@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from papers import aspen, aspen_cases
 
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS
-from pyscalapack_redist.tools.bench import aspen, aspen_cases
 from pyscalapack_redist.tools.bench.selection import UsageError
 
 NONE = dict.fromkeys(("shape", "before", "after", "dtype", "methods", "compare", "json", "plot"))
@@ -90,10 +90,13 @@ def test_what_is_for_redistributions_is_refused(given: dict[str, Any], flag: str
 def test_it_does_not_start_mpi() -> None:
     code = (
         "import sys\n"
-        "from pyscalapack_redist.bench.aspen_cases import AspenCase, seconds_of\n"
-        "import pyscalapack_redist.bench.aspen\n"
+        "from papers.aspen_cases import AspenCase, seconds_of\n"
+        "import papers.aspen\n"
         "seconds_of(AspenCase(2, 2, (30, 50), (256, 256)), 1)\n"
         "print('mpi4py.MPI' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    folder = Path(aspen.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout == "False\n"

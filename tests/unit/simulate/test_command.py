@@ -136,7 +136,7 @@ def test_it_needs_no_mpi(tmp_path: Path) -> None:
     words = [*SMALL, "--json", str(tmp_path / "times.json"), "--plot", str(tmp_path / "times.png")]
     code = (
         "import sys; sys.modules['mpi4py'] = None\n"
-        "from pyscalapack_redist.cli import run\n"
+        "from pyscalapack_redist.tools.cli import run\n"
         f"assert run({words!r}) == 0 and run(['simulate', '--help']) == 0 and run(['simulate']) == 2"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)

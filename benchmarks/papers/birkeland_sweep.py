@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.redistribute import redistribute
-from ...errors import ScheduleError
-from ...layout.descriptor import Descriptor
-from .birkeland_model import places, route
-from .case import Case
-from .layout import Layout
-from .methods import Method, Prepared
-from .stage import Stage
+from pyscalapack_redist.engine.redistribute import redistribute
+from pyscalapack_redist.errors import ScheduleError
+from pyscalapack_redist.layout.descriptor import Descriptor
+from pyscalapack_redist.tools.bench.case import Case
+from pyscalapack_redist.tools.bench.layout import Layout
+from pyscalapack_redist.tools.bench.methods import Method, Prepared
+from pyscalapack_redist.tools.bench.stage import Stage
+from pyscalapack_redist.tools.plan.birkeland_model import places, route
 
 if TYPE_CHECKING:
     from mpi4py import MPI

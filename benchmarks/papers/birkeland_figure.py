@@ -1,6 +1,6 @@
 """Pictures of the sweeps: time over N in one run, and time over processes in several, as Birkeland & Sorevik's Fig 3.
 
-    python -m pyscalapack_redist.bench.birkeland_figure --plot FIG3.png RUN.json [RUN.json ...]
+    PYTHONPATH=benchmarks python -m papers.birkeland_figure --plot FIG3.png RUN.json [RUN.json ...]
 
 joins what `bench --suite birkeland --json RUN.json` wrote on different numbers of ranks, fits one model to all of it, and
 prints both. Needs no MPI.
@@ -14,10 +14,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyscalapack_redist.tools.bench.figures import time_text
+from pyscalapack_redist.tools.bench.results import CaseResult, Results
+
 from .birkeland import OURS, RIVALS, by_grid, cores_of, load, model_of, speedups
 from .birkeland_sweep import grid_of
-from .figures import time_text
-from .results import CaseResult, Results
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

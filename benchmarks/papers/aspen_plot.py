@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...intersections import ALGORITHMS, FORMS
+from pyscalapack_redist.intersections import ALGORITHMS, FORMS
+from pyscalapack_redist.tools.bench.figures import time_text
+
 from .aspen_results import AspenResult, AspenResults
-from .figures import time_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..._kernels.runs import Complete
-from ...intersections import ALGORITHMS
-from ...intersections.algorithm import numbers
-from ...layout.blockcyclic import BlockCyclic
+from pyscalapack_redist._kernels.runs import Complete
+from pyscalapack_redist.intersections import ALGORITHMS
+from pyscalapack_redist.intersections.algorithm import numbers
+from pyscalapack_redist.layout.blockcyclic import BlockCyclic
 
 __all__ = ["complete"]
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .case import Case
-from .figures import time_text
-from .layout import Layout
-from .methods import named_methods
-from .results import CaseResult, Results
-from .suite import Suite
-from .terminal import new_table
+from pyscalapack_redist.tools.bench.case import Case
+from pyscalapack_redist.tools.bench.figures import time_text
+from pyscalapack_redist.tools.bench.layout import Layout
+from pyscalapack_redist.tools.bench.methods import named_methods
+from pyscalapack_redist.tools.bench.results import CaseResult, Results
+from pyscalapack_redist.tools.bench.suite import Suite
+from pyscalapack_redist.tools.bench.terminal import new_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -77,17 +77,10 @@ def _median(case: CaseResult, name: str) -> str:
     return "-" if found is None else time_text(found.median)
 
 
-def _plot(results: Results, path: str) -> None:
-    from .curves import plot_factors
-
-    plot_factors(results, path)
-
-
 WALKER_OTTO = Suite(
     cases=tuple(_case(processes, K, BLOCKS) for processes in PROCESSES for K in FACTORS),
     quick=tuple(_case(processes, K, 40) for processes in PROCESSES for K in (2, 3, 20)),
     methods=named_methods(*METHODS, *COLLECTIVES),
     calls=3,
     tables=tables,
-    plot=_plot,
 )

@@ -13,14 +13,15 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from .birkeland_model import Load, Model, crossover, even_grid, fitted, moves, route
+from pyscalapack_redist.tools.bench.case import Case
+from pyscalapack_redist.tools.bench.figures import ratio_text, time_text
+from pyscalapack_redist.tools.bench.methods import named_methods
+from pyscalapack_redist.tools.bench.results import CaseResult, Results
+from pyscalapack_redist.tools.bench.suite import Suite
+from pyscalapack_redist.tools.bench.terminal import new_table
+from pyscalapack_redist.tools.plan.birkeland_model import Load, Model, crossover, even_grid, fitted, moves, route
+
 from .birkeland_sweep import Mpi4pyFFT, Subarrays, Sweep, grid_of, layout
-from .case import Case
-from .figures import ratio_text, time_text
-from .methods import named_methods
-from .results import CaseResult, Results
-from .suite import Suite
-from .terminal import new_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -164,17 +165,10 @@ def _factor(logs: Sequence[float]) -> str:
     return ratio_text(math.exp(sum(logs) / len(logs)))
 
 
-def _plot(results: Results, path: str) -> None:
-    from .birkeland_figure import plot_sizes
-
-    plot_sizes(results, path)
-
-
 BIRKELAND = Suite(
     cases=_cases(SIZES),
     quick=_cases(QUICK),
     methods=(Sweep(OURS), Sweep("sweep/alltoallw/datatypes", "alltoallw", "datatypes"), Subarrays(), Mpi4pyFFT(),
              *named_methods("memcpy")),
     tables=tables,
-    plot=_plot,
 )  # fmt: skip

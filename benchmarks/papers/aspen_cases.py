@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...intersections import ALGORITHMS, FORMS, find
-from ...layout.blockcyclic import BlockCyclic
+from pyscalapack_redist.intersections import ALGORITHMS, FORMS, find
+from pyscalapack_redist.layout.blockcyclic import BlockCyclic
+
 from .aspen_loops import complete
 
 __all__ = ["BLOCKS", "GRIDS", "METHODS", "QUICK_GRIDS", "AspenCase", "all_cases", "correct", "loops", "seconds_of"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyscalapack_redist.tools.bench.figures import time_text
+from pyscalapack_redist.tools.bench.results import CaseResult, Results
+
 from .desprez import PAIRINGS, Example, groups, ratio
-from .figures import time_text
-from .results import CaseResult, Results
 from .walker_otto import COLLECTIVES, factor
 
 if TYPE_CHECKING:

@@ -1,0 +1,23 @@
+"""The papers' suites by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyscalapack_redist.tools.bench.suite import Suite
+
+from .birkeland import BIRKELAND
+from .birkeland_figure import plot_sizes as plot_sweeps
+from .curves import plot_factors, plot_sizes
+from .desprez import DESPREZ
+from .overlap import OVERLAP
+from .walker_otto import WALKER_OTTO
+
+__all__ = ["PAPERS"]
+
+PAPERS: dict[str, Suite] = {
+    "overlap": OVERLAP,
+    "walker-otto": replace(WALKER_OTTO, plot=plot_factors),
+    "desprez": replace(DESPREZ, plot=plot_sizes),
+    "birkeland": replace(BIRKELAND, plot=plot_sweeps),
+}
