@@ -1,1 +1,1 @@
-# Nothing for Python: other compiled modules move messages with it, see _weave.pxd.
+# Nothing for Python: other compiled modules move messages with it, see interleave.pxd.

@@ -1,7 +1,7 @@
 """Votes: what all ranks of a group must agree on before anything moves, and what is said where they do not.
 
-A vote is a record of named fields, each with a rule (`_ring.RULES`). Ranks of one node cast it in shared memory
-(`_ring.RingVote`), others by a reduction of MPI.
+A vote is a record of named fields, each with a rule (`_kernels.ring.RULES`). Ranks of one node cast it in shared memory
+(`_kernels.ring.RingVote`), others by a reduction of MPI.
 """
 
 from __future__ import annotations

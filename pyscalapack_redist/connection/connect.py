@@ -1,7 +1,7 @@
 """connect() and accept(): two jobs, each started by an mpiexec of its own, joined by an inter-communicator.
 
 MPI's own way of joining them, `Open_port`, `Accept` and `Connect`, waits for ever where one job does not come. So the jobs
-meet by files first (`meeting`), with a limit on time, and each sees whether the other lives from then on.
+meet by files first (`rendezvous`), with a limit on time, and each sees whether the other lives from then on.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     descriptors -> messages (planning) -> order (scheduling) -> stages of moves (engine) -> the user's arrays
 
-This module only composes: what is owed to whom is worked out in `planning`, the order in `scheduling`, the moving in
+This module only composes: what is owed to whom is worked out in `planner`, the order in `scheduling`, the moving in
 `exchanges` and `engine`, and what all ranks must agree on in `comm.group`.
 """
 

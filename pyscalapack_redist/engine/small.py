@@ -1,6 +1,6 @@
 """SmallCall: a use of a plan whose small messages go between nodes, straight through the states of a transfer.
 
-As `_call.Call` through the ring: it casts the same vote, sends the same messages beside it, and where it cannot go on a
+As `_kernels.call.Call` through the ring: it casts the same vote, sends the same messages beside it, and where it cannot go on a
 `Transfer` does so from the state that it has reached. What it saves is making the objects of a transfer anew.
 """
 

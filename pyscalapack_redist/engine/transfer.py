@@ -4,8 +4,8 @@
        |  \\-> ASKING -/    \\-> BROKEN
        \\-> REFUSING -> REFUSED
 
-It is advanced by whoever waits for anything, and never blocks. A compiled call (`_call.Call`) goes through the same states
-in one piece; where it cannot go on, a transfer does so from the state that it has reached.
+It is advanced by whoever waits for anything, and never blocks. A compiled call (`_kernels.call.Call`) goes through the same
+states in one piece; where it cannot go on, a transfer does so from the state that it has reached.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Shared: ranks of one node pass chunks through a ring in memory that they share; messages to other nodes go by MPI.
 
-Packing, unpacking and the local copy take turns in one compiled loop (`_traffic.Traffic`), chunks small enough to stay in
-cache in between: main memory sees each byte read once and written once.
+Packing, unpacking and the local copy take turns in one compiled loop (`_kernels.transport.Traffic`), chunks small enough to
+stay in cache in between: main memory sees each byte read once and written once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`bench --suite birkeland` with a few small cases: every method goes the same way and ends right."""
+"""The suite birkeland of benchmarks/run_papers.py with a few small cases: every method goes the same way and ends right."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import launch
 import pytest
 
-PROGRAM = ("-m", "pyscalapack_redist")
+PROGRAM = (str(Path(__file__).parents[2] / "benchmarks/run_papers.py"),)
 
 
 @pytest.mark.parametrize(("ranks", "grids"), [(1, ["1x1x1"]), (2, ["2x1x1"]), (6, ["6x1x1", "3x2x1"])])
 def test_the_suite(tmp_path: Path, ranks: int, grids: list[str]) -> None:
     file, picture = tmp_path / "suite.json", tmp_path / "suite.png"
-    words = ["bench", "--suite", "birkeland", "--quick", "--repeat", 2, "--json", file, "--plot", picture]
+    words = ["--suite", "birkeland", "--quick", "--repeat", 2, "--json", file, "--plot", picture]
     text = launch.run(PROGRAM, ranks, *words).stdout
     cases = json.loads(file.read_text())["cases"]
     assert list(dict.fromkeys(case["from"].split(":")[0] for case in cases)) == grids
