@@ -20,9 +20,11 @@ def share_of(name: str) -> int:
         return 500
     if "more" in name:
         return 1000  # of 730 one finds a ring that is too small
-    if any(words in name for words in ("two nodes", "three", "apart", "overlapping", "in pieces", "by ")):
+    if "two nodes" in name:
+        return 1200
+    if any(words in name for words in ("three", "apart", "overlapping", "in pieces", "by ")):
         return 1800
-    return 4200
+    return 4400
 
 
 @pytest.fixture(scope="module")
