@@ -1,5 +1,8 @@
 """The exceptions of the package. Each message names the argument, its value, what was expected and what to do."""
 
+import difflib
+from collections.abc import Iterable
+
 __all__ = [
     "ArrayError",
     "CollectiveError",
@@ -9,6 +12,7 @@ __all__ = [
     "LibraryError",
     "RedistributionError",
     "ScheduleError",
+    "unknown",
 ]
 
 
@@ -42,3 +46,10 @@ class ConnectError(RedistributionError, ConnectionError):
 
 class FileError(RedistributionError, OSError):
     """A file cannot be read or written, or does not hold the array asked for; the message names it."""
+
+
+def unknown(what: str, name: object, known: Iterable[str]) -> ScheduleError:
+    """The error for a name that does not exist: it lists those that do, the nearest first. Not collective."""
+    names = list(known)
+    near = difflib.get_close_matches(str(name), names, n=len(names), cutoff=0.0)
+    return ScheduleError(f"{what} = {name!r} is unknown; there are {', '.join(near)}")

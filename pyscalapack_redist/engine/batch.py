@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from ..comm.group import Group, group_of
 from ..comm.vote import Ballot, Outcome, Statement, digest
-from ..errors import DescriptorError, RedistributionError, ScheduleError
+from ..errors import DescriptorError, RedistributionError, ScheduleError, unknown
 from ..exchanges import Options, exchange_class
 from ..layout.blockcyclic import whole_number
 from ..layout.grid import same_ranks
-from ..schedules.checks import unknown
 from .model import choose
 from .plan import Redistribution
 from .planner import Messages

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import schedules
+from ..errors import unknown
 from ..layout.descriptor import Descriptor
 from ..schedules import CommunicationGrid, MessageGraph, Schedule
-from ..schedules.checks import unknown
 from ..schedules.orders import ORDERS, Order, Scheduled
 from ..schedules.schedule import ListedSchedule
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import ScheduleError
-from ..schedules.checks import unknown
+from ..errors import ScheduleError, unknown
 from .alltoall import Alltoallv, Alltoallw
 from .buffers import BUFFERS
 from .exchange import Exchange, Extents, Options, Progress, Run

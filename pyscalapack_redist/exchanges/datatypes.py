@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.boxes import Box, Runs
+from .message import MOST
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 __all__ = ["box_type"]
-
-MOST = 2**30  # of anything in one constructor: counts are 32-bit in MPI 3
 
 
 def box_type(box: Box, target: bool, strides: Sequence[int], item: int, order: Sequence[int]) -> MPI.Datatype:

@@ -10,11 +10,9 @@ import functools
 from typing import ClassVar
 
 from .exchange import Exchange
-from .message import Piece
+from .message import MOST, Piece
 
-__all__ = ["MOST", "InRounds", "Round"]
-
-MOST = 2**30  # bytes in one MPI message, or to send in one round: counts and displacements are 32-bit in MPI 3
+__all__ = ["InRounds", "Round"]
 
 Round = tuple[list[Piece], list[Piece]]
 

@@ -24,8 +24,7 @@ from typing import Any, ClassVar
 
 from .buffers import slots
 from .exchange import Exchange, Progress, Run
-from .message import Piece
-from .rounds import MOST
+from .message import MOST, Piece
 
 __all__ = ["Synchronized"]
 

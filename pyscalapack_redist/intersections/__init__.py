@@ -6,10 +6,7 @@ compiled form of `aspen`, or by families of its runs; the others are what it is 
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-
-from ..errors import DescriptorError, ScheduleError
+from ..errors import DescriptorError, unknown
 from ..layout.blockcyclic import BlockCyclic
 from .algorithm import FORMS, Algorithm
 from .aspen import ASPEN
@@ -53,17 +50,11 @@ def find(algorithm: str, a: BlockCyclic, b: BlockCyclic, p: int, *, form: str = 
         There is no process `p`.
     """
     if algorithm not in ALGORITHMS:
-        raise _unknown("algorithm", algorithm, ALGORITHMS)
+        raise unknown("algorithm", algorithm, ALGORITHMS)
     if form not in FORMS:
-        raise _unknown("form", form, FORMS)
+        raise unknown("form", form, FORMS)
     if a.n != b.n:
         raise DescriptorError(
             f"a.n = {a.n} and b.n = {b.n} must be equal: they are two distributions of the same elements"
         )
     return ALGORITHMS[algorithm].find(a, b, p, form)
-
-
-def _unknown(what: str, name: object, known: Iterable[str]) -> ScheduleError:
-    names = list(known)
-    near = difflib.get_close_matches(str(name), names, n=len(names), cutoff=0.0)
-    return ScheduleError(f"{what} = {name!r} is unknown; there are {', '.join(near)}")

@@ -6,9 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import ScheduleError
+from ..errors import ScheduleError, unknown
 from .caterpillar import caterpillar
-from .checks import unknown
 from .classes import classes
 from .greedy import greedy
 from .message_graph import MessageGraph

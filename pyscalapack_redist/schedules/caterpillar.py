@@ -5,10 +5,17 @@ There are max(P, Q) rounds, whether or not a pair shares anything (Desprez et al
 
 from __future__ import annotations
 
+from typing import Any
+
 from .message_graph import Ints, MessageGraph
 from .schedule import PairSchedule, Schedule
 
-__all__ = ["caterpillar"]
+__all__ = ["caterpillar", "caterpillar_step"]
+
+
+def caterpillar_step(p: Ints | int, q: Ints | int, rounds: int) -> Any:
+    """The step of pairs of processes. Not collective."""
+    return (p + q) % rounds
 
 
 def caterpillar(grid: MessageGraph) -> Schedule:
@@ -18,7 +25,4 @@ def caterpillar(grid: MessageGraph) -> Schedule:
     """
     rounds = max(grid.P, grid.Q)
 
-    def step_of(p: Ints, q: Ints) -> Ints:
-        return (p + q) % rounds
-
-    return PairSchedule("caterpillar", grid, step_of, lambda: rounds)
+    return PairSchedule("caterpillar", grid, lambda p, q: caterpillar_step(p, q, rounds), lambda: rounds)

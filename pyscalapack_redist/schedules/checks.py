@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
-from collections.abc import Iterable
 
 from ..errors import ScheduleError
 
-__all__ = ["LARGEST_TABLE", "checked_messages", "checked_table", "integer", "positive", "unknown"]
+__all__ = ["LARGEST_TABLE", "checked_messages", "checked_table", "integer", "positive"]
 
 LARGEST_TABLE = 10**8  # entries of a P x Q table: 800 MB of int64
 INSTEAD = (
@@ -31,13 +29,6 @@ def positive(name: str, value: object, meaning: str, least: int = 1) -> int:
     if number < least:
         raise ScheduleError(f"{name} = {number} must be an integer of at least {least}: {meaning}")
     return number
-
-
-def unknown(what: str, name: object, known: Iterable[str]) -> ScheduleError:
-    """The error for a name that does not exist: those that do, the nearest first. Not collective."""
-    names = list(known)
-    near = difflib.get_close_matches(str(name), names, n=len(names), cutoff=0.0)
-    return ScheduleError(f"{what} = {name!r} is unknown; there are {', '.join(near)}")
 
 
 def checked_messages(count: int) -> None:

@@ -13,6 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .caterpillar import caterpillar_step
+from .random_order import random_keys
+from .ring import ring_step
 from .schedule import Schedule
 
 __all__ = ["ORDERS", "Caterpillar", "Coords", "Natural", "Order", "Random", "Ring", "Scheduled", "Several", "Share"]
@@ -92,7 +95,7 @@ class Caterpillar(Order):
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
         """The round of the pair, processes numbered row by row. Not collective."""
         p, q, rounds = self._numbers(sender, receiver)
-        return [Share(((p + q) % rounds,), 1)]
+        return [Share((caterpillar_step(p, q, rounds),), 1)]
 
 
 class Ring(Order):
@@ -104,7 +107,7 @@ class Ring(Order):
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
         """The round of the pair, processes numbered row by row. Not collective."""
         p, q, rounds = self._numbers(sender, receiver)
-        return [Share(((q - p) % rounds,), 1)]
+        return [Share((ring_step(p, q, rounds),), 1)]
 
 
 class Random(Order):
@@ -117,7 +120,8 @@ class Random(Order):
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
         """A number drawn for the pair, the same on both sides and in every run. Not collective."""
         p, q, _ = self._numbers(sender, receiver)
-        return [Share((int(np.random.default_rng([self.seed, p, q]).integers(2**62)), p, q), 1)]
+        (key,) = random_keys(self.seed, np.array([p]), np.array([q])).tolist()
+        return [Share((key >> 1, p, q), 1)]
 
 
 class Scheduled(Order):

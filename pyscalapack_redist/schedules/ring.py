@@ -5,10 +5,17 @@ The pairing whose figures Desprez et al. print as the caterpillar's (6 of 12 rou
 
 from __future__ import annotations
 
+from typing import Any
+
 from .message_graph import Ints, MessageGraph
 from .schedule import PairSchedule, Schedule
 
-__all__ = ["ring"]
+__all__ = ["ring", "ring_step"]
+
+
+def ring_step(p: Ints | int, q: Ints | int, rounds: int) -> Any:
+    """The step of pairs of processes. Not collective."""
+    return (q - p) % rounds
 
 
 def ring(grid: MessageGraph) -> Schedule:
@@ -18,7 +25,4 @@ def ring(grid: MessageGraph) -> Schedule:
     """
     rounds = max(grid.P, grid.Q)
 
-    def step_of(p: Ints, q: Ints) -> Ints:
-        return (q - p) % rounds
-
-    return PairSchedule("ring", grid, step_of, lambda: rounds)
+    return PairSchedule("ring", grid, lambda p, q: ring_step(p, q, rounds), lambda: rounds)

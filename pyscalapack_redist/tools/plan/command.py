@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from argparse import Namespace
 from dataclasses import replace
 
 import numpy as np
 
 from ... import schedules
-from ...errors import DescriptorError, ScheduleError
+from ...errors import DescriptorError, ScheduleError, unknown
 from ..bench.case import Case
 from ..bench.files import check_outputs
 from ..bench.selection import UsageError
@@ -102,12 +101,11 @@ def read_schedule(name: str) -> str:
 
     Raises
     ------
-    ValueError
+    ScheduleError
         There is none; lists those that there are, the nearest first.
     """
     if name not in schedules.NAMES:
-        near = difflib.get_close_matches(name, schedules.NAMES, n=len(schedules.NAMES), cutoff=0.0)
-        raise ValueError(f"unknown schedule {name!r}: there are {', '.join(near)}")
+        raise unknown("schedule", name, schedules.NAMES)
     return name
 
 

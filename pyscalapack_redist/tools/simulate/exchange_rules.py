@@ -8,9 +8,10 @@ import numpy as np
 
 from ...engine.redistribute import MEMORY_LIMIT
 from ...engine.scheduling import is_one_port
+from ...errors import unknown
 from ...exchanges import check_combination, exchange_class
+from ...exchanges.message import MOST
 from ...exchanges.nonblocking import Nonblocking
-from ...schedules.checks import unknown
 from .flow import Pieces
 from .rules import AnySource, Ints, Rule, Stages, Window
 from .traffic import Messages
@@ -19,7 +20,6 @@ __all__ = ["EXCHANGES", "Sizes", "Work", "check_method", "work_of"]
 
 EXCHANGES = ("sendrecv", "synchronized", "windowed", "nonblocking", "alltoallv", "alltoallw")
 RECEIVE_FIRST = ("synchronized",)  # a permission may go out before the own request: see `Machine.turns_after`
-MOST = 2**30  # bytes in one MPI message, or in one round of a collective
 
 
 @dataclass(frozen=True)
