@@ -7,10 +7,8 @@ attribute of it. docs/protocol.md says what each rank may assume when.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
-import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +19,7 @@ from .._kernels.ring import Tickets
 from ..errors import CollectiveError
 from . import progress
 from .agreement import Agreement
-from .channel import Channel, MPIChannel
+from .channel import Channel
 from .conversation import TAGS, TALK, Conversation, Refusal, all_tell
 from .links import Links, links_between
 from .node import Node, forced_nodes
@@ -32,11 +30,10 @@ from .waiting import LEFT, Waiting
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["Group", "check_running", "group_of"]
+__all__ = ["Group", "ended"]
 
 T = TypeVar("T")
 
-CREATION_TAG = 21_317  # of Create_group, which needs one that concurrent creations do not share
 PLANS_KEPT = 32
 CHECK_SECONDS = 0.05
 
@@ -122,7 +119,7 @@ class Group:
             They cannot.
         """
         if self.broken is None and self.comm is not None:
-            self.broken = "their communicator has been freed" if self._freed else _ended(self.comm)
+            self.broken = "their communicator has been freed" if self._freed else ended(self.comm)
         if self.broken is not None:
             raise CollectiveError(f"these ranks cannot redistribute any more ({self.broken}): use another communicator")
 
@@ -340,7 +337,7 @@ class Group:
         CollectiveError
             One has died or has gone, and what it owed will not come.
         """
-        if self.comm is not None and (gone := _ended(self.comm)) is not None:
+        if self.comm is not None and (gone := ended(self.comm)) is not None:
             self._lost(gone)
         self.channel.poke()
         moment = time.monotonic()
@@ -389,87 +386,10 @@ class Group:
                 comm.Free()
 
 
-def _ended(comm: MPI.Intracomm) -> str | None:
+def ended(comm: MPI.Intracomm) -> str | None:
     """Why a communicator cannot be used any more; None if it can."""
     from mpi4py import MPI
 
     if MPI.Is_finalized():
         return "MPI has been finalized"
     return "its communicator has been freed" if comm == MPI.COMM_NULL else None
-
-
-def check_running() -> None:
-    """See whether MPI can be called. Not collective.
-
-    Raises
-    ------
-    CollectiveError
-        It has been finalized.
-    """
-    module = sys.modules.get("mpi4py.MPI")
-    if module is not None and module.Is_finalized():
-        raise CollectiveError("nothing can be redistributed: MPI has been finalized")
-
-
-_keyval: int | None = None
-_every: weakref.WeakSet[Group] = weakref.WeakSet()
-
-
-def _close_at_the_end(_: object, __: object, ___: object) -> None:
-    """MPI is being finalized."""
-    for one in _every:
-        one.close()
-
-
-def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], Group]:
-    """The groups of a communicator, kept as an attribute of it and freed with it."""
-    global _keyval
-    if _keyval is None:
-        from mpi4py import MPI
-
-        def free(_: object, __: object, groups: dict[tuple[int, ...], Group]) -> None:
-            if not MPI.Is_finalized():
-                for one in groups.values():
-                    one.free()
-
-        _keyval = MPI.Comm.Create_keyval(delete_fn=free)
-        # Attributes of COMM_SELF are deleted first of all by MPI_Finalize.
-        MPI.COMM_SELF.Set_attr(MPI.Comm.Create_keyval(delete_fn=_close_at_the_end), True)
-    kept: Any = comm.Get_attr(_keyval)
-    if kept is None:
-        kept = {}
-        comm.Set_attr(_keyval, kept)
-    groups: dict[tuple[int, ...], Group] = kept
-    return groups
-
-
-def group_of(comm: MPI.Intracomm, ranks: tuple[int, ...]) -> Group:
-    """The group of these ranks of `comm`, ascending. Collective over these ranks the first time."""
-    gone = _ended(comm)
-    if gone is not None:
-        raise CollectiveError(f"nothing can be redistributed: {gone}")
-    groups = _groups_of(comm)
-    if ranks not in groups:
-        from mpi4py import MPI
-
-        def create() -> MPI.Intracomm:
-            all_, some = comm.Get_group(), None
-            try:
-                some = all_.Incl(ranks)
-                return comm.Create_group(some, CREATION_TAG)
-            finally:
-                all_.Free()
-                if some is not None:
-                    some.Free()
-
-        private = progress.blocking(create)
-        private.Set_errhandler(MPI.ERRORS_RETURN)
-        made = Group(MPIChannel(private), ranks, private)
-        first = next(iter(groups.values()), None)
-        if first is not None and set(ranks) <= set(first.ranks):
-            same = [first.number[rank] for rank in ranks]
-            made.names, made.watch = tuple(first.names[k] for k in same), first.watch
-            made.others = frozenset(new for new, k in enumerate(same) if k in first.others)
-        groups[ranks] = made
-        _every.add(made)
-    return groups[ranks]

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from .group import Group, group_of
+from .group import Group
+from .groups import group_of
 from .progress import blocking
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..comm.group import Group, group_of
+from ..comm.group import Group
+from ..comm.groups import group_of
 from ..comm.vote import Ballot, Outcome, Statement, digest
 from ..errors import DescriptorError, RedistributionError, ScheduleError, unknown
 from ..exchanges import Options, exchange_class

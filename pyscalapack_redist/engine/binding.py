@@ -18,7 +18,7 @@ from .operation import Factors
 from .overlap import check_apart
 from .stages import Forms, Move, Pair, Stage
 
-__all__ = ["BY_COLUMNS", "BY_ROWS", "Binding", "Operands", "bound", "each", "operands"]
+__all__ = ["BY_COLUMNS", "BY_ROWS", "Binding", "Operands", "bound", "each", "listed", "operands"]
 
 BY_ROWS, BY_COLUMNS = 1, 2  # order of elements in messages
 
@@ -183,3 +183,24 @@ def each(name: str, value: object, n: int) -> list[Any]:
     if not isinstance(value, list | tuple) or len(value) != n:
         raise ArrayError(f"{name} = {value!r} must be a number, or a list of {n} numbers, one for each plan")
     return list(value)
+
+
+def listed(name: str, arrays: object, n: int) -> list[Any]:
+    """One array, or None, for each of `n` plans. Not collective.
+
+    Raises
+    ------
+    ArrayError
+        It is not a list of so many.
+    """
+    if arrays is None:
+        return [None] * n
+    if not isinstance(arrays, list | tuple):
+        raise ArrayError(
+            f"{name} is a {type(arrays).__name__}: it must be a list, with an array or None for each of {n} plans"
+        )
+    if len(arrays) != n:
+        raise ArrayError(
+            f"{name} has {len(arrays)} entries: it must have one for each of {n} plans, None where there is none"
+        )
+    return list(arrays)

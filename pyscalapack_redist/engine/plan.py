@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._kernels.bundle import Origins
-from .._kernels.call import DISSENT, Call, Kinds
-from .._kernels.ring import Ballot
+from .._kernels.call import DISSENT, Call
 from ..comm import progress
 from ..comm.group import Group
-from ..comm.vote import MPIVote, digest
-from ..errors import ArrayError
-from ..exchanges import Exchange, Message
-from ..exchanges.nonblocking import Nonblocking
-from ..exchanges.shared import Shared
+from ..comm.vote import digest
+from ..exchanges import Message
 from ..layout.descriptor import Descriptor
 from ..schedules.orders import Order, Several
 from .arrays import dtype_digest
-from .binding import BY_COLUMNS, BY_ROWS, Binding, Operands, bound, operands
+from .binding import BY_COLUMNS, Binding, Operands, bound, listed, operands
+from .fast_path import ONE, ZERO, Remembered, first_call
 from .fill import scale_rest
 from .operation import Factors, Part
-from .report import PARTS, BatchReport, ChainReport, FilledReport, Profile, Report
+from .report import PARTS, Profile
+from .reporting import Leg, messages_of, report_of
 from .small import SmallCall
-from .stages import Forms, Move, Pair, Stage
+from .stages import Forms, Pair, Stage
 from .transfer import ASKS, Transfer
 
 if TYPE_CHECKING:
@@ -37,19 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Leg", "Redistribution"]
 
-# Compared by identity: small integers are single objects, and anything else is looked at by `Factors`.
-ONE: Any = 1
-ZERO: Any = 0
 Array = NDArray[Any]
 BINDINGS_KEPT = 8  # one for each kind of arrays
-
-
-class Remembered(NamedTuple):
-    """What the next use with arrays like the last ones' goes by: their kind, and what moves them."""
-
-    kinds: Kinds
-    operands: Operands
-    binding: Binding
 
 
 class Redistribution:
@@ -126,7 +111,7 @@ class Redistribution:
     @property
     def messages(self) -> dict[str, tuple[Message, ...]]:
         """This rank's messages: "send", "receive" and "copy" (from its own A to its own B), stage by stage. Not collective."""
-        return _messages(self._moves)
+        return messages_of(self._moves)
 
     @property
     def legs(self) -> tuple[Leg, ...]:
@@ -157,58 +142,10 @@ class Redistribution:
         ArrayError
             The list is not of one dtype for each plan.
         """
-        if self._listed:
-            given = listed("dtypes", dtype, len(self)) if isinstance(dtype, list) else [dtype] * len(self)
-            each: list[np.dtype[Any]] = [
-                np.dtype(d or one._pairs[0].dtype or np.float64) for d, one in zip(given, self.plans, strict=True)
-            ]
-            extra = self._bound_for([one.itemsize for one in each])
-            return BatchReport.of(
-                [one.report(d) for d, one in zip(each, self.plans, strict=True)],
-                (self._peers(0), self._peers(1)),
-                self._stages[0].exchange.name,
-                self._why,
-                max((one.staging_bytes for one in extra.exchanges), default=0),
-                self._memory_limit,
-            )
-        item = np.dtype(dtype or self._pairs[0].dtype or np.float64).itemsize  # type: ignore[arg-type]
-        chains: dict[tuple[int, int], list[tuple[int, Move]]] = {}
-        for number, stage in enumerate(self._stages):
-            for k, move in enumerate(reversed(stage.moves)):
-                chains.setdefault((move.pair, -k), []).append((number, move))
-        reports = [self._chain_report(chain, item) for _, chain in sorted(chains.items())]
-        return FilledReport(tuple(reports)) if self._pairs[0].fill is not None else reports[0]
-
-    def _peers(self, side: int) -> int:
-        return len({m.peer for move in self._moves for m in move.messages[side]})
-
-    def _chain_report(self, chain: Sequence[tuple[int, Move]], item: int) -> Report | ChainReport:
-        legs = [self._report_of(self._stages[number], move, item) for number, move in chain]
-        if len(self._stages) == 1 and not self._via:
-            return legs[0]
-        held = sum(int(np.prod(move.desc_b.local_shape)) for _, move in chain[:-1]) * item
-        return ChainReport(tuple(legs), self._direct_report(item), held)
+        return report_of(self, dtype)
 
     _via = False
-    _direct: Callable[[], Stage] | None = None
-
-    def _direct_report(self, item: int) -> Report:
-        """Of moving every element once."""
-        assert self._direct is not None
-        stage = self._direct()
-        return self._report_of(stage, stage.moves[0], item)
-
-    def _report_of(self, stage: Stage, move: Move, item: int) -> Report:
-        alone = Stage([move._replace(pair=0, source=0, target=1)], stage.exchange, stage.options, self._group)
-        group = self._group
-        exchange = alone.bound(_contiguous(alone.moves, [(move.desc_a, move.desc_b)], [item]), BY_COLUMNS, item)
-        return Report.of(move, exchange, self._why, item, group, self._seconds)
-
-    def _bound_for(self, items: Sequence[int]) -> Binding:
-        """For arrays in Fortran order."""
-        forms = _contiguous(self._moves, [(one.desc_a, one.desc_b) for one in self._pairs], items)
-        exchanges = tuple(one.bound(forms, BY_COLUMNS, max(items)) for one in self._stages)
-        return Binding(exchanges, BY_COLUMNS, max(items), 0)
+    _direct: Callable[[], Stage] | None = None  # with `via=`: the stage that moves every element once
 
     # -- what it does
 
@@ -260,7 +197,7 @@ class Redistribution:
         if alpha is ONE and beta is ZERO and not progress._here.tasks:
             call = None
             try:
-                call = self._call or self._first_call(a, out)
+                call = self._call or first_call(self, a, out)
                 result = NotImplemented if call is None else call(a, out)
             except BaseException as caught:
                 if call is None or not call.begun:
@@ -351,46 +288,6 @@ class Redistribution:
             return remembered.binding.order
         return mine.order or BY_COLUMNS
 
-    def _with_between(
-        self, mine: Operands, dtypes: Sequence[np.dtype[Any] | None]
-    ) -> tuple[Forms, list[NDArray[Any] | None]]:
-        """The kind with all dtypes, and with the arrays of layouts in between, which are made."""
-        forms = mine.forms._replace(items=tuple(0 if one is None else one.itemsize for one in dtypes))
-        made: list[NDArray[Any] | None] = []
-        for slot in sorted(self._intermediate):
-            desc, pair = self._intermediate[slot], self._pair_of(slot)
-            dtype = dtypes[pair]
-            made.append(desc.empty(dtype) if desc.coords is not None and dtype is not None else None)
-        return self._forms_between(mine._replace(forms=forms), made), made
-
-    @functools.cached_property
-    def _pairs_of(self) -> dict[int, int]:
-        return {move.target: move.pair for move in self._moves}
-
-    def _pair_of(self, slot: int) -> int:
-        return self._pairs_of[slot]
-
-    def _forms_between(self, mine: Operands, between: Sequence[NDArray[Any] | None]) -> Forms:
-        """The kind with the arrays of layouts in between."""
-        strides = mine.forms.strides + tuple(() if one is None else one.strides for one in between)
-        items, blends = list(mine.forms.items), list(mine.forms.blends)
-        for slot, one in zip(sorted(self._intermediate), between, strict=True):
-            pair = self._pair_of(slot)
-            if one is not None:
-                items[pair] = one.itemsize
-                for move in self._moves:
-                    if move.pair == pair and (move.op, move.last) not in blends[pair]:
-                        blends[pair] = {
-                            **blends[pair],
-                            (move.op, move.last): self._factors_of(mine, move).blend(one.dtype),
-                        }
-        return mine.forms._replace(strides=strides, items=tuple(items), blends=tuple(blends))
-
-    @staticmethod
-    def _factors_of(mine: Operands, move: Move) -> Factors:
-        both = mine.factors[move.pair]
-        return Factors.of(both.alpha, both.beta, move.op) if move.last else Factors.of(1, 0, move.op)
-
     def _binding(self, mine: Operands, forms: Forms, order: int, item: int) -> Binding:
         """What moves arrays of such a kind, an old one or a new one."""
         blends = tuple(tuple((key, blend and blend.key) for key, blend in some.items()) for some in forms.blends)
@@ -404,95 +301,6 @@ class Redistribution:
         else:
             self._bindings.move_to_end(key)
         return kept
-
-    def _origins(
-        self, stage: int, mine: Operands, between: Sequence[NDArray[Any] | None]
-    ) -> tuple[Origins, tuple[int, int]]:
-        """Where the arrays of a stage begin; and, for derived datatypes, those of its first move."""
-        if not self._intermediate:
-            return mine.origins, mine.origins.pair(0)
-        slots = sorted(self._intermediate)
-
-        def address(slot: int) -> int:
-            if slot < 2 * len(self._pairs):
-                return mine.origins.pair(slot // 2)[slot % 2]
-            one = between[slots.index(slot)]
-            return 0 if one is None else int(one.__array_interface__["data"][0])
-
-        moves = self._stages[stage].moves
-        made = Origins(len(moves))
-        for k, move in enumerate(moves):
-            made.put(k, address(move.source), address(move.target))
-        return made, made.pair(0)
-
-    def _first_call(self, a: Any, out: Any) -> Call | SmallCall | None:
-        """The compiled call for arrays like these, where there is none yet; what is wrong is found again by a transfer."""
-        group = self._group
-        first = self._remembered is None and not self._asks and self._stages[0].exchange is Shared
-        if group is None or group.broken is not None or not first:
-            return None
-        try:
-            mine = self._operands(a, out, ONE, ZERO)
-            if mine.order is None:
-                return None
-            binding = self._binding(mine, mine.forms, mine.order, mine.item)
-            return self._remember_as(mine, binding, mine.item)
-        except Exception:
-            return None
-
-    def _remember(self, mine: Operands, binding: Binding, vote: Any) -> None:
-        """Serve the next arrays of this kind without checking each; on one node in a compiled call."""
-        if not mine.plain or self._intermediate:
-            return
-        remembered, outcome = self._remembered, vote.outcome
-        if isinstance(self._call, SmallCall) and isinstance(vote, MPIVote):
-            self._call.expected = vote.largest.tobytes()
-        if remembered is not None and remembered.binding is binding and remembered.operands.forms is mine.forms:
-            return
-        self._remember_as(mine, binding, int(outcome.item), vote)
-
-    def _remember_as(self, mine: Operands, binding: Binding, item: int, vote: Any = None) -> Call | SmallCall | None:
-        self._remembered = self._call = None
-        group = self._group
-        assert group is not None
-        if any(mine.forms.stays):
-            return None
-        makes = [
-            (pair.desc_b.empty if pair.part is None else pair.desc_b.zeros)
-            if target is not None and not isinstance(out, np.ndarray)
-            else None
-            for pair, out, target in zip(self._pairs, mine.outs, mine.targets, strict=True)
-        ]
-        arrays = [one if isinstance(one, np.ndarray) else None for one in mine.given]
-        try:
-            kinds = Kinds(arrays, mine.targets, makes)
-        except (BufferError, ValueError):  # dtypes that buffers cannot describe are checked each time
-            return None
-        call: Call | SmallCall | None = None
-        exchange = binding.exchanges[0]
-        look_around = functools.partial(group.look_around, self)
-        if isinstance(vote, MPIVote) and isinstance(exchange, Nonblocking) and exchange.goes_ahead and not self._asks:
-
-            def turned() -> Exchange:
-                other = BY_ROWS + BY_COLUMNS - binding.order
-                return self._binding(kept, kept.forms, other, item).exchanges[0]
-
-            call = SmallCall(group, exchange, kinds, vote, look_around, turned) if item else None
-        traffic = binding.exchanges[0].compiled() if item else None
-        if traffic is not None:
-            dtype, note = self._dtype_in_vote(mine)
-            ballot = Ballot(
-                call=self._identity,
-                dtype=dtype,
-                note=note,
-                item=mine.item,
-                order=mine.order or 0,
-                packed=binding.order,
-            )
-            call = Call(traffic, kinds, ballot, item, look_around, group.tickets, self._listed)
-        kept = mine._replace(given=[], outs=[], targets=[])
-        self._remembered, self._call = Remembered(kinds, kept, binding), call
-        return call
 
     def _result_of(self, a: Any, out: Any, made: Any) -> Any:
         """The result of a compiled call."""
@@ -530,78 +338,3 @@ class Redistribution:
             return f"batch({', '.join(map(repr, self.plans))})"
         how = f"{self.schedule.name}/{self._stages[0].exchange.name}"
         return f"Redistribution({self.desc_a!r} -> {self.desc_b!r}, {how})"
-
-
-class Leg(NamedTuple):
-    """A stage of a plan with `via=`."""
-
-    plan: Redistribution
-    stage: Stage
-    move: Move
-
-    @property
-    def schedule(self) -> Order:
-        """Order of its messages."""
-        return self.move.order
-
-    @property
-    def messages(self) -> dict[str, tuple[Message, ...]]:
-        """This rank's, as those of a plan. Not collective."""
-        return _messages([self.move])
-
-    @property
-    def desc_a(self) -> Descriptor:
-        """Layout before."""
-        return self.move.desc_a
-
-    @property
-    def desc_b(self) -> Descriptor:
-        """Layout after."""
-        return self.move.desc_b
-
-    def report(self, dtype: DTypeLike | None = None) -> Report:
-        """What this rank moves in it and what it costs. Not collective."""
-        item = np.dtype(dtype or self.plan._pairs[0].dtype or np.float64).itemsize
-        return self.plan._report_of(self.stage, self.move, item)
-
-
-def _messages(moves: Sequence[Move]) -> dict[str, tuple[Message, ...]]:
-    names = enumerate(("send", "receive", "copy"))
-    return {name: tuple(message for move in moves for message in move.messages[k]) for k, name in names}
-
-
-def listed(name: str, arrays: object, n: int) -> list[Any]:
-    """One array, or None, for each of `n` plans. Not collective.
-
-    Raises
-    ------
-    ArrayError
-        It is not a list of so many.
-    """
-    if arrays is None:
-        return [None] * n
-    if not isinstance(arrays, list | tuple):
-        raise ArrayError(
-            f"{name} is a {type(arrays).__name__}: it must be a list, with an array or None for each of {n} plans"
-        )
-    if len(arrays) != n:
-        raise ArrayError(
-            f"{name} has {len(arrays)} entries: it must have one for each of {n} plans, None where there is none"
-        )
-    return list(arrays)
-
-
-def _contiguous(moves: Sequence[Move], layouts: Sequence[tuple[Descriptor, Descriptor]], items: Sequence[int]) -> Forms:
-    """The kind of arrays in Fortran order."""
-    strides = []
-    for (a, b), item in zip(layouts, items, strict=True):
-        for desc in (a, b):
-            step, some = item, []
-            for n in desc.local_shape:
-                some.append(step)
-                step *= n
-            strides.append(tuple(some))
-    blends: list[dict[tuple[str, bool], Any]] = [{} for _ in items]
-    for move in moves:
-        blends[move.pair][move.op, move.last] = None
-    return Forms(tuple(strides), tuple(items), tuple(blends), (False,) * len(items))

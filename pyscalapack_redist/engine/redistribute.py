@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..comm.group import Group, check_running, group_of
+from ..comm.group import Group
+from ..comm.groups import check_running, group_of
 from ..comm.progress import interrupts_held
 from ..comm.vote import Outcome, digest
 from ..errors import DescriptorError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.group import group_of
+from ..comm.groups import group_of
 from ..comm.vote import Ballot, Statement, digest
 from ..errors import ArrayError, DescriptorError
 from ..layout.blockcyclic import whole_number

@@ -30,6 +30,8 @@ from ..exchanges.nonblocking import AtOnce
 from ..exchanges.shared import Together
 from .arrays import dtype_digest
 from .binding import BY_COLUMNS, BY_ROWS, Binding, Operands
+from .fast_path import remember
+from .intermediate import allocate, forms_with, origins
 from .small import SmallCall
 
 if TYPE_CHECKING:
@@ -143,7 +145,7 @@ class Transfer:
         if remembered is not None and remembered.operands.forms is mine.forms:
             self._binding = remembered.binding
         else:
-            forms, self._between = plan._with_between(mine, known)
+            forms, self._between = allocate(plan, mine, known)
             self._binding = plan._binding(mine, forms, plan._order_of(mine), max(self._group_item, *forms.items))
         self._staging = self._group.take_staging(self._binding.private_bytes)
         self._progress = self._begin(0)
@@ -256,7 +258,7 @@ class Transfer:
         packed = outcome.packed
         if packed is not None and (packed != order or "packed" in outcome.disputed):
             self._mark = self._vote.number
-        plan._remember(mine, self._binding, self._vote)
+        remember(plan, mine, self._binding, self._vote)
         self.state = State.READY
 
     def _ask(self, outcome: Outcome) -> None:
@@ -428,7 +430,7 @@ class Transfer:
         assert mine is not None
         assert binding is not None
         assert self._staging is not None
-        origins, addresses = plan._origins(stage, mine, self._between)
+        starts, addresses = origins(plan, stage, mine, self._between)
         forms = self._forms if self._between else mine.forms
 
         def turned() -> Exchange:
@@ -439,7 +441,7 @@ class Transfer:
             group.channel,
             group.collectives,
             self._ticket + DATA,
-            origins,
+            starts,
             addresses,
             self._staging,
             self._spent,
@@ -449,7 +451,7 @@ class Transfer:
     @property
     def _forms(self) -> Any:
         assert self._operands is not None
-        return self._plan._forms_between(self._operands, self._between)
+        return forms_with(self._plan, self._operands, self._between)
 
     # -- for the user
 

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.group import Group, group_of
+from ..comm.group import Group
+from ..comm.groups import group_of
 from ..comm.vote import Ballot, Statement, digest
 from ..engine.arrays import _check_dtype, _fitting, dtype_digest
 from ..errors import ArrayError, DescriptorError, FileError

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .._descriptor import FIELDS, build_fields, check_fields, read_fields
-from ..comm.group import Group, group_of
+from ..comm.group import Group
+from ..comm.groups import group_of
 from ..comm.vote import Ballot, Statement, digest
 from ..errors import DescriptorError
 from .blockcyclic import BlockCyclic, check_dimensions, whole_number

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import blacs
-from ..comm.group import group_of
+from ..comm.groups import group_of
 from ..comm.vote import Ballot, Statement, digest
 from ..errors import DescriptorError
 from .blockcyclic import check_dimensions, whole_number

@@ -23,7 +23,7 @@ from pyscalapack_redist.comm.group import Group
 from pyscalapack_redist.comm.node import Node
 from pyscalapack_redist.comm.vote import Ballot, Vote
 from pyscalapack_redist.engine import batch as batches
-from pyscalapack_redist.engine import plan as plans
+from pyscalapack_redist.engine import fast_path
 from pyscalapack_redist.engine import redistribute as redistribution
 from pyscalapack_redist.engine import transfer as transfers
 
@@ -296,15 +296,15 @@ def _made(name: str) -> Callable[..., Any]:
     return make
 
 
-_with_between = plans.Redistribution._with_between
+_allocate = transfers.allocate
 
 
-def _taken(self: Any, mine: Any, dtypes: Any) -> Any:
+def _taken(plan: Any, mine: Any, dtypes: Any) -> Any:
     """What a transfer takes besides `out`; it fails with arrays for which that was chosen."""
     doomed = _here().doomed
     if doomed and not doomed.isdisjoint(map(id, (*mine.given, *mine.outs))):
         raise MemoryError("no memory for the rest")
-    return _with_between(self, mine, dtypes)
+    return _allocate(plan, mine, dtypes)
 
 
 _REPLACED: list[tuple[Any, str, Any]] = [
@@ -317,8 +317,8 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (progress, "LOOKS_AROUND", 1),
     (transfers, "TEST_SHARE", 0.0),
     (groups, "CHECK_SECONDS", -1.0),
-    (plans, "Call", _call),
-    (plans.Redistribution, "_with_between", _taken),
+    (fast_path, "Call", _call),
+    (transfers, "allocate", _taken),
     (nodes, "_is_dead", lambda process: process[0] in _here().world.dead),
     (redistribution, "group_of", _group_of),
     (batches, "group_of", _group_of),

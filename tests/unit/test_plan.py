@@ -271,7 +271,10 @@ SMALL = ["plan", "--shape", "64", "--from", "4:3", "--to", "3:5"]
         (["plan", "--shape", "64", "--model", "ts=1,tw=1"], ["--shape: ", "two dimensions or more"]),
         ([*SMALL, "--model", "ts=1"], ["argument --model: 'ts=1' must be ts=SECONDS,tw=SECONDS"]),
         ([*SMALL, "--processes", "4"], ["--processes: it is for --model without"]),
-        ([*SMALL, "--schedule", "optimum"], ["argument --schedule: schedule = 'optimum' is unknown; there are optimal, "]),
+        (
+            [*SMALL, "--schedule", "optimum"],
+            ["argument --schedule: schedule = 'optimum' is unknown; there are optimal, "],
+        ),
         ([*SMALL, "--schedule", "walker-otto"], ["--schedule walker-otto: dimension 0: "]),
         ([*SMALL, "--time-limit", "0"], ["argument --time-limit", "'0'", "above 0"]),
         ([*SMALL, "--shape", "-1"], ["--shape"]),

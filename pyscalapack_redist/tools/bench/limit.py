@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import schedules
-from ...comm.group import group_of
+from ...comm.groups import group_of
 from .case import Case
 
 if TYPE_CHECKING:

@@ -1,0 +1,82 @@
+"""Arrays of the layouts in between, of plans with `via=`: made for each use, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._kernels.bundle import Origins
+from .binding import Operands
+from .operation import Factors
+from .stages import Forms, Move
+
+if TYPE_CHECKING:
+    from .plan import Redistribution
+
+__all__ = ["allocate", "forms_with", "origins"]
+
+
+def allocate(
+    plan: Redistribution, mine: Operands, dtypes: Sequence[np.dtype[Any] | None]
+) -> tuple[Forms, list[NDArray[Any] | None]]:
+    """The kind with all dtypes, and with the arrays of layouts in between, which are made."""
+    forms = mine.forms._replace(items=tuple(0 if one is None else one.itemsize for one in dtypes))
+    made: list[NDArray[Any] | None] = []
+    pairs = _pair_of_each(plan)
+    for slot in sorted(plan._intermediate):
+        desc, pair = plan._intermediate[slot], pairs[slot]
+        dtype = dtypes[pair]
+        made.append(desc.empty(dtype) if desc.coords is not None and dtype is not None else None)
+    return forms_with(plan, mine._replace(forms=forms), made), made
+
+
+def forms_with(plan: Redistribution, mine: Operands, between: Sequence[NDArray[Any] | None]) -> Forms:
+    """The kind with the arrays of layouts in between."""
+    strides = mine.forms.strides + tuple(() if one is None else one.strides for one in between)
+    items, blends = list(mine.forms.items), list(mine.forms.blends)
+    pairs = _pair_of_each(plan)
+    for slot, one in zip(sorted(plan._intermediate), between, strict=True):
+        pair = pairs[slot]
+        if one is not None:
+            items[pair] = one.itemsize
+            for move in plan._moves:
+                if move.pair == pair and (move.op, move.last) not in blends[pair]:
+                    blends[pair] = {
+                        **blends[pair],
+                        (move.op, move.last): _factors_of(mine, move).blend(one.dtype),
+                    }
+    return mine.forms._replace(strides=strides, items=tuple(items), blends=tuple(blends))
+
+
+def _pair_of_each(plan: Redistribution) -> dict[int, int]:
+    """By the number of an array, the pair that it is moved for."""
+    return {move.target: move.pair for move in plan._moves}
+
+
+def _factors_of(mine: Operands, move: Move) -> Factors:
+    both = mine.factors[move.pair]
+    return Factors.of(both.alpha, both.beta, move.op) if move.last else Factors.of(1, 0, move.op)
+
+
+def origins(
+    plan: Redistribution, stage: int, mine: Operands, between: Sequence[NDArray[Any] | None]
+) -> tuple[Origins, tuple[int, int]]:
+    """Where the arrays of a stage begin; and, for derived datatypes, those of its first move."""
+    if not plan._intermediate:
+        return mine.origins, mine.origins.pair(0)
+    slots = sorted(plan._intermediate)
+
+    def address(slot: int) -> int:
+        if slot < 2 * len(plan._pairs):
+            return mine.origins.pair(slot // 2)[slot % 2]
+        one = between[slots.index(slot)]
+        return 0 if one is None else int(one.__array_interface__["data"][0])
+
+    moves = plan._stages[stage].moves
+    made = Origins(len(moves))
+    for k, move in enumerate(moves):
+        made.put(k, address(move.source), address(move.target))
+    return made, made.pair(0)
