@@ -17,7 +17,7 @@ from pyscalapack_redist.comm.group import Group
 from pyscalapack_redist.comm.vote import Ballot, Statement
 
 from .explore import Case
-from .ranks import FAULTS, EngineWorld, Rank, Setting, Use
+from .ranks import FAULTS, MOVING, EngineWorld, Rank, Setting, Use
 from .world import EAGER, QUIET, Choices
 
 __all__ = ["CASES"]
@@ -217,6 +217,15 @@ def after_death(world: EngineWorld) -> None:
             assert not world.waiting or rank.plans["plan"]._group.broken is None, "it has not been told to others"
 
 
+def after_breaking_off(world: EngineWorld) -> None:
+    """Elements are right where no error was raised; and nobody waits."""
+    for rank in world.ranks:
+        if world.errors[rank.rank] is not None:
+            raise world.errors[rank.rank]
+        for one in rank.did.values():
+            _settled(one)
+
+
 def case(
     places: Sequence[int],
     kind: Kind,
@@ -370,6 +379,18 @@ CASES = {
     ),
     "all errors": case(TWO, Kind(), usual(), scripts=REFUSED, bound=2, **ALONE),
     "all errors apart": case(TWO_APART, Kind(), usual(), scripts=REFUSED, bound=1, delays=(1, QUIET)),
+    "errors while elements move": case(
+        TWO, Kind(ways=("start",), faults=(MOVING,)), usual(), checks=after_breaking_off
+    ),
+    "errors while elements move of three": case(
+        THREE, Kind(ways=("start",), faults=(MOVING,)), usual(), checks=after_breaking_off
+    ),
+    "errors while elements move on two nodes": case(
+        MIXED, Kind(ways=("start",), faults=(MOVING,)), usual(), checks=after_breaking_off
+    ),
+    "errors while elements move apart": case(
+        TWO_APART, Kind(ways=("start",), faults=(MOVING,)), usual(), checks=after_breaking_off
+    ),
     # Interrupts.
     "interrupts": case(TWO, Kind(ways=STORM), usual(), interrupts=2),
     "interrupts of three": case(THREE, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=3),

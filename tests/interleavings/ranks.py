@@ -30,12 +30,13 @@ from pyscalapack_redist.engine import transfer as transfers
 from . import world as worlds
 from .world import Choices, Enumerated, World
 
-__all__ = ["AREA", "FAULTS", "EngineWorld", "Rank", "Setting", "Use"]
+__all__ = ["AREA", "FAULTS", "MOVING", "EngineWorld", "Rank", "Setting", "Use"]
 
 AREA = 128  # bytes of a rank's area in a ring: messages go in several chunks
 APART = 100.0  # between the elements of one use and those of the next
 UNTOUCHED = -1.0
 FAULTS = ("shape", "dtype", "factor", "out", "rest")  # what can be wrong on one rank; the last two are want of memory
+MOVING = "moving"  # no memory while elements move: what nobody can take back
 
 
 class Comm:
@@ -307,6 +308,17 @@ def _taken(plan: Any, mine: Any, dtypes: Any) -> Any:
     return _allocate(plan, mine, dtypes)
 
 
+_moving = transfers.Transfer._STEPS[transfers.State.MOVING]
+
+
+def _moving_or_failing(self: Any, block: bool) -> bool:
+    """The step of a transfer while elements move; it fails with arrays for which that was chosen."""
+    doomed = _here().doomed_later
+    if doomed and not doomed.isdisjoint(map(id, (*self._operands.given, *self._operands.outs))):
+        raise MemoryError("no memory while elements move")
+    return _moving(self, block)
+
+
 _REPLACED: list[tuple[Any, str, Any]] = [
     (progress, "pause", _pause),
     (progress, "interrupts_held", _Held),
@@ -319,6 +331,11 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (groups, "CHECK_SECONDS", -1.0),
     (fast_path, "Call", _call),
     (transfers, "allocate", _taken),
+    (
+        transfers.Transfer,
+        "_STEPS",
+        {**transfers.Transfer._STEPS, transfers.State.MOVING: _moving_or_failing},
+    ),
     (nodes, "_is_dead", lambda process: process[0] in _here().world.dead),
     (redistribution, "group_of", _group_of),
     (batches, "group_of", _group_of),
@@ -354,6 +371,7 @@ class Rank:
         self.did: dict[int, Use | str] = {}
         self.no_memory = False  # for an `out` that is left away
         self.doomed: set[int] = set()  # arrays with which all other memory fails
+        self.doomed_later: set[int] = set()  # those with which it fails while elements move
 
     @property
     def comm(self) -> Comm:
@@ -450,6 +468,8 @@ class Use:
             self.into[-1] = None
         elif fault == "rest":
             rank.doomed |= {id(one) for one in (*self.given, *self.into) if one is not None}
+        elif fault == MOVING:
+            rank.doomed_later |= {id(one) for one in (*self.given, *self.into) if one is not None}
         rank.did[number] = self
 
     def _arguments(self) -> tuple[Any, Any]:
@@ -530,7 +550,9 @@ class Use:
     def _right(self) -> None:
         for before, array in zip(self.before, self.arrays, strict=True):
             assert before is None or _same(before, array), "the array has been changed"
-        assert self.fault in (None, "rest"), f"{self.fault} has not been noticed"
+        assert self.fault in (None, "rest", MOVING), (
+            f"{self.fault} has not been noticed"
+        )  # a compiled call takes no more
         if self.results:
             for k, (result, expected) in enumerate(zip(self.results, self.expected, strict=True)):
                 assert (result is None) == (expected is None), f"use {self.number}: {result}"
