@@ -1,7 +1,9 @@
 """Block-cyclic redistribution between any two ScaLAPACK layouts, from Python.
 
-plan = redistribute(desc_a, desc_b)
-b = plan(a)
+A plan is made once and used often:
+
+    plan = redistribute(desc_a, desc_b)
+    b = plan(a)
 """
 
 from . import blacs, intersections, scalapack, schedules

@@ -1,7 +1,8 @@
 """The README and docs: their Python blocks, and the commands and links in them.
 
-A block marked ```python is a program of its own. ```python mpi=4 runs on four ranks; ```python continued goes on from the
-block before it, on as many ranks as that one.
+A block marked ```python is a program of its own. ```python {data-ranks=4} runs on four ranks, and the line before the block
+says so to the reader (`start_line`); ```python {data-continued=yes} goes on from the block before it, on as many ranks as
+that one. Both are attributes in the syntax of the documents' generator, which shows none of it.
 """
 
 from __future__ import annotations
@@ -22,15 +23,22 @@ class Block:
     name: str
     words: tuple[str, ...]
     code: str
+    before: str = ""  # the last line of text before the block
 
     @property
     def ranks(self) -> int:
-        return next((int(word.removeprefix("mpi=")) for word in self.words if word.startswith("mpi=")), 1)
+        found = [re.fullmatch(r"data-ranks=(\d+)", word) for word in self.words]
+        return next((int(one[1]) for one in found if one), 1)
 
     @property
     def parallel(self) -> bool:
         """Does it need an MPI?"""
         return self.ranks > 1 or "mpi4py" in self.code
+
+
+def start_line(ranks: int) -> str:
+    """What the line of text before a block must match: how many ranks it wants, and the command that starts it."""
+    return rf".*\b[Oo]n {ranks} ranks, `mpiexec -n {ranks} python -m mpi4py \w+\.py`:"
 
 
 def fenced(page: Path) -> list[Block]:
@@ -39,7 +47,9 @@ def fenced(page: Path) -> list[Block]:
     for fence in FENCE.finditer(text):
         line = text.count("\n", 0, fence.start()) + 1
         code = re.sub(rf"^{fence['indent']}", "", fence["code"], flags=re.MULTILINE)
-        blocks.append(Block(f"{page.name}:{line}", tuple(fence["info"].split()), code))
+        before = text[: fence.start()].rstrip().rpartition("\n")[2].strip()
+        words = tuple(re.split(r"[\s{}]+", fence["info"].strip(" {}")))
+        blocks.append(Block(f"{page.name}:{line}", words, code, before))
     return blocks
 
 
@@ -49,12 +59,14 @@ def programs(page: Path) -> list[Block]:
     for block in fenced(page):
         if block.words[:1] != ("python",):
             continue
-        unknown = [word for word in block.words[1:] if word != "continued" and not re.fullmatch(r"mpi=[1-9]\d*", word)]
+        unknown = [
+            word for word in block.words[1:] if not re.fullmatch(r"data-continued=yes|data-ranks=[1-9]\d*", word)
+        ]
         if unknown:
             raise ValueError(f"{block.name}: unknown words {unknown} after ```python")
-        if "continued" in block.words:
+        if "data-continued=yes" in block.words:
             before = found[-1]
-            block = Block(block.name, before.words, f"{before.code}\n{block.code}")
+            block = Block(block.name, before.words, f"{before.code}\n{block.code}", before.before)
         found.append(block)
     return found
 

@@ -18,6 +18,7 @@ from .scan import SCAN
 __all__ = ["ALGORITHMS", "FORMS", "Intersections", "find"]
 
 ALGORITHMS: dict[str, Algorithm] = {one.name: one for one in (CLASSICAL, FALLS, SCAN, ASPEN)}
+"""Every algorithm, by name."""
 
 
 def find(algorithm: str, a: BlockCyclic, b: BlockCyclic, p: int, *, form: str = "compiled") -> Intersections:

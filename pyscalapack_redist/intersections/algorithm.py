@@ -16,7 +16,9 @@ __all__ = ["FORMS", "Algorithm", "Loop", "Run", "numbers"]
 Run = tuple[int, int, int, int]
 Loop = Callable[[BlockCyclic, BlockCyclic, int, int], tuple[list[Run], int]]
 
-COMPILED, PYTHON = FORMS = ("compiled", "python")
+FORMS = ("compiled", "python")
+"""The forms in which each algorithm exists, by name."""
+COMPILED, PYTHON = FORMS
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """In which order the messages of a redistribution go: communication grids, and schedules of their messages in steps.
 
-grid = CommunicationGrid(P, Q, r, s)
-schedule = build("optimal", grid)
+A schedule is made by name:
+
+    grid = CommunicationGrid(P, Q, r, s)
+    schedule = build("optimal", grid)
 """
 
 from __future__ import annotations

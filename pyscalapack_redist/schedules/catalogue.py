@@ -33,6 +33,7 @@ BUILDERS: dict[str, Callable[..., Schedule]] = {
     "optimal": optimal,
 }
 NAMES = tuple(BUILDERS)
+"""The schedules that `build` makes, by name."""
 
 
 def build(name: str, grid: MessageGraph, **options: Any) -> Schedule:

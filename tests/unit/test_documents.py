@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -35,6 +36,16 @@ def test_block_runs(block: Block, tmp_path: Path) -> None:
 
 
 @pages
+def test_the_text_says_how_a_block_is_started(page: Path) -> None:
+    silent = [
+        block.name
+        for block in documents.programs(page)
+        if block.parallel and not re.fullmatch(documents.start_line(block.ranks), block.before)
+    ]
+    assert not silent
+
+
+@pages
 def test_commands_and_files_exist(page: Path) -> None:
     path = os.pathsep.join([str(Path(sys.prefix, "bin")), os.environ["PATH"]])
     for place, line in documents.commands(page):
@@ -56,8 +67,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_blocks_are_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
-        "text\n```python\na = 1\n```\n```console\n$ ls \\\n  -l\nout\n```\n- item\n  ```python mpi=4\n  b = 2\n  ```\n"
-        "```python continued\nprint(b)\n```\n[x](other.md#part) [y](https://example.org)\n"
+        "text\n```python\na = 1\n```\n```console\n$ ls \\\n  -l\nout\n```\n- item\n  ```python {data-ranks=4}\n  b = 2\n  ```\n"
+        "```python {data-continued=yes}\nprint(b)\n```\n[x](other.md#part) [y](https://example.org)\n"
     )
     assert [(block.name, block.ranks, block.code) for block in documents.programs(page)] == [
         ("page.md:2", 1, "a = 1\n"),
