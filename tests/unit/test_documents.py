@@ -77,3 +77,21 @@ def test_blocks_are_found(tmp_path: Path) -> None:
     ]
     assert documents.commands(page) == [("page.md:5", "ls    -l")]
     assert documents.links(page) == ["other.md"]
+
+
+@pages
+def test_paths_in_the_text_exist(page: Path) -> None:
+    found = re.findall(r"`((?:\w+/)+(?:\w+\.(?:pyx?|h)|(?=`)))`", page.read_text())
+    places = (ROOT, ROOT / "pyscalapack_redist", page.parent)
+    missing = [path for path in found if not any((place / path).exists() for place in places)]
+    assert [path for path in missing if "NAME" not in path] == []
+
+
+def test_the_architecture_has_every_module_in_it() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    package = ROOT / "pyscalapack_redist"
+    homes = [path for name in ("comm", "engine", "layout", "blacs") for path in (package / name).glob("[a-z]*.py")]
+    assert homes
+    assert [path.name for path in homes if f"`{path.relative_to(package)}`" not in text] == []
+    compiled = [source.stem for source in (ROOT / "cython").glob("*.pyx")]
+    assert [name for name in compiled if f"`{name}`" not in text and f"`_kernels.{name}`" not in text] == []
