@@ -37,7 +37,7 @@ def accept(path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float 
     Parameters
     ----------
     path : str or path
-        Meeting place: files `PATH.accept`, `PATH.connect` and `PATH.port` are made there, and removed once the jobs are
+        Rendezvous files: `PATH.accept`, `PATH.connect` and `PATH.port` are made there, and removed once the jobs are
         joined. The directory must be there and be seen by all ranks of both jobs, and its file system must have locks
         (POSIX record locks). That of rank 0 counts.
     comm : MPI.Intracomm

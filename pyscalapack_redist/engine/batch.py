@@ -26,7 +26,7 @@ MEMORY_LIMIT = 64 * 2**20
 
 
 def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int = MEMORY_LIMIT) -> Redistribution:
-    """Make one plan of several: one vote for all, and all that two processes owe each other in one message.
+    """Make one plan of several: one vote for all, and one message for all elements that one process sends to another.
 
     Collective over all processes of the plans: each gives all plans, in the same order. A process that has no part in one of
     them gets it from `redistribute` as the others do, which is not collective there. Arrays may be of different shapes,

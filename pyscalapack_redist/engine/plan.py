@@ -47,7 +47,7 @@ class Redistribution:
     desc_a, desc_b : Descriptor
         Layouts before and after.
     op : str
-        What becomes of A on the way.
+        Operation on A.
     part : Part or None
         The trapezoid of A that is moved; None for all of it.
     plans : tuple of Redistribution
@@ -94,7 +94,7 @@ class Redistribution:
 
     @property
     def op(self) -> str:
-        """What becomes of A on the way."""
+        """Operation on A."""
         return self._pairs[0].op
 
     @property
@@ -174,7 +174,7 @@ class Redistribution:
             (or anything empty) where this rank holds nothing of A. Of a batch, a list or tuple with one for each plan.
         out : ndarray, optional
             Local array of B, of the dtype of `a`, any strides. It must be given where B is a sub-array, and where this
-            rank is in B but not in A and `redistribute` was told no dtype. `out is a` for identical layouts only. Of a batch,
+            rank is in B but not in A and `redistribute` got no dtype. `out is a` for identical layouts only. Of a batch,
             a list or tuple; what one plan writes no other may read or write, but windows of one array, or triangles on
             different sides of a diagonal, are fine.
         alpha, beta : number

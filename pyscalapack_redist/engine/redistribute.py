@@ -66,7 +66,7 @@ def redistribute(
     Collective over the processes of the two grids; with `comm`, over all of `comm`. Other ranks may call it too. Plans
     are kept with the communicator: asking again for the same one costs one small reduction, holding it costs nothing.
     The first plan of a set of processes on several nodes measures the links between them, once: one rank of each sends
-    some 640 kB to the next, unless PYSCALAPACK_REDIST_LINKS names a file that tells latency and rate.
+    some 640 kB to the next, unless PYSCALAPACK_REDIST_LINKS names a file with latency and bandwidth.
 
     Parameters
     ----------
@@ -75,12 +75,12 @@ def redistribute(
         context. On a rank outside its grid CTXT may be -1, and a rank that does not know a layout passes None; `comm`
         must then be given.
     dtype : dtype, optional
-        Of the arrays. Needed only on ranks that are in B but not in A and will leave `out` away; on an inter-communicator
+        Of the arrays. Needed only on ranks that are in B but not in A and will pass no `out`; on an inter-communicator
         it is enough that one rank of either side gives it.
     comm : MPI.Intracomm or MPI.Intercomm, optional
         Communicator that holds both grids. By default the one that both grids are on. On an inter-communicator all ranks
         of the side that has the array give `desc_a` alone, all ranks of the other side `desc_b` alone, and the options
-        are the same on both; the layouts and the dtype are told to the other side.
+        are the same on both; the layouts and the dtype are sent to the other side.
     op : {"N", "T", "C"}
         What B gets: A, its transpose, or its conjugate transpose (matrices; B then has A's columns as rows).
     uplo : {None, "U", "L"}
@@ -92,7 +92,7 @@ def redistribute(
     fill : {None, "zero", "symmetric", "hermitian"}
         Write the rest of B too: B = alpha * op(S) + beta * B, where S is A's trapezoid and 0 elsewhere, or, of a square
         matrix, its transpose or conjugate transpose elsewhere (then with `diag="U"` the diagonal of B is left as it is).
-        The mirror image is a second move of the same elements. The diagonal is taken as it is.
+        The mirror image is a second move of the same elements. The diagonal is copied unchanged.
     schedule : str
         Order of the messages: "auto" or a name in `schedules.NAMES`. "walker-otto" and "classes" have conditions;
         "stepwise", "greedy" and "optimal" are searched for by one rank when the plan is made.

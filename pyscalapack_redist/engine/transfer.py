@@ -59,7 +59,7 @@ class State(enum.IntEnum):
 
 
 class Transfer:
-    """A redistribution under way. Made by `start` of a plan."""
+    """A redistribution in flight, a nonblocking operation. Made by `start` of a plan."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class Transfer:
     # -- states
 
     def advance(self, block: bool = False) -> bool:
-        """Go on as far as possible; True when it has ended. It never raises. Not collective."""
+        """Make as much progress as possible; True when it has ended. It never raises. Not collective."""
         if self.state >= State.COMPLETE:
             return True
         if not self._group.lock.acquire(False):
@@ -456,7 +456,7 @@ class Transfer:
     # -- for the user
 
     def test(self) -> bool:
-        """Go on as far as possible without waiting; True when the redistribution is complete. Not collective.
+        """Make progress without waiting; True when the redistribution is completed. Not collective.
 
         Between nodes nothing moves but in `test` and `wait`: call it every few milliseconds while computing. It packs,
         unpacks and copies what it can, and looks at the messages for at most 2 % of the time since the last call.
@@ -483,8 +483,8 @@ class Transfer:
     def wait(self) -> Any:
         """Complete the redistribution and return the local array of B (None on a rank outside B); of a batch, a list of them.
 
-        An interrupt (SIGINT) ends the waiting, not the transfer: it goes on in the next call of anything here, and may be
-        waited for again.
+        An interrupt (SIGINT) ends the waiting, not the transfer: it makes progress in the next call of anything here, and may
+        be waited for again.
 
         Raises
         ------

@@ -43,9 +43,9 @@ def load(
 ) -> NDArray[Any] | None:
     """Read an array from a file, each rank its own part. Collective over the communicator of the descriptor's grid.
 
-    The end of the name tells the kind of file: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), anything else raw binary.
+    The suffix of the name selects the format: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), anything else raw binary.
     .npy and raw files are read by MPI-IO. HDF5 is read in parallel where
-    h5py was built with MPI; else the first rank reads and deals out, and a RuntimeWarning says so.
+    h5py was built with MPI; else the first rank reads for all, and a RuntimeWarning says so.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def load(
         Of the result; by default that of `out`, or of the file in the machine's byte order. What the file has must
         convert to it without loss. A raw file's elements are of this dtype, and it must be given, there or by `out`.
     order : {"C", "F"}, optional
-        Which index runs fastest in a raw file: the last ("C", the default) or the first. A .npy file tells itself.
+        Which index runs fastest in a raw file: the last ("C", the default) or the first. A .npy file has it in its header.
     offset : int, optional
         Byte of a raw file where the array begins; more may then follow it. Without it, the file is the array.
     dataset : str, optional

@@ -47,10 +47,10 @@ def save(
 ) -> None:
     """Write an array into a file, each rank its own part. Collective over the communicator of the descriptor's grid.
 
-    The end of the name tells the kind of file, as for `load`. The file is written beside its place under another name
+    The suffix of the name selects the format, as for `load`. The file is written in the same directory under another name
     (.NAME.MACHINE.PID.START.TOKEN.part), brought to the disk, and renamed by the first rank: whatever goes wrong before, a
     file that was there stays as it was. What a killed program has left there is removed by the next call for the same
-    file, if a rank runs on the machine that had the first rank then; else a RuntimeWarning tells its name.
+    file, if a rank runs on the machine that had the first rank then; else a RuntimeWarning names it.
 
     Parameters
     ----------

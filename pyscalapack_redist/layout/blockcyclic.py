@@ -45,7 +45,7 @@ def check_dimensions(shape: Sized) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BlockCyclic:
-    """How `n` elements in blocks of `block` are dealt to `processes` processes. Not collective.
+    """The cyclic distribution of `n` elements in blocks of `block` over `processes` processes. Not collective.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class BlockCyclic:
     source : int
         Process that owns the first block (RSRC, CSRC).
     offset : int
-        Where element 0 lies in a larger array of the same distribution (a sub-array may start in mid-block). The
+        Index of element 0 in a larger array of the same distribution (a sub-array may start in mid-block). The
         `source` is then the larger array's, and so are all local indices.
 
     Raises

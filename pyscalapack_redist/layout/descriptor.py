@@ -93,7 +93,7 @@ class Descriptor:
 
     @classmethod
     def from_array(cls, nine_integers: object, comm: MPI.Intracomm) -> Descriptor:
-        """Read a ScaLAPACK descriptor that anybody made, BLACS context included. Collective over `comm`.
+        """Read a ScaLAPACK descriptor that any code made, BLACS context included. Collective over `comm`.
 
         Parameters
         ----------
@@ -188,7 +188,7 @@ class Descriptor:
 
     @property
     def distributions(self) -> tuple[BlockCyclic, ...]:
-        """How each dimension is dealt out."""
+        """Distribution of each dimension."""
         return self._distributions
 
     @property
@@ -280,7 +280,7 @@ class Descriptor:
         return flipped[tuple(slice(o, o + n) for o, n in zip(self.offset[::-1], self.shape[::-1], strict=True))]
 
     def merge(self, *dims: int, order: str = "F") -> Descriptor:
-        """The same layout with adjacent dimensions taken as one (Birkeland & Sorevik, section 4). Not collective.
+        """The same layout with adjacent dimensions merged into one (Birkeland & Sorevik, section 4). Not collective.
 
         The local arrays are those of this descriptor reshaped: `a.reshape(desc.local_shape, order=order)`, which copies
         nothing where `a` is contiguous in that order.

@@ -29,7 +29,7 @@ class ProcessGrid:
     shape : sequence of int
         Processes along each dimension, each 1 or more.
     comm : MPI.Intracomm, optional
-        Communicator of the ranks. Not every rank of it need be in the grid. None: a grid on paper, whose plans can be
+        Communicator of the ranks. Not every rank of it need be in the grid. None: a grid "on paper", whose plans can be
         made and studied, not run.
     order : {"row", "column"}
         How ranks 0, 1, ... fill the grid where `ranks` is not given; BLACS's "Row" and "Col".
@@ -73,7 +73,7 @@ class ProcessGrid:
 
     @classmethod
     def from_context(cls, ctxt: int, comm: MPI.Intracomm) -> ProcessGrid:
-        """Read the grid of a BLACS context that anybody made. Collective over `comm`.
+        """Read the grid of a BLACS context that any code made. Collective over `comm`.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class ProcessGrid:
 
     @property
     def coords(self) -> tuple[int, ...] | None:
-        """Where this rank stands; None on a rank outside the grid and for a grid on paper."""
+        """Coordinates of this rank; None on a rank outside the grid and for a grid on paper."""
         return self._coords
 
     def rank_of(self, coords: Sequence[int]) -> int:

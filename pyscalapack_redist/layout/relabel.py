@@ -79,7 +79,7 @@ class RelabelReport:
 def relabel(
     desc_a: Descriptor, desc_b: Descriptor, *, op: str = "N", nodes: Nodes = None, weight: float = WEIGHT
 ) -> Descriptor:
-    """The layout of B with its ranks in the places where they hold most of their part already. Not collective.
+    """The layout of B with its ranks permuted so that they already hold most of their parts. Not collective.
 
     Every rank that calls it with the same layouts and node map gets the same answer. It is an ordinary descriptor; its
     grid has no BLACS context yet, `grid.make_context()` makes one.
@@ -87,8 +87,8 @@ def relabel(
     Parameters
     ----------
     desc_a, desc_b : Descriptor
-        Layouts before and after, of the same global shape. Grids on paper will do; if only one is, its numbers are taken
-        as ranks of the other's communicator.
+        Layouts before and after, of the same global shape. Grids need no communicator; if only one has none, its numbers
+        are taken as ranks of the other's communicator.
     op : {"N", "T", "C"}
         Operation of the redistribution: "T" and "C" transpose, and then B's shape is A's reversed.
     nodes : sequence of hashable, optional

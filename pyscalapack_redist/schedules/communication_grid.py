@@ -26,7 +26,7 @@ CHUNK = 2**22  # numbers of one temporary table
 
 
 class MessageClass(NamedTuple):
-    """A class of pairs (Definition 2): those with p r - q s = number (mod g), which owe each other the same length.
+    """A class of pairs (Definition 2): those with p r - q s = number (mod g), whose messages have the same length.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class CommunicationGrid(MessageGraph):
 
     @property
     def classes(self) -> list[MessageClass]:
-        """Pairs that owe each other the same length for a slice, class by class (Definition 2, Lemma 3). Not collective.
+        """Pairs whose messages of a slice have the same length, class by class (Definition 2, Lemma 3). Not collective.
 
         Only classes with messages; each has P Q / g pairs. Lengths are those of a slice, also for a finite array.
         """
