@@ -80,7 +80,17 @@ def only(dist: Path, pattern: str) -> Path:
 def test_sdist_holds_what_building_and_testing_need(dist: Path) -> None:
     with tarfile.open(only(dist, "*.tar.gz")) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = {"LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml", "setup.py", "ci/test"}
+    wanted = {
+        "LICENSE",
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "pyproject.toml",
+        "setup.py",
+        "ci/test",
+        "ci/docs",
+        "mkdocs.yml",
+    }
     wanted |= {f"cython/{name}.pyx" for name in SOURCES} | {
         "cython/_descriptor.pxd",
         "cython/ring.pxd",
