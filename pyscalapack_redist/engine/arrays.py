@@ -104,7 +104,7 @@ def checked_arrays(
     in_place = out is a and source is not None
     if in_place and (transposed or desc_a != desc_b):
         raise ArrayError(
-            "out is a: a redistribution in place is possible for identical layouts only, not transposed; leave out away, "
+            "out is a: a redistribution in place is possible for identical layouts only, not transposed; omit out, "
             "or give another array"
         )
     if not in_place and source is not None and target is not None and _overlap(source, target):

@@ -96,7 +96,7 @@ def choose(
 def _order(links: Links | None, elements: int, before: Sequence[int], after: Sequence[int]) -> tuple[str, str]:
     """A one-port order, and why."""
     if links is None:
-        return "caterpillar", "no process is sent to by all others first"
+        return "caterpillar", "no process receives from two others at a time"
     mean, started = _mean_bytes(elements, before, after), links.latency * links.rate
     if mean < started:
         return "caterpillar", f"messages of some {mean:.3g} bytes take less time than their start ({started:.3g} bytes)"

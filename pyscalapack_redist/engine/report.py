@@ -11,7 +11,13 @@ from ..exchanges import Exchange
 from .model import predicted_seconds
 from .stages import Move
 
-__all__ = ["PARTS", "BatchReport", "ChainReport", "FilledReport", "Profile", "Report"]
+__all__ = ["PARTS", "BatchReport", "ChainReport", "FilledReport", "Profile", "Report", "counted"]
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of something: "1 message", "2 messages". Not collective."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
 
 PARTS = ("planned", "agreed", "packed", "copied", "unpacked", "waited", "other")
 
@@ -90,8 +96,8 @@ class Report:
         rows = [
             ("schedule / exchange", f"{self.schedule} / {self.exchange} ({self.why})"),
             ("buffers", self.buffers),
-            ("sent", f"{self.bytes_sent:,} bytes in {self.sends} messages"),
-            ("received", f"{self.bytes_received:,} bytes in {self.receives} messages"),
+            ("sent", f"{self.bytes_sent:,} bytes in {counted(self.sends, 'message')}"),
+            ("received", f"{self.bytes_received:,} bytes in {counted(self.receives, 'message')}"),
             ("copied in place", f"{self.bytes_copied:,} bytes"),
             ("steps", f"{self.steps}"),
             ("extra memory", f"{self.extra_bytes:,} of at most {self.memory_limit:,} bytes"),
@@ -253,10 +259,10 @@ class BatchReport:
         rows = [
             ("exchange", f"{self.exchange} ({self.why})"),
             ("plans", f"{len(self.plans)}"),
-            ("sent", f"{self.bytes_sent:,} bytes in {self.sends} messages ({self.sends_apart} one by one)"),
+            ("sent", f"{self.bytes_sent:,} bytes in {counted(self.sends, 'message')} ({self.sends_apart} one by one)"),
             (
                 "received",
-                f"{self.bytes_received:,} bytes in {self.receives} messages ({self.receives_apart} one by one)",
+                f"{self.bytes_received:,} bytes in {counted(self.receives, 'message')} ({self.receives_apart} one by one)",
             ),
             ("copied in place", f"{self.bytes_copied:,} bytes"),
             ("extra memory", f"{self.extra_bytes:,} of at most {self.memory_limit:,} bytes"),

@@ -126,7 +126,7 @@ def _check_raw(name: str, order: object, offset: object) -> None:
     raw = not name.endswith((".npy", *HDF5_ENDINGS))
     for argument, value in (("order", order), ("offset", offset)):
         if value is not None and not raw:
-            raise FileError(f"{argument} = {value!r} is for raw files: {name} tells itself; leave it away")
+            raise FileError(f"{argument} = {value!r} is for raw files: {name} tells itself; omit it")
     if order is not None:
         checked_order(order)
     if offset is not None:

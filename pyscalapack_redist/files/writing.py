@@ -86,9 +86,7 @@ def save(
         checked_order(order)
         checked_way(through)
         if order != "C" and name.endswith(HDF5_ENDINGS):
-            raise FileError(
-                f"order = {order!r}: in {name} the last index runs fastest, as always in HDF5; leave it away"
-            )
+            raise FileError(f"order = {order!r}: in {name} the last index runs fastest, as always in HDF5; omit it")
         local = fitting("local", local, desc)
         dtype = None if local is None else local.dtype
     except Exception as caught:

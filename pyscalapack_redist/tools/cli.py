@@ -153,7 +153,7 @@ def _add_plan(commands: Any) -> None:
 def _add_simulate(commands: Any) -> None:
     simulate_ = commands.add_parser(
         SIMULATE,
-        help="times of a redistribution on a machine that is not there",
+        help="simulated times of a redistribution, on a machine of any size",
         description="What the engine's plans take on hosts with links of a given rate, by a flow simulation; needs no MPI.",
         epilog=ABOUT_LAYOUTS,
         allow_abbrev=False,

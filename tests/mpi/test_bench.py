@@ -15,6 +15,7 @@ import pytest
 
 from pyscalapack_redist import Redistribution
 
+pytestmark = pytest.mark.any_mpi
 PROGRAMS = Path(__file__).parent / "programs"
 PROGRAM = ("-m", "pyscalapack_redist")
 SMALL = ["--shape", "70", "50", "--from", "1x2:3x4@0,1", "--to", "2x1:5x7"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import launch
 import pytest
 
+pytestmark = pytest.mark.any_mpi
 PROGRAM = (str(Path(__file__).parents[2] / "benchmarks/run_papers.py"),)
 
 

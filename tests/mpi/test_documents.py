@@ -9,6 +9,8 @@ import launch
 import pytest
 from documents import Block
 
+pytestmark = pytest.mark.any_mpi
+
 
 @pytest.mark.parametrize("block", documents.all_programs(parallel=True), ids=lambda block: block.name)
 def test_block_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from launch import run
 
+pytestmark = pytest.mark.any_mpi
 PROGRAMS = Path(__file__).parent / "programs"
 
 

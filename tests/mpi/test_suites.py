@@ -9,6 +9,7 @@ from typing import Any
 import launch
 import pytest
 
+pytestmark = pytest.mark.any_mpi
 PROGRAM = ("-m", "pyscalapack_redist")
 PAPERS = (str(Path(__file__).parents[2] / "benchmarks/run_papers.py"),)  # with the suites of the papers
 

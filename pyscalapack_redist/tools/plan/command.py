@@ -122,5 +122,5 @@ def _check_size(study: Study) -> None:
         if max(axis.before.processes, axis.after.processes) > MOST_DRAWN:
             raise UsageError(
                 f"--plot: dimension {k} has {axis.before.processes} x {axis.after.processes} pairs: at most {MOST_DRAWN} "
-                "processes on a side can be drawn; leave it away, or take fewer processes"
+                "processes on a side can be drawn; omit --plot, or take fewer processes"
             )

@@ -1,1 +1,1 @@
-"""Redistributions on machines that are not there: the engine's plans in a flow simulation of hosts and their links."""
+"""The engine's plans in a flow simulation of hosts and their links, for machines of any size."""

@@ -48,7 +48,7 @@ def lines(found: Simulated) -> Iterator[str]:
     """What was simulated, and the limit. Not collective."""
     machine = found.machine
     yield f"simulated: {found.case}"
-    yield f"machine: {machine}; {machine.efficiency:g} of a link's bytes are the messages' own"
+    yield f"machine: {machine}; {machine.efficiency:g} of a link's bytes are payload"
     if math.isfinite(machine.turns_after):
         yield f"two processes take turns with what their messages to each other have beyond {machine.turns_after:,.0f} bytes"
     if machine.vote:
