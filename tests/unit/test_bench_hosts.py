@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyscalapack_redist.tools import cli
-from pyscalapack_redist.tools.bench.arithmetic import Part
 from pyscalapack_redist.tools.bench.case import Case
 from pyscalapack_redist.tools.bench.hosts import (
     ALL_AT_ONCE,
@@ -29,6 +28,7 @@ from pyscalapack_redist.tools.bench.limit import Limit, between_hosts, limit_of
 from pyscalapack_redist.tools.bench.report import case_table
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
 from pyscalapack_redist.tools.bench.selection import UsageError, for_size
+from pyscalapack_redist.tools.bench.stage import Part
 from pyscalapack_redist.tools.bench.terminal import console, print_table
 
 RATE = 6.25e6

@@ -14,9 +14,8 @@ from .case import Case
 from .figures import ratio_text, time_text
 from .layout import Layout
 from .methods import Method, Prepared
-from .poison import poison
 from .results import MethodResult, Results
-from .stage import Stage
+from .stage import Stage, poison
 from .suite import Suite
 from .terminal import new_table
 

@@ -11,9 +11,7 @@ from pyscalapack_redist.tools.bench.clock import Clock
 from pyscalapack_redist.tools.bench.environment import nodes_of
 from pyscalapack_redist.tools.bench.flag import flag_round_trip_ns
 from pyscalapack_redist.tools.bench.layout import Layout
-from pyscalapack_redist.tools.bench.methods import Method, Prepared, read_method
-from pyscalapack_redist.tools.bench.methods.method import Anew
-from pyscalapack_redist.tools.bench.methods.ours import Ours
+from pyscalapack_redist.tools.bench.methods import Anew, Method, Ours, Prepared, read_method
 from pyscalapack_redist.tools.bench.profile import profile_of
 from pyscalapack_redist.tools.bench.results import Profile
 from pyscalapack_redist.tools.bench.stage import Stage
@@ -107,7 +105,7 @@ def nothing_is_right_before_it_has_run() -> None:
 def plans_are_made_once_or_anew() -> None:
     """A plan that is kept is the same object when it is asked for again."""
     stage = Stage(Case((30, 20), Layout.parse("1x2:3x3"), Layout.parse("1x3:4x5+1")), COMM)
-    kept, anew = Ours("auto", "auto", "auto"), read_method("auto").anew()
+    kept, anew = Ours("auto"), read_method("auto").anew()
     assert isinstance(anew, Anew)
     plans = [method.prepare(stage)._plan for method in (kept, anew._method) for _ in range(3)]
     if stage.comm.Get_rank() <= LAST:  # ranks outside have no plan to keep

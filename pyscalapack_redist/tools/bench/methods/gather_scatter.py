@@ -12,66 +12,43 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arithmetic import Part
-from ..case import Case
-from ..poison import bytes_of
-from ..stage import Stage
-from .method import Anew, Method, Prepared
+from ..stage import Part, Stage, bytes_of
+from .method import Prepared
 
 __all__ = ["GatherScatter"]
 
 ROOT = 0
-LIMIT = 2**31
 
 
-class GatherScatter(Method):
-    """The indices, and rank 0's memory for the whole array, are made once and reused."""
+class GatherScatter(Prepared):
+    """The indices, and rank 0's memory for the whole array, are made once and reused.
 
-    name = "gather-scatter"
-
-    def obstacle(self, case: Case) -> str | None:
-        """Local arrays of 2^31 and more elements, which MPI's counts of 32 bits cannot tell. Not collective."""
-        if case.local_elements >= LIMIT:
-            return "gather-scatter counts elements in 32 bits: the local arrays are too large for it"
-        return None
-
-    def anew(self) -> Method:
-        """The same with indices and memory made in each call. Not collective."""
-        return Anew(self)
-
-    def prepare(self, stage: Stage) -> Prepared:
-        """Work out, on rank 0, every rank's indices, and make room for the whole array. Not collective."""
-        return _ThroughRoot(stage)
-
-
-class _ThroughRoot(Prepared):
-    """All arrays are seen transposed: local arrays in Fortran order are sent and received as they lie in memory."""
+    All arrays are seen transposed: local arrays in Fortran order are sent and received as they lie in memory.
+    """
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         from mpi4py import MPI
 
         case, comm = stage.case, stage.comm
-        self._rank = comm.Get_rank()
         self._element = MPI.BYTE.Create_contiguous(case.dtype.itemsize).Commit()
         self._mine = None if stage.part_of_a is None else stage.part_of_a.T
         self._wanted = None if stage.part_of_b is None else stage.part_of_b.T
         self._whole: NDArray[Any] | None = None
-        if self._rank == ROOT:
+        if comm.Get_rank() == ROOT:
             self._senders, self._receivers = (
-                [(rank, _place(part)) for rank in range(comm.Get_size()) if (part := Part(case, one, rank)).elements]
-                for one in (case.before, case.after)
+                [(rank, _place(part)) for rank in range(comm.Get_size()) if (part := Part(case, side, rank)).elements]
+                for side in (case.before, case.after)
             )
             self._whole = np.empty(case.shape[::-1], case.dtype)
 
     @property
     def extra_bytes(self) -> int | None:
         if self._whole is not None:
-            item = self._whole.dtype.itemsize
-            pieces = (math.prod(one.size for one in place) for _, place in (*self._senders, *self._receivers))
-            return self._whole.nbytes + item * max(pieces, default=0)
+            pieces = (math.prod(index.size for index in place) for _, place in (*self._senders, *self._receivers))
+            return self._whole.nbytes + self._whole.dtype.itemsize * max(pieces, default=0)
         both = (self._mine, self._wanted)
-        return max(0 if one is None or one.flags.c_contiguous else one.nbytes for one in both)
+        return max(0 if array is None or array.flags.c_contiguous else array.nbytes for array in both)
 
     def __call__(self) -> None:
         if self._whole is not None:
@@ -91,7 +68,7 @@ class _ThroughRoot(Prepared):
             if rank == ROOT:
                 whole[place] = self._mine
                 continue
-            came = np.empty([one.size for one in place], whole.dtype)
+            came = np.empty([index.size for index in place], whole.dtype)
             self._receive(came, rank)
             whole[place] = came
 

@@ -21,8 +21,6 @@ from .method import Method, Prepared
 
 __all__ = ["Gemr2d"]
 
-LIMIT = 2**31
-
 
 class Gemr2d(Method):
     """The library's redistribution.
@@ -50,7 +48,7 @@ class Gemr2d(Method):
                 return f"p?gemr2d is for Fortran order, and the local arrays of {name} are in C order"
         shapes = (*case.before.whole_shape(case.shape), *case.after.whole_shape(case.shape))
         numbers = (*shapes, *case.before.block, *case.after.block, case.local_elements)
-        if max(numbers) >= LIMIT:
+        if max(numbers) >= 2**31:
             return "p?gemr2d counts in 32 bits: this array is too large for it"
         try:
             blacs.load(self.path, prefix=self.prefix)
@@ -82,8 +80,13 @@ class _Called(Prepared):
             self._call()
 
     def forget(self) -> None:
-        if self._takes_part:
-            _give_buffers_back(self._library, self._contexts[-1])
+        if not self._takes_part:
+            return
+        for file in (self._library.path, None):  # BLACS keeps its largest buffer for later calls
+            free = getattr(ctypes.CDLL(file), "blacs_freebuff_", None)
+            if free is not None:
+                free(ctypes.byref(ctypes.c_int(self._contexts[-1])), ctypes.byref(ctypes.c_int(1)))
+                return
 
     def close(self) -> None:
         for context in reversed(self._contexts):
@@ -104,12 +107,3 @@ class _Called(Prepared):
         nine = np.array([1, context, *shape, *layout.block, *layout.source, rows], dtype=np.intc)
         i, j = layout.offset or (0, 0)
         return (0 if array is None else array.ctypes.data), i + 1, j + 1, nine
-
-
-def _give_buffers_back(library: blacs.Library, context: int) -> None:
-    """BLACS keeps its largest buffer for later calls."""
-    for file in (library.path, None):
-        free = getattr(ctypes.CDLL(file), "blacs_freebuff_", None)
-        if free is not None:
-            free(ctypes.byref(ctypes.c_int(context)), ctypes.byref(ctypes.c_int(1)))
-            return

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Literal
 
 from ..case import Case
 from ..stage import Stage
 
-__all__ = ["Anew", "Method", "Prepared"]
+__all__ = ["Anew", "Method", "Plain", "Prepared"]
+
+LIMIT = 2**31
 
 
 class Method(ABC):
@@ -69,14 +72,46 @@ class Prepared(ABC):
         """Give back what `prepare` made. Collective over the stage's communicator."""
 
 
-class Anew(Method):
-    """A method that is prepared in each call.
+class Plain(Method):
+    """A method without options.
 
     Parameters
     ----------
-    method : Method
-        What it prepares must be made without regard to earlier times.
+    made : callable
+        From a stage to the method ready to run.
+    counts : {"bytes", "elements"}, optional
+        What MPI counts in 32 bits when it runs, so that larger local arrays are an obstacle.
+    keeps : bool
+        Whether it keeps anything from call to call that a user would make anew for a single call.
     """
+
+    def __init__(
+        self,
+        name: str,
+        made: Callable[[Stage], Prepared],
+        counts: Literal["bytes", "elements"] | None = None,
+        keeps: bool = False,
+    ) -> None:
+        self.name, self._made, self._counts, self._keeps = name, made, counts, keeps
+
+    def obstacle(self, case: Case) -> str | None:
+        """Local arrays that 32 bits cannot count. Not collective."""
+        size = case.local_elements * (case.dtype.itemsize if self._counts == "bytes" else 1)
+        if self._counts and size >= LIMIT:
+            return f"{self.name} counts {self._counts} in 32 bits: the local arrays are too large for it"
+        return None
+
+    def anew(self) -> Method:
+        """The same, prepared in each call where it keeps anything. Not collective."""
+        return Anew(self) if self._keeps else self
+
+    def prepare(self, stage: Stage) -> Prepared:
+        """Make what is made once. Collective."""
+        return self._made(stage)
+
+
+class Anew(Method):
+    """A method that is prepared in each call; what it prepares must be made without regard to earlier times."""
 
     def __init__(self, method: Method) -> None:
         self.name, self._method = method.name, method

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ....engine.redistribute import MEMORY_LIMIT, redistribute
 from ..stage import Stage
@@ -22,36 +22,31 @@ class Ours(Method):
 
     Parameters
     ----------
-    schedule, exchange, buffers : str
-        What `redistribute` is asked for.
+    name : str
+        "auto" or SCHEDULE/EXCHANGE[/BUFFERS].
     memory_limits : iterator of int
         The next one is asked for with each plan: the same on all ranks.
     """
 
-    def __init__(
-        self,
-        name: str,
-        schedule: str,
-        exchange: str,
-        buffers: str = "packed",
-        memory_limits: Iterator[int] | None = None,
-    ) -> None:
+    def __init__(self, name: str, memory_limits: Iterator[int] | None = None) -> None:
         self.name = name
-        self.schedule, self.exchange, self.buffers = schedule, exchange, buffers
+        parts = ("auto", "auto", "packed") if name == "auto" else (*name.split("/"), "packed")[:3]
+        self._asked = parts
         self._memory_limits = memory_limits or itertools.repeat(MEMORY_LIMIT)
 
     def anew(self) -> Method:
         """The same with a plan that is made, used once and timed in each call. Not collective."""
-        return Anew(Ours(self.name, self.schedule, self.exchange, self.buffers, _limits))
+        return Anew(Ours(self.name, _limits))
 
     def prepare(self, stage: Stage) -> Prepared:
         """Make the plan. Collective."""
-        return _Planned(stage, self.schedule, self.exchange, self.buffers, next(self._memory_limits))
+        return _Planned(stage, self._asked, next(self._memory_limits))
 
 
 class _Planned(Prepared):
-    def __init__(self, stage: Stage, schedule: str, exchange: str, buffers: str, memory_limit: int) -> None:
+    def __init__(self, stage: Stage, asked: Sequence[str], memory_limit: int) -> None:
         super().__init__(stage)
+        schedule, exchange, buffers = asked
         self._plan = redistribute(
             stage.desc_a,
             stage.desc_b,

@@ -7,7 +7,6 @@ overlapped, and buffers hold all that is sent and all that is received.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +15,20 @@ from ....engine.planner import messages_of
 from ....exchanges import Message
 from ....exchanges.message import dense_strides
 from ....schedules.orders import Natural
-from ..case import Case
 from ..stage import Stage
-from .method import Anew, Method, Prepared
+from .method import Prepared
 
-__all__ = ["PlainAlltoallv", "PlainWaitall"]
+__all__ = ["Alltoallv", "Waitall"]
 
-LIMIT = 2**31
+Place = tuple[int, tuple[int, ...]]  # address and strides in bytes of a local array
 
 
 class _Buffer:
     """Messages side by side, by the other process's rank, and each one's bytes."""
 
     def __init__(self, messages: Sequence[Message], item: int) -> None:
-        self.messages = sorted(messages, key=lambda one: one.peer)
-        self.sizes = [one.size * item for one in self.messages]
+        self.messages = sorted(messages, key=lambda message: message.peer)
+        self.sizes = [message.size * item for message in self.messages]
         self.starts = np.cumsum([0, *self.sizes]).tolist()[:-1]
         self.memory: NDArray[np.uint8] = np.empty(max(1, sum(self.sizes)), np.uint8)
 
@@ -66,21 +64,25 @@ class _Whole(Prepared):
     def extra_bytes(self) -> int | None:
         return sum(self._out.sizes) + sum(self._in.sizes)
 
+    def _move(self, message: Message, source: Place, target: Place) -> None:
+        message.box.move(*source, *target, self._item, self._order, message.first, message.last)
+
+    def _dense(self, message: Message, address: int) -> Place:
+        return address, dense_strides(message.box.shape(), self._order, self._item)
+
     def _pack(self, message: Message, address: int) -> None:
-        box = message.box
-        dense = dense_strides(box.shape(), self._order, self._item)
-        box.move(*self._source, address, dense, self._item, self._order, message.first, message.last)
+        self._move(message, self._source, self._dense(message, address))
 
     def _unpack_and_copy(self) -> None:
         for message, address, _ in self._in:
-            box = message.box
-            dense = dense_strides(box.shape(), self._order, self._item)
-            box.move(address, dense, *self._target, self._item, self._order, message.first, message.last)
+            self._move(message, self._dense(message, address), self._target)
         for message in self._copies:
-            message.box.move(*self._source, *self._target, self._item, self._order, message.first, message.last)
+            self._move(message, self._source, self._target)
 
 
-class _Waitall(_Whole):
+class Waitall(_Whole):
+    """All Irecv and Isend at once, then Waitall."""
+
     def __call__(self) -> None:
         from mpi4py import MPI
 
@@ -93,7 +95,9 @@ class _Waitall(_Whole):
         self._unpack_and_copy()
 
 
-class _Alltoallv(_Whole):
+class Alltoallv(_Whole):
+    """One blocking Alltoallv of bytes."""
+
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         size = stage.comm.Get_size()
@@ -109,38 +113,5 @@ class _Alltoallv(_Whole):
         self._unpack_and_copy()
 
 
-class _PlainMpi(Method):
-    prepared: ClassVar[type[_Whole]]
-
-    def obstacle(self, case: Case) -> str | None:
-        """Local arrays of 2 GiB and more, whose bytes 32 bits cannot count. Not collective."""
-        if case.local_elements * case.dtype.itemsize >= LIMIT:
-            return f"{self.name} counts bytes in 32 bits: the local arrays are too large for it"
-        return None
-
-    def anew(self) -> Method:
-        """The same with messages worked out, and buffers made, in each call. Not collective."""
-        return Anew(self)
-
-    def prepare(self, stage: Stage) -> Prepared:
-        """Work out the messages and make the buffers. Not collective."""
-        return self.prepared(stage)
-
-
-class PlainWaitall(_PlainMpi):
-    """All Irecv and Isend at once, then Waitall."""
-
-    name = "mpi-waitall"
-    prepared = _Waitall
-
-
-class PlainAlltoallv(_PlainMpi):
-    """One blocking Alltoallv of bytes."""
-
-    name = "mpi-alltoallv"
-    prepared = _Alltoallv
-
-
-def _place(array: NDArray[np.generic] | None) -> tuple[int, tuple[int, ...]]:
-    """Address and strides in bytes of a local array."""
+def _place(array: NDArray[np.generic] | None) -> Place:
     return (0, ()) if array is None else (array.__array_interface__["data"][0], array.strides)
