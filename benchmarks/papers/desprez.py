@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyscalapack_redist.tools.bench.case import Case
-from pyscalapack_redist.tools.bench.example import Example
-from pyscalapack_redist.tools.bench.figures import ratio_text, time_text
 from pyscalapack_redist.tools.bench.methods import named_methods
 from pyscalapack_redist.tools.bench.results import CaseResult, Results
 from pyscalapack_redist.tools.bench.suite import Suite
-from pyscalapack_redist.tools.bench.terminal import new_table
+from pyscalapack_redist.tools.bench.text import new_table, ratio_text, time_text
+
+from .example import Example
 
 if TYPE_CHECKING:
     from rich.table import Table

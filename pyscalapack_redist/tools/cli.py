@@ -16,7 +16,7 @@ from .bench.case import read_dtype
 from .bench.command import bench
 from .bench.layout import Layout
 from .bench.methods import DEFAULT_METHODS, Method, read_method
-from .bench.selection import UsageError
+from .bench.options import UsageError
 from .bench.suites import STUDIES, SUITES
 from .info import describe
 from .plan.birkeland_model import Model

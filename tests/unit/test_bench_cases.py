@@ -17,16 +17,21 @@ from oracle import deal
 from pyscalapack_redist import DescriptorError, ProcessGrid
 from pyscalapack_redist.tools.bench.benchmark import calls_per_time
 from pyscalapack_redist.tools.bench.case import Case, read_dtype
-from pyscalapack_redist.tools.bench.comparison import changes, comparison_lines, comparison_table
-from pyscalapack_redist.tools.bench.figures import ratio_text, size_text, time_text
 from pyscalapack_redist.tools.bench.layout import Layout
 from pyscalapack_redist.tools.bench.methods import read_method
 from pyscalapack_redist.tools.bench.plot import plot
-from pyscalapack_redist.tools.bench.report import case_lines, case_table, environment_lines
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
 from pyscalapack_redist.tools.bench.stage import Part, global_indices, values
 from pyscalapack_redist.tools.bench.suites import SUITES
-from pyscalapack_redist.tools.bench.terminal import console, print_table
+from pyscalapack_redist.tools.bench.tables import (
+    case_lines,
+    case_table,
+    changes,
+    comparison_lines,
+    comparison_table,
+    environment_lines,
+)
+from pyscalapack_redist.tools.bench.text import console, print_table, ratio_text, size_text, time_text
 
 # -- layouts
 

@@ -18,18 +18,16 @@ from pyscalapack_redist.tools.bench.hosts import (
     HOSTS,
     MACHINES,
     against_limit,
-    compared,
     short_label,
     tables,
 )
-from pyscalapack_redist.tools.bench.hosts_figure import plot_hosts
 from pyscalapack_redist.tools.bench.layout import Layout
 from pyscalapack_redist.tools.bench.limit import Limit, between_hosts, limit_of
-from pyscalapack_redist.tools.bench.report import case_table
-from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
-from pyscalapack_redist.tools.bench.selection import UsageError, for_size
+from pyscalapack_redist.tools.bench.options import UsageError, for_size
+from pyscalapack_redist.tools.bench.results import CaseResult, Column, MethodResult, Results
 from pyscalapack_redist.tools.bench.stage import Part
-from pyscalapack_redist.tools.bench.terminal import console, print_table
+from pyscalapack_redist.tools.bench.tables import case_table, extreme, means
+from pyscalapack_redist.tools.bench.text import console, print_table
 
 RATE = 6.25e6
 
@@ -154,15 +152,19 @@ def lines(table: object) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows}
 
 
+def least(column: Column) -> list[float]:
+    return [times.least for times in column.values()]
+
+
 def test_the_best_of_several_is_found_in_each_case() -> None:
-    by_name = {one.short: compared(results(), one) for one in COMPARISONS}
-    assert by_name["pxgemr2d"].of_least == (4.0, 1.0)
-    assert by_name["pxgemr2d"].means == "2.00 / 2.00"
-    assert by_name["plain"].of_least == pytest.approx((1.25, 0.8))
-    assert by_name["at once"].of_least == pytest.approx((1.25, 0.5))
-    assert by_name["at once"].smallest == "0.50 (case 2)"
-    assert (by_name["caterpillar"].of_least, by_name["caterpillar"].cases) == ((2.0,), (2,))
-    assert by_name["windowed"].means == "-"
+    by_name = {one.short: one.compared(results()) for one in COMPARISONS}
+    assert least(by_name["pxgemr2d"]) == [4.0, 1.0]
+    assert means(by_name["pxgemr2d"]) == "2.00 / 2.00"
+    assert least(by_name["plain"]) == pytest.approx([1.25, 0.8])
+    assert least(by_name["at once"]) == pytest.approx([1.25, 0.5])
+    assert extreme(by_name["at once"], min) == "0.50 (case 2)"
+    assert list(by_name["caterpillar"].items()) == [(2, (2.0, 2.0))]
+    assert means(by_name["windowed"]) == "-"
 
 
 def test_medians_have_a_best_of_their_own() -> None:
@@ -172,18 +174,15 @@ def test_medians_have_a_best_of_their_own() -> None:
         MethodResult(ALL_AT_ONCE[0], (2.0, 8.0, 8.0), 0, True),
         MethodResult(ALL_AT_ONCE[1], (3.0, 3.0, 3.0), 0, True),
     ]
-    one = compared(
-        Results({}, (CaseResult(case, tuple(methods)),)), next(one for one in COMPARISONS if one.short == "plain")
-    )
-    assert (one.of_least, one.of_medians) == ((2.0,), (3.0,))
+    (plain,) = [one for one in COMPARISONS if one.short == "plain"]
+    assert plain.compared(Results({}, (CaseResult(case, tuple(methods)),))) == {1: (2.0, 3.0)}
 
 
 def test_ratios_to_the_limit() -> None:
-    assert against_limit(results(), "auto").of_least == pytest.approx((0.4 / 0.32, 0.1 / 0.032))
+    assert least(against_limit(results(), "auto")) == pytest.approx([0.4 / 0.32, 0.1 / 0.032])
     large = against_limit(results(), "auto", 10**6)
-    assert large.of_least == pytest.approx((1.25,))
-    assert large.of_medians == pytest.approx((2.5,))
-    assert against_limit(results(), "auto", 10**7).cases == ()
+    assert large == {1: pytest.approx((1.25, 2.5))}
+    assert against_limit(results(), "auto", 10**7) == {}
 
 
 def test_the_tables_show_it() -> None:
@@ -239,7 +238,7 @@ def test_the_limit_is_in_the_json() -> None:
 
 def test_the_picture(tmp_path: Path) -> None:
     for some in (results().cases, results().cases[2:], ()):
-        plot_hosts(dataclasses.replace(results(), cases=some), str(tmp_path / "one.png"))
+        HOSTS.plot(dataclasses.replace(results(), cases=some), str(tmp_path / "one.png"))
         assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
 
 

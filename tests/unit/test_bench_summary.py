@@ -13,13 +13,20 @@ import pytest
 from pyscalapack_redist import Redistribution
 from pyscalapack_redist.tools import cli
 from pyscalapack_redist.tools.bench.case import Case
-from pyscalapack_redist.tools.bench.comparison import changes, comparison_lines
-from pyscalapack_redist.tools.bench.profile import check_profiles, profile_table
-from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
-from pyscalapack_redist.tools.bench.selection import UsageError
+from pyscalapack_redist.tools.bench.command import check_profiles
+from pyscalapack_redist.tools.bench.options import UsageError
+from pyscalapack_redist.tools.bench.results import CaseResult, Column, MethodResult, Results, fastest, ratios
 from pyscalapack_redist.tools.bench.suites import SUITES
-from pyscalapack_redist.tools.bench.summary import ratios_to_library, ratios_to_memcpy, summary_table
-from pyscalapack_redist.tools.bench.terminal import console, print_table
+from pyscalapack_redist.tools.bench.tables import (
+    changes,
+    comparison_lines,
+    extreme,
+    library,
+    means,
+    profile_table,
+    summary_table,
+)
+from pyscalapack_redist.tools.bench.text import console, print_table
 
 ENVIRONMENT = {
     "ranks": 2,
@@ -58,16 +65,35 @@ def rows(table: Any) -> dict[str, list[str]]:
 # -- all cases together
 
 
+def least(column: Column) -> dict[int, float]:
+    return {number: times.least for number, times in column.items()}
+
+
 def test_geometric_means_leave_out_what_did_not_run() -> None:
-    to_library = ratios_to_library(three_cases(), "auto")
-    assert to_library.of_least == (8.0, 2.0)
-    assert to_library.cases == (1, 2)
-    assert to_library.means == "4.00 / 4.00"
-    assert to_library.smallest == "2.00 (case 2)"
-    to_memcpy = ratios_to_memcpy(three_cases(), "auto")
-    assert to_memcpy.means == "4.00 / 4.00"
-    assert to_memcpy.largest == "8.00 (case 2)"
-    assert ratios_to_library(three_cases(), "nobody").means == "-"
+    times = three_cases().times
+    to_library = ratios(library(times), times["auto"])
+    assert least(to_library) == {1: 8.0, 2: 2.0}
+    assert means(to_library) == "4.00 / 4.00"
+    assert extreme(to_library, min) == "2.00 (case 2)"
+    to_memcpy = ratios(times["auto"], times["memcpy"])
+    assert means(to_memcpy) == "4.00 / 4.00"
+    assert extreme(to_memcpy, max) == "8.00 (case 2)"
+    assert means(ratios(library(times), {})) == extreme({}, max) == "-"
+
+
+def test_the_library_in_use_comes_before_those_that_are_named() -> None:
+    cases = SUITES["demo"].cases
+    second, third = "pxgemr2d=/second.so", "pxgemr2d=/third.so"
+    some = [{second: 2.0, third: 3.0, "pxgemr2d": 1.0}, {second: 2.0, third: 3.0}, {third: 3.0}]
+    run = Results(ENVIRONMENT, tuple(result(case, **times) for case, times in zip(cases, some, strict=True)))
+    assert least(library(run.times)) == {1: 1.0, 2: 2.0, 3: 3.0}
+    assert list(map(len, rows(summary_table(run)).values())) == [6, 6, 6]
+
+
+def test_the_fastest_of_several_is_found_for_each_statistic() -> None:
+    times = three_cases().times
+    assert least(fastest([times["auto"], times["pxgemr2d"]])) == {1: 2.0, 2: 8.0, 3: 4.0}
+    assert fastest([]) == {}
 
 
 def test_the_summary_has_a_row_for_each_method() -> None:
@@ -177,6 +203,7 @@ def test_pictures_of_few_methods(tmp_path: Path, suite: str, methods: dict[str, 
 
 
 def test_ratios_are_means_of_logarithms() -> None:
-    found = ratios_to_memcpy(filled("broad"), "auto")
-    mean = math.exp(sum(map(math.log, found.of_least)) / len(found.of_least))
-    assert found.means.startswith(f"{mean:.3g}"[:3])
+    times = filled("broad").times
+    found = ratios(times["auto"], times["memcpy"])
+    mean = math.exp(sum(math.log(one.least) for one in found.values()) / len(found))
+    assert means(found).startswith(f"{mean:.3g}"[:3])

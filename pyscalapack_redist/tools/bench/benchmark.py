@@ -2,35 +2,73 @@
 
 The question: how long does each method take, on the same arrays and under the same load of the machine, with everything
 made beforehand that can be made once (plans, contexts)?
+
+Ranks of one node share a clock, so there a time is from the first rank's start to the last rank's end: where ranks take
+turns on a core, a rank's own time means nothing. Clocks of different nodes cannot be compared; there it is the longest of
+the ranks' own times.
 """
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import ctypes
 import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from ...comm.progress import until
 from ...errors import RedistributionError
 from .case import Case
-from .clock import Clock
 from .methods import Method, Prepared
-from .peak import peak_growth
 from .results import CaseResult, MethodResult, Profile
 from .stage import Stage
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["calls_per_time", "no_profile", "run_case", "ticks_of_case"]
+__all__ = ["Clock", "calls_per_time", "profile_of", "run_case", "ticks_of_case"]
 
 BYTES_PER_TIME = 2**20
 MOST_CALLS = 64
+SETTLE = 0.01  # seconds between methods: links empty, and ranks that share cores have had their turns
 
 
-def no_profile(run: Prepared, comm: MPI.Intracomm) -> Profile:
-    """Nothing is asked. Not collective."""
-    return ()
+class Clock:
+    """Times what all ranks of a communicator do together; `one_node` says whether they all share a clock."""
+
+    def __init__(self, comm: MPI.Intracomm, one_node: bool) -> None:
+        self._comm, self._one_node = comm, one_node
+        self._mine, self._all = np.zeros(2, np.int64), np.zeros(2, np.int64)
+        self.meaning = (
+            "after a barrier, from the first rank's start to the last rank's end"
+            if one_node
+            else "after a barrier, the longest of the ranks' own times (nodes share no clock)"
+        )
+
+    def seconds(self, run: Callable[[], None], calls: int) -> float:
+        """Time of one call, the mean of `calls` in a row. Collective."""
+        from mpi4py import MPI
+
+        comm, mine, most = self._comm, self._mine, self._all
+        if self._one_node:
+            comm.Barrier()
+        else:
+            time.sleep(SETTLE)
+            until(comm.Ibarrier().Test)
+        start = time.monotonic_ns()
+        for _ in range(calls):
+            run()
+        end = time.monotonic_ns()
+        mine[:] = (end, -start) if self._one_node else (end - start, 0)
+        if self._one_node:
+            comm.Allreduce(mine, most, MPI.MAX)
+        else:  # hosts may share cores unknown to MPI, whose wait would take them from those still at work
+            until(comm.Iallreduce(mine, most, MPI.MAX).Test)
+        return float(most.sum()) / calls / 1e9
 
 
 def calls_per_time(case: Case) -> int:
@@ -52,7 +90,7 @@ def run_case(
     comm: MPI.Intracomm,
     tick: Callable[[], None],
     calls: int | None = None,
-    profile: Callable[[Prepared, MPI.Intracomm], Profile] = no_profile,
+    profile: Callable[[Prepared, MPI.Intracomm], Profile] | None = None,
 ) -> CaseResult:
     """Time and verify each method on one case. Collective over `comm`.
 
@@ -70,8 +108,8 @@ def run_case(
         Called after each round.
     calls : int, optional
         Calls in a row that one time is the mean of. By default as many as the size of the arrays asks for.
-    profile : callable
-        From a method that is ready to where the time of a call goes; called once for each. Collective over `comm`.
+    profile : callable, optional
+        From a method that is ready to where the time of a call goes, as `profile_of`; called once for each.
     """
     stage = Stage(case, comm)
     ready, not_run = _prepare(methods, stage)
@@ -79,19 +117,20 @@ def run_case(
     growth = {}
     for name, run in ready.items():
         run.forget()
-        growth[name] = peak_growth(run)
+        growth[name] = _peak_growth(run)
     tick()
     seconds: dict[str, list[float]] = {name: [] for name in ready}
-    names = list(ready)
-    for k in range(repeat):
-        for name in names[k % len(names) :] + names[: k % len(names)] if names else []:
+    names = collections.deque(ready)
+    for _ in range(repeat):
+        for name in names:
             with _no_collection():
                 seconds[name].append(clock.seconds(ready[name], calls))
+        names.rotate(-1)
         tick()
     results = []
     for name, run in ready.items():
         extra = growth[name] if run.extra_bytes is None else run.extra_bytes
-        where = profile(run, comm)
+        where = () if profile is None else profile(run, comm)
         results.append(MethodResult(name, tuple(seconds[name]), _most(comm, extra), _verified(run, comm), where))
         run.close()
     tick()
@@ -137,7 +176,18 @@ def _verified(run: Prepared, comm: MPI.Intracomm) -> bool:
     return all(comm.allgather(run.correct()))
 
 
-@contextmanager
+def profile_of(run: Prepared, comm: MPI.Intracomm) -> Profile:
+    """One call's parts, each with the seconds of each rank that has it. Collective; the same on all ranks.
+
+    The call is apart from the timed ones: looking at the clock in it takes time.
+    """
+    comm.Barrier()
+    found: list[Mapping[str, float]] = comm.allgather(dict(run.profile()))
+    parts = dict.fromkeys(part for mine in found for part in mine)
+    return tuple((part, tuple(mine[part] for mine in found if part in mine)) for part in parts)
+
+
+@contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
     """Keep Python's garbage collection out of the times."""
     was = gc.isenabled()
@@ -147,3 +197,26 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
+
+
+def _peak_growth(run: Callable[[], None]) -> int | None:
+    """Run, and return what it took at its peak in bytes; None where the system does not tell. As collective as `run`.
+
+    What was kept from earlier calls and is used again does not show: have it given back before.
+    """
+    with contextlib.suppress(AttributeError):  # what is free in this process must not hide what is taken
+        ctypes.CDLL(None).malloc_trim(0)
+    before = None
+    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # forget the peak of earlier calls
+        file.flush()
+        before = _memory("VmRSS")
+    run()
+    peak = _memory("VmHWM")
+    return None if before is None or peak is None else max(0, peak - before)
+
+
+def _memory(field: str) -> int | None:
+    with contextlib.suppress(OSError, StopIteration, ValueError), open("/proc/self/status") as file:
+        return int(next(line for line in file if line.startswith(f"{field}:")).split()[1]) * 1024
+    return None

@@ -5,6 +5,7 @@ Drawn with `random()` alone, whose sequence Python keeps from version to version
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ import numpy as np
 from .case import Case
 from .layout import Layout
 from .methods import named_methods
-from .results import Results
+from .plot import plot
 from .suite import Suite
 
 __all__ = ["BROAD", "draw"]
@@ -106,15 +107,9 @@ def _skewed(rng: random.Random, least: int, most: int) -> int:
     return min(most, round(least * math.pow(most / least, rng.random())))
 
 
-def _plot(results: Results, path: str) -> None:
-    from .dots import plot_ratios
-
-    plot_ratios(results, path)
-
-
 BROAD = Suite(
     cases=tuple(case for ranks, count in CASES.items() for case in draw(SEED, ranks, count)),
     quick=tuple(case for ranks in CASES for case in draw(SEED, ranks, 40) if case.elements < TINY_SIDE**2),
     methods=named_methods("auto", "pxgemr2d", "memcpy"),
-    plot=_plot,
+    plot=functools.partial(plot, bars=False, beside=("memcpy",)),
 )

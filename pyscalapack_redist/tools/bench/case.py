@@ -9,6 +9,7 @@ import numpy as np
 
 from ...errors import DescriptorError
 from .layout import Layout
+from .text import counted
 
 __all__ = ["Case", "read_dtype"]
 
@@ -34,6 +35,11 @@ class Case:
             if misfit is not None:
                 raise DescriptorError(misfit)
 
+    @classmethod
+    def read(cls, shape: tuple[int, ...], before: str, after: str, dtype: np.dtype[np.generic] | str = "f8") -> Case:
+        """The case with its layouts in the notation of the command line. Not collective."""
+        return cls(shape, Layout.parse_operand(before), Layout.parse_operand(after), np.dtype(dtype))
+
     @property
     def ranks(self) -> int:
         """Ranks that it needs."""
@@ -55,8 +61,7 @@ class Case:
         return f"{' x '.join(map(str, self.shape))} {str(self.dtype).lstrip('|')}"
 
     def __str__(self) -> str:
-        ranks = f"{self.ranks} rank{'s' * (self.ranks != 1)}"
-        return f"{self.array}, {self.before} -> {self.after}, {ranks}"
+        return f"{self.array}, {self.before} -> {self.after}, {counted(self.ranks, 'rank')}"
 
 
 def read_dtype(text: str) -> np.dtype[np.generic]:

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ...engine.redistribute import Redistribution
 from ...errors import RedistributionError
-from .benchmark import no_profile, run_case, ticks_of_case
+from .benchmark import Clock, profile_of, run_case, ticks_of_case
 from .case import Case
-from .clock import Clock
 from .environment import environment, nodes_of
-from .files import check_outputs, read_earlier, write
 from .limit import limit_of, links_of
-from .methods import DEFAULT_METHODS, Method, named_methods
-from .profile import check_profiles, profile_of
+from .methods import DEFAULT_METHODS, named_methods
+from .options import UsageError, asked_for, check_outputs, for_size, read_earlier
 from .results import CaseResult, Results
-from .selection import UsageError, asked_for, for_size
 from .suite import Suite
 from .suites import STUDIES, SUITES
+from .tables import Display
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from .display import Display
-
-__all__ = ["bench"]
+__all__ = ["bench", "check_profiles"]
 
 NOT_VERIFIED = 1
 
@@ -54,26 +50,40 @@ def bench(options: Namespace) -> int:
     if options.suite in STUDIES:
         return STUDIES[options.suite](options)
     cases = asked_for(options)
-    suite = _suite(options)
+    suite = SUITES[options.suite] if options.suite else Suite(())
     if options.profile:
         check_profiles()
-    methods = options.methods or suite.methods or named_methods(*DEFAULT_METHODS)
     comm = _world()
     cases, notes = for_size(cases, options.suite, comm.Get_size())
     earlier = _prepared(comm, options)
-    display = _display(comm, len(cases) * ticks_of_case(options.repeat))
-    results = _run(cases, [suite.variant(one) for one in methods], options, comm, display, notes)
+    # other ranks do not need rich
+    display = Display(len(cases) * ticks_of_case(options.repeat)) if comm.Get_rank() == 0 else None
+    results = _run(cases, suite, options, comm, display, notes)
     if display is not None:
         display.close()
         for heading, table in suite.tables(results):
             display.table(heading, table)
-        display.summary(results)
-        if earlier is not None:
-            display.comparison(earlier, results)
-        write(results, options)
+        display.summary(results, earlier)
+        if options.json:
+            with open(options.json, "w") as file:
+                file.write(results.to_json() + "\n")
+        if options.plot:
+            suite.plot(results, options.plot)
         if not results.verified:
-            display.note("WRONG RESULTS: an output was not what it must be; see the column 'verified'")
+            display.lines("WRONG RESULTS: an output was not what it must be; see the column 'verified'")
     return 0 if results.verified else NOT_VERIFIED
+
+
+def check_profiles() -> None:
+    """See that plans can tell where their time goes. Not collective.
+
+    Raises
+    ------
+    UsageError
+        They cannot.
+    """
+    if not hasattr(Redistribution, "profile"):
+        raise UsageError("--profile: plans of this version cannot tell where their time goes: leave it away")
 
 
 def _world() -> MPI.Intracomm:
@@ -85,10 +95,6 @@ def _world() -> MPI.Intracomm:
             f"bench needs an MPI, and mpi4py cannot start one ({reason}): see pyscalapack-redist info"
         ) from None
     return MPI.COMM_WORLD
-
-
-def _suite(options: Namespace) -> Suite:
-    return SUITES[options.suite] if options.suite else Suite(())
 
 
 def _prepared(comm: MPI.Intracomm, options: Namespace) -> Results | None:
@@ -106,55 +112,35 @@ def _prepared(comm: MPI.Intracomm, options: Namespace) -> Results | None:
     return earlier
 
 
-def _display(comm: MPI.Intracomm, ticks: int) -> Display | None:
-    if comm.Get_rank() != 0:
-        return None
-    from .display import Display  # other ranks do not need rich
-
-    return Display(ticks)
-
-
 def _run(
     cases: Sequence[Case],
-    methods: Sequence[Method],
+    suite: Suite,
     options: Namespace,
     comm: MPI.Intracomm,
     display: Display | None,
     notes: Sequence[str],
 ) -> Results:
-    suite = _suite(options)
-    time_case = functools.partial(
-        run_case,
-        methods=methods,
-        repeat=options.repeat,
-        comm=comm,
-        calls=suite.calls,
-        profile=profile_of if options.profile else no_profile,
-    )
     nodes = nodes_of(comm)
     clock = Clock(comm, one_node=len(set(nodes)) == 1)
-    where = environment(comm, nodes, clock, suite.plans) | _links(comm, options, suite)
+    where = environment(comm, nodes, clock.meaning, suite.plans)
+    if options.link_rate is not None or suite.between_hosts:
+        try:
+            where |= links_of(comm, options.link_rate)
+        except RedistributionError as error:
+            raise UsageError(str(error)) from None
     if display is not None:
-        display.environment(where)
-        for note in notes:
-            display.note(note)
+        display.environment(where, notes)
+    asked = options.methods or suite.methods or named_methods(*DEFAULT_METHODS)
+    methods = list(map(suite.variant, asked))
+    profile = profile_of if options.profile else None
     done: list[CaseResult] = []
     for number, case in enumerate(cases, 1):
-        if display is None:
-            done.append(time_case(case, clock=clock, tick=lambda: None))
-            continue
-        display.case(number, case)
-        result = time_case(case, clock=clock, tick=display.tick)
-        done.append(dataclasses.replace(result, limit=limit_of(case, where)))
-        display.result(number, done[-1])
+        if display is not None:
+            display.case(number, case)
+        tick = (lambda: None) if display is None else display.tick
+        result = run_case(case, methods, options.repeat, clock, comm, tick, suite.calls, profile)
+        if display is not None:
+            result = dataclasses.replace(result, limit=limit_of(case, where))
+            display.result(number, result)
+        done.append(result)
     return Results(where, tuple(done))
-
-
-def _links(comm: MPI.Intracomm, options: Namespace, suite: Suite) -> dict[str, Any]:
-    """What is known of the links between hosts, where anybody asks. Collective."""
-    if options.link_rate is None and not suite.between_hosts:
-        return {}
-    try:
-        return links_of(comm, options.link_rate)
-    except RedistributionError as error:
-        raise UsageError(str(error)) from None

@@ -10,37 +10,24 @@ much of what the links can do is reached?
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import numpy as np
+import functools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from .case import Case
-from .example import Example
-from .figures import ratio_text, time_text
-from .layout import Layout
 from .methods import Method, Prepared, named_methods
-from .results import CaseResult, MethodResult, Results
+from .plot import plot
+from .results import Column, Results, fastest, ratios
 from .stage import Stage
 from .suite import Suite
-from .summary import Ratios
-from .terminal import new_table
+from .tables import extreme, means
+from .text import new_table, ratio_text, time_text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = [
-    "ALL_AT_ONCE",
-    "COMPARISONS",
-    "HOSTS",
-    "PLAIN",
-    "Comparison",
-    "against_limit",
-    "compared",
-    "short_label",
-    "tables",
-]
+__all__ = ["ALL_AT_ONCE", "COMPARISONS", "HOSTS", "MACHINES", "against_limit", "short_label", "tables"]
 
 AUTO = "auto"
 PLAIN = ("mpi-waitall", "mpi-alltoallv")
@@ -54,8 +41,12 @@ MACHINES = (4, 8, 16)
 FACTORS = (2, 4, 8, 12)
 BLOCK, PAPERS_BLOCKS, MANY_BLOCKS = 4, 800, 131_040  # 12.8 kB and 2.1 MB of 4-byte integers on each process
 DOUBLES = (76_800, 1_228_800, 4_915_200)  # on 16
-EXAMPLES = (Example(1, 16, 16, 3, 5), Example(2, 16, 16, 7, 11), Example(3, 15, 15, 3, 5), Example(4, 12, 8, 4, 3))
-SMALLER = (Example(1, 8, 8, 3, 5), Example(1, 4, 4, 3, 5))  # the first example for fewer hosts
+# (P, Q, r, s): from blocks of r on P processes to blocks of s on Q; for fewer hosts the first example
+EXAMPLES = {
+    16: ((16, 16, 3, 5), (16, 16, 7, 11), (15, 15, 3, 5), (12, 8, 4, 3)),
+    8: ((8, 8, 3, 5),),
+    4: ((4, 4, 3, 5),),
+}
 ORDERS = {16: (512, 2048), 8: (384, 1440), 4: (256, 1024)}  # as many bytes for each host
 GRIDS = {
     16: (
@@ -81,31 +72,35 @@ MOST_THROUGH_ONE = 2 * MB  # bytes that are gathered on one host: more take long
 
 
 def _walker_otto(processes: int, K: int, blocks: int) -> Case:
-    before, after = (Layout((processes, 1), (block, 1), (0, 0)) for block in (BLOCK, K * BLOCK))
-    return Case((processes * blocks * BLOCK, 1), before, after, np.dtype(np.int32))
+    before, after = (f"{processes}x1:{block}x1" for block in (BLOCK, K * BLOCK))
+    return Case.read((processes * blocks * BLOCK, 1), before, after, "int32")
+
+
+def _desprez(P: int, Q: int, r: int, s: int, size: int) -> Case:
+    """A vector of whole slices, of about `size` doubles and at least one slice."""
+    length = math.lcm(P * r, Q * s)
+    return Case.read((max(1, round(size / length)) * length, 1), f"{P}x1:{r}x1", f"{Q}x1:{s}x1")
 
 
 def _matrices(ranks: int, orders: Sequence[int]) -> tuple[Case, ...]:
-    grids = [(Layout.parse(before), Layout.parse(after)) for before, after in GRIDS[ranks]]
-    return tuple(Case((n, n), before, after) for before, after in grids for n in orders)
+    return tuple(Case.read((n, n), before, after) for before, after in GRIDS[ranks] for n in orders)
 
 
 def _cases() -> tuple[Case, ...]:
-    found = []
+    found: list[Case] = []
     for ranks in MACHINES:
         factors = FACTORS if ranks == max(MACHINES) else FACTORS[:2]
         found += [_walker_otto(ranks, K, blocks) for blocks in (PAPERS_BLOCKS, MANY_BLOCKS) for K in factors]
-        mine = EXAMPLES if ranks == max(MACHINES) else [one for one in SMALLER if ranks == one.P]
-        found += [one.case(size * ranks // max(MACHINES), disjoint=False) for one in mine for size in DOUBLES]
+        sizes = [size * ranks // max(MACHINES) for size in DOUBLES]
+        found += [_desprez(*example, size) for example in EXAMPLES[ranks] for size in sizes]
         found += _matrices(ranks, ORDERS[ranks])
     return tuple(found)
 
 
 def _quick() -> tuple[Case, ...]:
-    found = []
+    found: list[Case] = []
     for ranks in MACHINES:
-        example = next(one for one in (*EXAMPLES, *SMALLER) if ranks == one.P)
-        found += [_walker_otto(ranks, 2, 40), example.case(12_000, disjoint=False), *_matrices(ranks, (128,))]
+        found += [_walker_otto(ranks, 2, 40), _desprez(*EXAMPLES[ranks][0], 12_000), *_matrices(ranks, (128,))]
     return tuple(found)
 
 
@@ -128,24 +123,20 @@ class _Small(Method):
         return self._method.prepare(stage)
 
 
-def _variant(method: Method) -> Method:
-    return _Small(method) if method.name == "gather-scatter" else method
-
-
 # -- what is said of all cases together
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """What `auto` is held against: in each case the fastest of some methods, of those that ran."""
 
     short: str
     label: str
     names: tuple[str, ...]
 
-    def best(self, case: CaseResult, time: Callable[[MethodResult], float]) -> MethodResult | None:
-        """The fastest of them by that time. Not collective."""
-        return min(filter(None, map(case.method, self.names)), key=time, default=None)
+    def compared(self, results: Results) -> Column:
+        """How many times as long as `auto` it takes, in all cases that have both. Not collective."""
+        times = results.times
+        return ratios(fastest(times[name] for name in self.names if name in times), times.get(AUTO, {}))
 
 
 COMPARISONS = (
@@ -158,18 +149,7 @@ COMPARISONS = (
 )
 
 
-def compared(results: Results, comparison: Comparison) -> Ratios:
-    """How many times as long as `auto` the other takes, in all cases that have both. Not collective."""
-    found = []
-    for number, case in enumerate(results.cases, 1):
-        auto, one = case.method(AUTO), comparison.best(case, _least)
-        other = comparison.best(case, _median)
-        if auto is not None and one is not None and other is not None:
-            found.append((one.least / auto.least, other.median / auto.median, number))
-    return _ratios(found)
-
-
-def against_limit(results: Results, name: str, least_bytes: int = 0) -> Ratios:
+def against_limit(results: Results, name: str, least_bytes: int = 0) -> Column:
     """How many times as long as the links' limit a method takes, in cases with such a limit. Not collective.
 
     Parameters
@@ -177,52 +157,38 @@ def against_limit(results: Results, name: str, least_bytes: int = 0) -> Ratios:
     least_bytes : int
         Only cases in which the busiest host has as many to send or receive.
     """
-    found = []
-    for number, case in enumerate(results.cases, 1):
-        one, limit = case.method(name), case.limit
-        if one is not None and limit is not None and limit.nbytes >= least_bytes:
-            found.append((one.least / limit.seconds, one.median / limit.seconds, number))
-    return _ratios(found)
-
-
-def _ratios(found: Sequence[tuple[float, float, int]]) -> Ratios:
-    least, medians, numbers = zip(*found, strict=True) if found else ((), (), ())
-    return Ratios(tuple(least), tuple(medians), tuple(numbers))
-
-
-def _least(one: MethodResult) -> float:
-    return one.least
-
-
-def _median(one: MethodResult) -> float:
-    return one.median
+    known = ((number, result.limit) for number, result in enumerate(results.cases, 1))
+    large = {number for number, limit in known if limit is not None and limit.nbytes >= least_bytes}
+    limits = {number: limit for number, limit in results.limits.items() if number in large}
+    return ratios(results.times.get(name, {}), limits)
 
 
 def tables(results: Results) -> Sequence[tuple[str, Table]]:
     """`auto` in each case beside the limit and the others, and the geometric means of these ratios. Not collective."""
-    shown = [one for one in COMPARISONS if any(one.best(case, _least) for case in results.cases)]
-    each = new_table(("case",), ("limit", AUTO, "median", "x limit", *(one.short for one in shown)))
+    shown = [one for one in COMPARISONS if any(name in results.times for name in one.names)]
+    compared = [comparison.compared(results) for comparison in shown]
+    limits, auto = results.limits, results.times.get(AUTO, {})
+    each = new_table(("case",), ("limit", AUTO, "median", "x limit", *(comparison.short for comparison in shown)))
     each.columns[0].no_wrap = True
-    for number, case in enumerate(results.cases, 1):
-        auto, limit = case.method(AUTO), case.limit
+    for number, result in enumerate(results.cases, 1):
         each.add_row(
-            f"{number}: {short_label(case.case)}",
-            "-" if limit is None else time_text(limit.seconds),
-            *(("-", "-") if auto is None else (time_text(auto.least), time_text(auto.median))),
-            "-" if auto is None or limit is None else ratio_text(auto.least / limit.seconds),
-            *(_cell(case, one) for one in shown),
+            f"{number}: {short_label(result.case)}",
+            time_text(limits[number].least) if number in limits else "-",
+            *(map(time_text, auto[number]) if number in auto else "--"),
+            *(_least(column, number) for column in (against_limit(results, AUTO), *compared)),
         )
-    all_ = new_table(("ratio",), ("cases", "geometric mean", "the least", "the largest"))
-    for one in shown:
-        _add(all_, f"{one.label} / {AUTO}", compared(results, one))
+    together = new_table(("ratio",), ("cases", "geometric mean", "the least", "the largest"))
+    rows = {f"{one.label} / {AUTO}": column for one, column in zip(shown, compared, strict=True)}
     for least, where in ((0, ""), (MB, ", 1 MB a host and more")):
-        _add(all_, f"{AUTO} / the links' limit{where}", against_limit(results, AUTO, least))
+        rows[f"{AUTO} / the links' limit{where}"] = against_limit(results, AUTO, least)
+    for words, column in rows.items():
+        together.add_row(words, str(len(column)), means(column), extreme(column, min), extreme(column, max))
     return [
         (
             "each case: the links' limit, auto's minimum and median; the others' minimum times as multiples of auto's:",
             each,
         ),
-        ("all cases: ratios of minimum times / of medians:", all_),
+        ("all cases: ratios of minimum times / of medians:", together),
     ]
 
 
@@ -230,17 +196,14 @@ def short_label(case: Case) -> str:
     """Layouts and size, vectors by processes and block size alone. Not collective."""
     size = case.elements * case.dtype.itemsize
     amount = f"{size / MB:.3g} MB" if size >= MB / 10 else f"{size / 1000:.3g} kB"
-    texts = [str(one).replace("x1", "") if case.shape[-1] == 1 else str(one) for one in (case.before, case.after)]
+    texts = [
+        str(layout).replace("x1", "") if case.shape[-1] == 1 else str(layout) for layout in (case.before, case.after)
+    ]
     return f"{' -> '.join(texts)}, {amount}"
 
 
-def _cell(case: CaseResult, comparison: Comparison) -> str:
-    auto, other = case.method(AUTO), comparison.best(case, _least)
-    return "-" if auto is None or other is None else ratio_text(other.least / auto.least)
-
-
-def _add(table: Table, name: str, ratios: Ratios) -> None:
-    table.add_row(name, str(len(ratios.cases)), ratios.means, ratios.smallest, ratios.largest)
+def _least(column: Column, number: int) -> str:
+    return ratio_text(column[number].least) if number in column else "-"
 
 
 HOSTS = Suite(
@@ -249,7 +212,8 @@ HOSTS = Suite(
     methods=named_methods(*METHODS),
     calls=1,
     tables=tables,
-    variant=_variant,
+    plot=functools.partial(plot, bars=False, beside=("", AUTO), name=short_label),
+    variant=lambda method: _Small(method) if method.name == "gather-scatter" else method,
     machines=MACHINES,
     between_hosts=True,
 )

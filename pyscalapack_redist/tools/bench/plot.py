@@ -1,27 +1,67 @@
-"""A picture of the results: bars for each case and method on a logarithmic axis, with memcpy's time as a line."""
+"""Pictures of results: cases by methods, as bars or as marks on a row for each case, or lines against what varies."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .figures import ratio_text, time_text
-from .report import flag_text
-from .results import CaseResult, Results
+from .case import Case
+from .results import Column, Results, ratios
+from .tables import LIMIT, flag_text
+from .text import counted, ratio_text, time_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
+    from matplotlib.axis import Axis as TickAxis
 
-__all__ = ["heading", "label", "plot", "short_name", "tell_times"]
+__all__ = ["Axis", "label", "plot"]
 
-BAR, GAP = 1.0, 1.2  # heights, in units of one bar
-INCHES_PER_BAR = 0.24
 MANY_DECADES = 1000
+BAR, ROW = 0.24, 0.2  # inches
+GAP = 1.2  # between the bars of two cases, in bars
+SPREAD = 0.6  # of a row, over which its marks are laid out
+MARKERS = "osD^vP*Xh"
+# Colours that people tell apart who do not see red and green alike (Okabe and Ito).
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999")
 
 
-def plot(results: Results, path: str) -> None:
-    """Write the picture to a file, in the format that its name ends in. Not collective.
+class Axis(NamedTuple):
+    """What varies: its name, its value in a case, and in words what is the same in all cases."""
+
+    name: str
+    of: Callable[[Case], int]
+    rest: Callable[[Case], str]
+
+
+def label(case: Case) -> str:
+    """A case in few words. Not collective."""
+    return f"{case.array},  {case.before} -> {case.after}"
+
+
+def plot(
+    results: Results,
+    path: str,
+    *,
+    axis: Axis | None = None,
+    bars: bool = True,
+    beside: tuple[str, ...] = ("",),
+    name: Callable[[Case], str] = label,
+) -> None:
+    """Write the picture of minimum times to a file, in the format that its name ends in. Not collective.
+
+    Parameters
+    ----------
+    axis : Axis, optional
+        What varies: a line for each method against it, shaded up to the medians. By default there is a row for each case.
+    bars : bool
+        Whether rows have bars with figures, which are for few cases, or marks.
+    beside : tuple of str
+        For each panel the method whose times the others' are multiples of; "" for plain times. Where the first one is a
+        method, the best rows come first.
+    name : callable
+        From a case to the text of its row.
 
     Raises
     ------
@@ -30,84 +70,140 @@ def plot(results: Results, path: str) -> None:
     """
     from matplotlib.figure import Figure
 
-    names = list(dict.fromkeys(m.name for case in results.cases for m in case.methods if m.name != "memcpy"))
-    bars = sum(len(_shown(case)) + GAP for case in results.cases)
-    figure = Figure(figsize=(10, 1.9 + INCHES_PER_BAR * bars), layout="constrained")
-    axes = figure.subplots()
-    position, places = 0.0, []
-    for case in results.cases:
-        height = _draw(axes, case, position, names)
-        places.append(position + (height - BAR) / 2)
-        position += height + GAP
-    axes.set_yticks(places, [label(case, "\n") for case in results.cases], fontsize=9)
-    axes.set_xscale("log")
-    axes.invert_yaxis()
-    _set_limits(axes, results)
-    axes.set_xlabel("minimum time; beside each bar, as a multiple of memcpy's")
-    axes.grid(axis="x", which="major", alpha=0.35)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(heading(results), fontsize=10)
-    handles, labels = axes.get_legend_handles_labels()
+    figure = Figure(layout="constrained")
+    figure.suptitle(_heading(results), fontsize=10)
+    if axis is not None:
+        figure.set_size_inches(8.5, 5.8)
+        panels = [figure.subplots()]
+        _lines(panels[0], results, axis)
+    else:
+        known = tuple(base if len(results.times) > 1 and base in results.times else "" for base in beside)
+        beside = tuple(dict.fromkeys(known))
+        panels = list(figure.subplots(1, len(beside), sharey=True, squeeze=False)[0])
+        height = _rows(panels, results, beside, bars, name)
+        figure.set_size_inches(10 if bars else 11, 2.2 + height)
+    for axes in panels:
+        axes.grid(alpha=0.35, axis="both" if axis else "x")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    handles, labels = panels[0].get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
-    figure.legend(unique.values(), unique.keys(), loc="outside lower center", ncols=min(4, len(unique)), fontsize=9)
+    if unique:
+        figure.legend(unique.values(), unique.keys(), loc="outside lower center", ncols=min(4, len(unique)), fontsize=9)
     figure.savefig(path, dpi=150)
 
 
-def _shown(case: CaseResult) -> list[str]:
-    return [one.name for one in case.methods if one.name != "memcpy"]
+def _heading(results: Results) -> str:
+    """Where it ran, in a line."""
+    known = results.environment
+    rate, words = known.get("link_rate"), f"Redistribution on {counted(known['ranks'], 'rank')}"
+    if rate is None:
+        return f"{words}, {counted(known['cores'], 'core')}, {known['mpi']}; flag round trip {flag_text(known)}"
+    hosts = counted(len(set(known["host_of_rank"])), "host")
+    return f"{words}, {hosts}, links of {rate / 1e6:.4g} MB/s each way ({known['link_rate_origin']}); {known['mpi']}"
 
 
-def heading(results: Results) -> str:
-    """Where it ran, in a line. Not collective."""
-    environment = results.environment
-    return (
-        f"Redistribution on {environment['ranks']} ranks, {environment['cores']} cores, {environment['mpi']}; "
-        f"flag round trip {flag_text(environment)}"
-    )
-
-
-def short_name(name: str) -> str:
-    """A method's name without the folder of a library. Not collective."""
-    method, equals, path = name.partition("=")
+def _short(method: str) -> str:
+    """A method's name without the folder of a library."""
+    method, equals, path = method.partition("=")
     return method + equals + os.path.basename(path)
 
 
-def _draw(axes: Axes, case: CaseResult, top: float, names: list[str]) -> float:
-    """Draw a case from `top` down; returns its height."""
-    memcpy = case.method("memcpy")
-    shown = _shown(case)
-    for k, name in enumerate(shown):
-        one = case.method(name)
-        assert one is not None
-        axes.barh(top + k, one.least, BAR * 0.88, color=f"C{names.index(name) % 10}", label=short_name(name))
-        text = time_text(one.least) + (f"  ({ratio_text(one.least / memcpy.least)}x)" if memcpy else "")
-        axes.annotate(text, (one.least, top + k), (4, 0), textcoords="offset points", va="center", fontsize=8)
-    height = max(1, len(shown)) * BAR
-    if memcpy:
-        edges = (top - 0.6 * BAR, top + height - 0.4 * BAR)
-        axes.plot([memcpy.least] * 2, edges, color="black", linestyle="--", linewidth=1.4, label="memcpy")
-    return height
+def _style(number: int) -> dict[str, Any]:
+    return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 5}
 
 
-def _set_limits(axes: Axes, results: Results) -> None:
-    times = [one.least for case in results.cases for one in case.methods]
-    low, high = (min(times), max(times)) if times else (1e-3, 1.0)
-    axes.set_xlim(low / 2.5, high * max(2.0, (high / low) ** 0.2))
-    tell_times(axes.xaxis)
+# -- a row for each case
 
 
-def tell_times(axis: Axis) -> None:
-    """Have a logarithmic axis tell times in words, at 1, 2 and 5 of each decade where there are few. Not collective."""
+def _rows(
+    panels: list[Axes], results: Results, beside: tuple[str, ...], bars: bool, name: Callable[[Case], str]
+) -> float:
+    """Draw the cases below each other, in all panels; returns the height in inches."""
+    times = results.times
+    methods = [method for method in times if method not in ("memcpy", beside[0])]
+    first = ratios(times[methods[0]], times[beside[0]]) if beside[0] and methods else {}
+    numbers = sorted(
+        range(1, len(results.cases) + 1), key=lambda number: first[number].least if number in first else float("inf")
+    )
+    tops, top = {}, 0.0  # a bar's or a row's thickness is 1
+    for number in numbers:
+        shown = [method for method in methods if number in times[method]]
+        tops[number] = top, shown if bars else methods
+        top += max(1, len(shown)) + GAP if bars else 1
+    for axes, base in zip(panels, beside, strict=True):
+        columns = {method: ratios(column, times[base]) if base else column for method, column in times.items()}
+        limits = ratios(results.limits, times[base]) if base else results.limits
+        for number, (start, shown) in tops.items():
+            for k, method in enumerate(shown):
+                if number in columns[method]:
+                    y = start + k if bars else start + SPREAD * ((k + 0.5) / len(shown) - 0.5)
+                    _mark(axes, columns, method, number, y, bars, methods.index(method))
+            height = max(1, len(shown)) if bars else 1
+            for text, column, style in (("memcpy", columns.get("memcpy", {}), "--"), (LIMIT, limits, "-")):
+                if number in column:
+                    edges = (start - 0.5, start + height - 0.5)
+                    axes.plot([column[number].least] * 2, edges, style, color="black", linewidth=1.4, label=text)
+        _value_axis(axes, [*columns.values(), limits], base, bars)
+    middles = [(start + (len(shown) - 1) / 2 if bars else start) for start, shown in tops.values()]
+    texts = [name(results.cases[number - 1].case) for number in tops]
+    if bars:
+        texts = [text.replace(",  ", "\n") for text in texts]
+    else:
+        texts = [f"{text}   case {number}" for number, text in zip(tops, texts, strict=True)]
+    panels[0].set_yticks(middles, texts, fontsize=9 if bars else 7)
+    panels[0].set_ylim(max(top, 1) - 0.4, -1)
+    return top * (BAR if bars else ROW)
+
+
+def _mark(axes: Axes, columns: dict[str, Column], method: str, number: int, y: float, bars: bool, k: int) -> None:
+    """One method in one case."""
+    value, memcpy = columns[method][number].least, columns.get("memcpy", {}).get(number)
+    if not bars:
+        axes.plot(value, y, linestyle="none", label=_short(method), **_style(k))
+        return
+    axes.barh(y, value, 0.88, color=_style(k)["color"], label=_short(method))
+    text = time_text(value) + (f"  ({ratio_text(value / memcpy.least)}x)" if memcpy else "")
+    axes.annotate(text, (value, y), (4, 0), textcoords="offset points", va="center", fontsize=8)
+
+
+def _value_axis(axes: Axes, columns: list[Column], base: str, bars: bool) -> None:
+    values = [times.least for column in columns for times in column.values()] or [1e-3, 1.0]
+    low, high = min(values), max(values)
+    axes.set_xscale("log")
+    axes.set_xlim(low / (2.5 if bars else 1.1), high * (max(2.0, (high / low) ** 0.2) if bars else 1.1))
+    _tell(axes.xaxis, ratio_text if base else time_text)
+    text = f"minimum time as a multiple of {base}'s" if base else "minimum time"
+    axes.set_xlabel(text + ("; beside each bar, as a multiple of memcpy's" if bars else ""))
+
+
+# -- a line for each method
+
+
+def _lines(axes: Axes, results: Results, axis: Axis) -> None:
+    at = [axis.of(result.case) for result in results.cases]
+    methods = [method for method in results.times if method != "memcpy"]
+    for method, column in results.times.items():
+        points = sorted((at[number - 1], *times) for number, times in column.items())
+        places, least, medians = zip(*points, strict=True)
+        style = {"color": "black", "linestyle": "--"} if method == "memcpy" else _style(methods.index(method))
+        axes.plot(places, least, linewidth=1.6, label=_short(method), **style)
+        axes.fill_between(places, least, medians, color=style["color"], alpha=0.15, linewidth=0)
+    axes.set_title(axis.rest(results.cases[0].case), fontsize=10)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sorted({*at}), [str(n) for n in sorted({*at})])
+    axes.minorticks_off()
+    axes.set_yscale("log")
+    _tell(axes.yaxis, time_text)
+    axes.set_xlabel(axis.name)
+    axes.set_ylabel("minimum time; shaded up to the median")
+
+
+def _tell(axis: TickAxis, words: Callable[[float], str]) -> None:
+    """Have a logarithmic axis tell figures in words, at 1, 2 and 5 of each decade where there are few."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
     axis.set_major_locator(LogLocator(subs=(1,) if high > MANY_DECADES * low else (1, 2, 5), numticks=20))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: time_text(value).replace(".00", "").replace(".0", "")))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: re.sub(r"\.0+\b", "", words(value))))
     axis.set_minor_formatter(NullFormatter())
-
-
-def label(case: CaseResult, between: str = ",  ") -> str:
-    """A case in few words. Not collective."""
-    one = case.case
-    return f"{one.array}{between}{one.before} -> {one.after}"

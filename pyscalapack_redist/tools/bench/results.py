@@ -1,4 +1,4 @@
-"""What was measured, and its form as JSON."""
+"""What was measured, as a table of times by method and case, and its form as JSON."""
 
 from __future__ import annotations
 
@@ -6,15 +6,39 @@ import json
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from .case import Case, read_dtype
-from .layout import Layout
 from .limit import Limit
 
-__all__ = ["CaseResult", "MethodResult", "Profile", "Results"]
+__all__ = ["CaseResult", "Column", "MethodResult", "Profile", "Results", "Times", "fastest", "ratios"]
 
 Profile = tuple[tuple[str, tuple[float, ...]], ...]
+
+
+class Times(NamedTuple):
+    """The shortest of some times and their median, or ratios of such to those of others."""
+
+    least: float
+    median: float
+
+
+Column = dict[int, Times]  # by the numbers of the cases that have them, counted from 1
+
+
+def ratios(dividends: Column, divisors: Column) -> Column:
+    """One column over another, in the cases that both have. Not collective."""
+    pairs = {number: (times, divisors[number]) for number, times in dividends.items() if number in divisors}
+    return {number: Times(a.least / b.least, a.median / b.median) for number, (a, b) in pairs.items()}
+
+
+def fastest(columns: Iterable[Column]) -> Column:
+    """The least of several columns in each case, of the shortest times and of the medians apart. Not collective."""
+    found: dict[int, list[Times]] = {}
+    for column in columns:
+        for number, times in column.items():
+            found.setdefault(number, []).append(times)
+    return {number: Times(*map(min, zip(*some, strict=True))) for number, some in sorted(found.items())}
 
 
 @dataclass(frozen=True)
@@ -23,8 +47,6 @@ class MethodResult:
 
     Attributes
     ----------
-    name : str
-        As on the command line.
     seconds : tuple of float
         One for each round.
     extra_bytes : int or None
@@ -72,12 +94,12 @@ class CaseResult:
 
     def method(self, name: str) -> MethodResult | None:
         """The figures of a method; None where it did not run."""
-        return next((one for one in self.methods if one.name == name), None)
+        return next((method for method in self.methods if method.name == name), None)
 
     @property
     def verified(self) -> bool:
         """Whether all methods' results were right."""
-        return all(one.verified for one in self.methods)
+        return all(method.verified for method in self.methods)
 
 
 @dataclass(frozen=True)
@@ -90,11 +112,26 @@ class Results:
     @property
     def verified(self) -> bool:
         """Whether all methods' results were right in all cases."""
-        return all(one.verified for one in self.cases)
+        return all(result.verified for result in self.cases)
+
+    @property
+    def times(self) -> dict[str, Column]:
+        """A column for each method, in the order in which they first ran: what tables and pictures are made of."""
+        columns: dict[str, Column] = {}
+        for number, result in enumerate(self.cases, 1):
+            for method in result.methods:
+                columns.setdefault(method.name, {})[number] = Times(method.least, method.median)
+        return columns
+
+    @property
+    def limits(self) -> Column:
+        """The links' limit in the cases that have it."""
+        known = ((number, result.limit) for number, result in enumerate(self.cases, 1))
+        return {number: Times(limit.seconds, limit.seconds) for number, limit in known if limit is not None}
 
     def to_json(self) -> str:
         """As JSON text. Not collective."""
-        return json.dumps({"environment": self.environment, "cases": [_written(one) for one in self.cases]}, indent=1)
+        return json.dumps({"environment": self.environment, "cases": list(map(_written, self.cases))}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Results:
@@ -107,7 +144,7 @@ class Results:
         """
         try:
             read = json.loads(text)
-            return cls(dict(read["environment"]), tuple(_read(one) for one in read["cases"]))
+            return cls(dict(read["environment"]), tuple(map(_read, read["cases"])))
         except KeyError as error:
             raise ValueError(f"it has no entry {error}") from error
         except (TypeError, AttributeError) as error:
@@ -115,7 +152,7 @@ class Results:
 
 
 def _written(result: CaseResult) -> dict[str, Any]:
-    case = result.case
+    case, limit = result.case, result.limit
     written: dict[str, Any] = {
         "shape": list(case.shape),
         "from": str(case.before),
@@ -123,48 +160,38 @@ def _written(result: CaseResult) -> dict[str, Any]:
         "dtype": str(case.dtype),
         "ranks": case.ranks,
         "calls_per_time": result.calls,
-        "methods": [_written_method(one) for one in result.methods],
+        "methods": list(map(_written_method, result.methods)),
         "not_run": [{"name": name, "why": why} for name, why in result.not_run.items()],
     }
-    if result.limit is not None:
-        limit = result.limit
+    if limit is not None:
         written["links_limit"] = {"bytes": limit.nbytes, "rate": limit.rate, "seconds": limit.seconds}
     return written
 
 
-def _written_method(one: MethodResult) -> dict[str, Any]:
+def _written_method(method: MethodResult) -> dict[str, Any]:
     written = {
-        "name": one.name,
-        "seconds": list(one.seconds),
-        "min": one.least,
-        "median": one.median,
-        "extra_bytes": one.extra_bytes,
-        "verified": one.verified,
+        "name": method.name,
+        "seconds": list(method.seconds),
+        "min": method.least,
+        "median": method.median,
+        "extra_bytes": method.extra_bytes,
+        "verified": method.verified,
     }
-    if one.profile:
-        written["profile"] = {part: list(seconds) for part, seconds in one.profile}
-    return written
+    return written | ({"profile": {part: [*seconds] for part, seconds in method.profile}} if method.profile else {})
 
 
 def _read(case: dict[str, Any]) -> CaseResult:
-    shape = tuple(int(n) for n in case["shape"])
-    known = Case(shape, Layout.parse_operand(case["from"]), Layout.parse_operand(case["to"]), read_dtype(case["dtype"]))
-    not_run: Iterable[dict[str, str]] = case.get("not_run", ())
+    known = Case.read(tuple(map(int, case["shape"])), case["from"], case["to"], read_dtype(case["dtype"]))
     methods = tuple(map(_read_method, case["methods"]))
-    if not all(one.seconds for one in methods):
+    if not all(method.seconds for method in methods):
         raise ValueError("a method has no times")
     links = case.get("links_limit")
     limit = None if links is None else Limit(int(links["bytes"]), float(links["rate"]))
-    why = {one["name"]: one["why"] for one in not_run}
+    why = {missing["name"]: missing["why"] for missing in case.get("not_run", ())}
     return CaseResult(known, methods, why, int(case.get("calls_per_time", 1)), limit)
 
 
-def _read_method(one: dict[str, Any]) -> MethodResult:
-    profile: dict[str, list[float]] = one.get("profile", {})
-    return MethodResult(
-        one["name"],
-        tuple(map(float, one["seconds"])),
-        one["extra_bytes"],
-        bool(one["verified"]),
-        tuple((part, tuple(map(float, seconds))) for part, seconds in profile.items()),
-    )
+def _read_method(method: dict[str, Any]) -> MethodResult:
+    profile = tuple((part, tuple(map(float, seconds))) for part, seconds in method.get("profile", {}).items())
+    seconds = tuple(map(float, method["seconds"]))
+    return MethodResult(method["name"], seconds, method["extra_bytes"], bool(method["verified"]), profile)

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .case import Case
 from .methods import Method
+from .plot import plot
 from .results import Results
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Suite"]
+__all__ = ["GRIDS", "Suite", "squares"]
+
+GRIDS = {
+    2: ("1x2", "2x1"),
+    4: ("2x2", "1x4"),
+    8: ("2x4", "4x2"),
+    16: ("4x4", "2x8"),
+}  # before and after, by their ranks
+
+
+def squares(orders_and_blocks: Iterable[tuple[int, int, int]]) -> tuple[Case, ...]:
+    """Square matrices on all GRIDS: of each order, from blocks of one size to blocks of another. Not collective."""
+    some = list(orders_and_blocks)
+    return tuple(Case.read((n, n), f"{a}:{r}x{r}", f"{b}:{s}x{s}") for a, b in GRIDS.values() for n, r, s in some)
 
 
 def _no_tables(results: Results) -> Sequence[tuple[str, Table]]:
     return ()
-
-
-def _bars(results: Results, path: str) -> None:
-    from .plot import plot
-
-    plot(results, path)
 
 
 def _itself(method: Method) -> Method:
@@ -47,7 +55,7 @@ class Suite:
     tables : callable
         From results to headings and tables that look at all cases together.
     plot : callable
-        Draw results to a file.
+        Draws results to a file; most are `plot` with some of its keywords.
     plans : str
         When plans are made, in words.
     variant : callable
@@ -64,7 +72,7 @@ class Suite:
     methods: tuple[Method, ...] = ()
     calls: int | None = None
     tables: Callable[[Results], Sequence[tuple[str, Table]]] = _no_tables
-    plot: Callable[[Results, str], None] = _bars
+    plot: Callable[[Results, str], None] = plot
     plans: str = "made before timing and reused"
     variant: Callable[[Method], Method] = _itself
     machines: tuple[int, ...] = ()

@@ -10,8 +10,7 @@ import numpy as np
 from ... import schedules
 from ...errors import DescriptorError, ScheduleError, unknown
 from ..bench.case import Case
-from ..bench.files import check_outputs
-from ..bench.selection import UsageError
+from ..bench.options import UsageError, check_outputs
 from .study import Study
 
 __all__ = ["MOST_PROCESSES", "plan", "read_schedule"]

@@ -6,8 +6,7 @@ from argparse import Namespace
 
 from ...errors import DescriptorError, ScheduleError
 from ..bench.case import Case
-from ..bench.files import check_outputs
-from ..bench.selection import UsageError
+from ..bench.options import UsageError, check_outputs
 from .exchange_rules import EXCHANGES, Sizes, check_method
 from .machine import Machine
 from .study import DEFAULT_METHODS, simulated

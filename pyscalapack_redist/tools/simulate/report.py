@@ -6,8 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 
-from ..bench.figures import ratio_text, size_text, time_text
-from ..bench.terminal import console, new_table, print_table
+from ..bench.text import console, new_table, print_table, ratio_text, size_text, time_text
 from .study import Simulated
 
 __all__ = ["lines", "show", "to_json"]

@@ -5,14 +5,11 @@ from __future__ import annotations
 from mpi4py import MPI
 
 from pyscalapack_redist import LibraryError
-from pyscalapack_redist.tools.bench.benchmark import run_case
+from pyscalapack_redist.tools.bench.benchmark import Clock, profile_of, run_case
 from pyscalapack_redist.tools.bench.case import Case
-from pyscalapack_redist.tools.bench.clock import Clock
-from pyscalapack_redist.tools.bench.environment import nodes_of
-from pyscalapack_redist.tools.bench.flag import flag_round_trip_ns
+from pyscalapack_redist.tools.bench.environment import flag_round_trip_ns, nodes_of
 from pyscalapack_redist.tools.bench.layout import Layout
 from pyscalapack_redist.tools.bench.methods import Anew, Method, Ours, Prepared, read_method
-from pyscalapack_redist.tools.bench.profile import profile_of
 from pyscalapack_redist.tools.bench.results import Profile
 from pyscalapack_redist.tools.bench.stage import Stage
 

@@ -1,16 +1,21 @@
-"""Which cases a command line asks for, and whether they can be run on so many ranks."""
+"""What a command line asks for, and whether it can be done: what would fail at the end is found before anything runs."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from argparse import Namespace
 from collections.abc import Sequence
 
 from ...errors import DescriptorError
+from ..info import EXTRA, missing_extras
 from .case import Case
+from .results import Results
 from .suites import SUITES
 
-__all__ = ["UsageError", "asked_for", "for_size"]
+__all__ = ["UsageError", "asked_for", "check_outputs", "for_size", "read_earlier"]
+
+START = "mpiexec -n {} python -m mpi4py -m pyscalapack_redist bench ..."
 
 
 class UsageError(Exception):
@@ -34,7 +39,7 @@ def asked_for(options: Namespace) -> list[Case]:
         if options.quick and not suite.quick:
             raise UsageError(f"--quick: the suite {options.suite} has no smaller cases")
         cases = suite.quick if options.quick else suite.cases
-        return list(dict.fromkeys(dataclasses.replace(one, dtype=options.dtype or one.dtype) for one in cases))
+        return list(dict.fromkeys(dataclasses.replace(case, dtype=options.dtype or case.dtype) for case in cases))
     if options.quick:
         raise UsageError("--quick: it is for a --suite")
     missing = ", ".join(name for name in single if name not in given)
@@ -60,14 +65,14 @@ def for_size(cases: Sequence[Case], suite: str | None, size: int) -> tuple[list[
     if suite is None:
         needed = cases[0].ranks
         if needed > size:
-            raise UsageError(f"{cases[0]}: it was started on {size}; start it by {_start(needed)}")
+            raise UsageError(f"{cases[0]}: it was started on {size}; start it by {START.format(needed)}")
         return list(cases), []
     ranks_for = SUITES[suite].ranks_for
     mine = [case for case in cases if ranks_for(case) == size]
     others = sorted(set(map(ranks_for, cases)) - {size})
     if not mine:
         raise UsageError(
-            f"--suite {suite}: it has cases for {_any_of(others)} ranks, none for {size}; start it by {_start(others[0])}"
+            f"--suite {suite}: it has cases for {_any_of(others)} ranks, none for {size}; start it by {START.format(others[0])}"
         )
     if not others:
         return mine, []
@@ -77,10 +82,52 @@ def for_size(cases: Sequence[Case], suite: str | None, size: int) -> tuple[list[
     ]
 
 
-def _start(ranks: int) -> str:
-    return f"mpiexec -n {ranks} python -m mpi4py -m pyscalapack_redist bench ..."
-
-
 def _any_of(numbers: Sequence[int]) -> str:
     *most, last = map(str, numbers)
     return f"{', '.join(most)} or {last}" if most else last
+
+
+def check_outputs(options: Namespace, command: str = "bench") -> None:
+    """See that all that a command is to show and write can be. Not collective.
+
+    Raises
+    ------
+    UsageError
+        rich or matplotlib is missing, or a file cannot be written.
+    """
+    missing = missing_extras(("rich", "matplotlib") if options.plot else ("rich",))
+    if missing:
+        raise UsageError(f"{command} needs {' and '.join(missing)}, which is not installed: {EXTRA}")
+    if options.plot:
+        from matplotlib.backend_bases import FigureCanvasBase
+
+        known = FigureCanvasBase.get_supported_filetypes()
+        if os.path.splitext(options.plot)[1][1:].lower() not in known:
+            formats = ", ".join(sorted(known))
+            raise UsageError(f"--plot {options.plot}: its name must end in a format of pictures: {formats}")
+    for name, path in (("--json", options.json), ("--plot", options.plot)):
+        folder = os.path.dirname(os.path.abspath(path)) if path else ""
+        if path and (os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK)):
+            raise UsageError(
+                f"{name} {path}: it cannot be written: it must be a file, in a folder that exists and is writable"
+            )
+
+
+def read_earlier(path: str | None) -> Results | None:
+    """The results of an earlier run; None without a file. Not collective.
+
+    Raises
+    ------
+    UsageError
+        The file cannot be read, or holds something else.
+    """
+    if path is None:
+        return None
+    try:
+        with open(path) as file:
+            return Results.from_json(file.read())
+    except OSError as error:
+        why = error.strerror
+    except ValueError as error:
+        why = str(error)
+    raise UsageError(f"--compare {path}: it must be what --json wrote, and cannot be read: {why}")

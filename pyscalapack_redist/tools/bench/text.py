@@ -1,4 +1,4 @@
-"""Where text goes: colours and progress only for a person at a terminal."""
+"""Figures, tables and lines of text as people read them. Tables are drawn by rich, which only the extra `cli` has."""
 
 from __future__ import annotations
 
@@ -10,9 +10,46 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["console", "new_table", "on_terminal", "print_table"]
+__all__ = ["console", "counted", "new_table", "on_terminal", "print_table", "ratio_text", "size_text", "time_text"]
 
 WIDTH_OF_FILES = 160
+
+
+def counted(number: int, noun: str) -> str:
+    """As 1 rank, 2 ranks. Not collective."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def time_text(seconds: float) -> str:
+    """Three digits and a unit, as 11.2 ms. Not collective."""
+    for unit, name in ((1.0, "s"), (1e-3, "ms")):
+        if seconds >= 0.9995 * unit:
+            return f"{ratio_text(seconds / unit)} {name}"
+    return f"{ratio_text(seconds * 1e6)} us"
+
+
+def size_text(size: int | None) -> str:
+    """Bytes in binary units, as 64.0 MiB; a question mark where it is not known. Not collective."""
+    if size is None:
+        return "?"
+    if size < 1024:
+        return f"{size} B"
+    amount = float(size)
+    for name in ("KiB", "MiB", "GiB"):
+        amount /= 1024
+        if amount < 1023.95 or name == "GiB":
+            break
+    return f"{amount:.1f} {name}"
+
+
+def ratio_text(value: float | None) -> str:
+    """Three digits, as 1.05 or 12.3; a dash where there is no number. Not collective."""
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+
+
+# -- where text goes: colours and progress only for a person at a terminal
 
 
 def on_terminal() -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ... import schedules
-from .case import Case
-from .layout import Layout
+from pyscalapack_redist import schedules
+from pyscalapack_redist.tools.bench.case import Case
+from pyscalapack_redist.tools.bench.layout import Layout
 
 __all__ = ["Example"]
 
