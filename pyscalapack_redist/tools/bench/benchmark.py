@@ -92,20 +92,13 @@ def run_case(
     calls: int | None = None,
     profile: Callable[[Prepared, MPI.Intracomm], Profile] | None = None,
 ) -> CaseResult:
-    """Time and verify each method on one case. Collective over `comm`.
+    """Time and verify each method on one case, which needs no more ranks than `comm` has. Collective over `comm`.
+
+    Methods that do not apply are left out, and the reason is given. In each of `repeat` timed rounds every method runs
+    once, in an order that is rotated from round to round; `tick` is called after each.
 
     Parameters
     ----------
-    case : Case
-        It needs no more ranks than `comm` has.
-    methods : sequence of Method
-        Those that do not apply are left out, and the reason is given.
-    repeat : int
-        Timed rounds. In each, every method runs once; the order is rotated from round to round.
-    clock : Clock
-        Of `comm`.
-    tick : callable
-        Called after each round.
     calls : int, optional
         Calls in a row that one time is the mean of. By default as many as the size of the arrays asks for.
     profile : callable, optional

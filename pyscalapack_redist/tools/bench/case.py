@@ -18,10 +18,7 @@ __all__ = ["Case", "read_dtype"]
 class Case:
     """An array of a global shape and dtype that goes from one layout to another.
 
-    Raises
-    ------
-    DescriptorError
-        The layouts are not of the array's number of dimensions, or a sub-array does not fit into its whole array.
+    Raises DescriptorError where the layouts are not of the array's number of dimensions, or a sub-array does not fit.
     """
 
     shape: tuple[int, ...]

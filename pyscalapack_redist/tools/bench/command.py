@@ -29,23 +29,9 @@ NOT_VERIFIED = 1
 
 
 def bench(options: Namespace) -> int:
-    """Run the benchmark. Collective over all ranks.
+    """Do what a command line asks for, and return the exit status: 0, or 1 where a result was wrong. Collective.
 
-    Parameters
-    ----------
-    options : Namespace
-        The command line: suite or shape, before and after; dtype, methods, link_rate, repeat, quick, profile, compare,
-        json, plot.
-
-    Returns
-    -------
-    int
-        Exit status: 0, or 1 where a result was wrong.
-
-    Raises
-    ------
-    UsageError
-        On every rank.
+    Raises UsageError on every rank where it cannot be done.
     """
     if options.suite in STUDIES:
         return STUDIES[options.suite](options)
@@ -75,13 +61,7 @@ def bench(options: Namespace) -> int:
 
 
 def check_profiles() -> None:
-    """See that plans can tell where their time goes. Not collective.
-
-    Raises
-    ------
-    UsageError
-        They cannot.
-    """
+    """Raise UsageError where plans cannot tell where their time goes. Not collective."""
     if not hasattr(Redistribution, "profile"):
         raise UsageError("--profile: plans of this version cannot tell where their time goes: leave it away")
 

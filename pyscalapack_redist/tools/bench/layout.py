@@ -62,53 +62,35 @@ class Layout:
         """
         start, *endings = text.split("/")
         layout = cls.parse(start)
-        order = "F"
-        if endings[-1:] in (["C"], ["F"]):
-            order = endings.pop()
+        order = endings.pop() if endings[-1:] in (["C"], ["F"]) else "F"
         if not endings:
             return dataclasses.replace(layout, order=order)
         if len(endings) > 1 or "@" not in endings[0]:
             raise DescriptorError(f"layout {text!r} ends in {'/'.join(endings)!r}: there are {ENDINGS}, in this order")
         shape, _, corner = endings[0].partition("@")
-        whole = _numbers(text, "whole shape", shape, "x", 0)
-        offset = _numbers(text, "sub-array's start", corner, ",", 0)
-        for name, part, values in (("whole shape", shape, whole), ("sub-array's start", corner, offset)):
-            if len(values) != layout.ndim:
-                raise DescriptorError(
-                    f"layout {text!r}: the {name} {part!r} must have one number for each dimension of the grid {start!r}"
-                )
+        whole = _numbers(text, "whole shape", shape, "x", 0, (start, layout.ndim))
+        offset = _numbers(text, "sub-array's start", corner, ",", 0, (start, layout.ndim))
         return dataclasses.replace(layout, whole=whole, offset=offset, order=order)
 
     @classmethod
     def parse(cls, text: str) -> Layout:
-        """Read the notation without endings: the layout of a whole array.
-
-        Raises
-        ------
-        DescriptorError
-            Quotes the part that is wrong and says what it must be.
-        """
+        """Read the notation without endings: the layout of a whole array. Raises as `parse_operand`."""
         rest, plus, first = text.partition("+")
         rest, at, source = rest.partition("@")
         grid, colon, block = rest.partition(":")
         if not colon:
             raise DescriptorError(f"layout {text!r} has no block size: it must be {NOTATION}")
         processes = _numbers(text, "grid", grid, "x", 1)
-        blocks = _numbers(text, "block size", block, "x", 1)
-        sources = _numbers(text, "source process", source, ",", 0) if at else (0,) * len(processes)
-        for name, part, values in (("block size", block, blocks), ("source process", source, sources)):
-            if len(values) != len(processes):
-                raise DescriptorError(
-                    f"layout {text!r}: the {name} {part!r} must have one number for each dimension of the grid {grid!r}"
-                )
+        expected = grid, len(processes)
+        blocks = _numbers(text, "block size", block, "x", 1, expected)
+        sources = _numbers(text, "source process", source, ",", 0, expected) if at else (0,) * len(processes)
         for coordinate, size in zip(sources, processes, strict=True):
             if coordinate >= size:
                 raise DescriptorError(
                     f"layout {text!r}: the source process {source!r} is outside the grid {grid!r}: {coordinate} must be "
                     f"below {size}"
                 )
-        start = _numbers(text, "first rank", first, None, 0)[0] if plus else 0
-        return cls(processes, blocks, sources, start)
+        return cls(processes, blocks, sources, _numbers(text, "first rank", first, None, 0)[0] if plus else 0)
 
     @property
     def ndim(self) -> int:
@@ -147,13 +129,7 @@ class Layout:
     def coords(self, rank: int) -> tuple[int, ...] | None:
         """Where a rank stands in the grid; None outside it."""
         place = rank - self.first
-        if not 0 <= place < self.size:
-            return None
-        found: list[int] = []
-        for size in reversed(self.grid):
-            place, coordinate = divmod(place, size)
-            found.append(coordinate)
-        return tuple(reversed(found))
+        return tuple(map(int, np.unravel_index(place, self.grid))) if 0 <= place < self.size else None
 
     def descriptor(self, shape: tuple[int, ...], comm: MPI.Intracomm | None) -> Descriptor:
         """The Descriptor of an array of this layout and shape; a sub-array's where it is one.
@@ -180,14 +156,17 @@ def _joined(numbers: tuple[int, ...], separator: str) -> str:
     return separator.join(map(str, numbers))
 
 
-def _numbers(text: str, name: str, part: str, separator: str | None, least: int) -> tuple[int, ...]:
-    """Whole numbers of at least `least`, joined by the separator; a single one for None."""
+def _numbers(
+    text: str, name: str, part: str, separator: str | None, least: int, expected: tuple[str, int] | None = None
+) -> tuple[int, ...]:
+    """Whole numbers joined by the separator, a single one for None; `expected` is the grid's text and how many."""
     pieces = part.split(separator) if separator else [part]
-    if all(piece.isdecimal() and int(piece) >= least for piece in pieces):
-        return tuple(map(int, pieces))
-    many = f"whole numbers of at least {least} joined by {separator!r}"
-    raise DescriptorError(
-        f"layout {text!r}: the {name} {part!r} must be "
-        + (f"{many}, one for each dimension" if separator else f"a whole number of at least {least}")
-        + f". The notation is {NOTATION}"
-    )
+    if not all(piece.isdecimal() and int(piece) >= least for piece in pieces):
+        many = f"whole numbers of at least {least} joined by {separator!r}, one for each dimension"
+        kind = many if separator else f"a whole number of at least {least}"
+        raise DescriptorError(f"layout {text!r}: the {name} {part!r} must be {kind}. The notation is {NOTATION}")
+    if expected and len(pieces) != expected[1]:
+        raise DescriptorError(
+            f"layout {text!r}: the {name} {part!r} must have one number for each dimension of the grid {expected[0]!r}"
+        )
+    return tuple(map(int, pieces))

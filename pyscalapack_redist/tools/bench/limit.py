@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,17 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Limit", "between_hosts", "limit_of", "links_of"]
 
 
-@dataclass(frozen=True)
-class Limit:
-    """What the links allow at best in one case.
-
-    Attributes
-    ----------
-    nbytes : int
-        That the busiest host must send or receive, whichever are more.
-    rate : float
-        Bytes per second of a host's link, each way.
-    """
+class Limit(NamedTuple):
+    """What the links allow at best: bytes that the busiest host must send or receive, over a link's bytes per second."""
 
     nbytes: int
     rate: float
@@ -44,18 +34,9 @@ class Limit:
         """The shortest time that the links allow."""
         return self.nbytes / self.rate
 
-    def __str__(self) -> str:
-        return f"{self.nbytes / 1e6:.3g} MB to send or receive at {self.rate / 1e6:.4g} MB/s"
-
 
 def between_hosts(case: Case, hosts: Sequence[int]) -> NDArray[np.int64]:
-    """Bytes that each host owes each other host; zeros on the diagonal. Not collective.
-
-    Parameters
-    ----------
-    hosts : sequence of int
-        Number of the host that each rank is on, counted from 0.
-    """
+    """Bytes that each host owes each other host, by the host of each rank; zeros on the diagonal. Not collective."""
     a, b = (layout.descriptor(case.shape, None) for layout in (case.before, case.after))
     pairs = zip(a.distributions, b.distributions, strict=True)
     tables = [np.asarray(schedules.CommunicationGrid.between(x, y).lengths, np.int64) for x, y in pairs]
@@ -71,13 +52,7 @@ def between_hosts(case: Case, hosts: Sequence[int]) -> NDArray[np.int64]:
 
 
 def limit_of(case: Case, environment: dict[str, Any]) -> Limit | None:
-    """The limit in one case; None where no rate is known or nothing goes between hosts. Not collective.
-
-    Parameters
-    ----------
-    environment : dict
-        With the entries of `links_of`.
-    """
+    """The limit in one case; None where `links_of` found no rate or nothing goes between hosts. Not collective."""
     rate, hosts = environment.get("link_rate"), environment.get("host_of_rank")
     if rate is None or hosts is None:
         return None
@@ -89,15 +64,8 @@ def limit_of(case: Case, environment: dict[str, Any]) -> Limit | None:
 def links_of(comm: MPI.Intracomm, rate: float | None) -> dict[str, Any]:
     """Entries of the environment: the host of each rank, the rate of a host's link and where that is from. Collective.
 
-    Parameters
-    ----------
-    rate : float or None
-        Bytes per second; None for what the engine measured. Rank 0's counts.
-
-    Raises
-    ------
-    RedistributionError
-        What the environment says of nodes or links is wrong, on this rank or on another.
+    Without a rate it is what the engine measured. Raises RedistributionError where what the environment says of nodes or
+    links is wrong, on this rank or on another.
     """
     group = group_of(comm, tuple(range(comm.Get_size())))
     leaders = group.make_node().leaders.tolist()

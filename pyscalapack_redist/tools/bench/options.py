@@ -25,10 +25,7 @@ class UsageError(Exception):
 def asked_for(options: Namespace) -> list[Case]:
     """The cases of a suite, or the one that is given. Not collective.
 
-    Raises
-    ------
-    UsageError
-        Neither is given, both are, or the layouts do not fit the shape.
+    Raises UsageError where neither is given, both are, or the layouts do not fit the shape.
     """
     single = {"--shape": options.shape, "--from": options.before, "--to": options.after}
     given = [name for name, value in single.items() if value is not None]
@@ -55,12 +52,8 @@ def asked_for(options: Namespace) -> list[Case]:
 def for_size(cases: Sequence[Case], suite: str | None, size: int) -> tuple[list[Case], list[str]]:
     """The cases to run on `size` ranks, and a word on those that are left out. Not collective.
 
-    A single case may run on more ranks than it needs; of a suite only the cases for this number of ranks are run.
-
-    Raises
-    ------
-    UsageError
-        There is none; says how to start it.
+    A single case may run on more ranks than it needs; of a suite only the cases for this number of ranks are run. Raises
+    UsageError where there is none, and says how to start it.
     """
     if suite is None:
         needed = cases[0].ranks
@@ -90,10 +83,7 @@ def _any_of(numbers: Sequence[int]) -> str:
 def check_outputs(options: Namespace, command: str = "bench") -> None:
     """See that all that a command is to show and write can be. Not collective.
 
-    Raises
-    ------
-    UsageError
-        rich or matplotlib is missing, or a file cannot be written.
+    Raises UsageError where rich or matplotlib is missing, or a file cannot be written.
     """
     missing = missing_extras(("rich", "matplotlib") if options.plot else ("rich",))
     if missing:
@@ -116,10 +106,7 @@ def check_outputs(options: Namespace, command: str = "bench") -> None:
 def read_earlier(path: str | None) -> Results | None:
     """The results of an earlier run; None without a file. Not collective.
 
-    Raises
-    ------
-    UsageError
-        The file cannot be read, or holds something else.
+    Raises UsageError where the file cannot be read, or holds something else.
     """
     if path is None:
         return None

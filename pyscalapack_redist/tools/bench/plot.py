@@ -51,6 +51,8 @@ def plot(
 ) -> None:
     """Write the picture of minimum times to a file, in the format that its name ends in. Not collective.
 
+    Raises OSError or ValueError where the file cannot be written or there is no such format.
+
     Parameters
     ----------
     axis : Axis, optional
@@ -62,11 +64,6 @@ def plot(
         method, the best rows come first.
     name : callable
         From a case to the text of its row.
-
-    Raises
-    ------
-    OSError, ValueError
-        The file cannot be written, or there is no such format.
     """
     from matplotlib.figure import Figure
 

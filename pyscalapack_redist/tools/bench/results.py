@@ -135,13 +135,7 @@ class Results:
 
     @classmethod
     def from_json(cls, text: str) -> Results:
-        """Read what `to_json` wrote. Not collective.
-
-        Raises
-        ------
-        ValueError
-            The text is something else; says what is missing.
-        """
+        """Read what `to_json` wrote; ValueError says what is missing in other texts. Not collective."""
         try:
             read = json.loads(text)
             return cls(dict(read["environment"]), tuple(map(_read, read["cases"])))

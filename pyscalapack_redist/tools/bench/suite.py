@@ -30,32 +30,20 @@ def squares(orders_and_blocks: Iterable[tuple[int, int, int]]) -> tuple[Case, ..
     return tuple(Case.read((n, n), f"{a}:{r}x{r}", f"{b}:{s}x{s}") for a, b in GRIDS.values() for n, r, s in some)
 
 
-def _no_tables(results: Results) -> Sequence[tuple[str, Table]]:
-    return ()
-
-
-def _itself(method: Method) -> Method:
-    return method
-
-
 @dataclass(frozen=True)
 class Suite:
     """A named set of cases.
 
     Attributes
     ----------
-    cases : tuple of Case
-        For one number of ranks or several; a run takes those for its own.
-    quick : tuple of Case
-        Fewer and smaller ones for `--quick`; empty where there are none.
+    cases, quick : tuple of Case
+        For one number of ranks or several; a run takes those for its own. Fewer and smaller ones for `--quick`, if any.
     methods : tuple of Method
         What is compared where the command line names nothing; empty for the benchmark's own choice.
     calls : int or None
         Calls in a row that one time is the mean of; None to choose by the size of the arrays.
-    tables : callable
-        From results to headings and tables that look at all cases together.
-    plot : callable
-        Draws results to a file; most are `plot` with some of its keywords.
+    tables, plot : callable
+        From results to headings and tables that look at all cases together; from results and a path to a picture.
     plans : str
         When plans are made, in words.
     variant : callable
@@ -71,10 +59,10 @@ class Suite:
     quick: tuple[Case, ...] = ()
     methods: tuple[Method, ...] = ()
     calls: int | None = None
-    tables: Callable[[Results], Sequence[tuple[str, Table]]] = _no_tables
+    tables: Callable[[Results], Sequence[tuple[str, Table]]] = lambda results: ()
     plot: Callable[[Results, str], None] = plot
     plans: str = "made before timing and reused"
-    variant: Callable[[Method], Method] = _itself
+    variant: Callable[[Method], Method] = lambda method: method
     machines: tuple[int, ...] = ()
     between_hosts: bool = False
 

@@ -23,14 +23,9 @@ __all__ = ["Gemr2d"]
 
 
 class Gemr2d(Method):
-    """The library's redistribution.
+    """The library's redistribution: of the library that `blacs.load()` finds, or of a file.
 
-    Parameters
-    ----------
-    path : str, optional
-        File of the library; by default the one that `blacs.load()` finds.
-    prefix : str
-        What its entry points' names start with, if the library has them so.
+    `prefix` is what the names of the file's entry points start with.
     """
 
     def __init__(self, path: str | None = None, prefix: str = "") -> None:

@@ -31,10 +31,7 @@ class Method(ABC):
     def prepare(self, stage: Stage) -> Prepared:
         """Make all that is made once and used often. Collective over the stage's communicator.
 
-        Raises
-        ------
-        RedistributionError
-            The method does not apply; on every rank, if on any that has a part in the case.
+        Raises RedistributionError where it does not apply; on every rank, if on any that has a part in the case.
         """
 
 
@@ -73,16 +70,10 @@ class Prepared(ABC):
 
 
 class Plain(Method):
-    """A method without options.
+    """A method without options: `made` is what runs.
 
-    Parameters
-    ----------
-    made : callable
-        From a stage to the method ready to run.
-    counts : {"bytes", "elements"}, optional
-        What MPI counts in 32 bits when it runs, so that larger local arrays are an obstacle.
-    keeps : bool
-        Whether it keeps anything from call to call that a user would make anew for a single call.
+    `counts` is what MPI counts in 32 bits, so that larger local arrays are an obstacle; `keeps` says whether anything is
+    kept from call to call that a user would make anew for a single call.
     """
 
     def __init__(

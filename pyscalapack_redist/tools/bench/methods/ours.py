@@ -18,14 +18,9 @@ _limits = itertools.cycle(range(MEMORY_LIMIT - 1, MEMORY_LIMIT - 1 - LIMITS, -1)
 
 
 class Ours(Method):
-    """A plan of `redistribute`, made once and reused.
+    """A plan of `redistribute`, made once and reused; its name is "auto" or SCHEDULE/EXCHANGE[/BUFFERS].
 
-    Parameters
-    ----------
-    name : str
-        "auto" or SCHEDULE/EXCHANGE[/BUFFERS].
-    memory_limits : iterator of int
-        The next one is asked for with each plan: the same on all ranks.
+    The next of the memory limits is asked for with each plan: the same on all ranks.
     """
 
     def __init__(self, name: str, memory_limits: Iterator[int] | None = None) -> None:
