@@ -38,8 +38,8 @@ class _Apart(Prepared):
         self.plan = redistribute(stage.desc_a, stage.desc_b, dtype=stage.case.dtype, exchange=exchange)
         self.arrays, self.outs = _copies(stage.a), _copies(stage.out)
 
-    @property
-    def extra_bytes(self) -> int | None:
+    @functools.cached_property
+    def extra_bytes(self) -> int | None:  # type: ignore[override]
         size: int = self.plan.report(self.stage.case.dtype).extra_bytes
         return size
 
@@ -62,8 +62,8 @@ class _Together(_Apart):
         super().__init__(stage, exchange)
         self.batch = batch(*[self.plan] * MATRICES, exchange=exchange)
 
-    @property
-    def extra_bytes(self) -> int | None:
+    @functools.cached_property
+    def extra_bytes(self) -> int | None:  # type: ignore[override]
         size: int = self.batch.report(self.stage.case.dtype).extra_bytes
         return size
 

@@ -150,24 +150,15 @@ COMPARISONS = (
 
 
 def against_limit(results: Results, name: str, least_bytes: int = 0) -> Column:
-    """How many times as long as the links' limit a method takes, in cases with such a limit. Not collective.
-
-    Parameters
-    ----------
-    least_bytes : int
-        Only cases in which the busiest host has as many to send or receive.
-    """
-    known = ((number, result.limit) for number, result in enumerate(results.cases, 1))
-    large = {number for number, limit in known if limit is not None and limit.nbytes >= least_bytes}
-    limits = {number: limit for number, limit in results.limits.items() if number in large}
-    return ratios(results.times.get(name, {}), limits)
+    """How many times as long as the links' limit a method takes, in cases with such a limit. Not collective."""
+    return ratios(results.times.get(name, {}), results.limits(least_bytes))
 
 
 def tables(results: Results) -> Sequence[tuple[str, Table]]:
     """`auto` in each case beside the limit and the others, and the geometric means of these ratios. Not collective."""
-    shown = [one for one in COMPARISONS if any(name in results.times for name in one.names)]
+    shown = [comparison for comparison in COMPARISONS if any(name in results.times for name in comparison.names)]
     compared = [comparison.compared(results) for comparison in shown]
-    limits, auto = results.limits, results.times.get(AUTO, {})
+    limits, auto = results.limits(), results.times.get(AUTO, {})
     each = new_table(("case",), ("limit", AUTO, "median", "x limit", *(comparison.short for comparison in shown)))
     each.columns[0].no_wrap = True
     for number, result in enumerate(results.cases, 1):
@@ -178,7 +169,7 @@ def tables(results: Results) -> Sequence[tuple[str, Table]]:
             *(_least(column, number) for column in (against_limit(results, AUTO), *compared)),
         )
     together = new_table(("ratio",), ("cases", "geometric mean", "the least", "the largest"))
-    rows = {f"{one.label} / {AUTO}": column for one, column in zip(shown, compared, strict=True)}
+    rows = {f"{comparison.label} / {AUTO}": column for comparison, column in zip(shown, compared, strict=True)}
     for least, where in ((0, ""), (MB, ", 1 MB a host and more")):
         rows[f"{AUTO} / the links' limit{where}"] = against_limit(results, AUTO, least)
     for words, column in rows.items():

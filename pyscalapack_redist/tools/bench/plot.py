@@ -130,7 +130,7 @@ def _rows(
         top += max(1, len(shown)) + GAP if bars else 1
     for axes, base in zip(panels, beside, strict=True):
         columns = {method: ratios(column, times[base]) if base else column for method, column in times.items()}
-        limits = ratios(results.limits, times[base]) if base else results.limits
+        limits = ratios(results.limits(), times[base]) if base else results.limits()
         for number, (start, shown) in tops.items():
             for k, method in enumerate(shown):
                 if number in columns[method]:

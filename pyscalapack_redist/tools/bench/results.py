@@ -123,11 +123,10 @@ class Results:
                 columns.setdefault(method.name, {})[number] = Times(method.least, method.median)
         return columns
 
-    @property
-    def limits(self) -> Column:
-        """The links' limit in the cases that have it."""
-        known = ((number, result.limit) for number, result in enumerate(self.cases, 1))
-        return {number: Times(limit.seconds, limit.seconds) for number, limit in known if limit is not None}
+    def limits(self, least_bytes: int = 0) -> Column:
+        """The links' limit in the cases that have it and in which the busiest host has so much to send or receive."""
+        known = ((number, result.limit) for number, result in enumerate(self.cases, 1) if result.limit is not None)
+        return {number: Times(limit.seconds, limit.seconds) for number, limit in known if limit.nbytes >= least_bytes}
 
     def to_json(self) -> str:
         """As JSON text. Not collective."""

@@ -107,7 +107,7 @@ def case_table(result: CaseResult) -> Table:
     Ratios are to memcpy; where that did not run, to auto.
     """
     results = Results({}, (result,))
-    times, limits = results.times, results.limits
+    times, limits = results.times, results.limits()
     base = next((name for name in ("memcpy", "auto") if name in times), "memcpy")
     columns = ["min", "median", f"x {base}", "faster than pxgemr2d", *(["x limit"] if limits else [])]
     table = new_table(("method",), (*columns, "extra memory", "verified"))

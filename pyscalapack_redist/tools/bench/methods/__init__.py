@@ -6,12 +6,10 @@ import re
 
 from ....exchanges import BUFFERS, EXCHANGES
 from ....schedules import NAMES
-from .copies import AllToAll, Broadcast, Memcpy
-from .gather_scatter import GatherScatter
 from .gemr2d import Gemr2d
 from .method import Anew, Method, Plain, Prepared
+from .others import AllToAll, Alltoallv, Broadcast, GatherScatter, Memcpy, Waitall
 from .ours import Ours
-from .plain_mpi import Alltoallv, Waitall
 
 __all__ = ["DEFAULT_METHODS", "Anew", "Method", "Ours", "Plain", "Prepared", "named_methods", "read_method"]
 

@@ -36,15 +36,18 @@ class Method(ABC):
 
 
 class Prepared(ABC):
-    """A method ready to run one case."""
+    """A method ready to run one case.
+
+    Attributes
+    ----------
+    extra_bytes : int or None
+        Memory that a run takes beside the two local arrays on this rank; None where only a measurement can tell.
+    """
+
+    extra_bytes: int | None = None
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
-
-    @property
-    def extra_bytes(self) -> int | None:
-        """Memory that a run takes beside the two local arrays on this rank; None where only a measurement can tell."""
-        return None
 
     @abstractmethod
     def __call__(self) -> None:
@@ -121,12 +124,8 @@ class _PreparedAnew(Prepared):
         super().__init__(stage)
         self._method = method
         trial = method.prepare(stage)
-        self._extra_bytes = trial.extra_bytes
+        self.extra_bytes = trial.extra_bytes
         trial.close()
-
-    @property
-    def extra_bytes(self) -> int | None:
-        return self._extra_bytes
 
     def __call__(self) -> None:
         fresh = self._method.prepare(self.stage)

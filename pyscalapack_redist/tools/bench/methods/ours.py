@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -52,8 +53,8 @@ class _Planned(Prepared):
             memory_limit=memory_limit,
         )
 
-    @property
-    def extra_bytes(self) -> int | None:
+    @functools.cached_property
+    def extra_bytes(self) -> int | None:  # type: ignore[override]
         size: int = self._plan.report(self.stage.case.dtype).extra_bytes
         return size
 

@@ -1,0 +1,294 @@
+"""What others do: plain mpi4py and NumPy, and what moves as many bytes and changes no layout.
+
+Through one rank: each rank sends its local array to rank 0, which puts it into the whole array by its global indices; then
+back the same way. Or by whole messages packed side by side, one call that moves them all, then unpacked: packing is this
+package's own, which few programs have, so that only the moving differs; nothing is overlapped, and buffers hold all.
+
+memcpy says what reading and writing these bytes once costs; MPI's collectives (Walker & Otto, Table 1), what the machine
+takes for bulk messages of that size.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....engine.planner import messages_of
+from ....errors import ArrayError
+from ....exchanges import Message
+from ....exchanges.message import dense_strides
+from ....schedules.orders import Natural
+from ..stage import Part, Stage, bytes_of, poison
+from .method import Prepared
+
+__all__ = ["AllToAll", "Alltoallv", "Broadcast", "GatherScatter", "Memcpy", "Waitall"]
+
+ROOT = 0  # through which all goes
+Place = tuple[int, tuple[int, ...]]  # address and strides in bytes of a local array
+
+
+# -- through one rank
+
+
+class GatherScatter(Prepared):
+    """The indices, and rank 0's memory for the whole array, are made once and reused.
+
+    All arrays are seen transposed: local arrays in Fortran order are sent and received as they lie in memory.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        from mpi4py import MPI
+
+        case, comm = stage.case, stage.comm
+        self._element = MPI.BYTE.Create_contiguous(case.dtype.itemsize).Commit()
+        self._mine = None if stage.part_of_a is None else stage.part_of_a.T
+        self._wanted = None if stage.part_of_b is None else stage.part_of_b.T
+        self._whole: NDArray[Any] | None = None
+        if comm.Get_rank() == ROOT:
+            self._senders, self._receivers = (
+                [(rank, _indices(part)) for rank in range(comm.Get_size()) if (part := Part(case, side, rank)).elements]
+                for side in (case.before, case.after)
+            )
+            self._whole = np.empty(case.shape[::-1], case.dtype)
+
+    @functools.cached_property
+    def extra_bytes(self) -> int | None:  # type: ignore[override]
+        if self._whole is not None:
+            pieces = (math.prod(index.size for index in place) for _, place in (*self._senders, *self._receivers))
+            return self._whole.nbytes + self._whole.dtype.itemsize * max(pieces, default=0)
+        both = (self._mine, self._wanted)
+        return max(0 if array is None or array.flags.c_contiguous else array.nbytes for array in both)
+
+    def __call__(self) -> None:
+        if self._whole is not None:
+            self._gather_here(self._whole)
+            self._scatter_from_here(self._whole)
+            return
+        if self._mine is not None and self._mine.size:
+            self._send(self._mine, ROOT)
+        if self._wanted is not None and self._wanted.size:
+            room = self._wanted if self._wanted.flags.c_contiguous else np.empty_like(self._wanted, order="C")
+            self._receive(room, ROOT)
+            if room is not self._wanted:
+                self._wanted[...] = room
+
+    def _gather_here(self, whole: NDArray[Any]) -> None:
+        for rank, place in self._senders:
+            if rank == ROOT:
+                whole[place] = self._mine
+                continue
+            came = np.empty([index.size for index in place], whole.dtype)
+            self._receive(came, rank)
+            whole[place] = came
+
+    def _scatter_from_here(self, whole: NDArray[Any]) -> None:
+        for rank, place in self._receivers:
+            if rank != ROOT:
+                self._send(whole[place], rank)
+            elif self._wanted is not None:
+                self._wanted[...] = whole[place]
+
+    def _send(self, array: NDArray[Any], rank: int) -> None:
+        array = np.ascontiguousarray(array)
+        self.stage.comm.Send([bytes_of(array), array.size, self._element], rank)
+
+    def _receive(self, array: NDArray[Any], rank: int) -> None:
+        self.stage.comm.Recv([bytes_of(array), array.size, self._element], rank)
+
+    def close(self) -> None:
+        self._element.Free()
+        self._whole = None
+
+
+def _indices(part: Part) -> tuple[NDArray[np.int64], ...]:
+    """Where a rank's elements are in the whole array, transposed."""
+    return np.ix_(*reversed(part.indices))
+
+
+# -- whole messages
+
+
+class _Buffer:
+    """Messages side by side, by the other process's rank, and each one's bytes."""
+
+    def __init__(self, messages: Sequence[Message], item: int) -> None:
+        self.messages = sorted(messages, key=lambda message: message.peer)
+        self.sizes = [message.size * item for message in self.messages]
+        self.starts = np.cumsum([0, *self.sizes]).tolist()[:-1]
+        self.memory: NDArray[np.uint8] = np.empty(max(1, sum(self.sizes)), np.uint8)
+
+    def __iter__(self) -> Iterator[tuple[Message, int, NDArray[np.uint8]]]:
+        """Each message, the address of its part of the memory, and this part."""
+        base = self.memory.ctypes.data
+        for message, start, size in zip(self.messages, self.starts, self.sizes, strict=True):
+            yield message, base + start, self.memory[start : start + size]
+
+    def table(self, ranks: int) -> tuple[list[int], list[int]]:
+        """Counts and displacements for all ranks."""
+        counts, displacements = [0] * ranks, [0] * ranks
+        for message, start, size in zip(self.messages, self.starts, self.sizes, strict=True):
+            counts[message.peer], displacements[message.peer] = size, start
+        return counts, displacements
+
+
+class _Whole(Prepared):
+    """Packing and unpacking, which both ways have in common."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        case, comm = stage.case, stage.comm
+        self._item = case.dtype.itemsize
+        dims = range(len(case.shape))
+        self._order = tuple(dims if case.before.order == "F" else reversed(dims))
+        ranks = {rank: rank for rank in range(comm.Get_size())}
+        sends, receives, copies = messages_of(stage.desc_a, stage.desc_b, comm.Get_rank(), ranks, Natural((), ()))
+        self._out, self._in, self._copies = _Buffer(sends, self._item), _Buffer(receives, self._item), copies
+        self._source, self._target = _place(stage.a), _place(stage.out)
+        self.extra_bytes = sum(self._out.sizes) + sum(self._in.sizes)
+
+    def _move(self, message: Message, source: Place, target: Place) -> None:
+        message.box.move(*source, *target, self._item, self._order, message.first, message.last)
+
+    def _dense(self, message: Message, address: int) -> Place:
+        return address, dense_strides(message.box.shape(), self._order, self._item)
+
+    def _pack(self, message: Message, address: int) -> None:
+        self._move(message, self._source, self._dense(message, address))
+
+    def _unpack_and_copy(self) -> None:
+        for message, address, _ in self._in:
+            self._move(message, self._dense(message, address), self._target)
+        for message in self._copies:
+            self._move(message, self._source, self._target)
+
+
+class Waitall(_Whole):
+    """All Irecv and Isend at once, then Waitall."""
+
+    def __call__(self) -> None:
+        from mpi4py import MPI
+
+        comm = self.stage.comm
+        requests = [comm.Irecv(memory, message.peer) for message, _, memory in self._in]
+        for message, address, memory in self._out:
+            self._pack(message, address)
+            requests.append(comm.Isend(memory, message.peer))
+        MPI.Request.Waitall(requests)
+        self._unpack_and_copy()
+
+
+class Alltoallv(_Whole):
+    """One blocking Alltoallv of bytes."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        size = stage.comm.Get_size()
+        self._sent, self._received = self._out.table(size), self._in.table(size)
+
+    def __call__(self) -> None:
+        from mpi4py import MPI
+
+        for message, address, _ in self._out:
+            self._pack(message, address)
+        sent, received = (self._out.memory, self._sent, MPI.BYTE), (self._in.memory, self._received, MPI.BYTE)
+        self.stage.comm.Alltoallv(sent, received)
+        self._unpack_and_copy()
+
+
+def _place(array: NDArray[np.generic] | None) -> Place:
+    return (0, ()) if array is None else (array.__array_interface__["data"][0], array.strides)
+
+
+# -- as many bytes
+
+
+class Memcpy(Prepared):
+    """The C library's memcpy of what moves of each rank's local A: all ranks at once, a sub-array as one piece."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        part = np.empty(0) if stage.part_of_a is None else stage.part_of_a
+        one_piece = part.flags.f_contiguous or part.flags.c_contiguous
+        self._source: NDArray[Any] = part if one_piece else np.asfortranarray(part)
+        self._copy = np.empty_like(self._source)
+        where = (ctypes.c_void_p(array.ctypes.data) for array in (self._copy, self._source))
+        self.extra_bytes = 0
+        self._memcpy = functools.partial(ctypes.CDLL(None).memcpy, *where, ctypes.c_size_t(part.nbytes))
+        self.poison()
+
+    def __call__(self) -> None:
+        self._memcpy()
+
+    def poison(self) -> None:
+        poison(self._copy)
+
+    def correct(self) -> bool:
+        return np.array_equal(bytes_of(self._source), bytes_of(self._copy))
+
+
+class Broadcast(Prepared):
+    """MPI_Bcast of the first process's local A to all."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self._root = stage.case.before.first
+        size = stage.comm.bcast(0 if stage.a is None else stage.a.nbytes, root=self._root)
+        self._is_root = stage.comm.Get_rank() == self._root
+        self._buffer = _by_columns(stage.a).copy() if self._is_root else np.empty(size, np.uint8)
+        self.extra_bytes = self._buffer.size
+
+    def __call__(self) -> None:
+        self.stage.comm.Bcast(self._buffer, root=self._root)
+
+    def poison(self) -> None:
+        if not self._is_root:
+            poison(self._buffer)
+
+    def correct(self) -> bool:
+        case = self.stage.case
+        return np.array_equal(self._buffer, _by_columns(Part(case, case.before, self._root).filled()))
+
+
+class AllToAll(Prepared):
+    """MPI_Alltoall in which each process deals out its local A in equal parts to all.
+
+    Raises
+    ------
+    ArrayError
+        A rank has fewer elements than there are ranks.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        size, item = stage.comm.Get_size(), stage.case.dtype.itemsize
+        least = min(stage.comm.allgather(0 if stage.a is None else stage.a.size))
+        if least < size:
+            raise ArrayError(f"alltoall: a rank has {least} elements of A, fewer than one for each of the {size} ranks")
+        self._part = least // size * item
+        self._send = _by_columns(stage.a)[: size * self._part].copy()
+        self._received = np.empty_like(self._send)
+        self.extra_bytes = 2 * self._send.size
+
+    def __call__(self) -> None:
+        self.stage.comm.Alltoall(self._send, self._received)
+
+    def poison(self) -> None:
+        poison(self._received)
+
+    def correct(self) -> bool:
+        case, comm, part = self.stage.case, self.stage.comm, self._part
+        mine = slice(comm.Get_rank() * part, (comm.Get_rank() + 1) * part)
+        sent = [_by_columns(Part(case, case.before, rank).filled())[mine] for rank in range(comm.Get_size())]
+        return np.array_equal(self._received, np.concatenate(sent))
+
+
+def _by_columns(array: NDArray[Any] | None) -> NDArray[np.uint8]:
+    """The bytes of a local array, column by column."""
+    return np.empty(0, np.uint8) if array is None or not array.size else array.T.reshape(-1).view(np.uint8)
