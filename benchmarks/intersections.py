@@ -19,7 +19,7 @@ from typing import Any
 from pyscalapack_redist import BlockCyclic, Descriptor, ProcessGrid, intersections
 from pyscalapack_redist.engine.planner import messages_of
 from pyscalapack_redist.schedules.orders import ORDERS
-from pyscalapack_redist.tools.bench.text import size_text, time_text
+from pyscalapack_redist.tools.text import size_text, time_text
 
 # size, processes and block along each of two dimensions, before and after
 PLANS = (

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyscalapack_redist.tools.bench.case import Case
-from pyscalapack_redist.tools.bench.layout import Layout
+from pyscalapack_redist.tools.cases import Case, Layout
 from pyscalapack_redist.tools.simulate.exchange_rules import EXCHANGES, Sizes
 from pyscalapack_redist.tools.simulate.machine import Machine
 from pyscalapack_redist.tools.simulate.study import simulated

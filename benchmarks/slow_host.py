@@ -19,12 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from pyscalapack_redist.tools.bench.case import Case
-from pyscalapack_redist.tools.bench.layout import Layout
 from pyscalapack_redist.tools.bench.limit import between_hosts
 from pyscalapack_redist.tools.bench.methods import read_method
 from pyscalapack_redist.tools.bench.stage import Stage
-from pyscalapack_redist.tools.bench.text import time_text
+from pyscalapack_redist.tools.cases import Case, Layout
+from pyscalapack_redist.tools.text import time_text
 from pyscalapack_redist.tools.units import bytes_per_second
 
 HOSTS, SLOW = 8, 7

@@ -18,8 +18,8 @@ import numpy as np
 from pyscalapack_redist import __version__
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS
 from pyscalapack_redist.tools.bench.environment import processor
-from pyscalapack_redist.tools.bench.options import UsageError, check_outputs
-from pyscalapack_redist.tools.bench.text import console, new_table, on_terminal, print_table, ratio_text, time_text
+from pyscalapack_redist.tools.text import console, new_table, on_terminal, print_table, ratio_text, time_text
+from pyscalapack_redist.tools.usage import UsageError, check_outputs
 
 from .aspen_cases import GRIDS, METHODS, QUICK_GRIDS, AspenCase, all_cases, correct, loops, seconds_of
 from .aspen_results import AspenResult, AspenResults, Measured, geometric_mean

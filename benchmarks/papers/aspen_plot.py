@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS
-from pyscalapack_redist.tools.bench.text import time_text
+from pyscalapack_redist.tools.text import time_text
 
 from .aspen_results import AspenResult, AspenResults
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyscalapack_redist.tools.bench.results import CaseResult, Results
-from pyscalapack_redist.tools.bench.text import time_text
+from pyscalapack_redist.tools.text import time_text
 
 from .birkeland import OURS, RIVALS, by_grid, cores_of, load, model_of, speedups
 from .birkeland_sweep import grid_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyscalapack_redist.tools.bench.results import CaseResult, Results
-from pyscalapack_redist.tools.bench.text import time_text
+from pyscalapack_redist.tools.text import time_text
 
 from .desprez import PAIRINGS, Example, groups, ratio
 from .walker_otto import COLLECTIVES, factor

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyscalapack_redist.tools.bench.case import Case
 from pyscalapack_redist.tools.bench.methods import named_methods
 from pyscalapack_redist.tools.bench.results import CaseResult, Results
 from pyscalapack_redist.tools.bench.suite import Suite
-from pyscalapack_redist.tools.bench.text import new_table, ratio_text, time_text
+from pyscalapack_redist.tools.cases import Case
+from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
 
 from .example import Example
 

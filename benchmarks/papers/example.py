@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 
 from pyscalapack_redist import schedules
-from pyscalapack_redist.tools.bench.case import Case
-from pyscalapack_redist.tools.bench.layout import Layout
+from pyscalapack_redist.tools.cases import Case, Layout
 
 __all__ = ["Example"]
 

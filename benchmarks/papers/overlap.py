@@ -17,13 +17,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from pyscalapack_redist.engine.redistribute import Redistribution, redistribute
-from pyscalapack_redist.tools.bench.case import Case
-from pyscalapack_redist.tools.bench.layout import Layout
 from pyscalapack_redist.tools.bench.methods import Method, Prepared, named_methods
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
 from pyscalapack_redist.tools.bench.stage import Stage
 from pyscalapack_redist.tools.bench.suite import Suite
-from pyscalapack_redist.tools.bench.text import new_table, ratio_text, time_text
+from pyscalapack_redist.tools.cases import Case, Layout
+from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
 
 if TYPE_CHECKING:
     from rich.table import Table

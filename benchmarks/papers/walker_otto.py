@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyscalapack_redist.tools.bench.case import Case
-from pyscalapack_redist.tools.bench.layout import Layout
 from pyscalapack_redist.tools.bench.methods import named_methods
 from pyscalapack_redist.tools.bench.results import CaseResult, Results
 from pyscalapack_redist.tools.bench.suite import Suite
-from pyscalapack_redist.tools.bench.text import new_table, time_text
+from pyscalapack_redist.tools.cases import Case, Layout
+from pyscalapack_redist.tools.text import new_table, time_text
 
 if TYPE_CHECKING:
     from rich.table import Table

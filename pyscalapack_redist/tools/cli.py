@@ -12,18 +12,17 @@ from collections.abc import Callable, Sequence
 from typing import IO, Any, NoReturn, TypeVar
 
 from .. import __version__
-from .bench.case import read_dtype
 from .bench.command import bench
-from .bench.layout import Layout
 from .bench.methods import DEFAULT_METHODS, Method, read_method
-from .bench.options import UsageError
 from .bench.suites import STUDIES, SUITES
+from .cases import Layout, read_dtype
 from .info import describe
 from .plan.birkeland_model import Model
 from .plan.command import MOST_PROCESSES, plan, read_schedule
 from .simulate.command import read_methods, simulate
 from .simulate.study import DEFAULT_METHODS as SIMULATED_METHODS
 from .units import bytes_per_second, read_duration, read_size
+from .usage import UsageError
 
 __all__ = ["main", "run"]
 

@@ -170,7 +170,7 @@ def test_a_circle_is_found(sources: dict[str, str], found: bool) -> None:
             "from ..comm.group import Ballot\nfrom .message import Message\nfrom .._kernels.boxes import Box",
             None,
         ),
-        ("tools.bench.case", "import pyscalapack_redist as psr", None),
+        ("tools.bench.plot", "import pyscalapack_redist as psr", None),
         ("layout.blockcyclic", "import numpy, scipy.optimize", None),
         ("layout.blockcyclic", "def f():\n    from .grid import G", "layout.blockcyclic:2 imports layout.grid"),
         ("exchanges.shared", "from ..layout.descriptor import D", "exchanges.shared:1 imports layout.descriptor"),

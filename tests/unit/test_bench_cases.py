@@ -16,8 +16,6 @@ from oracle import deal
 
 from pyscalapack_redist import DescriptorError, ProcessGrid
 from pyscalapack_redist.tools.bench.benchmark import calls_per_time
-from pyscalapack_redist.tools.bench.case import Case, read_dtype
-from pyscalapack_redist.tools.bench.layout import Layout
 from pyscalapack_redist.tools.bench.methods import read_method
 from pyscalapack_redist.tools.bench.plot import plot
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
@@ -31,7 +29,8 @@ from pyscalapack_redist.tools.bench.tables import (
     comparison_table,
     environment_lines,
 )
-from pyscalapack_redist.tools.bench.text import console, print_table, ratio_text, size_text, time_text
+from pyscalapack_redist.tools.cases import Case, Layout, read_dtype
+from pyscalapack_redist.tools.text import console, print_table, ratio_text, size_text, time_text
 
 # -- layouts
 

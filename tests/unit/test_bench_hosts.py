@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyscalapack_redist.tools import cli
-from pyscalapack_redist.tools.bench.case import Case
+from pyscalapack_redist.tools.bench.command import for_size
 from pyscalapack_redist.tools.bench.hosts import (
     ALL_AT_ONCE,
     COMPARISONS,
@@ -21,13 +21,13 @@ from pyscalapack_redist.tools.bench.hosts import (
     short_label,
     tables,
 )
-from pyscalapack_redist.tools.bench.layout import Layout
 from pyscalapack_redist.tools.bench.limit import Limit, between_hosts, limit_of
-from pyscalapack_redist.tools.bench.options import UsageError, for_size
 from pyscalapack_redist.tools.bench.results import CaseResult, Column, MethodResult, Results
 from pyscalapack_redist.tools.bench.stage import Part
 from pyscalapack_redist.tools.bench.tables import case_table, extreme, means
-from pyscalapack_redist.tools.bench.text import console, print_table
+from pyscalapack_redist.tools.cases import Case, Layout
+from pyscalapack_redist.tools.text import console, print_table
+from pyscalapack_redist.tools.usage import UsageError
 
 RATE = 6.25e6
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from oracle import deal
 
 from pyscalapack_redist import DescriptorError
-from pyscalapack_redist.tools.bench.case import Case
-from pyscalapack_redist.tools.bench.layout import Layout
 from pyscalapack_redist.tools.bench.stage import AROUND, Part, bytes_of, poison, poisoned, values
+from pyscalapack_redist.tools.cases import Case, Layout
 
 WHOLE = Layout.parse("1x1:1x1")
 

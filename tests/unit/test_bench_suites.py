@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from pyscalapack_redist.tools.bench.broad import CASES, LEAST, MOST, MOST_IN_ALL, SEED, draw
-from pyscalapack_redist.tools.bench.case import Case
-from pyscalapack_redist.tools.bench.layout import Layout
 from pyscalapack_redist.tools.bench.stage import Part
 from pyscalapack_redist.tools.bench.suites import SUITES
+from pyscalapack_redist.tools.cases import Case, Layout
 
 BROAD = SUITES["broad"].cases
 

@@ -12,9 +12,7 @@ import pytest
 
 from pyscalapack_redist import Redistribution
 from pyscalapack_redist.tools import cli
-from pyscalapack_redist.tools.bench.case import Case
 from pyscalapack_redist.tools.bench.command import check_profiles
-from pyscalapack_redist.tools.bench.options import UsageError
 from pyscalapack_redist.tools.bench.results import CaseResult, Column, MethodResult, Results, fastest, ratios
 from pyscalapack_redist.tools.bench.suites import SUITES
 from pyscalapack_redist.tools.bench.tables import (
@@ -26,7 +24,9 @@ from pyscalapack_redist.tools.bench.tables import (
     profile_table,
     summary_table,
 )
-from pyscalapack_redist.tools.bench.text import console, print_table
+from pyscalapack_redist.tools.cases import Case
+from pyscalapack_redist.tools.text import console, print_table
+from pyscalapack_redist.tools.usage import UsageError
 
 ENVIRONMENT = {
     "ranks": 2,

@@ -17,8 +17,8 @@ from papers import birkeland_figure
 from papers.birkeland import load, model_of, tables
 from papers.birkeland_sweep import Mpi4pyFFT, Subarrays, grid_of, layout
 
-from pyscalapack_redist.tools.bench.case import Case
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
+from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.plan.birkeland_model import (
     Load,
     Model,

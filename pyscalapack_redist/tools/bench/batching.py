@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from ...engine.batch import batch
 from ...engine.redistribute import redistribute
+from ..text import new_table, time_text
 from .methods import Plain, Prepared
 from .results import Results, ratios
 from .stage import Stage, poison
 from .suite import Suite, squares
 from .tables import means
-from .text import new_table, time_text
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -22,7 +22,7 @@ import numpy as np
 
 from ...comm.progress import until
 from ...errors import RedistributionError
-from .case import Case
+from ..cases import Case
 from .methods import Method, Prepared
 from .results import CaseResult, MethodResult, Profile
 from .stage import Stage

@@ -13,8 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from .case import Case
-from .layout import Layout
+from ..cases import Case, Layout
 from .methods import named_methods
 from .plot import plot
 from .suite import Suite

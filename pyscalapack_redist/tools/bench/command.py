@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...engine.redistribute import Redistribution
-from ...errors import RedistributionError
+from ...errors import DescriptorError, RedistributionError
+from ..cases import Case
+from ..usage import UsageError, check_outputs
 from .benchmark import Clock, profile_of, run_case, ticks_of_case
-from .case import Case
 from .environment import environment, nodes_of
 from .limit import limit_of, links_of
 from .methods import DEFAULT_METHODS, named_methods
-from .options import UsageError, asked_for, check_outputs, for_size, read_earlier
 from .results import CaseResult, Results
 from .suite import Suite
 from .suites import STUDIES, SUITES
@@ -23,8 +23,9 @@ from .tables import Display
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["bench", "check_profiles"]
+__all__ = ["asked_for", "bench", "check_profiles", "for_size", "read_earlier"]
 
+START = "mpiexec -n {} python -m mpi4py -m pyscalapack_redist bench ..."
 NOT_VERIFIED = 1
 
 
@@ -124,3 +125,81 @@ def _run(
             display.result(number, result)
         done.append(result)
     return Results(where, tuple(done))
+
+
+# -- what is asked for
+
+
+def asked_for(options: Namespace) -> list[Case]:
+    """The cases of a suite, or the one that is given. Not collective.
+
+    Raises UsageError where neither is given, both are, or the layouts do not fit the shape.
+    """
+    single = {"--shape": options.shape, "--from": options.before, "--to": options.after}
+    given = [name for name, value in single.items() if value is not None]
+    if options.suite:
+        if given:
+            raise UsageError(f"{given[0]} and --suite: give a suite, or one case by --shape, --from and --to")
+        suite = SUITES[options.suite]
+        if options.quick and not suite.quick:
+            raise UsageError(f"--quick: the suite {options.suite} has no smaller cases")
+        cases = suite.quick if options.quick else suite.cases
+        return list(dict.fromkeys(dataclasses.replace(case, dtype=options.dtype or case.dtype) for case in cases))
+    if options.quick:
+        raise UsageError("--quick: it is for a --suite")
+    missing = ", ".join(name for name in single if name not in given)
+    if missing:
+        raise UsageError(f"{missing} missing: give --shape, --from and --to, or --suite {' or '.join(SUITES)}")
+    dtype = {} if options.dtype is None else {"dtype": options.dtype}
+    try:
+        return [Case(tuple(options.shape), options.before, options.after, **dtype)]
+    except DescriptorError as error:
+        raise UsageError(f"--shape, --from, --to: {error}") from None
+
+
+def for_size(cases: Sequence[Case], suite: str | None, size: int) -> tuple[list[Case], list[str]]:
+    """The cases to run on `size` ranks, and a word on those that are left out. Not collective.
+
+    A single case may run on more ranks than it needs; of a suite only the cases for this number of ranks are run. Raises
+    UsageError where there is none, and says how to start it.
+    """
+    if suite is None:
+        needed = cases[0].ranks
+        if needed > size:
+            raise UsageError(f"{cases[0]}: it was started on {size}; start it by {START.format(needed)}")
+        return list(cases), []
+    ranks_for = SUITES[suite].ranks_for
+    mine = [case for case in cases if ranks_for(case) == size]
+    others = sorted(set(map(ranks_for, cases)) - {size})
+    if not mine:
+        raise UsageError(
+            f"--suite {suite}: it has cases for {_any_of(others)} ranks, none for {size}; start it by {START.format(others[0])}"
+        )
+    if not others:
+        return mine, []
+    return mine, [
+        f"suite {suite}: {len(mine)} of {len(cases)} cases are for {size} ranks and run now; the others are left out, "
+        f"start them by mpiexec -n {_any_of(others)}"
+    ]
+
+
+def _any_of(numbers: Sequence[int]) -> str:
+    *most, last = map(str, numbers)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def read_earlier(path: str | None) -> Results | None:
+    """The results of an earlier run; None without a file. Not collective.
+
+    Raises UsageError where the file cannot be read, or holds something else.
+    """
+    if path is None:
+        return None
+    try:
+        with open(path) as file:
+            return Results.from_json(file.read())
+    except OSError as error:
+        why = error.strerror
+    except ValueError as error:
+        why = str(error)
+    raise UsageError(f"--compare {path}: it must be what --json wrote, and cannot be read: {why}")

@@ -15,14 +15,14 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from .case import Case
+from ..cases import Case
+from ..text import new_table, ratio_text, time_text
 from .methods import Method, Prepared, named_methods
 from .plot import plot
 from .results import Column, Results, fastest, ratios
 from .stage import Stage
 from .suite import Suite
 from .tables import extreme, means
-from .text import new_table, ratio_text, time_text
 
 if TYPE_CHECKING:
     from rich.table import Table

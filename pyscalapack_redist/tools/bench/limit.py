@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ... import schedules
 from ...comm.groups import group_of
-from .case import Case
+from ..cases import Case
 
 if TYPE_CHECKING:
     from mpi4py import MPI

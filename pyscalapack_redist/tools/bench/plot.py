@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .case import Case
+from ..cases import Case
+from ..text import counted, ratio_text, time_text
 from .results import Column, Results, ratios
 from .tables import LIMIT, flag_text
-from .text import counted, ratio_text, time_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

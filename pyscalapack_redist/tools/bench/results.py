@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from .case import Case, read_dtype
+from ..cases import Case, read_dtype
 from .limit import Limit
 
 __all__ = ["CaseResult", "Column", "MethodResult", "Profile", "Results", "Times", "fastest", "ratios"]

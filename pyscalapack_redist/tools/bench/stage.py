@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .case import Case
-from .layout import Layout
+from ..cases import Case, Layout
 
 if TYPE_CHECKING:
     from mpi4py import MPI

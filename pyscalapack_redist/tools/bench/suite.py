@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .case import Case
+from ..cases import Case
 from .methods import Method
 from .plot import plot
 from .results import Results

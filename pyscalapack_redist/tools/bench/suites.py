@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..cases import Case
 from .batching import BATCH
 from .broad import BROAD
-from .case import Case
 from .hosts import HOSTS
 from .methods import DEFAULT_METHODS, named_methods
 from .plot import Axis, plot

@@ -10,9 +10,9 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .case import Case
+from ..cases import Case
+from ..text import console, counted, new_table, on_terminal, print_table, ratio_text, size_text, time_text
 from .results import CaseResult, Column, Results, ratios
-from .text import console, counted, new_table, on_terminal, print_table, ratio_text, size_text, time_text
 
 if TYPE_CHECKING:
     from rich.table import Table

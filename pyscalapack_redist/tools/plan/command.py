@@ -9,8 +9,8 @@ import numpy as np
 
 from ... import schedules
 from ...errors import DescriptorError, ScheduleError, unknown
-from ..bench.case import Case
-from ..bench.options import UsageError, check_outputs
+from ..cases import Case
+from ..usage import UsageError, check_outputs
 from .study import Study
 
 __all__ = ["MOST_PROCESSES", "plan", "read_schedule"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..bench.text import console, new_table, print_table, ratio_text, size_text, time_text
+from ..text import console, new_table, print_table, ratio_text, size_text, time_text
 from .study import AxisStudy, Outcome, Study
 from .tables import MOST_ACROSS, grid_lines, is_small, step_figures, step_lines
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from ... import schedules
 from ...errors import ScheduleError
 from ...layout.blockcyclic import BlockCyclic
-from ..bench.case import Case
-from ..bench.layout import Layout
+from ..cases import Case, Layout
 from .birkeland_model import Model
 from .closed_forms import WITHOUT_TABLE, cost_of_slice, pairs_with_messages
 from .ways import AxisCosts, Way, compared

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import DescriptorError
-from ..bench.text import console, new_table, print_table, size_text, time_text
+from ..text import console, new_table, print_table, size_text, time_text
 from .birkeland_model import Load, Model, crossover, even_grid, sweep
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ...engine.waypoints import waypoints
 from ...errors import DescriptorError, ScheduleError
 from ...layout.blockcyclic import BlockCyclic
 from ...layout.descriptor import Descriptor
-from ..bench.case import Case
+from ..cases import Case
 from .birkeland_model import Load, Model
 
 __all__ = ["MOST_RANKS", "VIAS", "AxisCosts", "Way", "compared"]

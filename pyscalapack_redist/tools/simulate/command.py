@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 
 from ...errors import DescriptorError, ScheduleError
-from ..bench.case import Case
-from ..bench.options import UsageError, check_outputs
+from ..cases import Case
+from ..usage import UsageError, check_outputs
 from .exchange_rules import EXCHANGES, Sizes, check_method
 from .machine import Machine
 from .study import DEFAULT_METHODS, simulated

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..bench.text import time_text
+from ..text import time_text
 from .study import Simulated
 
 __all__ = ["draw"]

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 
-from ..bench.text import console, new_table, print_table, ratio_text, size_text, time_text
+from ..text import console, new_table, print_table, ratio_text, size_text, time_text
 from .study import Simulated
 
 __all__ = ["lines", "show", "to_json"]

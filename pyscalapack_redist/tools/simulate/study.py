@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from ...comm.links import Links
 from ...engine.model import choose
 from ...errors import ScheduleError
-from ..bench.case import Case
+from ..cases import Case
 from .exchange_rules import Sizes, Work, check_method, work_of
 from .flow import simulate
 from .lock_step import lock_step

@@ -20,7 +20,7 @@ from ...errors import ScheduleError
 from ...layout.descriptor import Descriptor
 from ...schedules import CommunicationGrid, ListedSchedule
 from ...schedules.orders import ORDERS, Coords, Order, Scheduled, Share
-from ..bench.case import Case
+from ..cases import Case
 from .rules import Ints
 
 __all__ = ["MOST_MESSAGES", "Messages", "messages_of", "volumes"]

@@ -6,12 +6,11 @@ from mpi4py import MPI
 
 from pyscalapack_redist import LibraryError
 from pyscalapack_redist.tools.bench.benchmark import Clock, profile_of, run_case
-from pyscalapack_redist.tools.bench.case import Case
 from pyscalapack_redist.tools.bench.environment import flag_round_trip_ns, nodes_of
-from pyscalapack_redist.tools.bench.layout import Layout
 from pyscalapack_redist.tools.bench.methods import Anew, Method, Ours, Prepared, read_method
 from pyscalapack_redist.tools.bench.results import Profile
 from pyscalapack_redist.tools.bench.stage import Stage
+from pyscalapack_redist.tools.cases import Case, Layout
 
 COMM = MPI.COMM_WORLD
 LAST = 3  # of the ranks that the case uses

@@ -13,7 +13,7 @@ import pytest
 from papers import aspen, aspen_cases
 
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS
-from pyscalapack_redist.tools.bench.options import UsageError
+from pyscalapack_redist.tools.usage import UsageError
 
 NONE = dict.fromkeys(("shape", "before", "after", "dtype", "methods", "compare", "json", "plot"))
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from .... import blacs
 from ....errors import LibraryError
 from ....scalapack.operands import KIND_OF_DTYPE
-from ..case import Case
-from ..layout import Layout
+from ...cases import Case, Layout
 from ..stage import Stage
 from .method import Method, Prepared
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from ..case import Case
+from ...cases import Case
 from ..stage import Stage
 
 __all__ = ["Anew", "Method", "Plain", "Prepared"]

@@ -1,4 +1,4 @@
-"""Layouts as the command line writes them: PRxPC:MBxNB[@RSRC,CSRC][+FIRST], with any number of dimensions.
+"""Arrays and their layouts as the command line writes them: PRxPC:MBxNB[@RSRC,CSRC][+FIRST], in any number of dimensions.
 
 Where arrays are moved, /MxN@IA,JA may follow (what is moved is a sub-array, at IA, JA of a whole array of M x N), and /C
 (local arrays are in C order).
@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...errors import DescriptorError
-from ...layout.descriptor import Descriptor
-from ...layout.grid import ProcessGrid
+from ..errors import DescriptorError
+from ..layout.descriptor import Descriptor
+from ..layout.grid import ProcessGrid
+from .text import counted
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["Layout"]
+__all__ = ["Case", "Layout", "read_dtype"]
 
 NOTATION = "PRxPC:MBxNB[@RSRC,CSRC][+FIRST], as in 2x4:64x64 or 4x2:32x32@1,0+8"
 ENDINGS = "/MxN@IA,JA for a sub-array at IA, JA of a whole array of M x N, /C for local arrays in C order"
@@ -170,3 +171,70 @@ def _numbers(
             f"layout {text!r}: the {name} {part!r} must have one number for each dimension of the grid {expected[0]!r}"
         )
     return tuple(map(int, pieces))
+
+
+@dataclass(frozen=True)
+class Case:
+    """An array of a global shape and dtype that goes from one layout to another.
+
+    Raises DescriptorError where the layouts are not of the array's number of dimensions, or a sub-array does not fit.
+    """
+
+    shape: tuple[int, ...]
+    before: Layout
+    after: Layout
+    dtype: np.dtype[np.generic] = np.dtype(np.float64)  # noqa: RUF009 (a dtype is immutable)
+
+    def __post_init__(self) -> None:
+        for layout in (self.before, self.after):
+            misfit = layout.misfit(self.shape)
+            if misfit is not None:
+                raise DescriptorError(misfit)
+
+    @classmethod
+    def read(cls, shape: tuple[int, ...], before: str, after: str, dtype: np.dtype[np.generic] | str = "f8") -> Case:
+        """The case with its layouts in the notation of the command line. Not collective."""
+        return cls(shape, Layout.parse_operand(before), Layout.parse_operand(after), np.dtype(dtype))
+
+    @property
+    def ranks(self) -> int:
+        """Ranks that it needs."""
+        return max(self.before.end, self.after.end)
+
+    @property
+    def elements(self) -> int:
+        """Elements that are moved."""
+        return math.prod(self.shape)
+
+    @property
+    def local_elements(self) -> int:
+        """Elements of a local array, about the most of all processes and of both layouts."""
+        return max(self.before.largest_part(self.shape), self.after.largest_part(self.shape))
+
+    @property
+    def array(self) -> str:
+        """Shape and dtype in words."""
+        return f"{' x '.join(map(str, self.shape))} {str(self.dtype).lstrip('|')}"
+
+    def __str__(self) -> str:
+        return f"{self.array}, {self.before} -> {self.after}, {counted(self.ranks, 'rank')}"
+
+
+def read_dtype(text: str) -> np.dtype[np.generic]:
+    """The dtype of that name, if an array of it can be redistributed and checked byte by byte. Not collective.
+
+    Raises
+    ------
+    ValueError
+        There is none, or its elements are Python objects or of no size.
+    """
+    try:
+        dtype = np.dtype(text)
+    except TypeError as error:
+        raise ValueError(f"{text!r} is not a NumPy dtype ({error}): give float64, complex64, int8, V24, ...") from None
+    if dtype.hasobject or not dtype.itemsize or dtype.names or dtype.subdtype:
+        raise ValueError(
+            f"elements of {text!r} are Python objects, of no size, or records: give float64, complex64, int8, ..., or, for "
+            "records of 24 bytes, V24"
+        )
+    return dtype

@@ -1,0 +1,37 @@
+"""What cannot be done as asked, found before anything runs."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+
+from .info import EXTRA, missing_extras
+
+__all__ = ["UsageError", "check_outputs"]
+
+
+class UsageError(Exception):
+    """What was asked for cannot be done; the message names the argument and what is expected."""
+
+
+def check_outputs(options: Namespace, command: str = "bench") -> None:
+    """See that all that a command is to show and write can be. Not collective.
+
+    Raises UsageError where rich or matplotlib is missing, or a file cannot be written.
+    """
+    missing = missing_extras(("rich", "matplotlib") if options.plot else ("rich",))
+    if missing:
+        raise UsageError(f"{command} needs {' and '.join(missing)}, which is not installed: {EXTRA}")
+    if options.plot:
+        from matplotlib.backend_bases import FigureCanvasBase
+
+        known = FigureCanvasBase.get_supported_filetypes()
+        if os.path.splitext(options.plot)[1][1:].lower() not in known:
+            formats = ", ".join(sorted(known))
+            raise UsageError(f"--plot {options.plot}: its name must end in a format of pictures: {formats}")
+    for name, path in (("--json", options.json), ("--plot", options.plot)):
+        folder = os.path.dirname(os.path.abspath(path)) if path else ""
+        if path and (os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK)):
+            raise UsageError(
+                f"{name} {path}: it cannot be written: it must be a file, in a folder that exists and is writable"
+            )
