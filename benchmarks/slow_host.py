@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pyscalapack_redist.tools.bench.limit import between_hosts
+from pyscalapack_redist.tools.bench.environment import between_hosts
 from pyscalapack_redist.tools.bench.methods import read_method
 from pyscalapack_redist.tools.bench.stage import Stage
 from pyscalapack_redist.tools.cases import Case, Layout

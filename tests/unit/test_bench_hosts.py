@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pyscalapack_redist.tools import cli
 from pyscalapack_redist.tools.bench.command import for_size
+from pyscalapack_redist.tools.bench.environment import Limit, between_hosts, limit_of
 from pyscalapack_redist.tools.bench.hosts import (
     ALL_AT_ONCE,
     COMPARISONS,
@@ -21,7 +22,6 @@ from pyscalapack_redist.tools.bench.hosts import (
     short_label,
     tables,
 )
-from pyscalapack_redist.tools.bench.limit import Limit, between_hosts, limit_of
 from pyscalapack_redist.tools.bench.results import CaseResult, Column, MethodResult, Results
 from pyscalapack_redist.tools.bench.stage import Part
 from pyscalapack_redist.tools.bench.tables import case_table, extreme, means

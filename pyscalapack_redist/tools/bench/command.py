@@ -12,8 +12,7 @@ from ...errors import DescriptorError, RedistributionError
 from ..cases import Case
 from ..usage import UsageError, check_outputs
 from .benchmark import Clock, profile_of, run_case, ticks_of_case
-from .environment import environment, nodes_of
-from .limit import limit_of, links_of
+from .environment import environment, limit_of, links_of, nodes_of
 from .methods import DEFAULT_METHODS, named_methods
 from .results import CaseResult, Results
 from .suite import Suite

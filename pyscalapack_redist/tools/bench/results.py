@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..cases import Case, read_dtype
-from .limit import Limit
+from .environment import Limit
 
 __all__ = ["CaseResult", "Column", "MethodResult", "Profile", "Results", "Times", "fastest", "ratios"]
 

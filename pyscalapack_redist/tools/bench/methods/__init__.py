@@ -7,9 +7,8 @@ import re
 from ....exchanges import BUFFERS, EXCHANGES
 from ....schedules import NAMES
 from .gemr2d import Gemr2d
-from .method import Anew, Method, Plain, Prepared
+from .method import Anew, Method, Ours, Plain, Prepared
 from .others import AllToAll, Alltoallv, Broadcast, GatherScatter, Memcpy, Waitall
-from .ours import Ours
 
 __all__ = ["DEFAULT_METHODS", "Anew", "Method", "Ours", "Plain", "Prepared", "named_methods", "read_method"]
 
