@@ -11,7 +11,7 @@ from ..exchanges import Exchange
 from .model import predicted_seconds
 from .stages import Move
 
-__all__ = ["PARTS", "BatchReport", "ChainReport", "FilledReport", "Profile", "Report", "counted"]
+__all__ = ["PARTS", "BatchReport", "ChainReport", "FilledReport", "Profile", "Report"]
 
 
 def counted(number: int, noun: str) -> str:

@@ -28,7 +28,7 @@ def check_outputs(options: Namespace, command: str = "bench") -> None:
         known = FigureCanvasBase.get_supported_filetypes()
         if os.path.splitext(options.plot)[1][1:].lower() not in known:
             formats = ", ".join(sorted(known))
-            raise UsageError(f"--plot {options.plot}: its name must end in a format of pictures: {formats}")
+            raise UsageError(f"--plot {options.plot}: the file name must end in one of {formats}")
     for name, path in (("--json", options.json), ("--plot", options.plot)):
         folder = os.path.dirname(os.path.abspath(path)) if path else ""
         if path and (os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK)):

@@ -63,7 +63,7 @@ def bench(options: Namespace) -> int:
 def check_profiles() -> None:
     """Raise UsageError where plans cannot tell where their time goes. Not collective."""
     if not hasattr(Redistribution, "profile"):
-        raise UsageError("--profile: plans of this version cannot tell where their time goes: leave it away")
+        raise UsageError("--profile: plans of this version cannot tell where their time goes: omit it")
 
 
 def _world() -> MPI.Intracomm:

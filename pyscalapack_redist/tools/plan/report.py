@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ...engine.report import counted
 from ..text import console, new_table, print_table, ratio_text, size_text, time_text
 from .study import AxisStudy, Outcome, Study
 from .tables import MOST_ACROSS, grid_lines, is_small, step_figures, step_lines
@@ -45,17 +46,17 @@ def study_lines(study: Study) -> Iterator[str]:
     """The array, its messages and its bytes. Not collective."""
     yield f"plan: {study.case}"
     messages, kept = study.messages, study.kept
-    count = "messages not counted: the tables are too large" if messages is None else f"{messages:,} messages"
+    count = "messages not counted: the tables are too large" if messages is None else counted(messages, "message")
     yield f"array: {study.total_bytes:,} bytes ({size_text(study.total_bytes)}), {count}"
     if kept is None or messages is None:
-        yield "messages of ranks to themselves: not counted, the tables are too large"
+        yield "local copies: not counted, the tables are too large"
     else:
         moved = study.total_bytes - kept[1]
-        yield f"between ranks: {moved:,} bytes in {messages - kept[0]:,} messages"
-        yield f"copied in place: {kept[1]:,} bytes of {kept[0]:,} ranks' messages to themselves"
+        yield f"between ranks: {moved:,} bytes in {counted(messages - kept[0], 'message')}"
+        yield f"local copies: {kept[1]:,} bytes on {counted(kept[0], 'rank')}"
     sent, received = study.most_messages(1), study.most_messages(0)
     if sent is not None and received is not None:
-        yield f"a process sends at most {sent} messages and receives at most {received}"
+        yield f"a process sends at most {counted(sent, 'message')} and receives at most {received}"
 
 
 def whole_lines(whole: Outcome | None) -> Iterator[str]:
@@ -72,7 +73,7 @@ def whole_lines(whole: Outcome | None) -> Iterator[str]:
 
 def way_lines(study: Study) -> Iterator[str]:
     """What the table of the ways of `via=` holds. Not collective."""
-    yield "ways of via=, all ranks and legs together, ranks' messages to themselves left out:"
+    yield "ways of via=, all ranks and legs together, without local copies:"
     yield (
         "fewest steps: of any one-port schedule; busiest rank: the most bytes that one rank sends or receives in each leg, "
         f"added up; NS, TC: of {study.name}, dimension by dimension and with those messages, TC in bytes of the whole array"
@@ -116,7 +117,7 @@ def cost_lines(schedule: Schedule, name: str) -> Iterator[str]:
             runs.append((number, number, figures))
     for first, last, (messages, cost) in runs[:MOST_ACROSS]:
         steps = f"step {first}" if first == last else f"steps {first} to {last}, each"
-        yield f"  {steps}: {messages} messages, cost {cost}" if messages else f"  {steps}: empty"
+        yield f"  {steps}: {counted(messages, 'message')}, cost {cost}" if messages else f"  {steps}: empty"
     if len(runs) > MOST_ACROSS:
         yield f"  ... {len(runs) - MOST_ACROSS} more lines left out"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ...engine.report import counted
 from ...errors import ScheduleError
 
 __all__ = ["Machine"]
@@ -92,9 +93,10 @@ class Machine:
         return self.rate * self.efficiency
 
     def __str__(self) -> str:
-        each = f" x {self.slots} ranks" if self.slots > 1 else ""
-        return f"{self.hosts:,} hosts{each}, {rate_text(self.rate)} each way, start-up {self.latency * 1e6:g} us" + (
-            f" and {self.overhead * 1e6:g} us of processor" if self.overhead else ""
+        each = f" with {self.slots} ranks each" if self.slots > 1 else ""
+        return (
+            f"{counted(self.hosts, 'host')}{each}, {rate_text(self.rate)} each way, start-up {self.latency * 1e6:g} us"
+            + (f" and {self.overhead * 1e6:g} us of processor" if self.overhead else "")
         )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ...comm.links import Links
 from ...engine.model import choose
+from ...engine.report import counted
 from ...errors import ScheduleError
 from ..cases import Case
 from .exchange_rules import Sizes, Work, check_method, work_of
@@ -117,7 +118,8 @@ def simulated(
     """
     if case.ranks > machine.ranks:
         raise ScheduleError(
-            f"{case}: the machine has {machine.hosts:,} hosts x {machine.slots} = {machine.ranks:,} ranks; it needs "
+            f"{case}: the machine has {counted(machine.hosts, 'host')} with {machine.slots} ranks each, "
+            f"{counted(machine.ranks, 'rank')} in all; it needs "
             f"{-(-case.ranks // machine.slots):,} hosts"
         )
     traffic: dict[str, Messages | ScheduleError] = {}
