@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._blacs import Entries
+from ..comm.mpi import MPI
 from ..errors import DescriptorError, LibraryError
 from .library import ENVIRONMENT, Library, load
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["context_grid", "free_context", "make_context", "missing_from_context"]
 
@@ -131,16 +128,12 @@ def _live_grid(ctxt: int, entries: Entries) -> tuple[int, int]:
 
 
 def _context_group(ctxt: int, entries: Entries) -> MPI.Group:
-    from mpi4py import MPI
-
     # the communicator is BLACS's; an mpi4py object that goes out of scope does not free it
     return MPI.Comm.f2py(entries.context_communicator(ctxt)).Get_group()
 
 
 def _translated(group: MPI.Group, ranks: Sequence[int], target: MPI.Group) -> list[int]:
     """Ranks of one group as ranks of another, -1 where absent; frees both groups."""
-    from mpi4py import MPI
-
     found = group.Translate_ranks(ranks, target)
     group.Free()
     target.Free()

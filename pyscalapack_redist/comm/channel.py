@@ -7,13 +7,12 @@ one whose messages are delayed at will.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from mpi4py import MPI
+from .mpi import MPI
 
 __all__ = ["Channel", "Incoming", "MPIChannel", "Request"]
 
@@ -66,8 +65,6 @@ class MPIChannel:
     """Messages on a communicator that nobody else uses."""
 
     def __init__(self, comm: MPI.Intracomm) -> None:
-        from mpi4py import MPI
-
         self.comm = comm
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.tags = min(int(comm.Get_attr(MPI.TAG_UB) or 32767), 2**30)
@@ -92,8 +89,6 @@ class MPIChannel:
 
 class _Matched:
     def __init__(self, message: MPI.Message, status: MPI.Status) -> None:
-        from mpi4py import MPI
-
         self.peer, self.nbytes = status.source, status.Get_count(MPI.BYTE)
         self._message = message
 

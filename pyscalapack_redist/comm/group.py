@@ -11,7 +11,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,13 +22,11 @@ from .agreement import Agreement
 from .channel import Channel
 from .conversation import TAGS, TALK, Conversation, Refusal, all_tell
 from .links import Links, links_between
+from .mpi import MPI
 from .node import Node, forced_nodes
 from .progress import until
 from .vote import Ballot, MPIVote, Outcome, RingVote, Statement, Verdict, Vote, error_in_words, good, verdict
 from .waiting import LEFT, Waiting
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["Group", "ended"]
 
@@ -296,8 +294,6 @@ class Group:
         """The node on which this rank counts as being, if the environment says so."""
         if self.comm is None:
             return None
-        from mpi4py import MPI
-
         nodes = forced_nodes(MPI.COMM_WORLD.Get_size())
         if nodes is None:
             return None
@@ -388,8 +384,6 @@ class Group:
 
 def ended(comm: MPI.Intracomm) -> str | None:
     """Why a communicator cannot be used any more; None if it can."""
-    from mpi4py import MPI
-
     if MPI.Is_finalized():
         return "MPI has been finalized"
     return "its communicator has been freed" if comm == MPI.COMM_NULL else None

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import CollectiveError
 from . import progress
 from .channel import MPIChannel
 from .group import Group, ended
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
+from .mpi import MPI
 
 __all__ = ["check_running", "group_of"]
 
@@ -46,7 +44,6 @@ def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], Group]:
     """The groups of a communicator, kept as an attribute of it and freed with it."""
     global _keyval
     if _keyval is None:
-        from mpi4py import MPI
 
         def free(_: object, __: object, groups: dict[tuple[int, ...], Group]) -> None:
             if not MPI.Is_finalized():
@@ -71,7 +68,6 @@ def group_of(comm: MPI.Intracomm, ranks: tuple[int, ...]) -> Group:
         raise CollectiveError(f"nothing can be redistributed: {gone}")
     groups = _groups_of(comm)
     if ranks not in groups:
-        from mpi4py import MPI
 
         def create() -> MPI.Intracomm:
             all_, some = comm.Get_group(), None

@@ -9,14 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .group import Group
 from .groups import group_of
+from .mpi import MPI
 from .progress import blocking
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["Joint", "joined"]
 
@@ -35,8 +33,6 @@ class Joint:
     """
 
     def __init__(self, intercomm: MPI.Intercomm, watch: Callable[[], None] | None) -> None:
-        from mpi4py import MPI
-
         if watch is not None:
             _meet(intercomm, watch)
         self.comm = blocking(lambda: intercomm.Merge(False))  # equal on both sides: MPI chooses which comes first
@@ -89,8 +85,6 @@ def joined(
     release : callable, optional
         Called when the inter-communicator is freed or disconnected.
     """
-    from mpi4py import MPI
-
     global _keyval
     if _keyval is None:
 

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from .mpi import MPI
+
 __all__ = ["Task", "advance_others", "blocking", "interrupts_held", "pause", "under_way", "until"]
 
 T = TypeVar("T")
@@ -139,8 +141,6 @@ def blocking(call: Callable[[], T], watch: Callable[[], None] | None = None) -> 
     watch : callable or None
         Raises if what is waited for will not come.
     """
-    from mpi4py import MPI
-
     threads = MPI.Query_thread()
     moving = bool(_here.tasks) and threads == MPI.THREAD_MULTIPLE
     if not moving and (watch is None or threads < MPI.THREAD_SERIALIZED):

@@ -10,15 +10,13 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ..comm.intercommunicator import Joint, joined
+from ..comm.mpi import MPI
 from ..comm.progress import blocking
 from ..errors import CollectiveError, ConnectError
 from .rendezvous import Card, Hold, Watch, offer, take, wait_for
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["accept", "connect"]
 
@@ -145,8 +143,6 @@ class _Side:
 
     def _arrange(self, place: str, other: Card, end: float) -> str:
         """On rank 0: settle with the other side that both now ask MPI."""
-        from mpi4py import MPI
-
         assert self.card is not None
         assert self.watch is not None
         if self.role == "connect":
@@ -160,8 +156,6 @@ class _Side:
 
     def _in_mpi(self, port: str) -> MPI.Intercomm:
         """Accept or connect, and all that blocks when it is done for the first time. Collective over both sides."""
-        from mpi4py import MPI
-
         assert self.watch is not None
         info = MPI.Info.Create()
         info.Set("timeout", str(int(JOINING_SECONDS)))
@@ -185,8 +179,6 @@ class _Side:
         self.comm.Free()
 
     def _close_port(self) -> None:
-        from mpi4py import MPI
-
         port, self.port = self.port, None
         if port is not None and not MPI.Is_finalized():
             MPI.Close_port(port)
@@ -245,8 +237,6 @@ def _checked(path: Any, timeout: Any) -> tuple[str, float]:
 
 def _about() -> dict[str, Any]:
     """What a side tells of itself."""
-    from mpi4py import MPI
-
     return {
         "mpi": MPI.Get_library_version().strip(" \n\0").splitlines()[0],
         "job": os.environ.get("PMIX_NAMESPACE"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from ..comm.group import Group
 from ..comm.intercommunicator import Joint, joined
+from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Outcome, Statement, digest
 from ..errors import ArrayError, DescriptorError, RedistributionError, ScheduleError
 from ..exchanges import check_combination
@@ -19,9 +20,6 @@ from ..layout.grid import same_ranks
 from .arrays import dtype_digest
 from .operation import Part, checked_fill, checked_operation, checked_part
 from .scheduling import is_one_port
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["Request", "Via"]
 

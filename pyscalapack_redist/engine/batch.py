@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..comm.group import Group
 from ..comm.groups import group_of
+from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Outcome, Statement, digest
 from ..errors import DescriptorError, RedistributionError, ScheduleError, unknown
 from ..exchanges import Options, exchange_class
@@ -15,9 +14,6 @@ from .model import choose
 from .plan import Redistribution
 from .planner import Messages
 from .stages import Stage, agree_on_extents
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["batch"]
 

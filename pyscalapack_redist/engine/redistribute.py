@@ -13,13 +13,14 @@ import itertools
 import math
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..comm.group import Group
 from ..comm.groups import check_running, group_of
+from ..comm.mpi import MPI
 from ..comm.progress import interrupts_held
 from ..comm.vote import Outcome, digest
 from ..errors import DescriptorError
@@ -36,9 +37,6 @@ from .planner import Messages, messages_of
 from .scheduling import by_formula, order_for, searched
 from .stages import Move, Pair, Stage, agree_on_extents
 from .waypoints import waypoints
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["Redistribution", "redistribute"]
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..comm.groups import group_of
+from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Statement, digest
 from ..errors import ArrayError, DescriptorError
 from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from .redistribute import redistribute
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["gather", "scatter"]
 

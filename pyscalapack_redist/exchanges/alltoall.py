@@ -8,17 +8,15 @@ MPI's affair, so schedules have no meaning here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from ..comm.mpi import MPI
 from .buffers import Slot, Specification, memory_at, slots
 from .exchange import Exchange, Progress, Run
 from .message import Piece
 from .rounds import InRounds, Round
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["Alltoallv", "Alltoallw"]
 

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from ..comm.mpi import MPI
 from .datatypes import box_type
 from .message import ByteMessage, Piece, pieces_of
 
 if TYPE_CHECKING:
-    from mpi4py import MPI
-
     from .exchange import Run
 
 __all__ = ["BUFFERS", "Buffers", "Datatypes", "Packed", "Slot", "Specification", "memory_at", "slots"]
@@ -52,8 +51,6 @@ class Buffers(ABC):
     @functools.cached_property
     def byte(self) -> Any:
         """The type of packed elements."""
-        from mpi4py import MPI
-
         return MPI.BYTE
 
     @abstractmethod
@@ -151,15 +148,11 @@ class Datatypes(Buffers):
 
 def memory_at(address: int) -> MPI.buffer:
     """Memory that starts there; how far it goes is for counts and datatypes to say. Not collective."""
-    from mpi4py import MPI
-
     return MPI.buffer.fromaddress(address, 0)
 
 
 def _free(types: dict[tuple[int, bool], MPI.Datatype]) -> None:
     """Free datatypes: a local operation, and what is under way with them goes on."""
-    from mpi4py import MPI
-
     if not MPI.Is_finalized():
         for one in types.values():
             one.Free()

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.boxes import Box, Runs
+from ..comm.mpi import MPI
 from .message import MOST
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["box_type"]
 
@@ -66,8 +63,6 @@ class _Steps:
             one.Free()
 
     def element(self, item: int) -> MPI.Datatype:
-        from mpi4py import MPI
-
         return self._keep(MPI.BYTE.Create_contiguous(item))
 
     def dimension(self, one: MPI.Datatype, runs: Runs, target: bool, stride: int) -> MPI.Datatype:
@@ -119,8 +114,6 @@ class _Steps:
             return one if first == 0 else self._keep(one.Create_hindexed_block(1, [first]))
         places = [place for place, _ in parts]
         if any(other is not one for _, other in parts):
-            from mpi4py import MPI
-
             return self._keep(MPI.Datatype.Create_struct([1] * len(parts), places, [other for _, other in parts]))
         step = places[1] - first
         if all(b - a == step for a, b in itertools.pairwise(places)):

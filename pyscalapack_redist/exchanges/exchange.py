@@ -6,20 +6,18 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from .._kernels.bundle import Bundle, Origins
 from .._kernels.transport import Traffic
 from ..comm.channel import Channel
+from ..comm.mpi import MPI
 from ..comm.node import Node
 from ..errors import ScheduleError
 from .buffers import BUFFERS
 from .message import ByteMessage, Message
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["COPY_PIECE", "Exchange", "Extents", "Options", "Progress", "Run"]
 

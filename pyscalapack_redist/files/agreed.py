@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..comm.group import Group
 from ..comm.groups import group_of
+from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Statement, digest
 from ..engine.arrays import _check_dtype, _fitting, dtype_digest
 from ..errors import ArrayError, DescriptorError, FileError
@@ -96,8 +97,6 @@ def largest(everyone: Group, number: int) -> int:
 
 def as_file_error(error: Exception) -> Exception:
     """An error of the system or of MPI as the package's own."""
-    from mpi4py import MPI
-
     if isinstance(error, FileError) or not isinstance(error, OSError | MPI.Exception):
         return error
     made = FileError(f"MPI: {error}" if isinstance(error, MPI.Exception) else str(error))

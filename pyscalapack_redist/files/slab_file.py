@@ -7,12 +7,13 @@ reading and writing apart: one that fails says so to the others, where a collect
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..comm.group import Group
+from ..comm.mpi import MPI
 from ..engine.redistribute import redistribute
 from ..errors import FileError
 from ..layout.descriptor import Descriptor
@@ -20,9 +21,6 @@ from .agreed import all_must
 from .header import FileArray
 from .slabs import Slab, slabs
 from .view_file import bytes_of, opened
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["check", "read", "write"]
 
@@ -44,8 +42,6 @@ def read(
     CollectiveError
         It could not on another.
     """
-    from mpi4py import MPI
-
     with opened(everyone, path, MPI.MODE_RDONLY) as file:
         for slab in slabs(desc, stored.dtype.itemsize, stored.order, everyone.size):
             part = all_must(everyone, lambda slab=slab: _read(file, path, stored, slab, dtype))  # type: ignore[misc]
@@ -62,8 +58,6 @@ def write(everyone: Group, path: str, stored: FileArray, desc: Descriptor, local
     CollectiveError
         It could not on another.
     """
-    from mpi4py import MPI
-
     with opened(everyone, path, MPI.MODE_WRONLY) as file:
         for slab in slabs(desc, stored.dtype.itemsize, stored.order, everyone.size):
             part = _dealt(slab, stored, desc, local)
@@ -80,8 +74,6 @@ def check(everyone: Group, path: str, stored: FileArray, desc: Descriptor, local
     CollectiveError
         That was so on another.
     """
-    from mpi4py import MPI
-
     raw = replace(stored, dtype=np.dtype((np.void, stored.dtype.itemsize)))
     mine = None if local is None else local.view(raw.dtype)
     with opened(everyone, path, MPI.MODE_RDONLY) as file:
@@ -99,8 +91,6 @@ def _dealt(slab: Slab, stored: FileArray, desc: Descriptor, local: NDArray[Any] 
 
 
 def _read(file: MPI.File, path: str, stored: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
-    from mpi4py import MPI
-
     part = slab.layout.empty(stored.dtype, order=stored.order)
     if part.size:
         status = MPI.Status()
@@ -124,8 +114,6 @@ def _check(file: MPI.File, path: str, stored: FileArray, slab: Slab, part: NDArr
 
 
 def _write(file: MPI.File, stored: FileArray, slab: Slab, part: NDArray[Any]) -> None:
-    from mpi4py import MPI
-
     if part.size:
         status = MPI.Status()
         place = stored.offset + slab.first(stored.shape, stored.order) * stored.dtype.itemsize

@@ -9,16 +9,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import intersections
+from ..comm.mpi import MPI
 from ..layout.blockcyclic import BlockCyclic
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["first_element", "is_darray", "local_part", "pieces", "view_type"]
 
@@ -120,8 +117,6 @@ def view_type(axes: Sequence[BlockCyclic], coords: Sequence[int], element: MPI.D
 
 def _darray(axes: Sequence[BlockCyclic], coords: Sequence[int], element: MPI.Datatype, order: str) -> MPI.Datatype:
     """MPI counts processes from the one that has the first block."""
-    from mpi4py import MPI
-
     processes = [one.processes for one in axes]
     turned = [(p - one.source - one.offset // one.block) % one.processes for one, p in zip(axes, coords, strict=True)]
     number = int(np.ravel_multi_index(turned, processes))

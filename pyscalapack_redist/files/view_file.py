@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..comm.group import Group
+from ..comm.mpi import MPI
 from ..comm.progress import blocking
 from ..errors import FileError
 from ..layout.blockcyclic import BlockCyclic
@@ -21,9 +22,6 @@ from . import view as views
 from .agreed import all_must, as_file_error, largest
 from .header import FileArray
 from .view import first_element, local_part, pieces, view_type
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["bytes_of", "opened", "read", "write"]
 
@@ -56,7 +54,6 @@ def read(
     CollectiveError
         It could not on another.
     """
-    from mpi4py import MPI
 
     def read_part(part: _Part | None) -> None:
         if part is None or out is None:
@@ -88,7 +85,6 @@ def write(everyone: Group, path: str, stored: FileArray, desc: Descriptor, local
     CollectiveError
         It could not on another.
     """
-    from mpi4py import MPI
 
     def write_part(part: _Part | None) -> None:
         if part is None or local is None:
@@ -106,8 +102,6 @@ def write(everyone: Group, path: str, stored: FileArray, desc: Descriptor, local
 @contextlib.contextmanager
 def opened(everyone: Group, path: str, mode: int) -> Iterator[MPI.File]:
     """The file, closed in the end; one that was written is on the disk then, or every rank raises. Collective."""
-    from mpi4py import MPI
-
     file = all_must(everyone, lambda: _open(everyone, path, mode))
     try:
         yield file
@@ -124,8 +118,6 @@ def opened(everyone: Group, path: str, mode: int) -> Iterator[MPI.File]:
 
 def _open(everyone: Group, path: str, mode: int) -> MPI.File:
     """The file, whose errors are exceptions. Collective."""
-    from mpi4py import MPI
-
     info = MPI.Info.Create()
     try:
         for name, value in HINTS.items():
@@ -143,8 +135,6 @@ def _transfer(
     everyone: Group, file: MPI.File, stored: FileArray, desc: Descriptor, move: Callable[[_Part | None], None]
 ) -> None:
     """Move all parts; a rank with fewer of them than others takes part with nothing. Collective."""
-    from mpi4py import MPI
-
     parts = all_must(everyone, lambda: _parts(stored, desc))
     rounds = largest(everyone, len(parts))
     item = stored.dtype.itemsize

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -13,14 +13,12 @@ from numpy.typing import DTypeLike, NDArray
 from .._descriptor import FIELDS, build_fields, check_fields, read_fields
 from ..comm.group import Group
 from ..comm.groups import group_of
+from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Statement, digest
 from ..errors import DescriptorError
 from .blockcyclic import BlockCyclic, check_dimensions, whole_number
 from .collapsed import merged
 from .grid import ProcessGrid
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["Descriptor"]
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import blacs
 from ..comm.groups import group_of
+from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Statement, digest
 from ..errors import DescriptorError
 from .blockcyclic import check_dimensions, whole_number
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["ProcessGrid"]
 
@@ -206,8 +204,6 @@ class ProcessGrid:
             raise DescriptorError(f"{self} is on paper: give it a communicator to run a redistribution on it")
         if same_ranks(self._comm, comm):
             return ProcessGrid(self._shape, comm, ranks=self._ranks)
-        from mpi4py import MPI
-
         here, there = self._comm.Get_group(), comm.Get_group()
         flat = here.Translate_ranks(self._ranks.ravel().tolist(), there)
         here.Free()
@@ -276,8 +272,6 @@ def same_ranks(a: MPI.Intracomm | None, b: MPI.Intracomm | None) -> bool:
     """Whether two communicators number the same processes alike. Not collective."""
     if a is b or a is None or b is None or a == b:
         return a is b or (a is not None and b is not None)
-    from mpi4py import MPI
-
     return bool(MPI.Comm.Compare(a, b) == MPI.CONGRUENT)
 
 

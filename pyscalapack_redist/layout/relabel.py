@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ..comm.mpi import MPI
 from ..comm.node import forced_nodes
 from ..errors import DescriptorError
 from ..schedules import CommunicationGrid
@@ -279,8 +280,6 @@ def _node_map(a: Descriptor, b: Descriptor, nodes: Nodes) -> NDArray[np.int64] |
 
 def _forced(comm: Any) -> NDArray[np.int64] | None:
     """The nodes of a communicator's ranks where the environment tells those of COMM_WORLD's."""
-    from mpi4py import MPI
-
     nodes = forced_nodes(MPI.COMM_WORLD.Get_size())
     if nodes is None:
         return None

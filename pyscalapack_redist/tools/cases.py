@@ -9,17 +9,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..comm.mpi import MPI
 from ..errors import DescriptorError
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from .text import counted
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["Case", "Layout", "read_dtype"]
 

@@ -16,19 +16,16 @@ import ctypes
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...comm.mpi import MPI
 from ...comm.progress import until
 from ...errors import RedistributionError
 from ..cases import Case
 from .methods import Method, Prepared
 from .results import CaseResult, MethodResult, Profile
 from .stage import Stage
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["Clock", "calls_per_time", "profile_of", "run_case", "ticks_of_case"]
 
@@ -51,8 +48,6 @@ class Clock:
 
     def seconds(self, run: Callable[[], None], calls: int) -> float:
         """Time of one call, the mean of `calls` in a row. Collective."""
-        from mpi4py import MPI
-
         comm, mine, most = self._comm, self._mine, self._all
         if self._one_node:
             comm.Barrier()

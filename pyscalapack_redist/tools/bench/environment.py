@@ -12,7 +12,7 @@ import functools
 import os
 import platform
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,10 @@ from numpy.typing import NDArray
 from ... import __version__, blacs, schedules
 from ..._kernels.flag import answer, round_trips
 from ...comm.groups import group_of
+from ...comm.mpi import MPI
 from ...errors import LibraryError
 from ..cases import Case
 from ..info import mpi_path, mpi_version
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["Limit", "between_hosts", "environment", "flag_round_trip_ns", "limit_of", "links_of", "nodes_of"]
 
@@ -64,8 +62,6 @@ def environment(comm: MPI.Intracomm, nodes: list[int], time: str, plans: str) ->
 
 def nodes_of(comm: MPI.Intracomm) -> list[int]:
     """Number of the node that each rank is on, counted in the order of ranks. Collective."""
-    from mpi4py import MPI
-
     node = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.Get_rank())
     first = comm.allgather(node.bcast(comm.Get_rank(), root=0))
     node.Free()
@@ -95,8 +91,6 @@ def flag_round_trip_ns(comm: MPI.Intracomm, nodes: list[int]) -> float | None:
     Ratios to memcpy depend on it: it is some 100 ns where the cores share a cache, several times that where they do not.
     None where there is one rank, the two are on different nodes, or MPI gives them no shared memory.
     """
-    from mpi4py import MPI
-
     if comm.Get_size() < 2 or nodes[0] != nodes[1]:
         return None
     rank = comm.Get_rank()
@@ -110,8 +104,6 @@ def flag_round_trip_ns(comm: MPI.Intracomm, nodes: list[int]) -> float | None:
 
 
 def _between(pair: MPI.Intracomm) -> float | None:
-    from mpi4py import MPI
-
     rank = pair.Get_rank()
     try:
         window = MPI.Win.Allocate_shared(PAGE if rank == 0 else 0, comm=pair)

@@ -10,15 +10,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...comm.mpi import MPI
 from ..cases import Case, Layout
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
 
 __all__ = ["Part", "Stage", "bytes_of", "global_indices", "poison", "poisoned", "values"]
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ....comm.mpi import MPI
 from ....engine.planner import messages_of
 from ....errors import ArrayError
 from ....exchanges import Message
@@ -44,8 +45,6 @@ class GatherScatter(Prepared):
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
-        from mpi4py import MPI
-
         case, comm = stage.case, stage.comm
         self._element = MPI.BYTE.Create_contiguous(case.dtype.itemsize).Commit()
         self._mine = None if stage.part_of_a is None else stage.part_of_a.T
@@ -173,8 +172,6 @@ class Waitall(_Whole):
     """All Irecv and Isend at once, then Waitall."""
 
     def __call__(self) -> None:
-        from mpi4py import MPI
-
         comm = self.stage.comm
         requests = [comm.Irecv(memory, message.peer) for message, _, memory in self._in]
         for message, address, memory in self._out:
@@ -193,8 +190,6 @@ class Alltoallv(_Whole):
         self._sent, self._received = self._out.table(size), self._in.table(size)
 
     def __call__(self) -> None:
-        from mpi4py import MPI
-
         for message, address, _ in self._out:
             self._pack(message, address)
         sent, received = (self._out.memory, self._sent, MPI.BYTE), (self._in.memory, self._received, MPI.BYTE)
