@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 from ..comm.group import Group
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Outcome, Statement, digest
 from ..errors import DescriptorError, RedistributionError, ScheduleError, unknown
 from ..exchanges import Options, exchange_class
+from ..exchanges.exchange import MEMORY_LIMIT
 from ..layout.blockcyclic import whole_number
 from ..layout.grid import same_ranks
-from .model import choose
+from .model import Choice, choose
 from .plan import Redistribution
 from .planner import Messages
 from .stages import Stage, agree_on_extents
@@ -18,7 +21,6 @@ from .stages import Stage, agree_on_extents
 __all__ = ["batch"]
 
 EXCHANGES = ("auto", "shared", "nonblocking")
-MEMORY_LIMIT = 64 * 2**20
 
 
 def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int = MEMORY_LIMIT) -> Redistribution:
@@ -66,7 +68,7 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int = ME
     if comm.Get_rank() not in ranks:
         if error is not None:
             raise error
-        return _batch(plans, None, "nonblocking", "no part in any plan", memory_limit)
+        return _batch(plans, None, Choice("natural", "nonblocking", "no part in any plan"), memory_limit)
     return _agreed(plans, group_of(comm, ranks), exchange, memory_limit, error)
 
 
@@ -145,10 +147,13 @@ def _agreed(
     ballot = Ballot(failed=group.failed(error), call=call)
     group.agree(ballot, error, statements, is_first)
     node = group.make_node()
-    chosen = choose("natural", exchange, "packed", node, group.links)
+    pairs = [plan._pairs[0] for plan in plans]
+    elements = sum(math.prod(pair.desc_b.shape) for pair in pairs)
+    before, after = (max(desc.grid.size for desc in side) for side in zip(*(pair[:2] for pair in pairs), strict=True))
+    chosen = choose("natural", exchange, "packed", node, group.links, elements, (before,), (after,))
     made, failure = None, None
     try:
-        made = _batch(plans, group, chosen.exchange, chosen.why, memory_limit)
+        made = _batch(plans, group, chosen, memory_limit)
     except Exception as caught:
         failure = caught
     agree_on_extents(group, failure, () if made is None else made._stages)
@@ -157,9 +162,7 @@ def _agreed(
     return made
 
 
-def _batch(
-    plans: tuple[Redistribution, ...], group: Group | None, exchange: str, why: str, memory_limit: int
-) -> Redistribution:
+def _batch(plans: tuple[Redistribution, ...], group: Group | None, chosen: Choice, memory_limit: int) -> Redistribution:
     """The plan of all moves of all plans. Not collective."""
     moves = []
     for k, plan in enumerate(plans):
@@ -170,9 +173,9 @@ def _batch(
                 sends, receives = ([m._replace(peer=there[m.peer]) for m in some] for some in (sends, receives))
             messages = Messages(sends, receives, copies)
             moves.append(move._replace(pair=k, source=2 * k, target=2 * k + 1, messages=messages))
-    stage = Stage(moves, exchange_class(exchange), Options(memory_limit), group, by_distance=True)
-    made = Redistribution(
-        group, [plan._pairs[0] for plan in plans], [stage], {}, why, digest(("batch", memory_limit)), listed=True
-    )
+    options = Options(memory_limit, piece=chosen.piece, window=chosen.window)
+    stage = Stage(moves, exchange_class(chosen.exchange), options, group, by_distance=True)
+    pairs, identity = [plan._pairs[0] for plan in plans], digest(("batch", memory_limit))
+    made = Redistribution(group, pairs, [stage], {}, chosen.why, identity, listed=True)
     made.plans = plans
     return made

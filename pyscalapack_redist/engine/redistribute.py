@@ -25,6 +25,7 @@ from ..comm.progress import interrupts_held
 from ..comm.vote import Outcome, digest
 from ..errors import DescriptorError
 from ..exchanges import Options, exchange_class
+from ..exchanges.exchange import MEMORY_LIMIT
 from ..exchanges.shared import Shared
 from ..layout.descriptor import Descriptor
 from ..schedules.orders import ORDERS, Natural, Order
@@ -39,8 +40,6 @@ from .stages import Move, Pair, Stage, agree_on_extents
 from .waypoints import waypoints
 
 __all__ = ["Redistribution", "redistribute"]
-
-MEMORY_LIMIT = 64 * 2**20
 
 
 def redistribute(

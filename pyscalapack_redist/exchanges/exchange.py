@@ -89,6 +89,9 @@ def _away(messages: Sequence[Message], node: Node) -> int:
     return sum(one.size for one in messages if one.peer not in node.number)
 
 
+MEMORY_LIMIT = 64 * 2**20  # most bytes of staging memory on a rank, where nothing else is asked for
+
+
 class Options(NamedTuple):
     """What an exchange is told besides its messages, equal on all ranks.
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...engine.redistribute import MEMORY_LIMIT
 from ...engine.scheduling import is_one_port
 from ...errors import unknown
 from ...exchanges import check_combination, exchange_class
+from ...exchanges.exchange import MEMORY_LIMIT
 from ...exchanges.message import MOST
 from ...exchanges.nonblocking import Nonblocking
 from .flow import Pieces

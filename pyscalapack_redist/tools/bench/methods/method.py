@@ -8,7 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from ....engine.redistribute import MEMORY_LIMIT, redistribute
+from ....engine.redistribute import redistribute
+from ....exchanges.exchange import MEMORY_LIMIT
 from ...cases import Case
 from ..stage import Stage
 
