@@ -18,7 +18,7 @@ from .operation import Factors
 from .overlap import check_apart
 from .stages import Forms, Move, Pair, Stage
 
-__all__ = ["BY_COLUMNS", "BY_ROWS", "Binding", "Operands", "bound", "each", "listed", "operands"]
+__all__ = ["BY_COLUMNS", "BY_ROWS", "Binding", "Operands", "bound", "each", "factors_of", "listed", "operands"]
 
 BY_ROWS, BY_COLUMNS = 1, 2  # order of elements in messages
 
@@ -112,8 +112,7 @@ def operands(
             blend = {}
             if one.dtype is not None:
                 for move in own:
-                    last = Factors.of(both.alpha, both.beta, move.op) if move.last else Factors.of(1, 0, move.op)
-                    blend[move.op, move.last] = last.blend(one.dtype)
+                    blend[move.op, move.last] = factors_of(both, move).blend(one.dtype)
         except RedistributionError as caught:
             if n == 1:
                 raise
@@ -134,6 +133,11 @@ def operands(
     )
     order = None if not by_columns else BY_COLUMNS if any(by_columns) else BY_ROWS
     return Operands(arrays, outs, targets, origins, forms, tuple(dtypes), order, tuple(factors))
+
+
+def factors_of(both: Factors, move: Move) -> Factors:
+    """What becomes of elements in one move of a pair: alpha and beta apply in its last. Not collective."""
+    return Factors.of(both.alpha, both.beta, move.op) if move.last else Factors.of(1, 0, move.op)
 
 
 def bound(

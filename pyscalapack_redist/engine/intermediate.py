@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.bundle import Origins
-from .binding import Operands
-from .operation import Factors
-from .stages import Forms, Move
+from .binding import Operands, factors_of
+from .stages import Forms
 
 if TYPE_CHECKING:
     from .plan import Redistribution
@@ -25,9 +24,8 @@ def allocate(
     """The kind with all dtypes, and with the arrays of layouts in between, which are made."""
     forms = mine.forms._replace(items=tuple(0 if one is None else one.itemsize for one in dtypes))
     made: list[NDArray[Any] | None] = []
-    pairs = _pair_of_each(plan)
     for slot in sorted(plan._intermediate):
-        desc, pair = plan._intermediate[slot], pairs[slot]
+        desc, pair = plan._intermediate[slot], plan._pair_of[slot]
         dtype = dtypes[pair]
         made.append(desc.empty(dtype) if desc.coords is not None and dtype is not None else None)
     return forms_with(plan, mine._replace(forms=forms), made), made
@@ -37,28 +35,17 @@ def forms_with(plan: Redistribution, mine: Operands, between: Sequence[NDArray[A
     """The kind with the arrays of layouts in between."""
     strides = mine.forms.strides + tuple(() if one is None else one.strides for one in between)
     items, blends = list(mine.forms.items), list(mine.forms.blends)
-    pairs = _pair_of_each(plan)
     for slot, one in zip(sorted(plan._intermediate), between, strict=True):
-        pair = pairs[slot]
+        pair = plan._pair_of[slot]
         if one is not None:
             items[pair] = one.itemsize
             for move in plan._moves:
                 if move.pair == pair and (move.op, move.last) not in blends[pair]:
                     blends[pair] = {
                         **blends[pair],
-                        (move.op, move.last): _factors_of(mine, move).blend(one.dtype),
+                        (move.op, move.last): factors_of(mine.factors[pair], move).blend(one.dtype),
                     }
     return mine.forms._replace(strides=strides, items=tuple(items), blends=tuple(blends))
-
-
-def _pair_of_each(plan: Redistribution) -> dict[int, int]:
-    """By the number of an array, the pair that it is moved for."""
-    return {move.target: move.pair for move in plan._moves}
-
-
-def _factors_of(mine: Operands, move: Move) -> Factors:
-    both = mine.factors[move.pair]
-    return Factors.of(both.alpha, both.beta, move.op) if move.last else Factors.of(1, 0, move.op)
 
 
 def origins(

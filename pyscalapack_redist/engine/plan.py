@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -117,6 +118,11 @@ class Redistribution:
     def legs(self) -> tuple[Leg, ...]:
         """The stages of a plan with `via=`, in order."""
         return tuple(Leg(self, stage, stage.moves[0]) for stage in self._stages)
+
+    @functools.cached_property
+    def _pair_of(self) -> dict[int, int]:
+        """By the number of an array, the pair that it is moved for."""
+        return {move.target: move.pair for move in self._moves}
 
     def __len__(self) -> int:
         return len(self._pairs)
