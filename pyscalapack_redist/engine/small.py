@@ -18,7 +18,7 @@ from ..comm.conversation import DATA
 from ..comm.group import Group
 from ..comm.vote import MPIVote
 from ..exchanges import Exchange
-from ..exchanges.nonblocking import HEADER, Nonblocking, order_in, small_slots
+from ..exchanges.nonblocking import Nonblocking, send_small, small_slots, unpack_small
 
 __all__ = ["SmallCall"]
 
@@ -83,9 +83,7 @@ class SmallCall:
             (self.targets,), self.origins = found
             self.begun, self.requests, self.left = True, [], -1
             self.request = channel.reduce(self.mine, self.largest)
-            for message, slot in zip(exchange.sends, self.out, strict=True):
-                message.bundle.move(found[1], slot.address + HEADER, 0, message.size)
-                self.requests.append(channel.send(slot.memory, message.peer, tag))
+            send_small(exchange, channel, self.out, found[1], tag, self.requests)
             looks = 0
             while not self.request.Test():
                 looks = self._idle(looks)
@@ -112,10 +110,7 @@ class SmallCall:
                 continue
             self.left -= 1
             if number >= sends:
-                message, slot = exchange.receives[number - sends], self.into[number - sends]
-                if order_in(slot)[0] != exchange.options.order:
-                    message = self._turned().receives[number - sends]
-                message.bundle.move(origins, slot.address + HEADER, 0, message.size)
+                unpack_small(exchange, number - sends, self.into[number - sends], origins, self._turned)
 
     def _idle(self, looks: int) -> int:
         """Wait a little; how often that has been."""

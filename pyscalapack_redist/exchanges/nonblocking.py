@@ -11,16 +11,18 @@ it. Each says in which order its elements are, for its sender knew that before t
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from .._kernels.bundle import Origins
+from ..comm.channel import Channel
 from .buffers import Packed, Slot, slots
 from .exchange import Exchange, Progress, Run
 from .message import ByteMessage, Piece
 
-__all__ = ["HEADER", "AtOnce", "Nonblocking", "Windowed", "order_in", "small_slots"]
+__all__ = ["AtOnce", "Nonblocking", "Windowed", "send_small", "small_slots", "unpack_small"]
 
 SMALL = 128 * 1024  # bytes of all messages, of the rank that has most, up to which they go at once
 HEADER = 16  # bytes before the elements of a small message
@@ -174,10 +176,7 @@ class AtOnce(Progress):
 
     def ahead(self) -> None:
         """Pack and send all. Not collective."""
-        run = self.run
-        for message, slot in zip(self._exchange.sends, self._out, strict=True):
-            message.bundle.move(run.origins, slot.address + HEADER, 0, message.size)
-            self._requests.append(self.channel.send(slot.memory, message.peer, run.tag))
+        send_small(self._exchange, self.channel, self._out, self.run.origins, self.run.tag, self._requests)
 
     def take_over(self, requests: list[Any], left: int) -> None:
         """A call has sent all already; where `left` is not negative, it has copied and begun to receive. Not collective."""
@@ -219,10 +218,26 @@ class AtOnce(Progress):
 
     def _arrived(self, number: int) -> None:
         """Unpack a message, in the order in which it was packed."""
-        message, slot = self._exchange.receives[number], self._in[number]
-        if order_in(slot)[0] != self._exchange.options.order:
-            message = self.run.turned().receives[number]
-        message.bundle.move(self.run.origins, slot.address + HEADER, 0, message.size)
+        unpack_small(self._exchange, number, self._in[number], self.run.origins, self.run.turned)
+
+
+def send_small(
+    exchange: Nonblocking, channel: Channel, out: Sequence[Slot], origins: Origins, tag: int, requests: list[Any]
+) -> None:
+    """Pack and send the messages that go at once; their requests are appended as they are made. Not collective."""
+    for message, slot in zip(exchange.sends, out, strict=True):
+        message.bundle.move(origins, slot.address + HEADER, 0, message.size)
+        requests.append(channel.send(slot.memory, message.peer, tag))
+
+
+def unpack_small(
+    exchange: Nonblocking, number: int, slot: Slot, origins: Origins, turned: Callable[[], Exchange]
+) -> None:
+    """Unpack such a message, in the order in which it was packed. Not collective."""
+    message = exchange.receives[number]
+    if order_in(slot)[0] != exchange.options.order:
+        message = turned().receives[number]
+    message.bundle.move(origins, slot.address + HEADER, 0, message.size)
 
 
 def small_slots(exchange: Nonblocking, staging: np.ndarray) -> tuple[list[Slot], list[Slot]]:
