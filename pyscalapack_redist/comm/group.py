@@ -138,14 +138,14 @@ class Group:
         self._votes.append(vote)
         return vote
 
-    def count(self, vote: Any = None, block: bool = False) -> bool:
-        """Post and count votes as far as it goes; whether this one is counted. With `block`, wait for a while."""
+    def count(self, vote: Any = None, block: bool = False) -> Outcome | None:
+        """Post and count votes as far as it goes; the outcome of this one, once counted. With `block`, wait for a while."""
         while self._votes and self._votes[0].test(block and self._votes[0] is vote):
             self._votes.popleft()
         for one in self._votes:
             if not one.post():
                 break
-        return vote is not None and vote.outcome is not None
+        return None if vote is None else vote.outcome
 
     @property
     def is_ready(self) -> bool:

@@ -9,7 +9,8 @@ import numpy as np
 
 from .._kernels.call import Call, Kinds
 from .._kernels.ring import Ballot
-from ..comm.vote import MPIVote
+from ..comm.group import Group
+from ..comm.vote import MPIVote, Outcome
 from ..exchanges import Exchange
 from ..exchanges.nonblocking import Nonblocking
 from ..exchanges.shared import Shared
@@ -45,29 +46,29 @@ def first_call(plan: Redistribution, a: Any, out: Any) -> Call | SmallCall | Non
         if mine.order is None:
             return None
         binding = plan._binding(mine, mine.forms, mine.order, mine.item)
-        return _remember_as(plan, mine, binding, mine.item)
+        return _remember_as(plan, group, mine, binding, mine.item)
     except Exception:
         return None
 
 
-def remember(plan: Redistribution, mine: Operands, binding: Binding, vote: Any) -> None:
+def remember(
+    plan: Redistribution, group: Group, mine: Operands, binding: Binding, vote: object, outcome: Outcome
+) -> None:
     """Serve the next arrays of this kind without checking each; on one node in a compiled call."""
     if not mine.plain or plan._intermediate:
         return
-    remembered, outcome = plan._remembered, vote.outcome
+    remembered = plan._remembered
     if isinstance(plan._call, SmallCall) and isinstance(vote, MPIVote):
         plan._call.expected = vote.largest.tobytes()
     if remembered is not None and remembered.binding is binding and remembered.operands.forms is mine.forms:
         return
-    _remember_as(plan, mine, binding, int(outcome.item), vote)
+    _remember_as(plan, group, mine, binding, int(outcome.item), vote)
 
 
 def _remember_as(
-    plan: Redistribution, mine: Operands, binding: Binding, item: int, vote: Any = None
+    plan: Redistribution, group: Group, mine: Operands, binding: Binding, item: int, vote: object = None
 ) -> Call | SmallCall | None:
     plan._remembered = plan._call = None
-    group = plan._group
-    assert group is not None
     if any(mine.forms.stays):
         return None
     makes = [

@@ -232,10 +232,9 @@ class Redistribution:
         voted = time.perf_counter()
         transfer.wait()
         end = time.perf_counter()
-        agreed = transfer.agreed_at or end
         moved = spent["packed"] + spent["copied"] + spent["unpacked"]
         spent["planned"], spent["other"] = self._planned, voted - start
-        spent["agreed"] = max(0.0, agreed - voted)
+        spent["agreed"] = max(0.0, spent["agreed"] - spent["other"])
         spent["waited"] = max(0.0, end - start - spent["other"] - spent["agreed"] - moved)
         return Profile(spent)
 
@@ -280,7 +279,7 @@ class Redistribution:
 
     def _learn(self, mine: Operands, dtypes: Sequence[np.dtype[Any] | None], order: int) -> None:
         """All ranks have told their dtypes."""
-        number = digest(([None if one is None else dtype_digest(one) for one in dtypes], order))
+        number = digest(([None if dtype is None else dtype_digest(dtype) for dtype in dtypes], order))
         self._numbers[self._kind_of(mine)] = number, tuple(dtypes)
         while len(self._numbers) > BINDINGS_KEPT:
             self._numbers.popitem(last=False)

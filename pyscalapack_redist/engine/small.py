@@ -90,15 +90,14 @@ class SmallCall:
                 held.let_through()
             if self.largest.tobytes() != self.expected:
                 return DISSENT
-            self._move(tag)
+            self._move(tag, found[1])
         self.begun = False
         group.tickets.drawn += 1
         return self.targets
 
-    def _move(self, tag: int) -> None:
+    def _move(self, tag: int, origins: Origins) -> None:
         """All are well, and their messages on their way."""
-        channel, exchange, requests, origins = self._group.channel, self._exchange, self.requests, self.origins
-        assert origins is not None
+        channel, exchange, requests = self._group.channel, self._exchange, self.requests
         for message, slot in zip(exchange.receives, self.into, strict=True):
             requests.append(channel.receive(slot.memory, message.peer, tag))
         exchange.copies.move(origins, 0, 0, exchange.copies.size)

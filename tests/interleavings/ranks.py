@@ -23,7 +23,7 @@ from pyscalapack_redist.comm.group import Group
 from pyscalapack_redist.comm.node import Node
 from pyscalapack_redist.comm.vote import Ballot, Vote
 from pyscalapack_redist.engine import batch as batches
-from pyscalapack_redist.engine import fast_path
+from pyscalapack_redist.engine import fast_path, states
 from pyscalapack_redist.engine import redistribute as redistribution
 from pyscalapack_redist.engine import transfer as transfers
 
@@ -297,7 +297,7 @@ def _made(name: str) -> Callable[..., Any]:
     return make
 
 
-_allocate = transfers.allocate
+_allocate = states.allocate
 
 
 def _taken(plan: Any, mine: Any, dtypes: Any) -> Any:
@@ -308,13 +308,13 @@ def _taken(plan: Any, mine: Any, dtypes: Any) -> Any:
     return _allocate(plan, mine, dtypes)
 
 
-_moving = transfers.Transfer._STEPS[transfers.State.MOVING]
+_moving = states.Moving.advance
 
 
-def _moving_or_failing(self: Any, block: bool) -> bool:
+def _moving_or_failing(self: Any, block: bool) -> Any:
     """The step of a transfer while elements move; it fails with arrays for which that was chosen."""
     doomed = _here().doomed_later
-    if doomed and not doomed.isdisjoint(map(id, (*self._operands.given, *self._operands.outs))):
+    if doomed and not doomed.isdisjoint(map(id, (*self._mine.given, *self._mine.outs))):
         raise MemoryError("no memory while elements move")
     return _moving(self, block)
 
@@ -330,12 +330,8 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (transfers, "TEST_SHARE", 0.0),
     (groups, "CHECK_SECONDS", -1.0),
     (fast_path, "Call", _call),
-    (transfers, "allocate", _taken),
-    (
-        transfers.Transfer,
-        "_STEPS",
-        {**transfers.Transfer._STEPS, transfers.State.MOVING: _moving_or_failing},
-    ),
+    (states, "allocate", _taken),
+    (states.Moving, "advance", _moving_or_failing),
     (nodes, "_is_dead", lambda process: process[0] in _here().world.dead),
     (redistribution, "group_of", _group_of),
     (batches, "group_of", _group_of),
@@ -502,7 +498,7 @@ class Use:
         while self.outcome in ("started", "waited"):
             self.outcome = "waited"
             self._end(self.transfer.wait)
-            if self.outcome == "interrupted" and self.transfer.state < transfers.State.COMPLETE:
+            if self.outcome == "interrupted" and self.transfer.state < states.State.COMPLETE:
                 self.outcome = "waited"
 
     def test(self) -> bool:
@@ -514,7 +510,7 @@ class Use:
                 self._end(self.transfer.wait)
                 return True
         except KeyboardInterrupt:
-            if self.transfer.state > transfers.State.COMPLETE:
+            if self.transfer.state > states.State.COMPLETE:
                 self.outcome = "KeyboardInterrupt"
         except Exception as error:
             self._refused(error)
@@ -570,7 +566,7 @@ class Use:
         if self.outcome not in ("interrupted", "waited", "started"):
             return "refused"
         if self.transfer is not None:
-            if self.transfer.state != transfers.State.COMPLETE:
+            if self.transfer.state != states.State.COMPLETE:
                 return "refused"
             self._end(self.transfer.wait)
             return "done"
