@@ -121,7 +121,7 @@ class Request:
         layouts = [None if one is None else one.layout_digest for one in self.descriptors]
         more: dict[str, int | None] = {}
         if self.joint is not None:
-            more = {"side": self._sender, "dtype": None if self.dtype is None else dtype_digest(self.dtype)}
+            more = {"side": self._sender(self.joint), "dtype": None if self.dtype is None else dtype_digest(self.dtype)}
         return Ballot(
             failed=group.failed(self.error),
             note=note,
@@ -136,10 +136,9 @@ class Request:
         """Under which a plan is kept. Not collective."""
         return said.call, said.source, said.target, said.side, said.dtype
 
-    @property
-    def _sender(self) -> int:
-        assert self.joint is not None
-        return self.joint.side if self._sends else 1 - self.joint.side
+    def _sender(self, joint: Joint) -> int:
+        """The side that sends."""
+        return joint.side if self._sends else 1 - joint.side
 
     def agreed_dtype(self, group: Group) -> np.dtype[Any] | None:
         """The dtype that this rank was told; on an inter-communicator any rank. Collective over the group."""
@@ -149,6 +148,20 @@ class Request:
     def options(self) -> tuple[Any, ...]:
         via = self.via if self.via is None or isinstance(self.via, str) else [one.layout_digest for one in self.via]
         return (self.schedule, self.exchange, self.buffers, via, self.memory_limit, self.op, self.part, self.fill)
+
+    @property
+    def layouts(self) -> tuple[Descriptor, Descriptor]:
+        """Both descriptors, on a rank that has found nothing wrong.
+
+        Raises
+        ------
+        Exception
+            What it has found wrong.
+        """
+        a, b = self.descriptors
+        if self.error is not None or a is None or b is None:
+            raise self.error or DescriptorError("desc_a or desc_b is None, and comm is not given: pass both, or comm=")
+        return a, b
 
     def moved(self, desc: Descriptor) -> Descriptor:
         """The layout of op(A)."""
@@ -162,7 +175,7 @@ class Request:
         if self.joint is not None:
             role = "desc_a alone, so its side sends" if self._sends else "desc_b alone, so its side receives"
             dtype = None if self.dtype is None else dtype_digest(self.dtype)
-            said = [Statement("the direction", self._sender, role), Statement("dtype", dtype, f"{self.dtype}")]
+            said = [Statement("the direction", self._sender(self.joint), role), Statement("dtype", dtype, f"{self.dtype}")]
         for name, one in zip(("desc_a", "desc_b"), self.descriptors, strict=True):
             said.append(Statement(name, None if one is None else one.layout_digest, repr(one)))
         return [

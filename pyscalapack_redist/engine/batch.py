@@ -16,7 +16,7 @@ from ..layout.grid import same_ranks
 from .model import Choice, choose
 from .plan import Redistribution
 from .planner import Messages
-from .stages import Stage, agree_on_extents
+from .stages import Stage, made_by_all
 
 __all__ = ["batch"]
 
@@ -60,10 +60,10 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int = ME
     except RedistributionError as caught:
         error = caught
     if not known:
-        assert error is not None
-        raise error
+        raise error or ScheduleError("batch() needs at least one plan, made by redistribute")
     comm = known[0].desc_a.grid.comm
-    assert comm is not None
+    if comm is None:
+        raise DescriptorError(f"plan 0 is {known[0]!r}, on paper: make its descriptors on a communicator")
     ranks = tuple(sorted({rank for one in known if _is_on(one, comm) for rank in _ranks(one)}))
     if comm.Get_rank() not in ranks:
         if error is not None:
@@ -81,7 +81,7 @@ def _check(plans: tuple[object, ...], exchange: str) -> None:
             raise ScheduleError(f"plan {k} is {_named(one)}: it must be a plan made by redistribute")
         if one._listed:
             raise ScheduleError(f"plan {k} is a batch itself: give its plans, batch(*one.plans, ...)")
-        if len(one._stages) > 1 or one._via:
+        if len(one._stages) > 1 or one._direct is not None:
             raise ScheduleError(
                 f"plan {k} goes through layouts on the way (via=), but in a batch every element moves once: plan it without "
                 "via, or call it by itself"
@@ -151,13 +151,7 @@ def _agreed(
     elements = sum(math.prod(pair.desc_b.shape) for pair in pairs)
     before, after = (max(desc.grid.size for desc in side) for side in zip(*(pair[:2] for pair in pairs), strict=True))
     chosen = choose("natural", exchange, "packed", node, group.links, elements, (before,), (after,))
-    made, failure = None, None
-    try:
-        made = _batch(plans, group, chosen, memory_limit)
-    except Exception as caught:
-        failure = caught
-    agree_on_extents(group, failure, () if made is None else made._stages)
-    assert made is not None
+    made = made_by_all(group, lambda: _batch(plans, group, chosen, memory_limit))
     made._identity = digest((call, chosen.exchange))
     return made
 

@@ -150,7 +150,6 @@ class Redistribution:
         """
         return report_of(self, dtype)
 
-    _via = False
     _direct: Callable[[], Stage] | None = None  # with `via=`: the stage that moves every element once
 
     # -- what it does

@@ -59,11 +59,11 @@ def messages_of(
             to = tuple([one.remote for one in dims])
             rank = int(places[to])
             if rank == me:
-                box = _box(dims, "copied", part, a)
+                box = _box(dims, "copied", part, a, a.coords)
                 if box.size:
                     messages.copies.append(Message(number[rank], box, (), 0, box.size))
             else:
-                box = _box(dims, "packed", part, a)
+                box = _box(dims, "packed", part, a, a.coords)
                 messages.sends.extend(_messages(order, a.coords, to, number[rank], dims, box))
     if b.coords is not None:
         places = a.placement
@@ -71,7 +71,7 @@ def messages_of(
             come_from = tuple([one.remote for one in dims])
             rank = int(places[come_from])
             if rank != me:
-                box = _box(dims, "unpacked", part, b)
+                box = _box(dims, "unpacked", part, b, b.coords)
                 messages.receives.extend(_messages(order, come_from, b.coords, number[rank], dims, box))
     for some in messages:
         some.sort(key=_by_key)
@@ -104,13 +104,12 @@ def _messages(
     return found
 
 
-def _box(dims: tuple[Shared, ...], kind: str, part: Edge | None, own: Descriptor) -> Box:
-    """What two processes share, as runs of that kind; nothing is an empty box. `own` is the layout of this rank's side."""
+def _box(dims: tuple[Shared, ...], kind: str, part: Edge | None, own: Descriptor, coords: Coords) -> Box:
+    """What two processes share, as runs of that kind; nothing is an empty box. This rank's side is `coords` of `own`."""
     runs = [getattr(one, kind) for one in dims]
     if part is None:
         return Box(runs)
-    assert own.coords is not None
-    rows, columns = map(_indices, dims, own.distributions, own.coords)
+    rows, columns = map(_indices, dims, own.distributions, coords)
     return Trapezoid(runs, rows, columns, *part, DENSE[kind])
 
 

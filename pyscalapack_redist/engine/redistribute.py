@@ -36,7 +36,7 @@ from .operation import Part
 from .plan import Redistribution
 from .planner import Messages, messages_of
 from .scheduling import by_formula, order_for, searched
-from .stages import Move, Pair, Stage, agree_on_extents
+from .stages import Move, Pair, Stage, made_by_all
 from .waypoints import waypoints
 
 __all__ = ["Redistribution", "redistribute"]
@@ -143,12 +143,11 @@ def _agreed_plan(request: Request, group: Group) -> Redistribution:
     key = request.key(outcome)
     if key in group.plans:
         plan = group.plans[key]
-    elif outcome.note != PLANNED:
+    elif plan is None or outcome.note != PLANNED:
         start = time.perf_counter()
         with interrupts_held():  # the others are here as well
             plan = _new_plan(request, group, outcome.note)
         plan._planned = time.perf_counter() - start
-    assert plan is not None
     plan = plan._with(*request.descriptors, request.agreed_dtype(group))
     group.remember(key, plan)
     return plan
@@ -178,11 +177,7 @@ def _plan_ahead(request: Request, group: Group) -> Redistribution | None:
 
 def _idle_plan(request: Request) -> Redistribution:
     """The plan of a rank outside both grids."""
-    if request.error is not None:
-        raise request.error
-    a, b = request.descriptors
-    assert a is not None
-    assert b is not None
+    a, b = request.layouts
     chosen = choose(request.schedule, request.exchange, request.buffers, None)
     order = ORDERS.get(chosen.schedule, Natural)((), ())
     op, part = request.op, request.part
@@ -247,40 +242,34 @@ def _legs(request: Request, a: Descriptor, b: Descriptor) -> list[_Leg]:
 
 def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
     """Work out this rank's messages. Collective over the group: all make the plan, or none."""
-    a, b = request.descriptors
     if note == LAYOUT_UNKNOWN:
         a, b = (Descriptor._spread(mine, group, request.comm) for mine in request.descriptors)
-    assert a is not None
-    assert b is not None
+    else:
+        a, b = request.layouts
     node = group.make_node()
     shapes = request.moved(a).placement.shape, b.placement.shape
     chosen = choose(request.schedule, request.exchange, request.buffers, node, group.links, math.prod(b.shape), *shapes)
-    error: BaseException | None = None
-    plan, legs, steps = None, [], None
-    try:
-        legs = _legs(request, a, b)
-    except Exception as caught:
-        error = caught
+    steps: Any = None
     if not by_formula(chosen.schedule):  # a search under a time limit need not end alike on two machines
-        found = _searched(chosen.schedule, legs) if group.rank == 0 else None
+        found = _searched(chosen.schedule, request, a, b) if group.rank == 0 else None
         steps = group.confer(found, lambda told: told[0])
+
+    def make() -> Redistribution:
+        legs = _legs(request, a, b)
         if isinstance(steps, Exception):
-            error, steps = error or steps, None
-    try:
-        if error is None:
-            plan = _plan_of(request, a, b, group, chosen, legs, steps)
-    except Exception as caught:
-        error = caught
-    agree_on_extents(group, error, () if plan is None else plan._stages)
-    assert plan is not None
+            raise steps
+        return _plan_of(request, a, b, group, chosen, legs, steps)
+
+    plan = made_by_all(group, make)
     if plan._stages[0].exchange.collective:
         group.make_collectives()
     return plan
 
 
-def _searched(name: str, legs: Sequence[_Leg]) -> Any:
+def _searched(name: str, request: Request, a: Descriptor, b: Descriptor) -> Any:
+    """The steps of each move, or the error for all ranks."""
     try:
-        return [searched(name, one.moved, one.b) for one in legs]
+        return [searched(name, leg.moved, leg.b) for leg in _legs(request, a, b)]
     except Exception as caught:
         return caught
 
@@ -319,5 +308,5 @@ def _plan_of(
             shapes = whole.moved.placement.shape, b.placement.shape
             return Stage([move_of(whole, ORDERS["caterpillar"](*shapes))], exchange, options, group)
 
-        plan._via, plan._direct = True, direct
+        plan._direct = direct
     return plan

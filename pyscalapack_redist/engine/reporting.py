@@ -91,17 +91,11 @@ def _peers(plan: Redistribution, side: int) -> int:
 
 def _chain_report(plan: Redistribution, chain: Sequence[tuple[int, Move]], item: int) -> Report | ChainReport:
     legs = [leg_report(plan, plan._stages[number], move, item) for number, move in chain]
-    if len(plan._stages) == 1 and not plan._via:
+    if plan._direct is None:
         return legs[0]
     held = sum(int(np.prod(move.desc_b.local_shape)) for _, move in chain[:-1]) * item
-    return ChainReport(tuple(legs), _direct_report(plan, item), held)
-
-
-def _direct_report(plan: Redistribution, item: int) -> Report:
-    """Of moving every element once."""
-    assert plan._direct is not None
-    stage = plan._direct()
-    return leg_report(plan, stage, stage.moves[0], item)
+    direct = plan._direct()
+    return ChainReport(tuple(legs), leg_report(plan, direct, direct.moves[0], item), held)
 
 
 def leg_report(plan: Redistribution, stage: Stage, move: Move, item: int) -> Report:

@@ -25,10 +25,11 @@ from .planner import Messages
 
 if TYPE_CHECKING:
     from .._kernels.bundle import Part as Packed
+    from .plan import Redistribution
 
 Key = Callable[[int, Message], tuple[int, ...]]
 
-__all__ = ["Forms", "Move", "Pair", "Stage", "agree_on_extents"]
+__all__ = ["Forms", "Move", "Pair", "Stage", "made_by_all"]
 
 
 class Pair(NamedTuple):
@@ -186,13 +187,20 @@ class Stage:
         return lambda k, message: ((rank - message.peer) % size,)
 
 
-def agree_on_extents(group: Group, error: BaseException | None, stages: Sequence[Stage]) -> None:
-    """Raise on all ranks if any could not make its part of a plan; else learn the largest extents. Collective over the group.
+def made_by_all(group: Group, make: Callable[[], Redistribution]) -> Redistribution:
+    """A plan whose part all ranks could make, and whose stages know the largest extents. Collective over the group.
+
+    Parameters
+    ----------
+    group : Group
+        The ranks.
+    make : callable
+        Makes this rank's part. Not collective.
 
     Raises
     ------
     BaseException
-        `error` itself on the rank that has it; CollectiveError on the others.
+        What `make` raised, on that rank; CollectiveError on the others.
     ScheduleError
         The exchange cannot move such messages.
     """
@@ -205,16 +213,20 @@ def agree_on_extents(group: Group, error: BaseException | None, stages: Sequence
             tuple(map(max, zip(*one, strict=True))) for one in zip(*(every for _, every in told), strict=True)
         ]
 
-    mine = [tuple(one.extents) for one in stages] if error is None else []
-    failed, extents = group.confer((None if error is None else error_in_words(error), mine), largest)
-    if error is not None:
-        raise error
+    try:
+        plan = make()
+    except Exception as caught:
+        group.confer((error_in_words(caught), []), largest)
+        raise
+    stages = plan._stages
+    failed, extents = group.confer((None, [tuple(stage.extents) for stage in stages]), largest)
     if failed is not None:
         raise CollectiveError(f"{group.names[failed[0]]} could not take part: {failed[1]}")
     for stage, numbers in zip(stages, extents, strict=True):
         agreed = Extents(*numbers)
         stage.exchange.check(agreed, stage.options.buffers)
         stage.options = stage.options._replace(extents=agreed)
+    return plan
 
 
 class _Binder:
