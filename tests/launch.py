@@ -1,32 +1,40 @@
 """Start a program on several ranks, under the MPI that this interpreter's mpi4py loads, and see that it ends.
 
-Tests call `run`. From a shell, `python tests/launch.py RANKS PROGRAM [ARGUMENT ...]` (or `-m MODULE` for PROGRAM) does the
-same without a limit of time, after printing the command. MPIEXEC in the environment names another mpiexec.
+Tests call `run`. Programs that need nothing special run one after another on ranks that are started once (`Job`): to start
+them takes longer than most programs. From a shell, `python tests/launch.py RANKS PROGRAM [ARGUMENT ...]` (or `-m MODULE` for
+PROGRAM) starts one after printing the command, without a limit of time. MPIEXEC in the environment names another mpiexec.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import functools
+import json
 import os
+import select
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
+import job
+
 TESTS = Path(__file__).resolve().parent
 MARK = "PYSCALAPACK_REDIST_LAUNCH"
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29  # of <linux/prctl.h>
 TAIL = 6000  # characters of output shown with a failure
+JOBS_KEPT, PROGRAMS_OF_A_JOB = 3, 50
 
 
 class LaunchError(AssertionError):
@@ -92,10 +100,34 @@ def run(
     env: Mapping[str, str] | None = None,
     check: bool = True,
     survive: bool = False,
+    alone: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program, or ("-m", module), to its end. One that hangs is killed with all its ranks, and fails."""
+    """Run a program, or ("-m", module), to its end. One that hangs is killed with all its ranks, and fails.
+
+    It has a launch of its own where it needs another environment, may fail, or is to be `alone`; else it runs in a `Job`.
+    """
     words = [str(word) for word in (*(program if isinstance(program, tuple) else (program,)), *args)]
-    line, mark = command(ranks, *words, survive=survive), uuid.uuid4().hex
+    if not (env or survive or alone or not check or words[0] == "-c") and (kept := job_of(ranks)) is not None:
+        with kept.free:
+            return kept.run(words, timeout)
+    line = command(ranks, *words, survive=survive)
+    with started(line, {**environment(ranks), **(env or {})}) as (process, mark, out, err):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout)
+        hung = process.poll() is None
+        end(process, mark)
+        done = subprocess.CompletedProcess(line, process.returncode, read(out), read(err))
+    if hung or (check and done.returncode):
+        raise failure(words, ranks, done, timeout if hung else None)
+    return done
+
+
+@contextlib.contextmanager
+def started(
+    line: list[str], environment: Mapping[str, str]
+) -> Iterator[tuple[subprocess.Popen[bytes], str, IO[bytes], IO[bytes]]]:
+    """Start mpiexec: its process, what its ranks can be found by, and the files of its output."""
+    mark = uuid.uuid4().hex
     # Files, not pipes: reading a pipe would wait for any process that outlives mpiexec.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(
@@ -103,27 +135,131 @@ def run(
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
-            env={**environment(ranks), **(env or {}), MARK: mark},
+            env={**environment, MARK: mark},
             start_new_session=True,
             preexec_fn=prepare,
         )
         try:
-            process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            for pid, is_rank in marked(mark):
-                if is_rank:
-                    send(pid, signal.SIGABRT)
-            time.sleep(1)  # for the ranks to write where they are
+            yield process, mark, out, err
         finally:
-            for pid, _ in marked(mark):
-                send(pid, signal.SIGKILL)
-            hung = process.returncode is None
-            process.wait()
-        done = subprocess.CompletedProcess(line, process.returncode, read(out), read(err))
-    if hung or (check and done.returncode):
-        verdict = f"hung: it had not ended after {timeout:g} s" if hung else f"failed with status {done.returncode}"
-        raise LaunchError(f"{shlex.join(words)} on {ranks} ranks {verdict}\n{told(done)}")
-    return done
+            end(process, mark)
+
+
+def end(process: subprocess.Popen[bytes], mark: str) -> None:
+    """Kill what is left of a launch; ranks of one that runs say where they are."""
+    if process.poll() is None:
+        for pid, is_rank in marked(mark):
+            if is_rank:
+                send(pid, signal.SIGABRT)
+        time.sleep(1)  # for the ranks to write where they are
+    for pid, _ in marked(mark):
+        send(pid, signal.SIGKILL)
+    process.wait()
+
+
+def failure(
+    words: list[str], ranks: int, done: subprocess.CompletedProcess[str], timeout: float | None = None
+) -> LaunchError:
+    """What to say of a program that failed, or had not ended after so many seconds."""
+    failed = f"failed with status {done.returncode}"
+    verdict = failed if timeout is None else f"hung: it had not ended after {timeout:g} s"
+    return LaunchError(f"{shlex.join(words)} on {ranks} ranks {verdict}\n{told(done)}")
+
+
+class Job:
+    """Ranks that run one program after another (`job.py`).
+
+    Attributes
+    ----------
+    free : Lock
+        Of whoever runs a program.
+    left : int
+        How many programs it may still run: some of what they make stays, such as keys of attributes.
+    """
+
+    def __init__(self, ranks: int) -> None:
+        self._ranks, self._end = ranks, contextlib.ExitStack()
+        self.free, self.left = threading.Lock(), PROGRAMS_OF_A_JOB
+        self._folder = Path(self._end.enter_context(tempfile.TemporaryDirectory()))
+        self._orders = [self._pipe(job.orders_of(self._folder, rank)) for rank in range(ranks)]
+        self._ended = self._pipe(self._folder / job.REPLY)
+        self._line = command(ranks, str(TESTS / "job.py"), str(self._folder))
+        launch = started(self._line, environment(ranks))
+        self._process, self._mark, self._out, self._err = self._end.enter_context(launch)
+
+    def _pipe(self, path: Path) -> int:
+        os.mkfifo(path)
+        number = os.open(path, os.O_RDWR)  # for writing alone it would wait for the reader
+        self._end.callback(os.close, number)
+        return number
+
+    def run(self, words: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
+        """Run a program to its end.
+
+        Raises
+        ------
+        LaunchError
+            It hung or failed, and the job has ended with it.
+        """
+        self.left -= 1
+        names = {}
+        for name in ("out", "err"):
+            names[name] = str(self._folder / name)
+            Path(names[name]).write_bytes(b"")
+        order = {"words": words, "environment": environment(self._ranks), "directory": os.getcwd(), **names}
+        for pipe in self._orders:
+            os.write(pipe, json.dumps(order).encode() + b"\n")
+        missing, last = self._ranks, time.monotonic() + timeout
+        while missing and self._process.poll() is None and time.monotonic() < last:
+            if select.select([self._ended], [], [], 0.2)[0]:
+                missing -= len(os.read(self._ended, missing))
+        hung = missing and self._process.poll() is None
+        if missing:
+            end(self._process, self._mark)
+        text = {name: Path(path).read_text(errors="replace") for name, path in names.items()}
+        status = self._process.returncode or 0
+        if missing:
+            text["err"] += read(self._err)
+        done = subprocess.CompletedProcess([*command(self._ranks), *words], status, text["out"], text["err"])
+        if missing:
+            self.close()
+            raise failure(words, self._ranks, done, timeout if hung else None)
+        return done
+
+    def close(self) -> None:
+        """Let the ranks end, or see to it."""
+        if jobs.get(self._ranks) is self:
+            del jobs[self._ranks]
+        for pipe in self._orders:
+            os.write(pipe, b"\n")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(10)
+        self._end.close()
+
+
+jobs: dict[int, Job] = {}
+
+
+def job_of(ranks: int) -> Job | None:
+    """A job of so many ranks; None while it is busy."""
+    found = jobs.get(ranks)
+    if found is not None and found.free.locked():
+        return None
+    if found is not None and not found.left:
+        found.close()
+    if ranks not in jobs:
+        while len(jobs) >= JOBS_KEPT:
+            jobs[next(iter(jobs))].close()
+        jobs[ranks] = Job(ranks)
+    jobs[ranks] = jobs.pop(ranks)  # the last one to be closed
+    return jobs[ranks]
+
+
+@atexit.register
+def close_jobs() -> None:
+    """No program comes any more."""
+    while jobs:
+        jobs[next(iter(jobs))].close()
 
 
 def told(done: subprocess.CompletedProcess[str]) -> str:

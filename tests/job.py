@@ -1,0 +1,118 @@
+"""Job: ranks that run one program after another, so that each need not be started, and load its modules, anew.
+
+`launch.run` starts a job for each number of ranks that tests ask for. As a program, this file is what the ranks run:
+`mpiexec -n RANKS python tests/job.py FOLDER`. Each rank reads from a pipe of its own which program comes next, so it sleeps
+meanwhile. Each program gets a duplicate of COMM_WORLD in place of it, which is freed when the program has ended: nothing that
+this package keeps with a communicator goes from one program to the next. A program that raises ends the job, as it would end
+its own launch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import runpy
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["OWN", "REPLY", "orders_of"]
+
+REPLY = "ended"  # the pipe on which all ranks say that a program has ended: a byte each
+# Variables that are the launcher's.
+OWN = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "HYDI_", "MPIR_", "MPICH_", "PYSCALAPACK_REDIST_LAUNCH")
+SIGNALS = (signal.SIGALRM, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def orders_of(folder: Path, rank: int) -> Path:
+    """The pipe from which a rank reads what it is to run."""
+    return folder / f"rank{rank}"
+
+
+@contextlib.contextmanager
+def as_if_alone(order: dict[str, Any]) -> Iterator[None]:
+    """Output, environment, directory, arguments and modules' path of a program, and afterwards the old ones again."""
+    kept = [os.dup(number) for number in (1, 2)]
+    for number, name in ((1, "out"), (2, "err")):
+        file = os.open(order[name], os.O_WRONLY | os.O_APPEND)
+        os.dup2(file, number)
+        os.close(file)
+    environment, arguments, path, folder = dict(os.environ), sys.argv, list(sys.path), os.getcwd()
+    launcher = {name: value for name, value in environment.items() if name.startswith(OWN)}
+    os.environ.clear()
+    os.environ.update({**order["environment"], **launcher})
+    os.chdir(order["directory"])
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.argv, sys.path[:] = arguments, path
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        for number, old in zip((1, 2), kept, strict=True):
+            os.dup2(old, number)
+            os.close(old)
+
+
+def run_program(words: list[str]) -> None:
+    """What `python PROGRAM ARGUMENT ...` or `python -m MODULE ARGUMENT ...` runs.
+
+    Raises
+    ------
+    BaseException
+        What the program raises.
+    """
+    try:
+        if words[0] == "-m":
+            sys.argv, sys.path[0] = words[1:], os.getcwd()
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv, sys.path[0] = words, str(Path(words[0]).resolve().parent)
+            runpy.run_path(words[0], run_name="__main__")
+    except SystemExit as ended:
+        if ended.code not in (None, 0):
+            raise
+
+
+def main() -> None:
+    """Run programs until there are no more."""
+    import numpy as np  # noqa: F401 - loaded once for all programs
+    from mpi4py import MPI
+
+    import pyscalapack_redist as psr  # noqa: F401
+    from pyscalapack_redist.comm.mpi import MPI as CACHED
+
+    world, folder = MPI.COMM_WORLD, Path(sys.argv[1])
+    for stream in (sys.stdout, sys.stderr):  # a line is written at once, beside those of other ranks
+        stream.reconfigure(line_buffering=True, write_through=False)
+    ended = os.open(folder / REPLY, os.O_WRONLY)
+    with open(orders_of(folder, world.rank)) as orders:
+        for line in iter(orders.readline, "\n"):  # an empty line is the end
+            order = json.loads(line)
+            with as_if_alone(order):
+                MPI.COMM_WORLD = world.Dup()
+                vars(CACHED).clear()  # it keeps what has been asked for
+                try:
+                    run_program(order["words"])
+                except BaseException:
+                    traceback.print_exc()
+                    sys.stderr.flush()
+                    world.Abort(1)
+                gc.collect()
+                MPI.COMM_WORLD.Free()
+                MPI.COMM_WORLD = world
+            os.write(ended, b".")
+
+
+if __name__ == "__main__":
+    main()
