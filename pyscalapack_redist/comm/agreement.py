@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from .conversation import Conversation, Refusal, all_tell
-from .vote import Ballot, Outcome, Statement, error_in_words, good
+from .vote import Ballot, Outcome, Statement, digest, error_in_words, good
 
 if TYPE_CHECKING:
     from .group import Group
 
-__all__ = ["Agreement"]
+__all__ = ["Agreement", "read_alike"]
+
+T = TypeVar("T")
 
 
 class Agreement:
@@ -47,3 +49,32 @@ class Agreement:
             else:
                 return True
         return self._talk.advance()
+
+
+def read_alike(group: Group, what: str, read: Callable[[], T | None], number: Callable[[T], int]) -> T | None:
+    """What this rank reads, or None; all raise where one cannot, or two read different things. Collective over the group.
+
+    Parameters
+    ----------
+    group : Group
+        The ranks.
+    what : str
+        What is read, in words.
+    read : callable
+        Gives it, or None on a rank that cannot know.
+    number : callable
+        A digest of it.
+    """
+    mine, error = None, None
+    try:
+        mine = read()
+    except Exception as caught:
+        error = caught
+    found = None if mine is None else number(mine)
+    group.agree(
+        Ballot(failed=group.failed(error), call=digest(what), source=found),
+        error,
+        lambda: [Statement(what, found, repr(mine))],
+        lambda outcome: True,
+    )
+    return mine

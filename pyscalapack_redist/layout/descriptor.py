@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._descriptor import FIELDS, build_fields, check_fields, read_fields
+from ..comm.agreement import read_alike
 from ..comm.group import Group
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
-from ..comm.vote import Ballot, Statement, digest
+from ..comm.vote import digest
 from ..errors import DescriptorError
-from .blockcyclic import BlockCyclic, check_dimensions, whole_number
-from .collapsed import merged
+from .blockcyclic import BlockCyclic, whole_number
+from .collapsed import merged_with_next, neighbours
+from .dimensions import distributions_of, local_part, placement, sub_array
 from .grid import ProcessGrid
+from .nine_integers import NineIntegers
 
 __all__ = ["Descriptor"]
 
@@ -60,24 +62,8 @@ class Descriptor:
     ) -> None:
         if not isinstance(grid, ProcessGrid):
             raise DescriptorError(f"grid = {grid!r} must be a ProcessGrid")
-        sizes = [whole_number(f"shape[{k}]", n, 0) for k, n in enumerate(_each("shape", shape, None))]
-        check_dimensions(sizes)
         self._grid = grid
-        self._axes = _checked_axes(axes, len(sizes), grid)
-        processes = [1 if axis is None else grid.shape[axis] for axis in self._axes]
-        blocks = [
-            max(1, -(-n // p))
-            if b is None
-            else whole_number(f"block[{k}]", b, 1, ": elements in a block; None is one per process")
-            for k, (n, p, b) in enumerate(zip(sizes, processes, _each("block", block, len(sizes)), strict=True))
-        ]
-        sources = [whole_number(f"source[{k}]", s, 0) for k, s in enumerate(_each("source", source, len(sizes)))]
-        for k, (s, p) in enumerate(zip(sources, processes, strict=True)):
-            if s >= p:
-                raise DescriptorError(
-                    f"source[{k}] = {s} is outside the grid: its dimension has {p} processes, so it must be 0 to {p - 1}"
-                )
-        self._whole = tuple(BlockCyclic(*one) for one in zip(sizes, blocks, processes, sources, strict=True))
+        self._whole, self._axes = distributions_of(shape, block, grid, source, axes)
         self._distributions = self._whole
         self._parent: Descriptor | None = None
         self._coords = None if grid.coords is None else self._array_coords(grid.coords)
@@ -109,17 +95,8 @@ class Descriptor:
             Another rank found such an error, or has another layout.
         """
         group = group_of(comm, tuple(range(comm.Get_size())))
-        mine, error = None, None
-        try:
-            mine = cls._read_array(nine_integers, comm)
-        except Exception as caught:
-            error = caught
-        found = None if mine is None else mine.layout_digest
-        group.agree(
-            Ballot(failed=group.failed(error), call=digest("from_array"), source=found),
-            error,
-            lambda: [Statement("the descriptor", found, repr(mine))],
-            lambda outcome: True,
+        mine = read_alike(
+            group, "the descriptor", lambda: cls._read_array(nine_integers, comm), lambda found: found.layout_digest
         )
         return cls._spread(mine, group, comm)
 
@@ -134,18 +111,14 @@ class Descriptor:
     @classmethod
     def _read_array(cls, nine_integers: object, comm: MPI.Intracomm) -> Descriptor | None:
         """Read nine integers on a rank of their grid; None where CTXT is -1. Not collective."""
-        fields = dict(zip(FIELDS, read_fields(nine_integers), strict=True))
-        grid = ProcessGrid._read_context(fields["CTXT"], comm)
-        if grid is None:
-            return None
-        check_fields(nine_integers, grid.shape[0], grid.shape[1], -1 if grid.coords is None else grid.coords[0])
-        return cls(
-            (fields["M"], fields["N"]),
-            (fields["MB"], fields["NB"]),
-            grid,
-            source=(fields["RSRC"], fields["CSRC"]),
-            lld=None if grid.coords is None else max(1, fields["LLD"]),
-        )
+        found = NineIntegers.read(nine_integers, comm)
+        return None if found is None else cls(found.shape, found.block, found.grid, source=found.source, lld=found.lld)
+
+    @classmethod
+    def _of(cls, whole: Sequence[BlockCyclic], axes: Sequence[int | None], grid: ProcessGrid) -> Descriptor:
+        """Of a whole array, from the distribution of each dimension."""
+        shape, block, source = zip(*((one.n, one.block, one.source) for one in whole), strict=True)
+        return cls(shape, block, grid, source=source, axes=axes)
 
     # -- what it describes
 
@@ -211,11 +184,7 @@ class Descriptor:
 
     @functools.cached_property
     def _placement(self) -> NDArray[np.int64]:
-        used = [axis for axis in self._axes if axis is not None]
-        rest = [axis for axis in range(self._grid.ndim) if axis not in used]
-        places = self._grid.ranks.transpose(used + rest).reshape([one.processes for one in self._whole])
-        places.setflags(write=False)
-        return places
+        return placement(self._whole, self._axes, self._grid)
 
     @property
     def local_shape(self) -> tuple[int, ...]:
@@ -251,15 +220,9 @@ class Descriptor:
         DescriptorError
             A bound is negative or past the edge, or a step is not 1.
         """
-        slices = key if isinstance(key, tuple) else (key,)
-        if len(slices) > self.ndim:
-            raise DescriptorError(
-                f"a sub-array of {self.ndim} dimensions takes at most {self.ndim} slices, got {len(slices)}"
-            )
-        slices += (slice(None),) * (self.ndim - len(slices))
-        parts = tuple(
-            _sub_axis(k, one, part) for k, (one, part) in enumerate(zip(self._distributions, slices, strict=True))
-        )
+        return self._part(sub_array(self._distributions, key))
+
+    def _part(self, parts: tuple[BlockCyclic, ...]) -> Descriptor:
         if parts == self._distributions:
             return self
         view = self._copy()
@@ -269,13 +232,8 @@ class Descriptor:
     @functools.cached_property
     def T(self) -> Descriptor:  # noqa: N802 - as NumPy's
         """The layout of the transpose on the same processes: its local arrays are `a.T`. Not collective."""
-        whole = self._parent or self
-        flipped = Descriptor(
-            whole.shape[::-1], self.block[::-1], self._grid, source=self.source[::-1], axes=self._axes[::-1]
-        )
-        if self._parent is None:
-            return flipped
-        return flipped[tuple(slice(o, o + n) for o, n in zip(self.offset[::-1], self.shape[::-1], strict=True))]
+        whole = Descriptor._of(self._whole[::-1], self._axes[::-1], self._grid)
+        return whole._part(self._distributions[::-1])
 
     def merge(self, *dims: int, order: str = "F") -> Descriptor:
         """The same layout with adjacent dimensions merged into one (Birkeland & Sorevik, section 4). Not collective.
@@ -297,56 +255,18 @@ class Descriptor:
         DescriptorError
             They are not neighbours, this is a sub-array, or a process's elements would not be blocks of one size.
         """
-        if order not in ("F", "C"):
-            raise DescriptorError(f"order = {order!r} must be 'F' (the first dimension runs fastest) or 'C' (the last)")
+        pairs = neighbours(dims, self.ndim, order)
         if self._parent is not None:
             raise DescriptorError(
                 "a sub-array's dimensions cannot be merged: its local arrays hold more than the sub-array"
             )
-        chosen = [whole_number(f"dims[{k}]", one, 0) for k, one in enumerate(dims)]
-        first, count = (chosen or [0])[0], len(chosen)
-        if count < 2 or chosen != list(range(first, first + count)) or first + count > self.ndim:
-            raise DescriptorError(
-                f"dims = {dims} must be two or more neighbours of the {self.ndim} dimensions, ascending, as 1, 2"
-            )
         made = self
-        for k in [first] * (count - 1) if order == "F" else range(first + count - 2, first - 1, -1):
-            made = made._merged_with_next(k, order)
+        for k in pairs:
+            try:
+                made = Descriptor._of(*merged_with_next(made._whole, made._axes, made._grid, k, order))
+            except DescriptorError as error:
+                raise DescriptorError(f"dimensions {k} and {k + 1} of {made!r} cannot be merged: {error}") from None
         return made
-
-    def _merged_with_next(self, k: int, order: str) -> Descriptor:
-        fast, slow = (k, k + 1) if order == "F" else (k + 1, k)
-        try:
-            one, both = merged(self._whole[fast], self._whole[slow])
-        except DescriptorError as error:
-            raise DescriptorError(f"dimensions {k} and {k + 1} of {self!r} cannot be merged: {error}") from None
-        grid, axes = self._grid, list(self._axes)
-        spread = fast if self._whole[slow].processes == 1 else slow
-        if both:
-            grid, axes = self._with_one_grid_dimension(fast, slow)
-        axes[k : k + 2] = [axes[spread]]
-        rest = list(self._whole)
-        rest[k : k + 2] = [one]
-        return Descriptor(
-            [axis.n for axis in rest],
-            [axis.block for axis in rest],
-            grid,
-            source=[axis.source for axis in rest],
-            axes=axes,
-        )
-
-    def _with_one_grid_dimension(self, fast: int, slow: int) -> tuple[ProcessGrid, list[int | None]]:
-        """A grid whose last dimension counts the processes of two array dimensions from their sources on, and the axes."""
-        inner, outer = self._axes[fast], self._axes[slow]
-        assert inner is not None
-        assert outer is not None
-        kept = [axis for axis in range(self._grid.ndim) if axis not in (inner, outer)]
-        turned = np.roll(self._grid.ranks, (-self._whole[fast].source, -self._whole[slow].source), (inner, outer))
-        shape = [self._grid.shape[axis] for axis in kept]
-        ranks = turned.transpose([*kept, outer, inner]).reshape([*shape, -1])
-        place = {axis: number for number, axis in enumerate(kept)} | {inner: len(kept), outer: len(kept)}
-        axes = [None if axis is None else place[axis] for axis in self._axes]
-        return ProcessGrid(ranks.shape, self._grid.comm, ranks=ranks), axes
 
     # -- local arrays
 
@@ -372,11 +292,7 @@ class Descriptor:
         local = self.empty(dtype) if self._parent is None else self.zeros(dtype)
         if self._coords is not None:
             mesh = np.ix_(*(self.global_indices(k) for k in range(self.ndim)))
-            part = tuple(
-                slice(start := one.local_start(p), start + one.local_size(p))
-                for one, p in zip(self._distributions, self._coords, strict=True)
-            )
-            local[part] = f(*mesh)
+            local[local_part(self._distributions, self._coords)] = f(*mesh)
         return local
 
     # -- ScaLAPACK's nine integers
@@ -394,8 +310,8 @@ class Descriptor:
             raise DescriptorError(
                 f"{self!r} has no ScaLAPACK descriptor: that is for two dimensions over a two-dimensional grid, in order"
             )
-        whole = self._parent or self
-        return np.asarray(build_fields((1, self._grid.context, *whole.shape, *self.block, *self.source, self._lld)))
+        shape = tuple(one.n for one in self._whole)
+        return NineIntegers(self._grid, shape, self.block, self.source, self._lld).to_array()
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
@@ -405,20 +321,17 @@ class Descriptor:
     # -- identity
 
     def _layout(self) -> tuple[Any, ...]:
-        """All that makes two layouts equal, the grid among it."""
-        whole = self._parent or self
-        return (whole.shape, self._grid, self.block, self.source, self._axes, self.offset, self.shape)
+        """All that makes two layouts equal."""
+        return (self._grid, self._axes, self._whole, self._distributions)
 
     def _packed(self) -> tuple[Any, ...]:
-        """The layout in plain types, to send to another rank."""
-        shape, grid, *rest = self._layout()
-        return (shape, grid.shape, grid.ranks, *rest)
+        """The layout without its communicator, to send to another rank."""
+        return (self._grid.shape, self._grid.ranks, *self._layout()[1:])
 
     @classmethod
     def _unpacked(cls, packed: tuple[Any, ...], comm: MPI.Intracomm) -> Descriptor:
-        shape, grid_shape, ranks, block, source, axes, offset, part = packed
-        whole = cls(shape, block, ProcessGrid(grid_shape, comm, ranks=ranks), source=source, axes=axes)
-        return whole if part == shape else whole[tuple(slice(o, o + n) for o, n in zip(offset, part, strict=True))]
+        shape, ranks, axes, whole, parts = packed
+        return cls._of(whole, axes, ProcessGrid(shape, comm, ranks=ranks))._part(parts)
 
     def on(self, comm: MPI.Intracomm) -> Descriptor:
         """The same layout with its processes as ranks of another communicator. Not collective.
@@ -444,8 +357,8 @@ class Descriptor:
     @functools.cached_property
     def layout_digest(self) -> int:
         """A number equal on all ranks for equal layouts."""
-        shape, grid, *rest = self._layout()
-        return digest(repr((shape, rest, grid.shape)).encode() + grid.ranks.tobytes())
+        shape, ranks, *rest = self._packed()
+        return digest(repr((shape, rest)).encode() + ranks.tobytes())
 
     def __eq__(self, other: object) -> bool:
         return self._layout() == other._layout() if isinstance(other, Descriptor) else NotImplemented
@@ -485,64 +398,3 @@ class Descriptor:
 
 def _by(sizes: Sequence[int]) -> str:
     return " x ".join(map(str, sizes))
-
-
-def _each(name: str, value: Any, dimensions: int | None) -> tuple[Any, ...]:
-    """One value for each dimension; a single one stands for all of them."""
-    if value is None or isinstance(value, int | np.integer):
-        return (value,) * (1 if dimensions is None else dimensions)
-    try:
-        values = tuple(value)
-    except TypeError:
-        raise DescriptorError(
-            f"{name} = {value!r} must be an integer or a sequence of them, one for each dimension"
-        ) from None
-    if dimensions is not None and len(values) != dimensions:
-        raise DescriptorError(
-            f"{name} = {values} has {len(values)} entries, but the array has {dimensions} dimensions: give one for each"
-        )
-    return values
-
-
-def _checked_axes(axes: Sequence[int | None] | None, dimensions: int, grid: ProcessGrid) -> tuple[int | None, ...]:
-    if axes is None:
-        chosen: tuple[int | None, ...] = tuple(k if k < grid.ndim else None for k in range(dimensions))
-    else:
-        chosen = _each("axes", axes, dimensions)
-    used = []
-    for k, axis in enumerate(chosen):
-        if axis is None:
-            continue
-        if whole_number(f"axes[{k}]", axis, 0) >= grid.ndim:
-            raise DescriptorError(
-                f"axes[{k}] = {axis} is not a dimension of the grid, which has {grid.ndim}: 0 to {grid.ndim - 1}, or None"
-            )
-        if axis in used:
-            raise DescriptorError(f"axes = {chosen} uses grid dimension {axis} twice: each spreads one array dimension")
-        used.append(axis)
-    for axis, n in enumerate(grid.shape):
-        if n > 1 and axis not in used:
-            raise DescriptorError(
-                f"grid dimension {axis} has {n} processes and no array dimension is spread over it: replicated arrays are "
-                "not supported; use a grid of size 1 there, or name it in axes"
-            )
-    return chosen
-
-
-def _sub_axis(k: int, axis: BlockCyclic, part: object) -> BlockCyclic:
-    if not isinstance(part, slice):
-        raise DescriptorError(
-            f"dimension {k}: a sub-array is taken by slices, not {part!r}; for one index i write i:i+1"
-        )
-    if part.step not in (None, 1):
-        raise DescriptorError(f"dimension {k}: the step of a sub-array must be 1, not {part.step}")
-    try:
-        start = 0 if part.start is None else operator.index(part.start)
-        stop = axis.n if part.stop is None else operator.index(part.stop)
-    except TypeError:
-        raise DescriptorError(f"dimension {k}: the bounds of {part!r} must be integers") from None
-    if not 0 <= start <= stop <= axis.n:
-        raise DescriptorError(
-            f"dimension {k}: {start}:{stop} is not inside 0:{axis.n}; bounds count from 0 and must not pass the edge"
-        )
-    return BlockCyclic(stop - start, axis.block, axis.processes, axis.source, axis.offset + start)

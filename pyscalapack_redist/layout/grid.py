@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import blacs
+from ..comm.agreement import read_alike
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
-from ..comm.vote import Ballot, Statement, digest
+from ..comm.vote import digest
 from ..errors import DescriptorError
 from .blockcyclic import check_dimensions, whole_number
 
@@ -88,17 +89,11 @@ class ProcessGrid:
             Another rank found one of these.
         """
         group = group_of(comm, tuple(range(comm.Get_size())))
-        grid, error = None, None
-        try:
-            grid = cls._read_context(ctxt, comm)
-        except Exception as caught:
-            error = caught
-        found = None if grid is None else digest((grid.shape, grid.ranks.tobytes()))
-        group.agree(
-            Ballot(failed=group.failed(error), call=digest("from_context"), source=found),
-            error,
-            lambda: [Statement("the grid of the BLACS context", found, repr(grid))],
-            lambda outcome: True,
+        grid = read_alike(
+            group,
+            "the grid of the BLACS context",
+            lambda: cls._read_context(ctxt, comm),
+            lambda found: digest((found.shape, found.ranks.tobytes())),
         )
         known = group.share(None if grid is None else (grid.shape, grid.ranks))
         if known is None:

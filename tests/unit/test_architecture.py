@@ -27,8 +27,10 @@ BELOW: dict[str, tuple[str, ...]] = {
     "exchanges": ("comm",),
     "blacs": ("comm",),
     "layout.grid": ("blacs", "comm"),
-    "layout.collapsed": ("layout.blockcyclic",),
-    "layout.descriptor": ("layout.grid", "layout.collapsed"),
+    "layout.dimensions": ("layout.grid",),
+    "layout.collapsed": ("layout.grid",),
+    "layout.nine_integers": ("layout.grid",),
+    "layout.descriptor": ("layout.dimensions", "layout.collapsed", "layout.nine_integers"),
     "layout.relabel": ("layout.descriptor",),
     "engine": ("layout.descriptor", "exchanges"),
     "files": ("engine",),
@@ -39,7 +41,7 @@ BELOW: dict[str, tuple[str, ...]] = {
     "__main__": ("tools",),
 }
 # Who alone may import a compiled module; the others are for blockcyclic and everything above it.
-OWNERS = {"_blacs": "blacs", "_descriptor": "layout.descriptor"}
+OWNERS = {"_blacs": "blacs", "_descriptor": "layout.nine_integers"}
 # Who imports mpi4py by itself: the one lazy import, and those that say what to do where it fails.
 WITH_MPI = ("comm.mpi", "blacs.library", "tools.cli", "tools.info", "tools.bench.command", "tools.bench.environment")
 # These run on any machine.

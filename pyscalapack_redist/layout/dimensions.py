@@ -1,0 +1,134 @@
+"""The dimensions of an array: a layout's arguments, checked, as one distribution for each; and parts of these."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import DescriptorError
+from .blockcyclic import BlockCyclic, check_dimensions, whole_number
+from .grid import ProcessGrid
+
+__all__ = ["distributions_of", "local_part", "placement", "sub_array"]
+
+
+def _checked_axes(axes: Sequence[int | None] | None, dimensions: int, grid: ProcessGrid) -> tuple[int | None, ...]:
+    """The grid dimension over which each array dimension is spread; by default in order. Not collective."""
+    if axes is None:
+        chosen: tuple[int | None, ...] = tuple(k if k < grid.ndim else None for k in range(dimensions))
+    else:
+        chosen = _each("axes", axes, dimensions)
+    used = []
+    for k, axis in enumerate(chosen):
+        if axis is None:
+            continue
+        if whole_number(f"axes[{k}]", axis, 0) >= grid.ndim:
+            raise DescriptorError(
+                f"axes[{k}] = {axis} is not a dimension of the grid, which has {grid.ndim}: 0 to {grid.ndim - 1}, or None"
+            )
+        if axis in used:
+            raise DescriptorError(f"axes = {chosen} uses grid dimension {axis} twice: each spreads one array dimension")
+        used.append(axis)
+    for axis, n in enumerate(grid.shape):
+        if n > 1 and axis not in used:
+            raise DescriptorError(
+                f"grid dimension {axis} has {n} processes and no array dimension is spread over it: replicated arrays are "
+                "not supported; use a grid of size 1 there, or name it in axes"
+            )
+    return chosen
+
+
+def distributions_of(
+    shape: Sequence[int],
+    block: Sequence[int | None] | int | None,
+    grid: ProcessGrid,
+    source: Sequence[int] | int,
+    axes: Sequence[int | None] | None,
+) -> tuple[tuple[BlockCyclic, ...], tuple[int | None, ...]]:
+    """The distribution of each dimension of an array, and its grid dimension. Not collective."""
+    sizes = [whole_number(f"shape[{k}]", n, 0) for k, n in enumerate(_each("shape", shape, None))]
+    check_dimensions(sizes)
+    spread = _checked_axes(axes, len(sizes), grid)
+    processes = [1 if axis is None else grid.shape[axis] for axis in spread]
+    blocks = [
+        max(1, -(-n // p))
+        if b is None
+        else whole_number(f"block[{k}]", b, 1, ": elements in a block; None is one per process")
+        for k, (n, p, b) in enumerate(zip(sizes, processes, _each("block", block, len(sizes)), strict=True))
+    ]
+    sources = [whole_number(f"source[{k}]", s, 0) for k, s in enumerate(_each("source", source, len(sizes)))]
+    for k, (s, p) in enumerate(zip(sources, processes, strict=True)):
+        if s >= p:
+            raise DescriptorError(
+                f"source[{k}] = {s} is outside the grid: its dimension has {p} processes, so it must be 0 to {p - 1}"
+            )
+    return tuple(BlockCyclic(*one) for one in zip(sizes, blocks, processes, sources, strict=True)), spread
+
+
+def _each(name: str, value: Any, dimensions: int | None) -> tuple[Any, ...]:
+    """One value for each dimension; a single one stands for all of them."""
+    if value is None or isinstance(value, int | np.integer):
+        return (value,) * (1 if dimensions is None else dimensions)
+    try:
+        values = tuple(value)
+    except TypeError:
+        raise DescriptorError(
+            f"{name} = {value!r} must be an integer or a sequence of them, one for each dimension"
+        ) from None
+    if dimensions is not None and len(values) != dimensions:
+        raise DescriptorError(
+            f"{name} = {values} has {len(values)} entries, but the array has {dimensions} dimensions: give one for each"
+        )
+    return values
+
+
+def sub_array(distributions: Sequence[BlockCyclic], key: object) -> tuple[BlockCyclic, ...]:
+    """The distributions of the part that a slice for each of the first dimensions takes. Not collective."""
+    slices = key if isinstance(key, tuple) else (key,)
+    dimensions = len(distributions)
+    if len(slices) > dimensions:
+        raise DescriptorError(
+            f"a sub-array of {dimensions} dimensions takes at most {dimensions} slices, got {len(slices)}"
+        )
+    slices += (slice(None),) * (dimensions - len(slices))
+    return tuple(_part(k, *one) for k, one in enumerate(zip(distributions, slices, strict=True)))
+
+
+def _part(k: int, axis: BlockCyclic, part: object) -> BlockCyclic:
+    if not isinstance(part, slice):
+        raise DescriptorError(
+            f"dimension {k}: a sub-array is taken by slices, not {part!r}; for one index i write i:i+1"
+        )
+    if part.step not in (None, 1):
+        raise DescriptorError(f"dimension {k}: the step of a sub-array must be 1, not {part.step}")
+    try:
+        start = 0 if part.start is None else operator.index(part.start)
+        stop = axis.n if part.stop is None else operator.index(part.stop)
+    except TypeError:
+        raise DescriptorError(f"dimension {k}: the bounds of {part!r} must be integers") from None
+    if not 0 <= start <= stop <= axis.n:
+        raise DescriptorError(
+            f"dimension {k}: {start}:{stop} is not inside 0:{axis.n}; bounds count from 0 and must not pass the edge"
+        )
+    return BlockCyclic(stop - start, axis.block, axis.processes, axis.source, axis.offset + start)
+
+
+def placement(distributions: Sequence[BlockCyclic], axes: Sequence[int | None], grid: ProcessGrid) -> NDArray[np.int64]:
+    """Rank at each process coordinate along the array dimensions, read-only. Not collective."""
+    used = [axis for axis in axes if axis is not None]
+    rest = [axis for axis in range(grid.ndim) if axis not in used]
+    places = grid.ranks.transpose(used + rest).reshape([one.processes for one in distributions])
+    places.setflags(write=False)
+    return places
+
+
+def local_part(distributions: Sequence[BlockCyclic], coords: Sequence[int]) -> tuple[slice, ...]:
+    """The part of the whole array's local array that holds a process's elements. Not collective."""
+    return tuple(
+        slice(start := one.local_start(p), start + one.local_size(p))
+        for one, p in zip(distributions, coords, strict=True)
+    )
