@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from .conversation import Conversation, Refusal, all_tell
-from .vote import Ballot, Outcome, Statement, digest, error_in_words, good
+from .vote import Ballot, Outcome, Statement, Vote, digest, error_in_words, good
 
 if TYPE_CHECKING:
     from .group import Group
@@ -17,18 +17,33 @@ T = TypeVar("T")
 
 
 class Agreement:
-    """An agreement. If an interrupt ends it on this rank, it still has its part in what the others do."""
+    """An agreement that an interrupt has ended on this rank, which still has its part in what the others do.
+
+    Parameters
+    ----------
+    group : Group
+        The ranks.
+    ticket : int
+        That of the vote.
+    vote : Vote
+        What this rank has cast.
+    error : BaseException
+        What the others are told, if they ask: what this rank found wrong, or the interrupt.
+    statements, asks : callable
+        As for `Group.agree`.
+    """
 
     def __init__(
         self,
         group: Group,
-        ballot: Ballot,
-        error: BaseException | None,
+        ticket: int,
+        vote: Vote,
+        error: BaseException,
         statements: Callable[[], Sequence[Statement]],
         asks: Callable[[Outcome], bool],
     ) -> None:
-        self._group, self.error, self._statements, self._asks = group, error, statements, asks
-        self.ticket, self.vote = group.next_ticket(), group.cast(ballot)
+        self._group, self._ticket, self._vote = group, ticket, vote
+        self._error, self._statements, self._asks = error, statements, asks
         self._talk: Conversation | Refusal | None = None
 
     def advance(self, block: bool = False) -> bool:
@@ -37,15 +52,13 @@ class Agreement:
         if group.broken is not None:
             return True
         if self._talk is None:
-            if not group.count(self.vote):
+            outcome = group.count(self._vote)
+            if outcome is None:
                 return False
-            outcome = self.vote.outcome
-            assert outcome is not None
             if not good(outcome):
-                self._talk = group.refusal(self.ticket, self.error, self._statements)
+                self._talk = group.refusal(self._ticket, self._error, self._statements)
             elif self._asks(outcome):
-                assert self.error is not None
-                self._talk = all_tell(group.channel, self.ticket, error_in_words(self.error))
+                self._talk = all_tell(group.channel, self._ticket, error_in_words(self._error))
             else:
                 return True
         return self._talk.advance()

@@ -1,19 +1,15 @@
 """Group: processes that redistribute among themselves, and what they agree on.
 
-Whatever a rank finds wrong with its own arguments, it still votes; then every rank raises, or none does. A group has a
-private communicator, so that no message of the user's is ever mixed with ours, and goes with the user's communicator as an
-attribute of it. docs/protocol.md says what each rank may assume when.
+Whatever a rank finds wrong with its own arguments, it still votes; then every rank raises, or none does. docs/protocol.md
+says what each rank may assume when.
 """
 
 from __future__ import annotations
 
 import threading
-import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
-
-import numpy as np
 
 from .._kernels.ring import Tickets
 from ..errors import CollectiveError
@@ -21,19 +17,17 @@ from . import progress
 from .agreement import Agreement
 from .channel import Channel
 from .conversation import TAGS, TALK, Conversation, Refusal, all_tell
+from .kept import Plans, Staging
 from .links import Links, links_between
 from .mpi import MPI
-from .node import Node, forced_nodes
+from .node import Node
 from .progress import until
 from .vote import Ballot, MPIVote, Outcome, RingVote, Statement, Verdict, Vote, error_in_words, good, verdict
 from .waiting import LEFT, Waiting
 
-__all__ = ["Group", "ended"]
+__all__ = ["Group"]
 
 T = TypeVar("T")
-
-PLANS_KEPT = 32
-CHECK_SECONDS = 0.05
 
 
 class Group:
@@ -43,14 +37,14 @@ class Group:
     ----------
     channel : Channel
         Messages among these processes.
-    comm : MPI.Intracomm or None
-        The private communicator under it.
     ranks : tuple of int
-        Their ranks in the user's communicator, in the order of their ranks in `comm`.
+        Their ranks in the user's communicator, in the order of their ranks in the group.
     number : dict
         Rank in the group for each of these.
-    plans : OrderedDict
-        Plans made, the most recently used last.
+    plans : Plans
+        Plans made.
+    staging : Staging
+        Staging memory that no transfer uses.
     collectives : MPI.Intracomm or None
         Communicator of the same processes for exchanges that make collective calls, one transfer after another.
     node : Node or None
@@ -73,12 +67,12 @@ class Group:
         Of whoever changes the state of anything here: another thread may wait for something else.
     """
 
-    def __init__(self, channel: Channel, ranks: Sequence[int], comm: MPI.Intracomm | None = None) -> None:
-        self.channel, self.comm = channel, comm
+    def __init__(self, channel: Channel, ranks: Sequence[int]) -> None:
+        self.channel = channel
         self.ranks = tuple(ranks)
         self.rank, self.size = channel.rank, channel.size
         self.number = {rank: k for k, rank in enumerate(self.ranks)}
-        self.plans: OrderedDict[Any, Any] = OrderedDict()
+        self.plans, self.staging = Plans(), Staging()
         self.collectives: MPI.Intracomm | None = None
         self.node: Node | None = None
         self.links: Links | None = None
@@ -90,11 +84,9 @@ class Group:
         self.wreckage: list[Any] = []  # of what broke off: MPI may still read and write there
         self.transfers: dict[Any, None] = {}
         self.tickets = Tickets()
-        self._freed = self._closed = False
+        self._closed = False
         self._notices = channel.tags - 1
         self._votes: deque[Vote] = deque()
-        self._staging: list[np.ndarray] = []
-        self._checked = 0.0
         self._waiting = Waiting(self, self._notices)
 
     # -- tickets and votes
@@ -116,8 +108,7 @@ class Group:
         CollectiveError
             They cannot.
         """
-        if self.broken is None and self.comm is not None:
-            self.broken = "their communicator has been freed" if self._freed else ended(self.comm)
+        self.broken = self.broken or self.gone()
         if self.broken is not None:
             raise CollectiveError(f"these ranks cannot redistribute any more ({self.broken}): use another communicator")
 
@@ -139,13 +130,14 @@ class Group:
         return vote
 
     def count(self, vote: Any = None, block: bool = False) -> Outcome | None:
-        """Post and count votes as far as it goes; the outcome of this one, once counted. With `block`, wait for a while."""
+        """Post and count votes as far as it goes; what this one has come to. With `block`, wait for a while."""
         while self._votes and self._votes[0].test(block and self._votes[0] is vote):
             self._votes.popleft()
         for one in self._votes:
             if not one.post():
                 break
-        return None if vote is None else vote.outcome
+        outcome: Outcome | None = None if vote is None else vote.outcome
+        return outcome
 
     @property
     def is_ready(self) -> bool:
@@ -192,21 +184,17 @@ class Group:
             On the others, and on all of them where they disagree.
         """
         self.check_usable()
-        mine: Agreement | None = None
+        cast: tuple[int, Vote] | None = None
         try:
             with progress.interrupts_held():
-                mine = Agreement(self, ballot, error, statements, asks)
-            ticket, vote = mine.ticket, mine.vote
-            until(lambda: self.count(vote), self.look_around)
+                cast = ticket, vote = self.next_ticket(), self.cast(ballot)
+            outcome = until(lambda: self.count(vote), self.look_around)
         except CollectiveError:
             raise
         except BaseException as caught:
-            if mine is not None:
-                mine.error = error or caught
-                progress.under_way()[mine] = None
+            if cast is not None:
+                progress.under_way()[Agreement(self, *cast, error or caught, statements, asks)] = None
             raise
-        outcome = vote.outcome
-        assert outcome is not None
         if not good(outcome):
             text = self._finished(self.refusal(ticket, error, statements))
             raise error or CollectiveError(text)
@@ -278,52 +266,24 @@ class Group:
 
     def make_collectives(self) -> None:
         """Make the second communicator, if it is not there. Collective over the group."""
-        if self.collectives is None and self.comm is not None:
-            comm = self.comm
-            self.collectives = progress.blocking(comm.Dup, self.watch)
 
     def make_node(self) -> Node:
         """Find the ranks of this node, share memory with them and measure the links to others, once. Collective."""
         if self.node is None:
-            node = Node(self.rank, self.confer, self.names, self.others, self._forced_node)
+            node = Node(self.rank, self.confer, self.names, self.others, self.forced_node)
             self.links = links_between(self.channel, node, self.confer, self.next_ticket(), self.look_around)
             self.node = node
         return self.node
 
-    def _forced_node(self) -> int | None:
+    def forced_node(self) -> int | None:
         """The node on which this rank counts as being, if the environment says so."""
-        if self.comm is None:
-            return None
-        nodes = forced_nodes(MPI.COMM_WORLD.Get_size())
-        if nodes is None:
-            return None
-        mine, world = self.comm.Get_group(), MPI.COMM_WORLD.Get_group()
-        place = MPI.Group.Translate_ranks(mine, [self.rank], world)[0]
-        mine.Free()
-        world.Free()
-        return None if place == MPI.UNDEFINED else nodes[place]
+        return None
 
-    def take_staging(self, size: int) -> np.ndarray:
-        """`size` bytes of staging memory, from what an earlier transfer returned where that is large enough."""
-        for k, kept in enumerate(self._staging):
-            if kept.nbytes >= size:
-                return self._staging.pop(k)
-        self._staging.clear()
-        return np.empty(size, np.uint8)
+    # -- liveness
 
-    def return_staging(self, memory: np.ndarray) -> None:
-        """Keep staging memory for the next transfer: one piece, the largest."""
-        if not self._staging or self._staging[0].nbytes < memory.nbytes:
-            self._staging[:] = [memory]
-
-    def remember(self, key: Any, plan: Any) -> None:
-        """Keep a plan; all ranks keep and drop the same ones, since all make the same calls."""
-        self.plans[key] = plan
-        self.plans.move_to_end(key)
-        while len(self.plans) > PLANS_KEPT:
-            self.plans.popitem(last=False)
-
-    # -- while waiting
+    def gone(self) -> str | None:
+        """Why these ranks cannot communicate any more; None if they can."""
+        return None
 
     def look_around(self, plan: object = None) -> None:
         """Let messages move, and see whether the others still live and come.
@@ -333,28 +293,16 @@ class Group:
         CollectiveError
             One has died or has gone, and what it owed will not come.
         """
-        if self.comm is not None and (gone := ended(self.comm)) is not None:
-            self._lost(gone)
-        self.channel.poke()
-        moment = time.monotonic()
-        if moment - self._checked < CHECK_SECONDS:
-            return
-        self._checked = moment
+        why = self.gone()
         try:
-            if self.node is not None:
-                self.node.check()
-            if self.watch is not None:
-                self.watch()
-        except CollectiveError as gone_:
-            self._lost(str(gone_))
-        left = self._waiting.listen()
-        if left is not None:
-            self._lost(f"{left} has left a redistribution in the middle")
-        self._waiting.look(plan, moment)
-
-    def _lost(self, why: str) -> None:
-        self.break_off(why)
-        raise CollectiveError(f"{self.broken}: what it owed will not come; use another communicator without it")
+            if why is None:
+                self.channel.poke()
+                self._waiting.look(plan)
+        except CollectiveError as caught:
+            why = str(caught)
+        if why is not None:
+            self.break_off(why)
+            raise CollectiveError(f"{self.broken}: what it owed will not come; use another communicator without it")
 
     def break_off(self, why: str) -> None:
         """Note that these ranks cannot redistribute any more, and tell the others."""
@@ -370,20 +318,3 @@ class Group:
         self._closed = True
         if self.node is not None and self.node.ring is not None:
             self.node.ring.closed = True
-
-    def free(self) -> None:
-        """Free the communicators. Collective over the group."""
-        self.close()
-        self._freed = True
-        if self.transfers or self._votes:
-            return  # MPI still moves messages on them
-        for comm in (self.comm, self.collectives):
-            if comm is not None:
-                comm.Free()
-
-
-def ended(comm: MPI.Intracomm) -> str | None:
-    """Why a communicator cannot be used any more; None if it can."""
-    if MPI.Is_finalized():
-        return "MPI has been finalized"
-    return "its communicator has been freed" if comm == MPI.COMM_NULL else None

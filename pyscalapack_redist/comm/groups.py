@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 from ..errors import CollectiveError
 from . import progress
 from .channel import MPIChannel
-from .group import Group, ended
+from .group import Group
 from .mpi import MPI
+from .node import forced_nodes
 
-__all__ = ["check_running", "group_of"]
+__all__ = ["MPIGroup", "check_running", "group_of"]
 
 CREATION_TAG = 21_317  # of Create_group, which needs one that concurrent creations do not share
 
@@ -30,8 +32,66 @@ def check_running() -> None:
         raise CollectiveError("nothing can be redistributed: MPI has been finalized")
 
 
+class MPIGroup(Group):
+    """A group with a private communicator, so that no message of the user's is ever mixed with ours.
+
+    Attributes
+    ----------
+    comm : MPI.Intracomm
+        The private communicator.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, ranks: Sequence[int]) -> None:
+        super().__init__(MPIChannel(comm), ranks)
+        self.comm = comm
+        self._freed = False
+
+    def make_collectives(self) -> None:
+        """Make the second communicator, if it is not there. Collective over the group."""
+        if self.collectives is None:
+            self.collectives = progress.blocking(self.comm.Dup, self.watch)
+
+    def forced_node(self) -> int | None:
+        """The node on which this rank counts as being, if the environment says so."""
+        nodes = forced_nodes(MPI.COMM_WORLD.Get_size())
+        if nodes is None:
+            return None
+        mine, world = self.comm.Get_group(), MPI.COMM_WORLD.Get_group()
+        place = MPI.Group.Translate_ranks(mine, [self.rank], world)[0]
+        mine.Free()
+        world.Free()
+        return None if place == MPI.UNDEFINED else nodes[place]
+
+    def gone(self) -> str | None:
+        """Why these ranks cannot communicate any more; None if they can."""
+        return _ended(self.comm)
+
+    def check_usable(self) -> None:
+        """See whether these ranks can still redistribute."""
+        if self._freed and self.broken is None:
+            self.broken = "their communicator has been freed"
+        super().check_usable()
+
+    def free(self) -> None:
+        """Free the communicators. Collective over the group."""
+        self.close()
+        self._freed = True
+        if self.transfers or self._votes:
+            return  # MPI still moves messages on them
+        for comm in (self.comm, self.collectives):
+            if comm is not None:
+                comm.Free()
+
+
+def _ended(comm: MPI.Intracomm) -> str | None:
+    """Why a communicator cannot be used any more; None if it can."""
+    if MPI.Is_finalized():
+        return "MPI has been finalized"
+    return "its communicator has been freed" if comm == MPI.COMM_NULL else None
+
+
 _keyval: int | None = None
-_every: weakref.WeakSet[Group] = weakref.WeakSet()
+_every: weakref.WeakSet[MPIGroup] = weakref.WeakSet()
 
 
 def _close_at_the_end(_: object, __: object, ___: object) -> None:
@@ -40,12 +100,12 @@ def _close_at_the_end(_: object, __: object, ___: object) -> None:
         one.close()
 
 
-def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], Group]:
+def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], MPIGroup]:
     """The groups of a communicator, kept as an attribute of it and freed with it."""
     global _keyval
     if _keyval is None:
 
-        def free(_: object, __: object, groups: dict[tuple[int, ...], Group]) -> None:
+        def free(_: object, __: object, groups: dict[tuple[int, ...], MPIGroup]) -> None:
             if not MPI.Is_finalized():
                 for one in groups.values():
                     one.free()
@@ -57,13 +117,13 @@ def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], Group]:
     if kept is None:
         kept = {}
         comm.Set_attr(_keyval, kept)
-    groups: dict[tuple[int, ...], Group] = kept
+    groups: dict[tuple[int, ...], MPIGroup] = kept
     return groups
 
 
-def group_of(comm: MPI.Intracomm, ranks: tuple[int, ...]) -> Group:
+def group_of(comm: MPI.Intracomm, ranks: tuple[int, ...]) -> MPIGroup:
     """The group of these ranks of `comm`, ascending. Collective over these ranks the first time."""
-    gone = ended(comm)
+    gone = _ended(comm)
     if gone is not None:
         raise CollectiveError(f"nothing can be redistributed: {gone}")
     groups = _groups_of(comm)
@@ -81,7 +141,7 @@ def group_of(comm: MPI.Intracomm, ranks: tuple[int, ...]) -> Group:
 
         private = progress.blocking(create)
         private.Set_errhandler(MPI.ERRORS_RETURN)
-        made = Group(MPIChannel(private), ranks, private)
+        made = MPIGroup(private, ranks)
         first = next(iter(groups.values()), None)
         if first is not None and set(ranks) <= set(first.ranks):
             same = [first.number[rank] for rank in ranks]

@@ -56,12 +56,12 @@ def advance_others(mine: object = None) -> bool:
 
 
 def until(
-    finished: Callable[[], object],
+    finished: Callable[[], T | None],
     look_around: Callable[[], None] | None = None,
     mine: object = None,
     waits: bool = False,
-) -> None:
-    """Ask until it is true; meanwhile everything under way but `mine` goes on. Not collective.
+) -> T:
+    """Ask until it is true, and return that; meanwhile everything under way but `mine` goes on. Not collective.
 
     The core is offered to others in between: what is waited for may need it, and MPI's own waits may spin through whole
     time slices, where it does not know that ranks share cores.
@@ -82,8 +82,8 @@ def until(
     while True:
         with interrupts_held():
             for _ in range(1 if waits else LOOKS_AROUND):
-                if finished():
-                    return
+                if found := finished():
+                    return found
                 if len(tasks) > mine_too:
                     advance_others(mine)
                 if spins:

@@ -1,4 +1,7 @@
-"""Waiting for long: who waits says so once, and which ranks have not come. Ranks of other nodes are told by messages."""
+"""While a rank waits: whether the others live, and after a long time a report, once, of which ranks have not come.
+
+Ranks of other nodes are told by messages.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import CollectiveError
 from . import progress
 
 if TYPE_CHECKING:
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["LEFT", "Waiting"]
 
 PATIENCE = "PYSCALAPACK_REDIST_PATIENCE"
+CHECK_SECONDS = 0.05
 WATCHERS = 64  # ranks that are told who waits
 WAITS, LEFT = range(2)  # what a notice says
 
@@ -31,14 +36,30 @@ class Waiting:
         self._sent: list[Any] = []
         self._since, self._said, self._asked = 0.0, False, False
         self._what: object = None
+        self._checked = 0.0
         try:
             self._patience = float(os.environ.get(PATIENCE, "30"))
         except ValueError:
             self._patience = 30.0
 
-    def look(self, plan: object, moment: float) -> None:
-        """See whether it is time to say so."""
-        ticket = self._group.tickets.drawn
+    def look(self, plan: object) -> None:
+        """See from time to time whether the others live, and whether this rank has waited for long.
+
+        Raises
+        ------
+        CollectiveError
+            One has died or has gone.
+        """
+        moment, group = time.monotonic(), self._group
+        if moment - self._checked < CHECK_SECONDS:
+            return
+        self._checked = moment
+        if group.node is not None:
+            group.node.check()
+        if group.watch is not None:
+            group.watch()
+        self._listen()
+        ticket = group.tickets.drawn
         if ticket != self._what:
             self._what, self._since, self._said, self._asked = ticket, moment, False, False
         if not self._said and 0 < self._patience < moment - self._since:
@@ -57,20 +78,19 @@ class Waiting:
                 with contextlib.suppress(Exception):
                     self._sent.append((data, group.channel.send(data, peer, self._tag)))
 
-    def listen(self) -> str | None:
-        """Read what ranks say of themselves; the name of one that has left a transfer in the middle."""
+    def _listen(self) -> None:
+        """Read what ranks say of themselves."""
         group = self._group
         if group.node is None or group.node.whole:
-            return None
+            return
         while (found := group.channel.probe(None, self._tag)) is not None:
             data = np.empty(2, np.int64)
             request = found.receive(data)
             while not request.Test():
                 progress.pause()
             if data[0] == LEFT:
-                return group.names[found.peer]
+                raise CollectiveError(f"{group.names[found.peer]} has left a redistribution in the middle")
             self._heard[found.peer] = int(data[1])
-        return None
 
     def _missing(self) -> list[int] | None:
         """The ranks that have not come; None until others have had the time to say that they wait."""

@@ -65,7 +65,7 @@ class Movement:
         self._mine, self._between = mine, between
         self._forms = forms or mine.forms
         self.binding = binding
-        self._staging = group.take_staging(binding.private_bytes) if staging is None else staging
+        self._staging = group.staging.take(binding.private_bytes) if staging is None else staging
         self._stage = 0
         self.progress = self._begin() if begin is None else begin(self.exchange, self._run())
 
@@ -95,7 +95,7 @@ class Movement:
 
     def close(self) -> None:
         """Give the staging memory back: nothing reads or writes it any more."""
-        self._group.return_staging(self._staging)
+        self._group.staging.put_back(self._staging)
 
     def _begin(self) -> Progress:
         return self.exchange.begin(self._run())

@@ -149,7 +149,7 @@ def _agreed_plan(request: Request, group: Group) -> Redistribution:
             plan = _new_plan(request, group, outcome.note)
         plan._planned = time.perf_counter() - start
     plan = plan._with(*request.descriptors, request.agreed_dtype(group))
-    group.remember(key, plan)
+    group.plans.keep(key, plan)
     return plan
 
 

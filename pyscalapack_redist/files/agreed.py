@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..comm.group import Group
-from ..comm.groups import group_of
+from ..comm.groups import MPIGroup, group_of
 from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Statement, digest
 from ..engine.arrays import _check_dtype, _fitting, dtype_digest
@@ -33,7 +33,7 @@ T = TypeVar("T")
 HDF5_ENDINGS = (".h5", ".hdf5")
 
 
-def everyone_of(desc: Descriptor) -> Group:
+def everyone_of(desc: Descriptor) -> MPIGroup:
     """All ranks of the communicator of the descriptor's grid. Collective over it the first time."""
     if not isinstance(desc, Descriptor):
         raise DescriptorError(f"desc = {desc!r} must be a Descriptor")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.group import Group
+from ..comm.groups import MPIGroup
 from ..engine.redistribute import redistribute
 from ..errors import FileError, LibraryError, RedistributionError
 from ..layout.descriptor import Descriptor
@@ -30,7 +30,7 @@ class Hdf5:
 
     Parameters
     ----------
-    everyone : Group
+    everyone : MPIGroup
         The ranks.
     path : str
         The file.
@@ -45,7 +45,7 @@ class Hdf5:
         h5py cannot be imported.
     """
 
-    def __init__(self, everyone: Group, path: str, dataset: str, title: str | None = None) -> None:
+    def __init__(self, everyone: MPIGroup, path: str, dataset: str, title: str | None = None) -> None:
         self._everyone, self._path, self._dataset, self._title = everyone, path, dataset, title or path
         self._h5py = all_must(everyone, lambda: _library(self._title))
         self._parallel: bool = from_one(everyone, lambda: bool(self._h5py.get_config().mpi))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.group import Group
+from ..comm.groups import MPIGroup
 from ..comm.mpi import MPI
 from ..engine.redistribute import redistribute
 from ..errors import FileError
@@ -26,7 +26,7 @@ __all__ = ["check", "read", "write"]
 
 
 def read(
-    everyone: Group,
+    everyone: MPIGroup,
     path: str,
     stored: FileArray,
     desc: Descriptor,
@@ -48,7 +48,7 @@ def read(
             redistribute(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
 
 
-def write(everyone: Group, path: str, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
+def write(everyone: MPIGroup, path: str, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
     """Write this rank's part into a file that is there, and see it on the disk. Collective.
 
     Raises
@@ -64,7 +64,7 @@ def write(everyone: Group, path: str, stored: FileArray, desc: Descriptor, local
             all_must(everyone, lambda slab=slab, part=part: _write(file, stored, slab, part))  # type: ignore[misc]
 
 
-def check(everyone: Group, path: str, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
+def check(everyone: MPIGroup, path: str, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
     """See that a file holds the array, byte by byte. Collective.
 
     Raises

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.group import Group
+from ..comm.groups import MPIGroup
 from ..comm.mpi import MPI
 from ..comm.progress import blocking
 from ..errors import FileError
@@ -38,7 +38,7 @@ class _Part(NamedTuple):
 
 
 def read(
-    everyone: Group,
+    everyone: MPIGroup,
     path: str,
     stored: FileArray,
     desc: Descriptor,
@@ -73,7 +73,7 @@ def read(
         _transfer(everyone, file, stored, desc, read_part)
 
 
-def write(everyone: Group, path: str, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
+def write(everyone: MPIGroup, path: str, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
     """Write this rank's part into a file that is there, and see it on the disk. Collective.
 
     MPI may fail and not say so: `slab_file.check` finds out.
@@ -100,7 +100,7 @@ def write(everyone: Group, path: str, stored: FileArray, desc: Descriptor, local
 
 
 @contextlib.contextmanager
-def opened(everyone: Group, path: str, mode: int) -> Iterator[MPI.File]:
+def opened(everyone: MPIGroup, path: str, mode: int) -> Iterator[MPI.File]:
     """The file, closed in the end; one that was written is on the disk then, or every rank raises. Collective."""
     file = all_must(everyone, lambda: _open(everyone, path, mode))
     try:
@@ -116,15 +116,13 @@ def opened(everyone: Group, path: str, mode: int) -> Iterator[MPI.File]:
         blocking(file.Close)
 
 
-def _open(everyone: Group, path: str, mode: int) -> MPI.File:
+def _open(everyone: MPIGroup, path: str, mode: int) -> MPI.File:
     """The file, whose errors are exceptions. Collective."""
     info = MPI.Info.Create()
     try:
         for name, value in HINTS.items():
             info.Set(name, value)
-        comm = everyone.comm
-        assert comm is not None
-        file = blocking(lambda: MPI.File.Open(comm, path, mode, info))
+        file = blocking(lambda: MPI.File.Open(everyone.comm, path, mode, info))
     finally:
         info.Free()
     file.Set_errhandler(MPI.ERRORS_RETURN)
@@ -132,7 +130,7 @@ def _open(everyone: Group, path: str, mode: int) -> MPI.File:
 
 
 def _transfer(
-    everyone: Group, file: MPI.File, stored: FileArray, desc: Descriptor, move: Callable[[_Part | None], None]
+    everyone: MPIGroup, file: MPI.File, stored: FileArray, desc: Descriptor, move: Callable[[_Part | None], None]
 ) -> None:
     """Move all parts; a rank with fewer of them than others takes part with nothing. Collective."""
     parts = all_must(everyone, lambda: _parts(stored, desc))

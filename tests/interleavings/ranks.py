@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from pyscalapack_redist import Descriptor, ProcessGrid
 from pyscalapack_redist._kernels.call import Call
 from pyscalapack_redist._kernels.ring import Ring, bytes_needed
-from pyscalapack_redist.comm import group as groups
 from pyscalapack_redist.comm import node as nodes
-from pyscalapack_redist.comm import progress
+from pyscalapack_redist.comm import progress, waiting
 from pyscalapack_redist.comm.group import Group
 from pyscalapack_redist.comm.node import Node
 from pyscalapack_redist.comm.vote import Ballot, Vote
@@ -328,7 +327,7 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (progress, "LOOKS", 0),
     (progress, "LOOKS_AROUND", 1),
     (transfers, "TEST_SHARE", 0.0),
-    (groups, "CHECK_SECONDS", -1.0),
+    (waiting, "CHECK_SECONDS", -1.0),
     (fast_path, "Call", _call),
     (states, "allocate", _taken),
     (states.Moving, "advance", _moving_or_failing),
