@@ -129,12 +129,6 @@ def checked_order(order: object) -> str:
     return str(order)
 
 
-def checked_way(through: object) -> None:
-    """How the bytes get to or from the file."""
-    if through not in ("slabs", "view"):
-        raise FileError(f"through = {through!r} must be 'slabs' or 'view'")
-
-
 def fitting(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
     """The local array as it goes with `desc`; None where this rank has nothing."""
     made = _fitting(name, array, desc)

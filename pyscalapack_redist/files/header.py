@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,9 @@ import numpy as np
 
 from ..errors import FileError
 
-__all__ = ["FileArray", "npy_header", "read_npy_header"]
+__all__ = ["FileArray", "Region", "first_element", "npy_header", "read_npy_header"]
+
+Region = tuple[slice, ...]  # a box of an array
 
 LONGEST = 2**20  # bytes of a header; NumPy's own is below 2**16 unless a record has thousands of fields
 
@@ -45,6 +48,18 @@ class FileArray:
         for n in self.shape:
             size *= n
         return self.offset + size
+
+    def start_of(self, region: Region) -> int:
+        """Byte where the first element of a region begins."""
+        return self.offset + first_element(region, self.shape, self.order) * self.dtype.itemsize
+
+
+def first_element(region: Region, shape: Sequence[int], order: str) -> int:
+    """Number, in the file, of a region's first element. Not collective."""
+    number = 0
+    for part, n in zip(region if order == "C" else region[::-1], shape if order == "C" else shape[::-1], strict=True):
+        number = number * n + part.start
+    return number
 
 
 def read_npy_header(path: str) -> FileArray:

@@ -18,14 +18,13 @@ from .agreed import (
     all_must,
     checked_order,
     checked_path,
-    checked_way,
     everyone_of,
     fitting,
     from_one,
 )
 from .hdf5 import DATASET, Hdf5
 from .header import FileArray, read_npy_header
-from .ways import WAYS
+from .ways import WAYS, checked_way
 
 __all__ = ["load"]
 

@@ -1,32 +1,160 @@
-"""A rank's part of an array as MPI sees it in a file: a darray where MPI has a name for the layout, else runs of indices.
+"""A distributed array moved to or from one file by collective MPI-IO, each rank through the view that its layout is.
 
-A rank's part is cut into pieces, so that neither the staging memory nor the lists that MPI makes of a view grow with the
-array.
+MPI does all there is to do. How fast, and what becomes of the others when one rank fails in the middle, is up to it. The
+view is a darray where MPI has a name for the layout, else runs of indices. A rank's part is cut into regions, so that
+neither the staging memory nor the lists that MPI makes of a view grow with the array.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import intersections
+from ..comm.groups import MPIGroup
 from ..comm.mpi import MPI
+from ..comm.progress import blocking
+from ..errors import FileError
 from ..layout.blockcyclic import BlockCyclic
+from ..layout.descriptor import Descriptor
+from ..layout.dimensions import local_part
+from .agreed import all_must, as_file_error, largest
+from .header import FileArray, Region
+from .mpi_file import bytes_of, opened
 
-__all__ = ["first_element", "is_darray", "local_part", "pieces", "view_type"]
+__all__ = ["is_darray", "read", "regions", "view_type", "write"]
 
-PIECE_BYTES = 16 * 2**20
+REGION_BYTES = 16 * 2**20
 RUN_BYTES = 64  # what a run of elements costs at least: MPI lists each one
 LIMIT = 2**31
 
-Piece = tuple[slice, ...]
+
+class _Part(NamedTuple):
+    """What this rank moves at a time: the byte where it begins in the file, its datatype there, and its local array's part."""
+
+    start: int
+    axes: tuple[BlockCyclic, ...]
+    coords: tuple[int, ...]
+    local: Region
 
 
-def pieces(axes: Sequence[BlockCyclic], coords: Sequence[int], item: int, order: str, limit: int) -> Iterator[Piece]:
+def read(
+    everyone: MPIGroup,
+    path: str,
+    stored: FileArray,
+    desc: Descriptor,
+    out: NDArray[Any] | None,
+    dtype: np.dtype[Any],
+) -> None:
+    """Read this rank's part of a file into `out`, an array of `dtype`. Collective.
+
+    Raises
+    ------
+    FileError
+        MPI could not, on this rank.
+    CollectiveError
+        It could not on another.
+    """
+
+    def read_part(part: _Part | None) -> None:
+        if part is None or out is None:
+            file.Read_at_all(0, [np.empty(0, np.uint8), 0, MPI.BYTE])
+            return
+        target = out[part.local]
+        direct = dtype == stored.dtype and _is_contiguous(target, stored.order)
+        buffer = target if direct else np.empty(target.shape, stored.dtype, order=stored.order)  # type: ignore[call-overload]
+        status = MPI.Status()
+        file.Read_at_all(0, [bytes_of(buffer, stored.order), buffer.nbytes, MPI.BYTE], status)
+        if status.Get_count(MPI.BYTE) not in (buffer.nbytes, MPI.UNDEFINED):
+            raise FileError(f"{path} ended while it was read: {status.Get_count(MPI.BYTE)} bytes of {buffer.nbytes}")
+        if not direct:
+            target[...] = buffer
+
+    with opened(everyone, path, MPI.MODE_RDONLY) as file:
+        _transfer(everyone, file, stored, desc, read_part)
+
+
+def write(everyone: MPIGroup, path: str, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
+    """Write this rank's part into a file that is there, and see it on the disk. Collective.
+
+    MPI may fail and not say so: `slabs.check` finds out.
+
+    Raises
+    ------
+    FileError
+        MPI could not, on this rank.
+    CollectiveError
+        It could not on another.
+    """
+
+    def write_part(part: _Part | None) -> None:
+        if part is None or local is None:
+            file.Write_at_all(0, [np.empty(0, np.uint8), 0, MPI.BYTE])
+            return
+        # As bytes: a copy of records would leave out what lies between their fields.
+        raw = local.view((np.void, stored.dtype.itemsize))
+        buffer = np.asarray(raw[part.local], order=stored.order)  # type: ignore[call-overload]
+        file.Write_at_all(0, [bytes_of(buffer, stored.order), buffer.nbytes, MPI.BYTE])
+
+    with opened(everyone, path, MPI.MODE_WRONLY) as file:
+        _transfer(everyone, file, stored, desc, write_part)
+
+
+def _transfer(
+    everyone: MPIGroup, file: MPI.File, stored: FileArray, desc: Descriptor, move: Callable[[_Part | None], None]
+) -> None:
+    """Move all parts; a rank with fewer of them than others takes part with nothing. Collective."""
+    parts = all_must(everyone, lambda: _parts(stored, desc))
+    rounds = largest(everyone, len(parts))
+    element = MPI.BYTE.Create_contiguous(stored.dtype.itemsize).Commit()
+    try:
+        error: Exception | None = None
+        for k in range(rounds):
+            part = parts[k] if k < len(parts) else None
+            view = element
+            try:
+                if part is not None and error is None:
+                    view = view_type(part.axes, part.coords, element, stored.order)
+            except Exception as caught:
+                error = as_file_error(caught)
+            everyone.must_all(error)
+            try:
+                start = stored.offset if part is None else part.start
+                blocking(lambda: file.Set_view(start, element, view, "native"))  # noqa: B023
+                blocking(lambda: move(part))  # noqa: B023
+            except Exception as caught:
+                error = as_file_error(caught)
+            finally:
+                if view is not element:
+                    view.Free()
+        everyone.must_all(error)
+    finally:
+        element.Free()
+
+
+def _parts(stored: FileArray, desc: Descriptor) -> list[_Part]:
+    if desc.coords is None:
+        return []
+    made = []
+    for region in regions(desc.distributions, desc.coords, stored.dtype.itemsize, stored.order, REGION_BYTES):
+        axes = desc[region].distributions
+        made.append(_Part(stored.start_of(region), axes, desc.coords, local_part(axes, desc.coords)))
+    return made
+
+
+def _is_contiguous(array: NDArray[Any], order: str) -> bool:
+    return array.flags.c_contiguous if order == "C" else array.flags.f_contiguous
+
+
+# -- the view
+
+
+def regions(axes: Sequence[BlockCyclic], coords: Sequence[int], item: int, order: str, limit: int) -> Iterator[Region]:
     """Parts of the array, one after another in the file, with at most `limit` bytes of this process each. Not collective.
 
     Together they hold all elements of the process. Cuts are between its blocks where these are short enough.
@@ -42,7 +170,7 @@ def pieces(axes: Sequence[BlockCyclic], coords: Sequence[int], item: int, order:
     order : {"C", "F"}
         Which index runs fastest in the file.
     limit : int
-        Bytes of the process in a piece; one element if that is more.
+        Bytes of the process in a region; one element if that is more.
     """
     sizes = [one.local_size(p) for one, p in zip(axes, coords, strict=True)]
     if 0 in sizes:
@@ -75,21 +203,6 @@ def _cuts(axis: BlockCyclic, p: int, length: int) -> list[slice]:
     return [
         slice(axis.global_index(p, low), axis.global_index(p, high - 1) + 1) for low, high in itertools.pairwise(bounds)
     ]
-
-
-def first_element(piece: Piece, shape: Sequence[int], order: str) -> int:
-    """Number, in the file, of a piece's first element. Not collective."""
-    number = 0
-    for part, n in zip(piece if order == "C" else piece[::-1], shape if order == "C" else shape[::-1], strict=True):
-        number = number * n + part.start
-    return number
-
-
-def local_part(axes: Sequence[BlockCyclic], coords: Sequence[int]) -> Piece:
-    """The box of the local array that holds a process's elements. Not collective."""
-    return tuple(
-        slice(start := one.local_start(p), start + one.local_size(p)) for one, p in zip(axes, coords, strict=True)
-    )
 
 
 def is_darray(axes: Sequence[BlockCyclic]) -> bool:

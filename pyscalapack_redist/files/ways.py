@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from . import slab_file, view_file
+from ..errors import FileError
+from . import slabs, view
 
-__all__ = ["WAYS"]
+__all__ = ["WAYS", "checked_way"]
 
-WAYS = {"slabs": slab_file, "view": view_file}
+WAYS = {"slabs": slabs, "view": view}
+
+
+def checked_way(through: object) -> None:
+    """How the bytes get to or from the file."""
+    if through not in tuple(WAYS):
+        raise FileError(f"through = {through!r} must be 'slabs' or 'view'")

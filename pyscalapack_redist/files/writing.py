@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 
 from ..errors import ArrayError, FileError
 from ..layout.descriptor import Descriptor
-from . import slab_file
+from . import slabs
 from .agreed import (
     HDF5_ENDINGS,
     agree_on,
     all_must,
     checked_order,
     checked_path,
-    checked_way,
     everyone_of,
     fitting,
     from_one,
@@ -29,7 +28,7 @@ from .agreed import (
 from .hdf5 import DATASET, Hdf5
 from .header import FileArray, npy_header
 from .leftovers import found_beside, remove_ended, temporary_name
-from .ways import WAYS
+from .ways import WAYS, checked_way
 
 __all__ = ["save"]
 
@@ -111,7 +110,7 @@ def save(
             all_must(everyone, lambda: _check_seen(temporary, stored))
             WAYS[through].write(everyone, temporary, stored, desc, local)
             if through == "view":
-                slab_file.check(everyone, temporary, stored, desc, local)
+                slabs.check(everyone, temporary, stored, desc, local)
         from_one(everyone, lambda: _finish(temporary, target))
     except BaseException:
         if everyone.rank == 0:

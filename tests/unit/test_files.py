@@ -19,10 +19,11 @@ import pyscalapack_redist as psr
 from pyscalapack_redist.engine.arrays import dtype_digest
 from pyscalapack_redist.files import leftovers
 from pyscalapack_redist.files import slabs as slabs_module
-from pyscalapack_redist.files.header import npy_header, read_npy_header
+from pyscalapack_redist.files.header import first_element, npy_header, read_npy_header
 from pyscalapack_redist.files.leftovers import temporary_name
 from pyscalapack_redist.files.slabs import SLAB_BYTES, Slab, slabs
-from pyscalapack_redist.files.view import RUN_BYTES, first_element, local_part, pieces
+from pyscalapack_redist.files.view import RUN_BYTES, regions
+from pyscalapack_redist.layout.dimensions import local_part
 
 UNICODE = np.dtype([("α", "<f8"), ("名前", ">i2", (3,))])
 LONG = np.dtype([(f"field number {k:05}", "i1") for k in range(3000)])
@@ -58,7 +59,7 @@ def test_headers_are_those_of_numpy(dtype: np.dtype, shape: tuple[int, ...], ord
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 500), st.sampled_from([1, 8, 24]), st.sampled_from("CF"))
-def test_pieces_are_all_of_a_process_in_order(seed: int, limit: int, item: int, order: str) -> None:
+def test_regions_are_all_of_a_process_in_order(seed: int, limit: int, item: int, order: str) -> None:
     rng = np.random.default_rng(seed)
     size = random_shape(rng, int(rng.integers(1, 5)), 500)
     layout = random_layout(rng, size, 6)
@@ -70,20 +71,20 @@ def test_pieces_are_all_of_a_process_in_order(seed: int, limit: int, item: int, 
     mine = held[local_part(desc.distributions, coords)].ravel(order).tolist()
     moved: list[int] = []
     lowest = -1
-    for piece in pieces(desc.distributions, coords, item, order, limit):
-        part = held[local_part(desc[piece].distributions, coords)]
+    for region in regions(desc.distributions, coords, item, order, limit):
+        part = held[local_part(desc[region].distributions, coords)]
         assert part.size
         assert part.size == 1 or part.size * item <= limit
         moved += part.ravel(order).tolist()
-        assert first_element(piece, desc.shape, order) > lowest
-        lowest = first_element(piece, desc.shape, order)
+        assert first_element(region, desc.shape, order) > lowest
+        lowest = first_element(region, desc.shape, order)
     assert moved == mine
 
 
 def test_cuts_are_between_blocks() -> None:
-    """So that a piece is a darray, as the whole is; also of a sub-array that starts within a block."""
+    """So that a region is a darray, as the whole is; also of a sub-array that starts within a block."""
     axes = psr.Descriptor((1000,), (8,), psr.ProcessGrid((3,), ranks=[2, 0, 1]), source=1)[13:990].distributions
-    parts = list(pieces(axes, (2,), 1, "C", RUN_BYTES * 3))
+    parts = list(regions(axes, (2,), 1, "C", RUN_BYTES * 3))
     assert len(parts) > 5
     assert all((part.start + 13) % 8 == 0 for (part,) in parts[1:])
 

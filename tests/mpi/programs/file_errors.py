@@ -18,7 +18,7 @@ import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.files import slab_file, writing
+from pyscalapack_redist.files import slabs, writing
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
@@ -95,9 +95,9 @@ def reading(desc: psr.Descriptor, folder: Path) -> None:
     fails("path = 3 must be", lambda: psr.load(desc, 3 if last == RANK else good), only=last)  # type: ignore[arg-type]
     with pytest.raises(psr.CollectiveError, match="what is asked of the file must be the same on every rank"):
         psr.load(desc, folder / f"{RANK}.npy")
-    kept, slab_file._read = slab_file._read, broken if last == RANK else slab_file._read
+    kept, slabs._read = slabs._read, broken if last == RANK else slabs._read
     fails("Input/output error", lambda: psr.load(desc, good), only=last)
-    slab_file._read = kept
+    slabs._read = kept
     assert np.array_equal(psr.load(desc, good), desc.from_function(lambda i, j: whole[i, j]))
 
 
@@ -116,11 +116,11 @@ def saving(desc: psr.Descriptor, folder: Path) -> None:
     if os.geteuid():
         on_first(lambda: (folder / "closed").mkdir(0o500))
         fails("Permission denied", lambda: psr.save(desc, local, folder / "closed" / "x.npy"))
-    kept = slab_file._write
+    kept = slabs._write
     last = SIZE - 1
-    slab_file._write = broken if last == RANK else kept
+    slabs._write = broken if last == RANK else kept
     fails("Input/output error", lambda: psr.save(desc, local, target), only=last)
-    slab_file._write = kept
+    slabs._write = kept
     if SIZE > 1:
         mine = local if last != RANK else np.zeros((1, 1))
         fails("local has shape (1, 1)", lambda: psr.save(desc, mine, target), only=last, kind=psr.ArrayError)

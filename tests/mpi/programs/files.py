@@ -17,6 +17,7 @@ from oracle import Layout, random_axes, random_layout, random_shape
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.files import slabs, view
+from pyscalapack_redist.layout.dimensions import local_part
 
 RECORD = np.dtype([("key", ">i4"), ("value", "<f8", (2,)), ("tag", "S3")])
 ALIGNED = np.dtype([("key", "i1"), ("value", "f8")], align=True)
@@ -79,12 +80,12 @@ def one_case(comm: MPI.Intracomm, folder: Path, rng: np.random.Generator) -> Non
     dtype = DTYPES[rng.integers(len(DTYPES))]
     order = "CF"[rng.integers(2)]
     through = ("slabs", "slabs", "view")[rng.integers(3)]
-    view.PIECE_BYTES = slabs.SLAB_BYTES = int(rng.choice([100, 500, 3000, 10**7]))
+    view.REGION_BYTES = slabs.SLAB_BYTES = int(rng.choice([100, 500, 3000, 10**7]))
     view.RUN_BYTES = int(rng.choice([1, 64]))
     whole = numbered(layout.shape, dtype, rng)
     part = whole[layout.window()]
     background = numbered(layout.shape, dtype, rng)
-    what = f"{layout}, {dtype}, {order}, {through}, {view.PIECE_BYTES}"
+    what = f"{layout}, {dtype}, {order}, {through}, {view.REGION_BYTES}"
 
     # what NumPy wrote
     path = folder / ("in.npy" if rng.integers(2) else "in.bin")
@@ -148,7 +149,7 @@ def same_view(rng: np.random.Generator) -> bool:
     part = whole[layout.window()]
     held = layout.local(whole, int(layout.ranks[coords]))
     assert held is not None
-    mine = held[view.local_part(axes, coords)]
+    mine = held[local_part(axes, coords)]
     if not mine.size:
         return False
     makers = [view._runs, view._darray] if view.is_darray(axes) else [view._runs]
@@ -202,7 +203,7 @@ def main() -> None:
         one_case((world, reordered)[rng.integers(2)], folder, rng)
     left = [name for name in os.listdir(folder) if name.endswith(".part")]
     assert not left, left
-    view.PIECE_BYTES = slabs.SLAB_BYTES = 10**7
+    view.REGION_BYTES = slabs.SLAB_BYTES = 10**7
     far_in_a_file(reordered, folder)
     what_lies_between_fields(world, folder)
     reordered.Free()

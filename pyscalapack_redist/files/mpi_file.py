@@ -1,0 +1,57 @@
+"""A file as MPI-IO sees it: opened by all ranks, brought to the disk, and closed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..comm.groups import MPIGroup
+from ..comm.mpi import MPI
+from ..comm.progress import blocking
+from .agreed import all_must
+
+__all__ = ["bytes_of", "opened"]
+
+# ROMIO's data sieving locks the file to write, which some file systems cannot; together ranks write without holes.
+HINTS = {"romio_ds_write": "disable", "romio_cb_write": "enable"}
+
+
+@contextlib.contextmanager
+def opened(everyone: MPIGroup, path: str, mode: int) -> Iterator[MPI.File]:
+    """The file, closed in the end; one that was written is on the disk then, or every rank raises. Collective."""
+    file = all_must(everyone, lambda: _open(everyone, path, mode))
+    try:
+        yield file
+        if mode == MPI.MODE_WRONLY:
+            all_must(everyone, lambda: blocking(file.Sync))
+    except BaseException:
+        blocking(file.Close)
+        raise
+    if mode == MPI.MODE_WRONLY:
+        all_must(everyone, lambda: blocking(file.Close))
+    else:
+        blocking(file.Close)
+
+
+def _open(everyone: MPIGroup, path: str, mode: int) -> MPI.File:
+    """The file, whose errors are exceptions. Collective."""
+    info = MPI.Info.Create()
+    try:
+        for name, value in HINTS.items():
+            info.Set(name, value)
+        file = blocking(lambda: MPI.File.Open(everyone.comm, path, mode, info))
+    finally:
+        info.Free()
+    file.Set_errhandler(MPI.ERRORS_RETURN)
+    return file
+
+
+def bytes_of(array: NDArray[Any], order: str) -> NDArray[np.uint8]:
+    """The memory of an array that is contiguous in this order."""
+    flat = array.reshape(-1, order=order)  # type: ignore[call-overload]
+    made: NDArray[np.uint8] = flat.view(np.uint8)
+    return made
