@@ -21,6 +21,7 @@ from .rendezvous import Card, Hold, Watch, offer, take, wait_for
 __all__ = ["accept", "connect"]
 
 T = TypeVar("T")
+H = TypeVar("H", Hold, Watch)
 
 TIMEOUT = 60.0
 JOINING_SECONDS = 10.0  # for MPI, however late the other side came
@@ -81,7 +82,7 @@ class _Side:
     """One job's part in coming together. Every method is collective over its communicator."""
 
     def __init__(self, comm: MPI.Intracomm, role: str) -> None:
-        self.comm, self.role = comm, role
+        self.comm, self.role, self.is_root = comm, role, comm.Get_rank() == 0
         self.card: Card | None = None  # of this side, on rank 0
         self.hold: Hold | None = None
         self.watch: Watch | None = None
@@ -89,13 +90,13 @@ class _Side:
         self.bound = False
 
     def join(self, path: Any, timeout: Any) -> MPI.Intercomm:
-        place, seconds = self._by_root(partial(_checked, path, timeout))
+        place, seconds = self._by_root(partial(_checked, path, timeout) if self.is_root else None)
         end = time.monotonic() + seconds
-        self._put_down(place)
-        other = self._by_root(partial(self._other, place, end, seconds))
+        card = self._put_down(place)
+        other = self._by_root(partial(self._other, place, card, end, seconds) if card else None)
         self.watch = watch = self._by_all(lambda: Watch(other))
         self.bound = True
-        port = self._by_root(partial(self._arrange, place, other, end))
+        port = self._by_root(partial(self._arrange, place, card, other, watch, end) if card else None)
         limit = max(end, time.monotonic() + JOINING_SECONDS)
 
         def still_hopeful() -> None:
@@ -104,11 +105,11 @@ class _Side:
                 raise ConnectError(f"MPI did not join the jobs within {seconds:g} s: end both, and start them anew")
 
         try:
-            intercomm: MPI.Intercomm = blocking(partial(self._in_mpi, port), still_hopeful)
+            intercomm: MPI.Intercomm = blocking(partial(self._in_mpi, port, watch), still_hopeful)
         except CollectiveError as gone:
             raise ConnectError(f"the other job was lost while MPI joined the two: {gone}") from gone
-        if self.card is not None:
-            self.card.remove()
+        if card is not None:
+            card.remove()
         return intercomm
 
     def leave(self) -> None:
@@ -122,18 +123,22 @@ class _Side:
         if not self.bound:
             self.comm.Free()
 
-    def _put_down(self, place: str) -> None:
-        self.card = self._on_root(lambda: Card.write(place, self.role, {**_about(), "ranks": self.comm.Get_size()}))
-        name = self.comm.bcast(None if self.card is None else self.card.path)
+    def _put_down(self, place: str) -> Card | None:
+        """This side's card, on rank 0, for the other side to see."""
+        self.card = card = self._on_root(partial(self._new_card, place) if self.is_root else None)
+        name = self.comm.bcast(card and card.path)
         self.hold = self._by_all(lambda: Hold(name, self.comm.Get_rank()))
-        self._on_root(lambda: None if self.card is None else self.card.publish(place, self.role))
+        self._on_root(partial(card.publish, place, self.role) if card else None)
+        return card
 
-    def _other(self, place: str, end: float, seconds: float) -> Card:
+    def _new_card(self, place: str) -> Card:
+        return Card.write(place, self.role, {**_about(), "ranks": self.comm.Get_size()})
+
+    def _other(self, place: str, card: Card, end: float, seconds: float) -> Card:
         """On rank 0: the other side's card, if the two can be joined."""
         other = wait_for(place, self.role, end, seconds)
-        assert self.card is not None
         try:
-            _check_pair(self.card.about, other.about)
+            _check_pair(card.about, other.about)
         except ConnectError:
             leaving = time.monotonic() + LINGER_SECONDS  # for the other side to see why as well
             while time.monotonic() < leaving and Card.read(place, "accept" if self.role == "connect" else "connect"):
@@ -141,22 +146,19 @@ class _Side:
             raise
         return other
 
-    def _arrange(self, place: str, other: Card, end: float) -> str:
+    def _arrange(self, place: str, card: Card, other: Card, watch: Watch, end: float) -> str:
         """On rank 0: settle with the other side that both now ask MPI."""
-        assert self.card is not None
-        assert self.watch is not None
         if self.role == "connect":
-            return take(place, self.card, other, self.watch, end)
+            return take(place, card, other, watch, end)
         try:
             self.port = MPI.Open_port()
         except MPI.Exception as caught:
             raise ConnectError(f"MPI opens no port: {caught}") from caught
-        offer(place, self.card, other, self.port, self.watch, end)
+        offer(place, card, other, self.port, watch, end)
         return self.port
 
-    def _in_mpi(self, port: str) -> MPI.Intercomm:
+    def _in_mpi(self, port: str, watch: Watch) -> MPI.Intercomm:
         """Accept or connect, and all that blocks when it is done for the first time. Collective over both sides."""
-        assert self.watch is not None
         info = MPI.Info.Create()
         info.Set("timeout", str(int(JOINING_SECONDS)))
         try:
@@ -165,7 +167,7 @@ class _Side:
             raise ConnectError(f"MPI cannot join the jobs: {caught}") from caught
         finally:
             info.Free()
-        joint: Joint = joined(intercomm, self.watch, self._release)
+        joint: Joint = joined(intercomm, watch, self._release)
         joint.group.make_node()
         joint.group.must_all(None)
         return intercomm
@@ -183,14 +185,14 @@ class _Side:
         if port is not None and not MPI.Is_finalized():
             MPI.Close_port(port)
 
-    def _on_root(self, call: Callable[[], T]) -> T | None:
-        """Let rank 0 do something, while the others wait without keeping a core busy; all raise what it raises."""
+    def _on_root(self, call: Callable[[], T] | None) -> T | None:
+        """Let rank 0 do something, while the others, with None, wait without keeping a core busy; all raise what it raises."""
         value, problem = None, None
-        if self.comm.Get_rank() == 0:
+        if call is not None:
             try:
                 value = call()
             except Exception as caught:
-                problem = str(caught) if isinstance(caught, ConnectError) else f"{type(caught).__name__}: {caught}"
+                problem = _in_words(caught)
         here = self.comm.Ibarrier()
         while not here.Test():
             time.sleep(0.002)
@@ -199,26 +201,34 @@ class _Side:
             raise ConnectError(problem)
         return value
 
-    def _by_root(self, call: Callable[[], T]) -> T:
+    def _by_root(self, call: Callable[[], T] | None) -> T:
         """The same, and all get what it returns."""
         value: T = self.comm.bcast(self._on_root(call))
         return value
 
-    def _by_all(self, call: Callable[[], T]) -> T:
-        """Let all ranks do something; all raise if one does."""
-        value, problem = None, None
+    def _by_all(self, call: Callable[[], H]) -> H:
+        """Let all ranks take something; where one cannot, all raise, and keep nothing."""
         try:
             value = call()
         except Exception as caught:
-            problem = str(caught) if isinstance(caught, ConnectError) else f"{type(caught).__name__}: {caught}"
-        problems = self.comm.allgather(problem)
-        first = next((k for k, one in enumerate(problems) if one is not None), None)
-        if first is not None:
-            if isinstance(value, Hold | Watch):
-                value.close()
-            raise ConnectError(f"rank {first}: {problems[first]}")
-        assert value is not None
+            self._raise_first(_in_words(caught))
+            raise
+        try:
+            self._raise_first(None)
+        except ConnectError:
+            value.close()
+            raise
         return value
+
+    def _raise_first(self, problem: str | None) -> None:
+        """Raise on all ranks if any has a problem."""
+        for rank, one in enumerate(self.comm.allgather(problem)):
+            if one is not None:
+                raise ConnectError(f"rank {rank}: {one}")
+
+
+def _in_words(error: Exception) -> str:
+    return str(error) if isinstance(error, ConnectError) else f"{type(error).__name__}: {error}"
 
 
 def _checked(path: Any, timeout: Any) -> tuple[str, float]:

@@ -261,7 +261,7 @@ def pxsyevd(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> Eigenp
     # p?syevd asks for less than p?ormtr and p?lasrt need, which it calls, where a block is not small beside the matrix
     rows, columns = desc.local_shape_of((0, 0))
     missing = (2 * rows + columns + desc.block[0]) * desc.block[0]
-    info = _solve_eigenproblem(kind, triangle, n, matrix, values, target, missing)
+    info = _solve_eigenproblem(dtype, triangle, n, matrix, values, target, missing)
     routine = f"p{kind}{'he' if kind in 'cz' else 'sy'}evd"
     check_info(routine, info)
     if info > 0:
@@ -270,12 +270,11 @@ def pxsyevd(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> Eigenp
 
 
 def _solve_eigenproblem(
-    kind: str, triangle: str, n: int, matrix: Operand, values: NDArray[Any], vectors: Operand, missing: int
+    dtype: np.dtype[Any], triangle: str, n: int, matrix: Operand, values: NDArray[Any], vectors: Operand, missing: int
 ) -> int:
     """Ask p?syevd what workspace it needs, and call it with that and the `missing` elements; INFO."""
-    entries = blacs.load().entries
-    assert vectors.array is not None
-    work, real_work = np.zeros(1, vectors.array.dtype), np.zeros(1, values.dtype)
+    entries, kind = blacs.load().entries, KIND_OF_DTYPE[dtype]
+    work, real_work = np.zeros(1, dtype), np.zeros(1, values.dtype)
     integers = np.zeros(1, np.intc)
     sizes = [-1, -1, -1]
     for _ in range(2):
