@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from .walk cimport Table
 
 cdef enum:
-    MOST = 64  # dimensions of a NumPy array; 32 before NumPy 2
+    MOST_DIMENSIONS = 64  # dimensions of a NumPy array; 32 before NumPy 2
     MOST_JOINED = 4  # dimensions of a move that are each several of its box
 
 # Of out = alpha * x + beta * out; type 0 is a plain copy.
@@ -36,11 +36,11 @@ cdef struct Job:
     Factors factors
     bint tiled, across  # by tiles; the lines of the target run along the second dimension
     Py_ssize_t from_source, from_target  # bytes from element (0, 0, ...) to the first element of the box, single dimensions only
-    const Table *axes[MOST]  # of a joined dimension, in the job itself: it must stay where it was prepared
+    const Table *axes[MOST_DIMENSIONS]  # of a joined dimension, in the job itself: it must stay where it was prepared
     Table joined[MOST_JOINED]
     int64_t places[MOST_JOINED][6]
-    Py_ssize_t ss[MOST]
-    Py_ssize_t ts[MOST]
+    Py_ssize_t ss[MOST_DIMENSIONS]
+    Py_ssize_t ts[MOST_DIMENSIONS]
     const Part *part  # what is kept of each column of a matrix; NULL: all
     Py_ssize_t to_source, to_target  # bytes by which one more element of the part moves a dense side, 0 for an array
 

@@ -82,7 +82,7 @@ cdef enum:
     SHORTEST_STREAMED = 64  # bytes of the longest run of a line: single bytes are not worth asking what they touch
     LENGTHS = 8  # of short runs of a line, of which those of one length go together
     LONGEST_SHORT = 128  # bytes of such a run: copies of a fixed size are made up to there
-    FEW = 4  # lines, up to which it is not worth putting runs in order
+    FEW_LINES = 4  # lines, up to which it is not worth putting runs in order
     SPREAD = 8  # elements of a run with gaps, up to which it is taken as so many runs
     NARROW = 8  # elements on the side of a square: so many lines are in the first cache at once even if they compete for a place
 
@@ -255,8 +255,8 @@ cdef class Box:
 
     def __init__(self, runs):
         self.runs = tuple(runs)
-        if not 1 <= len(self.runs) <= MOST:
-            raise ValueError(f"a box has 1 to {MOST} dimensions, not {len(self.runs)}")
+        if not 1 <= len(self.runs) <= MOST_DIMENSIONS:
+            raise ValueError(f"a box has 1 to {MOST_DIMENSIONS} dimensions, not {len(self.runs)}")
         self.size = 1
         for one in self.runs:
             self.size *= (<Runs?> one).table.total
@@ -594,7 +594,7 @@ cdef void _take(const Job *job, Cursor *r, int64_t lines, bint stream, Line *lin
     line.past = stream and longest * item >= SHORTEST_STREAMED
     line.groups[0] = Alike(0, line.count, line.spans[0].n * item if equal and line.count > 1 else 0)
     line.made = 1
-    if line.dense and not equal and not line.past and longest * item <= LONGEST_SHORT and lines > FEW:
+    if line.dense and not equal and not line.past and longest * item <= LONGEST_SHORT and lines > FEW_LINES:
         line.made = _by_length(line.spans, line.count, item, line.groups)
 
 
@@ -615,7 +615,7 @@ cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column,
     cdef Line line
     cdef Cursor c, r
     cdef int64_t j
-    if column_end - column <= FEW and _long_lines(job, row, row_end, column, column_end, s, t, stream):
+    if column_end - column <= FEW_LINES and _long_lines(job, row, row_end, column, column_end, s, t, stream):
         return
     begin(job.axes[0], row, row_end, &r)
     while r.left > 0:
@@ -638,7 +638,7 @@ cdef bint _long_lines(const Job *job, int64_t row, int64_t row_end, int64_t colu
     cdef Cursor c, r
     cdef const Table *rows = job.axes[0]
     cdef int64_t runs = 0, periods, first, middle, lines, j, k
-    if rows.size > SPANS or row_end - row <= FEW * rows.per_period:
+    if rows.size > SPANS or row_end - row <= FEW_LINES * rows.per_period:
         return False
     for k in range(rows.size):
         runs += rows.count[k] if rows.count[k] <= SPREAD else 1
@@ -647,7 +647,7 @@ cdef bint _long_lines(const Job *job, int64_t row, int64_t row_end, int64_t colu
     periods = (SPANS - SPREAD) / runs
     first = (row + rows.per_period - 1) / rows.per_period * rows.per_period
     lines = (row_end - first) / (periods * rows.per_period)
-    if lines <= FEW:
+    if lines <= FEW_LINES:
         return False
     middle = first + lines * periods * rows.per_period
     begin(rows, first, first + periods * rows.per_period, &r)

@@ -8,7 +8,7 @@ from cpython.buffer cimport PyBUF_STRIDED_RO, PyBUF_WRITABLE, PyBuffer_Release, 
 from numpy import ndarray
 
 from .bundle cimport Origins
-from .boxes cimport MOST
+from .boxes cimport MOST_DIMENSIONS
 from .ring cimport (
     CALL, DTYPE, FAILED, ITEM, NARROW, NOTE, ORDER, PACKED, Ballot, Outcome, Ring, Tally, Tickets, disputed,
 )
@@ -20,8 +20,8 @@ DISSENT = object()
 cdef struct Kind:
     # what an array must be like: its strides, and the bytes before and behind its first element, 0 where it is empty
     Py_ssize_t ndim
-    Py_ssize_t shape[MOST]
-    Py_ssize_t strides[MOST]
+    Py_ssize_t shape[MOST_DIMENSIONS]
+    Py_ssize_t strides[MOST_DIMENSIONS]
     int64_t below, above
     bint given
 

@@ -7,7 +7,7 @@ from .boxes cimport Job
 # What `weave` needs; made by `braid_of`, freed by `end_braid`.
 cdef struct Braid
 
-# Of messages with the `same_lines`; NULL where its pieces would have less than `shortest` bytes in the mean. `past` says which strands are written past the cache.
+# Of messages with the `same_lines`; NULL where its runs would have less than `shortest` bytes in the mean. `past` says which strands are written past the cache.
 cdef Braid *braid_of(const Job **jobs, const char *past, Py_ssize_t count, bint by_source, int64_t shortest) except? NULL
 cdef void end_braid(Braid *braid) noexcept
 

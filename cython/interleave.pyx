@@ -12,26 +12,26 @@ from .boxes cimport Job
 from .walk cimport Cursor, Table, begin, locate, next_run
 
 cdef extern from "kernels.h":
-    ctypedef struct Piece:
+    ctypedef struct StrandRun:
         Py_ssize_t from_ "from"
         Py_ssize_t to
         Py_ssize_t n
         Py_ssize_t strand
     ctypedef struct Tail:
         size_t n
-    void copy_pieces(char *const *d, const char *const *s, const char *past, const Piece *pieces, Py_ssize_t count,
+    void copy_strand_runs(char *const *d, const char *const *s, const char *past, const StrandRun *runs, Py_ssize_t count,
                      Tail *tail) noexcept nogil
     void end_tail(Tail *tail) noexcept nogil
     void end_stream() noexcept nogil
 
 cdef enum:
-    MOST_PIECES = 1 << 15  # of one line
+    MOST_RUNS = 1 << 15  # of one line
     MOST_COMPARED = 1 << 16  # runs of the other dimensions
 
 cdef struct Braid:
-    Py_ssize_t count, n_pieces
+    Py_ssize_t count, n_runs
     const Job **jobs
-    Piece *pieces
+    StrandRun *runs
     char *past
     Cursor *cursors
     const char **s
@@ -50,24 +50,24 @@ cdef int64_t lines_of(const Job *job) noexcept nogil:
 
 cdef Braid *braid_of(const Job **jobs, const char *past, Py_ssize_t count, bint by_source, int64_t shortest) except? NULL:
     cdef Braid *braid
-    cdef int64_t pieces = 0, bytes = 0
+    cdef int64_t runs = 0, bytes = 0
     cdef Py_ssize_t k, n = 0
     cdef Cursor c
     for k in range(count):
-        pieces += _runs(jobs[k].axes[0])
+        runs += _runs(jobs[k].axes[0])
         bytes += jobs[k].axes[0].total * jobs[k].item
-    if count < 2 or pieces > MOST_PIECES or bytes < shortest * pieces:
+    if count < 2 or runs > MOST_RUNS or bytes < shortest * runs:
         return NULL
     braid = <Braid *> calloc(1, sizeof(Braid))
     if braid == NULL:
         raise MemoryError(f"no memory for a braid of {count} messages")
     braid.jobs = <const Job **> calloc(5 * count, sizeof(void *))
-    braid.pieces = <Piece *> calloc(pieces, sizeof(Piece))
+    braid.runs = <StrandRun *> calloc(runs, sizeof(StrandRun))
     braid.past = <char *> calloc(count, 1)
     braid.cursors = <Cursor *> calloc(count, sizeof(Cursor))
-    if braid.jobs == NULL or braid.pieces == NULL or braid.past == NULL or braid.cursors == NULL:
+    if braid.jobs == NULL or braid.runs == NULL or braid.past == NULL or braid.cursors == NULL:
         end_braid(braid)
-        raise MemoryError(f"no memory for a braid of {count} messages in {pieces} pieces")
+        raise MemoryError(f"no memory for a braid of {count} messages in {runs} pieces")
     braid.s = <const char **> braid.jobs + count
     braid.t = <char **> braid.s + count
     braid.line_s = <const char **> braid.t + count
@@ -78,17 +78,17 @@ cdef Braid *braid_of(const Job **jobs, const char *past, Py_ssize_t count, bint 
         braid.past[k] = past[k]
         begin(jobs[k].axes[0], 0, jobs[k].axes[0].total, &c)
         while next_run(jobs[k].axes[0], &c):
-            braid.pieces[n] = Piece(c.x * jobs[k].item, c.y * jobs[k].item, c.count * jobs[k].item, k)
+            braid.runs[n] = StrandRun(c.x * jobs[k].item, c.y * jobs[k].item, c.count * jobs[k].item, k)
             n += 1
-    braid.n_pieces = n
-    qsort(braid.pieces, n, sizeof(Piece), _by_from if by_source else _by_to)
+    braid.n_runs = n
+    qsort(braid.runs, n, sizeof(StrandRun), _by_from if by_source else _by_to)
     return braid
 
 
 cdef void end_braid(Braid *braid) noexcept:
     if braid != NULL:
         free(braid.jobs)
-        free(braid.pieces)
+        free(braid.runs)
         free(braid.past)
         free(braid.cursors)
         free(braid)
@@ -126,7 +126,7 @@ cdef void weave(Braid *braid, const char **sources, char **targets, int64_t firs
                 c.x += c.step_x
                 c.y += c.step_y
                 c.count -= 1
-            copy_pieces(braid.line_t, braid.line_s, braid.past, braid.pieces, braid.n_pieces, &tail)
+            copy_strand_runs(braid.line_t, braid.line_s, braid.past, braid.runs, braid.n_runs, &tail)
         first += width
     end_tail(&tail)
     end_stream()
@@ -182,8 +182,8 @@ cdef bint _same_places(const Table *a, const Table *b, bint by_source) noexcept:
 
 
 cdef int _by_from(const void *a, const void *b) noexcept nogil:
-    return ((<const Piece *> a).from_ > (<const Piece *> b).from_) - ((<const Piece *> a).from_ < (<const Piece *> b).from_)
+    return ((<const StrandRun *> a).from_ > (<const StrandRun *> b).from_) - ((<const StrandRun *> a).from_ < (<const StrandRun *> b).from_)
 
 
 cdef int _by_to(const void *a, const void *b) noexcept nogil:
-    return ((<const Piece *> a).to > (<const Piece *> b).to) - ((<const Piece *> a).to < (<const Piece *> b).to)
+    return ((<const StrandRun *> a).to > (<const StrandRun *> b).to) - ((<const StrandRun *> a).to < (<const StrandRun *> b).to)

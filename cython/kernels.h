@@ -97,17 +97,17 @@ static inline void end_stream(void) { }
 #endif
 
 /* A run of a line of several messages: where it is in the line of its message on either side, in bytes. */
-typedef struct { ptrdiff_t from, to, n, strand; } Piece;
+typedef struct { ptrdiff_t from, to, n, strand; } StrandRun;
 
-static inline void copy_pieces(char *const *d, const char *const *s, const char *past, const Piece *pieces, ptrdiff_t count, Tail *tail)
+static inline void copy_strand_runs(char *const *d, const char *const *s, const char *past, const StrandRun *runs, ptrdiff_t count, Tail *tail)
 {
     ptrdiff_t k;
     for (k = 0; k < count; k++) {
-        const Piece p = pieces[k];
-        if (past[p.strand])
-            stream_run(tail, d[p.strand] + p.to, s[p.strand] + p.from, p.n);
+        const StrandRun run = runs[k];
+        if (past[run.strand])
+            stream_run(tail, d[run.strand] + run.to, s[run.strand] + run.from, run.n);
         else
-            copy_run(d[p.strand] + p.to, s[p.strand] + p.from, p.n);
+            copy_run(d[run.strand] + run.to, s[run.strand] + run.from, run.n);
     }
 }
 

@@ -68,7 +68,7 @@ cdef class Traffic:
     cdef int64_t _goal(self, Lane *lane) noexcept nogil
     cdef bint send_round(self, bint copying, bint alone) noexcept nogil
     cdef bint _complete(self, Group *group) noexcept nogil
-    cdef bint _copy_piece(self, bint ahead, bint alone) noexcept nogil
+    cdef bint _copy_piece(self, bint overtake, bint alone) noexcept nogil
     cdef bint _receive_round(self, bint alone) noexcept nogil
     cdef int64_t _lap(self, int64_t start, Py_ssize_t part) noexcept nogil
     cdef bint go_on(self, bint block) noexcept nogil

@@ -395,8 +395,8 @@ cdef class Traffic:
                 return False
         return True
 
-    cdef bint _copy_piece(self, bint ahead, bint alone) noexcept nogil:
-        """Copy a piece of what stays here: as far as the sending has come, for the two read the same lines, or ahead."""
+    cdef bint _copy_piece(self, bint overtake, bint alone) noexcept nogil:
+        """Copy a piece of what stays here: as far as the sending has come, for the two read the same lines, or further."""
         cdef Py_ssize_t k
         cdef int64_t goal, last
         cdef Lane *lane
@@ -405,9 +405,9 @@ cdef class Traffic:
             goal = lane.load.size // self._rounds * self._round
             if lane.group != NULL and not lane.group.sends and not self._complete(lane.group):
                 goal = 0  # it goes with what comes in
-            elif self._packed or lane.group == NULL and ahead:
+            elif self._packed or lane.group == NULL and overtake:
                 goal = lane.load.size
-            if ahead and alone:
+            if overtake and alone:
                 goal = lane.load.size
             if lane.done < goal:
                 last = end_of_piece(lane.load, lane.done, min(goal - lane.done, <int64_t> COPY_PIECE))

@@ -22,10 +22,10 @@ ELEMENT = 8  # bytes that an element is taken to have before the arrays are know
 # Where it is not much slower than packing, packing must overlap with sending.
 SLOW_PIECE, FAST_PIECE, FAST_RATE = 2**20, 2**18, 1e9
 # Few sends in flight keep many from meeting at one receiver; they must hold twice what is under way on the link.
-FEWEST, MOST = 8, 16
-# Processes along a dimension. Up to FEW, orders made no difference that could be measured (docs/between-hosts.md); beyond, they
-# do in simulations (docs/simulation.md). Up to SEARCHED, the search for steps takes milliseconds.
-FEW, SEARCHED = 16, 256
+SMALLEST_WINDOW, LARGEST_WINDOW = 8, 16
+# Along a dimension. Up to FEW_PROCESSES, orders made no difference that could be measured (docs/between-hosts.md); beyond,
+# they do in simulations (docs/simulation.md). Up to SEARCHED of them, the search for steps takes milliseconds.
+FEW_PROCESSES, SEARCHED = 16, 256
 COPIED = 16 * 2**20  # bytes of the copy that is timed
 
 
@@ -36,7 +36,7 @@ class Choice(NamedTuple):
     exchange: str
     why: str
     piece: int = SLOW_PIECE
-    window: int = FEWEST
+    window: int = SMALLEST_WINDOW
 
 
 def choose(
@@ -89,7 +89,7 @@ def choose(
         return Choice(schedule, exchange, why)
     piece = FAST_PIECE if links.rate >= FAST_RATE else SLOW_PIECE
     message = max(1.0, min(piece, _mean_bytes(elements, before, after)))
-    window = min(MOST, max(FEWEST, math.ceil(2 * links.latency * links.rate / message)))
+    window = min(LARGEST_WINDOW, max(SMALLEST_WINDOW, math.ceil(2 * links.latency * links.rate / message)))
     return Choice(schedule, exchange, why, piece, window)
 
 
@@ -101,8 +101,8 @@ def _order(links: Links | None, elements: int, before: Sequence[int], after: Seq
     if mean < started:
         return "caterpillar", f"messages of some {mean:.3g} bytes take less time than their start ({started:.3g} bytes)"
     most = max(*before, *after)
-    if most <= FEW:
-        return "caterpillar", f"the order makes no difference among {FEW} processes along a dimension"
+    if most <= FEW_PROCESSES:
+        return "caterpillar", f"the order makes no difference among {FEW_PROCESSES} processes along a dimension"
     if most > SEARCHED:
         return "ring", f"steps are not searched for among more than {SEARCHED} processes"
     return "stepwise", "fewest steps, so that no link is shared"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .._kernels.boxes import Box, Runs
 from ..comm.mpi import MPI
-from .message import MOST
+from .message import LARGEST_COUNT
 
 __all__ = ["box_type"]
 
@@ -98,13 +98,13 @@ class _Steps:
             pair = self._keep(one.Create_hindexed_block(1, [0, -1]))
             pairs = [(0, self.repeated(pair, count // 2, -2))]
             return self.placed([*pairs, (1 - count, one)] if count % 2 else pairs)
-        if count <= MOST:
+        if count <= LARGEST_COUNT:
             return self._keep(one.Create_hvector(count, 1, stride))
-        many, rest = divmod(count, MOST)
-        part = self.repeated(one, MOST, stride)
-        parts = [(0, self.repeated(part, many, MOST * stride))]
+        many, rest = divmod(count, LARGEST_COUNT)
+        part = self.repeated(one, LARGEST_COUNT, stride)
+        parts = [(0, self.repeated(part, many, LARGEST_COUNT * stride))]
         if rest:
-            parts.append((many * MOST * stride, self.repeated(one, rest, stride)))
+            parts.append((many * LARGEST_COUNT * stride, self.repeated(one, rest, stride)))
         return self.placed(parts)
 
     def placed(self, parts: Sequence[tuple[int, MPI.Datatype]]) -> MPI.Datatype:

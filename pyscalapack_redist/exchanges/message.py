@@ -8,7 +8,8 @@ from typing import NamedTuple
 from .._kernels.boxes import Box
 from .._kernels.bundle import Bundle
 
-MOST = 2**30  # bytes in one message, or in one round of a collective: counts and displacements are 32-bit in MPI 3
+# Bytes in one message, or in one round of a collective: counts and displacements are 32-bit in MPI 3.
+LARGEST_COUNT = 2**30
 
 __all__ = ["ByteMessage", "Form", "Message", "Piece", "dense_strides", "pieces_of"]
 

@@ -45,14 +45,14 @@ class Nonblocking(Exchange):
         Bytes of a piece: small enough to stay in cache between packing and unpacking.
     window : int
         Pieces being sent.
-    ahead : int
+    posted_receives : int
         Receives posted.
     """
 
     name: ClassVar[str] = "nonblocking"
     piece: ClassVar[int] = 512 * 1024
     window: ClassVar[int] = 16
-    ahead: ClassVar[int] = 16
+    posted_receives: ClassVar[int] = 16
 
     @functools.cached_property
     def goes_ahead(self) -> bool:
@@ -64,7 +64,7 @@ class Nonblocking(Exchange):
     @functools.cached_property
     def directions(self) -> tuple[Direction, Direction]:
         """Slots for receiving and for sending. Not collective."""
-        return self._direction(self.receives, self.ahead), self._direction(self.sends, self._window)
+        return self._direction(self.receives, self.posted_receives), self._direction(self.sends, self._window)
 
     @property
     def _window(self) -> int:
@@ -101,7 +101,7 @@ class Windowed(Nonblocking):
     name: ClassVar[str] = "windowed"
     piece: ClassVar[int] = 2**20
     window: ClassVar[int] = 4
-    ahead: ClassVar[int] = 32
+    posted_receives: ClassVar[int] = 32
 
     @property
     def _window(self) -> int:

@@ -10,7 +10,7 @@ import functools
 from typing import ClassVar
 
 from .exchange import Exchange
-from .message import MOST, Piece
+from .message import LARGEST_COUNT, Piece
 
 __all__ = ["InRounds", "Round"]
 
@@ -28,7 +28,7 @@ class InRounds(Exchange):
         """Pieces to send and to receive in each round. Equal in number on all ranks."""
         options = self.options
         extents, item = options.extents, options.item
-        share = min(options.memory_limit // 2, MOST) // max(1, extents.messages)
+        share = min(options.memory_limit // 2, LARGEST_COUNT) // max(1, extents.messages)
         length = max(1, share // item)
         if self.buffers.name == "datatypes":
             length = max(1, extents.elements)

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 from .buffers import slots
 from .exchange import Exchange, Progress, Run
-from .message import MOST, Piece
+from .message import LARGEST_COUNT, Piece
 
 __all__ = ["Synchronized"]
 
@@ -39,7 +39,7 @@ class Synchronized(Exchange):
     @functools.cached_property
     def pieces(self) -> tuple[list[Piece], list[Piece], int, int]:
         """Pieces to send and to receive, and the bytes of the largest of either. Not collective."""
-        most = min(self.options.memory_limit // 2, MOST)
+        most = min(self.options.memory_limit // 2, LARGEST_COUNT)
         sends, send_bytes = self.buffers.cut(self.sends, most)
         receives, receive_bytes = self.buffers.cut(self.receives, most)
         return sends, receives, send_bytes, receive_bytes

@@ -18,7 +18,18 @@ from .random_order import random_keys
 from .ring import ring_step
 from .schedule import Schedule
 
-__all__ = ["ORDERS", "Caterpillar", "Coords", "Natural", "Order", "Random", "Ring", "Scheduled", "Several", "Share"]
+__all__ = [
+    "ORDERS",
+    "Caterpillar",
+    "Coords",
+    "Natural",
+    "Order",
+    "Random",
+    "RingOrder",
+    "Scheduled",
+    "Several",
+    "Share",
+]
 
 Coords = tuple[int, ...]
 
@@ -98,7 +109,7 @@ class Caterpillar(Order):
         return [Share((caterpillar_step(p, q, rounds),), 1)]
 
 
-class Ring(Order):
+class RingOrder(Order):
     """In round t process p sends to q with q - p = t (mod max(P, Q)): the pairing of Desprez's figures."""
 
     name = "ring"
@@ -187,7 +198,7 @@ def _number(coords: Coords, shape: Coords) -> int:
     return number
 
 
-ORDERS: dict[str, type[Order]] = {one.name: one for one in (Natural, Random, Caterpillar, Ring)}
+ORDERS: dict[str, type[Order]] = {one.name: one for one in (Natural, Random, Caterpillar, RingOrder)}
 
 
 class Several(Order):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyscalapack_redist.comm.links import Links
-from pyscalapack_redist.engine.model import FAST_PIECE, FEWEST, MOST, SLOW_PIECE, choose
+from pyscalapack_redist.engine.model import FAST_PIECE, LARGEST_WINDOW, SLOW_PIECE, SMALLEST_WINDOW, choose
 
 
 def links(latency: float, rate: float) -> Links:
@@ -32,10 +32,10 @@ def test_the_window_holds_what_a_link_does() -> None:
     def window(latency: float, rate: float, elements: int, before: int, after: int) -> int:
         return choose("auto", "windowed", "packed", None, links(latency, rate), elements, (before,), (after,)).window
 
-    assert window(1e-6, 1e8, 10**8, 2, 2) == FEWEST
-    assert window(1e-3, 1e9, 10**6, 8, 10) == MOST  # 2 MB under way in messages of 100 kB
+    assert window(1e-6, 1e8, 10**8, 2, 2) == SMALLEST_WINDOW
+    assert window(1e-3, 1e9, 10**6, 8, 10) == LARGEST_WINDOW  # 2 MB under way in messages of 100 kB
     assert window(1e-3, 2e8, 10**6, 10, 20) == 10  # 400 kB under way in messages of 40 kB
-    assert window(1e-3, 1e9, 0, 4, 4) == MOST  # an empty array
+    assert window(1e-3, 1e9, 0, 4, 4) == LARGEST_WINDOW  # an empty array
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from ...engine.scheduling import is_one_port
 from ...errors import unknown
 from ...exchanges import check_combination, exchange_class
 from ...exchanges.exchange import MEMORY_LIMIT
-from ...exchanges.message import MOST
+from ...exchanges.message import LARGEST_COUNT
 from ...exchanges.nonblocking import Nonblocking
 from .flow import Pieces
 from .rules import AnySource, Ints, Rule, Stages, Window
@@ -57,7 +57,7 @@ class Work:
     turns: bool
     _exchange: str
     _window: int
-    _ahead: int
+    _posted_receives: int
     _order: Ints
 
     def rule(self) -> Rule:
@@ -66,7 +66,7 @@ class Work:
         if self._exchange == "synchronized":
             return AnySource(sender, receiver, _awaited(sender, receiver, self._order))
         if self._window:
-            return Window(sender, receiver, self._window, self._ahead)
+            return Window(sender, receiver, self._window, self._posted_receives)
         return Stages(sender, receiver, self._order)
 
 
@@ -105,15 +105,15 @@ def work_of(exchange: str, messages: Messages, item: int, sizes: Sizes) -> Work:
     """
     if exchange not in EXCHANGES:
         raise unknown("exchange", exchange, EXCHANGES)
-    window = ahead = 0
+    window = posted_receives = 0
     most = MEMORY_LIMIT // 2
     cls = exchange_class(exchange)
     if issubclass(cls, Nonblocking):
         asked = sizes if exchange == "windowed" else Sizes()
         most, window = min(asked.piece or cls.piece, most), asked.window or cls.window
-        ahead = max(window, getattr(cls, "ahead", window))  # receives posted, where it is not as many as are sent
+        posted_receives = max(window, cls.posted_receives)
     elif exchange.startswith("alltoall"):
-        most = min(most, MOST) // max(1, _most_messages(messages))
+        most = min(most, LARGEST_COUNT) // max(1, _most_messages(messages))
     step = max(1, most // item)
     if exchange == "synchronized":
         step = max(1, int(messages.size.max(initial=1)))
@@ -128,7 +128,7 @@ def work_of(exchange: str, messages: Messages, item: int, sizes: Sizes) -> Work:
     if exchange == "sendrecv":
         stage = messages.step[which] * (1 + int(number.max(initial=0))) + number
         return Work(pieces, stage, turns, exchange, 0, 0, stage)
-    return Work(pieces, None, turns, exchange, window, ahead, messages.step[which])
+    return Work(pieces, None, turns, exchange, window, posted_receives, messages.step[which])
 
 
 def _most_messages(messages: Messages) -> int:

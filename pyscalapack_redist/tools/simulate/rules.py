@@ -38,12 +38,12 @@ class Window(Rule):
         Of each piece, pieces in the order of their steps.
     window : int
         Pieces being sent.
-    ahead : int, optional
+    posted_receives : int, optional
         Receives posted; as many as are sent where it is not given.
     """
 
-    def __init__(self, sender: Ints, receiver: Ints, window: int, ahead: int | None = None) -> None:
-        self._windows = (window, ahead or window)
+    def __init__(self, sender: Ints, receiver: Ints, window: int, posted_receives: int | None = None) -> None:
+        self._windows = (window, posted_receives or window)
         self._ranks = (sender, receiver)
         self._queues = tuple(_Queue(ranks) for ranks in self._ranks)
 

@@ -123,7 +123,7 @@ def test_a_window_keeps_the_rest_waiting() -> None:
     ends = simulate(Machine(5, rate=1), some, Window(some.sender, some.receiver, 2)).ends
     assert ends == pytest.approx([2, 2, 4, 4])
     into = pieces(*[(q, 0, 1.0) for q in range(1, 5)])
-    ends = simulate(Machine(5, rate=1), into, Window(into.sender, into.receiver, 1, ahead=2)).ends
+    ends = simulate(Machine(5, rate=1), into, Window(into.sender, into.receiver, 1, posted_receives=2)).ends
     assert ends == pytest.approx([2, 2, 4, 4])
 
 
