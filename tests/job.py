@@ -64,6 +64,18 @@ def as_if_alone(order: dict[str, Any]) -> Iterator[None]:
             os.close(old)
 
 
+@contextlib.contextmanager
+def modules_unchanged() -> Iterator[None]:
+    """What a program has set in modules of this package is undone."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("pyscalapack_redist")]
+    kept = [dict(vars(module)) for module in modules]
+    try:
+        yield
+    finally:
+        for module, values in zip(modules, kept, strict=True):
+            vars(module).update(values)
+
+
 def run_program(words: list[str]) -> None:
     """What `python PROGRAM ARGUMENT ...` or `python -m MODULE ARGUMENT ...` runs.
 
@@ -99,7 +111,7 @@ def main() -> None:
     with open(orders_of(folder, world.rank)) as orders:
         for line in iter(orders.readline, "\n"):  # an empty line is the end
             order = json.loads(line)
-            with as_if_alone(order):
+            with as_if_alone(order), modules_unchanged():
                 MPI.COMM_WORLD = world.Dup()
                 vars(CACHED).clear()  # it keeps what has been asked for
                 try:

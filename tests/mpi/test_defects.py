@@ -93,7 +93,7 @@ CASES: list[tuple[str, int, str]] = [
 def test_defect(name: str, ranks: int, nodes: str) -> None:
     env = {"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {}
     killed = name.startswith("killed")
-    done = run(PROGRAM, ranks, name, timeout=TIMEOUT, env=env, check=not killed, survive=killed)
+    done = run(PROGRAM, ranks, name, timeout=TIMEOUT, env=env, check=not killed, survive=killed, alone=True)
     alive = ranks - 1 if killed else 1
     ended = well(done.stdout)
     if killed and ended < alive and "MPICH" in launch.mpi_library():

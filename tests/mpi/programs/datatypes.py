@@ -49,8 +49,8 @@ def one_case(rng: np.random.Generator) -> None:
 
 def main() -> None:
     cases, seed = int(sys.argv[1]), int(sys.argv[2])
-    for most in (datatypes.MOST, 3):  # the second as if counts ended there
-        datatypes.MOST = most
+    for largest in (datatypes.LARGEST_COUNT, 3):  # the second as if counts ended there
+        datatypes.LARGEST_COUNT = largest
         for case in range(cases):
             one_case(np.random.default_rng([seed, case]))
     print("OK", flush=True)
