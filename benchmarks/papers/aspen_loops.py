@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pyscalapack_redist._kernels.runs import Complete
+from pyscalapack_redist._kernels.intersections import Complete
 from pyscalapack_redist.intersections import ALGORITHMS
 from pyscalapack_redist.intersections.algorithm import numbers
 from pyscalapack_redist.layout.blockcyclic import BlockCyclic

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._kernels.runs import runs
+from .._kernels.intersections import runs
 from ..layout.blockcyclic import LARGEST, BlockCyclic
 from .intersections import Intersections, period
 

@@ -7,7 +7,7 @@ mostly shorter than a period, so that a family can stand for a period of its own
 
 from __future__ import annotations
 
-from .._kernels.runs import Shared, shared
+from .._kernels.by_process import Shared, shared
 from ..layout.blockcyclic import LARGEST, BlockCyclic
 
 __all__ = ["Shared", "by_process"]

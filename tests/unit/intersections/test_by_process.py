@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pyscalapack_redist import BlockCyclic, intersections
-from pyscalapack_redist._kernels.runs import families
+from pyscalapack_redist._kernels.intersections import families
 from pyscalapack_redist.intersections.algorithm import numbers
 from pyscalapack_redist.intersections.by_process import Shared, by_process
 

@@ -1,0 +1,19 @@
+import numpy as np
+from numpy.typing import NDArray
+
+from .boxes import Runs
+
+def shared(a: object, b: object, p: int, largest: int) -> list[Shared]: ...
+
+class Shared:
+    remote: int
+    first: int
+    start_a: NDArray[np.int64]
+    start_b: NDArray[np.int64]
+    length: NDArray[np.int64]
+    period_a: int
+    period_b: int
+    total: int
+    packed: Runs
+    unpacked: Runs
+    copied: Runs
