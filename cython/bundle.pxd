@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from .boxes cimport Job
+from .moving cimport Job
 
 # A box in a bundle: the bytes in front of it, its own, and which arrays it is of.
 cdef struct Section:

@@ -7,7 +7,8 @@ have the same boxes in the same order, so they cut alike.
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
-from .boxes cimport Blend, Box, perform
+from .boxes cimport Blend, Box
+from .moving cimport perform
 
 
 cdef class Origins:

@@ -9,8 +9,8 @@ from libc.stdlib cimport qsort
 
 import numpy as np
 
-from .boxes cimport Runs, runs_of
 from .intersections cimport Axis, Family, Found, aspen, count_families, count_runs, find_families
+from .runs cimport Runs, runs_of
 
 
 cdef class Shared:

@@ -8,7 +8,7 @@ from cpython.buffer cimport PyBUF_STRIDED_RO, PyBUF_WRITABLE, PyBuffer_Release, 
 from numpy import ndarray
 
 from .bundle cimport Origins
-from .boxes cimport MOST_DIMENSIONS
+from .moving cimport MOST_DIMENSIONS
 from .ring cimport (
     CALL, DTYPE, FAILED, ITEM, NARROW, NOTE, ORDER, PACKED, Ballot, Outcome, Ring, Tally, Tickets, disputed,
 )

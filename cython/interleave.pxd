@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from .boxes cimport Job
+from .moving cimport Job
 
 # What `weave` needs; made by `braid_of`, freed by `end_braid`.
 cdef struct Braid

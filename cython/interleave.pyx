@@ -8,8 +8,8 @@ from end to end. What comes in from several processes writes the same columns in
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free, qsort
 
-from .boxes cimport Job
-from .walk cimport Cursor, Table, begin, locate, next_run
+from .moving cimport PLAIN, Job, find_matrix
+from .runs cimport Cursor, Table, begin, next_run
 
 cdef extern from "kernels.h":
     ctypedef struct StrandRun:
@@ -98,23 +98,16 @@ cdef void weave(Braid *braid, const char **sources, char **targets, int64_t firs
     cdef const Job *job
     cdef Cursor *c
     cdef Tail tail
-    cdef int64_t n1 = braid.jobs[0].axes[1].total, width, rest, x, y, j
-    cdef Py_ssize_t k, i
+    cdef int64_t n1 = braid.jobs[0].axes[1].total, width, j
+    cdef Py_ssize_t k
     tail.n = 0
     while first < last:
         width = min(last - first, n1 - first % n1)
         for k in range(braid.count):
             job = braid.jobs[k]
-            braid.s[k] = sources[k] + job.from_source
-            braid.t[k] = targets[k] + job.from_target
-            rest = first / n1
-            for i in range(2, job.d):
-                locate(job.axes[i], rest % job.axes[i].total, &x, &y)
-                braid.s[k] += x * job.ss[i]
-                braid.t[k] += y * job.ts[i]
-                rest = rest / job.axes[i].total
+            braid.s[k], braid.t[k] = sources[k], targets[k]
+            find_matrix(job, first / n1, braid.s + k, braid.t + k)
             begin(job.axes[1], first % n1, first % n1 + width, braid.cursors + k)
-            next_run(job.axes[1], braid.cursors + k)
         for j in range(width):
             for k in range(braid.count):
                 job = braid.jobs[k]
@@ -135,7 +128,7 @@ cdef void weave(Braid *braid, const char **sources, char **targets, int64_t firs
 cdef bint _in_lines(const Job *job) noexcept:
     """Whether a message is runs of bytes along lines of both sides, copied as they are."""
     return (
-        not job.tiled and job.part == NULL and job.factors.type == 0
+        not job.tiled and job.part == NULL and job.factors.type == PLAIN
         and job.axes[0].unit and job.ss[0] == job.item and job.ts[0] == job.item
     )
 
@@ -165,7 +158,6 @@ cdef bint _same_places(const Table *a, const Table *b, bint by_source) noexcept:
         return False
     begin(a, 0, a.total, &c)
     begin(b, 0, b.total, &d)
-    c.count = d.count = 0
     while (c.count or next_run(a, &c)) and (d.count or next_run(b, &d)):
         p, step_p = (c.x, c.step_x) if by_source else (c.y, c.step_y)
         q, step_q = (d.x, d.step_x) if by_source else (d.y, d.step_y)

@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
 from .bundle cimport Bundle, Origins, carry, end_of_piece
-from .boxes cimport Job
+from .moving cimport Job
 from .ring cimport (
     BASE, CONSUMED, PUBLISHED, REPACKED, SLOTS, STEP, STRIDE, Ring, fetch, now, peek, put,
 )

@@ -1,7 +1,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from .boxes import Runs
+from .runs import Runs
 
 def shared(a: object, b: object, p: int, largest: int) -> list[Shared]: ...
 

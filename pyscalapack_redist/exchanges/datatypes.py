@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .._kernels.boxes import Box, Runs
+from .._kernels.boxes import Box
+from .._kernels.runs import Runs
 from ..comm.mpi import MPI
 from .message import LARGEST_COUNT
 

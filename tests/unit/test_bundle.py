@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pyscalapack_redist._kernels.boxes import Box, Runs
+from pyscalapack_redist._kernels.boxes import Box
 from pyscalapack_redist._kernels.bundle import Bundle, Origins
 from pyscalapack_redist._kernels.call import Kinds
+from pyscalapack_redist._kernels.runs import Runs
 
 DTYPES = ("i1", "i2", "f4", "f8", "V3", "V7", "D", "V24")
 

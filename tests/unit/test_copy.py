@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyscalapack_redist._kernels.boxes import Blend, Box, Runs, Trapezoid
+from pyscalapack_redist._kernels.boxes import Blend, Box, Trapezoid
+from pyscalapack_redist._kernels.runs import Runs
 
 
 def runs_of(draw: st.DrawFn, most: int, dense: str = "") -> tuple[Runs, np.ndarray]:

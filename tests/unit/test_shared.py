@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyscalapack_redist._kernels.boxes import Box, Runs
+from pyscalapack_redist._kernels.boxes import Box
 from pyscalapack_redist._kernels.bundle import Bundle
 from pyscalapack_redist._kernels.ring import Ring, bytes_needed
+from pyscalapack_redist._kernels.runs import Runs
 from pyscalapack_redist.exchanges import ByteMessage, Extents, Form, Options
 from pyscalapack_redist.exchanges.shared import Shared
 

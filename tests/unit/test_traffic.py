@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pyscalapack_redist._kernels.boxes import Box, Runs
+from pyscalapack_redist._kernels.boxes import Box
 from pyscalapack_redist._kernels.bundle import Bundle, Origins
 from pyscalapack_redist._kernels.ring import Ring, bytes_needed
+from pyscalapack_redist._kernels.runs import Runs
 from pyscalapack_redist._kernels.transport import Traffic
 
 PAIR = 16  # integers of a lane: its sender's line, then its receiver's

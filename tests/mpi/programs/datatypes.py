@@ -10,7 +10,8 @@ import sys
 import numpy as np
 from mpi4py import MPI
 
-from pyscalapack_redist._kernels.boxes import Box, Runs
+from pyscalapack_redist._kernels.boxes import Box
+from pyscalapack_redist._kernels.runs import Runs
 from pyscalapack_redist.exchanges import datatypes
 from pyscalapack_redist.exchanges.buffers import memory_at
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyscalapack_redist._kernels.boxes import Box, Runs
+from pyscalapack_redist._kernels.boxes import Box
+from pyscalapack_redist._kernels.runs import Runs
 
 
 def main() -> None:

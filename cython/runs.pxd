@@ -14,12 +14,21 @@ cdef struct Table:
     int64_t *before
 
 
-cdef inline Py_ssize_t run_at(const Table *runs, int64_t rest) noexcept nogil:
-    """The run of one period that holds position `rest` of the period."""
-    cdef Py_ssize_t low = 0, high = runs.size - 1, middle
+cdef class Runs:
+    cdef Table table
+
+
+# Runs of `n` starts and lengths; see `Runs`.
+cdef Runs runs_of(const int64_t *x, const int64_t *y, const int64_t *length, Py_ssize_t n, int64_t period_x, int64_t period_y,
+                  int64_t total)
+
+
+cdef inline Py_ssize_t part_at(const int64_t *before, Py_ssize_t parts, int64_t position) noexcept nogil:
+    """The last of `parts` that begins at `position` or before it; `before` has the elements in front of each."""
+    cdef Py_ssize_t low = 0, high = parts - 1, middle
     while low < high:
         middle = (low + high + 1) / 2
-        if runs.before[middle] <= rest:
+        if before[middle] <= position:
             low = middle
         else:
             high = middle - 1
@@ -28,13 +37,13 @@ cdef inline Py_ssize_t run_at(const Table *runs, int64_t rest) noexcept nogil:
 
 cdef inline void locate(const Table *runs, int64_t position, int64_t *x, int64_t *y) noexcept nogil:
     cdef int64_t period = position / runs.per_period, rest = position % runs.per_period
-    cdef Py_ssize_t k = run_at(runs, rest)
+    cdef Py_ssize_t k = part_at(runs.before, runs.size, rest)
     x[0] = runs.x[k] + period * runs.period_x + (rest - runs.before[k]) * runs.step_x[k]
     y[0] = runs.y[k] + period * runs.period_y + (rest - runs.before[k]) * runs.step_y[k]
 
 
 cdef struct Cursor:
-    # a run, or the part of one that lies in the range asked for
+    # a run, or the part of one that lies in the range asked for; none before the first `next_run`
     int64_t left, x, y, step_x, step_y, count, x_base, y_base, within
     Py_ssize_t k
 
@@ -42,10 +51,11 @@ cdef struct Cursor:
 cdef inline void begin(const Table *runs, int64_t first, int64_t last, Cursor *c) noexcept nogil:
     cdef int64_t period = first / runs.per_period, rest = first % runs.per_period
     c.left = last - first
-    c.k = run_at(runs, rest)
+    c.k = part_at(runs.before, runs.size, rest)
     c.within = rest - runs.before[c.k]
     c.x_base = period * runs.period_x
     c.y_base = period * runs.period_y
+    c.count = 0
 
 
 cdef inline bint next_run(const Table *runs, Cursor *c) noexcept nogil:

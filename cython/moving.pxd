@@ -1,0 +1,56 @@
+# Moving messages from other compiled code, without the interpreter lock.
+
+from libc.stdint cimport int64_t
+
+from .runs cimport Table, locate
+
+cdef enum:
+    MOST_DIMENSIONS = 64  # dimensions of a NumPy array; 32 before NumPy 2
+    MOST_JOINED = 4  # dimensions of a move that are each several of its box
+
+cdef extern from "factors.h":
+    enum:
+        PLAIN
+    ctypedef struct Factors:
+        int type
+        int conjugate
+        int add
+        double alpha[2]
+        double beta[2]
+
+# Of each column of a box of two dimensions a part is kept: the first `cut` rows, or all from row `cut` on.
+cdef struct Part:
+    bint rest
+    const int64_t *cut
+    const int64_t *before  # elements kept in the columns in front; one entry more than columns
+
+# A box with the strides of two arrays: all that a move needs besides their addresses. The box must outlive it.
+cdef struct Job:
+    Py_ssize_t d, item, side
+    int64_t size
+    Factors factors
+    bint tiled, across  # by tiles; the lines of the target run along the second dimension
+    Py_ssize_t from_source, from_target  # bytes from element (0, 0, ...) to the first element of the box, single dimensions only
+    const Table *axes[MOST_DIMENSIONS]  # of a joined dimension, in the job itself: it must stay where it was prepared
+    Table joined[MOST_JOINED]
+    int64_t places[MOST_JOINED][6]
+    Py_ssize_t ss[MOST_DIMENSIONS]
+    Py_ssize_t ts[MOST_DIMENSIONS]
+    const Part *part  # what is kept of each column of a matrix; NULL: all
+    Py_ssize_t to_source, to_target  # bytes by which one more element of the part moves a dense side, 0 for an array
+
+# Copy elements first to last of the box's numbering; `stream` writes whole cache lines past the cache.
+cdef void perform(const Job *job, const char *source, char *target, int64_t first, int64_t last, bint stream) noexcept nogil
+
+
+cdef inline void find_matrix(const Job *job, int64_t number, const char **source, char **target) noexcept nogil:
+    """Go from element (0, 0, ...) to the matrix of the first two dimensions that has this number among those of the others."""
+    cdef int64_t x, y
+    cdef Py_ssize_t k
+    source[0] += job.from_source
+    target[0] += job.from_target
+    for k in range(2, job.d):
+        locate(job.axes[k], number % job.axes[k].total, &x, &y)
+        source[0] += x * job.ss[k]
+        target[0] += y * job.ts[k]
+        number = number / job.axes[k].total

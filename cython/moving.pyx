@@ -1,0 +1,315 @@
+"""Move the elements of a message, line by line or by tiles: columns are lines of the first dimension, or parts of them.
+
+The places of some hundred runs are worked out once for many lines. Where the lines of one side run across those of the
+other, small tiles go one after another, so that both sides use whole cache lines.
+"""
+
+from libc.stdint cimport int64_t
+
+from .runs cimport Cursor, Table, begin, next_run, part_at
+
+cdef extern from "kernels.h":
+    ctypedef struct Span:
+        Py_ssize_t from_ "from"
+        Py_ssize_t to
+        Py_ssize_t n
+        Py_ssize_t apart_from
+        Py_ssize_t apart_to
+    void end_stream() noexcept nogil
+    void copy_spans(char *d, const char *s, const Span *spans, Py_ssize_t count, Py_ssize_t item, Py_ssize_t bytes, bint dense,
+                    bint stream) noexcept nogil
+    void copy_lines(char *d, Py_ssize_t dd, const char *s, Py_ssize_t ds, Py_ssize_t n, Py_ssize_t bytes, bint stream) noexcept nogil
+    void copy_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
+                   const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item) noexcept nogil
+
+cdef extern from "factors.h":
+    void add_spans(char *d, const char *s, const Span *spans, Py_ssize_t count, const Factors *f) noexcept nogil
+    void add_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
+                  const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, const Factors *f) noexcept nogil
+
+cdef enum:
+    SPANS = 512  # runs whose places are worked out once for all lines of a piece
+    STRIP = 32  # columns of a trapezoid that a transposing move takes together; at most TILE
+    TILE = 128  # positions of that kind, in a transposing move, along either dimension
+    SHORTEST_STREAMED = 64  # bytes of the longest run of a line: single bytes are not worth asking what they touch
+    LENGTHS = 8  # of short runs of a line, of which those of one length go together
+    LONGEST_SHORT = 128  # bytes of such a run: copies of a fixed size are made up to there
+    FEW_LINES = 4  # lines, up to which it is not worth putting runs in order
+    SPREAD = 8  # elements of a run with gaps, up to which it is taken as so many runs
+
+
+cdef void perform(const Job *job, const char *source, char *target, int64_t first, int64_t last, bint stream) noexcept nogil:
+    cdef int64_t n0 = job.axes[0].total, n1 = job.axes[1].total
+    cdef int64_t column, row, width, height
+    cdef const char *s
+    cdef char *t
+    if job.part != NULL:
+        _part(job, source + job.from_source, target + job.from_target, first, last, stream)
+        last = first
+    while first < last:
+        column = first / n0
+        row = first % n0
+        if row or last - first < n0:
+            width = 1
+            height = min(n0 - row, last - first)
+        else:
+            height = n0
+            width = min((last - first) / n0, n1 - column % n1)
+        s, t = source, target
+        find_matrix(job, column / n1, &s, &t)
+        column %= n1
+        if job.tiled:
+            _tiles(job, row, row + height, column, column + width, s, t)
+        else:
+            _columns(job, row, row + height, column, column + width, s, t, stream)
+        first += width * height
+    if stream:
+        end_stream()
+
+
+cdef inline void _kept(const Job *job, int64_t column, int64_t *low, int64_t *high) noexcept nogil:
+    low[0] = job.part.cut[column] if job.part.rest else 0
+    high[0] = job.axes[0].total if job.part.rest else job.part.cut[column]
+
+
+cdef void _part(const Job *job, const char *s, char *t, int64_t first, int64_t last, bint stream) noexcept nogil:
+    """Column by column; in a transposing move, by tiles where some columns have rows in common."""
+    cdef const int64_t *before = job.part.before
+    cdef int64_t n1 = job.axes[1].total, column = part_at(before, n1, first), end, low, high, top, bottom, a, b, dense, k
+    while first < last:
+        end = column
+        top, bottom = 0, job.axes[0].total
+        while job.tiled and end < min(n1, column + STRIP) and before[end] >= first and before[end + 1] <= last:
+            _kept(job, end, &low, &high)
+            if min(bottom, high) <= max(top, low):
+                break
+            top, bottom = max(top, low), min(bottom, high)
+            end += 1
+        if end - column > 1:
+            _strip(job, top, bottom, column, end, s, t)
+        else:
+            top = bottom = 0
+            end = column + 1
+        for k in range(column, end):
+            _kept(job, k, &low, &high)
+            dense = before[k] - low
+            a, b = max(low, first - dense), min(high, last - dense)
+            if top < bottom:
+                _line(job, a, top, k, dense, s, t, stream)
+                a = bottom
+            _line(job, a, b, k, dense, s, t, stream)
+        first = max(first, min(last, before[end]))
+        column = end
+
+
+cdef inline void _line(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t dense, const char *s, char *t,
+                       bint stream) noexcept nogil:
+    if row < row_end:
+        _columns(job, row, row_end, column, column + 1, s + dense * job.to_source, t + dense * job.to_target, stream)
+
+
+cdef void _strip(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
+                 const char *s, char *t) noexcept nogil:
+    """A rectangle of at most STRIP columns by tiles."""
+    cdef Cursor c
+    cdef int64_t low, high
+    cdef Py_ssize_t x1[TILE]
+    cdef Py_ssize_t y1[TILE]
+    cdef Py_ssize_t columns, k
+    begin(job.axes[1], column, column_end, &c)
+    columns = _places(job.axes[1], &c, job.ss[1], job.ts[1], x1, y1)
+    for k in range(columns):
+        _kept(job, column + k, &low, &high)
+        x1[k] += (job.part.before[column + k] - low) * job.to_source
+        y1[k] += (job.part.before[column + k] - low) * job.to_target
+    _tile_rows(job, row, row_end, x1, y1, columns, s, t)
+
+
+cdef struct Alike:
+    Py_ssize_t start  # of runs that are copied in one loop
+    Py_ssize_t count
+    Py_ssize_t bytes  # of each; 0 where they differ
+
+
+cdef Py_ssize_t _by_length(Span *spans, Py_ssize_t count, Py_ssize_t item, Alike *groups) noexcept nogil:
+    """Bring short runs of one length together, in any order: to find out how long each is takes longer than to copy it."""
+    cdef Py_ssize_t made = 0, start = 0, end, k
+    while start < count and made < LENGTHS:
+        end = start + 1
+        for k in range(end, count):
+            if spans[k].n == spans[start].n:
+                spans[k], spans[end] = spans[end], spans[k]
+                end += 1
+        groups[made] = Alike(start, end - start, spans[start].n * item)
+        made += 1
+        start = end
+    if start < count:
+        groups[made - 1].count += count - start
+        groups[made - 1].bytes = 0
+    return made
+
+
+cdef struct Line:
+    # some hundred runs of a line, whose places are the same in other lines
+    Py_ssize_t count, made
+    bint dense  # no run has gaps
+    Alike groups[LENGTHS]
+    bint past  # they are written past the cache
+    Span spans[SPANS]
+
+
+cdef void _take(const Job *job, Cursor *r, int64_t lines, bint stream, Line *line) noexcept nogil:
+    """The next runs of so many lines, as many as there is room for."""
+    cdef Py_ssize_t item = job.item, longest = 0, n, k, from_, to, apart_from, apart_to
+    cdef bint equal = True, dense
+    line.count = 0
+    line.dense = True
+    while line.count <= SPANS - SPREAD and next_run(job.axes[0], r):
+        n, from_, to = r.count, r.x * job.ss[0], r.y * job.ts[0]
+        apart_from, apart_to = r.step_x * job.ss[0], r.step_y * job.ts[0]
+        dense = n == 1 or (apart_from == item and apart_to == item)
+        if not dense and n <= SPREAD:
+            for k in range(n):
+                line.spans[line.count] = Span(from_ + k * apart_from, to + k * apart_to, 1, item, item)
+                line.count += 1
+            n = 1
+        else:
+            line.spans[line.count] = Span(from_, to, n, apart_from, apart_to)
+            line.count += 1
+            line.dense = line.dense and dense
+        equal = equal and n == line.spans[0].n
+        longest = max(longest, n)
+    equal = equal and line.dense
+    line.past = stream and longest * item >= SHORTEST_STREAMED
+    line.groups[0] = Alike(0, line.count, line.spans[0].n * item if equal and line.count > 1 else 0)
+    line.made = 1
+    if line.dense and not equal and not line.past and longest * item <= LONGEST_SHORT and lines > FEW_LINES:
+        line.made = _by_length(line.spans, line.count, item, line.groups)
+
+
+cdef inline void _copy_line(const Job *job, const Line *line, const char *s, char *t) noexcept nogil:
+    cdef const Alike *group
+    cdef Py_ssize_t k
+    if job.factors.type != PLAIN:
+        add_spans(t, s, line.spans, line.count, &job.factors)
+        return
+    for k in range(line.made):
+        group = line.groups + k
+        copy_spans(t, s, line.spans + group.start, group.count, job.item, group.bytes, line.dense, line.past)
+
+
+cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
+                   const char *s, char *t, bint stream) noexcept nogil:
+    """Line by line, some hundred runs of each."""
+    cdef Line line
+    cdef Cursor c, r
+    cdef int64_t j
+    if column_end - column <= FEW_LINES and _long_lines(job, row, row_end, column, column_end, s, t, stream):
+        return
+    begin(job.axes[0], row, row_end, &r)
+    while r.left > 0:
+        _take(job, &r, column_end - column, stream, &line)
+        begin(job.axes[1], column, column_end, &c)
+        while next_run(job.axes[1], &c):
+            if line.count == 1 and line.dense and job.factors.type == PLAIN:
+                copy_lines(t + c.y * job.ts[1] + line.spans[0].to, c.step_y * job.ts[1],
+                           s + c.x * job.ss[1] + line.spans[0].from_, c.step_x * job.ss[1], c.count,
+                           line.spans[0].n * job.item, stream)
+                continue
+            for j in range(c.count):
+                _copy_line(job, &line, s + (c.x + j * c.step_x) * job.ss[1], t + (c.y + j * c.step_y) * job.ts[1])
+
+
+cdef bint _long_lines(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
+                      const char *s, char *t, bint stream) noexcept nogil:
+    """A few long lines of short periods, some of which are taken as a line; False where they are not so long."""
+    cdef Line line
+    cdef Cursor c, r
+    cdef const Table *rows = job.axes[0]
+    cdef int64_t runs = 0, periods, first, middle, lines, j, k
+    if rows.size > SPANS or row_end - row <= FEW_LINES * rows.per_period:
+        return False
+    for k in range(rows.size):
+        runs += rows.count[k] if rows.count[k] <= SPREAD else 1
+    if runs > SPANS - SPREAD:
+        return False
+    periods = (SPANS - SPREAD) / runs
+    first = (row + rows.per_period - 1) / rows.per_period * rows.per_period
+    lines = (row_end - first) / (periods * rows.per_period)
+    if lines <= FEW_LINES:
+        return False
+    middle = first + lines * periods * rows.per_period
+    begin(rows, first, first + periods * rows.per_period, &r)
+    _take(job, &r, lines, stream, &line)
+    begin(job.axes[1], column, column_end, &c)
+    while next_run(job.axes[1], &c):
+        for j in range(c.count):
+            for k in range(lines):
+                _copy_line(job, &line,
+                           s + (c.x + j * c.step_x) * job.ss[1] + k * periods * rows.period_x * job.ss[0],
+                           t + (c.y + j * c.step_y) * job.ts[1] + k * periods * rows.period_y * job.ts[0])
+    _columns(job, row, first, column, column_end, s, t, stream)
+    _columns(job, middle, row_end, column, column_end, s, t, stream)
+    return True
+
+
+cdef Py_ssize_t _places(const Table *runs, Cursor *c, Py_ssize_t source, Py_ssize_t target, Py_ssize_t *x,
+                        Py_ssize_t *y) noexcept nogil:
+    """Distances in bytes of the next elements of a dimension, at most TILE of them."""
+    cdef Py_ssize_t count = 0
+    while count < TILE and (c.count or next_run(runs, c)):
+        x[count], y[count] = c.x * source, c.y * target
+        c.x += c.step_x
+        c.y += c.step_y
+        c.count -= 1
+        count += 1
+    return count
+
+
+cdef inline void _tile_by_tile(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s,
+                               const Py_ssize_t *x0, const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+    cdef Py_ssize_t i, j = 0, height, width
+    while j < columns:
+        width = min(job.side, columns - j)
+        i = 0
+        while i < rows:
+            height = min(job.side, rows - i)
+            if job.factors.type != PLAIN:
+                add_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, &job.factors)
+            else:
+                copy_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, job.item)
+            i += job.side
+        j += job.side
+
+
+cdef void _tile_rows(const Job *job, int64_t row, int64_t row_end, const Py_ssize_t *x1, const Py_ssize_t *y1,
+                     Py_ssize_t columns, const char *s, char *t) noexcept nogil:
+    """All rows of some columns whose places are known."""
+    cdef Cursor r
+    cdef Py_ssize_t x0[TILE]
+    cdef Py_ssize_t y0[TILE]
+    cdef Py_ssize_t rows
+    begin(job.axes[0], row, row_end, &r)
+    while True:
+        rows = _places(job.axes[0], &r, job.ss[0], job.ts[0], x0, y0)
+        if rows == 0:
+            return
+        if not job.across:  # along the lines of the target
+            _tile_by_tile(job, t, y0, y1, s, x0, x1, rows, columns)
+        else:
+            _tile_by_tile(job, t, y1, y0, s, x1, x0, columns, rows)
+
+
+cdef void _tiles(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
+                 const char *s, char *t) noexcept nogil:
+    """Small squares, so that both sides use whole cache lines, whatever runs these are made of."""
+    cdef Cursor c
+    cdef Py_ssize_t x1[TILE]
+    cdef Py_ssize_t y1[TILE]
+    cdef Py_ssize_t columns
+    begin(job.axes[1], column, column_end, &c)
+    while True:
+        columns = _places(job.axes[1], &c, job.ss[1], job.ts[1], x1, y1)
+        if columns == 0:
+            return
+        _tile_rows(job, row, row_end, x1, y1, columns, s, t)

@@ -1,0 +1,1 @@
+../../cython/moving.pxd

@@ -1,1 +1,0 @@
-../../cython/walk.pxd
