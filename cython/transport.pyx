@@ -1,23 +1,19 @@
 """What one rank moves through a ring in one run: chunks of each message, packed, unpacked and copied in turn.
 
-Messages that share the columns of an array form a group, and go column by column together where all of them can.
+The area in which a rank packs is divided among its messages, and all of them go along the source together.
 """
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
-from .bundle cimport Bundle, Origins, carry, end_of_piece
-from .moving cimport Job
-from .ring cimport (
-    BASE, CONSUMED, PUBLISHED, REPACKED, SLOTS, STEP, STRIDE, Ring, fetch, now, peek, put,
-)
-from .interleave cimport Braid, braid_of, end_braid, lines_of, same_lines, weave
+from .bundle cimport Bundle, Origins, end_of_piece
+from .lane_groups cimport complete, end_group, goes_alone, in_step, make_groups, pack_together, unpack_together
+from .lanes cimport copy_to, pack, parts_of, unpack
+from .ring cimport BASE, CONSUMED, PUBLISHED, REPACKED, SLOTS, STEP, STRIDE, Ring, now, peek, put
 
 cdef enum:
-    GROUPED = 64  # lanes of a group, the copy not counted
     HOPE = 1000  # looks at a group whose lanes are not ready together before they go one by one
     SHORT_HOPE = 20  # the same where ranks share cores, and each look lets another rank work
-    FETCHED = 16 * 1024  # bytes of a chunk that are asked for before it is unpacked: they fit in the first cache
     COPY_PIECE = 512 * 1024  # bytes of a local copy between two looks at the messages
 
 
@@ -45,7 +41,7 @@ cdef class Traffic:
         cdef Lane *lane
         cdef Py_ssize_t k
         cdef int64_t peer
-        self.ring, self._stream = ring, stream
+        self.ring, self._run.stream = ring, stream
         ring.traffics += 1
         self._serial = ring.traffics
         self._n_sends, self._n_receives, self._n_copies = len(sends), len(receives), len(copies)
@@ -73,7 +69,7 @@ cdef class Traffic:
 
     def __dealloc__(self):
         cdef Py_ssize_t k
-        for k in range(self._n_groups):
+        for k in range(self._n_sends + self._n_receives if self._groups != NULL else 0):
             end_group(self._groups + k)
         free(self._groups)
         free(self._sends)
@@ -87,30 +83,14 @@ cdef class Traffic:
         self._groups = <Group *> calloc(self._n_sends + self._n_receives + 1, sizeof(Group))
         if self._groups == NULL:
             raise MemoryError(f"no memory for {self._n_sends + self._n_receives} groups of messages")
-        self._find(self._sends, self._n_sends, True, shortest)
-        self._n_send_groups = self._n_groups
-        self._find(self._receives, self._n_receives, False, shortest)
-
-    cdef int _find(self, Lane *lanes, Py_ssize_t n, bint sends, int64_t shortest) except -1:
-        cdef Lane *found[GROUPED]
-        cdef Lane *copy
-        cdef Py_ssize_t first, k, size
-        cdef bint joins
-        for first in range(n):
-            if lanes[first].group != NULL or lanes[first].load.count != 1:
-                continue
-            size, copy = 0, NULL
-            for k in range(first, n):
-                if size < GROUPED and lanes[k].group == NULL and _together(lanes + first, lanes + k, sends):
-                    found[size] = lanes + k
-                    size += 1
-            # where a rank has nothing else to do while it waits, and in cache, what stays here is better copied then
-            joins = (sends or not self.ring.spins) and (self._stream or size > 1)
-            for k in range(self._n_copies if joins else 0):
-                if self._copies[k].group == NULL and _together(lanes + first, self._copies + k, sends):
-                    copy = self._copies + k
-            if size and make_group(self._groups + self._n_groups, found, size, copy, sends, shortest, self._stream):
-                self._n_groups += 1
+        self._n_send_groups = self._n_groups = make_groups(
+            self._groups, self._sends, self._n_sends, self._copies, self._n_copies, True, shortest, self._run.stream
+        )
+        # a rank that spins while it waits has time to copy then what stays here
+        self._n_groups += make_groups(
+            self._groups + self._n_groups, self._receives, self._n_receives, self._copies,
+            0 if self.ring.spins else self._n_copies, False, shortest, self._run.stream,
+        )
 
     cdef int _divide(self, int64_t limit, int64_t most_slots) except -1:
         """Give each send its slots: equal numbers of chunks, so that all lanes go along the source together.
@@ -124,7 +104,7 @@ cdef class Traffic:
         cdef Lane *lane
         for k in range(self._n_sends):
             item = max(item, self._sends[k].load.most)
-            column = max(column, _parts(self._sends[k].column, 64) * 64)
+            column = max(column, parts_of(self._sends[k].column, 64) * 64)
         if self._n_sends and share < item:
             raise ValueError(f"{limit} bytes are not enough for {self._n_sends} messages with elements of {item}")
         if share - share % 64 >= item:  # whole cache lines, where an element still fits
@@ -147,15 +127,15 @@ cdef class Traffic:
             most = stride - (stride % item if lane.load.least == lane.load.most else item - 1)
             if lane.column:
                 most = stride - stride % lane.column
-            self._rounds = max(self._rounds, _parts(lane.load.size, max(<int64_t> 1, most)))
+            self._rounds = max(self._rounds, parts_of(lane.load.size, max(<int64_t> 1, most)))
         for k in range(self._n_sends):
             lane = self._sends + k
             lane.base = k * share
-            lane.step = min(stride, _parts(lane.load.size, self._rounds) + lane.load.most - 1)
+            lane.step = min(stride, parts_of(lane.load.size, self._rounds) + lane.load.most - 1)
             if lane.column:
-                lane.step = _parts(_parts(lane.load.size, self._rounds), lane.column) * lane.column
-            lane.slots = max(<int64_t> 1, min(slots, _parts(lane.load.size, lane.step)))
-            lane.stride = min(stride, _parts(lane.step, 64) * 64)
+                lane.step = parts_of(parts_of(lane.load.size, self._rounds), lane.column) * lane.column
+            lane.slots = max(<int64_t> 1, min(slots, parts_of(lane.load.size, lane.step)))
+            lane.stride = min(stride, parts_of(lane.step, 64) * 64)
             self.bytes_used += lane.slots * lane.stride
         return 0
 
@@ -175,11 +155,11 @@ cdef class Traffic:
     cdef void start(self, Origins origins, int64_t mark) noexcept:
         cdef Py_ssize_t k
         self._origins = origins
-        self._sources, self._targets, self._mark = origins.sources, origins.targets, mark
+        self._run.sources, self._run.targets, self._run.mark = origins.sources, origins.targets, mark
         if mark:
             for k in range(self._n_sends):
                 put(self._sends[k].line + REPACKED, mark)
-        self._round = self._arrived = self._looks = 0
+        self._round = self._run.arrived = self._looks = 0
         self._packed = self._n_sends == 0
         self._timed = False
         self._spent[0] = self._spent[1] = self._spent[2] = 0
@@ -217,144 +197,6 @@ cdef class Traffic:
         self.ring.divided_for = self._serial
         return True
 
-    cdef bint _has_room(self, Lane *lane) noexcept nogil:
-        return lane.line[PUBLISHED] - peek(lane.line + CONSUMED) < lane.slots
-
-    cdef bint _has_come(self, Lane *lane) noexcept nogil:
-        """Whether there is a chunk to unpack, or the rest of one."""
-        if lane.done < lane.until:
-            return True
-        if self._mark and peek(lane.line + REPACKED) < self._mark:
-            return False
-        if peek(lane.line + PUBLISHED) == lane.line[CONSUMED]:
-            return False
-        lane.begun = lane.done
-        lane.until = end_of_piece(lane.load, lane.done, lane.line[STEP])
-        return True
-
-    cdef char *_slot(self, Lane *lane) noexcept nogil:
-        return lane.area + lane.base + lane.line[PUBLISHED] % lane.slots * lane.stride
-
-    cdef char *_chunk(self, Lane *lane) noexcept nogil:
-        return lane.area + lane.line[BASE] + lane.line[CONSUMED] % lane.line[SLOTS] * lane.line[STRIDE]
-
-    cdef void _packed_to(self, Lane *lane, int64_t last) noexcept nogil:
-        lane.done = last
-        lane.chunks += 1
-        put(lane.line + PUBLISHED, lane.line[PUBLISHED] + 1)
-
-    cdef void _unpacked_to(self, Lane *lane, int64_t last) noexcept nogil:
-        lane.done = last
-        if last == lane.until:
-            put(lane.line + CONSUMED, lane.line[CONSUMED] + 1)
-        self._arrived += last == lane.load.size
-
-    cdef bint _pack(self, Lane *lane) noexcept nogil:
-        """Publish the next chunk of a lane; False where there is no room for it."""
-        cdef int64_t last
-        if not self._has_room(lane):
-            return False
-        last = end_of_piece(lane.load, lane.done, lane.step)
-        carry(lane.load, self._sources, self._targets, self._slot(lane), lane.done, last, False)
-        self._packed_to(lane, last)
-        return True
-
-    cdef bint _unpack(self, Lane *lane) noexcept nogil:
-        """Take the next chunk of a lane; False if it is not there."""
-        cdef char *chunk
-        if not self._has_come(lane):
-            return False
-        chunk = self._chunk(lane) + (lane.done - lane.begun)
-        fetch(chunk, min(lane.until - lane.done, <int64_t> FETCHED))
-        carry(lane.load, self._sources, self._targets, chunk, lane.done, lane.until, self._stream)
-        self._unpacked_to(lane, lane.until)
-        return True
-
-    cdef bint _in_step(self, Group *group) noexcept nogil:
-        """Whether there is such a group still, and all lanes have reached the same column."""
-        cdef int64_t column
-        cdef bint same = True
-        cdef Py_ssize_t k
-        if group.size == 0:
-            return False
-        column = group.foremost = group.lanes[0].done / group.lanes[0].column
-        for k in range(group.size):
-            same = same and group.lanes[k].done == column * group.lanes[k].column
-            group.foremost = max(group.foremost, _parts(group.lanes[k].done, group.lanes[k].column))
-        return same
-
-    cdef bint _pack_together(self, Group *group, bint copying) noexcept nogil:
-        """Publish the next chunks of a group, and copy what stays of their columns; False where that is not to be."""
-        cdef Lane *lane = group.lanes[0]
-        cdef Braid *braid
-        cdef int64_t first = lane.done / lane.column, last
-        cdef Py_ssize_t k
-        for k in range(group.size):
-            if not self._has_room(group.lanes[k]):
-                return False
-        last = end_of_piece(lane.load, lane.done, lane.step) / lane.column
-        braid = self._braid_from(group, first, copying)
-        if braid == NULL:
-            return False
-        for k in range(group.size):
-            lane = group.lanes[k]
-            group.sources[k] = self._sources[lane.load.sections.array]
-            group.targets[k] = self._slot(lane) - lane.done
-        self._weave(group, braid, first, last)
-        for k in range(group.size):
-            self._packed_to(group.lanes[k], last * group.lanes[k].column)
-        return True
-
-    cdef Braid *_braid_from(self, Group *group, int64_t column, bint copying) noexcept nogil:
-        """What moves a group from that column on: with what stays here, if it may and is not ahead of them; NULL: nothing."""
-        cdef Lane *copy = group.copy
-        if not copying or copy == NULL or copy.done > column * copy.column:
-            return group.braid
-        if copy.done < column * copy.column:
-            carry(copy.load, self._sources, self._targets, NULL, copy.done, column * copy.column, self._stream)
-            copy.done = column * copy.column
-        group.sources[group.size] = self._sources[copy.load.sections.array]
-        group.targets[group.size] = self._targets[copy.load.sections.array]
-        return group.with_copy
-
-    cdef void _weave(self, Group *group, Braid *braid, int64_t first, int64_t last) noexcept nogil:
-        """Move columns of a group between the addresses that it has."""
-        weave(braid, group.sources, group.targets, first, last)
-        if braid == group.with_copy:
-            group.copy.done = last * group.copy.column
-
-    cdef bint _unpack_together(self, Group *group) noexcept nogil:
-        """Take the columns that have come from all of a group; False if there are none."""
-        cdef Lane *lane
-        cdef Braid *braid
-        cdef int64_t first = group.lanes[0].done / group.lanes[0].column, last = lines_of(&group.lanes[0].load.sections.job)
-        cdef Py_ssize_t k
-        for k in range(group.size):
-            lane = group.lanes[k]
-            if lane.done == lane.load.size or not self._has_come(lane):
-                return False
-            last = min(last, lane.until / lane.column)
-        if first >= last:
-            group.foremost = first + 1  # chunks of less than a column
-            return False
-        braid = self._braid_from(group, first, True)
-        if braid == NULL:
-            return False
-        for k in range(group.size):
-            lane = group.lanes[k]
-            group.sources[k] = self._chunk(lane) - lane.begun
-            group.targets[k] = self._targets[lane.load.sections.array]
-            fetch(group.sources[k] + lane.done, min(last * lane.column - lane.done, <int64_t> FETCHED / group.size))
-        self._weave(group, braid, first, last)
-        for k in range(group.size):
-            self._unpacked_to(group.lanes[k], last * group.lanes[k].column)
-        return True
-
-    cdef inline bint _goes_alone(self, Lane *lane) noexcept nogil:
-        """Whether a lane need not wait for the others of its group: they are ahead of it, or it is in no column's beginning."""
-        cdef Group *group = lane.group
-        return group == NULL or group.braid == NULL or lane.done < group.foremost * lane.column or lane.done % lane.column
-
     cdef inline int64_t _goal(self, Lane *lane) noexcept nogil:
         """Bytes of a lane that are packed when this round ends: equal parts, a byte more in the first `size % rounds` rounds.
 
@@ -376,24 +218,17 @@ cdef class Traffic:
             return False
         for k in range(self._n_send_groups):
             group = self._groups + k
-            if self._in_step(group) and group.lanes[0].done < self._goal(group.lanes[0]):
-                moved = self._pack_together(group, copying) or moved
+            if in_step(group) and group.lanes[0].done < self._goal(group.lanes[0]):
+                moved = pack_together(&self._run, group, copying) or moved
         for k in range(self._n_sends):
             lane = self._sends + k
-            if lane.done < self._goal(lane) and (alone or self._goes_alone(lane)) and self._pack(lane):
+            if lane.done < self._goal(lane) and (alone or goes_alone(lane)) and pack(&self._run, lane):
                 moved = True
             full = full or lane.done < self._goal(lane)
         if not full:
             self._round += 1
             self._packed = self._round == self._rounds
         return moved
-
-    cdef bint _complete(self, Group *group) noexcept nogil:
-        cdef Py_ssize_t k
-        for k in range(group.size):
-            if group.lanes[k].done < group.lanes[k].load.size:
-                return False
-        return True
 
     cdef bint _copy_piece(self, bint overtake, bint alone) noexcept nogil:
         """Copy a piece of what stays here: as far as the sending has come, for the two read the same lines, or further."""
@@ -403,7 +238,7 @@ cdef class Traffic:
         for k in range(self._n_copies):
             lane = self._copies + k
             goal = lane.load.size // self._rounds * self._round
-            if lane.group != NULL and not lane.group.sends and not self._complete(lane.group):
+            if lane.group != NULL and not lane.group.sends and not complete(lane.group):
                 goal = 0  # it goes with what comes in
             elif self._packed or lane.group == NULL and overtake:
                 goal = lane.load.size
@@ -411,8 +246,7 @@ cdef class Traffic:
                 goal = lane.load.size
             if lane.done < goal:
                 last = end_of_piece(lane.load, lane.done, min(goal - lane.done, <int64_t> COPY_PIECE))
-                carry(lane.load, self._sources, self._targets, NULL, lane.done, last, self._stream)
-                lane.done = last
+                copy_to(&self._run, lane, last)
                 return True
         return False
 
@@ -422,10 +256,10 @@ cdef class Traffic:
         cdef Lane *lane
         cdef bint moved = False
         for k in range(self._n_send_groups, self._n_groups):
-            moved = self._in_step(self._groups + k) and self._unpack_together(self._groups + k) or moved
+            moved = in_step(self._groups + k) and unpack_together(&self._run, self._groups + k) or moved
         for k in range(self._n_receives):
             lane = self._receives + k
-            if lane.done < lane.load.size and (alone or self._goes_alone(lane)) and self._unpack(lane):
+            if lane.done < lane.load.size and (alone or goes_alone(lane)) and unpack(&self._run, lane):
                 moved = True
         return moved
 
@@ -456,7 +290,7 @@ cdef class Traffic:
             self._looks = 0 if moved else self._looks + 1
             if moved:
                 idle = until = 0
-            elif self._packed and self._arrived == self._n_receives:
+            elif self._packed and self._run.arrived == self._n_receives:
                 return True
             elif not block and alone or block and self.ring.out_of_patience(&idle, &until):
                 return False
@@ -471,62 +305,3 @@ cdef class Traffic:
         with nogil:
             done = self.go_on(block)
         return done
-
-
-cdef inline int64_t _parts(int64_t size, int64_t most) noexcept nogil:
-    """How many parts of at most `most` bytes there are; for any size from 0 and any `most` from 1, without overflow."""
-    return size // most + (size % most != 0)
-
-
-cdef bint _together(const Lane *a, const Lane *b, bint by_source) noexcept:
-    """Whether two lanes, each of one box, share the columns of an array."""
-    return (
-        a.load.count == b.load.count == 1 and a.load.sections.array == b.load.sections.array
-        and same_lines(&a.load.sections.job, &b.load.sections.job, by_source)
-    )
-
-
-cdef bint make_group(Group *group, Lane **lanes, Py_ssize_t size, Lane *copy, bint sends,
-                     int64_t shortest, bint stream) except -1:
-    """Put lanes that share columns, and a local copy or NULL, into a group; False where that gains nothing."""
-    cdef const Job *jobs[GROUPED + 1]
-    cdef char past[GROUPED + 1]
-    cdef Py_ssize_t k
-    for k in range(size):
-        jobs[k], past[k] = &lanes[k].load.sections.job, stream and not sends
-    if copy != NULL:
-        jobs[size], past[size] = &copy.load.sections.job, stream
-    group.lanes = <Lane **> calloc(3 * size + 2, sizeof(void *))
-    if group.lanes == NULL:
-        raise MemoryError(f"no memory for a group of {size} messages")
-    group.sources = <const char **> group.lanes + size
-    group.targets = <char **> group.sources + size + 1
-    group.braid = braid_of(jobs, past, size, sends, shortest)
-    if copy != NULL:
-        group.with_copy = braid_of(jobs, past, size + 1, sends, shortest)
-    if group.braid == NULL and group.with_copy == NULL:
-        end_group(group)
-        return False
-    group.size, group.sends = size, sends
-    for k in range(size):
-        group.lanes[k] = lanes[k]
-        lanes[k].group = group
-    if group.with_copy != NULL:
-        group.copy = copy
-        copy.group = group
-    return True
-
-
-cdef void end_group(Group *group) noexcept:
-    """Let the lanes go each alone."""
-    cdef Py_ssize_t k
-    if group == NULL:
-        return
-    for k in range(group.size):
-        group.lanes[k].group = NULL
-    if group.copy != NULL:
-        group.copy.group = NULL
-    end_braid(group.braid)
-    end_braid(group.with_copy)
-    free(group.lanes)
-    group.size, group.copy, group.braid, group.with_copy, group.lanes = 0, NULL, NULL, NULL, NULL

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -148,6 +149,15 @@ def test_every_part_is_there() -> None:
 
 def test_no_modules_import_each_other() -> None:
     assert circle(sources_of_the_package()) == []
+
+
+def test_no_compiled_modules_cimport_each_other() -> None:
+    cimported: dict[str, set[str]] = {}
+    for path in (SOURCES.parent / "cython").glob("*.p[xy]*"):
+        found = re.findall(r"^from \.(\w+) cimport", path.read_text(), re.MULTILINE)
+        cimported.setdefault(path.stem, set()).update(found)
+    assert "moving" in cimported["boxes"]
+    TopologicalSorter(cimported).prepare()
 
 
 @pytest.mark.parametrize(

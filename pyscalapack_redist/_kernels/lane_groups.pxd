@@ -1,0 +1,1 @@
+../../cython/lane_groups.pxd

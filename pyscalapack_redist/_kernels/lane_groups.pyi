@@ -1,0 +1,1 @@
+# Nothing for Python: see lane_groups.pxd.

@@ -1,0 +1,1 @@
+../../cython/lanes.pxd
