@@ -17,7 +17,7 @@ from ..comm.mpi import MPI
 from ..comm.node import Node
 from ..errors import ScheduleError
 from .buffers import BUFFERS
-from .message import ByteMessage, Message
+from .message import MOST, ByteMessage, Message
 
 __all__ = ["COPY_PIECE", "Exchange", "Extents", "Options", "Progress", "Run"]
 
@@ -185,6 +185,11 @@ class Exchange(ABC):
                 "in several steps, with a part in each: use buffers='packed', or a schedule that has each pair once, "
                 "such as 'caterpillar'"
             )
+
+    @classmethod
+    def largest_piece(cls, options: Options) -> int:
+        """Most bytes of a piece of a message, which has at least an element. Not collective: the same on all ranks."""
+        return min(options.memory_limit // 2, MOST)
 
     @property
     @abstractmethod

@@ -19,7 +19,7 @@ import numpy as np
 from .._kernels.bundle import Origins
 from ..comm.channel import Channel
 from .buffers import Packed, Slot, slots
-from .exchange import Exchange, Progress, Run
+from .exchange import Exchange, Options, Progress, Run
 from .message import ByteMessage, Piece
 
 __all__ = ["AtOnce", "Nonblocking", "Windowed", "send_small", "small_slots", "unpack_small"]
@@ -64,20 +64,27 @@ class Nonblocking(Exchange):
     @functools.cached_property
     def directions(self) -> tuple[Direction, Direction]:
         """Slots for receiving and for sending. Not collective."""
-        return self._direction(self.receives, self.posted_receives), self._direction(self.sends, self._window)
+        return self._direction(self.receives, 0), self._direction(self.sends, 1)
 
-    @property
-    def _window(self) -> int:
-        return self.window
+    @classmethod
+    def sizes(cls, options: Options) -> tuple[int, int]:
+        """Bytes of a piece, and pieces being sent, as far as memory allows. Not collective: the same on all ranks."""
+        return cls.piece, cls.window
 
-    @property
-    def _piece(self) -> int:
-        return self.piece
+    @classmethod
+    def largest_piece(cls, options: Options) -> int:
+        """Most bytes of a piece of a message. Not collective: the same on all ranks."""
+        return min(cls.sizes(options)[0], super().largest_piece(options))
 
-    def _direction(self, messages: Sequence[ByteMessage], window: int) -> Direction:
-        share = self.options.memory_limit // 2
-        pieces, nbytes = self.buffers.cut(messages, min(self._piece, share))
-        return Direction(pieces, min(len(pieces), window, max(1, share // max(nbytes, 1))), nbytes)
+    @classmethod
+    def in_flight(cls, options: Options, nbytes: int) -> tuple[int, int]:
+        """Pieces of so many bytes for which receives are posted, and pieces being sent. Not collective."""
+        room = max(1, options.memory_limit // 2 // max(nbytes, 1))
+        return min(cls.ahead, room), min(cls.sizes(options)[1], room)
+
+    def _direction(self, messages: Sequence[ByteMessage], side: int) -> Direction:
+        pieces, nbytes = self.buffers.cut(messages, self.largest_piece(self.options))
+        return Direction(pieces, min(len(pieces), self.in_flight(self.options, nbytes)[side]), nbytes)
 
     @functools.cached_property
     def staging_bytes(self) -> int:
@@ -103,13 +110,10 @@ class Windowed(Nonblocking):
     window: ClassVar[int] = 4
     posted_receives: ClassVar[int] = 32
 
-    @property
-    def _window(self) -> int:
-        return self.options.window or self.window
-
-    @property
-    def _piece(self) -> int:
-        return self.options.piece or self.piece
+    @classmethod
+    def sizes(cls, options: Options) -> tuple[int, int]:
+        """The same, as chosen for these links. Not collective: the same on all ranks."""
+        return options.piece or cls.piece, options.window or cls.window
 
 
 class _Pipeline(Progress):

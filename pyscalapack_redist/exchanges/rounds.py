@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 from typing import ClassVar
 
-from .exchange import Exchange
-from .message import LARGEST_COUNT, Piece
+from .exchange import Exchange, Options
+from .message import Piece
 
 __all__ = ["InRounds", "Round"]
 
@@ -23,13 +23,17 @@ class InRounds(Exchange):
     collective: ClassVar[bool] = True
     in_turn: ClassVar[bool] = True
 
+    @classmethod
+    def largest_piece(cls, options: Options) -> int:
+        """Most bytes of a piece, so that a round has room for one of each message. Not collective: the same on all ranks."""
+        return super().largest_piece(options) // max(1, options.extents.messages)
+
     @functools.cached_property
     def rounds(self) -> list[Round]:
         """Pieces to send and to receive in each round. Equal in number on all ranks."""
         options = self.options
         extents, item = options.extents, options.item
-        share = min(options.memory_limit // 2, LARGEST_COUNT) // max(1, extents.messages)
-        length = max(1, share // item)
+        length = max(1, self.largest_piece(options) // item)
         if self.buffers.name == "datatypes":
             length = max(1, extents.elements)
         made: list[Round] = [([], []) for _ in range(-(-extents.elements // length))]

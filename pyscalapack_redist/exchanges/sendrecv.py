@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from .buffers import slots
 from .exchange import Exchange, Progress, Run
-from .message import LARGEST_COUNT, Piece
+from .message import Piece
 
 __all__ = ["SendReceive"]
 
@@ -27,7 +27,7 @@ class SendReceive(Exchange):
     @functools.cached_property
     def steps(self) -> Steps:
         """Pieces to send and to receive in each step, and the bytes of the largest of either. Not collective."""
-        most = min(self.options.memory_limit // 2, LARGEST_COUNT)
+        most = self.largest_piece(self.options)
         sends, send_bytes = self.buffers.cut(self.sends, most)
         receives, receive_bytes = self.buffers.cut(self.receives, most)
         steps: dict[tuple[tuple[int, ...], int], list[Piece | None]] = {}

@@ -20,15 +20,30 @@ from __future__ import annotations
 import functools
 from bisect import bisect_left
 from collections import deque
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeVar
 
 from .buffers import slots
 from .exchange import Exchange, Progress, Run
-from .message import LARGEST_COUNT, Piece
+from .message import Piece
 
-__all__ = ["Synchronized"]
+__all__ = ["Synchronized", "awaited"]
 
 RECEIVE, SEND = 0, 1
+Key = TypeVar("Key", int, tuple[int, ...])
+
+
+def awaited(sends: Sequence[Key], receives: Sequence[Key], unbalanced: bool) -> list[int]:
+    """Messages that a process receives before it sends each of its own. Not collective.
+
+    Parameters
+    ----------
+    sends, receives : sequence of int, or of tuple of int
+        The messages' places in the schedule, in ascending order.
+    unbalanced : bool
+        Whether any process sends more messages than it receives, or fewer.
+    """
+    return [bisect_left(receives, key) for key in sends] if unbalanced else list(range(len(sends)))
 
 
 class Synchronized(Exchange):
@@ -39,17 +54,10 @@ class Synchronized(Exchange):
     @functools.cached_property
     def pieces(self) -> tuple[list[Piece], list[Piece], int, int]:
         """Pieces to send and to receive, and the bytes of the largest of either. Not collective."""
-        most = min(self.options.memory_limit // 2, LARGEST_COUNT)
+        most = self.largest_piece(self.options)
         sends, send_bytes = self.buffers.cut(self.sends, most)
         receives, receive_bytes = self.buffers.cut(self.receives, most)
         return sends, receives, send_bytes, receive_bytes
-
-    def awaited(self) -> list[int]:
-        """Messages to be received before each message is sent. Not collective."""
-        if not self.options.extents.unbalanced:
-            return list(range(len(self.sends)))
-        steps = [one.key for one in self.receives]
-        return [bisect_left(steps, one.key) for one in self.sends]
 
     @property
     def staging_bytes(self) -> int:
@@ -76,7 +84,9 @@ class _Steps(Progress):
         sends, receives, *_ = exchange.pieces
         self._copies = exchange.copies
         self._sends = sends[::-1]
-        self._awaited = dict(zip(map(id, exchange.sends), exchange.awaited(), strict=True))
+        sent, received = ([message.key for message in some] for some in (exchange.sends, exchange.receives))
+        counts = awaited(sent, received, bool(exchange.options.extents.unbalanced))
+        self._awaited = dict(zip(map(id, exchange.sends), counts, strict=True))
         self._from: dict[int, deque[Piece]] = {}
         for piece in receives:
             self._from.setdefault(piece.message.peer, deque()).append(piece)

@@ -1,4 +1,5 @@
-"""From messages to pieces, and the rule by which each exchange comes to them. Sizes of pieces and windows are the engine's."""
+"""From messages to pieces, and the rule by which each exchange comes to them. The exchanges themselves say how many bytes a
+piece has and how many pieces are in flight."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ import numpy as np
 
 from ...engine.scheduling import is_one_port
 from ...errors import unknown
-from ...exchanges import check_combination, exchange_class
+from ...exchanges import Extents, Options, check_combination, exchange_class
 from ...exchanges.exchange import MEMORY_LIMIT
-from ...exchanges.message import LARGEST_COUNT
 from ...exchanges.nonblocking import Nonblocking
+from ...exchanges.synchronized import awaited
 from .flow import Pieces
 from .rules import AnySource, Ints, Rule, Stages, Window
 from .traffic import Messages
@@ -105,18 +106,16 @@ def work_of(exchange: str, messages: Messages, item: int, sizes: Sizes) -> Work:
     """
     if exchange not in EXCHANGES:
         raise unknown("exchange", exchange, EXCHANGES)
-    window = posted_receives = 0
-    most = MEMORY_LIMIT // 2
     cls = exchange_class(exchange)
+    longest = int(messages.size.max(initial=1))
+    extents = Extents(_most_messages(messages), longest)
+    options = Options(MEMORY_LIMIT, extents=extents, item=item, piece=sizes.piece, window=sizes.window)
+    step = max(1, cls.largest_piece(options) // item)
+    if exchange == "synchronized":  # its processes count messages, which therefore go whole here
+        step = longest
+    window = ahead = 0
     if issubclass(cls, Nonblocking):
-        asked = sizes if exchange == "windowed" else Sizes()
-        most, window = min(asked.piece or cls.piece, most), asked.window or cls.window
-        posted_receives = max(window, cls.posted_receives)
-    elif exchange.startswith("alltoall"):
-        most = min(most, LARGEST_COUNT) // max(1, _most_messages(messages))
-    step = max(1, most // item)
-    if exchange == "synchronized":
-        step = max(1, int(messages.size.max(initial=1)))
+        ahead, window = cls.in_flight(options, min(step, longest) * item)
     count = -(-messages.size // step)
     which = np.repeat(np.arange(messages.count), count)
     number = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
@@ -137,17 +136,14 @@ def _most_messages(messages: Messages) -> int:
 
 
 def _awaited(sender: Ints, receiver: Ints, step: Ints) -> Ints:
-    """What the sender of each message has received before: as many as it has sent, where all send as many as they receive;
-    else those of earlier steps."""
+    """What the sender of each message has received before."""
     ranks = 1 + int(max(sender.max(initial=0), receiver.max(initial=0)))
-    sends, receives = (np.bincount(side, minlength=ranks) for side in (sender, receiver))
-    if np.array_equal(sends, receives):
-        order = np.argsort(sender, kind="stable")
-        ordered = sender[order]
-        awaited = np.empty(len(sender), np.int64)
-        awaited[order] = np.arange(len(sender)) - np.searchsorted(ordered, ordered)
-        return awaited
-    steps = 1 + int(step.max(initial=0))
-    received = np.sort(receiver * steps + step)
-    found: Ints = np.searchsorted(received, sender * steps + step) - np.searchsorted(received, sender * steps)
+    sends, receives = (
+        np.split(np.argsort(side, kind="stable"), np.cumsum(np.bincount(side, minlength=ranks))[:-1])
+        for side in (sender, receiver)
+    )
+    unbalanced = any(len(sent) != len(received) for sent, received in zip(sends, receives, strict=True))
+    found = np.empty(len(sender), np.int64)
+    for sent, received in zip(sends, receives, strict=True):
+        found[sent] = awaited(step[sent].tolist(), step[received].tolist(), unbalanced)
     return found
