@@ -20,7 +20,7 @@ from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.plan.birkeland_model import Load, Model, crossover, even_grid, fitted, moves, route
 from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
 
-from .birkeland_sweep import Mpi4pyFFT, Subarrays, Sweep, grid_of, layout
+from .birkeland_sweep import MPI4PY_FFT, SUBARRAYS, grid_of, layout, sweep
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,7 +31,7 @@ SIZES = (64, 96, 128, 160, 192, 224, 256, 288, 320)
 QUICK = (12, 16, 30)
 PROCESSES = (1, 2, 4, 6, 8, 9, 12, 16)
 OURS = "sweep"
-RIVALS = (Subarrays.name, Mpi4pyFFT.name)
+RIVALS = (SUBARRAYS.name, MPI4PY_FFT.name)
 
 
 def _case(n: int, grid: tuple[int, ...]) -> Case:
@@ -167,7 +167,7 @@ def _factor(logs: Sequence[float]) -> str:
 BIRKELAND = Suite(
     cases=_cases(SIZES),
     quick=_cases(QUICK),
-    methods=(Sweep(OURS), Sweep("sweep/alltoallw/datatypes", "alltoallw", "datatypes"), Subarrays(), Mpi4pyFFT(),
+    methods=(sweep(OURS), sweep("sweep/alltoallw/datatypes", "alltoallw", "datatypes"), SUBARRAYS, MPI4PY_FFT,
              *named_methods("memcpy")),
     tables=tables,
 )  # fmt: skip

@@ -7,6 +7,7 @@ element on the way is still wrong at the end.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import math
@@ -14,7 +15,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ from pyscalapack_redist.tools.plan.birkeland_model import places, route
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["Mpi4pyFFT", "Subarrays", "Sweep", "grid_of", "layout"]
+__all__ = ["MPI4PY_FFT", "SUBARRAYS", "grid_of", "layout", "sweep"]
 
 Array = NDArray[Any]
 Transfer = Callable[[Array, Array], object]
@@ -50,17 +51,16 @@ def layout(shape: tuple[int, ...], grid: tuple[int, ...], moved: int) -> Layout:
     return Layout(tuple(sizes), blocks, (0,) * len(shape))
 
 
-class _SweepMethod(Method):
-    def obstacle(self, case: Case) -> str | None:
-        """A case that is not the first redistribution of a sweep. Not collective."""
-        grid = grid_of(case)
-        if len(grid) >= len(case.shape):
-            return f"{self.name}: the grid must have fewer dimensions than the array"
-        expected = [layout(case.shape, grid, k) for k in (0, 1)]
-        given = [replace(one, first=0) for one in (case.before, case.after)]
-        if given != expected or case.before.first != case.after.first:
-            return f"{self.name}: it is for {expected[0]} -> {expected[1]}, the first redistribution of a sweep"
-        return None
+def _obstacle(case: Case, name: str) -> str | None:
+    """A case that is not the first redistribution of a sweep."""
+    grid = grid_of(case)
+    if len(grid) >= len(case.shape):
+        return f"{name}: the grid must have fewer dimensions than the array"
+    expected = [layout(case.shape, grid, k) for k in (0, 1)]
+    given = [replace(side, first=0) for side in (case.before, case.after)]
+    if given != expected or case.before.first != case.after.first:
+        return f"{name}: it is for {expected[0]} -> {expected[1]}, the first redistribution of a sweep"
+    return None
 
 
 class _PreparedSweep(Prepared):
@@ -74,7 +74,6 @@ class _PreparedSweep(Prepared):
         layouts = [replace(layout(case.shape, self.grid, k), first=first) for k in range(len(self.grid) + 1)]
         self.descs = [one.descriptor(case.shape, stage.comm) for one in layouts]
         stops = route(len(self.grid))
-        self._scratch_bytes = 0
         arrays = [stage.a, stage.out, *self._scratch(stops)]
         self._legs: list[tuple[Transfer, Array, Array]] = []
         made: dict[tuple[int, int], Transfer] = {}
@@ -91,10 +90,6 @@ class _PreparedSweep(Prepared):
     def transfer(self, k: int, to: int) -> Transfer:
         """What moves local arrays from S_k to S_to, its neighbour. Collective."""
 
-    @property
-    def extra_bytes(self) -> int | None:
-        return self._scratch_bytes
-
     def __call__(self) -> None:
         for move, a, b in self._legs:
             move(a, b)
@@ -108,6 +103,7 @@ class _PreparedSweep(Prepared):
     def _scratch(self, stops: tuple[int, ...]) -> list[Array | None]:
         item = self.stage.case.dtype
         found: list[Array | None] = [None, None]
+        self.extra_bytes = 0
         if self.descs[0].coords is None:
             return found
         for number, k in enumerate(stops):
@@ -117,7 +113,7 @@ class _PreparedSweep(Prepared):
                 had = found[at]
                 if had is None or had.size < size:
                     found[at] = np.empty(size, item)
-        self._scratch_bytes = sum(one.nbytes for one in found if one is not None)
+        self.extra_bytes = sum(array.nbytes for array in found if array is not None)
         return found
 
 
@@ -125,31 +121,14 @@ def _shaped(flat: Array, desc: Descriptor) -> Array:
     return flat[: math.prod(desc.local_shape)].reshape(desc.local_shape, order="F")
 
 
-class Sweep(_SweepMethod):
-    """This package: one plan for each redistribution, made once.
-
-    Parameters
-    ----------
-    name : str
-        Of the method.
-    exchange, buffers : str
-        As `redistribute` takes them.
-    """
-
-    def __init__(self, name: str, exchange: str = "auto", buffers: str = "packed") -> None:
-        self.name = name
-        self._exchange, self._buffers = exchange, buffers
-
-    def prepare(self, stage: Stage) -> Prepared:
-        """Make the plans. Collective."""
-        return _Plans(stage, self._exchange, self._buffers)
-
-
 class _Plans(_PreparedSweep):
+    """This package: one plan for each redistribution, made once; exchange and buffers as `redistribute` takes them."""
+
     def __init__(self, stage: Stage, exchange: str, buffers: str) -> None:
         self._exchange, self._buffers = exchange, buffers
         self._staging = 0
         super().__init__(stage)
+        self.extra_bytes = (self.extra_bytes or 0) + self._staging
 
     def transfer(self, k: int, to: int) -> Transfer:
         dtype = self.stage.case.dtype
@@ -157,30 +136,24 @@ class _Plans(_PreparedSweep):
         self._staging = max(self._staging, plan.report(dtype).extra_bytes)
         return plan
 
-    @property
-    def extra_bytes(self) -> int | None:
-        return self._scratch_bytes + self._staging
-
-
-class Subarrays(_SweepMethod):
-    """MPI_Alltoallw on subarray datatypes within each group: no packing of ours (what mpi4py-fft does)."""
-
-    name = "subarrays/alltoallw"
-
-    def prepare(self, stage: Stage) -> Prepared:
-        """Make groups and datatypes. Collective.
-
-        Raises
-        ------
-        ScheduleError
-            A rank has no place in the grid.
-        """
-        _check_all_in_grid(self.name, stage)
-        return _InGroups(stage)
-
 
 class _InGroups(_PreparedSweep):
+    """MPI_Alltoallw on subarray datatypes within each group: no packing of ours (what mpi4py-fft does).
+
+    Raises
+    ------
+    ScheduleError
+        A rank has no place in the grid.
+    """
+
+    name: ClassVar[str] = "subarrays/alltoallw"
+
     def __init__(self, stage: Stage) -> None:
+        ranks = stage.comm.Get_size()
+        if ranks != stage.case.ranks or stage.case.before.first:
+            raise ScheduleError(
+                f"{self.name}: its groups are of all {ranks} ranks, but the grid has {stage.case.before.size}"
+            )
         self._types: list[MPI.Datatype] = []
         self._groups: dict[int, MPI.Comm] = {}
         super().__init__(stage)
@@ -232,44 +205,17 @@ class _InGroups(_PreparedSweep):
         return (counts, [0] * len(counts)), types
 
     def close(self) -> None:
-        for one in self._types:
-            one.Free()
+        for datatype in self._types:
+            datatype.Free()
         for group in self._groups.values():
             group.Free()
 
 
-def _check_all_in_grid(name: str, stage: Stage) -> None:
-    ranks = stage.comm.Get_size()
-    if ranks != stage.case.ranks or stage.case.before.first:
-        raise ScheduleError(f"{name}: its groups are of all {ranks} ranks, but the grid has {stage.case.before.size}")
-
-
-class Mpi4pyFFT(_SweepMethod):
+class _Transfers(_InGroups):
     """mpi4py-fft's own transfers, where it is installed."""
 
-    name = "mpi4py-fft"
+    name: ClassVar[str] = "mpi4py-fft"
 
-    def obstacle(self, case: Case) -> str | None:
-        """It is not installed, or cuts the array otherwise. Not collective."""
-        if find_spec("mpi4py_fft") is None:
-            return "mpi4py-fft is not installed: pip install mpi4py-fft (it needs FFTW: libfftw3-dev)"
-        if any(n % p for n in case.shape for p in grid_of(case)):
-            return "mpi4py-fft cuts sizes that do not divide into other parts than blocks of one size"
-        return super().obstacle(case)
-
-    def prepare(self, stage: Stage) -> Prepared:
-        """Make groups and transfers. Collective.
-
-        Raises
-        ------
-        ScheduleError
-            A rank has no place in the grid.
-        """
-        _check_all_in_grid(self.name, stage)
-        return _Transfers(stage)
-
-
-class _Transfers(_InGroups):
     def __init__(self, stage: Stage) -> None:
         self._made: list[Any] = []
         super().__init__(stage)
@@ -293,6 +239,25 @@ class _Transfers(_InGroups):
         return lambda local_a, local_b: made.forward(local_a.T, local_b.T)
 
     def close(self) -> None:
-        for one in self._made:
-            one.destroy()
+        for transfer in self._made:
+            transfer.destroy()
         super().close()
+
+
+def _not_for_transfers(case: Case) -> str | None:
+    """mpi4py-fft is not installed, or cuts the array otherwise."""
+    if find_spec("mpi4py_fft") is None:
+        return "mpi4py-fft is not installed: pip install mpi4py-fft (it needs FFTW: libfftw3-dev)"
+    if any(n % p for n in case.shape for p in grid_of(case)):
+        return "mpi4py-fft cuts sizes that do not divide into other parts than blocks of one size"
+    return _obstacle(case, _Transfers.name)
+
+
+def sweep(name: str, exchange: str = "auto", buffers: str = "packed") -> Method:
+    """A sweep by plans of this package, with the exchange and buffers that `redistribute` is asked for. Not collective."""
+    made = functools.partial(_Plans, exchange=exchange, buffers=buffers)
+    return Method(name, made, functools.partial(_obstacle, name=name))
+
+
+SUBARRAYS = Method(_InGroups.name, _InGroups, functools.partial(_obstacle, name=_InGroups.name))
+MPI4PY_FFT = Method(_Transfers.name, _Transfers, _not_for_transfers)

@@ -8,10 +8,11 @@ nothing, 0 where nothing is gained. Computing is additions in the core's cache, 
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,7 +28,7 @@ from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["OVERLAP", "Computing", "During", "Then", "hidden"]
+__all__ = ["COMPUTING", "OVERLAP", "during", "hidden", "then"]
 
 GRIDS = {2: ("1x2", "2x1"), 4: ("2x2", "1x4"), 8: ("2x4", "4x2"), 16: ("4x4", "2x8")}
 ORDERS = (256, 512, 1024)
@@ -103,47 +104,14 @@ def _plan(stage: Stage, exchange: str) -> Redistribution:
     return redistribute(stage.desc_a, stage.desc_b, dtype=stage.case.dtype, exchange=exchange)
 
 
-class Computing(Method):
+class _Computing(Prepared):
     """The computing alone, on all ranks at once."""
 
-    name = "computing"
+    extra_bytes = 0
 
-    def prepare(self, stage: Stage) -> Prepared:
-        """Calibrate. Collective."""
-        return _Computing(stage)
-
-
-class _Both(Method):
-    """Redistribution and computing.
-
-    Parameters
-    ----------
-    method : str
-        Name of the method that redistributes.
-    every : int
-        Slices between two calls of `test`, where it is called.
-    """
-
-    verb: ClassVar[str]
-    made: ClassVar[type[_Serial]]
-
-    def __init__(self, method: str, every: int = 1) -> None:
-        self.name = f"{method} {self.verb} computing" + (f", test() every {every} slices" if every > 1 else "")
-        self._exchange, self._every = EXCHANGES[method], every
-
-    def prepare(self, stage: Stage) -> Prepared:
-        """Make the plan and calibrate. Collective."""
-        return self.made(stage, _plan(stage, self._exchange), self._every)
-
-
-class _Computing(Prepared):
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         self.work = Work(slices_for(stage))
-
-    @property
-    def extra_bytes(self) -> int | None:
-        return 0
 
     def __call__(self) -> None:
         self.work.all()
@@ -158,14 +126,11 @@ class _Computing(Prepared):
 class _Serial(_Computing):
     """One after the other."""
 
-    def __init__(self, stage: Stage, plan: Redistribution, every: int) -> None:
+    def __init__(self, stage: Stage, exchange: str, every: int) -> None:
+        plan = _plan(stage, exchange)
         super().__init__(stage)
         self.plan, self.every = plan, every
-
-    @property
-    def extra_bytes(self) -> int | None:
-        size: int = self.plan.report(self.stage.case.dtype).extra_bytes
-        return size
+        self.extra_bytes = plan.report(stage.case.dtype).extra_bytes
 
     def __call__(self) -> None:
         self.plan(self.stage.a, self.stage.out)
@@ -191,18 +156,19 @@ class _Overlapped(_Serial):
         transfer.wait()
 
 
-class Then(_Both):
-    """The redistribution, then the computing."""
-
-    verb = "then"
-    made = _Serial
+COMPUTING = Method("computing", _Computing)
 
 
-class During(_Both):
-    """The redistribution under way while computing."""
+def then(method: str) -> Method:
+    """The redistribution by a method, then the computing. Not collective."""
+    made = functools.partial(_Serial, exchange=EXCHANGES[method], every=1)
+    return Method(f"{method} then computing", made)
 
-    verb = "during"
-    made = _Overlapped
+
+def during(method: str, every: int = 1) -> Method:
+    """The redistribution under way while computing, with so many slices between two calls of `test`. Not collective."""
+    name = f"{method} during computing" + (f", test() every {every} slices" if every > 1 else "")
+    return Method(name, functools.partial(_Overlapped, exchange=EXCHANGES[method], every=every))
 
 
 def hidden(result: CaseResult, method: str, time_of: Callable[[MethodResult], float], every: int = 1) -> float | None:
@@ -224,8 +190,8 @@ def hidden(result: CaseResult, method: str, time_of: Callable[[MethodResult], fl
 
 def _four(result: CaseResult, method: str, every: int) -> list[MethodResult]:
     """Redistribution, computing, serial and overlapped, as far as they ran."""
-    names = method, Computing.name, Then(method).name, During(method, every).name
-    return [one for name in names if (one := result.method(name)) is not None]
+    names = method, COMPUTING.name, then(method).name, during(method, every).name
+    return [found for name in names if (found := result.method(name)) is not None]
 
 
 def tables(results: Results) -> Sequence[tuple[str, Table]]:
@@ -271,9 +237,9 @@ OVERLAP = Suite(
     cases=_cases(ORDERS),
     quick=_cases(QUICK),
     methods=(
-        Computing(),
-        *(made for name in EXCHANGES for made in (*named_methods(name), Then(name))),
-        *(During(name, every) for name, every in RUNS),
+        COMPUTING,
+        *(method for name in EXCHANGES for method in (*named_methods(name), then(name))),
+        *(during(name, every) for name, every in RUNS),
     ),
     calls=1,
     tables=tables,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from oracle import deal
 from papers import birkeland_figure
 from papers.birkeland import load, model_of, tables
-from papers.birkeland_sweep import Mpi4pyFFT, Subarrays, grid_of, layout
+from papers.birkeland_sweep import MPI4PY_FFT, SUBARRAYS, grid_of, layout
 
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
 from pyscalapack_redist.tools.cases import Case
@@ -145,7 +145,7 @@ def made_up(model: Model) -> Results:
         for grid in ((4,), (2, 2)):
             case = Case((n, n, n), layout((n, n, n), grid, 0), layout((n, n, n), grid, 1))
             seconds = model.seconds(load(case, 2))
-            timed = (MethodResult("sweep", (seconds,), 0, True), MethodResult(Subarrays.name, (3 * seconds,), 0, True))
+            timed = (MethodResult("sweep", (seconds,), 0, True), MethodResult(SUBARRAYS.name, (3 * seconds,), 0, True))
             cases.append(CaseResult(case, timed))
     return Results({"ranks": 4, "cores": 2, "mpi": "an MPI"}, tuple(cases))
 
@@ -181,9 +181,9 @@ def test_other_cases_are_no_sweeps() -> None:
     shape = (12, 12, 12)
     assert grid_of(Case(shape, layout(shape, (2, 3), 0), layout(shape, (2, 3), 1))) == (2, 3)
     case = Case(shape, layout(shape, (2, 3), 0), layout(shape, (2, 3), 2))
-    why = Subarrays().obstacle(case)
+    why = SUBARRAYS.obstacle(case)
     assert why is not None
     assert "the first redistribution of a sweep" in why
     full = Case(shape, layout(shape, (4,), 0), layout(shape, (4,), 0))
-    assert Subarrays().obstacle(full)
-    assert Mpi4pyFFT().obstacle(full)
+    assert SUBARRAYS.obstacle(full)
+    assert MPI4PY_FFT.obstacle(full)

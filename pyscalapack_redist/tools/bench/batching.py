@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engine.batch import batch
-from ...engine.redistribute import redistribute
 from ..text import new_table, time_text
-from .methods import Plain, Prepared
+from .methods import Method, Planned
 from .results import Results, ratios
 from .stage import Stage, poison
 from .suite import Suite, squares
@@ -30,18 +29,12 @@ EXCHANGES = {"auto": "", "nonblocking": ", nonblocking"}  # and how the methods'
 CALLS = 8  # that each time is the mean of
 
 
-class _Apart(Prepared):
+class _Apart(Planned):
     """One call after another, on as many copies of A as there are matrices, each with an output of its own."""
 
     def __init__(self, stage: Stage, exchange: str) -> None:
-        super().__init__(stage)
-        self.plan = redistribute(stage.desc_a, stage.desc_b, dtype=stage.case.dtype, exchange=exchange)
+        super().__init__(stage, ("auto", exchange))
         self.arrays, self.outs = _copies(stage.a), _copies(stage.out)
-
-    @functools.cached_property
-    def extra_bytes(self) -> int | None:  # type: ignore[override]
-        size: int = self.plan.report(self.stage.case.dtype).extra_bytes
-        return size
 
     def __call__(self) -> None:
         for a, out in zip(self.arrays, self.outs, strict=True):
@@ -61,11 +54,7 @@ class _Together(_Apart):
     def __init__(self, stage: Stage, exchange: str) -> None:
         super().__init__(stage, exchange)
         self.batch = batch(*[self.plan] * MATRICES, exchange=exchange)
-
-    @functools.cached_property
-    def extra_bytes(self) -> int | None:  # type: ignore[override]
-        size: int = self.batch.report(self.stage.case.dtype).extra_bytes
-        return size
+        self.extra_bytes = self.batch.report(stage.case.dtype).extra_bytes
 
     def __call__(self) -> None:
         self.batch(self.arrays, self.outs)
@@ -93,7 +82,7 @@ BATCH = Suite(
     cases=squares(ORDERS_AND_BLOCKS),
     quick=squares(QUICK),
     methods=tuple(
-        Plain(name + ending, functools.partial(made, exchange=exchange))
+        Method(name + ending, functools.partial(made, exchange=exchange))
         for exchange, ending in EXCHANGES.items()
         for name, made in (("one by one", _Apart), ("batch", _Together))
     ),

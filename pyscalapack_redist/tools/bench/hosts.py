@@ -10,6 +10,7 @@ much of what the links can do is reached?
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -17,10 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..cases import Case
 from ..text import new_table, ratio_text, time_text
-from .methods import Method, Prepared, named_methods
+from .methods import Method, named_methods
 from .plot import plot
 from .results import Column, Results, fastest, ratios
-from .stage import Stage
 from .suite import Suite
 from .tables import extreme, means
 
@@ -104,23 +104,17 @@ def _quick() -> tuple[Case, ...]:
     return tuple(found)
 
 
-class _Small(Method):
-    """A method that is left out where it would take longer than all others together."""
+def _variant(method: Method) -> Method:
+    """The method; but gathered on one host only what does not take longer than all other methods together."""
 
-    def __init__(self, method: Method) -> None:
-        self.name, self._method = method.name, method
-
-    def obstacle(self, case: Case) -> str | None:
-        """More than goes through one host's link in reasonable time, or what the method says. Not collective."""
+    def obstacle(case: Case) -> str | None:
         size = case.elements * case.dtype.itemsize
-        if size > MOST_THROUGH_ONE:
-            most = f"{MOST_THROUGH_ONE / MB:g} MB"
-            return f"all {size / MB:.3g} MB would go through one host's link; this suite has it up to {most}"
-        return self._method.obstacle(case)
+        if size <= MOST_THROUGH_ONE:
+            return method.obstacle(case)
+        most = f"{MOST_THROUGH_ONE / MB:g} MB"
+        return f"all {size / MB:.3g} MB would go through one host's link; this suite has it up to {most}"
 
-    def prepare(self, stage: Stage) -> Prepared:
-        """That of the method. Collective."""
-        return self._method.prepare(stage)
+    return dataclasses.replace(method, obstacle=obstacle) if method.name == "gather-scatter" else method
 
 
 # -- what is said of all cases together
@@ -204,7 +198,7 @@ HOSTS = Suite(
     calls=1,
     tables=tables,
     plot=functools.partial(plot, bars=False, beside=("", AUTO), name=short_label),
-    variant=lambda method: _Small(method) if method.name == "gather-scatter" else method,
+    variant=_variant,
     machines=MACHINES,
     between_hosts=True,
 )

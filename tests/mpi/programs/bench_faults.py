@@ -7,7 +7,7 @@ from mpi4py import MPI
 from pyscalapack_redist import LibraryError
 from pyscalapack_redist.tools.bench.benchmark import Clock, profile_of, run_case
 from pyscalapack_redist.tools.bench.environment import flag_round_trip_ns, nodes_of
-from pyscalapack_redist.tools.bench.methods import Anew, Method, Ours, Prepared, read_method
+from pyscalapack_redist.tools.bench.methods import Method, Planned, Prepared, read_method
 from pyscalapack_redist.tools.bench.results import Profile
 from pyscalapack_redist.tools.bench.stage import Stage
 from pyscalapack_redist.tools.cases import Case, Layout
@@ -16,19 +16,18 @@ COMM = MPI.COMM_WORLD
 LAST = 3  # of the ranks that the case uses
 
 
-class Faulty(Method):
+def faulty(name: str) -> Method:
     """Does what `auto` does; then something happens."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def obstacle(self, case: Case) -> str | None:
-        return "rank 1 has an obstacle" if self.name == "obstacle" and COMM.Get_rank() == 1 else None
-
-    def prepare(self, stage: Stage) -> Prepared:
-        if self.name == "unprepared":
+    def prepare(stage: Stage) -> Prepared:
+        if name == "unprepared":
             raise LibraryError("cannot be prepared")
-        return Fault(stage, self.name, read_method("auto").prepare(stage))
+        return Fault(stage, name, read_method("auto").prepare(stage))
+
+    def obstacle(case: Case) -> str | None:
+        return "rank 1 has an obstacle" if name == "obstacle" and COMM.Get_rank() == 1 else None
+
+    return Method(name, prepare, obstacle)
 
 
 class Fault(Prepared):
@@ -59,7 +58,7 @@ def told_by_faults(run: Prepared, comm: MPI.Intracomm) -> Profile:
 def wrong_results_are_found() -> None:
     names = ["auto", "memcpy", "gather-scatter", "mpi-waitall", "mpi-alltoallv"]
     faults = ["one element", "once", "around", "obstacle", "unprepared"]
-    methods = [*map(read_method, names), *map(Faulty, faults)]
+    methods = [*map(read_method, names), *map(faulty, faults)]
     whole = Case((30, 20), Layout.parse("1x2:3x3"), Layout.parse("1x3:4x5+1"))
     into_part = Case((30, 20), Layout.parse("1x2:3x3"), Layout.parse_operand("1x3:4x5+1/40x30@4,6/C"))
     from_part = Case((30, 20), Layout.parse_operand("1x2:3x3@0,1/33x41@0,20"), Layout.parse_operand("1x3:4x5+1/C"))
@@ -101,13 +100,18 @@ def nothing_is_right_before_it_has_run() -> None:
 def plans_are_made_once_or_anew() -> None:
     """A plan that is kept is the same object when it is asked for again."""
     stage = Stage(Case((30, 20), Layout.parse("1x2:3x3"), Layout.parse("1x3:4x5+1")), COMM)
-    kept, anew = Ours("auto"), read_method("auto").anew()
-    assert isinstance(anew, Anew)
-    plans = [method.prepare(stage)._plan for method in (kept, anew._method) for _ in range(3)]
+    auto = read_method("auto")
+    assert auto.fresh is not None
+    plans = []
+    for prepare in (auto.prepare, auto.fresh):
+        for _ in range(3):
+            made = prepare(stage)
+            assert isinstance(made, Planned)
+            plans.append(made.plan)
     if stage.comm.Get_rank() <= LAST:  # ranks outside have no plan to keep
         assert plans[0] is plans[1] is plans[2]
         assert len({id(plan) for plan in plans}) == 4
-    fresh = anew.prepare(stage)
+    fresh = auto.anew().prepare(stage)
     stage.poison()
     fresh()
     assert stage.correct()

@@ -6,21 +6,13 @@ import re
 
 from ....exchanges import BUFFERS, EXCHANGES
 from ....schedules import NAMES
-from .gemr2d import Gemr2d
-from .method import Anew, Method, Ours, Plain, Prepared
-from .others import AllToAll, Alltoallv, Broadcast, GatherScatter, Memcpy, Waitall
+from .gemr2d import gemr2d
+from .method import Method, Planned, Prepared, planned
+from .others import OTHERS
 
-__all__ = ["DEFAULT_METHODS", "Anew", "Method", "Ours", "Plain", "Prepared", "named_methods", "read_method"]
+__all__ = ["DEFAULT_METHODS", "Method", "Planned", "Prepared", "named_methods", "read_method"]
 
 DEFAULT_METHODS = ("auto", "pxgemr2d", "caterpillar/sendrecv", "memcpy")
-OTHERS = (
-    Plain("gather-scatter", GatherScatter, counts="elements", keeps=True),
-    Plain("mpi-waitall", Waitall, counts="bytes", keeps=True),
-    Plain("mpi-alltoallv", Alltoallv, counts="bytes", keeps=True),
-    Plain("memcpy", Memcpy),
-    Plain("bcast", Broadcast, counts="bytes"),
-    Plain("alltoall", AllToAll, counts="bytes"),
-)
 OTHER_LIBRARY = re.compile(r"pxgemr2d(=(?P<path>.+?)(:(?P<prefix>\w+))?)?")
 
 
@@ -32,12 +24,11 @@ def read_method(name: str) -> Method:
     ValueError
         There is none; lists those that there are.
     """
-    for method in OTHERS:
-        if name == method.name:
-            return method
+    if name in OTHERS:
+        return OTHERS[name]
     library = OTHER_LIBRARY.fullmatch(name)
     if library:
-        return Gemr2d(library["path"], library["prefix"] or "")
+        return gemr2d(name, library["path"], library["prefix"] or "")
     parts = name.split("/")
     if len(parts) in (2, 3):
         known = (("auto", *NAMES), ("auto", *EXCHANGES), tuple(BUFFERS))
@@ -51,9 +42,9 @@ def read_method(name: str) -> Method:
             f"unknown method {name!r}: there are auto, SCHEDULE/EXCHANGE[/BUFFERS] (as caterpillar/sendrecv), pxgemr2d, "
             "pxgemr2d=PATH[:PREFIX], gather-scatter, mpi-waitall, mpi-alltoallv, memcpy, bcast and alltoall"
         )
-    return Ours(name)
+    return planned(name)
 
 
 def named_methods(*names: str) -> tuple[Method, ...]:
     """The methods of a suite; an unknown schedule or exchange is told when it is to run. Not collective."""
-    return tuple(Ours(name) if "/" in name else read_method(name) for name in names)
+    return tuple(planned(name) if "/" in name else read_method(name) for name in names)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,44 +19,37 @@ from ...cases import Case, Layout
 from ..stage import Stage
 from .method import Method, Prepared
 
-__all__ = ["Gemr2d"]
+__all__ = ["gemr2d"]
 
 
-class Gemr2d(Method):
-    """The library's redistribution: of the library that `blacs.load()` finds, or of a file.
+def gemr2d(name: str, path: str | None = None, prefix: str = "") -> Method:
+    """The redistribution of the library that `blacs.load()` finds, or of a file whose entry points begin with `prefix`."""
+    load = functools.partial(blacs.load, path, prefix=prefix)
+    return Method(name, lambda stage: _Called(stage, load()), functools.partial(_obstacle, load=load))
 
-    `prefix` is what the names of the file's entry points start with.
-    """
 
-    def __init__(self, path: str | None = None, prefix: str = "") -> None:
-        self.path, self.prefix = path, prefix
-        self.name = "pxgemr2d" + (f"={path}" if path else "") + (f":{prefix}" if prefix else "")
-
-    def obstacle(self, case: Case) -> str | None:
-        """A dtype, a number of dimensions, an order or a size that it is not for, or no library. Not collective."""
-        if len(case.shape) != 2:
-            return f"p?gemr2d is for two dimensions, not {len(case.shape)}"
-        if case.dtype not in KIND_OF_DTYPE:
-            return f"p?gemr2d is for {', '.join(map(str, KIND_OF_DTYPE))}, not {case.dtype}"
-        for name, layout in (("A", case.before), ("B", case.after)):
-            if layout.order != "F":
-                return f"p?gemr2d is for Fortran order, and the local arrays of {name} are in C order"
-        shapes = (*case.before.whole_shape(case.shape), *case.after.whole_shape(case.shape))
-        numbers = (*shapes, *case.before.block, *case.after.block, case.local_elements)
-        if max(numbers) >= 2**31:
-            return "p?gemr2d counts in 32 bits: this array is too large for it"
-        try:
-            blacs.load(self.path, prefix=self.prefix)
-        except LibraryError as error:
-            return str(error)
-        return None
-
-    def prepare(self, stage: Stage) -> Prepared:
-        """Make three BLACS contexts: of each grid, and of all ranks of both. Collective."""
-        return _Called(stage, blacs.load(self.path, prefix=self.prefix))
+def _obstacle(case: Case, load: Callable[[], blacs.Library]) -> str | None:
+    """A dtype, a number of dimensions, an order or a size that it is not for, or no library."""
+    if len(case.shape) != 2:
+        return f"p?gemr2d is for two dimensions, not {len(case.shape)}"
+    if case.dtype not in KIND_OF_DTYPE:
+        return f"p?gemr2d is for {', '.join(map(str, KIND_OF_DTYPE))}, not {case.dtype}"
+    for name, layout in (("A", case.before), ("B", case.after)):
+        if layout.order != "F":
+            return f"p?gemr2d is for Fortran order, and the local arrays of {name} are in C order"
+    shapes = (*case.before.whole_shape(case.shape), *case.after.whole_shape(case.shape))
+    if max(*shapes, *case.before.block, *case.after.block, case.local_elements) >= 2**31:
+        return "p?gemr2d counts in 32 bits: this array is too large for it"
+    try:
+        load()
+    except LibraryError as error:
+        return str(error)
+    return None
 
 
 class _Called(Prepared):
+    """Three BLACS contexts: of each grid, and of all ranks of both."""
+
     def __init__(self, stage: Stage, library: blacs.Library) -> None:
         super().__init__(stage)
         case = stage.case
@@ -64,10 +58,10 @@ class _Called(Prepared):
         a = self._operand(case.before, stage.a)
         b = self._operand(case.after, stage.out)
         involved = sorted({*range(case.before.first, case.before.end), *range(case.after.first, case.after.end)})
-        everyone = self._context((1, len(involved)), involved)
+        context = self._context((1, len(involved)), involved)
         m, n = case.shape
-        self._takes_part = everyone >= 0
-        self._call = functools.partial(library.entries.gemr2d, KIND_OF_DTYPE[case.dtype], m, n, *a, *b, everyone)
+        self._takes_part = context >= 0
+        self._call = functools.partial(library.entries.gemr2d, KIND_OF_DTYPE[case.dtype], m, n, *a, *b, context)
 
     def __call__(self) -> None:
         if self._takes_part:

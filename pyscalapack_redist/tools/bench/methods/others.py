@@ -13,8 +13,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,14 @@ from ....errors import ArrayError
 from ....exchanges import Message
 from ....exchanges.message import dense_strides
 from ....schedules.orders import Natural
+from ...cases import Case
 from ..stage import Part, Stage, bytes_of, poison
-from .method import Prepared
+from .method import Method, Prepared
 
-__all__ = ["AllToAll", "Alltoallv", "Broadcast", "GatherScatter", "Memcpy", "Waitall"]
+__all__ = ["OTHERS"]
 
 ROOT = 0  # through which all goes
+LIMIT = 2**31  # of what MPI counts
 Place = tuple[int, tuple[int, ...]]  # address and strides in bytes of a local array
 
 
@@ -52,18 +54,20 @@ class GatherScatter(Prepared):
         self._whole: NDArray[Any] | None = None
         if comm.Get_rank() == ROOT:
             self._senders, self._receivers = (
-                [(rank, _indices(part)) for rank in range(comm.Get_size()) if (part := Part(case, side, rank)).elements]
+                [
+                    (rank, np.ix_(*reversed(part.indices)))  # where its elements are in the whole array, transposed
+                    for rank in range(comm.Get_size())
+                    if (part := Part(case, side, rank)).elements
+                ]
                 for side in (case.before, case.after)
             )
             self._whole = np.empty(case.shape[::-1], case.dtype)
-
-    @functools.cached_property
-    def extra_bytes(self) -> int | None:  # type: ignore[override]
-        if self._whole is not None:
             pieces = (math.prod(index.size for index in place) for _, place in (*self._senders, *self._receivers))
-            return self._whole.nbytes + self._whole.dtype.itemsize * max(pieces, default=0)
-        both = (self._mine, self._wanted)
-        return max(0 if array is None or array.flags.c_contiguous else array.nbytes for array in both)
+            self.extra_bytes = self._whole.nbytes + self._whole.dtype.itemsize * max(pieces, default=0)
+        else:
+            both = (self._mine, self._wanted)
+            copied = [array.nbytes for array in both if array is not None and not array.flags.c_contiguous]
+            self.extra_bytes = max(copied, default=0)
 
     def __call__(self) -> None:
         if self._whole is not None:
@@ -104,11 +108,6 @@ class GatherScatter(Prepared):
     def close(self) -> None:
         self._element.Free()
         self._whole = None
-
-
-def _indices(part: Part) -> tuple[NDArray[np.int64], ...]:
-    """Where a rank's elements are in the whole array, transposed."""
-    return np.ix_(*reversed(part.indices))
 
 
 # -- whole messages
@@ -287,3 +286,27 @@ class AllToAll(Prepared):
 def _by_columns(array: NDArray[Any] | None) -> NDArray[np.uint8]:
     """The bytes of a local array, column by column."""
     return np.empty(0, np.uint8) if array is None or not array.size else array.T.reshape(-1).view(np.uint8)
+
+
+def _counted(made: Callable[[Stage], Prepared], what: Literal["bytes", "elements"], name: str, keeps: bool) -> Method:
+    """A method that counts bytes or elements in 32 bits, so that larger local arrays are an obstacle."""
+
+    def obstacle(case: Case) -> str | None:
+        size = case.local_elements * (case.dtype.itemsize if what == "bytes" else 1)
+        too_large = f"{name} counts {what} in 32 bits: the local arrays are too large for it"
+        return too_large if size >= LIMIT else None
+
+    return Method(name, made, obstacle, made if keeps else None)
+
+
+OTHERS = {
+    method.name: method
+    for method in (
+        _counted(GatherScatter, "elements", "gather-scatter", keeps=True),
+        _counted(Waitall, "bytes", "mpi-waitall", keeps=True),
+        _counted(Alltoallv, "bytes", "mpi-alltoallv", keeps=True),
+        Method("memcpy", Memcpy),
+        _counted(Broadcast, "bytes", "bcast", keeps=False),
+        _counted(AllToAll, "bytes", "alltoall", keeps=False),
+    )
+}
