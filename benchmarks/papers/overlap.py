@@ -9,6 +9,7 @@ nothing, 0 where nothing is gained. Computing is additions in the core's cache, 
 from __future__ import annotations
 
 import functools
+import operator
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -21,8 +22,7 @@ from pyscalapack_redist.engine.redistribute import Redistribution, redistribute
 from pyscalapack_redist.tools.bench.methods import Method, Prepared, named_methods
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
 from pyscalapack_redist.tools.bench.stage import Stage
-from pyscalapack_redist.tools.bench.suite import Suite
-from pyscalapack_redist.tools.cases import Case, Layout
+from pyscalapack_redist.tools.bench.suite import Suite, squares
 from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COMPUTING", "OVERLAP", "during", "hidden", "then"]
 
-GRIDS = {2: ("1x2", "2x1"), 4: ("2x2", "1x4"), 8: ("2x4", "4x2"), 16: ("4x4", "2x8")}
 ORDERS = (256, 512, 1024)
 QUICK = (64, 192)
 EXCHANGES = {"auto": "auto", "auto/nonblocking": "nonblocking", "auto/windowed": "windowed"}  # by the method's name
@@ -38,6 +37,7 @@ INTERVALS = (16, 128)  # slices between two tests, where tests are rare: "auto" 
 ELEMENTS, PASSES = 4096, 100  # of a slice of computing: about 0.2 ms, in 64 KiB of memory
 RUNS = tuple((name, 1) for name in EXCHANGES) + tuple(("auto", every) for every in INTERVALS)
 TRIALS = 3  # of which the shortest calibrates
+LEAST, MEDIAN = operator.attrgetter("least"), operator.attrgetter("median")  # of a method's times
 
 
 class Work:
@@ -199,14 +199,14 @@ def tables(results: Results) -> Sequence[tuple[str, Table]]:
     table = new_table(("case", "method"), ("redistribution", "computing", "serial", "overlapped", "hidden"))
     summary = new_table(("method", "test()"), ("hidden in the median case", "in the worst"))
     for name, every in RUNS:
-        shares = [one for result in results.cases if (one := hidden(result, name, _median, every)) is not None]
+        shares = [one for result in results.cases if (one := hidden(result, name, MEDIAN, every)) is not None]
         if shares:
             figures = (statistics.median(shares), min(shares))
             summary.add_row(name, f"every {every} slices" if every > 1 else "each slice", *map(ratio_text, figures))
     for result in results.cases:
         case = result.case
         for name in EXCHANGES:
-            least, median = (hidden(result, name, time_of) for time_of in (_least, _median))
+            least, median = (hidden(result, name, time_of) for time_of in (LEAST, MEDIAN))
             if least is not None and median is not None:
                 times = (f"{time_text(one.least)} / {time_text(one.median)}" for one in _four(result, name, 1))
                 shares_text = f"{ratio_text(least)} / {ratio_text(median)}"
@@ -219,23 +219,9 @@ def tables(results: Results) -> Sequence[tuple[str, Table]]:
     ]
 
 
-def _least(one: MethodResult) -> float:
-    return one.least
-
-
-def _median(one: MethodResult) -> float:
-    return one.median
-
-
-def _cases(orders: Sequence[int]) -> tuple[Case, ...]:
-    return tuple(
-        Case((n, n), Layout.parse(f"{a}:64x64"), Layout.parse(f"{b}:48x48")) for a, b in GRIDS.values() for n in orders
-    )
-
-
 OVERLAP = Suite(
-    cases=_cases(ORDERS),
-    quick=_cases(QUICK),
+    cases=squares((n, 64, 48) for n in ORDERS),
+    quick=squares((n, 64, 48) for n in QUICK),
     methods=(
         COMPUTING,
         *(method for name in EXCHANGES for method in (*named_methods(name), then(name))),

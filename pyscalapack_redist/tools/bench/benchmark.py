@@ -15,7 +15,7 @@ import contextlib
 import ctypes
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -54,10 +54,14 @@ class Clock:
         else:
             time.sleep(SETTLE)
             until(comm.Ibarrier().Test)
-        start = time.monotonic_ns()
-        for _ in range(calls):
-            run()
-        end = time.monotonic_ns()
+        with contextlib.ExitStack() as after:
+            if gc.isenabled():  # Python's garbage collection stays out of the times
+                gc.disable()
+                after.callback(gc.enable)
+            start = time.monotonic_ns()
+            for _ in range(calls):
+                run()
+            end = time.monotonic_ns()
         mine[:] = (end, -start) if self._one_node else (end - start, 0)
         if self._one_node:
             comm.Allreduce(mine, most, MPI.MAX)
@@ -111,8 +115,7 @@ def run_case(
     names = collections.deque(ready)
     for _ in range(repeat):
         for name in names:
-            with _no_collection():
-                seconds[name].append(clock.seconds(ready[name], calls))
+            seconds[name].append(clock.seconds(ready[name], calls))
         names.rotate(-1)
         tick()
     results = []
@@ -131,18 +134,16 @@ def _prepare(methods: Sequence[Method], stage: Stage) -> tuple[dict[str, Prepare
     not_run: dict[str, str] = {}
     for method in methods:
         why = _first_reason(stage.comm, method.obstacle(stage.case))
-        prepared = None
         if why is None:
+            mine = None
             try:
-                prepared = method.prepare(stage)
-                mine = None
+                ready[method.name] = method.prepare(stage)
             except RedistributionError as error:
                 mine = str(error)
             why = _first_reason(stage.comm, mine)
         if why is not None:
             not_run[method.name] = why
-        elif prepared is not None:
-            ready[method.name] = prepared
+            ready.pop(method.name, None)
     return ready, not_run
 
 
@@ -173,18 +174,6 @@ def profile_of(run: Prepared, comm: MPI.Intracomm) -> Profile:
     found: list[Mapping[str, float]] = comm.allgather(dict(run.profile()))
     parts = dict.fromkeys(part for mine in found for part in mine)
     return tuple((part, tuple(mine[part] for mine in found if part in mine)) for part in parts)
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep Python's garbage collection out of the times."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def _peak_growth(run: Callable[[], None]) -> int | None:

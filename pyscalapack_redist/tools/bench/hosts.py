@@ -48,25 +48,11 @@ EXAMPLES = {
     4: ((4, 4, 3, 5),),
 }
 ORDERS = {16: (512, 2048), 8: (384, 1440), 4: (256, 1024)}  # as many bytes for each host
+# two with other shapes and blocks, disjoint halves, and a grid that grows: 12 -> 16
 GRIDS = {
-    16: (
-        ("4x4:64x64", "2x8:48x48"),
-        ("1x16:32x32", "4x4:64x64"),
-        ("2x4:64x64", "4x2:48x48+8"),  # disjoint halves
-        ("3x4:64x64", "4x4:48x48"),  # 12 -> 16
-    ),
-    8: (
-        ("2x4:64x64", "4x2:48x48"),
-        ("1x8:32x32", "2x4:64x64"),
-        ("2x2:64x64", "1x4:48x48+4"),
-        ("2x3:64x64", "2x4:48x48"),
-    ),
-    4: (
-        ("2x2:64x64", "1x4:48x48"),
-        ("1x4:32x32", "4x1:64x64"),
-        ("1x2:64x64", "2x1:48x48+2"),
-        ("1x3:64x64", "2x2:48x48"),
-    ),
+    16: ("4x4:64x64 2x8:48x48", "1x16:32x32 4x4:64x64", "2x4:64x64 4x2:48x48+8", "3x4:64x64 4x4:48x48"),
+    8: ("2x4:64x64 4x2:48x48", "1x8:32x32 2x4:64x64", "2x2:64x64 1x4:48x48+4", "2x3:64x64 2x4:48x48"),
+    4: ("2x2:64x64 1x4:48x48", "1x4:32x32 4x1:64x64", "1x2:64x64 2x1:48x48+2", "1x3:64x64 2x2:48x48"),
 }
 MOST_THROUGH_ONE = 2 * MB  # bytes that are gathered on one host: more take longer than all other methods together
 
@@ -83,7 +69,7 @@ def _desprez(P: int, Q: int, r: int, s: int, size: int) -> Case:
 
 
 def _matrices(ranks: int, orders: Sequence[int]) -> tuple[Case, ...]:
-    return tuple(Case.read((n, n), before, after) for before, after in GRIDS[ranks] for n in orders)
+    return tuple(Case.read((n, n), *layouts.split()) for layouts in GRIDS[ranks] for n in orders)
 
 
 def _cases() -> tuple[Case, ...]:
@@ -98,10 +84,11 @@ def _cases() -> tuple[Case, ...]:
 
 
 def _quick() -> tuple[Case, ...]:
-    found: list[Case] = []
-    for ranks in MACHINES:
-        found += [_walker_otto(ranks, 2, 40), _desprez(*EXAMPLES[ranks][0], 12_000), *_matrices(ranks, (128,))]
-    return tuple(found)
+    return tuple(
+        case
+        for ranks in MACHINES
+        for case in (_walker_otto(ranks, 2, 40), _desprez(*EXAMPLES[ranks][0], 12_000), *_matrices(ranks, (128,)))
+    )
 
 
 def _variant(method: Method) -> Method:
@@ -160,7 +147,10 @@ def tables(results: Results) -> Sequence[tuple[str, Table]]:
             f"{number}: {short_label(result.case)}",
             time_text(limits[number].least) if number in limits else "-",
             *(map(time_text, auto[number]) if number in auto else "--"),
-            *(_least(column, number) for column in (against_limit(results, AUTO), *compared)),
+            *(
+                ratio_text(column[number].least if number in column else None)
+                for column in (against_limit(results, AUTO), *compared)
+            ),
         )
     together = new_table(("ratio",), ("cases", "geometric mean", "the least", "the largest"))
     rows = {f"{comparison.label} / {AUTO}": column for comparison, column in zip(shown, compared, strict=True)}
@@ -168,27 +158,16 @@ def tables(results: Results) -> Sequence[tuple[str, Table]]:
         rows[f"{AUTO} / the links' limit{where}"] = against_limit(results, AUTO, least)
     for words, column in rows.items():
         together.add_row(words, str(len(column)), means(column), extreme(column, min), extreme(column, max))
-    return [
-        (
-            "each case: the links' limit, auto's minimum and median; the others' minimum times as multiples of auto's:",
-            each,
-        ),
-        ("all cases: ratios of minimum times / of medians:", together),
-    ]
+    said = "each case: the links' limit, auto's minimum and median; the others' minimum times as multiples of auto's:"
+    return [(said, each), ("all cases: ratios of minimum times / of medians:", together)]
 
 
 def short_label(case: Case) -> str:
     """Layouts and size, vectors by processes and block size alone. Not collective."""
     size = case.elements * case.dtype.itemsize
     amount = f"{size / MB:.3g} MB" if size >= MB / 10 else f"{size / 1000:.3g} kB"
-    texts = [
-        str(layout).replace("x1", "") if case.shape[-1] == 1 else str(layout) for layout in (case.before, case.after)
-    ]
-    return f"{' -> '.join(texts)}, {amount}"
-
-
-def _least(column: Column, number: int) -> str:
-    return ratio_text(column[number].least) if number in column else "-"
+    layouts = f"{case.before} -> {case.after}"
+    return f"{layouts.replace('x1', '') if case.shape[-1] == 1 else layouts}, {amount}"
 
 
 HOSTS = Suite(

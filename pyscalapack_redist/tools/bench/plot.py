@@ -8,8 +8,6 @@ from collections.abc import Callable
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from ..cases import Case
 from ..text import counted, ratio_text, time_text
 from .results import Column, Results, ratios
@@ -120,52 +118,57 @@ def _rows(
     panels: list[Axes], results: Results, beside: tuple[str, ...], bars: bool, name: Callable[[Case], str]
 ) -> float:
     """Draw the cases below each other, in all panels; returns the height in inches."""
-    times, base = results.times, beside[0]
-    methods = [method for method in times if method not in ("memcpy", base)]
-    first = ratios(times[methods[0]], times[base]) if base and methods else {}
+    times = results.times
+    methods = [method for method in times if method not in ("memcpy", beside[0])]
+    first = ratios(times[methods[0]], times[beside[0]]) if beside[0] and methods else {}
     numbers = sorted(
         range(1, len(results.cases) + 1), key=lambda number: first[number].least if number in first else float("inf")
     )
+    places: dict[tuple[int, str], float] = {}
     rows, top = {}, 0.0  # a bar's or a row's thickness is 1
     for number in numbers:
         shown = [method for method in methods if number in times[method]]
-        spread = np.arange(len(shown)) if bars else SPREAD * ((np.arange(len(shown)) + 0.5) / max(1, len(shown)) - 0.5)
-        rows[number] = dict(zip(shown, top + spread, strict=True)), top - 0.5, top + max(1, len(shown) * bars) - 0.5
-        top += max(1, len(shown)) + GAP if bars else 1
+        for k, method in enumerate(shown):
+            places[number, method] = top + (k if bars else SPREAD * ((k + 0.5) / len(shown) - 0.5))
+        thickness = max(1, len(shown) * bars)
+        rows[number] = top - 0.5, top + thickness - 0.5
+        top += thickness + GAP * bars
     for axes, base in zip(panels, beside, strict=True):
-        columns = {method: ratios(column, times[base]) if base else column for method, column in times.items()}
-        limits = ratios(results.limits(), times[base]) if base else results.limits()
+        columns = {**times, LIMIT: results.limits()}
+        if base:
+            columns = {method: ratios(column, times[base]) for method, column in columns.items()}
         for k, method in enumerate(methods):
-            places = {number: marks[method] for number, (marks, _, _) in rows.items() if method in marks}
             _mark(axes, columns[method], columns.get("memcpy", {}), places, bars, k, method, base)
-        for text, column, style in (("memcpy", columns.get("memcpy", {}), "--"), (LIMIT, limits, "-")):
-            for number, (_, *edges) in rows.items():
-                if number in column:
-                    axes.plot([column[number].least] * 2, edges, style, color="black", linewidth=1.4, label=text)
-        _value_axis(axes, [*columns.values(), limits], base, bars)
-    texts = [name(results.cases[number - 1].case) for number in rows]
-    texts = [
-        text.replace(",  ", "\n") if bars else f"{text}   case {number}"
-        for number, text in zip(rows, texts, strict=True)
-    ]
-    panels[0].set_yticks([(low + high) / 2 for _, low, high in rows.values()], texts, fontsize=9 if bars else 7)
+        for text, style in (("memcpy", "--"), (LIMIT, "-")):
+            for number, pair in columns.get(text, {}).items():
+                axes.plot([pair.least] * 2, rows[number], style, color="black", linewidth=1.4, label=text)
+        _value_axis(axes, list(columns.values()), base, bars)
+    texts = {number: name(results.cases[number - 1].case) for number in rows}
+    told = [text.replace(",  ", "\n") if bars else f"{text}   case {number}" for number, text in texts.items()]
+    panels[0].set_yticks([sum(edges) / 2 for edges in rows.values()], told, fontsize=9 if bars else 7)
     panels[0].set_ylim(max(top, 1) - 0.4, -1)
     return top * (BAR if bars else ROW)
 
 
 def _mark(
-    axes: Axes, column: Column, memcpy: Column, places: dict[int, float], bars: bool, k: int, method: str, base: str
+    axes: Axes,
+    column: Column,
+    memcpy: Column,
+    places: dict[tuple[int, str], float],
+    bars: bool,
+    k: int,
+    method: str,
+    base: str,
 ) -> None:
-    """One method in all cases that have it."""
-    found = {number: place for number, place in places.items() if number in column}
-    values, text = [column[number].least for number in found], _short(method)
+    """A method in all cases that have it."""
+    at, values, text = [places[number, method] for number in column], [x.least for x in column.values()], _short(method)
     if not bars:
-        if base and found:
+        if base and values:
             text += f": {ratio_text(geometric_mean(values))} in geometric mean of {counted(len(values), 'case')}"
-        axes.plot(values, list(found.values()), linestyle="none", label=text, **_style(k))
+        axes.plot(values, at, linestyle="none", label=text, **_style(k))
         return
-    axes.barh(list(found.values()), values, 0.88, color=_style(k)["color"], label=_short(method))
-    for (number, place), value in zip(found.items(), values, strict=True):
+    axes.barh(at, values, 0.88, color=_style(k)["color"], label=text)
+    for number, place, value in zip(column, at, values, strict=True):
         text = time_text(value) + (f"  ({ratio_text(value / memcpy[number].least)}x)" if number in memcpy else "")
         axes.annotate(text, (value, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
 
