@@ -98,7 +98,7 @@ def _run(
     options: Namespace,
     comm: MPI.Intracomm,
     display: Display | None,
-    notes: Sequence[str],
+    notes: list[str],
 ) -> Results:
     nodes = nodes_of(comm)
     clock = Clock(comm, one_node=len(set(nodes)) == 1)
@@ -110,14 +110,12 @@ def _run(
             raise UsageError(str(error)) from None
     if display is not None:
         display.environment(where, notes)
-    asked = options.methods or suite.methods or named_methods(*DEFAULT_METHODS)
-    methods = list(map(suite.variant, asked))
+    methods = list(map(suite.variant, options.methods or suite.methods or named_methods(*DEFAULT_METHODS)))
     profile = profile_of if options.profile else None
+    tick = (lambda description=None: None) if display is None else display.tick
     done: list[CaseResult] = []
     for number, case in enumerate(cases, 1):
-        if display is not None:
-            display.case(number, case)
-        tick = (lambda: None) if display is None else display.tick
+        tick(f"case {number}: {case}")
         result = run_case(case, methods, options.repeat, clock, comm, tick, suite.calls, profile)
         if display is not None:
             result = dataclasses.replace(result, limit=limit_of(case, where))
@@ -174,17 +172,15 @@ def for_size(cases: Sequence[Case], suite: str | None, size: int) -> tuple[list[
         raise UsageError(
             f"--suite {suite}: it has cases for {_any_of(others)} ranks, none for {size}; start it by {START.format(others[0])}"
         )
-    if not others:
-        return mine, []
-    return mine, [
+    note = (
         f"suite {suite}: {len(mine)} of {len(cases)} cases are for {size} ranks and run now; the others are left out, "
         f"start them by mpiexec -n {_any_of(others)}"
-    ]
+    )
+    return mine, [note] if others else []
 
 
 def _any_of(numbers: Sequence[int]) -> str:
-    *most, last = map(str, numbers)
-    return f"{', '.join(most)} or {last}" if most else last
+    return " or ".join(", ".join(map(str, numbers)).rsplit(", ", 1))
 
 
 def read_earlier(path: str | None) -> Results | None:

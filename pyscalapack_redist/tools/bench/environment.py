@@ -7,8 +7,8 @@ holds bytes back from the link's accounting: a burst that a shaped link lets thr
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-import functools
 import os
 import platform
 from collections.abc import Sequence
@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import __version__, blacs, schedules
+from ... import __version__, blacs
 from ..._kernels.flag import answer, round_trips
 from ...comm.groups import group_of
 from ...comm.mpi import MPI
 from ...errors import LibraryError
 from ..cases import Case
 from ..info import mpi_path, mpi_version
+from ..simulate.traffic import messages_of
 
 __all__ = ["Limit", "between_hosts", "environment", "flag_round_trip_ns", "limit_of", "links_of", "nodes_of"]
 
@@ -97,28 +98,24 @@ def flag_round_trip_ns(comm: MPI.Intracomm, nodes: list[int]) -> float | None:
     pair: MPI.Intracomm = comm.Split(0 if rank < 2 else MPI.UNDEFINED, rank)  # type: ignore[assignment]
     found = None
     if pair != MPI.COMM_NULL:
-        found = _between(pair)
+        with contextlib.suppress(MPI.Exception):
+            found = _between(pair, MPI.Win.Allocate_shared(PAGE if rank == 0 else 0, comm=pair))
         pair.Free()
     agreed: float | None = comm.bcast(found, root=0)
     return agreed
 
 
-def _between(pair: MPI.Intracomm) -> float | None:
-    rank = pair.Get_rank()
-    try:
-        window = MPI.Win.Allocate_shared(PAGE if rank == 0 else 0, comm=pair)
-    except MPI.Exception:
-        return None
+def _between(pair: MPI.Intracomm, window: MPI.Win) -> float | None:
     memory, _ = window.Shared_query(0)
     flags = np.frombuffer(memory, np.int64)  # type: ignore[call-overload]
-    if rank == 0:
+    times = np.empty(0)
+    if pair.Get_rank() == 0:
         flags[:] = 0
     pair.Barrier()
-    if rank == 0:
+    if pair.Get_rank() == 0:
         times = round_trips(flags, BATCHES, TRIPS_PER_BATCH, SECONDS)
     else:
         answer(flags, BATCHES * TRIPS_PER_BATCH, SECONDS)
-        times = np.empty(0)
     pair.Barrier()
     del flags, memory
     window.Free()
@@ -142,16 +139,9 @@ class Limit(NamedTuple):
 
 def between_hosts(case: Case, hosts: Sequence[int]) -> NDArray[np.int64]:
     """Bytes that each host owes each other host, by the host of each rank; zeros on the diagonal. Not collective."""
-    a, b = (layout.descriptor(case.shape, None) for layout in (case.before, case.after))
-    pairs = zip(a.distributions, b.distributions, strict=True)
-    tables = [np.asarray(schedules.CommunicationGrid.between(x, y).lengths, np.int64) for x, y in pairs]
-    dims = len(tables)
-    outer = functools.reduce(np.multiply.outer, tables)  # sender, receiver, sender, receiver, ...
-    shared = outer.transpose([*range(0, 2 * dims, 2), *range(1, 2 * dims, 2)])
-    shared = shared.reshape(a.placement.size, b.placement.size)
-    host = np.asarray(hosts)
+    messages, host = messages_of(case, "caterpillar"), np.asarray(hosts)
     owed = np.zeros((max(hosts) + 1,) * 2, np.int64)
-    np.add.at(owed, (host[a.placement.ravel()][:, None], host[b.placement.ravel()][None, :]), shared)
+    np.add.at(owed, (host[messages.sender], host[messages.receiver]), messages.size)
     np.fill_diagonal(owed, 0)
     return owed * case.dtype.itemsize
 
@@ -176,9 +166,8 @@ def links_of(comm: MPI.Intracomm, rate: float | None) -> dict[str, Any]:
     leaders = group.make_node().leaders.tolist()
     number = {leader: k for k, leader in enumerate(dict.fromkeys(leaders))}
     links = group.links
-    origin = "as given" if rate is not None else None if links is None else links.origin
+    found = (rate, "as given") if rate is not None else (None, None) if links is None else (links.rate, links.origin)
     return {
         "host_of_rank": [number[leader] for leader in leaders],
-        "link_rate": rate if rate is not None or links is None else links.rate,
-        "link_rate_origin": origin,
+        **dict(zip(("link_rate", "link_rate_origin"), found, strict=True)),
     }

@@ -138,7 +138,20 @@ def _rows(
         if base:
             columns = {method: ratios(column, times[base]) for method, column in columns.items()}
         for k, method in enumerate(methods):
-            _mark(axes, columns[method], columns.get("memcpy", {}), places, bars, k, method, base)
+            column, text = columns[method], _short(method)
+            at, values = [places[number, method] for number in column], [pair.least for pair in column.values()]
+            if bars:
+                axes.barh(at, values, 0.88, color=_style(k)["color"], label=text)
+                for number, place, value in zip(column, at, values, strict=True):
+                    said = time_text(value)
+                    if number in times.get("memcpy", {}):
+                        said += f"  ({ratio_text(value / times['memcpy'][number].least)}x)"
+                    axes.annotate(said, (value, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
+            else:
+                if base and values:
+                    mean = ratio_text(geometric_mean(values))
+                    text += f": {mean} in geometric mean of {counted(len(values), 'case')}"
+                axes.plot(values, at, linestyle="none", label=text, **_style(k))
         for text, style in (("memcpy", "--"), (LIMIT, "-")):
             for number, pair in columns.get(text, {}).items():
                 axes.plot([pair.least] * 2, rows[number], style, color="black", linewidth=1.4, label=text)
@@ -148,29 +161,6 @@ def _rows(
     panels[0].set_yticks([sum(edges) / 2 for edges in rows.values()], told, fontsize=9 if bars else 7)
     panels[0].set_ylim(max(top, 1) - 0.4, -1)
     return top * (BAR if bars else ROW)
-
-
-def _mark(
-    axes: Axes,
-    column: Column,
-    memcpy: Column,
-    places: dict[tuple[int, str], float],
-    bars: bool,
-    k: int,
-    method: str,
-    base: str,
-) -> None:
-    """A method in all cases that have it."""
-    at, values, text = [places[number, method] for number in column], [x.least for x in column.values()], _short(method)
-    if not bars:
-        if base and values:
-            text += f": {ratio_text(geometric_mean(values))} in geometric mean of {counted(len(values), 'case')}"
-        axes.plot(values, at, linestyle="none", label=text, **_style(k))
-        return
-    axes.barh(at, values, 0.88, color=_style(k)["color"], label=text)
-    for number, place, value in zip(column, at, values, strict=True):
-        text = time_text(value) + (f"  ({ratio_text(value / memcpy[number].least)}x)" if number in memcpy else "")
-        axes.annotate(text, (value, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
 
 
 def _value_axis(axes: Axes, columns: list[Column], base: str, bars: bool) -> None:

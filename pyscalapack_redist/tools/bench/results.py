@@ -146,31 +146,30 @@ class Results:
 
 def _written(result: CaseResult) -> dict[str, Any]:
     case, limit = result.case, result.limit
-    written: dict[str, Any] = {
-        "shape": list(case.shape),
+    methods = [
+        {
+            "name": method.name,
+            "seconds": method.seconds,
+            "min": method.least,
+            "median": method.median,
+            "extra_bytes": method.extra_bytes,
+            "verified": method.verified,
+            **({"profile": dict(method.profile)} if method.profile else {}),
+        }
+        for method in result.methods
+    ]
+    links = {} if limit is None else {"bytes": limit.nbytes, "rate": limit.rate, "seconds": limit.seconds}
+    return {
+        "shape": case.shape,
         "from": str(case.before),
         "to": str(case.after),
         "dtype": str(case.dtype),
         "ranks": case.ranks,
         "calls_per_time": result.calls,
-        "methods": list(map(_written_method, result.methods)),
+        "methods": methods,
         "not_run": [{"name": name, "why": why} for name, why in result.not_run.items()],
+        **({"links_limit": links} if links else {}),
     }
-    if limit is not None:
-        written["links_limit"] = {"bytes": limit.nbytes, "rate": limit.rate, "seconds": limit.seconds}
-    return written
-
-
-def _written_method(method: MethodResult) -> dict[str, Any]:
-    written = {
-        "name": method.name,
-        "seconds": list(method.seconds),
-        "min": method.least,
-        "median": method.median,
-        "extra_bytes": method.extra_bytes,
-        "verified": method.verified,
-    }
-    return written | ({"profile": {part: [*seconds] for part, seconds in method.profile}} if method.profile else {})
 
 
 def _read(case: dict[str, Any]) -> CaseResult:

@@ -94,10 +94,9 @@ def case_lines(result: CaseResult) -> Iterator[str]:
 
 def library(times: dict[str, Column]) -> Column:
     """Times of the library that others are held against: the one in use, else the first that was named. Not collective."""
-    names = [name for name in times if name.startswith("pxgemr2d=")]
-    found = times.get("pxgemr2d", {})
-    for name in names:
-        found = times[name] | found
+    found: Column = {}
+    for name in ("pxgemr2d", *(name for name in times if name.startswith("pxgemr2d="))):
+        found = times.get(name, {}) | found
     return found
 
 
@@ -187,12 +186,15 @@ class Change(NamedTuple):
 
 def _medians(results: Results) -> dict[tuple[Case, str], tuple[float, float | None]]:
     """Of each method in each case, and as a multiple of memcpy's."""
-    found: dict[tuple[Case, str], tuple[float, float | None]] = {}
-    for result in results.cases:
-        memcpy = result.method("memcpy")
-        for method in result.methods:
-            found[result.case, method.name] = method.median, method.median / memcpy.median if memcpy else None
-    return found
+    memcpy = results.times.get("memcpy", {})
+    return {
+        (results.cases[number - 1].case, name): (
+            pair.median,
+            pair.median / memcpy[number].median if number in memcpy else None,
+        )
+        for name, column in results.times.items()
+        for number, pair in column.items()
+    }
 
 
 def changes(old: Results, new: Results) -> list[Change]:
@@ -208,11 +210,12 @@ def comparison_table(found: Iterable[Change]) -> Table:
     figures = ("now / then", "median then", "median now", "x memcpy then", "x memcpy now")
     table = new_table(("case", "method", "verdict"), figures)
     for change in found:
-        times = map(time_text, (change.old, change.new))
-        multiples = map(ratio_text, (change.old_to_memcpy, change.new_to_memcpy))
-        colour = {"slower": "red", "faster": "green"}.get(change.verdict)
-        words = change.case, change.method, change.verdict, ratio_text(change.factor)
-        table.add_row(*words, *times, *multiples, style=colour)
+        table.add_row(
+            *(change.case, change.method, change.verdict, ratio_text(change.factor)),
+            *map(time_text, (change.old, change.new)),
+            *map(ratio_text, (change.old_to_memcpy, change.new_to_memcpy)),
+            style={"slower": "red", "faster": "green"}.get(change.verdict),
+        )
     return table
 
 
@@ -264,14 +267,9 @@ class Display:
         self.lines(*environment_lines(environment), *notes)
         self._progress.start()
 
-    def case(self, number: int, case: Case) -> None:
-        """A case begins."""
-        self._progress.update(self._task, description=f"case {number}: {case}")
-        self._progress.refresh()
-
-    def tick(self) -> None:
-        """Another round is done."""
-        self._progress.advance(self._task)
+    def tick(self, description: str | None = None) -> None:
+        """Another round is done; or, with a description, a case begins."""
+        self._progress.update(self._task, description=description, advance=description is None)
         self._progress.refresh()
 
     def result(self, number: int, result: CaseResult) -> None:

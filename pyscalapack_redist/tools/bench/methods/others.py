@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -49,20 +49,21 @@ class GatherScatter(Prepared):
         super().__init__(stage)
         case, comm = stage.case, stage.comm
         self._element = MPI.BYTE.Create_contiguous(case.dtype.itemsize).Commit()
-        self._mine = None if stage.part_of_a is None else stage.part_of_a.T
-        self._wanted = None if stage.part_of_b is None else stage.part_of_b.T
+        self._mine, self._wanted = (
+            None if part is None or not part.size else part.T for part in (stage.part_of_a, stage.part_of_b)
+        )
         self._whole: NDArray[Any] | None = None
         if comm.Get_rank() == ROOT:
-            self._senders, self._receivers = (
+            self._places = [
                 [
                     (rank, np.ix_(*reversed(part.indices)))  # where its elements are in the whole array, transposed
                     for rank in range(comm.Get_size())
                     if (part := Part(case, side, rank)).elements
                 ]
                 for side in (case.before, case.after)
-            )
+            ]
             self._whole = np.empty(case.shape[::-1], case.dtype)
-            pieces = (math.prod(index.size for index in place) for _, place in (*self._senders, *self._receivers))
+            pieces = (math.prod(index.size for index in place) for side in self._places for _, place in side)
             self.extra_bytes = self._whole.nbytes + self._whole.dtype.itemsize * max(pieces, default=0)
         else:
             both = (self._mine, self._wanted)
@@ -71,28 +72,26 @@ class GatherScatter(Prepared):
 
     def __call__(self) -> None:
         if self._whole is not None:
-            self._gather_here(self._whole)
-            self._scatter_from_here(self._whole)
+            self._through_here(self._whole)
             return
-        if self._mine is not None and self._mine.size:
+        if self._mine is not None:
             self._send(self._mine, ROOT)
-        if self._wanted is not None and self._wanted.size:
+        if self._wanted is not None:
             room = self._wanted if self._wanted.flags.c_contiguous else np.empty_like(self._wanted, order="C")
             self._receive(room, ROOT)
             if room is not self._wanted:
                 self._wanted[...] = room
 
-    def _gather_here(self, whole: NDArray[Any]) -> None:
-        for rank, place in self._senders:
+    def _through_here(self, whole: NDArray[Any]) -> None:
+        senders, receivers = self._places
+        for rank, place in senders:
             if rank == ROOT:
                 whole[place] = self._mine
                 continue
             came = np.empty([index.size for index in place], whole.dtype)
             self._receive(came, rank)
             whole[place] = came
-
-    def _scatter_from_here(self, whole: NDArray[Any]) -> None:
-        for rank, place in self._receivers:
+        for rank, place in receivers:
             if rank != ROOT:
                 self._send(whole[place], rank)
             elif self._wanted is not None:
@@ -114,26 +113,19 @@ class GatherScatter(Prepared):
 
 
 class _Buffer:
-    """Messages side by side, by the other process's rank, and each one's bytes."""
+    """Messages side by side, by the other process's rank: of each rank its bytes, and where they start.
 
-    def __init__(self, messages: Sequence[Message], item: int) -> None:
-        self.messages = sorted(messages, key=lambda message: message.peer)
-        self.sizes = [message.size * item for message in self.messages]
-        self.starts = np.cumsum([0, *self.sizes]).tolist()[:-1]
-        self.memory: NDArray[np.uint8] = np.empty(max(1, sum(self.sizes)), np.uint8)
+    `parts` has each message, the address of its part of the memory, and this part.
+    """
 
-    def __iter__(self) -> Iterator[tuple[Message, int, NDArray[np.uint8]]]:
-        """Each message, the address of its part of the memory, and this part."""
-        base = self.memory.ctypes.data
-        for message, start, size in zip(self.messages, self.starts, self.sizes, strict=True):
-            yield message, base + start, self.memory[start : start + size]
-
-    def table(self, ranks: int) -> tuple[list[int], list[int]]:
-        """Counts and displacements for all ranks."""
-        counts, displacements = [0] * ranks, [0] * ranks
-        for message, start, size in zip(self.messages, self.starts, self.sizes, strict=True):
-            counts[message.peer], displacements[message.peer] = size, start
-        return counts, displacements
+    def __init__(self, messages: Sequence[Message], item: int, ranks: int) -> None:
+        self.counts = [0] * ranks
+        for message in messages:
+            self.counts[message.peer] = message.size * item
+        self.starts = np.cumsum([0, *self.counts]).tolist()[:-1]
+        self.memory: NDArray[np.uint8] = np.empty(max(1, sum(self.counts)), np.uint8)
+        parts = [self.memory[self.starts[message.peer] :][: self.counts[message.peer]] for message in messages]
+        self.parts = [(message, part.ctypes.data, part) for message, part in zip(messages, parts, strict=True)]
 
 
 class _Whole(Prepared):
@@ -147,9 +139,10 @@ class _Whole(Prepared):
         self._order = tuple(dims if case.before.order == "F" else reversed(dims))
         ranks = {rank: rank for rank in range(comm.Get_size())}
         sends, receives, copies = messages_of(stage.desc_a, stage.desc_b, comm.Get_rank(), ranks, Natural((), ()))
-        self._out, self._in, self._copies = _Buffer(sends, self._item), _Buffer(receives, self._item), copies
+        self._out, self._in = (_Buffer(messages, self._item, len(ranks)) for messages in (sends, receives))
+        self._copies = copies
         self._source, self._target = _place(stage.a), _place(stage.out)
-        self.extra_bytes = sum(self._out.sizes) + sum(self._in.sizes)
+        self.extra_bytes = sum(self._out.counts) + sum(self._in.counts)
 
     def _move(self, message: Message, source: Place, target: Place) -> None:
         message.box.move(*source, *target, self._item, self._order, message.first, message.last)
@@ -161,7 +154,7 @@ class _Whole(Prepared):
         self._move(message, self._source, self._dense(message, address))
 
     def _unpack_and_copy(self) -> None:
-        for message, address, _ in self._in:
+        for message, address, _ in self._in.parts:
             self._move(message, self._dense(message, address), self._target)
         for message in self._copies:
             self._move(message, self._source, self._target)
@@ -172,8 +165,8 @@ class Waitall(_Whole):
 
     def __call__(self) -> None:
         comm = self.stage.comm
-        requests = [comm.Irecv(memory, message.peer) for message, _, memory in self._in]
-        for message, address, memory in self._out:
+        requests = [comm.Irecv(memory, message.peer) for message, _, memory in self._in.parts]
+        for message, address, memory in self._out.parts:
             self._pack(message, address)
             requests.append(comm.Isend(memory, message.peer))
         MPI.Request.Waitall(requests)
@@ -183,15 +176,10 @@ class Waitall(_Whole):
 class Alltoallv(_Whole):
     """One blocking Alltoallv of bytes."""
 
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage)
-        size = stage.comm.Get_size()
-        self._sent, self._received = self._out.table(size), self._in.table(size)
-
     def __call__(self) -> None:
-        for message, address, _ in self._out:
+        for message, address, _ in self._out.parts:
             self._pack(message, address)
-        sent, received = (self._out.memory, self._sent, MPI.BYTE), (self._in.memory, self._received, MPI.BYTE)
+        sent, received = ((side.memory, (side.counts, side.starts), MPI.BYTE) for side in (self._out, self._in))
         self.stage.comm.Alltoallv(sent, received)
         self._unpack_and_copy()
 
