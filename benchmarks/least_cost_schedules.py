@@ -83,7 +83,7 @@ def row(cases: list[Case]) -> list[str]:
         f"{above:.0%}",
         str(extra),
         f"{saved:.0%}",
-        *(f"{one:.2f}" for one in ratios),
+        *(f"{ratio:.2f}" for ratio in ratios),
         str(unproved),
     ]
 

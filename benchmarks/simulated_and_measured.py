@@ -24,10 +24,15 @@ def least_times(files: list[str]) -> dict[Case, dict[str, float]]:
     """The least time of each method that can be simulated, by case."""
     found: dict[Case, dict[str, float]] = {}
     for file in files:
-        for one in json.loads(Path(file).read_text())["cases"]:
-            case = Case(tuple(one["shape"]), Layout.parse(one["from"]), Layout.parse(one["to"]), np.dtype(one["dtype"]))
+        for result in json.loads(Path(file).read_text())["cases"]:
+            case = Case(
+                tuple(result["shape"]),
+                Layout.parse(result["from"]),
+                Layout.parse(result["to"]),
+                np.dtype(result["dtype"]),
+            )
             least = found.setdefault(case, {})
-            for method in one["methods"]:
+            for method in result["methods"]:
                 name, seconds = method["name"], method["min"]
                 if name.partition("/")[2] in EXCHANGES:
                     least[name] = min(seconds, least.get(name, seconds))

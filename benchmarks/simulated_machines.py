@@ -54,13 +54,13 @@ def main() -> None:
             continue
         machine = Machine(hosts, rate=1.25e9, latency=5e-6, overhead=1e-6)
         found = simulated(case, machine, METHODS if hosts <= SEARCHED else FEWER, Sizes())
-        seconds = {one.name: one.seconds for one in found.predictions}
+        seconds = {prediction.name: prediction.seconds for prediction in found.predictions}
         times = [seconds.get(name) for name in names]
         row = [
             what,
             f"{hosts:,}",
             f"{1e3 * found.limit:.3g}",
-            *("-" if one is None else f"{1e3 * one:.3g}" for one in times),
+            *("-" if seconds is None else f"{1e3 * seconds:.3g}" for seconds in times),
         ]
         print("| " + " | ".join(row) + " |", flush=True)
 

@@ -142,12 +142,12 @@ def _tables(results: AspenResults) -> Iterator[tuple[str, Table]]:
 
 def _by_grid(results: AspenResults, form: str) -> Table:
     table = new_table(("grid, both sides",), (*ALGORITHMS, "falls / aspen", "least", "most"))
-    for side in dict.fromkeys(one.case.before for one in results.cases):
-        mine = [one for one in results.cases if one.case.before == one.case.after == side]
-        ratios = [one.ratio(form) for one in mine]
+    for side in dict.fromkeys(result.case.before for result in results.cases):
+        mine = [result for result in results.cases if result.case.before == result.case.after == side]
+        ratios = [result.ratio(form) for result in mine]
         table.add_row(
             f"{side} x {side}",
-            *(time_text(geometric_mean(one.method(name, form).least for one in mine)) for name in ALGORITHMS),
+            *(time_text(geometric_mean(result.method(name, form).least for result in mine)) for name in ALGORITHMS),
             *(ratio_text(value) for value in (geometric_mean(ratios), min(ratios), max(ratios))),
         )
     return table
@@ -155,26 +155,26 @@ def _by_grid(results: AspenResults, form: str) -> Table:
 
 def _by_blocks(cases: Sequence[AspenResult], form: str) -> Table:
     table = new_table(("blocks",), (*ALGORITHMS, "falls / aspen"))
-    for one in cases:
-        times = (time_text(one.method(name, form).least) for name in ALGORITHMS)
-        table.add_row(one.case.blocks, *times, ratio_text(one.ratio(form)))
+    for result in cases:
+        times = (time_text(result.method(name, form).least) for name in ALGORITHMS)
+        table.add_row(result.case.blocks, *times, ratio_text(result.ratio(form)))
     return table
 
 
 def _counts(cases: Sequence[AspenResult]) -> Table:
     """The same in both forms; the classical algorithm finds those of the whole array, the others those of a period."""
     table = new_table(("blocks",), (*ALGORITHMS, "runs of aspen", "of classical"))
-    for one in cases:
-        found = {name: one.method(name, FORMS[0]) for name in ALGORITHMS}
+    for result in cases:
+        found = {name: result.method(name, FORMS[0]) for name in ALGORITHMS}
         counts = [method.comparisons for method in found.values()]
-        table.add_row(one.case.blocks, *map(str, [*counts, found["aspen"].runs, found["classical"].runs]))
+        table.add_row(result.case.blocks, *map(str, [*counts, found["aspen"].runs, found["classical"].runs]))
     return table
 
 
 def _summary(results: AspenResults) -> Iterator[str]:
     side = results.largest[0].case.before
     for form in FORMS:
-        ratios = [one.ratio(form) for one in results.largest]
+        ratios = [result.ratio(form) for result in results.largest]
         yield (
             f"{form}: aspen is {ratio_text(geometric_mean(ratios))} times as fast as falls at {side} processes per dimension "
             f"({ratio_text(min(ratios))} to {ratio_text(max(ratios))}; the target is {TARGET})"

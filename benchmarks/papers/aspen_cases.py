@@ -63,7 +63,7 @@ def loops(case: AspenCase, name: str, form: str) -> Callable[[], tuple[int, int]
     ready = [complete(name, a, b, form) for a, b in case.axes]
 
     def run() -> tuple[int, int]:
-        found = [one() for one in ready]
+        found = [find() for find in ready]
         return sum(runs for runs, _ in found), sum(comparisons for _, comparisons in found)
 
     return run

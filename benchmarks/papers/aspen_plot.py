@@ -29,19 +29,19 @@ def plot_aspen(results: AspenResults, path: str) -> None:
     """
     from matplotlib.figure import Figure
 
-    local = max(one.case.before for one in results.cases)
-    pairs = [pair for pair in PAIRS if any(one.case.blocks == pair for one in results.cases)]
+    local = max(result.case.before for result in results.cases)
+    pairs = [pair for pair in PAIRS if any(result.case.blocks == pair for result in results.cases)]
     rows = [(figure, form) for figure in (3, 4) for form in FORMS]
     figure = Figure(figsize=(3.6 * len(pairs), 3.1 * len(rows) + 1), layout="constrained")
     panels = figure.subplots(len(rows), len(pairs), squeeze=False, sharey="row", sharex=True)
     for (number, form), line in zip(rows, panels, strict=True):
         for pair, axes in zip(pairs, line, strict=True):
-            mine = [one for one in results.cases if one.case.blocks == pair]
+            mine = [result for result in results.cases if result.case.blocks == pair]
             if number == 3:
-                mine = [one for one in mine if one.case.before == one.case.after]
+                mine = [result for result in mine if result.case.before == result.case.after]
                 axes.set_xlabel("processes per dimension, both grids")
             else:
-                mine = [one for one in mine if one.case.before == local]
+                mine = [result for result in mine if result.case.before == local]
                 axes.set_xlabel(f"remote processes per dimension, {local} local ones")
             _lines(axes, mine, form)
             axes.set_title(f"{pair}\n{form}", fontsize=9)
@@ -60,10 +60,10 @@ def plot_aspen(results: AspenResults, path: str) -> None:
 def _lines(axes: Axes, cases: Sequence[AspenResult], form: str) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-    cases = sorted(cases, key=lambda one: (one.case.before, one.case.after))
-    at = [one.case.after for one in cases]
+    cases = sorted(cases, key=lambda result: (result.case.before, result.case.after))
+    at = [result.case.after for result in cases]
     for k, name in enumerate(ALGORITHMS):
-        times = [one.method(name, form).least for one in cases]
+        times = [result.method(name, form).least for result in cases]
         axes.plot(at, times, color=f"C{k}", marker=MARKERS[name], markersize=4, label=name)
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -50,7 +50,7 @@ class AspenResult:
 
     def method(self, algorithm: str, form: str) -> Measured:
         """One of them. Not collective."""
-        return next(one for one in self.methods if (one.algorithm, one.form) == (algorithm, form))
+        return next(method for method in self.methods if (method.algorithm, method.form) == (algorithm, form))
 
     def ratio(self, form: str, other: str = "falls") -> float:
         """Least time of another algorithm as a multiple of ASPEN's. Not collective."""
@@ -67,21 +67,21 @@ class AspenResults:
     @property
     def verified(self) -> bool:
         """Whether all runs found were right."""
-        return all(one.verified for case in self.cases for one in case.methods)
+        return all(method.verified for case in self.cases for method in case.methods)
 
     @property
     def largest(self) -> list[AspenResult]:
         """The cases of the largest grid before and after."""
-        most = max(one.case.before for one in self.cases)
-        return [one for one in self.cases if one.case.before == one.case.after == most]
+        most = max(result.case.before for result in self.cases)
+        return [result for result in self.cases if result.case.before == result.case.after == most]
 
     def to_json(self) -> str:
         """Text of a JSON file. Not collective."""
         cases = [
             {
-                "shape": [one.case.size] * 2,
-                "from": _layout(one.case.before, one.case.block_before),
-                "to": _layout(one.case.after, one.case.block_after),
+                "shape": [result.case.size] * 2,
+                "from": _layout(result.case.before, result.case.block_before),
+                "to": _layout(result.case.after, result.case.block_after),
                 "methods": [
                     {
                         "name": method.name,
@@ -92,10 +92,10 @@ class AspenResults:
                         "comparisons": method.comparisons,
                         "verified": method.verified,
                     }
-                    for method in one.methods
+                    for method in result.methods
                 ],
             }
-            for one in self.cases
+            for result in self.cases
         ]
         return json.dumps({"environment": self.environment, "cases": cases}, indent=1)
 

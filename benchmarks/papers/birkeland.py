@@ -70,16 +70,16 @@ def by_grid(results: Results) -> dict[tuple[int, ...], list[CaseResult]]:
     found: dict[tuple[int, ...], list[CaseResult]] = {}
     for result in results.cases:
         found.setdefault(grid_of(result.case), []).append(result)
-    return {grid: sorted(some, key=lambda one: one.case.shape) for grid, some in found.items()}
+    return {grid: sorted(some, key=lambda result: result.case.shape) for grid, some in found.items()}
 
 
 def model_of(runs: Sequence[Results]) -> Model | None:
     """t_s and t_w fitted to the least times of ours in all runs; None where nothing was sent. Not collective."""
     timed = [
-        (load(one.case, cores_of(results)), found.least)
+        (load(result.case, cores_of(results)), found.least)
         for results in runs
-        for one in results.cases
-        if (found := one.method(OURS))
+        for result in results.cases
+        if (found := result.method(OURS))
     ]
     try:
         return fitted(*zip(*timed, strict=True)) if timed else None
@@ -89,7 +89,7 @@ def model_of(runs: Sequence[Results]) -> Model | None:
 
 def speedups(results: Sequence[CaseResult], rival: str) -> list[float]:
     """How many times faster than a rival's median ours is, in each case that has both. Not collective."""
-    pairs = [(one.method(OURS), one.method(rival)) for one in results]
+    pairs = [(result.method(OURS), result.method(rival)) for result in results]
     return [theirs.median / ours.median for ours, theirs in pairs if ours and theirs]
 
 
@@ -100,28 +100,28 @@ def tables(results: Results) -> Sequence[tuple[str, Table]]:
     model = model_of([results])
     for grid, cases in by_grid(results).items():
         table = new_table(("N",), (*names, *(f"{name} / {OURS}" for name in names if name in RIVALS), "model", "off"))
-        for one in cases:
-            said = model.seconds(load(one.case, cores_of(results))) if model else 0.0
-            table.add_row(str(one.case.shape[0]), *_row(one, names, said))
+        for result in cases:
+            said = model.seconds(load(result.case, cores_of(results))) if model else 0.0
+            table.add_row(str(result.case.shape[0]), *_row(result, names, said))
         made.append((f"{_told(grid)}: median times of {2 * len(grid) + 1} redistributions:", table))
     made.append(("by the model and in all:", _summary(results, model)))
     return made
 
 
 def _names(results: Results) -> list[str]:
-    return list(dict.fromkeys(one.name for case in results.cases for one in case.methods))
+    return list(dict.fromkeys(method.name for case in results.cases for method in case.methods))
 
 
 def _row(result: CaseResult, names: Sequence[str], said: float) -> Iterator[str]:
     found = {name: result.method(name) for name in names}
     ours = found.get(OURS)
     for name in names:
-        one = found[name]
-        yield "-" if one is None else time_text(one.median)
+        timed = found[name]
+        yield "-" if timed is None else time_text(timed.median)
     for name in names:
         if name in RIVALS:
-            one = found[name]
-            yield ratio_text(one.median / ours.median if one and ours else None)
+            timed = found[name]
+            yield ratio_text(timed.median / ours.median if timed and ours else None)
     yield time_text(said) if said else "-"
     yield ratio_text(ours.least / said if ours and said else None)
 
@@ -138,8 +138,8 @@ def _summary(results: Results, model: Model | None) -> Table:
         table.add_row("t_w, time of a byte", f"{1e9 * model.per_byte:.3g} ns")
         off = [
             abs(math.log(found.least / said))
-            for one in results.cases
-            if (found := one.method(OURS)) and (said := model.seconds(load(one.case, cores_of(results))))
+            for result in results.cases
+            if (found := result.method(OURS)) and (said := model.seconds(load(result.case, cores_of(results))))
         ]
         table.add_row(
             "measured / model, off by a factor of (mean, worst)", f"{_factor(off)}, {ratio_text(math.exp(max(off)))}"

@@ -44,14 +44,20 @@ def plot_sizes(results: Results, path: str) -> None:
     cores = cores_of(results)
     for k, (grid, cases) in enumerate(by_grid(results).items()):
         name = "x".join(map(str, grid))
-        _line(times, [one.case.shape[0] for one in cases], [_least(one, OURS) for one in cases], k, f"{name} processes")
+        _line(
+            times,
+            [result.case.shape[0] for result in cases],
+            [_least(result, OURS) for result in cases],
+            k,
+            f"{name} processes",
+        )
         if model is not None:
-            said = [model.seconds(load(one.case, cores)) or None for one in cases]
-            _line(times, [one.case.shape[0] for one in cases], said, k, f"{name}, model", "--")
+            said = [model.seconds(load(result.case, cores)) or None for result in cases]
+            _line(times, [result.case.shape[0] for result in cases], said, k, f"{name}, model", "--")
         for rival, style in zip(RIVALS, ("-", ":"), strict=True):
-            found = [(one.method(rival), one.method(OURS)) for one in cases]
+            found = [(result.method(rival), result.method(OURS)) for result in cases]
             share = [theirs.median / ours.median if theirs and ours else None for theirs, ours in found]
-            _line(ratios, [one.case.shape[0] for one in cases], share, k, f"{rival}, {name}", style)
+            _line(ratios, [result.case.shape[0] for result in cases], share, k, f"{rival}, {name}", style)
     times.set_title("least time of the redistributions: 3 in one dimension, 5 in two", fontsize=10)
     _seconds(times)
     ratios.axhline(1.0, color="black", linewidth=0.8)
@@ -77,21 +83,23 @@ def plot_processes(runs: Sequence[Results], path: str) -> None:
     figure = Figure(figsize=(12, 5.5), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
     model = model_of(runs)
-    cores = {one.case: cores_of(run) for run in runs for one in run.cases}
-    cases = [one for run in runs for one in run.cases]
+    cores = {result.case: cores_of(run) for run in runs for result in run.cases}
+    cases = [result for run in runs for result in run.cases]
     for dims, axes in zip((1, 2), panels, strict=True):
-        mine = [one for one in cases if len(grid_of(one.case)) == dims]
-        for k, n in enumerate(sorted({one.case.shape[0] for one in mine})):
-            some = sorted((one for one in mine if one.case.shape[0] == n), key=lambda one: one.case.ranks)
-            ranks = [one.case.ranks for one in some]
-            _line(axes, ranks, [_least(one, OURS) for one in some], k, f"N = {n}")
+        mine = [result for result in cases if len(grid_of(result.case)) == dims]
+        for k, n in enumerate(sorted({result.case.shape[0] for result in mine})):
+            some = sorted(
+                (result for result in mine if result.case.shape[0] == n), key=lambda result: result.case.ranks
+            )
+            ranks = [result.case.ranks for result in some]
+            _line(axes, ranks, [_least(result, OURS) for result in some], k, f"N = {n}")
             if model is not None:
-                said = [model.seconds(load(one.case, cores[one.case])) or None for one in some]
+                said = [model.seconds(load(result.case, cores[result.case])) or None for result in some]
                 _line(axes, ranks, said, k, "", "--")
-        every = sorted({one.case.ranks for one in mine})
+        every = sorted({result.case.ranks for result in mine})
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_locator(FixedLocator(every))
-        axes.xaxis.set_major_formatter(FixedFormatter([str(one) for one in every]))
+        axes.xaxis.set_major_formatter(FixedFormatter([str(count) for count in every]))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlabel("processes")
         axes.set_title(f"grid of {dims} dimension{'s' * (dims > 1)}: {2 * dims + 1} redistributions", fontsize=10)
@@ -150,14 +158,14 @@ def main(arguments: Sequence[str]) -> int:
                 runs.append(Results.from_json(file.read()))
         except (OSError, ValueError) as error:
             parser.error(f"{path}: it must be what bench --suite birkeland --json wrote: {error}")
-    cases = [one for run in runs for one in run.cases]
+    cases = [result for run in runs for result in run.cases]
     model = model_of(runs)
-    rows = sorted(((one, cores_of(run)) for run in runs for one in run.cases), key=lambda row: _order(row[0]))
-    for one, cores in rows:
-        time, said = _least(one, OURS), model.seconds(load(one.case, cores)) if model else 0.0
+    rows = sorted(((result, cores_of(run)) for run in runs for result in run.cases), key=lambda row: _order(row[0]))
+    for result, cores in rows:
+        time, said = _least(result, OURS), model.seconds(load(result.case, cores)) if model else 0.0
         if time is not None:
             off = f"{time / said:6.2f} of the model's" if said else ""
-            print(f"N = {one.case.shape[0]:4}  {one.case.before!s:24} {time_text(time):>9} {off}")
+            print(f"N = {result.case.shape[0]:4}  {result.case.before!s:24} {time_text(time):>9} {off}")
     if model is not None:
         print(f"t_s = {time_text(model.startup)}, t_w = {1e9 * model.per_byte:.3g} ns a byte: --model {model}")
     for rival in RIVALS:

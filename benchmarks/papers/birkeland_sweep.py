@@ -72,7 +72,7 @@ class _PreparedSweep(Prepared):
         self.grid = grid_of(case)
         first = case.before.first
         layouts = [replace(layout(case.shape, self.grid, k), first=first) for k in range(len(self.grid) + 1)]
-        self.descs = [one.descriptor(case.shape, stage.comm) for one in layouts]
+        self.descs = [layout.descriptor(case.shape, stage.comm) for layout in layouts]
         stops = route(len(self.grid))
         arrays = [stage.a, stage.out, *self._scratch(stops)]
         self._legs: list[tuple[Transfer, Array, Array]] = []

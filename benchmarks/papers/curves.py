@@ -65,7 +65,7 @@ def plot_sizes(results: Results, path: str) -> None:
         times.set_title(f"{example}, {sets}", fontsize=10)
         ratios.set_title("median time of optimal/sendrecv as a fraction of that of", fontsize=10)
         for k, name in enumerate(PAIRINGS):
-            known = [(size, one) for size, case in zip(sizes, cases, strict=True) if (one := ratio(case, name))]
+            known = [(size, share) for size, case in zip(sizes, cases, strict=True) if (share := ratio(case, name))]
             if known:
                 ratios.plot(*zip(*known, strict=True), color=f"C{k}", marker=MARKERS[k], label=name)
             _expectations(ratios, example, name.split("/")[0], f"C{k}")
@@ -97,9 +97,9 @@ def _lines(
     """Median times of each method."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    names = list(dict.fromkeys(one.name for case in cases for one in case.methods))
+    names = list(dict.fromkeys(method.name for case in cases for method in case.methods))
     for k, name in enumerate(names):
-        points = [(x, one.median) for x, case in zip(at, cases, strict=True) if (one := case.method(name))]
+        points = [(x, found.median) for x, case in zip(at, cases, strict=True) if (found := case.method(name))]
         style = ":" if name in dotted else "-"
         axes.plot(*zip(*points, strict=True), style, marker=MARKERS[k % len(MARKERS)], markersize=4, label=name)
     axes.set_yscale("log")

@@ -38,10 +38,10 @@ def groups(results: Results) -> list[tuple[Example, str, list[CaseResult]]]:
     for result in results.cases:
         case = result.case
         numbers = (case.before.size, case.after.size, case.before.block[0], case.after.block[0])
-        example = next(one for one in EXAMPLES if (one.P, one.Q, one.r, one.s) == numbers)
+        example = next(example for example in EXAMPLES if (example.P, example.Q, example.r, example.s) == numbers)
         sets = "disjoint sets" if case.after.first else "shared processes"
         found.setdefault((example, sets), []).append(result)
-    return [(*key, sorted(some, key=lambda one: one.case.elements)) for key, some in found.items()]
+    return [(*key, sorted(some, key=lambda result: result.case.elements)) for key, some in found.items()]
 
 
 def ratio(result: CaseResult, name: str) -> float | None:
@@ -52,7 +52,7 @@ def ratio(result: CaseResult, name: str) -> float | None:
 
 def tables(results: Results) -> Sequence[tuple[str, Table]]:
     """Times and ratios over vector sizes. Not collective."""
-    names = list(dict.fromkeys(one.name for case in results.cases for one in case.methods))
+    names = list(dict.fromkeys(method.name for case in results.cases for method in case.methods))
     made = []
     for example, sets, cases in groups(results):
         table = new_table(("doubles",), (*names, *(f"optimal / {name.split('/')[0]}" for name in PAIRINGS)))
@@ -60,7 +60,7 @@ def tables(results: Results) -> Sequence[tuple[str, Table]]:
             times = [found.median if (found := result.method(name)) else None for name in names]
             table.add_row(
                 str(result.case.elements),
-                *("-" if one is None else time_text(one) for one in times),
+                *("-" if seconds is None else time_text(seconds) for seconds in times),
                 *(ratio_text(ratio(result, name)) for name in PAIRINGS),
             )
         made.append((f"{example}, {sets}: median times; {_expectation(example)}:", table))
@@ -77,7 +77,7 @@ def _expectation(example: Example) -> str:
 
 
 def _cases(sizes: Sequence[int]) -> tuple[Case, ...]:
-    return tuple(one.case(size, disjoint) for one in EXAMPLES for disjoint in (False, True) for size in sizes)
+    return tuple(example.case(size, disjoint) for example in EXAMPLES for disjoint in (False, True) for size in sizes)
 
 
 DESPREZ = Suite(

@@ -199,7 +199,7 @@ def tables(results: Results) -> Sequence[tuple[str, Table]]:
     table = new_table(("case", "method"), ("redistribution", "computing", "serial", "overlapped", "hidden"))
     summary = new_table(("method", "test()"), ("hidden in the median case", "in the worst"))
     for name, every in RUNS:
-        shares = [one for result in results.cases if (one := hidden(result, name, MEDIAN, every)) is not None]
+        shares = [share for result in results.cases if (share := hidden(result, name, MEDIAN, every)) is not None]
         if shares:
             figures = (statistics.median(shares), min(shares))
             summary.add_row(name, f"every {every} slices" if every > 1 else "each slice", *map(ratio_text, figures))
@@ -208,7 +208,7 @@ def tables(results: Results) -> Sequence[tuple[str, Table]]:
         for name in EXCHANGES:
             least, median = (hidden(result, name, time_of) for time_of in (LEAST, MEDIAN))
             if least is not None and median is not None:
-                times = (f"{time_text(one.least)} / {time_text(one.median)}" for one in _four(result, name, 1))
+                times = (f"{time_text(timed.least)} / {time_text(timed.median)}" for timed in _four(result, name, 1))
                 shares_text = f"{ratio_text(least)} / {ratio_text(median)}"
                 table.add_row(
                     f"{' x '.join(map(str, case.shape))}, {case.before} -> {case.after}", name, *times, shares_text

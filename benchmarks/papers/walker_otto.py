@@ -50,7 +50,7 @@ def factor(result: CaseResult) -> int:
 
 def tables(results: Results) -> Sequence[tuple[str, Table]]:
     """Time against K for each method, and Table 1. Not collective."""
-    names = list(dict.fromkeys(one.name for case in results.cases for one in case.methods))
+    names = list(dict.fromkeys(method.name for case in results.cases for method in case.methods))
     methods = [name for name in names if name not in COLLECTIVES]
     by_factor = new_table(("K",), tuple(methods))
     for case in results.cases:
@@ -58,7 +58,7 @@ def tables(results: Results) -> Sequence[tuple[str, Table]]:
     processes = results.cases[0].case.before.size
     first = new_table(("operation",), (f"{processes} processes",))
     for name in COLLECTIVES:  # of the same bytes for every K
-        times = [one.median for case in results.cases if (one := case.method(name))]
+        times = [found.median for case in results.cases if (found := case.method(name))]
         first.add_row(name, time_text(statistics.median(times)) if times else "-")
     method, factors = TABLE_1
     for case in results.cases:

@@ -109,7 +109,7 @@ class Request:
         except Exception as caught:
             self.error = self.error or caught
         between = () if self.via is None or isinstance(self.via, str) else self.via
-        known = [one.grid.ranks.ravel().tolist() for one in (*read, *between) if one is not None]
+        known = [desc.grid.ranks.ravel().tolist() for desc in (*read, *between) if desc is not None]
         if comm is None and known:  # with one bad descriptor, the other's processes are the best guess
             self.ranks = tuple(sorted(set().union(*known)))
         else:
@@ -118,7 +118,7 @@ class Request:
 
     def ballot(self, group: Group, note: int) -> Ballot:
         """What this rank votes: what it asks for, and how far it has come with it. Not collective."""
-        layouts = [None if one is None else one.layout_digest for one in self.descriptors]
+        layouts = [None if desc is None else desc.layout_digest for desc in self.descriptors]
         more: dict[str, int | None] = {}
         if self.joint is not None:
             more = {"side": self._sender(self.joint), "dtype": None if self.dtype is None else dtype_digest(self.dtype)}
@@ -146,7 +146,7 @@ class Request:
 
     @property
     def options(self) -> tuple[Any, ...]:
-        via = self.via if self.via is None or isinstance(self.via, str) else [one.layout_digest for one in self.via]
+        via = self.via if self.via is None or isinstance(self.via, str) else [stop.layout_digest for stop in self.via]
         return (self.schedule, self.exchange, self.buffers, via, self.memory_limit, self.op, self.part, self.fill)
 
     @property
@@ -175,9 +175,9 @@ class Request:
         if self.joint is not None:
             role = "desc_a alone, so its side sends" if self._sends else "desc_b alone, so its side receives"
             dtype = None if self.dtype is None else dtype_digest(self.dtype)
-            said = [Statement("the direction", self._sender(self.joint), role), Statement("dtype", dtype, f"{self.dtype}")]
-        for name, one in zip(("desc_a", "desc_b"), self.descriptors, strict=True):
-            said.append(Statement(name, None if one is None else one.layout_digest, repr(one)))
+            said = [Statement("the direction", self._sender, role), Statement("dtype", dtype, f"{self.dtype}")]
+        for name, desc in zip(("desc_a", "desc_b"), self.descriptors, strict=True):
+            said.append(Statement(name, None if desc is None else desc.layout_digest, repr(desc)))
         return [
             *said,
             Statement("the options", repr(self.options), ", ".join(f"{k}={v!r}" for k, v in options.items())),
@@ -196,7 +196,7 @@ def _communicator(desc_a: object, desc_b: object, comm: object) -> MPI.Intracomm
             raise DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm or Intercomm")
         intracomm: MPI.Intracomm = comm  # type: ignore[assignment]
         return intracomm
-    found = [one.grid.comm for one in (desc_a, desc_b) if isinstance(one, Descriptor) and one.grid.comm is not None]
+    found = [desc.grid.comm for desc in (desc_a, desc_b) if isinstance(desc, Descriptor) and desc.grid.comm is not None]
     if not found:
         raise DescriptorError(
             f"desc_a = {desc_a!r}, desc_b = {desc_b!r}: no communicator is known; "
@@ -235,11 +235,11 @@ def _read_via(via: Via, comm: MPI.Intracomm, joint: Joint | None) -> str | tuple
     """A way by name, or descriptors on `comm`."""
     if via is None or (isinstance(via, str) and via in ("dimensions", "lcm")):
         return via
-    if isinstance(via, str) or not isinstance(via, Iterable) or not all(isinstance(one, Descriptor) for one in via):
+    if isinstance(via, str) or not isinstance(via, Iterable) or not all(isinstance(stop, Descriptor) for stop in via):
         raise ScheduleError(f"via = {via!r} must be None, 'dimensions', 'lcm', or a list of Descriptors")
     if joint is not None:
         raise ScheduleError(
             "via is a list of Descriptors, and comm an inter-communicator, whose sides know only their own layouts: "
             "give via by name, or make the legs one by one"
         )
-    return tuple(one.on(comm) for one in via)
+    return tuple(stop.on(comm) for stop in via)

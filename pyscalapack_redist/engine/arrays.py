@@ -113,7 +113,7 @@ def checked_arrays(
         )
     if transposed and source is not None:
         source = source.T
-    both = [one for one in (source, target) if one is not None]
+    both = [side for side in (source, target) if side is not None]
     return Arrays(_view(source), _view(target), target, dtype, any(map(by_columns, both)), in_place)
 
 

@@ -52,7 +52,7 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int = ME
     CollectiveError
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
-    known = [one for one in plans if isinstance(one, Redistribution)]
+    known = [plan for plan in plans if isinstance(plan, Redistribution)]
     error: RedistributionError | None = None
     try:
         _check(plans, exchange)
@@ -62,9 +62,8 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int = ME
     if not known:
         raise error or ScheduleError("batch() needs at least one plan, made by redistribute")
     comm = known[0].desc_a.grid.comm
-    if comm is None:
-        raise DescriptorError(f"plan 0 is {known[0]!r}, on paper: make its descriptors on a communicator")
-    ranks = tuple(sorted({rank for one in known if _is_on(one, comm) for rank in _ranks(one)}))
+    assert comm is not None
+    ranks = tuple(sorted({rank for plan in known if _is_on(plan, comm) for rank in _ranks(plan)}))
     if comm.Get_rank() not in ranks:
         if error is not None:
             raise error
@@ -76,18 +75,18 @@ def _check(plans: tuple[object, ...], exchange: str) -> None:
     """What this rank can say alone."""
     if not plans:
         raise ScheduleError("batch() needs at least one plan, made by redistribute")
-    for k, one in enumerate(plans):
-        if not isinstance(one, Redistribution):
-            raise ScheduleError(f"plan {k} is {_named(one)}: it must be a plan made by redistribute")
-        if one._listed:
+    for k, plan in enumerate(plans):
+        if not isinstance(plan, Redistribution):
+            raise ScheduleError(f"plan {k} is {_named(plan)}: it must be a plan made by redistribute")
+        if plan._listed:
             raise ScheduleError(f"plan {k} is a batch itself: give its plans, batch(*one.plans, ...)")
-        if len(one._stages) > 1 or one._direct is not None:
+        if len(plan._stages) > 1 or plan._via:
             raise ScheduleError(
                 f"plan {k} goes through layouts on the way (via=), but in a batch every element moves once: plan it without "
                 "via, or call it by itself"
             )
         first = plans[0]
-        if isinstance(first, Redistribution) and not _is_on(one, first.desc_a.grid.comm):
+        if isinstance(first, Redistribution) and not _is_on(plan, first.desc_a.grid.comm):
             raise DescriptorError(
                 f"plan {k} is on another communicator than plan 0: make the descriptors of all plans on one communicator that "
                 "holds all their processes"
@@ -96,8 +95,8 @@ def _check(plans: tuple[object, ...], exchange: str) -> None:
         raise unknown("exchange of a batch", exchange, EXCHANGES)
 
 
-def _named(one: object) -> str:
-    return f"a {type(one).__name__}" if one is not None else "None"
+def _named(plan: object) -> str:
+    return f"a {type(plan).__name__}" if plan is not None else "None"
 
 
 def _is_on(plan: Redistribution, comm: MPI.Intracomm | None) -> bool:
@@ -119,10 +118,10 @@ def _agreed(
     error: RedistributionError | None,
 ) -> Redistribution:
     """The batch, once all ranks mean the same. Collective over the group."""
-    meant = [(*(getattr(one, "_pairs", ())), None)[0] for one in plans]
+    meant = [(*(getattr(plan, "_pairs", ())), None)[0] for plan in plans]
     known = [
-        None if one is None else (one.desc_a.layout_digest, one.desc_b.layout_digest, one.op, one.part, one.fill)
-        for one in meant
+        None if pair is None else (pair.desc_a.layout_digest, pair.desc_b.layout_digest, pair.op, pair.part, pair.fill)
+        for pair in meant
     ]
 
     def statements() -> list[Statement]:
@@ -131,10 +130,10 @@ def _agreed(
             Statement("the number of plans", len(plans), str(len(plans))),
             Statement("the options", options, options),
         ]
-        for k, (one, plan) in enumerate(zip(known, plans, strict=True)):
+        for k, (pair, plan) in enumerate(zip(known, plans, strict=True)):
             said += [
-                Statement(f"plan {k}", one and one[:4], repr(plan)),
-                Statement(f"the fill of plan {k}", None if one is None else str(one[4]), f"fill {one and one[4]}"),
+                Statement(f"plan {k}", pair and pair[:4], repr(plan)),
+                Statement(f"the fill of plan {k}", None if pair is None else str(pair[4]), f"fill {pair and pair[4]}"),
             ]
         return said
 

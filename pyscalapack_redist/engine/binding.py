@@ -56,7 +56,7 @@ class Operands(NamedTuple):
     @property
     def plain(self) -> bool:
         """Whether elements are neither multiplied nor added to what is there."""
-        return all(one.trivial for one in self.factors)
+        return all(factor.trivial for factor in self.factors)
 
     @property
     def item(self) -> int:
@@ -66,7 +66,7 @@ class Operands(NamedTuple):
     @property
     def kind(self) -> int:
         """A number equal on all ranks that know the same dtypes; of one pair, of its dtype. Not collective."""
-        known = [None if one is None else dtype_digest(one) for one in self.dtypes]
+        known = [None if dtype is None else dtype_digest(dtype) for dtype in self.dtypes]
         return digest(known)
 
 
@@ -96,10 +96,10 @@ def operands(
     blends, stays, by_columns = [], [], []
     for k, pair in enumerate(pairs):
         try:
-            own = [one for one in moves if one.pair == k]
-            transposed = any(one.op != "N" for one in own)
+            own = [move for move in moves if move.pair == k]
+            transposed = any(move.op != "N" for move in own)
             both = Factors.of(alphas[k], betas[k], pair.op)
-            one = checked_arrays(
+            checked = checked_arrays(
                 arrays[k],
                 outs[k],
                 pair.desc_a,
@@ -110,26 +110,26 @@ def operands(
                 pair.part is not None,
             )
             blend = {}
-            if one.dtype is not None:
+            if checked.dtype is not None:
                 for move in own:
-                    blend[move.op, move.last] = factors_of(both, move).blend(one.dtype)
+                    blend[move.op, move.last] = factors_of(both, move).blend(checked.dtype)
         except RedistributionError as caught:
             if n == 1:
                 raise
             raise type(caught)(f"plan {k}: {caught}") from caught
-        origins.put(k, one.source.address, one.target.address)
-        strides += [one.source.strides[::-1] if transposed else one.source.strides, one.target.strides]
-        targets.append(outs[k] if isinstance(outs[k], np.ndarray) else one.out)
+        origins.put(k, checked.source.address, checked.target.address)
+        strides += [checked.source.strides[::-1] if transposed else checked.source.strides, checked.target.strides]
+        targets.append(outs[k] if isinstance(outs[k], np.ndarray) else checked.out)
         factors.append(both)
-        dtypes.append(one.dtype)
+        dtypes.append(checked.dtype)
         blends.append(blend)
-        stays.append(one.in_place and not any(blend.values()))
-        if one.source.strides or one.target.strides:
-            by_columns.append(one.by_columns)
+        stays.append(checked.in_place and not any(blend.values()))
+        if checked.source.strides or checked.target.strides:
+            by_columns.append(checked.by_columns)
     if n > 1:
         check_apart(pairs, arrays, outs)
     forms = Forms(
-        tuple(strides), tuple(0 if one is None else one.itemsize for one in dtypes), tuple(blends), tuple(stays)
+        tuple(strides), tuple(0 if dtype is None else dtype.itemsize for dtype in dtypes), tuple(blends), tuple(stays)
     )
     order = None if not by_columns else BY_COLUMNS if any(by_columns) else BY_ROWS
     return Operands(arrays, outs, targets, origins, forms, tuple(dtypes), order, tuple(factors))
@@ -152,24 +152,24 @@ def bound(
     ScheduleError
         MPI's datatypes cannot do what is asked on the way.
     """
-    exchanges = tuple(one.bound(forms, order, item) for one in stages)
-    for one in exchanges:
-        if one.buffers.name == "datatypes" and any(any(some.values()) for some in forms.blends):
+    exchanges = tuple(stage.bound(forms, order, item) for stage in stages)
+    for exchange in exchanges:
+        if exchange.buffers.name == "datatypes" and any(any(some.values()) for some in forms.blends):
             ways = [key[0] for some in forms.blends for key, blend in some.items() if blend]
             raise ScheduleError(
                 f"{factors[0]}, op = {ways[0]}: with buffers = 'datatypes' MPI moves elements as they are; "
                 "use buffers='packed'"
             )
-        if one.staging_bytes > memory_limit:
+        if exchange.staging_bytes > memory_limit:
             what = (
                 f"elements of {item} bytes"
                 if len(forms.items) == 1
                 else (f"a batch of {len(forms.items)} plans with such elements")
             )
             raise ArrayError(
-                f"memory_limit = {memory_limit} bytes is too small for {what}: at least {one.staging_bytes} are needed"
+                f"memory_limit = {memory_limit} bytes is too small for {what}: at least {exchange.staging_bytes} are needed"
             )
-    return Binding(exchanges, order, item, max((one.private_bytes for one in exchanges), default=0))
+    return Binding(exchanges, order, item, max((exchange.private_bytes for exchange in exchanges), default=0))
 
 
 def each(name: str, value: object, n: int) -> list[Any]:

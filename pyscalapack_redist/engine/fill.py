@@ -29,7 +29,7 @@ def scale_rest(out: NDArray[Any], desc: Descriptor, edge: Edge, beta: complex) -
     if desc.coords is None:
         return
     rows, columns = (desc.global_indices(k) for k in range(2))
-    first = [one.local_start(p) for one, p in zip(desc.distributions, desc.coords, strict=True)]
+    first = [axis.local_start(p) for axis, p in zip(desc.distributions, desc.coords, strict=True)]
     window = out[first[0] : first[0] + len(rows), first[1] : first[1] + len(columns)]
     upper, diagonal = edge
     if window.size and abs(window.strides[0]) > abs(window.strides[1]):  # along the lines of memory

@@ -22,7 +22,7 @@ def allocate(
     plan: Redistribution, mine: Operands, dtypes: Sequence[np.dtype[Any] | None]
 ) -> tuple[Forms, list[NDArray[Any] | None]]:
     """The kind with all dtypes, and with the arrays of layouts in between, which are made."""
-    forms = mine.forms._replace(items=tuple(0 if one is None else one.itemsize for one in dtypes))
+    forms = mine.forms._replace(items=tuple(0 if dtype is None else dtype.itemsize for dtype in dtypes))
     made: list[NDArray[Any] | None] = []
     for slot in sorted(plan._intermediate):
         desc, pair = plan._intermediate[slot], plan._pair_of[slot]
@@ -33,17 +33,17 @@ def allocate(
 
 def forms_with(plan: Redistribution, mine: Operands, between: Sequence[NDArray[Any] | None]) -> Forms:
     """The kind with the arrays of layouts in between."""
-    strides = mine.forms.strides + tuple(() if one is None else one.strides for one in between)
+    strides = mine.forms.strides + tuple(() if array is None else array.strides for array in between)
     items, blends = list(mine.forms.items), list(mine.forms.blends)
-    for slot, one in zip(sorted(plan._intermediate), between, strict=True):
+    for slot, array in zip(sorted(plan._intermediate), between, strict=True):
         pair = plan._pair_of[slot]
-        if one is not None:
-            items[pair] = one.itemsize
+        if array is not None:
+            items[pair] = array.itemsize
             for move in plan._moves:
                 if move.pair == pair and (move.op, move.last) not in blends[pair]:
                     blends[pair] = {
                         **blends[pair],
-                        (move.op, move.last): factors_of(mine.factors[pair], move).blend(one.dtype),
+                        (move.op, move.last): factors_of(mine.factors[pair], move).blend(array.dtype),
                     }
     return mine.forms._replace(strides=strides, items=tuple(items), blends=tuple(blends))
 
@@ -59,8 +59,8 @@ def origins(
     def address(slot: int) -> int:
         if slot < 2 * len(plan._pairs):
             return mine.origins.pair(slot // 2)[slot % 2]
-        one = between[slots.index(slot)]
-        return 0 if one is None else int(one.__array_interface__["data"][0])
+        array = between[slots.index(slot)]
+        return 0 if array is None else int(array.__array_interface__["data"][0])
 
     moves = plan._stages[stage].moves
     made = Origins(len(moves))

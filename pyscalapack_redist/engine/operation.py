@@ -114,7 +114,7 @@ def checked_part(uplo: object, diag: object) -> Part | None:
     """
     for name, value, known in (("uplo", uplo, TRIANGLES), ("diag", diag, DIAGONALS)):
         if not (name == "uplo" and value is None) and not (isinstance(value, str) and value in known):
-            names = ", ".join(f"{one!r} ({what})" for one, what in known.items())
+            names = ", ".join(f"{value!r} ({what})" for value, what in known.items())
             raise DescriptorError(f"{name} = {value!r} must be one of {names}")
     if uplo is None and diag != "N":
         raise DescriptorError(f"diag = {diag!r} without uplo: the whole matrix has a diagonal; give uplo = 'U' or 'L'")

@@ -43,19 +43,19 @@ def check_apart(pairs: Sequence[Pair], arrays: Sequence[object], outs: Sequence[
             for name, array in (("a", arrays[k]), ("out", outs[k]))
             if isinstance(array, np.ndarray) and array.size
         ),
-        key=lambda one: one.first,
+        key=lambda array: array.first,
     )
     open_: list[_Array] = []
-    for one in found:
-        open_ = [other for other in open_ if other.last > one.first]
+    for array in found:
+        open_ = [other for other in open_ if other.last > array.first]
         for other in open_:
-            if "out" in (one.name, other.name) and one.plan != other.plan and _share(pairs, one, other):
-                first, second = sorted((one, other), key=lambda each: (each.plan, each.name))
+            if "out" in (array.name, other.name) and array.plan != other.plan and _share(pairs, array, other):
+                first, second = sorted((array, other), key=lambda each: (each.plan, each.name))
                 raise ArrayError(
                     f"{first.name} of plan {first.plan} and {second.name} of plan {second.plan} share elements, but the moves "
                     "of a batch go in any order: give each an array of its own, or call the plans one after another"
                 )
-        open_.append(one)
+        open_.append(array)
 
 
 def _array(plan: int, name: str, array: NDArray[Any]) -> _Array:
@@ -65,20 +65,20 @@ def _array(plan: int, name: str, array: NDArray[Any]) -> _Array:
         plan,
         name,
         array,
-        start + sum(one for one in reach if one < 0),
-        start + sum(one for one in reach if one > 0) + array.itemsize,
+        start + sum(extent for extent in reach if extent < 0),
+        start + sum(extent for extent in reach if extent > 0) + array.itemsize,
     )
 
 
-def _share(pairs: Sequence[Pair], one: _Array, other: _Array) -> bool:
+def _share(pairs: Sequence[Pair], array: _Array, other: _Array) -> bool:
     """Whether an element of both arrays is read or written."""
-    windows = [_window(each.array, _layout(pairs[each.plan], each.name)) for each in (one, other)]
+    windows = [_window(each.array, _layout(pairs[each.plan], each.name)) for each in (array, other)]
     try:
         if not np.shares_memory(windows[0], windows[1], max_work=WORK):  # type: ignore[arg-type]
             return False
     except np.exceptions.TooHardError:
         return True
-    return not (one.name == other.name and _on_two_sides(pairs[one.plan], pairs[other.plan], windows))
+    return not (array.name == other.name and _on_two_sides(pairs[array.plan], pairs[other.plan], windows))
 
 
 def _layout(pair: Pair, name: str) -> Descriptor:
@@ -89,19 +89,19 @@ def _window(array: NDArray[Any], desc: Descriptor) -> NDArray[Any]:
     """What a descriptor moves of a local array."""
     if desc.coords is None:
         return array[:0]
-    first = [one.local_start(p) for one, p in zip(desc.distributions, desc.coords, strict=True)]
+    first = [axis.local_start(p) for axis, p in zip(desc.distributions, desc.coords, strict=True)]
     counts = [len(desc.global_indices(k)) for k in range(desc.ndim)]
     return array[tuple(slice(start, start + count) for start, count in zip(first, counts, strict=True))]
 
 
-def _on_two_sides(one: Pair, other: Pair, windows: Sequence[NDArray[Any]]) -> bool:
+def _on_two_sides(pair: Pair, other: Pair, windows: Sequence[NDArray[Any]]) -> bool:
     """Whether two plans write parts of one window that have no diagonal in common."""
     first, second = windows
     same = first.__array_interface__["data"] == second.__array_interface__["data"] and first.strides == second.strides
-    if not same or one.desc_b != other.desc_b or one.part is None or other.part is None or one.fill or other.fill:
+    if not same or pair.desc_b != other.desc_b or pair.part is None or other.part is None or pair.fill or other.fill:
         return False
     (upper, low), (lower, high) = sorted(
-        (each.part.moved(each.op).edge(each.desc_b.shape) for each in (one, other) if each.part is not None),
+        (each.part.moved(each.op).edge(each.desc_b.shape) for each in (pair, other) if each.part is not None),
         reverse=True,
     )
     return upper and not lower and high < low

@@ -322,7 +322,7 @@ class Redistribution:
 
     @staticmethod
     def _factors_in_words(factors: Iterable[Factors]) -> str:
-        return ", ".join(sorted({str(one) for one in factors}))
+        return ", ".join(sorted({str(factor) for factor in factors}))
 
     def _with(self, a: Descriptor | None, b: Descriptor | None, dtype: np.dtype[Any] | None) -> Redistribution:
         """This plan for what may differ from rank to rank: leading dimensions and the dtype that was told."""

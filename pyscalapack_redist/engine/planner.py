@@ -56,7 +56,7 @@ def messages_of(
     if a.coords is not None:
         places = b.placement
         for dims in itertools.product(*map(by_process, a.distributions, b.distributions, a.coords)):
-            to = tuple([one.remote for one in dims])
+            to = tuple([shared.remote for shared in dims])
             rank = int(places[to])
             if rank == me:
                 box = _box(dims, "copied", part, a, a.coords)
@@ -68,7 +68,7 @@ def messages_of(
     if b.coords is not None:
         places = a.placement
         for dims in itertools.product(*map(by_process, b.distributions, a.distributions, b.coords)):
-            come_from = tuple([one.remote for one in dims])
+            come_from = tuple([shared.remote for shared in dims])
             rank = int(places[come_from])
             if rank != me:
                 box = _box(dims, "unpacked", part, b, b.coords)
@@ -90,11 +90,11 @@ def _messages(
     box: Box,
 ) -> list[Message]:
     """What two processes owe each other: one message, or one for each step in which the schedule has the pair."""
-    shares = order.shares(sender, receiver, tuple([one.first for one in dims]))
+    shares = order.shares(sender, receiver, tuple([shared.first for shared in dims]))
     if len(shares) == 1:
         return [Message(peer, box, shares[0].key, 0, box.size)] if box.size else []
     found = []
-    weight, done, first = sum(one.weight for one in shares), 0, 0
+    weight, done, first = sum(share.weight for share in shares), 0, 0
     for share in sorted(shares):
         done += share.weight
         last = box.size * done // weight
@@ -104,9 +104,9 @@ def _messages(
     return found
 
 
-def _box(dims: tuple[Shared, ...], kind: str, part: Edge | None, own: Descriptor, coords: Coords) -> Box:
-    """What two processes share, as runs of that kind; nothing is an empty box. This rank's side is `coords` of `own`."""
-    runs = [getattr(one, kind) for one in dims]
+def _box(dims: tuple[Shared, ...], kind: str, part: Edge | None, own: Descriptor) -> Box:
+    """What two processes share, as runs of that kind; nothing is an empty box. `own` is the layout of this rank's side."""
+    runs = [getattr(shared, kind) for shared in dims]
     if part is None:
         return Box(runs)
     rows, columns = map(_indices, dims, own.distributions, coords)
@@ -117,6 +117,6 @@ def _indices(shared: Shared, axis: BlockCyclic, p: int) -> NDArray[np.int64]:
     """Global indices of all elements that process `p` of an axis shares, ascending."""
     starts, length = shared.start_a, shared.length
     elements = int(length.sum())
-    one = np.repeat(starts - np.cumsum(length) + length, length) + np.arange(elements)
+    inside = np.repeat(starts - np.cumsum(length) + length, length) + np.arange(elements)
     periods = shared.period_a * np.arange(-(-shared.total // elements))
-    return axis.global_index(p, (periods[:, None] + one).ravel()[: shared.total])
+    return axis.global_index(p, (periods[:, None] + inside).ravel()[: shared.total])

@@ -67,7 +67,7 @@ class Report:
     def of(cls, move: Move, exchange: Exchange, why: str, item: int, group: Group | None, last: float | None) -> Report:
         """The report of a move with elements of `item` bytes. Not collective."""
         sends, receives, copies = move.messages
-        moved = [sum(one.size for one in some) * item for some in (sends, receives, copies)]
+        moved = [sum(message.size for message in some) * item for some in (sends, receives, copies)]
         links = group.links if group is not None else None
         predicted = None
         if group is not None:
@@ -81,7 +81,7 @@ class Report:
             why=why,
             sends=len(sends),
             receives=len(receives),
-            steps=len({one.key for one in (*sends, *receives)}),
+            steps=len({message.key for message in (*sends, *receives)}),
             bytes_sent=moved[0],
             bytes_received=moved[1],
             bytes_copied=moved[2],
@@ -163,8 +163,8 @@ class ChainReport:
 
     def __str__(self) -> str:
         lines = [f"{'':20}{'bytes sent':>16}{'messages sent':>16}{'steps':>8}"]
-        for name, one in [*((f"leg {k}", leg) for k, leg in enumerate(self.legs)), ("direct", self.direct)]:
-            lines.append(f"{name:20}{one.bytes_sent:16,}{one.sends:16,}{one.steps:8,}")
+        for name, leg_report in [*((f"leg {k}", leg) for k, leg in enumerate(self.legs)), ("direct", self.direct)]:
+            lines.append(f"{name:20}{leg_report.bytes_sent:16,}{leg_report.sends:16,}{leg_report.steps:8,}")
         lines.append(f"{'layouts in between':20}{self.between_bytes:16,} bytes")
         return "\n".join(lines)
 
@@ -184,11 +184,11 @@ class FilledReport:
     @property
     def bytes_sent(self) -> int:
         """What goes to other ranks, in all moves."""
-        return sum(one.bytes_sent for one in self.moves)
+        return sum(move.bytes_sent for move in self.moves)
 
     def __str__(self) -> str:
         return "\n\n".join(
-            f"{name}\n{one}" for name, one in zip(("the part", "its mirror image"), self.moves, strict=False)
+            f"{name}\n{move}" for name, move in zip(("the part", "its mirror image"), self.moves, strict=False)
         )
 
 
@@ -239,18 +239,18 @@ class BatchReport:
         memory_limit: int,
     ) -> BatchReport:
         """The report of plans whose messages go to and come from so many ranks. Not collective."""
-        moves = [move for one in plans for move in _moves(one)]
+        moves = [move for plan in plans for move in _moves(plan)]
         return cls(
             exchange=exchange,
             why=why,
             plans=tuple(plans),
             sends=peers[0],
             receives=peers[1],
-            sends_apart=sum(one.sends for one in moves),
-            receives_apart=sum(one.receives for one in moves),
-            bytes_sent=sum(one.bytes_sent for one in moves),
-            bytes_received=sum(one.bytes_received for one in moves),
-            bytes_copied=sum(one.bytes_copied for one in moves),
+            sends_apart=sum(move.sends for move in moves),
+            receives_apart=sum(move.receives for move in moves),
+            bytes_sent=sum(move.bytes_sent for move in moves),
+            bytes_received=sum(move.bytes_received for move in moves),
+            bytes_copied=sum(move.bytes_copied for move in moves),
             extra_bytes=extra_bytes,
             memory_limit=memory_limit,
         )
@@ -275,5 +275,5 @@ def _moves(report: PlanReport) -> Iterator[Report]:
     if isinstance(report, Report):
         yield report
     else:
-        for one in report.legs if isinstance(report, ChainReport) else report.moves:
-            yield from _moves(one)
+        for move in report.legs if isinstance(report, ChainReport) else report.moves:
+            yield from _moves(move)

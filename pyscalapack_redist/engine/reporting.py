@@ -65,15 +65,15 @@ def report_of(plan: Redistribution, dtype: DTypeLike | Sequence[DTypeLike] | Non
     if plan._listed:
         given = listed("dtypes", dtype, len(plan)) if isinstance(dtype, list) else [dtype] * len(plan)
         each: list[np.dtype[Any]] = [
-            np.dtype(d or one._pairs[0].dtype or np.float64) for d, one in zip(given, plan.plans, strict=True)
+            np.dtype(d or member._pairs[0].dtype or np.float64) for d, member in zip(given, plan.plans, strict=True)
         ]
-        extra = _bound_for(plan, [one.itemsize for one in each])
+        extra = _bound_for(plan, [kind.itemsize for kind in each])
         return BatchReport.of(
-            [one.report(d) for d, one in zip(each, plan.plans, strict=True)],
+            [member.report(d) for d, member in zip(each, plan.plans, strict=True)],
             (_peers(plan, 0), _peers(plan, 1)),
             plan._stages[0].exchange.name,
             plan._why,
-            max((one.staging_bytes for one in extra.exchanges), default=0),
+            max((exchange.staging_bytes for exchange in extra.exchanges), default=0),
             plan._memory_limit,
         )
     item = np.dtype(dtype or plan._pairs[0].dtype or np.float64).itemsize  # type: ignore[arg-type]
@@ -107,8 +107,8 @@ def leg_report(plan: Redistribution, stage: Stage, move: Move, item: int) -> Rep
 
 def _bound_for(plan: Redistribution, items: Sequence[int]) -> Binding:
     """For arrays in Fortran order."""
-    forms = _contiguous(plan._moves, [(one.desc_a, one.desc_b) for one in plan._pairs], items)
-    exchanges = tuple(one.bound(forms, BY_COLUMNS, max(items)) for one in plan._stages)
+    forms = _contiguous(plan._moves, [(pair.desc_a, pair.desc_b) for pair in plan._pairs], items)
+    exchanges = tuple(stage.bound(forms, BY_COLUMNS, max(items)) for stage in plan._stages)
     return Binding(exchanges, BY_COLUMNS, max(items), 0)
 
 

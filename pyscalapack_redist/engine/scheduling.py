@@ -66,7 +66,7 @@ def order_for(name: str, a: Descriptor, b: Descriptor, steps: Steps | None = Non
     if steps is None:
         parts: list[Schedule] = [schedules.build(name, graph) for graph in graphs]
     else:
-        parts = [ListedSchedule(name, graph, one) for graph, one in zip(graphs, steps, strict=True)]
+        parts = [ListedSchedule(name, graph, listed) for graph, listed in zip(graphs, steps, strict=True)]
     return Scheduled(*shapes, parts, a.coords, b.coords)
 
 

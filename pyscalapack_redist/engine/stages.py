@@ -130,22 +130,22 @@ class Stage:
     ) -> None:
         self.moves, self.exchange, self.options = tuple(moves), exchange, options
         self._group, self._by_distance = group, by_distance
-        users = all((one.source, one.target) == (2 * one.pair, 2 * one.pair + 1) for one in self.moves)
+        users = all((move.source, move.target) == (2 * move.pair, 2 * move.pair + 1) for move in self.moves)
         # Where the arrays of a move are among the addresses of a run: by pair, where all are the user's.
-        self.places = [one.pair if users else k for k, one in enumerate(self.moves)]
+        self.places = [move.pair if users else k for k, move in enumerate(self.moves)]
 
     @property
     def extents(self) -> Extents:
         """Those of this rank. Not collective."""
         node = None if self._group is None else self._group.node
-        every = [Extents.of(one.messages.sends, one.messages.receives, node) for one in self.moves]
+        every = [Extents.of(move.messages.sends, move.messages.receives, node) for move in self.moves]
         if len(every) == 1:
             return every[0]
         return Extents(  # one message for each peer
-            messages=max(len({m.peer for one in self.moves for m in one.messages[k]}) for k in range(2)),
-            elements=sum(one.elements for one in every),
+            messages=max(len({m.peer for move in self.moves for m in move.messages[k]}) for k in range(2)),
+            elements=sum(extents.elements for extents in every),
             unbalanced=1,
-            between=sum(one.between for one in every),
+            between=sum(extents.between for extents in every),
         )
 
     def bound(self, forms: Forms, order: int, item: int) -> Exchange:
@@ -162,14 +162,14 @@ class Stage:
         """
         binder = _Binder(self, forms, order)
         sends, receives = (
-            binder.messages([one.messages[k] for one in self.moves], k == 0, self._key(k == 0)) for k in range(2)
+            binder.messages([move.messages[k] for move in self.moves], k == 0, self._key(k == 0)) for k in range(2)
         )
         copies = binder.bundle(
             [
                 (k, message.box)
-                for k, one in enumerate(self.moves)
-                for message in one.messages.copies
-                if not forms.stays[one.pair]
+                for k, move in enumerate(self.moves)
+                for message in move.messages.copies
+                if not forms.stays[move.pair]
             ],
             "",
         )
@@ -210,16 +210,13 @@ def made_by_all(group: Group, make: Callable[[], Redistribution]) -> Redistribut
             if text is not None:
                 return (rank, text), None
         return None, [
-            tuple(map(max, zip(*one, strict=True))) for one in zip(*(every for _, every in told), strict=True)
+            tuple(map(max, zip(*extents, strict=True))) for extents in zip(*(every for _, every in told), strict=True)
         ]
 
-    try:
-        plan = make()
-    except Exception as caught:
-        group.confer((error_in_words(caught), []), largest)
-        raise
-    stages = plan._stages
-    failed, extents = group.confer((None, [tuple(stage.extents) for stage in stages]), largest)
+    mine = [tuple(stage.extents) for stage in stages] if error is None else []
+    failed, extents = group.confer((None if error is None else error_in_words(error), mine), largest)
+    if error is not None:
+        raise error
     if failed is not None:
         raise CollectiveError(f"{group.names[failed[0]]} could not take part: {failed[1]}")
     for stage, numbers in zip(stages, extents, strict=True):
@@ -267,20 +264,27 @@ class _Binder:
             strides = self._forms.strides[move.source if sending else move.target]
             if sending and move.op != "N":
                 strides = strides[::-1]
-            for one in by_move[0]:
-                if id(one.box) not in bundles:
-                    bundles[id(one.box)] = self.bundle([(0, one.box)], dense)
-                form = Form(one.box, strides, item, dims)
+            for message in by_move[0]:
+                if id(message.box) not in bundles:
+                    bundles[id(message.box)] = self.bundle([(0, message.box)], dense)
+                form = Form(message.box, strides, item, dims)
                 made.append(
-                    ByteMessage(one.peer, one.key, bundles[id(one.box)], one.first * item, one.last * item, form)
+                    ByteMessage(
+                        message.peer,
+                        message.key,
+                        bundles[id(message.box)],
+                        message.first * item,
+                        message.last * item,
+                        form,
+                    )
                 )
             return made
         contents: dict[int, dict[tuple[int, int], tuple[int, Box]]] = {}
         keys: dict[int, tuple[int, ...]] = {}
         for k, some in enumerate(by_move):
-            for one in some:
-                contents.setdefault(one.peer, {}).setdefault((k, id(one.box)), (k, one.box))
-                keys.setdefault(one.peer, key(k, one))
+            for message in some:
+                contents.setdefault(message.peer, {}).setdefault((k, id(message.box)), (k, message.box))
+                keys.setdefault(message.peer, key(k, message))
         made = []
         for peer, boxes in contents.items():
             all_ = self.bundle(list(boxes.values()), dense)

@@ -44,11 +44,11 @@ def waypoints(a: Descriptor, b: Descriptor, via: str | Iterable[Descriptor]) -> 
             raise ScheduleError(f"via = {via!r} must be 'dimensions', 'lcm', a list of descriptors, or None")
         return _by_dimension(a, b) if via == "dimensions" else _by_common_multiple(a, b)
     chosen = list(via)
-    for k, one in enumerate(chosen):
-        if not isinstance(one, Descriptor) or one.parent is not None:
-            raise ScheduleError(f"via[{k}] = {one!r} must be the Descriptor of a whole array")
-        if one.shape != a.shape:
-            raise ScheduleError(f"via[{k}] has shape {one.shape}, but the array has shape {a.shape}")
+    for k, stop in enumerate(chosen):
+        if not isinstance(stop, Descriptor) or stop.parent is not None:
+            raise ScheduleError(f"via[{k}] = {stop!r} must be the Descriptor of a whole array")
+        if stop.shape != a.shape:
+            raise ScheduleError(f"via[{k}] has shape {stop.shape}, but the array has shape {a.shape}")
     return chosen
 
 
@@ -106,7 +106,7 @@ def _by_dimension_of_grid(a: Descriptor, b: Descriptor, before: _Spread, after: 
         return []
     grid = ProcessGrid(before.ranks.shape, a.grid.comm, ranks=before.ranks)
     return [
-        Descriptor(a.shape, [one.block for one in parts], grid, source=[_first(one) for one in parts], axes=axes)
+        Descriptor(a.shape, [part.block for part in parts], grid, source=[_first(part) for part in parts], axes=axes)
         for axes, parts in way[:-1]
     ]
 
@@ -169,14 +169,14 @@ def _by_dimension_of_array(a: Descriptor, b: Descriptor) -> list[Descriptor]:
             f"via = 'dimensions': no layout between a grid of {a.placement.shape} and one of {b.placement.shape} fits "
             f"the {len(ranks)} processes at hand; use via = None, or give the intermediate descriptors"
         )
-    best = max(ways, key=lambda one: one[0])[1]
+    best = max(ways, key=lambda way: way[0])[1]
     return [_between(a, b, axes, ranks) for axes in best if axes not in (list(a.distributions), list(b.distributions))]
 
 
 def _between(a: Descriptor, b: Descriptor, axes: Sequence[BlockCyclic], ranks: NDArray[np.int64]) -> Descriptor:
     """A layout of the given axes, on A's or B's own places where the grid has their shape."""
     shape = tuple(axis.processes for axis in axes)
-    places = next((one.placement for one in (a, b) if one.placement.shape == shape), None)
+    places = next((desc.placement for desc in (a, b) if desc.placement.shape == shape), None)
     if places is None:
         places = ranks[: math.prod(shape)].reshape(shape)
     grid = ProcessGrid(shape, a.grid.comm, ranks=places)

@@ -57,7 +57,7 @@ def build(name: str, grid: MessageGraph, **options: Any) -> Schedule:
         raise unknown("schedule", name, NAMES)
     if not isinstance(grid, MessageGraph):
         raise ScheduleError(f"grid = {grid!r} must be a CommunicationGrid, a LengthMatrix, or what whole() makes")
-    known = [one for one in inspect.signature(BUILDERS[name]).parameters if one != "grid"]
+    known = [option for option in inspect.signature(BUILDERS[name]).parameters if option != "grid"]
     for option in options:
         if option not in known:
             raise ScheduleError(

@@ -122,7 +122,7 @@ class Levels:
         some[0] = True
         some[np.argsort(reduced, kind="stable")[:FIRST]] = True
         first = self._solve(np.flatnonzero(some), weights, limits, whole=whole)
-        first = min(first, spare, key=lambda one: _value(one, weights))._replace(bound=first.bound)
+        first = min(first, spare, key=lambda level: _value(level, weights))._replace(bound=first.bound)
         best = _value(first, weights)
         # A step of a cost that is left out adds its reduced cost to the value.
         needed = (

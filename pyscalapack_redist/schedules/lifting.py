@@ -57,10 +57,10 @@ def coloured(left: Ints, right: Ints, colours: int | None = None) -> Ints:
     """Colours of edges, as few as the maximum degree or as given. Not collective."""
     if not len(left):
         return np.zeros(0, dtype=np.int64)
-    one, ones = _numbered(left)
-    other, others = _numbered(right)
-    degree = max(int(np.bincount(one).max()), int(np.bincount(other).max()))
-    return colour_edges(one, other, ones, others, max(degree, colours or 0))
+    left, lefts = _numbered(left)
+    right, rights = _numbered(right)
+    degree = max(int(np.bincount(left).max()), int(np.bincount(right).max()))
+    return colour_edges(left, right, lefts, rights, max(degree, colours or 0))
 
 
 def _each(parts: Ints) -> tuple[Ints, Ints]:
@@ -70,8 +70,8 @@ def _each(parts: Ints) -> tuple[Ints, Ints]:
     return np.repeat(kind, times), np.repeat(part, times)
 
 
-def _shared(group: Ints, one: Ints, part: Ints, sizes: Ints) -> Ints:
-    """Which copy of its group each edge belongs to, evenly over `one` and, within the group, over the parts."""
+def _shared(group: Ints, vertex: Ints, part: Ints, sizes: Ints) -> Ints:
+    """Which copy of its group each edge belongs to, evenly over `vertex` and, within the group, over the parts."""
     first = np.cumsum(sizes) - sizes
     copy = np.zeros(len(group), dtype=np.int64)
     size = sizes[group]
@@ -80,7 +80,7 @@ def _shared(group: Ints, one: Ints, part: Ints, sizes: Ints) -> Ints:
             continue
         here = np.flatnonzero(size == copies)
         # Vertices of at most `copies` edges each: a colour, which is a copy, meets each of them once.
-        left = _cut(one[here], int(copies))
+        left = _cut(vertex[here], int(copies))
         right = _cut(group[here] * (int(part.max(initial=0)) + 1) + part[here], int(copies))
         copy[here] = coloured(left, right, int(copies))
     return first[group] + copy

@@ -98,8 +98,8 @@ class MessageGraph(ABC):
             sides = [self.rows(senders), self.columns(receivers).T]
         longest = [np.sort(side, axis=1)[:, ::-1].max(axis=0, initial=0) for side in sides]
         largest = np.zeros(max(self.P, self.Q), dtype=np.int64)
-        for one in longest:
-            np.maximum(largest[: len(one)], one, out=largest[: len(one)])
+        for lengths in longest:
+            np.maximum(largest[: len(lengths)], lengths, out=largest[: len(lengths)])
         return largest[largest > 0]
 
     @cached_property
@@ -152,7 +152,7 @@ class LengthMatrix(MessageGraph):
             )
         table = table.astype(np.int64)
         if table.min() < 0:
-            p, q = (int(one) for one in np.unravel_index(table.argmin(), table.shape))
+            p, q = (int(index) for index in np.unravel_index(table.argmin(), table.shape))
             raise ScheduleError(f"lengths[{p}, {q}] = {table[p, q]} must be at least 0")
         table.flags.writeable = False
         self.P, self.Q = table.shape

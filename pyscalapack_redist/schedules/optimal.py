@@ -112,7 +112,7 @@ def aim_of(objective: Any, grid: MessageGraph) -> Aim:
     if objective == "steps":
         return Aim(0, 1, most_steps=grid.step_bound)
     try:
-        alpha, beta = (float(one) for one in objective)
+        alpha, beta = (float(weight) for weight in objective)
         fine = 0 <= alpha < np.inf and 0 <= beta < np.inf and alpha + beta > 0
     except (TypeError, ValueError):
         fine = False
@@ -226,9 +226,9 @@ class _Search:
 
     def _of_slice(self, grid: CommunicationGrid) -> None:
         """The steps that are best for a slice, with the lengths of the array."""
-        one = CommunicationGrid(grid.P, grid.Q, grid.r, grid.s, None, grid.offset, grid.receiver_offset)
-        graph = amalgamated(one)
-        pattern = _Search(one, graph, self.aim, max(self.deadline, time.monotonic() + 0.2)).run()
+        slice_grid = CommunicationGrid(grid.P, grid.Q, grid.r, grid.s, None, grid.offset, grid.receiver_offset)
+        graph = amalgamated(slice_grid)
+        pattern = _Search(slice_grid, graph, self.aim, max(self.deadline, time.monotonic() + 0.2)).run()
         steps = [np.column_stack([step[:, :2], grid.lengths[step[:, 0], step[:, 1]]]) for step in pattern.steps]
         self._keep_steps([step[step[:, 2] > 0] for step in steps])
 

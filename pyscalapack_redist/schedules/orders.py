@@ -171,7 +171,7 @@ class Scheduled(Order):
         sending = sender == self._sender
         rows, peer = (self._sent, receiver) if sending else (self._received, sender)
         peers = self._places(peer, self.receivers if sending else self.senders)
-        choices = [one[place] for one, place in zip(rows, peers, strict=True)]
+        choices = [row[place] for row, place in zip(rows, peers, strict=True)]
         return [
             Share(tuple(step for step, _ in chosen), math.prod(length for _, length in chosen))
             for chosen in itertools.product(*choices)
@@ -198,7 +198,7 @@ def _number(coords: Coords, shape: Coords) -> int:
     return number
 
 
-ORDERS: dict[str, type[Order]] = {one.name: one for one in (Natural, Random, Caterpillar, RingOrder)}
+ORDERS: dict[str, type[Order]] = {order.name: order for order in (Natural, Random, Caterpillar, Ring)}
 
 
 class Several(Order):
@@ -208,8 +208,8 @@ class Several(Order):
 
     def __init__(self, parts: Sequence[Order]) -> None:
         self.parts = tuple(parts)
-        self.name = ", ".join(dict.fromkeys(one.name for one in parts))
+        self.name = ", ".join(dict.fromkeys(part.name for part in parts))
 
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
         """Those of all parts. Not collective."""
-        return [share for one in self.parts for share in one.shares(sender, receiver, first)]
+        return [share for part in self.parts for share in part.shares(sender, receiver, first)]

@@ -30,11 +30,11 @@ def pareto(grid: MessageGraph, time_limit: float = 1.0) -> list[OptimalSchedule]
     cheapest = sought(grid, Aim(0, 1, then_steps=True), time_limit)
     front: list[OptimalSchedule] = []
     for steps in range(grid.step_bound, cheapest.number_of_steps):
-        one = sought(grid, Aim(0, 1, most_steps=steps), time_limit)
-        if one.total_cost <= cheapest.total_cost:
-            return [*front, one]
-        if not front or one.total_cost < front[-1].total_cost:
-            front.append(one)
-        if one.certificate == EQUALS_BOUND:
+        schedule = sought(grid, Aim(0, 1, most_steps=steps), time_limit)
+        if schedule.total_cost <= cheapest.total_cost:
+            return [*front, schedule]
+        if not front or schedule.total_cost < front[-1].total_cost:
+            front.append(schedule)
+        if schedule.certificate == EQUALS_BOUND:
             return front
     return [*front, cheapest]

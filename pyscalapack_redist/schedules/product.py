@@ -68,10 +68,10 @@ class ProductSchedule(Schedule):
         rows[0, 3] = 1
         for axis in self.axes:
             number = np.repeat(np.arange(axis.number_of_steps), [len(step) for step in axis.steps])
-            one = np.column_stack([number, np.concatenate([np.zeros((0, 3), np.int64), *axis.steps])])
+            listed = np.column_stack([number, np.concatenate([np.zeros((0, 3), np.int64), *axis.steps])])
             radix = np.array([axis.number_of_steps, axis.grid.P, axis.grid.Q])
-            joined = rows[:, None, :3] * radix + one[None, :, :3]
-            rows = np.concatenate([joined, (rows[:, None, 3] * one[None, :, 3])[..., None]], axis=2).reshape(-1, 4)
+            joined = rows[:, None, :3] * radix + listed[None, :, :3]
+            rows = np.concatenate([joined, (rows[:, None, 3] * listed[None, :, 3])[..., None]], axis=2).reshape(-1, 4)
         if self.grid.own is not None:
             rows = rows[self.grid.own[rows[:, 1]] != rows[:, 2]]
         return rows
@@ -103,5 +103,5 @@ def product(schedules: Sequence[Schedule], same: ArrayLike | None = None) -> Pro
     """
     if not schedules:
         raise ScheduleError("schedules is empty: give one schedule for each dimension")
-    P, Q = (math.prod(getattr(one.grid, side) for one in schedules) for side in "PQ")
+    P, Q = (math.prod(getattr(schedule.grid, side) for schedule in schedules) for side in "PQ")
     return ProductSchedule(tuple(schedules), None if same is None else own_receivers(same, P, Q))

@@ -84,8 +84,8 @@ class Schedule(ABC):
     @property
     def costs(self) -> Ints:
         """Cost of each step. Not collective."""
-        one = _longest if self.one_port else _busiest
-        return np.array([one(step) for step in self.steps], dtype=np.int64)
+        cost_of = _longest if self.one_port else _busiest
+        return np.array([cost_of(step) for step in self.steps], dtype=np.int64)
 
     @property
     def lower_bound(self) -> int | None:
@@ -135,7 +135,7 @@ class Schedule(ABC):
             np.add.at(moved, (step[:, 0], step[:, 1]), step[:, 2])
         wrong = np.argwhere(moved != self.grid.lengths)
         if len(wrong):
-            p, q = (int(one) for one in wrong[0])
+            p, q = (int(index) for index in wrong[0])
             raise ScheduleError(
                 f"{self.name}: the steps move {moved[p, q]} from {p} to {q}, who owe {self.grid.lengths[p, q]}; "
                 f"{len(wrong)} pairs are wrong"

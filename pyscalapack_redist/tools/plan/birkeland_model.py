@@ -65,7 +65,7 @@ class Model:
             except ValueError:
                 found.clear()
                 break
-        good = found.keys() == {"ts", "tw"} and all(0 <= one < math.inf for one in found.values())
+        good = found.keys() == {"ts", "tw"} and all(0 <= value < math.inf for value in found.values())
         if not good or not any(found.values()):
             raise ValueError(
                 f"{text!r} must be ts=SECONDS,tw=SECONDS: the start-up of a message and the time of a byte, not negative "
@@ -155,10 +155,11 @@ def crossover(model: Model, nbytes: float, r: int) -> float | None:
         return None
 
     def gain(p: float) -> float:
-        many, one = p**r, p - 1
+        many, others = p**r, p - 1
         # both divided by p - 1, which they share
         ones = sum(p**k for k in range(r))
-        return model.startup * (ones - r) + model.per_byte * nbytes * (ones / many**2 - r / (p * many)) if one else 0.0
+        bytes_apart = nbytes * (ones / many**2 - r / (p * many))
+        return model.startup * (ones - r) + model.per_byte * bytes_apart if others else 0.0
 
     low, high = 1 + 1e-9, 2.0
     if gain(low) > 0:
@@ -191,4 +192,4 @@ def fitted(loads: Sequence[Load], seconds: Sequence[float]) -> Model:
     table: NDArray[np.float64] = np.array(rows)
     scale = table.max(axis=0)
     found, _ = nnls(table / scale, np.ones(len(rows)))
-    return Model(*(float(one) for one in found / scale))
+    return Model(*(float(parameter) for parameter in found / scale))

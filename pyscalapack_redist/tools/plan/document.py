@@ -17,7 +17,7 @@ __all__ = ["to_json"]
 def to_json(study: Study) -> str:
     """As JSON text; tables only of small grids. Not collective."""
     case, kept, messages = study.case, study.kept, study.messages
-    products = [study.product(one.name) for one in study.axes[0].outcomes]
+    products = [study.product(outcome.name) for outcome in study.axes[0].outcomes]
     return json.dumps(
         {
             "shape": list(case.shape),
@@ -32,8 +32,8 @@ def to_json(study: Study) -> str:
             "messages_between_ranks": None if kept is None or messages is None else messages - kept[0],
             "dimensions": [_axis(axis) for axis in study.axes],
             "whole": None if study.whole is None else _outcome(study.whole),
-            "products": [_outcome(one) for one in products if one is not None],
-            "ways": [{**asdict(one), "seconds": one.seconds(study.model)} for one in study.ways],
+            "products": [_outcome(product) for product in products if product is not None],
+            "ways": [{**asdict(way), "seconds": way.seconds(study.model)} for way in study.ways],
             "model": None if study.model is None else {"ts": study.model.startup, "tw": study.model.per_byte},
         },
         indent=1,
@@ -53,7 +53,7 @@ def _axis(axis: AxisStudy) -> dict[str, Any]:
         "slices": float(axis.slices),
         "step_bound": None if bounds is None else int(bounds[0]),
         "cost_bound": None if bounds is None else int(bounds[1]),
-        "algorithms": [_outcome(one) for one in axis.outcomes],
+        "algorithms": [_outcome(outcome) for outcome in axis.outcomes],
     }
     if schedule is not None:
         written["steps"] = int(schedule.number_of_steps)
@@ -66,12 +66,12 @@ def _axis(axis: AxisStudy) -> dict[str, Any]:
     return written
 
 
-def _outcome(one: Outcome) -> dict[str, Any]:
+def _outcome(outcome: Outcome) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "steps": None if one.steps is None else int(one.steps),
-        "cost": None if one.cost is None else int(one.cost),
-        "one_port": one.one_port,
-        "certificate": one.certificate,
-        "reason": one.reason,
+        "name": outcome.name,
+        "steps": None if outcome.steps is None else int(outcome.steps),
+        "cost": None if outcome.cost is None else int(outcome.cost),
+        "one_port": outcome.one_port,
+        "certificate": outcome.certificate,
+        "reason": outcome.reason,
     }

@@ -110,15 +110,15 @@ def _draw_steps(axes: Axes, axis: AxisStudy) -> None:
     assert schedule is not None
     lengths = [np.sort(np.asarray(step)[:, 2])[::-1] if len(step) else np.zeros(0, np.int64) for step in schedule.steps]
     costs = [step_figures(step)[1] for step in schedule.steps]
-    slots = max([one.size for one in lengths], default=1) or 1
+    slots = max([length.size for length in lengths], default=1) or 1
     axes.bar(range(len(costs)), costs, 0.88, color=EMPTY, edgecolor="grey", linewidth=0.6)
     if slots * len(lengths) <= MOST_BARS:
-        for number, one in enumerate(lengths):
-            at = number - 0.42 + 0.84 * (np.arange(one.size) + 0.5) / slots
-            axes.bar(at, one, 0.84 / slots * 0.8, color=colours[number])
+        for number, length in enumerate(lengths):
+            at = number - 0.42 + 0.84 * (np.arange(length.size) + 0.5) / slots
+            axes.bar(at, length, 0.84 / slots * 0.8, color=colours[number])
         what = "each bar a message in its step; the frame is the step's cost"
     else:
-        axes.bar(range(len(costs)), [one.mean() if one.size else 0 for one in lengths], 0.88, color=colours)
+        axes.bar(range(len(costs)), [length.mean() if length.size else 0 for length in lengths], 0.88, color=colours)
         what = "coloured: the mean message of each step; grey: the step's cost"
     if len(costs) <= MOST_NUMBERED:
         _label(axes, costs)

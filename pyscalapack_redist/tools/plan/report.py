@@ -32,14 +32,14 @@ def show(study: Study) -> None:
             _say(out, ["", *cost_lines(axis.schedule, study.name)])
         _say(out, ["", f"algorithms, costs in {_unit(axis)}:"])
         print_table(out, _comparison(axis))
-        _say(out, (f"{one.name}: {one.reason}" for one in axis.outcomes if one.reason))
+        _say(out, (f"{outcome.name}: {outcome.reason}" for outcome in axis.outcomes if outcome.reason))
     if len(study.axes) > 1:
         _say(out, ["", "products of the dimensions' schedules (steps and costs multiply):"])
         print_table(out, _products(study))
         _say(out, whole_lines(study.whole))
     _say(out, ["", *way_lines(study)])
     print_table(out, _ways(study))
-    _say(out, (f"{one.name}: {one.reason}" for one in study.ways if one.reason))
+    _say(out, (f"{way.name}: {way.reason}" for way in study.ways if way.reason))
 
 
 def study_lines(study: Study) -> Iterator[str]:
@@ -124,17 +124,17 @@ def cost_lines(schedule: Schedule, name: str) -> Iterator[str]:
 
 def _comparison(axis: AxisStudy) -> Table:
     table = new_table(("algorithm",), ("steps", "of the bound", "cost", "of the bound", "one-port", "certificate"))
-    for one in axis.outcomes:
-        if one.steps is not None or one.cost is not None:
-            table.add_row(*_row(one, axis.bounds), one.certificate or "-")
+    for outcome in axis.outcomes:
+        if outcome.steps is not None or outcome.cost is not None:
+            table.add_row(*_row(outcome, axis.bounds), outcome.certificate or "-")
         else:
-            table.add_row(one.name, *["-"] * 5, "see below")
+            table.add_row(outcome.name, *["-"] * 5, "see below")
     return table
 
 
 def _products(study: Study) -> Table:
     table = new_table(("algorithm",), ("steps", "of the bound", "cost", "of the bound", "one-port"))
-    for name in (one.name for one in study.axes[0].outcomes):
+    for name in (outcome.name for outcome in study.axes[0].outcomes):
         product = study.product(name)
         if product is not None:
             table.add_row(*_row(product, study.bounds))
@@ -150,28 +150,28 @@ def _ways(study: Study) -> Table:
         ),
     )
     direct = study.ways[0]
-    for one in study.ways:
-        figures = (one.legs, one.messages, one.bytes, None, one.fewest_steps, one.busiest_bytes, one.steps, one.cost)
+    for way in study.ways:
+        figures = (way.legs, way.messages, way.bytes, None, way.fewest_steps, way.busiest_bytes, way.steps, way.cost)
         cells = ["-" if value is None else f"{value:,}" for value in figures]
-        cells[3] = _of(one.bytes, direct.bytes)
-        cells.append(_of(one.cost, direct.cost))
+        cells[3] = _of(way.bytes, direct.bytes)
+        cells.append(_of(way.cost, direct.cost))
         if study.model is not None:
-            seconds = one.seconds(study.model)
+            seconds = way.seconds(study.model)
             cells.append("-" if seconds is None else time_text(seconds))
-        table.add_row(one.name, *cells)
+        table.add_row(way.name, *cells)
     return table
 
 
-def _row(one: Outcome, bounds: tuple[int, int] | None) -> tuple[str, ...]:
-    if one.one_port is False:
+def _row(outcome: Outcome, bounds: tuple[int, int] | None) -> tuple[str, ...]:
+    if outcome.one_port is False:
         bounds = None  # they are those of one-port schedules
     return (
-        one.name,
-        "-" if one.steps is None else str(one.steps),
-        _of(one.steps, bounds and bounds[0]),
-        "-" if one.cost is None else str(one.cost),
-        _of(one.cost, bounds and bounds[1]),
-        {True: "yes", False: "no", None: "-"}[one.one_port],
+        outcome.name,
+        "-" if outcome.steps is None else str(outcome.steps),
+        _of(outcome.steps, bounds and bounds[0]),
+        "-" if outcome.cost is None else str(outcome.cost),
+        _of(outcome.cost, bounds and bounds[1]),
+        {True: "yes", False: "no", None: "-"}[outcome.one_port],
     )
 
 

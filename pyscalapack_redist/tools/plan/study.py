@@ -217,7 +217,7 @@ class Study:
         """
         axes = []
         for k, (before, after) in enumerate(
-            zip(*(_axes(one, case.shape) for one in (case.before, case.after)), strict=True)
+            zip(*(_axes(layout, case.shape) for layout in (case.before, case.after)), strict=True)
         ):
             try:
                 axes.append(AxisStudy.of(before, after, name, time_limit))
@@ -234,13 +234,13 @@ class Study:
     @property
     def messages(self) -> int | None:
         """Pairs of processes that share anything, those of a rank with itself included; None where it is not known."""
-        found = [one for axis in self.axes if (one := axis.messages) is not None]
+        found = [count for axis in self.axes if (count := axis.messages) is not None]
         return math.prod(found) if len(found) == len(self.axes) else None
 
     @property
     def bounds(self) -> tuple[int, int] | None:
         """Products of the dimensions' bounds."""
-        found = [one for axis in self.axes if (one := axis.bounds) is not None]
+        found = [bound for axis in self.axes if (bound := axis.bounds) is not None]
         return (
             (math.prod(a for a, _ in found), math.prod(b for _, b in found)) if len(found) == len(self.axes) else None
         )
@@ -272,12 +272,12 @@ class Study:
 
     def product(self, name: str) -> Outcome | None:
         """Steps and cost of the product of one algorithm's schedules; None where a dimension has none."""
-        found = [next(one for one in axis.outcomes if one.name == name) for axis in self.axes]
-        steps = [one.steps for one in found if one.steps is not None]
-        costs = [one.cost for one in found if one.cost is not None]
+        found = [next(outcome for outcome in axis.outcomes if outcome.name == name) for axis in self.axes]
+        steps = [outcome.steps for outcome in found if outcome.steps is not None]
+        costs = [outcome.cost for outcome in found if outcome.cost is not None]
         if len(steps) < len(found) or len(costs) < len(found):
             return None
-        return Outcome(name, math.prod(steps), math.prod(costs), all(one.one_port for one in found))
+        return Outcome(name, math.prod(steps), math.prod(costs), all(outcome.one_port for outcome in found))
 
 
 def _whole(case: Case, axes: list[AxisStudy], time_limit: float) -> Outcome:
@@ -309,7 +309,7 @@ def _costs(axes: list[AxisStudy], name: str, time_limit: float) -> AxisCosts:
 
 def _axes(layout: Layout, shape: tuple[int, ...]) -> list[BlockCyclic]:
     """Each dimension's distribution."""
-    return [BlockCyclic(*one) for one in zip(shape, layout.block, layout.grid, layout.source, strict=True)]
+    return [BlockCyclic(*axis) for axis in zip(shape, layout.block, layout.grid, layout.source, strict=True)]
 
 
 def _coords(grid: tuple[int, ...], places: NDArray[np.int64]) -> tuple[NDArray[np.intp], ...]:

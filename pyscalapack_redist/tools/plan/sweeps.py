@@ -107,16 +107,18 @@ class Sweeps:
         table = new_table(("processes",), (*(name for r in dims for name in (f"grid, r = {r}", "time")), "best r"))
         for count, predictions in self.rows:
             cells = []
-            for one in predictions:
-                time = "-" if one.seconds is None else time_text(one.seconds)
-                cells += ["x".join(map(str, one.grid)), time]
+            for prediction in predictions:
+                time = "-" if prediction.seconds is None else time_text(prediction.seconds)
+                cells += ["x".join(map(str, prediction.grid)), time]
             best = self.best(predictions)
             table.add_row(f"{count:,}", *cells, "-" if best is None else str(best))
         return table
 
     def best(self, predictions: list[Prediction]) -> int | None:
         """Grid dimensions of the fastest; None where no grid has work for all."""
-        times = [(one.seconds, r) for r, one in enumerate(predictions, 1) if one.seconds is not None]
+        times = [
+            (prediction.seconds, r) for r, prediction in enumerate(predictions, 1) if prediction.seconds is not None
+        ]
         return min(times)[1] if times else None
 
     def to_json(self) -> str:
@@ -127,7 +129,11 @@ class Sweeps:
             "model": {"ts": self.model.startup, "tw": self.model.per_byte},
             "crossovers": [{"r": r, "processes": at} for r, at in self.crossovers.items()],
             "sweeps": [
-                {"processes": count, "best_r": self.best(found), "grids": [_written(one) for one in found]}
+                {
+                    "processes": count,
+                    "best_r": self.best(found),
+                    "grids": [_written(prediction) for prediction in found],
+                }
                 for count, found in self.rows
             ],
         }
@@ -141,13 +147,13 @@ def _predicted(shape: tuple[int, ...], dtype: np.dtype[np.generic], model: Model
     return Prediction(grid, load, model.seconds(load))
 
 
-def _written(one: Prediction) -> dict[str, Any]:
-    load = one.load
+def _written(prediction: Prediction) -> dict[str, Any]:
+    load = prediction.load
     return {
-        "grid": list(one.grid),
+        "grid": list(prediction.grid),
         "messages": None if load is None else load.messages,
         "bytes": None if load is None else load.bytes,
-        "seconds": one.seconds,
+        "seconds": prediction.seconds,
     }
 
 

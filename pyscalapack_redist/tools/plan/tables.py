@@ -42,7 +42,7 @@ def grid_lines(grid: CommunicationGrid) -> Iterator[str]:
     lengths = np.asarray(grid.lengths)
     counts = [np.count_nonzero(lengths, axis=side) for side in (1, 0)]
     sums = [lengths.sum(axis=side) for side in (1, 0)]
-    cells = [[_shown(one) for one in row] for row in lengths.tolist()]
+    cells = [[_shown(length) for length in row] for row in lengths.tolist()]
     rows = [[*row, str(count), str(total)] for row, count, total in zip(cells, counts[0], sums[0], strict=True)]
     rows += [[*map(str, counts[1]), str(counts[1].sum()), ""], [*map(str, sums[1]), "", str(sums[1].sum())]]
     yield from _lines([*map(str, range(grid.Q)), "msgs", "sum"], [*map(str, range(grid.P)), "msgs", "sum"], rows)

@@ -54,13 +54,13 @@ def _ends(machine: Machine, out: _Ports, into: _Ports, step: Pieces, start: Floa
     def through(which: Ints, nbytes: Floats, since: Floats) -> Floats:
         return _passed(out, into, step.sender[which], step.receiver[which], nbytes, since)
 
-    everyone = np.arange(step.count)
+    messages = np.arange(step.count)
     first = np.minimum(step.nbytes, machine.turns_after)
     rest = step.nbytes - first
-    end = through(everyone, first, start)
+    end = through(messages, first, start)
     if rest.any():
         opposite = _opposite(machine, step)
-        later = (end[opposite] < end) | ((end[opposite] == end) & (opposite < everyone))
+        later = (end[opposite] < end) | ((end[opposite] == end) & (opposite < messages))
         waits = (opposite >= 0) & (rest > 0) & (rest[opposite] > 0) & later
         for which in (np.flatnonzero((rest > 0) & ~waits), np.flatnonzero(waits)):
             since = np.where(waits[which], end[opposite[which]], end[which])

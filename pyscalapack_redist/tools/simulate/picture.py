@@ -19,7 +19,9 @@ def draw(found: Simulated, path: str) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter
 
-    shown = [(one.name, one.seconds) for one in found.predictions if one.seconds is not None]
+    shown = [
+        (prediction.name, prediction.seconds) for prediction in found.predictions if prediction.seconds is not None
+    ]
     figure = Figure(figsize=(8.5, 1.6 + 0.32 * len(shown)), layout="constrained")
     axes = figure.subplots()
     bars = axes.barh(range(len(shown)), [seconds for _, seconds in shown], color="C0")

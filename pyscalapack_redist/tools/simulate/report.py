@@ -20,27 +20,27 @@ def show(found: Simulated) -> None:
     table = new_table(
         ("method",), ("time", "of the limit", "of the best", "messages", "pieces", "steps", "events", "took")
     )
-    known = [one.seconds for one in found.predictions if one.seconds is not None]
+    known = [prediction.seconds for prediction in found.predictions if prediction.seconds is not None]
     best = min(known, default=0.0)
-    for one in found.predictions:
-        if one.seconds is None:
+    for prediction in found.predictions:
+        if prediction.seconds is None:
             continue
         table.add_row(
-            one.name,
-            time_text(one.seconds),
-            ratio_text(one.seconds / found.limit if found.limit else None),
-            ratio_text(one.seconds / best if best else None),
-            f"{one.messages:,}",
-            f"{one.pieces:,}",
-            f"{one.steps:,}",
-            f"{one.events:,}" if one.events else "-",
-            time_text(one.elapsed),
+            prediction.name,
+            time_text(prediction.seconds),
+            ratio_text(prediction.seconds / found.limit if found.limit else None),
+            ratio_text(prediction.seconds / best if best else None),
+            f"{prediction.messages:,}",
+            f"{prediction.pieces:,}",
+            f"{prediction.steps:,}",
+            f"{prediction.events:,}" if prediction.events else "-",
+            time_text(prediction.elapsed),
         )
     if known:
         print_table(out, table)
-    for one in found.predictions:
-        if one.reason:
-            out.print(f"{one.name}: left out: {one.reason}", soft_wrap=True, markup=False)
+    for prediction in found.predictions:
+        if prediction.reason:
+            out.print(f"{prediction.name}: left out: {prediction.reason}", soft_wrap=True, markup=False)
 
 
 def lines(found: Simulated) -> Iterator[str]:
@@ -87,16 +87,16 @@ def to_json(found: Simulated) -> str:
             "resolution": found.resolution,
             "methods": [
                 {
-                    "name": one.name,
-                    "seconds": one.seconds,
-                    "messages": one.messages,
-                    "pieces": one.pieces,
-                    "steps": one.steps,
-                    "events": one.events,
-                    "elapsed": one.elapsed,
-                    "reason": one.reason,
+                    "name": prediction.name,
+                    "seconds": prediction.seconds,
+                    "messages": prediction.messages,
+                    "pieces": prediction.pieces,
+                    "steps": prediction.steps,
+                    "events": prediction.events,
+                    "elapsed": prediction.elapsed,
+                    "reason": prediction.reason,
                 }
-                for one in found.predictions
+                for prediction in found.predictions
             ],
         },
         indent=1,

@@ -147,9 +147,12 @@ def _orders(name: str, a: Descriptor, b: Descriptor) -> Callable[[Coords], Order
     """The order as each sender makes it for itself."""
     shapes = a.placement.shape, b.placement.shape
     if name in ORDERS:
-        one = ORDERS[name](*shapes)
-        return lambda _: one
-    parts = [_Indexed(one) if isinstance(one, ListedSchedule) else one for one in schedules_for(name, a, b)]
+        order = ORDERS[name](*shapes)
+        return lambda _: order
+    parts = [
+        _Indexed(schedule) if isinstance(schedule, ListedSchedule) else schedule
+        for schedule in schedules_for(name, a, b)
+    ]
     return lambda sender: Scheduled(*shapes, parts, sender, None)
 
 
@@ -165,7 +168,7 @@ def _parts(shares: list[Share], size: int) -> Iterator[tuple[Share, int]]:
     if len(shares) == 1:
         yield shares[0], size
         return
-    weight, done, first = sum(one.weight for one in shares), 0, 0
+    weight, done, first = sum(share.weight for share in shares), 0, 0
     for share in sorted(shares):
         done += share.weight
         last = size * done // weight
