@@ -28,7 +28,7 @@ class Block:
     @property
     def ranks(self) -> int:
         found = [re.fullmatch(r"data-ranks=(\d+)", word) for word in self.words]
-        return next((int(one[1]) for one in found if one), 1)
+        return next((int(item[1]) for item in found if item), 1)
 
     @property
     def parallel(self) -> bool:

@@ -185,7 +185,7 @@ def inside(slots: int, rates: list[str], start: list[str]) -> int:
     own("ip", "link", "add", BRIDGE, "type", "bridge")
     own("ip", "address", "add", f"{NETWORK}.0.1/16", "dev", BRIDGE)
     own("ip", "link", "set", BRIDGE, "up")
-    keepers = [make_host(k, *one) for k, one in enumerate(zip(names, addresses, rates, strict=True))]
+    keepers = [make_host(k, *settings) for k, settings in enumerate(zip(names, addresses, rates, strict=True))]
     (ROOM / "hostfile").write_text("".join(f"{name} slots={slots}\n" for name in names))
     agent = ROOM / "agent"
     agent.write_text(agent_text(dict(zip(names, keepers, strict=True))))

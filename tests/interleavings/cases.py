@@ -125,18 +125,18 @@ def program(rank: Rank) -> None:
         else:
             use.call(profiled=step.ways[me] == "profile")
         if rank.world.restless and flying and choose(3) == 2:
-            one = flying[choose(len(flying))]
+            message = flying[choose(len(flying))]
             if choose(2):
-                one.test()
+                message.test()
             else:
-                one.wait()
-                flying.remove(one)
+                message.wait()
+                flying.remove(message)
     while flying:
-        one = flying.pop(choose(len(flying)))
+        message = flying.pop(choose(len(flying)))
         if choose(2):
-            while not one.test():
+            while not message.test():
                 rank.persistently(progress.pause)
-        one.wait()
+        message.wait()
     rank.persistently(rank.drain)
     again(rank)
 
@@ -196,13 +196,13 @@ def wrong(world: EngineWorld, number: int, ranks: Sequence[int]) -> bool:
         return True
     did = [world.ranks[rank].did[number] for rank in ranks]
     return any(
-        step.faults[rank] if isinstance(one, str) else one.fault not in (None, "rest")
-        for rank, one in zip(ranks, did, strict=True)
+        step.faults[rank] if isinstance(use, str) else use.fault not in (None, "rest")
+        for rank, use in zip(ranks, did, strict=True)
     )
 
 
-def _settled(one: Use | str) -> str:
-    return one if isinstance(one, str) else one.settle()
+def _settled(use: Use | str) -> str:
+    return use if isinstance(use, str) else use.settle()
 
 
 def after_death(world: EngineWorld) -> None:
@@ -212,8 +212,8 @@ def after_death(world: EngineWorld) -> None:
             raise error
     for rank in world.ranks:
         if rank.rank not in world.dead and rank.rank not in world.waiting:
-            for one in rank.did.values():
-                _settled(one)
+            for use in rank.did.values():
+                _settled(use)
             assert not world.waiting or rank.plans["plan"]._group.broken is None, "it has not been told to others"
 
 
@@ -222,8 +222,8 @@ def after_breaking_off(world: EngineWorld) -> None:
     for rank in world.ranks:
         if world.errors[rank.rank] is not None:
             raise world.errors[rank.rank]
-        for one in rank.did.values():
-            _settled(one)
+        for use in rank.did.values():
+            _settled(use)
 
 
 def case(

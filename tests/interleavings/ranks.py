@@ -76,7 +76,7 @@ class Team:
         for number, rank in enumerate(members):
             here = [k for k, place in enumerate(places) if place == places[number]]
             node = self.nodes[rank] = object.__new__(Node)
-            node.number = {one: k for k, one in enumerate(here)}
+            node.number = {rank: k for k, rank in enumerate(here)}
             node.size, node.ring, node.why = len(here), None, "as forced"
             if node.size > 1:
                 if places[number] not in memory:
@@ -91,7 +91,7 @@ class Team:
             node._watched = [(f"rank {members[k]}", (members[k], "")) for k in here if k != number]
             node._names = [f"rank {members[k]}" for k in here]
             self.groups[rank] = object.__new__(ExploredGroup)
-        self._zeros = [bytes(len(one)) for one in self.controls]
+        self._zeros = [bytes(len(control)) for control in self.controls]
         self._kept: dict[int, list[tuple[Any, Any]]] = {}
 
     def begin(self, world: World) -> None:
@@ -156,12 +156,12 @@ class Setting:
 
     def _show(self, world: World) -> None:
         """Have the world see what changes in the rings."""
-        controls = [one for team in self.teams.values() for one in team.controls]
+        controls = [control for team in self.teams.values() for control in team.controls]
         if len(controls) == 1:
             (only,) = controls
             world.state = only.tobytes
         elif controls:
-            world.state = lambda: [one.tobytes() for one in controls]
+            world.state = lambda: [control.tobytes() for control in controls]
 
     def _prepare(self) -> None:
         """Make the plans, in a world of its own."""
@@ -214,7 +214,7 @@ class EngineWorld(World):
 
     def close(self) -> None:
         """Unwind the ranks that have not ended."""
-        if any(one is not None for one in self._ranks):
+        if any(rank is not None for rank in self._ranks):
             with _Replaced():
                 super().close()
         else:
@@ -396,7 +396,7 @@ class Rank:
         while progress.under_way():
             with progress.interrupts_held():
                 progress.advance_others()
-            for group in {one._group for one in progress.under_way() if hasattr(one, "_group")}:
+            for group in {transfer._group for transfer in progress.under_way() if hasattr(transfer, "_group")}:
                 group.look_around()
             progress.pause()
 
@@ -409,8 +409,8 @@ class Rank:
                 continue
 
 
-def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    return one.shape == other.shape and bool((one == other).all())
+def _same(array: NDArray[Any], other: NDArray[Any]) -> bool:
+    return array.shape == other.shape and bool((array == other).all())
 
 
 class Use:
@@ -462,9 +462,9 @@ class Use:
         elif fault == "out":
             self.into[-1] = None
         elif fault == "rest":
-            rank.doomed |= {id(one) for one in (*self.given, *self.into) if one is not None}
+            rank.doomed |= {id(array) for array in (*self.given, *self.into) if array is not None}
         elif fault == MOVING:
-            rank.doomed_later |= {id(one) for one in (*self.given, *self.into) if one is not None}
+            rank.doomed_later |= {id(array) for array in (*self.given, *self.into) if array is not None}
         rank.did[number] = self
 
     def _arguments(self) -> tuple[Any, Any]:
@@ -569,10 +569,14 @@ class Use:
                 return "refused"
             self._end(self.transfer.wait)
             return "done"
-        outs = [(out, one) for out, one in zip(self.into, self.expected, strict=True) if out is not None and out.size]
+        outs = [
+            (out, expected)
+            for out, expected in zip(self.into, self.expected, strict=True)
+            if out is not None and out.size
+        ]
         if not outs:
             return "unknown"
         if all((out == UNTOUCHED).all() for out, _ in outs):
             return "refused"
-        assert all(_same(out, one) for out, one in outs), f"an interrupt has left {outs} in between"
+        assert all(_same(out, expected) for out, expected in outs), f"an interrupt has left {outs} in between"
         return "done"

@@ -33,7 +33,7 @@ def reports() -> Iterator[dict[str, Report]]:
     found: dict[str, Report] = {}
     begun = time.monotonic()
     yield found
-    total = sum(one.schedules for one in found.values())
+    total = sum(result.schedules for result in found.values())
     print(f"\n{total} schedules of {len(found)} cases in {time.monotonic() - begun:.0f} s")
     assert len(found) < len(CASES) or total >= AT_LEAST
 

@@ -158,7 +158,7 @@ def test_what_enumerated_schedules_differ_in() -> None:
 
     explore(lambda choices: World(3, choices, program), checks, exhaustive_bound=2, processes=1)
     assert len(orders) == 6
-    assert all([k for peer, k in order if peer == one] == [0, 1] for order in orders for one in (1, 2))
+    assert all([k for peer, k in order if peer == sender] == [0, 1] for order in orders for sender in (1, 2))
 
 
 @pytest.mark.parametrize(("mode", "done"), [(EAGER, True), (BUFFERED, True), (RENDEZVOUS, False)])

@@ -223,7 +223,7 @@ def from_token(token: str) -> Choices:
     if token.startswith("s"):
         return Seeded(int(token[1:]))
     bound, _, listed = token[1:].partition(":")
-    chosen = {int(at): int(what) for at, _, what in (one.partition("=") for one in listed.split(",") if one)}
+    chosen = {int(at): int(what) for at, _, what in (choice.partition("=") for choice in listed.split(",") if choice)}
     return Enumerated(int(bound), [chosen.get(at, 0) for at in range(max(chosen, default=-1) + 1)])
 
 
@@ -381,7 +381,7 @@ class Channel:
 
     def split(self, context: int, members: Sequence[int]) -> Channel:
         """The channel of some members, given by their numbers here, as on a communicator of its own. Not collective."""
-        return Channel(self.world, self._me, context, [self._members[one] for one in members])
+        return Channel(self.world, self._me, context, [self._members[member] for member in members])
 
     def send(self, buffer: Any, peer: int, tag: int) -> _Request:
         """Start to send."""
@@ -456,7 +456,9 @@ class Channel:
         world, rank = self.world, self._me
         if world._busy[rank]:
             world._called(rank)
-        done = [at for at, one in enumerate(requests) if one is not None and one.done and not one.reported]
+        done = [
+            at for at, request in enumerate(requests) if request is not None and request.done and not request.reported
+        ]
         if not done:
             return None
         at = done[world._choices.deviate(len(done))] if len(done) > 1 else done[0]
@@ -800,8 +802,8 @@ class World:
         self._changes += 1
         whole.missing -= 1
         if not whole.missing:
-            for one in whole.parts:
-                self._after(one.fate[1], self._finish, one)
+            for part in whole.parts:
+                self._after(part.fate[1], self._finish, part)
 
     def _finish(self, part: _Part) -> None:
         if part.rank in self.dead:
@@ -853,10 +855,10 @@ class World:
             fresh = self._fresh
             rank = -1
             other = bool(events or held)
-            for one in rounds[self._turn]:
-                if fresh[one] and awake[one]:
+            for turn in rounds[self._turn]:
+                if fresh[turn] and awake[turn]:
                     if rank < 0:
-                        rank = one
+                        rank = turn
                     else:
                         other = True
                         break
@@ -871,7 +873,7 @@ class World:
                     mark = self._changes
                     self._fresh = [True] * size
                 else:
-                    self.waiting = {one for one in range(size) if not self._ended[one]}
+                    self.waiting = {rank for rank in range(size) if not self._ended[rank]}
                     return
                 continue
             if other and (not idle or mark != self._changes):
@@ -890,12 +892,12 @@ class World:
                 self._note(f"rank {rank} runs")
             if enter is not None:
                 enter(rank)
-            one = ranks[rank]
-            if one is not None:
-                one.switch()
+            thread = ranks[rank]
+            if thread is not None:
+                thread.switch()
             else:
-                ranks[rank] = one = _idle.pop() if _idle else greenlet(_serve)
-                one.switch(self, rank, programs[rank])
+                ranks[rank] = thread = _idle.pop() if _idle else greenlet(_serve)
+                thread.switch(self, rank, programs[rank])
             self.current = -1
             self._turn = rank + 1
             if self._returned:
@@ -939,11 +941,13 @@ class World:
     def _inject(self) -> bool:
         """Interrupt or kill a rank, if that is chosen."""
         victims = [
-            one for one in range(self.size) if not self._ended[one] and (self.victims is None or one in self.victims)
+            rank
+            for rank in range(self.size)
+            if not self._ended[rank] and (self.victims is None or rank in self.victims)
         ]
         stopped = []
         if self.interrupts:
-            stopped = [one for one in victims if self._ranks[one] is not None and not self._calling[one]]
+            stopped = [rank for rank in victims if self._ranks[rank] is not None and not self._calling[rank]]
         if not self.deaths:
             victims = []
         chosen = self._choices.fault(1 + len(stopped) + len(victims))
@@ -1015,10 +1019,10 @@ class World:
         """Messages that nobody has received, receives that no message has matched, and collectives that are not complete."""
         left = []
         for stream in self._streams.values():
-            left += [str(one) for one in (*stream.flying, *stream.arrived)]
-            left += [f"receive on rank {one.rank} tag {stream.tag}" for one in stream.posted]
+            left += [str(message) for message in (*stream.flying, *stream.arrived)]
+            left += [f"receive on rank {receive.rank} tag {stream.tag}" for receive in stream.posted]
         for started in self._collectives.values():
-            left += [f"{one.kind} that {one.missing} ranks have not joined" for one in started if one.missing]
+            left += [f"{call.kind} that {call.missing} ranks have not joined" for call in started if call.missing]
         return left
 
     def close(self) -> None:

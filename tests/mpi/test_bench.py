@@ -37,13 +37,13 @@ def test_all_methods_are_right_and_in_the_json(tmp_path: Path) -> None:
     case = measured(file)
     assert (case["shape"], case["from"], case["to"]) == ([70, 50], "1x2:3x4@0,1", "2x1:5x7")
     assert (case["dtype"], case["ranks"], case["not_run"]) == ("float64", 2, [])
-    assert [one["name"] for one in case["methods"]] == methods.split(",")
-    for one in case["methods"]:
-        assert one["verified"] is True
-        assert len(one["seconds"]) == 3
-        assert min(one["seconds"]) == one["min"] <= one["median"]
-        assert one["extra_bytes"] >= 0
-        assert f"| {one['name']} " in done.stdout
+    assert [method["name"] for method in case["methods"]] == methods.split(",")
+    for method in case["methods"]:
+        assert method["verified"] is True
+        assert len(method["seconds"]) == 3
+        assert min(method["seconds"]) == method["min"] <= method["median"]
+        assert method["extra_bytes"] >= 0
+        assert f"| {method['name']} " in done.stdout
     environment = json.loads(file.read_text())["environment"]
     assert environment["node_of_rank"] == [0, 0]
     assert environment["flag_round_trip_ns"] > 1
@@ -74,7 +74,7 @@ def test_other_layouts_and_dtypes(tmp_path: Path, ranks: int, arguments: list[st
     bench(ranks, *arguments, "--methods", methods, "--repeat", 2, "--json", tmp_path / "new.json")
     case = measured(tmp_path / "new.json")
     assert len(case["methods"]) + len(case["not_run"]) == 5
-    assert all(one["verified"] for one in case["methods"])
+    assert all(method["verified"] for method in case["methods"])
 
 
 def test_a_suite_runs_the_cases_for_its_ranks() -> None:
@@ -88,9 +88,9 @@ def test_comparison_with_an_earlier_run(tmp_path: Path) -> None:
     old = tmp_path / "old.json"
     bench(2, *SMALL, "--methods", "auto,memcpy", "--repeat", 1, "--json", old)
     content = json.loads(old.read_text())
-    for one in content["cases"][0]["methods"]:
-        if one["name"] == "auto":
-            one["seconds"] = [1e-9]
+    for method in content["cases"][0]["methods"]:
+        if method["name"] == "auto":
+            method["seconds"] = [1e-9]
     old.write_text(json.dumps(content))
     done = bench(2, *SMALL, "--methods", "auto,natural/nonblocking,memcpy", "--repeat", 1, "--compare", old)
     (row,) = [line for line in done.stdout.splitlines() if "70 x 50" in line and "| auto " in line]
@@ -105,8 +105,8 @@ def test_without_a_library_the_rest_goes_on(tmp_path: Path) -> None:
         2, *SMALL, "--repeat", 1, "--json", file, "--methods", "auto,pxgemr2d,pxgemr2d=/other.so:p_", env=nowhere
     )
     case = measured(file)
-    assert [one["name"] for one in case["methods"]] == ["auto"]
-    assert [one["name"] for one in case["not_run"]] == ["pxgemr2d", "pxgemr2d=/other.so:p_"]
+    assert [method["name"] for method in case["methods"]] == ["auto"]
+    assert [missing["name"] for missing in case["not_run"]] == ["pxgemr2d", "pxgemr2d=/other.so:p_"]
     assert "/nowhere/libscalapack.so" in case["not_run"][0]["why"]
     assert done.stdout.count("not run:") == 2
 
@@ -137,10 +137,10 @@ def test_gemr2d_moves_sub_arrays_and_leaves_c_order_to_others(tmp_path: Path) ->
     case = measured(file)
     if case["not_run"]:
         pytest.skip(f"there is no ScaLAPACK: {case['not_run'][0]['why']}")
-    assert [one["verified"] for one in case["methods"]] == [True]
+    assert [method["verified"] for method in case["methods"]] == [True]
     bench(2, "--shape", 70, 50, *sides, "2x1:5x7/C", "--methods", "pxgemr2d,auto", "--repeat", 1, "--json", file)
     case = measured(file)
-    assert [one["name"] for one in case["methods"]] == ["auto"]
+    assert [method["name"] for method in case["methods"]] == ["auto"]
     assert "local arrays of B are in C order" in case["not_run"][0]["why"]
 
 
@@ -174,8 +174,8 @@ def assert_side_by_side(tmp_path: Path, other: Path) -> None:
     sequential = {"MKL_THREADING_LAYER": "SEQUENTIAL"}
     bench(2, *SMALL, "--methods", ",".join(methods), "--repeat", 2, "--json", file, env=sequential)
     case = measured(file)
-    assert [one["name"] for one in case["methods"]] == methods, case["not_run"]
-    assert all(one["verified"] for one in case["methods"])
+    assert [method["name"] for method in case["methods"]] == methods, case["not_run"]
+    assert all(method["verified"] for method in case["methods"])
 
 
 def test_a_profile_says_where_time_went(tmp_path: Path) -> None:

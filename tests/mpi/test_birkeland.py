@@ -20,10 +20,10 @@ def test_the_suite(tmp_path: Path, ranks: int, grids: list[str]) -> None:
     cases = json.loads(file.read_text())["cases"]
     assert list(dict.fromkeys(case["from"].split(":")[0] for case in cases)) == grids
     for case in cases:
-        names = {one["name"] for one in case["methods"]}
+        names = {method["name"] for method in case["methods"]}
         assert {"sweep", "sweep/alltoallw/datatypes", "subarrays/alltoallw", "memcpy"} <= names
-        assert all(one["verified"] for one in case["methods"])
-        assert {one["name"] for one in case["not_run"]} <= {"mpi4py-fft"}
+        assert all(method["verified"] for method in case["methods"])
+        assert {missing["name"] for missing in case["not_run"]} <= {"mpi4py-fft"}
     assert "times as fast as subarrays/alltoallw" in text
     assert ("t_s, start-up of a message" in text) == (ranks > 1)
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -95,7 +95,7 @@ def test_the_example_as_two_jobs(server: dict[str, str], tmp_path: Path) -> None
     )
     assert "the last came back as it went" in printed[0]
     assert "energy 0.250000 -> " in printed[1]
-    assert sorted(one.name for one in tmp_path.iterdir()) == [f"heat-{frame:04}.png" for frame in (0, 15, 30)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"heat-{frame:04}.png" for frame in (0, 15, 30)]
 
 
 def test_bad_input_is_an_error_on_both_sides() -> None:

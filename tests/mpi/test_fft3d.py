@@ -18,7 +18,7 @@ def test_both_ways_agree_with_numpy(ranks: int, shape: str, grid: str) -> None:
     text = launch.run(PROGRAM, ranks, "--shape", *shape.split(), "--grid", grid, "--repeat", 1).stdout
     assert f"slabs, {ranks}:" in text
     assert f"pencils, {grid}:" in text
-    differences = [float(one) for one in re.findall(r"fftn (\S+),", text)]
+    differences = [float(text) for text in re.findall(r"fftn (\S+),", text)]
     assert len(differences) == 2
     assert max(differences) < 1e-12
     assert "WRONG" not in text

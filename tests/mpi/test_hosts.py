@@ -52,13 +52,13 @@ def alive(mark: str) -> list[str]:
 
 def test_each_host_has_its_name_its_ranks_and_its_link() -> None:
     done = hosts.run(PROGRAMS / "hosts_seen.py", 3, slots=2, rate="80mbit", slow={1: "8mbit"})
-    seen = sorted(map(json.loads, done.stdout.splitlines()), key=lambda one: one["rank"])
-    assert [one["host"] for one in seen] == ["host0", "host0", "host1", "host1", "host2", "host2"]
-    assert [one["processor"] for one in seen] == [one["host"] for one in seen]
-    assert [one["ranks"] for one in seen] == [2] * 6
-    assert [" rate 8Mbit " in one["queue"] for one in seen] == [False, False, True, True, False, False]
-    assert sum(" rate 80Mbit " in one["queue"] for one in seen) == 4
-    assert all({"lo", "eth0"} <= set(one["devices"]) for one in seen)
+    seen = sorted(map(json.loads, done.stdout.splitlines()), key=lambda rank: rank["rank"])
+    assert [rank["host"] for rank in seen] == ["host0", "host0", "host1", "host1", "host2", "host2"]
+    assert [rank["processor"] for rank in seen] == [rank["host"] for rank in seen]
+    assert [rank["ranks"] for rank in seen] == [2] * 6
+    assert [" rate 8Mbit " in rank["queue"] for rank in seen] == [False, False, True, True, False, False]
+    assert sum(" rate 80Mbit " in rank["queue"] for rank in seen) == 4
+    assert all({"lo", "eth0"} <= set(rank["devices"]) for rank in seen)
 
 
 def test_a_program_that_hangs_is_ended_and_leaves_nothing(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_the_suite(tmp_path: Path, count: int, slots: int, methods: str) -> None
     assert content["environment"]["host_of_rank"] == [rank // slots for rank in range(4)]
     assert content["environment"]["link_rate_origin"] == ("measured" if methods else "as given")
     assert content["environment"]["hosts"] == count
-    assert all(one["verified"] for case in content["cases"] for one in case["methods"])
+    assert all(method["verified"] for case in content["cases"] for method in case["methods"])
     assert done.stdout.count("| the links' limit ") == len(content["cases"]) > 4
 
 

@@ -32,7 +32,7 @@ def test_goes_on_where_it_was(ranks: int, phases: str, words: list[str]) -> None
     ended = re.search(r"^(\d+) iterations, .*; the matrix is what it was, .* by (\S+)$", text, re.MULTILINE)
     assert ended is not None, text
     assert float(ended[2]) < 1e-9
-    rounds = [int(one) for one in re.findall(r"^ranks \S+ +(\d+) iterations", text, re.MULTILINE)]
+    rounds = [int(text) for text in re.findall(r"^ranks \S+ +(\d+) iterations", text, re.MULTILINE)]
     assert rounds[:-1] == [9] * (len(phases.split()) - 1)
     assert sum(rounds) == int(ended[1])
     costs = changes(text)

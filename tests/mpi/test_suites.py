@@ -25,7 +25,7 @@ def quick(
         done = launch.run(PROGRAM, ranks, "bench", *options, env=env)
     assert picture.read_bytes().startswith(b"\x89PNG")
     cases: list[dict[str, Any]] = json.loads(file.read_text())["cases"]
-    assert all(one["verified"] for case in cases for one in case["methods"])
+    assert all(method["verified"] for case in cases for method in case["methods"])
     return done.stdout, cases
 
 
@@ -36,7 +36,7 @@ def test_walker_otto(tmp_path: Path, ranks: int) -> None:
     for case in cases:
         assert (case["from"], case["dtype"], case["not_run"]) == (f"{ranks}x1:4x1", "int32", [])
         assert {"walker-otto/sendrecv", "natural/synchronized", "bcast", "alltoall"} <= {
-            one["name"] for one in case["methods"]
+            method["name"] for method in case["methods"]
         }
     assert "time against K (Walker & Otto, Fig 11)" in text
     for row in ("bcast", "alltoall", "redistribution, K = 2", "redistribution, K = 20"):
@@ -49,7 +49,7 @@ def test_desprez(tmp_path: Path, ranks: int, to: str) -> None:
     text, cases = quick(ranks, "desprez", tmp_path)
     assert [case["to"] for case in cases] == [to, to]
     for case in cases:
-        missing = {one["name"] for one in case["not_run"]}
+        missing = {missing["name"] for missing in case["not_run"]}
         assert missing <= {"pxgemr2d"}  # where there is no ScaLAPACK
     sets = "disjoint sets" if "+" in to else "shared processes"
     assert f"Example 4: P = 12, Q = 8, r = 4, s = 3, {sets}" in text
@@ -75,8 +75,8 @@ def test_suites_of_our_own(tmp_path: Path, ranks: int, suite: str) -> None:
     assert len(cases) > 1
     for case in cases:
         assert case["ranks"] == ranks
-        assert {"auto", "memcpy"} <= {one["name"] for one in case["methods"]}
-        assert {one["name"] for one in case["not_run"]} <= {"pxgemr2d"}
+        assert {"auto", "memcpy"} <= {method["name"] for method in case["methods"]}
+        assert {missing["name"] for missing in case["not_run"]} <= {"pxgemr2d"}
     _, summary = text.split("all cases: geometric means")
     (row,) = [line for line in summary.splitlines() if line.startswith("| auto ")]
     assert row.split("|")[2].strip() == str(len(cases))
@@ -88,19 +88,19 @@ def test_overlap(tmp_path: Path, ranks: int) -> None:
     text, cases = quick(ranks, "overlap", tmp_path)
     kinds = ("auto", "auto/nonblocking", "auto/windowed")
     for case in cases:
-        names = {one["name"] for one in case["methods"]}
+        names = {method["name"] for method in case["methods"]}
         assert names >= {
             "computing",
             *kinds,
-            *(f"{one} {verb} computing" for one in kinds for verb in ("then", "during")),
+            *(f"{kind} {verb} computing" for kind in kinds for verb in ("then", "during")),
         }
         assert case["not_run"] == []
     _, table = text.split("the share of the shorter time that was hidden:")
     rows = [line for line in table.splitlines() if line.startswith("| 192 x 192, ")]
     assert [row.split("|")[2].strip() for row in rows] == list(kinds)
     row = [part.strip() for part in rows[1].split("|")]
-    (case,) = [one for one in cases if one["shape"] == [192, 192]]
-    least = {one["name"]: one["min"] for one in case["methods"]}
+    (case,) = [result for result in cases if result["shape"] == [192, 192]]
+    least = {method["name"]: method["min"] for method in case["methods"]}
     alone, computing = least["auto/nonblocking"], least["computing"]
     gained = least["auto/nonblocking then computing"] - least["auto/nonblocking during computing"]
     assert float(row[7].split("/")[0]) == pytest.approx(gained / min(alone, computing), rel=0.01, abs=0.01)
@@ -115,8 +115,8 @@ def test_hosts(tmp_path: Path, nodes: str, hosts: list[int]) -> None:
     assert (environment["link_rate"], environment["link_rate_origin"]) == (6.25e6, "as given")
     assert f"links of {len(set(hosts))} hosts: 6.25 MB/s each way (as given)" in text
     for case in cases:
-        assert {one["name"] for one in case["not_run"]} <= {"pxgemr2d"}
-        names = {one["name"] for one in case["methods"]}
+        assert {missing["name"] for missing in case["not_run"]} <= {"pxgemr2d"}
+        names = {method["name"] for method in case["methods"]}
         assert {"auto", "mpi-waitall", "mpi-alltoallv", "gather-scatter", "caterpillar/sendrecv"} <= names
         limit = case["links_limit"]
         assert limit["seconds"] == limit["bytes"] / 6.25e6 > 0
@@ -143,12 +143,12 @@ def test_hosts_measures_its_links_and_has_none_on_one_host(tmp_path: Path) -> No
 def test_batch(tmp_path: Path, ranks: int) -> None:
     text, cases = quick(ranks, "batch", tmp_path)
     for case in cases:
-        assert {one["name"] for one in case["methods"]} == {
-            f"{one}{exchange}" for one in ("one by one", "batch") for exchange in ("", ", nonblocking")
+        assert {method["name"] for method in case["methods"]} == {
+            f"{way}{exchange}" for way in ("one by one", "batch") for exchange in ("", ", nonblocking")
         }
     _, table = text.split("16 matrices, minimum / median times:")
     (row,) = [line for line in table.splitlines() if line.startswith("| 64 x 64 ") and "| auto " in line]
-    least = {one["name"]: one["min"] for one in cases[0]["methods"]}
+    least = {method["name"]: method["min"] for method in cases[0]["methods"]}
     assert float(row.split("|")[5].split("/")[0]) == pytest.approx(least["one by one"] / least["batch"], rel=0.01)
 
 
@@ -157,9 +157,9 @@ def test_a_comparison_with_an_earlier_run_of_a_suite(tmp_path: Path) -> None:
     _, cases = quick(2, "broad", tmp_path)
     content = json.loads(old.read_text())
     for case in content["cases"]:
-        for one in case["methods"]:
-            if one["name"] == "auto":
-                one["seconds"] = [seconds / 1000 for seconds in one["seconds"]]
+        for method in case["methods"]:
+            if method["name"] == "auto":
+                method["seconds"] = [seconds / 1000 for seconds in method["seconds"]]
     old.write_text(json.dumps(content))
     done = launch.run(
         PROGRAM, 2, "bench", "--suite", "broad", "--quick", "--repeat", 2, "--methods", "auto,memcpy", "--compare", old

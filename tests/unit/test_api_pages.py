@@ -47,8 +47,8 @@ def public() -> Iterator[tuple[str, Any]]:
         yield f"{psr.__name__}.{name}", thing
         if isinstance(thing, ModuleType):
             yield from ((f"{thing.__name__}.{inner}", getattr(thing, inner)) for inner in thing.__all__)
-    for one in RETURNED:
-        yield f"{one.__module__}.{one.__name__}", one
+    for member in RETURNED:
+        yield f"{member.__module__}.{member.__name__}", member
 
 
 def members(thing: Any) -> Iterator[tuple[str, Any]]:
@@ -96,7 +96,7 @@ def test_every_public_name_is_on_a_page() -> None:
     ],
 )
 def test_a_missing_name_is_found(name: str) -> None:
-    assert missing({one: options for one, options in on_the_pages().items() if one != name}) == [name]
+    assert missing({listed: options for listed, options in on_the_pages().items() if listed != name}) == [name]
 
 
 def test_a_missing_member_is_found() -> None:

@@ -121,10 +121,10 @@ def circle(sources: Mapping[str, str]) -> list[str]:
             first, *words = name.split(".")
             if first == PACKAGE:  # a module, or something out of one
                 ways = [".".join(some) for some in (words, [*words, "__init__"], words[:-1], [*words[:-1], "__init__"])]
-                yield from [one for one in ways if one in sources][:1]
+                yield from [way for way in ways if way in sources][:1]
 
     try:
-        TopologicalSorter({one: {*targets(one, source)} for one, source in sources.items()}).prepare()
+        TopologicalSorter({module: {*targets(module, source)} for module, source in sources.items()}).prepare()
     except CycleError as caught:
         return [*caught.args[1]]
     return []

@@ -60,7 +60,7 @@ FOREIGN = [Odd(0), Odd(6), Odd(lambda: 0), Angry(), [], [1.0], 0, "", memoryview
 
 
 @pytest.mark.parametrize("which", ["a", "out"])
-@pytest.mark.parametrize("foreign", FOREIGN, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("foreign", FOREIGN, ids=lambda array: type(array).__name__)
 @pytest.mark.parametrize(
     "desc", [local((2, 3)), local((0, 3)), local((1, 3), 2, (1, 0))], ids=["full", "empty", "none"]
 )
@@ -87,7 +87,7 @@ def strided(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     shape = draw(st.lists(st.integers(1, 6), min_size=dims, max_size=dims))
     strides = draw(st.lists(st.integers(-40, 40), min_size=dims, max_size=dims))
     unit = draw(st.sampled_from([1, item]))
-    return tuple(shape), tuple(unit * one for one in strides), item
+    return tuple(shape), tuple(unit * stride for stride in strides), item
 
 
 @given(strided())
@@ -128,7 +128,7 @@ def views() -> list[np.ndarray]:
     ]
 
 
-@pytest.mark.parametrize("target", views(), ids=lambda one: f"{one.shape}-{one.strides}")
+@pytest.mark.parametrize("target", views(), ids=lambda array: f"{array.shape}-{array.strides}")
 def test_ordinary_views_are_taken(target: np.ndarray) -> None:
     desc = local(target.shape)
     assert checked_arrays(desc.zeros(target.dtype), target, desc, desc, None).dtype == target.dtype

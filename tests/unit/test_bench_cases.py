@@ -187,27 +187,27 @@ def test_elements_are_their_own_index_where_the_dtype_has_room() -> None:
 
 def part(dtype: str = "float64") -> tuple[Part, NDArray[Any]]:
     case = Case((50, 40), Layout.parse("2x2:3x4@1,0+1"), Layout.parse("1x1:1x1"), np.dtype(dtype))
-    one = Part(case, case.before, 2)
-    filled = one.filled()
+    made = Part(case, case.before, 2)
+    filled = made.filled()
     assert filled is not None
-    return one, filled
+    return made, filled
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128", "int8", "V24"])
 def test_a_part_has_the_right_elements(dtype: str) -> None:
-    one, filled = part(dtype)
+    mine, filled = part(dtype)
     rows, columns = deal(50, 3, 2, 1)[0], deal(40, 4, 2, 0)[1]
     whole = values(np.arange(2000), 2000, np.dtype(dtype)).reshape(50, 40)
     assert filled.tobytes("F") == whole[np.ix_(rows, columns)].tobytes("F")
-    assert one.matches(filled)
+    assert mine.matches(filled)
 
 
 def test_wrong_elements_are_found() -> None:
-    one, filled = part()
+    mine, filled = part()
     for wrong in (filled[::-1], np.roll(filled, 1, 1), filled + 0.5, filled[:-1], filled.astype(np.float32), None):
-        assert not one.matches(wrong)
+        assert not mine.matches(wrong)
     filled[0, 0], filled[-1, -1] = filled[-1, -1], filled[0, 0]
-    assert not one.matches(filled)
+    assert not mine.matches(filled)
 
 
 def test_a_rank_outside_has_no_part() -> None:
@@ -295,7 +295,7 @@ def test_a_wrong_result_stands_out() -> None:
 
 def test_comparison_is_relative_to_memcpy() -> None:
     slower = changes(results(), results(2.0))
-    assert [(one.method, one.verdict) for one in slower] == [("auto", "slower"), ("pxgemr2d", "same")]
+    assert [(change.method, change.verdict) for change in slower] == [("auto", "slower"), ("pxgemr2d", "same")]
     assert slower[0].factor == pytest.approx(2)
     assert changes(results(2.0), results())[-1].verdict == "faster"
     alone = changes(results(methods=("auto",)), results(3.0, ("auto",)))

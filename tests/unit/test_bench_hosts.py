@@ -112,7 +112,7 @@ def test_sizes_are_those_that_the_suite_promises() -> None:
 
 
 def test_gather_and_scatter_is_left_out_where_it_would_take_all_the_time() -> None:
-    (method,) = [HOSTS.variant(one) for one in HOSTS.methods if one.name == "gather-scatter"]
+    (method,) = [HOSTS.variant(method) for method in HOSTS.methods if method.name == "gather-scatter"]
     small, large = a_case("1x4:5x5", "4x1:5x5"), a_case("1x4:5x5", "4x1:5x5", (1000, 1000))
     assert method.obstacle(small) is None
     assert "all 8 MB would go through one host's link" in (method.obstacle(large) or "")
@@ -157,7 +157,7 @@ def least(column: Column) -> list[float]:
 
 
 def test_the_best_of_several_is_found_in_each_case() -> None:
-    by_name = {one.short: one.compared(results()) for one in COMPARISONS}
+    by_name = {comparison.short: comparison.compared(results()) for comparison in COMPARISONS}
     assert least(by_name["pxgemr2d"]) == [4.0, 1.0]
     assert means(by_name["pxgemr2d"]) == "2.00 / 2.00"
     assert least(by_name["plain"]) == pytest.approx([1.25, 0.8])
@@ -174,7 +174,7 @@ def test_medians_have_a_best_of_their_own() -> None:
         MethodResult(ALL_AT_ONCE[0], (2.0, 8.0, 8.0), 0, True),
         MethodResult(ALL_AT_ONCE[1], (3.0, 3.0, 3.0), 0, True),
     ]
-    (plain,) = [one for one in COMPARISONS if one.short == "plain"]
+    (plain,) = [comparison for comparison in COMPARISONS if comparison.short == "plain"]
     assert plain.compared(Results({}, (CaseResult(case, tuple(methods)),))) == {1: (2.0, 3.0)}
 
 

@@ -75,7 +75,7 @@ def test_a_part_has_the_elements_of_the_sub_array_and_no_others(data: st.DataObj
     order = data.draw(st.sampled_from("CF"))
     layout = Layout(grid, block, source, 1, whole, offset, order)
     case = Case((sizes[0], sizes[1]), layout, layout, np.dtype(np.int64))
-    held = [deal(*one) for one in zip(whole, block, grid, source, strict=True)]
+    held = [deal(*axis) for axis in zip(whole, block, grid, source, strict=True)]
     found = 0
     for rank in range(1, 1 + grid[0] * grid[1]):
         part = Part(case, layout, rank)

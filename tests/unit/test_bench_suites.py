@@ -25,7 +25,7 @@ def test_suites_are_well_formed(name: str) -> None:
     suite = SUITES[name]
     assert len(set(suite.cases)) == len(suite.cases) > 0
     assert len(set(suite.quick)) == len(suite.quick)
-    assert {one.ranks for one in suite.quick} <= {one.ranks for one in suite.cases}
+    assert {case.ranks for case in suite.quick} <= {case.ranks for case in suite.cases}
     for case in everything(name):
         for layout in (case.before, case.after):
             assert Layout.parse_operand(str(layout)) == layout

@@ -108,9 +108,11 @@ def test_the_summary_has_a_row_for_each_method() -> None:
 
 
 def profiled() -> CaseResult:
-    one = three_cases().cases[0]
+    first = three_cases().cases[0]
     parts = (("packed", (0.001, 0.003, 0.002)), ("waited", (0.5, 0.0, 0.25)))
-    return dataclasses.replace(one, methods=(dataclasses.replace(one.methods[0], profile=parts), *one.methods[1:]))
+    return dataclasses.replace(
+        first, methods=(dataclasses.replace(first.methods[0], profile=parts), *first.methods[1:])
+    )
 
 
 def test_a_profile_is_shown_over_the_ranks() -> None:
@@ -165,11 +167,11 @@ def test_cases_of_an_earlier_run_are_found_again(suite: str) -> None:
     back = Results.from_json(old.to_json())
     assert back == old
     slower = dataclasses.replace(
-        old, cases=tuple(result(one.case, auto=one.methods[0].least * 2, memcpy=1.0) for one in old.cases)
+        old, cases=tuple(result(earlier.case, auto=earlier.methods[0].least * 2, memcpy=1.0) for earlier in old.cases)
     )
     found = changes(back, slower)
     assert len(found) == len(old.cases)
-    assert {one.verdict for one in found} == {"slower"}
+    assert {item.verdict for item in found} == {"slower"}
 
 
 # -- pictures
@@ -205,5 +207,5 @@ def test_pictures_of_few_methods(tmp_path: Path, suite: str, methods: dict[str, 
 def test_ratios_are_means_of_logarithms() -> None:
     times = filled("broad").times
     found = ratios(times["auto"], times["memcpy"])
-    mean = math.exp(sum(math.log(one.least) for one in found.values()) / len(found))
+    mean = math.exp(sum(math.log(pair.least) for pair in found.values()) / len(found))
     assert means(found).startswith(f"{mean:.3g}"[:3])

@@ -37,8 +37,8 @@ def test_the_papers_equations_where_all_divides(P: int, r: int, factor: int, ite
     d, N = r + 1, P * factor
     shape, ts, tw = (N,) * d, 3e-6, 2e-9
     model = Model(ts, tw)
-    for one in moves(shape, (P,) * r, item):
-        assert model.seconds(one) == pytest.approx((P - 1) * (ts + tw * item * N**d / P ** (r + 1)))  # (5.1)
+    for moved in moves(shape, (P,) * r, item):
+        assert model.seconds(moved) == pytest.approx((P - 1) * (ts + tw * item * N**d / P ** (r + 1)))  # (5.1)
     assert model.seconds(sweep(shape, (P,) * r, item)) == pytest.approx(
         r * (P - 1) * (ts + tw * item * N**d / P ** (r + 1))  # (5.2)
     )
@@ -65,13 +65,13 @@ def test_the_busiest_process_of_sizes_that_do_not_divide(data: st.DataObject) ->
     r = data.draw(st.integers(1, 2))
     grid = tuple(data.draw(st.lists(st.integers(1, 4), min_size=r, max_size=r)))
     shape = tuple(data.draw(st.lists(st.integers(4, 9), min_size=r + 1, max_size=r + 2)))
-    for moved, one in enumerate(moves(shape, grid, 1)):
+    for moved, figures in enumerate(moves(shape, grid, 1)):
         before, after = (owners(shape, grid, places(r, k)) for k in (moved, moved + 1))
         pairs: dict[tuple[int, int], int] = {}
         for p, q in zip(before.flat, after.flat, strict=True):
             pairs[p, q] = pairs.get((p, q), 0) + 1
         largest = max(pairs.values())
-        assert one == Load(grid[r - 1 - moved] - 1, (grid[r - 1 - moved] - 1) * largest)
+        assert figures == Load(grid[r - 1 - moved] - 1, (grid[r - 1 - moved] - 1) * largest)
 
 
 def test_a_route_is_two_sweeps_and_one_more() -> None:
@@ -118,7 +118,7 @@ def test_where_grids_cross(ts: float, tw: float, r: int) -> None:
 def test_the_fit_finds_the_model_again() -> None:
     model = Model(2e-6, 3e-10)
     loads = [sweep((n, n, n), grid, 8) for n in (8, 64, 200) for grid in ((4,), (2, 2), (16,))]
-    found = fitted(loads, [model.seconds(one) for one in loads])
+    found = fitted(loads, [model.seconds(load) for load in loads])
     assert found.startup == pytest.approx(model.startup)
     assert found.per_byte == pytest.approx(model.per_byte)
     with pytest.raises(ValueError, match="no messages"):

@@ -124,13 +124,13 @@ def test_many_short_runs(item: int, columns: int, seed: int) -> None:
     period_x, period_y = (int(side[-1] + lengths[-1]) + int(rng.integers(0, 3)) for side in (x, y))
     total = int(rng.integers(3000, 12_000))
     rows = Runs(x, y, lengths.astype(np.int64), period_x, period_y, total)
-    one = np.arange(columns, dtype=np.int64)
-    box = Box([rows, Runs(one, one, np.ones(columns, np.int64), columns, columns, columns)])
+    columns_in_order = np.arange(columns, dtype=np.int64)
+    box = Box([rows, Runs(columns_in_order, columns_in_order, np.ones(columns, np.int64), columns, columns, columns)])
     pairs = rows.expand()
     source = rng.integers(0, 255, (columns, int(pairs[-1, 0] + 1), item), np.uint8)
     target = np.zeros((columns, int(pairs[-1, 1] + 1), item), np.uint8)
     expected = target.copy()
-    first, last = sorted(int(one) for one in rng.integers(0, box.size, 2)) if seed % 2 else (0, box.size)
+    first, last = sorted(int(position) for position in rng.integers(0, box.size, 2)) if seed % 2 else (0, box.size)
     line, place = np.divmod(np.arange(first, last), total)
     expected[line, pairs[place, 1]] = source[line, pairs[place, 0]]
     strides = [(item, array.strides[0]) for array in (source, target)]
@@ -202,7 +202,7 @@ def test_a_trapezoid_is_what_triu_and_tril_keep(case: dict[str, Any]) -> None:
         places = [(i, j) for j, i in places]
     box = Trapezoid((runs for runs, _ in axes), rows, columns, case["upper"], case["diagonal"], case["dense"])
     assert box.size == len(places)
-    first, last = (int(box.size * one) for one in case["part"])
+    first, last = (int(box.size * share) for share in case["part"])
     arrays = []
     for side in range(2):
         if case["dense"] == ("source", "target")[side]:
@@ -243,11 +243,11 @@ def test_a_trapezoid_needs_an_index_for_each_line() -> None:
 def test_dense_arrays_are_transposed_by_squares(item: int, orders: str, order: tuple[int, int]) -> None:
     rows, columns = 21, 19  # some squares and what is left over, along either dimension
     box = Box(Runs(*np.array([[3], [0], [n]]), n, n, n) for n in (rows, columns))
-    source, target = (np.zeros((rows + 3, columns + 3), f"V{item}", order=one) for one in orders)
+    source, target = (np.zeros((rows + 3, columns + 3), f"V{item}", order=order) for order in orders)
     source[...] = np.frombuffer(np.random.default_rng(item).bytes(source.size * item), source.dtype).reshape(
         source.shape
     )
-    addresses = (one.__array_interface__["data"][0] for one in (source, target))
+    addresses = (array.__array_interface__["data"][0] for array in (source, target))
     box.move(next(addresses), source.strides, next(addresses), target.strides, item, order, 0, box.size)
     assert target[:rows, :columns].tobytes() == source[3:, 3:].tobytes()
     assert not any(target[rows:].tobytes())
@@ -263,7 +263,7 @@ def test_as_many_dimensions_as_an_array_can_have(dimensions: int) -> None:
     backward = np.cumprod([1, *shape[:0:-1]])[::-1]
     box = Box(Runs(*np.array([[0], [0], [n]]), n, n, n) for n in shape)
     source, target = np.arange(box.size), np.zeros(box.size, int)
-    strides = [tuple((8 * one).tolist()) for one in (forward, backward)]
+    strides = [tuple((8 * indices).tolist()) for indices in (forward, backward)]
     order = tuple(range(dimensions))
     for first, last in ((0, 5), (5, box.size)):
         box.move(source.ctypes.data, strides[0], target.ctypes.data, strides[1], 8, order, first, last)
@@ -272,6 +272,6 @@ def test_as_many_dimensions_as_an_array_can_have(dimensions: int) -> None:
 
 
 def test_more_dimensions_are_refused() -> None:
-    one = Runs(*np.array([[0], [0], [1]]), 1, 1, 1)
+    run = Runs(*np.array([[0], [0], [1]]), 1, 1, 1)
     with pytest.raises(ValueError, match="a box has 1 to 64 dimensions, not 65"):
-        Box([one] * 65)
+        Box([run] * 65)

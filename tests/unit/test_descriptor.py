@@ -39,7 +39,7 @@ def test_none_is_one_block_per_process() -> None:
 
 def test_axes() -> None:
     desc = Descriptor((8, 9, 10), (2, 3, 5), GRID, axes=(1, None, 0))
-    assert [one.processes for one in desc.distributions] == [3, 1, 2]
+    assert [axis.processes for axis in desc.distributions] == [3, 1, 2]
     assert desc.local_shape_of((1, 0)) == (4, 9, 5)
     assert desc.placement.shape == (3, 1, 2)
     assert desc.placement[2, 0, 1] == GRID.rank_of((1, 2))
@@ -161,7 +161,7 @@ def layouts_to_merge(draw: st.DrawFn) -> tuple[Descriptor, tuple[int, ...], str]
 
 def held(desc: Descriptor, whole: np.ndarray) -> dict[int, np.ndarray]:
     """What each rank has of an array, blocks dealt out one at a time."""
-    dealt = [deal(one.n, one.block, one.processes, one.source) for one in desc.distributions]
+    dealt = [deal(axis.n, axis.block, axis.processes, axis.source) for axis in desc.distributions]
     return {
         int(desc.placement[place]): whole[np.ix_(*(np.array(d[p], int) for d, p in zip(dealt, place, strict=True)))]
         for place in np.ndindex(*desc.placement.shape)
@@ -174,7 +174,7 @@ def test_merged_dimensions_hold_the_same_local_arrays(case: tuple[Descriptor, tu
     desc, dims, order = case
     whole = np.arange(math.prod(desc.shape)).reshape(desc.shape, order=order)  # type: ignore[call-overload]
     try:
-        one = desc.merge(*dims, order=order)
+        merged = desc.merge(*dims, order=order)
     except DescriptorError:
         event("refused")
         faster = dims[:-1] if order == "F" else dims[1:]
@@ -182,10 +182,10 @@ def test_merged_dimensions_hold_the_same_local_arrays(case: tuple[Descriptor, tu
         return
     event("merged")
     expected = held(desc, whole)
-    for rank, local in held(one, whole.reshape(one.shape, order=order)).items():
-        coords = one.grid.coords_of(rank)
+    for rank, local in held(merged, whole.reshape(merged.shape, order=order)).items():
+        coords = merged.grid.coords_of(rank)
         assert coords is not None
-        assert one.local_shape_of(coords) == local.shape
+        assert merged.local_shape_of(coords) == local.shape
         assert np.array_equal(local, expected[rank].reshape(local.shape, order=order))  # type: ignore[call-overload]
 
 

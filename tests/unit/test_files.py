@@ -127,13 +127,13 @@ def check_slabs(shape: tuple[int, ...], item: int, order: str, ranks: int, most:
     end = largest = count = 0
     for slab in slabs(desc, item, order, ranks):
         size = slab.layout.shape
-        assert size == tuple(one.stop - one.start for one in slab.part)
+        assert size == tuple(axis.stop - axis.start for axis in slab.part)
         assert first_element(slab.part, shape, order) == end
         held = 0
         for part in parts_of(slab):
-            lengths = [one.stop - one.start for one in part]
+            lengths = [axis.stop - axis.start for axis in part]
             assert first_element(part, size, order) == held
-            last = tuple(slice(one.stop - 1, one.stop) for one in part)
+            last = tuple(slice(axis.stop - 1, axis.stop) for axis in part)
             assert first_element(last, size, order) == held + math.prod(lengths) - 1
             held += math.prod(lengths)
             assert math.prod(lengths) == 1 or math.prod(lengths) * ranks < 2 * math.prod(size)

@@ -77,11 +77,11 @@ def test_numbers_near_the_largest(algorithm: str, form: str) -> None:
     a, b = BlockCyclic(9, huge, 7, 3), BlockCyclic(9, 2, huge, huge - 2)
     found = intersections.find("aspen", a, b, 3, form=form).expand().tolist()  # the others look at each process
     assert found == [[huge - 2, 0, 0, 2], [huge - 1, 2, 0, 2], [0, 4, 0, 2], [1, 6, 0, 2], [2, 8, 0, 1]]
-    several = [intersections.find(algorithm, b, a, p, form=form).expand().tolist() for p in (huge - 2, 2, 3)]
-    assert several == [[[3, 0, 0, 2]], [[3, 0, 8, 1]], []]
+    found = [intersections.find(algorithm, b, a, p, form=form).expand().tolist() for p in (huge - 2, 2, 3)]
+    assert found == [[[3, 0, 0, 2]], [[3, 0, 8, 1]], []]
     wide = BlockCyclic(9, huge, 4)  # block * processes is 0 in 64 bits
     assert intersections.find(algorithm, a, wide, 3, form=form).expand().tolist() == [[0, 0, 0, 9]]
     c = BlockCyclic(huge, huge, 5, 4, offset=7)
     whole = BlockCyclic(huge, huge - 1, 2)
-    several = [intersections.find(algorithm, c, whole, p, form=form).expand().tolist() for p in (4, 0, 1)]
-    assert several == [[[0, 7, 0, huge - 7]], [[0, 0, huge - 7, 6], [1, 6, 0, 1]], []]
+    found = [intersections.find(algorithm, c, whole, p, form=form).expand().tolist() for p in (4, 0, 1)]
+    assert found == [[[0, 7, 0, huge - 7]], [[0, 0, huge - 7, 6], [1, 6, 0, 1]], []]

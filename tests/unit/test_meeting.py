@@ -87,7 +87,7 @@ def test_a_stale_card_is_replaced_and_a_live_one_is_not(tmp_path: Path) -> None:
     card = own_card(path, "accept")
     assert json.loads(Path(card.path).read_text())["token"] == card.about["token"]
     card.remove()
-    assert [one.name for one in tmp_path.iterdir() if one.name == "m.accept"] == []
+    assert [path.name for path in tmp_path.iterdir() if path.name == "m.accept"] == []
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -122,7 +122,7 @@ def test_the_port_is_taken_or_withdrawn_never_both(tmp_path: Path) -> None:
             "threading.Thread(target=lambda: take(path, card, other, Watch(other), time.monotonic() + 5)).start()",
         )
         offer(str(path), own, card, "port 2", watch, time.monotonic() + 5)
-        assert sorted(one.name for one in tmp_path.iterdir()) == ["m.accept", "m.connect"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["m.accept", "m.connect"]
 
 
 def test_a_port_that_never_comes(tmp_path: Path) -> None:

@@ -58,14 +58,14 @@ def test_examples_in_json(tmp_path: Path, number: int) -> None:
     assert plan["messages"] == np.count_nonzero(table)
     kept = sum(table[p][p] for p in range(min(P, Q)))
     assert plan["bytes_between_ranks"] == 8 * 3 * (n - kept)
-    assert {one["name"] for one in axis["algorithms"]} == set(schedules.NAMES)
-    figures = {one["name"]: (one["steps"], one["cost"]) for one in axis["algorithms"]}
+    assert {algorithm["name"] for algorithm in axis["algorithms"]} == set(schedules.NAMES)
+    figures = {algorithm["name"]: (algorithm["steps"], algorithm["cost"]) for algorithm in axis["algorithms"]}
     assert figures["optimal"] == (axis["steps"], axis["cost"]) == STEPS_AND_COSTS.get(number, figures["optimal"])
     assert figures["optimal"][1] >= axis["cost_bound"]
     assert figures["stepwise"][0] == axis["step_bound"]
     assert figures["caterpillar"][0] == max(P, Q)
-    for one in axis["algorithms"]:
-        assert (one["steps"] is None) == (one["reason"] is not None)
+    for algorithm in axis["algorithms"]:
+        assert (algorithm["steps"] is None) == (algorithm["reason"] is not None)
     steps = axis["step_of_pair"]
     assert all(bool(steps[p][q]) == bool(table[p][q]) for p in range(P) for q in range(Q))
 
@@ -93,7 +93,7 @@ def test_another_schedule_with_empty_steps(capsys: pytest.CaptureFixture[str]) -
 
 def test_two_dimensions_multiply(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = planned(tmp_path, "plan", "--shape", "480", "600", "--from", "4x2:3x4", "--to", "2x4:5x3", "--dtype", "int8")
-    product = next(one for one in plan["products"] if one["name"] == "optimal")
+    product = next(product for product in plan["products"] if product["name"] == "optimal")
     assert product["steps"] == math.prod(axis["steps"] for axis in plan["dimensions"])
     assert product["cost"] == math.prod(axis["cost"] for axis in plan["dimensions"])
     assert plan["bytes"] == 480 * 600
@@ -108,7 +108,7 @@ def test_two_dimensions_multiply(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_all_dimensions_at_once_may_cost_less_than_a_product(tmp_path: Path) -> None:
     words = ["plan", "--shape", "120", "80", "--from", "3x4:4x4", "--to", "2x2:3x1+12", "--time-limit", "5"]
     plan = planned(tmp_path, *words)
-    product = next(one for one in plan["products"] if one["name"] == "optimal")
+    product = next(product for product in plan["products"] if product["name"] == "optimal")
     assert (product["cost"], plan["whole"]["cost"]) == (56, 48)
 
 
@@ -152,15 +152,20 @@ def test_ways_are_compared(
     shape = (31, 26, 9)[: len(stops[0][0])]
     layouts = [f"{'x'.join(map(str, grid))}:{'x'.join(map(str, block))}" for grid, block in stops]
     plan = planned(tmp_path, "plan", "--shape", *map(str, shape), "--from", layouts[0], "--to", layouts[-1])
-    ways = {one["via"]: one for one in plan["ways"]}
+    ways = {way["via"]: way for way in plan["ways"]}
     assert list(ways) == [None, "dimensions", "lcm"]
     held = [owners(shape, *stop) for stop in stops]
     for name, way in ((None, [held[0], held[-1]]), (via, held)):
-        one = ways[name]
-        figures = one["messages"], one["bytes"] // 8, one["fewest_steps"], one["busiest_bytes"] // 8
-        assert (one["legs"], figures) == (len(way) - 1, moved(way))
-        assert one["steps"] >= one["fewest_steps"]
-        assert one["cost"] >= one["busiest_bytes"]
+        figures_of_way = ways[name]
+        figures = (
+            figures_of_way["messages"],
+            figures_of_way["bytes"] // 8,
+            figures_of_way["fewest_steps"],
+            figures_of_way["busiest_bytes"] // 8,
+        )
+        assert (figures_of_way["legs"], figures) == (len(way) - 1, moved(way))
+        assert figures_of_way["steps"] >= figures_of_way["fewest_steps"]
+        assert figures_of_way["cost"] >= figures_of_way["busiest_bytes"]
     assert ways[None]["bytes"] == plan["bytes_between_ranks"]
     assert ways[None]["messages"] == plan["messages_between_ranks"]
     text = capsys.readouterr().out
@@ -171,9 +176,9 @@ def test_ways_are_compared(
 def test_ways_that_are_not_worked_out_say_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["plan", "--shape", "60", "--from", "3:2", "--to", "3:6"]
     plan = planned(tmp_path, *words, "--schedule", "walker-otto")
-    assert [one["reason"] for one in plan["ways"]] == [None, None, None]
+    assert [way["reason"] for way in plan["ways"]] == [None, None, None]
     plan = planned(tmp_path, "plan", "--shape", "9000000", "--from", "3000:3", "--to", "2000:5")
-    assert [one["bytes"] for one in plan["ways"]] == [None] * 3
+    assert [way["bytes"] for way in plan["ways"]] == [None] * 3
     assert "direct: left out: 3,000 x 2,000 pairs along a dimension" in capsys.readouterr().out
 
 
@@ -200,10 +205,10 @@ def test_sweeps_by_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_ways_by_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["plan", "--shape", "48", "60", "--from", "4x2:3x4", "--to", "2x4:5x3"]
     plan = planned(tmp_path, *words, "--model", "ts=1e-3,tw=1e-6")
-    for one in plan["ways"]:
-        assert one["seconds"] == pytest.approx(1e-3 * one["fewest_steps"] + 1e-6 * one["busiest_bytes"])
+    for way in plan["ways"]:
+        assert way["seconds"] == pytest.approx(1e-3 * way["fewest_steps"] + 1e-6 * way["busiest_bytes"])
     assert "time by the model ts=0.001,tw=1e-06" in capsys.readouterr().out
-    assert [one["seconds"] for one in planned(tmp_path, *words)["ways"]] == [None] * 3
+    assert [way["seconds"] for way in planned(tmp_path, *words)["ways"]] == [None] * 3
 
 
 @pytest.mark.parametrize("shape", ["0", "1", "50"])
@@ -219,7 +224,7 @@ def test_a_large_machine_is_quick(tmp_path: Path, capsys: pytest.CaptureFixture[
     plan = planned(tmp_path, "plan", "--shape", "4800000000", "--from", "100000:4", "--to", "100000:3")
     assert time.monotonic() - start < 20
     (axis,) = plan["dimensions"]
-    figures = {one["name"]: one for one in axis["algorithms"]}
+    figures = {algorithm["name"]: algorithm for algorithm in axis["algorithms"]}
     assert figures["ring"]["steps"] == 100000
     assert plan["messages"] == 600000
     assert axis["cost_bound"] >= 4800000000 // 4000 // 100000

@@ -62,8 +62,8 @@ def test_no_permutation_is_cheaper(seed: int, weight: float | None) -> None:
     new = made.placement.ravel()
     assert sorted(new) == sorted(b.ranks.ravel())
     costs = [
-        cost(held, places, np.array(one), nodes, weight or 1)
-        for one in itertools.permutations(b.ranks.ravel().tolist())
+        cost(held, places, np.array(order), nodes, weight or 1)
+        for order in itertools.permutations(b.ranks.ravel().tolist())
     ]
     default = cost(held, places, b.ranks.ravel(), nodes, weight or 1)
     mine = cost(held, places, new, nodes, weight or 1)
@@ -74,7 +74,9 @@ def test_no_permutation_is_cheaper(seed: int, weight: float | None) -> None:
     assert report.total == 2 * held.size
     assert report.relabelled == (new != b.ranks.ravel()).sum()
     if nodes is not None:
-        between = [2 * (np.array(nodes)[held] != np.array(nodes)[one[places]]).sum() for one in (b.ranks.ravel(), new)]
+        between = [
+            2 * (np.array(nodes)[held] != np.array(nodes)[order[places]]).sum() for order in (b.ranks.ravel(), new)
+        ]
         assert [report.between_nodes_before, report.between_nodes_after] == between
     if mine == default:
         assert made is desc_b
@@ -129,8 +131,8 @@ def test_nothing_saved_keeps_the_default() -> None:
     other = psr.Descriptor((40, 40), (10, 40), psr.ProcessGrid((4, 1), ranks=[[4], [5], [6], [7]]))
     assert psr.relabel(a, other) is other
     empty = [
-        psr.Descriptor((0, 5), (2, 2), psr.ProcessGrid((2, 2), ranks=one))
-        for one in ([[0, 1], [2, 3]], [[3, 2], [1, 0]])
+        psr.Descriptor((0, 5), (2, 2), psr.ProcessGrid((2, 2), ranks=order))
+        for order in ([[0, 1], [2, 3]], [[3, 2], [1, 0]])
     ]
     assert psr.relabel(*empty) is empty[1]
 
@@ -146,7 +148,7 @@ def test_only_ranks_that_gain_move() -> None:
     """Two ranks change places; the others hold equally much of every place and stay."""
     ranks = np.arange(6).reshape(6, 1)
     swapped = ranks[[1, 0, 2, 3, 4, 5]]
-    a, b = (psr.Descriptor((2, 4), (1, 4), psr.ProcessGrid((6, 1), ranks=one)) for one in (ranks, swapped))
+    a, b = (psr.Descriptor((2, 4), (1, 4), psr.ProcessGrid((6, 1), ranks=order)) for order in (ranks, swapped))
     report = psr.relabel_report(a, b)
     assert report.descriptor.grid.ranks.ravel().tolist() == [0, 1, 2, 3, 4, 5]
     assert report.relabelled == 2

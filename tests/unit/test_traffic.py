@@ -42,7 +42,7 @@ class Node:
 
 def part_runs(x: int, y: int, n: int) -> Runs:
     """`n` elements in a row, from `x` on in the source and from `y` on in the target."""
-    return Runs(*(np.array([one], np.int64) for one in (x, y, n)), x + n, y + n, n)
+    return Runs(*(np.array([number], np.int64) for number in (x, y, n)), x + n, y + n, n)
 
 
 def address(array: NDArray[np.uint8]) -> int:
@@ -131,10 +131,10 @@ def send_all(messages: Messages, limit: int, most_slots: int, shortest: int) -> 
     sender = Traffic(node.rings[0], list(enumerate(messages.packing, 1)), [], [], **ways)
     receivers = [Traffic(node.rings[k + 1], [], [(0, messages.unpacking[k])], [], **ways) for k in range(n)]
     running = [sender, *receivers]
-    for one in running:
-        one.begin(messages.origins)
+    for traffic in running:
+        traffic.begin(messages.origins)
     for _ in range(messages.size * n + 10):
-        running = [one for one in running if not one.advance(False)]
+        running = [traffic for traffic in running if not traffic.advance(False)]
         if sender in running:
             check_slots(node, sender, messages, limit)
         if not running:

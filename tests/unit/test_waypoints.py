@@ -32,11 +32,11 @@ def moved(a: Descriptor, b: Descriptor) -> int:
 
     def spread(desc: Descriptor) -> dict[object, object]:
         found = {}
-        for axis, one in zip(desc.axes, desc.distributions, strict=True):
+        for axis, distribution in zip(desc.axes, desc.distributions, strict=True):
             if axis is not None:
                 ranks = desc.grid.ranks
                 lines = frozenset(map(tuple, ranks.swapaxes(axis, -1).reshape(-1, ranks.shape[axis]).tolist()))
-                found[lines] = (desc.axes.index(axis), one)
+                found[lines] = (desc.axes.index(axis), distribution)
         return found
 
     before, after = spread(a), spread(b)
@@ -48,7 +48,7 @@ def moved(a: Descriptor, b: Descriptor) -> int:
 def test_one_grid_dimension_moves_in_each_leg(pair: tuple[Descriptor, Descriptor]) -> None:
     a, b = pair
     stops = [a, *waypoints(a, b, "dimensions"), b]
-    assert all(set(one.grid.ranks.flat) == set(a.grid.ranks.flat) for one in stops)
+    assert all(set(stop.grid.ranks.flat) == set(a.grid.ranks.flat) for stop in stops)
     steps = [moved(x, y) for x, y in itertools.pairwise(stops)]
     full = None not in a.axes or None not in b.axes
     assert all(step <= 1 for step in steps) or full
@@ -59,7 +59,7 @@ def test_one_grid_dimension_moves_in_each_leg(pair: tuple[Descriptor, Descriptor
 def test_the_way_of_the_paper() -> None:
     grid = ProcessGrid((2, 3))
     a, b = (Descriptor((6, 6, 6, 6), None, grid, axes=axes) for axes in ((0, 1, None, None), (None, None, 0, 1)))
-    assert [one.axes for one in waypoints(a, b, "dimensions")] == [(None, 1, 0, None)]
+    assert [stop.axes for stop in waypoints(a, b, "dimensions")] == [(None, 1, 0, None)]
     swapped = Descriptor((6, 6, 6, 6), None, grid, axes=(1, 0, None, None))
     assert len(waypoints(a, swapped, "dimensions")) == 2  # one steps aside
     flat = [Descriptor((6, 6), None, grid, axes=axes) for axes in ((0, 1), (1, 0))]

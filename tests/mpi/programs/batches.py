@@ -97,9 +97,9 @@ def drawn(rng: np.random.Generator, number: int) -> Member:
     b = replace(a) if op == "N" and rng.random() < 0.1 else random_layout(rng, size if op == "N" else size[::-1], SIZE)
     alpha, beta = (int(rng.integers(-1, 4)), int(rng.integers(0, 3))) if multiplied else (1, 0)
     if multiplied or dtype.kind == "c":
-        whole_a, before = (whole_numbers(rng, one.shape, dtype) for one in (a, b))
+        whole_a, before = (whole_numbers(rng, desc.shape, dtype) for desc in (a, b))
     else:
-        whole_a, before = (numbered(one.shape, dtype, 2 * number + k) for k, one in enumerate((a, b)))
+        whole_a, before = (numbered(desc.shape, dtype, 2 * number + k) for k, desc in enumerate((a, b)))
     new = b.size == b.shape and beta == 0 and rng.random() < 0.4
     after = np.zeros_like(before) if new else before.copy()
     _expect(after[b.window()], whole_a[a.window()], op, part, fill, alpha if multiplied else None, beta)
@@ -137,20 +137,20 @@ def one_batch(rng: np.random.Generator, number: int, calls: int) -> int:
     """Draw a batch and call it; returns how many calls failed, as they had to."""
     members = [drawn(rng, 100 * number + k) for k in range(rng.integers(1, 7))]
     options = OPTIONS[number % len(OPTIONS)]
-    batch = psr.batch(*(one.plan for one in members), **options)
+    batch = psr.batch(*(member.plan for member in members), **options)
     own = np.random.default_rng([number, RANK])
     factors: dict[str, Any] = {}
-    if any((one.alpha, one.beta) != (1, 0) for one in members):
-        factors = {"alpha": [one.alpha for one in members], "beta": [one.beta for one in members]}
-    pairs = [one.arrays(own) for one in members]
+    if any((member.alpha, member.beta) != (1, 0) for member in members):
+        factors = {"alpha": [member.alpha for member in members], "beta": [member.beta for member in members]}
+    pairs = [member.arrays(own) for member in members]
     idle = batch._group is None
     failed = 0
     for _ in range(calls):
-        for k, one in enumerate(members):
+        for k, member in enumerate(members):
             if own.random() < 0.05:
-                pairs[k] = one.arrays(own)
+                pairs[k] = member.arrays(own)
             if pairs[k][1] is not None:
-                pairs[k][1][...] = one.b.local(one.before, RANK)  # type: ignore[index]
+                pairs[k][1][...] = member.b.local(member.before, RANK)  # type: ignore[index]
         arrays, outs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         bad, which = (int(rng.integers(SIZE)), int(rng.integers(len(members)))) if rng.random() < 0.15 else (-1, 0)
         there = bad >= 0 and members[which].holds(bad)
@@ -164,15 +164,15 @@ def one_batch(rng: np.random.Generator, number: int, calls: int) -> int:
         except psr.RedistributionError:
             failed += 1
             assert there
-            for one, out in zip(members, outs, strict=True):
-                assert out is None or same(out, one.b.local(one.before, RANK)), "a failed call has written to out"  # type: ignore[arg-type]
+            for member, out in zip(members, outs, strict=True):
+                assert out is None or same(out, member.b.local(member.before, RANK)), "a failed call has written to out"  # type: ignore[arg-type]
             continue
         assert idle or not there, "an array that does not fit was accepted"
         assert results is not None
-        for one, result, (a, out) in zip(members, results, pairs, strict=True):
-            assert out is None or result is out or one.b.coords(RANK) is None
-            one.check(result)
-            assert a is None or same(a, one.a.local(one.whole_a, RANK)), "A was written"  # type: ignore[arg-type]
+        for member, result, (a, out) in zip(members, results, pairs, strict=True):
+            assert out is None or result is out or member.b.coords(RANK) is None
+            member.check(result)
+            assert a is None or same(a, member.a.local(member.whole_a, RANK)), "A was written"  # type: ignore[arg-type]
     return failed
 
 
@@ -215,7 +215,7 @@ def one_array_for_all() -> None:
     rows, columns = whole(WORLD, (30, 20), (SIZE, 1)), whole(WORLD, (30, 20), (1, SIZE), 4)
     a = rows.from_function(value)
     corners = [(slice(0, 11), slice(0, 20)), (slice(11, 30), slice(0, 7)), (slice(11, 30), slice(7, 20))]
-    plans = [psr.redistribute(rows[one], columns[one]) for one in corners]
+    plans = [psr.redistribute(rows[corner], columns[corner]) for corner in corners]
     out = columns.zeros()
     batch = psr.batch(*plans)
     if batch._group is not None and batch._group.links is not None:
@@ -336,7 +336,7 @@ def _wrong_arrays(batch: psr.Redistribution, rows: psr.Descriptor, columns: psr.
         for _ in range(2):  # the same plans, but another way of moving
             fails((psr.CollectiveError, "the batch must be the same"), lambda: (other if RANK else batch)([a, a]))
             assert len(other([a, a])) == len(batch([a, a])) == 2
-    assert all(np.array_equal(one, columns.from_function(lambda i, j: i + 10.0 * j)) for one in batch([a, a]))  # type: ignore[arg-type]
+    assert all(np.array_equal(array, columns.from_function(lambda i, j: i + 10.0 * j)) for array in batch([a, a]))  # type: ignore[arg-type]
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -359,8 +359,8 @@ def several_in_flight() -> None:
             a = rows.from_function(lambda i, j, k=k: value(i, j) + k, dtype)
             a = np.ascontiguousarray(a) if own.random() < 0.3 else a
             wanted = columns.from_function(lambda i, j, k=k: value(i, j) + k, dtype)
-            one = plan.start(a) if k == 2 else batches[k % 2].start([a] * len(batches[k % 2]))
-            started.append((one, wanted))
+            transfer = plan.start(a) if k == 2 else batches[k % 2].start([a] * len(batches[k % 2]))
+            started.append((transfer, wanted))
         for k in own.permutation(4):
             flight, wanted = started[k]
             if own.random() < 0.5:
@@ -412,7 +412,7 @@ def large() -> None:
                 assert np.array_equal(result, desc.from_function(value, d))
         report = batch.report([np.dtype(d) for d in dtypes])
         assert report.extra_bytes <= report.memory_limit
-        assert report.bytes_sent == sum(one.bytes_sent for one in report.plans)
+        assert report.bytes_sent == sum(plan.bytes_sent for plan in report.plans)
         assert (report.sends, report.receives) == (SIZE - 1, SIZE - 1)
         assert report.sends_apart == 3 * (SIZE - 1)
 

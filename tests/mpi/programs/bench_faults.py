@@ -66,7 +66,7 @@ def wrong_results_are_found() -> None:
     for case, one_node in ((whole, True), (whole, False), (into_part, True), (from_part, True)):
         clock = Clock(COMM, one_node)
         result = run_case(case, methods, 2, clock, COMM, lambda: ticks.append(1), profile=told_by_faults)
-        assert {one.name: one.verified for one in result.methods} == {
+        assert {method.name: method.verified for method in result.methods} == {
             "auto": True,
             "memcpy": True,
             "gather-scatter": True,
@@ -77,9 +77,9 @@ def wrong_results_are_found() -> None:
             "around": False,
         }
         assert result.not_run == {"obstacle": "rank 1 has an obstacle", "unprepared": "cannot be prepared"}
-        assert all(len(one.seconds) == 2 and one.least > 0 for one in result.methods)
+        assert all(len(method.seconds) == 2 and method.least > 0 for method in result.methods)
         assert len(set(COMM.allgather(result.methods))) == 1
-        profiles = {one.name: one.profile for one in result.methods}
+        profiles = {method.name: method.profile for method in result.methods}
         assert profiles["once"] == (("packed", (0.5, 1.5, 2.5, 3.5)),)
         assert profiles["memcpy"] == ()
     assert len(ticks) == 16

@@ -31,7 +31,7 @@ def one_case(rng: np.random.Generator) -> None:
     box = Box([random_runs(rng) for _ in range(dimensions)])
     item, order = int(rng.integers(1, 30)), tuple(rng.permutation(dimensions).tolist())
     for target in (False, True):
-        extent = tuple(int(one.expand()[:, int(target)].max()) + 1 for one in box.runs)
+        extent = tuple(int(runs.expand()[:, int(target)].max()) + 1 for runs in box.runs)
         room = tuple(n * int(rng.integers(1, 3)) for n in extent)
         layout = rng.permutation(dimensions)
         whole = rng.integers(0, 256, (*np.array(room)[layout], item), np.uint8).view(f"V{item}")[..., 0]
@@ -43,7 +43,7 @@ def one_case(rng: np.random.Generator) -> None:
         assert made.Get_size() == packed.size
         MPI.COMM_SELF.Sendrecv((memory_at(address), 1, made), 0, 0, (packed, packed.size, MPI.BYTE), 0, 0)
         made.Free()
-        places = [one.expand()[:, int(target)] for one in box.runs]
+        places = [runs.expand()[:, int(target)] for runs in box.runs]
         expected = array[np.ix_(*places)].transpose(order[::-1]).tobytes()
         assert packed.tobytes() == expected, (box.shape(), item, order, array.strides, target)
 

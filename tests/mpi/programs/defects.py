@@ -67,7 +67,7 @@ def numbered(
     local: NDArray[Any] = np.empty(desc.local_shape, kind, order=order)  # type: ignore[call-overload]
     whole = [desc.global_indices(k) for k in range(desc.ndim)]
     for place in np.ndindex(local.shape):
-        seed = [salt, *(int(one[k]) for one, k in zip(whole, place, strict=True))]
+        seed = [salt, *(int(move[k]) for move, k in zip(whole, place, strict=True))]
         local[place] = np.frombuffer(np.random.default_rng(seed).bytes(kind.itemsize), kind)[0]
     return local
 
@@ -201,7 +201,7 @@ def interrupted(after: float, surely: bool = True) -> Iterator[None]:
 def no_file_can_be_opened() -> Iterator[None]:
     """All file descriptors up to the limit are taken."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(int(one) for one in os.listdir("/proc/self/fd"))
+    highest = max(int(move) for move in os.listdir("/proc/self/fd"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 3, hard))
     taken = []
     try:
@@ -211,8 +211,8 @@ def no_file_can_be_opened() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for one in taken:
-            os.close(one)
+        for move in taken:
+            os.close(move)
 
 
 @contextlib.contextmanager
@@ -263,53 +263,53 @@ def order_that_only_one_rank_knows(comm: MPI.Intracomm) -> None:
     """Rank 0 has seen arrays by rows; rank 1, whose plan was told a dtype, expects them by columns, and is the faster one."""
     me = comm.Get_rank()
     pids = comm.allgather(os.getpid())
-    one = Move(on_one(comm, 0), on_one(comm, 1))
+    move = Move(on_one(comm, 0), on_one(comm, 1))
     for salt in (1, 2, 3):
-        one.check(one.plan(one.source(salt, "C"), one.out("C")), salt, "by rows")
-    other = psr.redistribute(one.a, one.b, dtype=one.kind if me == 1 else None)
+        move.check(move.plan(move.source(salt, "C"), move.out("C")), salt, "by rows")
+    other = psr.redistribute(move.a, move.b, dtype=move.kind if me == 1 else None)
     comm.Barrier()
-    a = one.source(4, "C")
+    a = move.source(4, "C")
     if me == 1:
         time.sleep(0.3)  # rank 0 has packed
         with stopped(pids[0], 0.3):
-            one.check(other(), 4, "without out")
+            move.check(other(), 4, "without out")
     else:
-        one.check(other(a), 4)
+        move.check(other(a), 4)
     for salt in (5, 6, 7):
-        one.check(other(one.source(salt, "C")), salt, "without out")
-    one.works()
+        move.check(other(move.source(salt, "C")), salt, "without out")
+    move.works()
 
 
 def one_rank_short_one_long(comm: MPI.Intracomm) -> None:
     """By messages that are kept ready: ranks whose plans have seen other arrays do not agree on what is usual."""
     me = comm.Get_rank()
-    one = Move(on_one(comm, 0), on_one(comm, 1), exchange="nonblocking")
+    move = Move(on_one(comm, 0), on_one(comm, 1), exchange="nonblocking")
     for salt in (1, 2, 3):
-        one.check(one.plan(one.source(salt, "C"), one.out("C")), salt, "by rows")
-    other = psr.redistribute(one.a, one.b, dtype=one.kind if me == 1 else None, exchange="nonblocking")
+        move.check(move.plan(move.source(salt, "C"), move.out("C")), salt, "by rows")
+    other = psr.redistribute(move.a, move.b, dtype=move.kind if me == 1 else None, exchange="nonblocking")
     for salt in (4, 5, 6):
-        one.check(other(one.source(salt, "C")), salt, "without out")
+        move.check(other(move.source(salt, "C")), salt, "without out")
     for salt in (7, 8, 9):
-        one.check(one.plan(one.source(salt, "C"), one.out("C")), salt, "by rows again")
-    one.works()
+        move.check(move.plan(move.source(salt, "C"), move.out("C")), salt, "by rows again")
+    move.works()
 
 
 def waited_for_in_another_order(comm: MPI.Intracomm) -> None:
     """Ten transfers of one plan, the last of them by columns on one rank only."""
     me = comm.Get_rank()
-    one = turned(comm)
+    move = turned(comm)
     started = []
     if me == 1:
         comm.Barrier()  # no vote is complete before rank 0 waits
     for k in range(10):
         order = "F" if me == 1 and k == 9 else "C"
-        a, out = one.source(k, order), one.out(order)
-        started.append((one.plan.start(a, out), a, out))
+        a, out = move.source(k, order), move.out(order)
+        started.append((move.plan.start(a, out), a, out))
     if me == 0:
         comm.Barrier()
     for k in [8, *range(8), 9] if me == 0 else range(10):
-        one.check(started[k][0].wait(), k, f"transfer {k}")
-    one.works()
+        move.check(started[k][0].wait(), k, f"transfer {k}")
+    move.works()
 
 
 def ten_plans_waited_for_in_another_order(comm: MPI.Intracomm) -> None:
@@ -317,7 +317,7 @@ def ten_plans_waited_for_in_another_order(comm: MPI.Intracomm) -> None:
     moves = [Move(by_rows(comm, block=k), by_columns(comm, block=k)) for k in range(1, 11)]
     if me == 1:
         comm.Barrier()
-    started = [(one.plan.start(one.source(k), one.out()), one) for k, one in enumerate(moves)]
+    started = [(move.plan.start(move.source(k), move.out()), move) for k, move in enumerate(moves)]
     if me == 0:
         comm.Barrier()
     for k in [8, *range(8), 9] if me == 0 else range(10):
@@ -329,13 +329,13 @@ def ten_plans_waited_for_in_another_order(comm: MPI.Intracomm) -> None:
 
 
 def killed_while_others_test(comm: MPI.Intracomm) -> None:
-    one = turned(comm)
-    one.works()
+    move = turned(comm)
+    move.works()
     comm.Barrier()
     if comm.Get_rank() == comm.Get_size() - 1:
         die()
     began = time.monotonic()
-    transfer = one.plan.start(one.source())
+    transfer = move.plan.start(move.source())
     with pytest.raises(psr.CollectiveError):
         test_until_done(transfer)
     assert time.monotonic() - began < SOON
@@ -343,10 +343,10 @@ def killed_while_others_test(comm: MPI.Intracomm) -> None:
 
 
 def killed_while_others_test_in_the_middle(comm: MPI.Intracomm) -> None:
-    one = turned(comm, 600, memory_limit=2**16)
-    one.works(1)
+    move = turned(comm, 600, memory_limit=2**16)
+    move.works(1)
     comm.Barrier()
-    transfer = one.plan.start(one.source())
+    transfer = move.plan.start(move.source())
     if comm.Get_rank() == comm.Get_size() - 1:
         transfer.test()
         die()
@@ -356,13 +356,13 @@ def killed_while_others_test_in_the_middle(comm: MPI.Intracomm) -> None:
 
 
 def killed_while_two_are_in_flight(comm: MPI.Intracomm) -> None:
-    one = turned(comm)
-    one.works()
+    move = turned(comm)
+    move.works()
     comm.Barrier()
     if comm.Get_rank() == comm.Get_size() - 1:
         die()
     began = time.monotonic()
-    started = [one.plan.start(one.source(k)) for k in range(2)]
+    started = [move.plan.start(move.source(k)) for k in range(2)]
     for transfer in started:
         with pytest.raises(psr.CollectiveError):
             transfer.wait()
@@ -371,14 +371,14 @@ def killed_while_two_are_in_flight(comm: MPI.Intracomm) -> None:
 
 
 def killed_while_a_batch_is_tested(comm: MPI.Intracomm) -> None:
-    one = turned(comm)
-    both = psr.batch(one.plan, one.plan)
+    move = turned(comm)
+    both = psr.batch(move.plan, move.plan)
     for _ in range(3):
-        both([one.source(), one.source()])
+        both([move.source(), move.source()])
     comm.Barrier()
     if comm.Get_rank() == comm.Get_size() - 1:
         die()
-    transfer = both.start([one.source(), one.source()])
+    transfer = both.start([move.source(), move.source()])
     with pytest.raises(psr.CollectiveError):
         test_until_done(transfer)
     survived()
@@ -407,61 +407,61 @@ def job_killed_while_the_other_tests(comm: MPI.Intracomm) -> None:
 
 def no_memory_for_a_new_array(comm: MPI.Intracomm, exchange: str) -> None:
     Making.watch()
-    one = turned(comm, dtype=np.float64, exchange=exchange)
+    move = turned(comm, dtype=np.float64, exchange=exchange)
     for salt in range(4):
-        one.check(one.plan(one.source(salt)), salt, "before")
-    a = one.source(9)
+        move.check(move.plan(move.source(salt)), salt, "before")
+    a = move.source(9)
     with Making.failing(comm.Get_rank() == 1), raises_on(1, MemoryError):
-        one.plan(a)
+        move.plan(a)
     for salt in range(4):
-        one.check(one.plan(one.source(salt)), salt, "afterwards")
-    one.works()
+        move.check(move.plan(move.source(salt)), salt, "afterwards")
+    move.works()
 
 
 def no_memory_for_new_arrays_of_a_batch(comm: MPI.Intracomm) -> None:
     Making.watch()
-    one = turned(comm, dtype=np.float64)
-    both = psr.batch(one.plan, one.plan)
+    move = turned(comm, dtype=np.float64)
+    both = psr.batch(move.plan, move.plan)
 
     def works() -> None:
         for salt in range(4):
-            for k, found in enumerate(both([one.source(salt), one.source(salt + 1)])):
-                one.check(found, salt + k)
+            for k, found in enumerate(both([move.source(salt), move.source(salt + 1)])):
+                move.check(found, salt + k)
 
     works()
-    arrays = [one.source(), one.source()]
+    arrays = [move.source(), move.source()]
     with Making.failing(comm.Get_rank() == 1), raises_on(1, MemoryError):
         both(arrays)
     works()
-    one.works()
+    move.works()
 
 
 def no_memory_in_the_first_call(comm: MPI.Intracomm) -> None:
     Making.watch()
-    one = turned(comm, dtype=np.float64)
-    a = one.source()
+    move = turned(comm, dtype=np.float64)
+    a = move.source()
     with Making.failing(comm.Get_rank() == 1), raises_on(1, MemoryError):
-        one.plan(a)
-    one.check(one.plan(a))
-    one.works()
+        move.plan(a)
+    move.check(move.plan(a))
+    move.works()
 
 
 def factor_that_no_float_holds(comm: MPI.Intracomm) -> None:
     me = comm.Get_rank()
-    one = turned(comm)
-    one.works(1)
-    out = one.out()
+    move = turned(comm)
+    move.works(1)
+    out = move.out()
     with raises_on(1, OverflowError, psr.ArrayError):
-        one.plan(one.source(), out, alpha=10**400 if me == 1 else 2)
+        move.plan(move.source(), out, alpha=10**400 if me == 1 else 2)
     assert untouched(out)
-    one.works()
-    both = psr.batch(one.plan, one.plan)
-    outs = [one.out(), one.out()]
+    move.works()
+    both = psr.batch(move.plan, move.plan)
+    outs = [move.out(), move.out()]
     with raises_on(1, OverflowError, psr.ArrayError):
-        both([one.source(), one.source()], outs, alpha=10**400 if me == 1 else 2)
+        both([move.source(), move.source()], outs, alpha=10**400 if me == 1 else 2)
     assert all(untouched(each) for each in outs)
-    for k, found in enumerate(both([one.source(1), one.source(2)])):
-        one.check(found, 1 + k)
+    for k, found in enumerate(both([move.source(1), move.source(2)])):
+        move.check(found, 1 + k)
 
 
 # -- 7: elements larger than a rank's share of the memory for messages
@@ -470,16 +470,16 @@ def factor_that_no_float_holds(comm: MPI.Intracomm) -> None:
 def large_elements(comm: MPI.Intracomm) -> None:
     size = comm.Get_size()
     kind = np.dtype([("bytes", "u1", ({2: 3_000_000, 4: 800_000}[size],))])
-    one = Move(by_rows(comm, size, 1), by_columns(comm, size, 1), kind)
-    one.works(2)
+    move = Move(by_rows(comm, size, 1), by_columns(comm, size, 1), kind)
+    move.works(2)
 
 
 def large_elements_in_a_batch(comm: MPI.Intracomm) -> None:
     kind = np.dtype([("bytes", "u1", (3_000_000,))])
-    one = Move(by_rows(comm, 2, 1), by_columns(comm, 2, 1), kind)
+    move = Move(by_rows(comm, 2, 1), by_columns(comm, 2, 1), kind)
     small = turned(comm)
-    found = psr.batch(one.plan, small.plan)([one.source(), small.source()], [one.out(), small.out()])
-    one.check(found[0])
+    found = psr.batch(move.plan, small.plan)([move.source(), small.source()], [move.out(), small.out()])
+    move.check(found[0])
     small.check(found[1])
     small.works()
 
@@ -489,12 +489,12 @@ def large_elements_in_a_batch(comm: MPI.Intracomm) -> None:
 
 def interrupted_while_planning(comm: MPI.Intracomm) -> None:
     """Rank 0 asks for a plan that is there, is interrupted, and asks again. What MPI still writes to is nobody else's then."""
-    one = turned(comm)
-    one.works()
+    move = turned(comm)
+    move.works()
     comm.Barrier()
     if comm.Get_rank() == 0:
         with interrupted(0.3):
-            psr.redistribute(one.a, one.b)
+            psr.redistribute(move.a, move.b)
         probes = [np.full(n, 12345, np.int64) for n in range(1, 41) for _ in range(50)]
         until = time.monotonic() + 1
         while time.monotonic() < until:
@@ -503,84 +503,84 @@ def interrupted_while_planning(comm: MPI.Intracomm) -> None:
         assert not changed, f"{changed} numbers of other arrays were written by MPI"
     else:
         time.sleep(0.6)
-        psr.redistribute(one.a, one.b)
-    again = psr.redistribute(one.a, one.b)
-    one.check(again(one.source(4)), 4)
-    one.works()
+        psr.redistribute(move.a, move.b)
+    again = psr.redistribute(move.a, move.b)
+    move.check(again(move.source(4)), 4)
+    move.works()
 
 
 def all_interrupted_while_planning(comm: MPI.Intracomm) -> None:
     """As in a notebook: each rank is interrupted in the same call, or has just ended it."""
     me = comm.Get_rank()
-    one = turned(comm)
+    move = turned(comm)
     comm.Barrier()
     time.sleep(0.5 * me)
     with interrupted(0.3, surely=me < comm.Get_size() - 1):
-        psr.redistribute(one.a, one.b)
+        psr.redistribute(move.a, move.b)
     time.sleep(0.5 * (comm.Get_size() - me))
-    again = psr.redistribute(one.a, one.b)
-    one.check(again(one.source(4)), 4)
-    one.works()
+    again = psr.redistribute(move.a, move.b)
+    move.check(again(move.source(4)), 4)
+    move.works()
 
 
 def interrupted_on_the_way(comm: MPI.Intracomm) -> None:
     """The vote of a plan that goes through layouts in between."""
     me = comm.Get_rank()
-    one = turned(comm, via=[by_rows(comm, block=4)])
-    one.works()
+    move = turned(comm, via=[by_rows(comm, block=4)])
+    move.works()
     comm.Barrier()
-    a, out = one.source(1), one.out()
+    a, out = move.source(1), move.out()
     if me == 0:
         with interrupted(0.3):
-            one.plan(a, out)
+            move.plan(a, out)
         time.sleep(0.5)
     else:
         time.sleep(0.6)
-        one.check(one.plan(a, out), 1)
-    one.works()
+        move.check(move.plan(a, out), 1)
+    move.works()
 
 
 def all_interrupted_in_a_call(comm: MPI.Intracomm) -> None:
     """Each is in the call alone when it is interrupted; the next calls find both there."""
     me = comm.Get_rank()
-    one = turned(comm, dtype=np.float64)
+    move = turned(comm, dtype=np.float64)
     for salt in range(3):
-        one.check(one.plan(one.source(salt)), salt, "before")
+        move.check(move.plan(move.source(salt)), salt, "before")
     comm.Barrier()
-    a, out = one.source(5), one.out()
+    a, out = move.source(5), move.out()
     time.sleep(0.5 * me)
     with interrupted(0.3, surely=me < comm.Get_size() - 1):
-        one.plan(a, out)
+        move.plan(a, out)
     time.sleep(0.5 * (comm.Get_size() - me))
     for salt in range(3):
-        one.check(one.plan(one.source(salt)), salt, "afterwards")
-    one.works()
-    one.check(out, 5, "what was interrupted")
+        move.check(move.plan(move.source(salt)), salt, "afterwards")
+    move.works()
+    move.check(out, 5, "what was interrupted")
 
 
 def interrupted_in_a_call(comm: MPI.Intracomm) -> None:
     """Only rank 0 is: for the others nothing has happened but that it took long."""
     me = comm.Get_rank()
-    one = turned(comm)
-    one.works()
+    move = turned(comm)
+    move.works()
     comm.Barrier()
-    a, out = one.source(5), one.out()
+    a, out = move.source(5), move.out()
     if me == 0:
         with interrupted(0.3):
-            one.plan(a, out)
+            move.plan(a, out)
     else:
         time.sleep(0.6)
-        one.check(one.plan(a, out), 5)
-    one.works()
-    one.check(out, 5, "what was interrupted")
+        move.check(move.plan(a, out), 5)
+    move.works()
+    move.check(out, 5, "what was interrupted")
 
 
 def interrupted_while_elements_move(comm: MPI.Intracomm) -> None:
     """All have voted and begun; then rank 0 waits, is interrupted, and waits again."""
-    one = turned(comm, 600, memory_limit=2**16)
-    one.works(1)
+    move = turned(comm, 600, memory_limit=2**16)
+    move.works(1)
     comm.Barrier()
-    transfer = one.plan.start(one.source(5), one.out())
+    transfer = move.plan.start(move.source(5), move.out())
     if comm.Get_rank() == 0:
         time.sleep(0.6)  # the others have stopped looking
         with interrupted(0.3):
@@ -590,21 +590,21 @@ def interrupted_while_elements_move(comm: MPI.Intracomm) -> None:
         while time.monotonic() < until:
             assert not transfer.test(), "it ends without rank 0: make it larger"
         time.sleep(1)
-    one.check(transfer.wait(), 5)
-    one.works()
+    move.check(transfer.wait(), 5)
+    move.works()
 
 
 def interrupted_before_the_vote(comm: MPI.Intracomm) -> None:
     """While rank 1 makes `out`: an error like any other."""
     Making.watch()
-    one = turned(comm, dtype=np.float64)
+    move = turned(comm, dtype=np.float64)
     for _ in range(2):  # the first call, and one that has been made like before
-        a = one.source(9)
+        a = move.source(9)
         with Making.failing(comm.Get_rank() == 1, KeyboardInterrupt), raises_on(1, KeyboardInterrupt):
-            one.plan(a)
+            move.plan(a)
         for salt in range(3):
-            one.check(one.plan(one.source(salt)), salt, "afterwards")
-    one.works()
+            move.check(move.plan(move.source(salt)), salt, "afterwards")
+    move.works()
 
 
 # -- 9: a transfer in flight, and calls that ranks make in another order than they wait
@@ -613,16 +613,16 @@ def interrupted_before_the_vote(comm: MPI.Intracomm) -> None:
 def in_flight_while(comm: MPI.Intracomm, call: Callable[[], None]) -> None:
     """Ranks 0 and 1 have a transfer in flight; rank 0 calls before it waits, rank 1 waits before it calls."""
     me = comm.Get_rank()
-    one = Move(by_rows(comm, 600, ranks=(0, 1)), by_columns(comm, 600, ranks=(0, 1)), memory_limit=2**16)
-    transfer = one.plan.start(one.source(1), one.out()) if me < 2 else None
+    move = Move(by_rows(comm, 600, ranks=(0, 1)), by_columns(comm, 600, ranks=(0, 1)), memory_limit=2**16)
+    transfer = move.plan.start(move.source(1), move.out()) if me < 2 else None
     if me != 1:
         call()
     if transfer is not None:
-        one.check(transfer.wait(), 1)
+        move.check(transfer.wait(), 1)
     if me == 1:
         call()
     if me < 2:
-        one.works(1)
+        move.works(1)
 
 
 def new_ranks_while_in_flight(comm: MPI.Intracomm) -> None:
@@ -661,32 +661,32 @@ def folder(comm: MPI.Intracomm) -> Iterator[Path]:
 
 def tensor_on_one_rank(comm: MPI.Intracomm) -> None:
     me = comm.Get_rank()
-    one = turned(comm)
-    tensor: Any = Tensor(one.a.local_shape)
+    move = turned(comm)
+    tensor: Any = Tensor(move.a.local_shape)
     for _ in range(2):
-        out = one.out()
+        out = move.out()
         with raises_on(1, psr.ArrayError):
-            one.plan(tensor if me == 1 else one.source(), out)
+            move.plan(tensor if me == 1 else move.source(), out)
         assert untouched(out)
-        one.works()
-    out = one.out()
+        move.works()
+    out = move.out()
     with raises_on(0, psr.ArrayError):
-        one.plan(one.source(), tensor if me == 0 else out)
+        move.plan(move.source(), tensor if me == 0 else out)
     assert untouched(out)
-    one.works()
+    move.works()
 
 
 def empty_thing_that_is_no_array(comm: MPI.Intracomm) -> None:
     """Taken for nothing, or refused; the same on all ranks."""
     me = comm.Get_rank()
-    one = Move(on_one(comm, 0), on_one(comm, 1))
-    out = one.out()
+    move = Move(on_one(comm, 0), on_one(comm, 1))
+    out = move.out()
     nothing: Any = Nothing()
-    if outcome_of(comm, lambda: one.plan(nothing if me == 1 else one.source(3), out)) is None:
-        same(out, numbered(one.b, salt=3))
+    if outcome_of(comm, lambda: move.plan(nothing if me == 1 else move.source(3), out)) is None:
+        same(out, numbered(move.b, salt=3))
     else:
         assert untouched(out)
-    one.works()
+    move.works()
 
 
 # -- 11 and 19: votes that fail
@@ -695,11 +695,11 @@ def empty_thing_that_is_no_array(comm: MPI.Intracomm) -> None:
 def test_does_not_wait_for_the_one_that_failed(comm: MPI.Intracomm) -> None:
     """Rank 1 has a wrong array, and is in a barrier before it waits; rank 0 tests for a while, then comes to the barrier."""
     me = comm.Get_rank()
-    one = turned(comm)
-    one.works(1)
+    move = turned(comm)
+    move.works(1)
     wrong = np.zeros((3, 3))
-    out = one.out()
-    transfer = one.plan.start(wrong if me == 1 else one.source(), out)
+    out = move.out()
+    transfer = move.plan.start(wrong if me == 1 else move.source(), out)
     until = time.monotonic() + (0.5 if me == 0 else 0)
     with contextlib.suppress(psr.CollectiveError):
         while time.monotonic() < until:
@@ -708,7 +708,7 @@ def test_does_not_wait_for_the_one_that_failed(comm: MPI.Intracomm) -> None:
     with raises_on(1, psr.ArrayError):
         transfer.wait()
     assert untouched(out)
-    one.works()
+    move.works()
 
 
 def two_that_fail_waited_for_in_another_order(comm: MPI.Intracomm) -> None:
@@ -740,18 +740,18 @@ def two_that_fail_waited_for_in_another_order(comm: MPI.Intracomm) -> None:
 
 
 def no_file_left_while_waiting(comm: MPI.Intracomm) -> None:
-    one = turned(comm)
-    one.works()
+    move = turned(comm)
+    move.works()
     comm.Barrier()
-    a, out = one.source(5), one.out()
+    a, out = move.source(5), move.out()
     if comm.Get_rank() == 1:
         time.sleep(1)
-        one.check(one.plan(a, out), 5)
+        move.check(move.plan(a, out), 5)
     else:
         with no_file_can_be_opened():
-            found = one.plan(a, out)
-        one.check(found, 5)
-    one.works()
+            found = move.plan(a, out)
+        move.check(found, 5)
+    move.works()
 
 
 # -- 13 and 21: communicators that are gone, and others of the same ranks
@@ -759,12 +759,12 @@ def no_file_left_while_waiting(comm: MPI.Intracomm) -> None:
 
 def communicator_that_was_freed(comm: MPI.Intracomm) -> None:
     other = comm.Dup()
-    one, kept = turned(other), turned(comm)
-    one.works()
-    a, out = one.source(5), one.out()
+    move, kept = turned(other), turned(comm)
+    move.works()
+    a, out = move.source(5), move.out()
     other.Free()
     time.sleep(0.5 * comm.Get_rank())
-    calls: list[Callable[[], object]] = [lambda: one.plan(a, out), lambda: one.plan.start(a, out).wait()]
+    calls: list[Callable[[], object]] = [lambda: move.plan(a, out), lambda: move.plan.start(a, out).wait()]
     for call in calls:
         with pytest.raises(psr.RedistributionError):
             call()
@@ -803,20 +803,20 @@ def threads_with_a_communicator_each(comm: MPI.Intracomm) -> None:
 
 
 def calls_after_finalize(comm: MPI.Intracomm) -> None:
-    one = turned(comm)
-    one.works()
-    a, out = one.source(5), one.out()
-    both = psr.batch(one.plan, one.plan)
+    move = turned(comm)
+    move.works()
+    a, out = move.source(5), move.out()
+    both = psr.batch(move.plan, move.plan)
     both([a, a])
-    transfer = one.plan.start(a, one.out())
+    transfer = move.plan.start(a, move.out())
     transfer.wait()
     MPI.Finalize()
     for call in (
-        lambda: one.plan(a, out),
-        lambda: one.plan.start(a, out),
-        lambda: one.plan(a),
+        lambda: move.plan(a, out),
+        lambda: move.plan.start(a, out),
+        lambda: move.plan(a),
         lambda: both([a, a]),
-        lambda: psr.redistribute(one.a, one.b),
+        lambda: psr.redistribute(move.a, move.b),
     ):
         with pytest.raises(psr.RedistributionError):
             call()
@@ -829,20 +829,20 @@ def calls_after_finalize(comm: MPI.Intracomm) -> None:
 def profile_of_legs(comm: MPI.Intracomm) -> None:
     """What goes by rank 1 takes its time there."""
     me = comm.Get_rank()
-    one = Move(on_one(comm, 0, 1000), on_one(comm, 2, 1000), via=[on_one(comm, 1, 1000)])
-    out = one.out()
-    spent = one.plan.profile(one.source(3), out).seconds
-    one.check(out, 3)
+    move = Move(on_one(comm, 0, 1000), on_one(comm, 2, 1000), via=[on_one(comm, 1, 1000)])
+    out = move.out()
+    spent = move.plan.profile(move.source(3), out).seconds
+    move.check(out, 3)
     assert me != 1 or min(spent["packed"], spent["unpacked"]) > 1e-4, spent  # of 8 MB
-    one.works(1)
+    move.works(1)
 
 
 def messages_of_legs(comm: MPI.Intracomm) -> None:
     """Rank 1, in between, receives and sends."""
-    one = Move(on_one(comm, 0), on_one(comm, 2), via=[on_one(comm, 1)])
-    found = one.plan.messages
+    move = Move(on_one(comm, 0), on_one(comm, 2), via=[on_one(comm, 1)])
+    found = move.plan.messages
     assert comm.Get_rank() != 1 or (found["send"] and found["receive"]), found
-    one.works(1)
+    move.works(1)
 
 
 def schedule_that_only_the_legs_allow(comm: MPI.Intracomm) -> None:
@@ -854,23 +854,23 @@ def schedule_that_only_the_legs_allow(comm: MPI.Intracomm) -> None:
 
 
 def leg_without_enough_memory(comm: MPI.Intracomm) -> None:
-    one = Move(on_one(comm, 0), on_one(comm, 2), via=[on_one(comm, 1)], memory_limit=7)
-    out = one.out()
+    move = Move(on_one(comm, 0), on_one(comm, 2), via=[on_one(comm, 1)], memory_limit=7)
+    out = move.out()
     with pytest.raises(psr.RedistributionError):
-        one.plan(one.source(), out)
+        move.plan(move.source(), out)
     assert untouched(out)
-    one.kind = np.dtype(np.int8)
-    one.works()
+    move.kind = np.dtype(np.int8)
+    move.works()
 
 
 def leg_that_cannot_multiply(comm: MPI.Intracomm) -> None:
     way: dict[str, Any] = {"via": [on_one(comm, 1)], "buffers": "datatypes", "exchange": "nonblocking"}
-    one = Move(on_one(comm, 0), on_one(comm, 2), **way)
-    out = one.out()
+    move = Move(on_one(comm, 0), on_one(comm, 2), **way)
+    out = move.out()
     with pytest.raises(psr.RedistributionError):
-        one.plan(one.source(), out, alpha=2)
+        move.plan(move.source(), out, alpha=2)
     assert untouched(out)
-    one.works()
+    move.works()
 
 
 def leg_that_cannot_conjugate(comm: MPI.Intracomm) -> None:
@@ -896,10 +896,10 @@ def leg_that_refuses_a_schedule(comm: MPI.Intracomm) -> None:
 
 def in_place_on_one_rank_only(comm: MPI.Intracomm) -> None:
     desc = by_rows(comm)
-    one = Move(desc, desc, via="dimensions")
-    a = one.source(3)
-    one.check(one.plan(a, a if comm.Get_rank() == 0 else None), 3)
-    one.works()
+    move = Move(desc, desc, via="dimensions")
+    a = move.source(3)
+    move.check(move.plan(a, a if comm.Get_rank() == 0 else None), 3)
+    move.works()
 
 
 # -- 16: fills
@@ -969,13 +969,13 @@ def just_enough_memory(comm: MPI.Intracomm) -> None:
     """Two elements of 130 bytes, one for each of two others on this node, and as much for other nodes. May be refused."""
     kind = np.dtype("V130")
     limit = 260 if comm.Get_size() == 3 else 520
-    one = Move(by_rows(comm, 12, 1), by_columns(comm, 12, 1), kind, memory_limit=limit)
-    a, out = one.source(3), one.out()
-    if outcome_of(comm, lambda: one.plan(a, out)) is None:
-        one.check(out, 3)
-        one.works()
-    one.kind = np.dtype("V100")
-    one.works()
+    move = Move(by_rows(comm, 12, 1), by_columns(comm, 12, 1), kind, memory_limit=limit)
+    a, out = move.source(3), move.out()
+    if outcome_of(comm, lambda: move.plan(a, out)) is None:
+        move.check(out, 3)
+        move.works()
+    move.kind = np.dtype("V100")
+    move.works()
 
 
 # -- 23: arrays of other kinds, and what a set of ranks keeps
@@ -983,18 +983,18 @@ def just_enough_memory(comm: MPI.Intracomm) -> None:
 
 def out_that_overlaps_itself(comm: MPI.Intracomm) -> None:
     me = comm.Get_rank()
-    one = turned(comm)
-    one.works()
-    rows, columns = one.b.local_shape
+    move = turned(comm)
+    move.works()
+    rows, columns = move.b.local_shape
     memory = np.full(8 * (rows + columns), UNTOUCHED)
     folded = np.lib.stride_tricks.as_strided(memory, (rows, columns), (8, 16))
-    out = folded if me == 1 else one.out()
+    out = folded if me == 1 else move.out()
     for _ in range(2):
         with raises_on(1, psr.ArrayError):
-            one.plan(one.source(), out)
+            move.plan(move.source(), out)
         assert untouched(memory)
         assert untouched(out)
-    one.works()
+    move.works()
 
 
 def more_than_32_dimensions(comm: MPI.Intracomm) -> None:
@@ -1007,7 +1007,7 @@ def more_than_32_dimensions(comm: MPI.Intracomm) -> None:
         grid = psr.ProcessGrid((size,), comm)
         axes = [[None] * ndim for _ in range(2)]
         axes[0][0], axes[1][-1] = 0, 0  # type: ignore[call-overload]
-        a, b = (psr.Descriptor(shape, 1, grid, axes=one) for one in axes)
+        a, b = (psr.Descriptor(shape, 1, grid, axes=move) for move in axes)
         Move(a, b).works(2)
         Move(a, b, exchange="nonblocking").works(2)
 
@@ -1021,11 +1021,11 @@ def files_of_many_sets_of_ranks(comm: MPI.Intracomm) -> None:
     turned(comm.Dup()).works(1)
     before = opened()
     kept = [turned(comm.Dup()) for _ in range(20)]
-    for one in kept:
-        one.works(1)
+    for move in kept:
+        move.works(1)
     assert opened() <= before + 2, f"{opened() - before} files are open for 20 sets of ranks"
-    for one in itertools.chain(kept, [turned(comm)]):
-        one.works(1)
+    for move in itertools.chain(kept, [turned(comm)]):
+        move.works(1)
 
 
 DEFECTS: dict[str, tuple[int, Callable[[MPI.Intracomm], None]]] = {

@@ -69,7 +69,7 @@ def one_dimension(comm: MPI.Intracomm, grid: psr.ProcessGrid, shape: tuple[int, 
                 continue
             moved = list(axes)
             moved[k], moved[to] = None, axes[k]
-            a, b = (psr.Descriptor(shape, None, grid, axes=one) for one in (axes, moved))
+            a, b = (psr.Descriptor(shape, None, grid, axes=order) for order in (axes, moved))
             plan = psr.redistribute(a, b)
             groups = {tuple(differing(grid, comm.rank, peer)) for peer in peers(plan)}
             assert groups <= {(axes[k],)}, (a, b, groups)
@@ -127,9 +127,9 @@ def merged(comm: MPI.Intracomm) -> None:
         ((3, 7, 13), (2, 1), (0, 1)),
     ):
         descs = []
-        for one in spread:
+        for dim in spread:
             axes: list[int | None] = [None] * len(shape)
-            axes[one] = 0
+            axes[dim] = 0
             descs.append(psr.Descriptor(shape, None, grid, axes=axes))
         flat = [desc.merge(*dims) for desc in descs]
         whole = value(shape)

@@ -27,17 +27,17 @@ def on_the_one_asked_for(comm: MPI.Intracomm) -> None:
     desc, _ = layouts(WORLD)
     assert desc.on(WORLD) is desc
     assert desc.grid.on(WORLD) is desc.grid
-    for one in (desc, desc[3:20, 1:], desc.T):
-        moved = one.on(comm)
+    for view in (desc, desc[3:20, 1:], desc.T):
+        moved = view.on(comm)
         assert moved.grid.comm is comm
         assert moved.T.grid.comm is comm
-        assert one.grid.comm is WORLD
+        assert view.grid.comm is WORLD
         assert moved.parent is None or moved.parent.grid is moved.grid
-        assert moved == one
-        assert moved.grid == one.grid
-        assert hash(moved) == hash(one)
-        assert (moved.coords, moved.local_shape, moved.lld) == (one.coords, one.local_shape, one.lld)
-        assert moved.on(WORLD) == one
+        assert moved == view
+        assert moved.grid == view.grid
+        assert hash(moved) == hash(view)
+        assert (moved.coords, moved.local_shape, moved.lld) == (view.coords, view.local_shape, view.lld)
+        assert moved.on(WORLD) == view
         assert moved.on(WORLD).grid.comm is WORLD
 
 
@@ -54,9 +54,9 @@ def on_that_of_the_plan(comm: MPI.Intracomm) -> None:
     ):
         for via in (None, "lcm"):
             plan = psr.redistribute(before, after, comm=chosen, via=via)
-            for one in (plan, *getattr(plan, "legs", [])):
-                assert one.desc_a.grid.comm is expected
-                assert one.desc_b.grid.comm is expected
+            for leg in (plan, *getattr(plan, "legs", [])):
+                assert leg.desc_a.grid.comm is expected
+                assert leg.desc_b.grid.comm is expected
             result = plan(local if before == a else b.from_function(value))
             assert result is not None
             assert np.array_equal(result, after.from_function(value))
@@ -85,13 +85,13 @@ def in_two_threads(times: int) -> None:
             raise
 
     threads = [threading.Thread(target=work, args=(k,)) for k in range(2)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert not errors, errors
-    for one in duplicates:
-        one.Free()
+    for duplicate in duplicates:
+        duplicate.Free()
 
 
 def main() -> None:

@@ -52,7 +52,7 @@ def main() -> None:
         plan(local, out)
     except psr.CollectiveError as error:
         again = str(error)
-    left = [one.name for one in Path("/dev/shm").glob("pyscalapack_redist*")]
+    left = [path.name for path in Path("/dev/shm").glob("pyscalapack_redist*")]
     # In one piece: the launcher may put another rank's words between a line and its end.
     print(f"rank {rank}: {'in time' if seconds < 10 else seconds}: {text} | {again} | {left}\n", end="", flush=True)
     os._exit(0)  # finalizing would wait for the dead

@@ -19,7 +19,9 @@ from pyscalapack_redist.files import slabs
 WORLD = MPI.COMM_WORLD
 RANK = WORLD.Get_rank()
 PARALLEL = h5py.get_config().mpi
-DTYPES = [np.dtype(one) for one in ("?", "i2", ">i4", "f4", "d", ">d", "D", "S3", [("key", "<i4"), ("value", ">f8")])]
+DTYPES = [
+    np.dtype(dtype) for dtype in ("?", "i2", ">i4", "f4", "d", ">d", "D", "S3", [("key", "<i4"), ("value", ">f8")])
+]
 
 
 def one_case(folder: Path, rng: np.random.Generator) -> None:
@@ -105,7 +107,7 @@ def main() -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         psr.save(desc, desc.zeros() if desc.coords else None, folder / "warned.h5")
-    mine = [str(one.message) for one in told if one.category is RuntimeWarning]
+    mine = [str(warning.message) for warning in told if warning.category is RuntimeWarning]
     assert len(mine) == (RANK == 0 and not PARALLEL)
     assert not mine or "warned.h5: h5py was built without MPI, so the first rank reads and writes for all" in mine[0]
     assert not mine or told[0].filename == __file__

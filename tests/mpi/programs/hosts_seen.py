@@ -21,7 +21,7 @@ def main() -> None:
         "queue": subprocess.run(
             ["tc", "qdisc", "show", "dev", "eth0"], check=True, capture_output=True, text=True
         ).stdout,
-        "devices": sorted(one.split(":")[0].strip() for one in Path("/proc/net/dev").read_text().splitlines()[2:]),
+        "devices": sorted(line.split(":")[0].strip() for line in Path("/proc/net/dev").read_text().splitlines()[2:]),
     }
     together.Free()
     print(json.dumps(seen) + "\n", end="", flush=True)

@@ -62,11 +62,11 @@ def main() -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         psr.save(desc, ones, path)
-    assert [one.category for one in told] == [RuntimeWarning] * (WORLD.Get_rank() == 0)
-    for one in told:
-        assert elsewhere in str(one.message)
-        assert alive not in str(one.message)
-        assert one.filename == __file__, one.filename
+    assert [warning.category for warning in told] == [RuntimeWarning] * (WORLD.Get_rank() == 0)
+    for warning in told:
+        assert elsewhere in str(warning.message)
+        assert alive not in str(warning.message)
+        assert warning.filename == __file__, warning.filename
     assert parts(folder) == sorted([alive, elsewhere])
     if WORLD.Get_rank() == 0:
         print("OK", flush=True)

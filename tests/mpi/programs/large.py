@@ -30,7 +30,7 @@ def say(what: str, start: float) -> None:
 
 def check_size(plan: psr.Redistribution, local: Bytes, messages: int) -> None:
     """`local` and, somewhere, that many messages are as large as this test is about."""
-    sent = sum(one.size > MOST_32 for one in plan.messages["send"])
+    sent = sum(message.size > MOST_32 for message in plan.messages["send"])
     assert COMM.allreduce(sent) == messages
     assert COMM.allreduce(local.size, MPI.MAX) > MOST_32
 

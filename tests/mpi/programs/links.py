@@ -33,7 +33,7 @@ def main() -> None:
         if sys.argv[1] == "file":
             assert before.links[:2] == (0.5, 8000.0), before.links
             away = [
-                2 * sum(one.size for one in plan.messages[way] if one.peer // 2 != comm.rank // 2)
+                2 * sum(message.size for message in plan.messages[way] if message.peer // 2 != comm.rank // 2)
                 for way in ("send", "receive")
             ]
             busiest = comm.allreduce(max(away), MPI.MAX)

@@ -48,7 +48,7 @@ def one_case(rng: np.random.Generator, number: int) -> None:
         alpha = 1
     if rng.random() < 0.3:
         beta = 0
-    whole_a, whole_b = (whole_numbers(rng, one.shape, dtype) for one in (a, b))
+    whole_a, whole_b = (whole_numbers(rng, desc.shape, dtype) for desc in (a, b))
     before = np.full_like(whole_b, np.nan) if beta == 0 else whole_b
     part = whole_a[a.window()]
     part = {"N": part, "T": part.T, "C": part.conj().T}[op]

@@ -26,7 +26,7 @@ def descriptor(rng: np.random.Generator, layout: Layout, comm: MPI.Intracomm, ll
     grid = psr.ProcessGrid(ranks.shape, comm, ranks=ranks)
     one_each = [max(1, -(-n // p)) for n, p in zip(layout.shape, layout.ranks.shape, strict=True)]
     block = [
-        None if cut == one and rng.random() < 0.5 else cut for cut, one in zip(layout.block, one_each, strict=True)
+        None if cut == whole and rng.random() < 0.5 else cut for cut, whole in zip(layout.block, one_each, strict=True)
     ]
     whole = psr.Descriptor(layout.shape, block, grid, source=layout.source, axes=axes)
     whole = psr.Descriptor(layout.shape, block, grid, source=layout.source, axes=axes, lld=whole.lld + lld)

@@ -149,10 +149,10 @@ OPTIONS = list(combinations())
 def force(area: int, slots: int, stream_from: int = 0) -> None:
     """Let arrays of any size go the way of large ones."""
     forced = {"SLOTS": slots, "STREAM_FROM": stream_from, "WOVEN_FROM": 0, "SHORTEST": 0}
-    for module, name, value in ((node, "AREA", area), *((shared, *one) for one in forced.items())):
+    for module, name, value in ((node, "AREA", area), *((shared, *setting) for setting in forced.items())):
         assert hasattr(module, name), f"{module.__name__} has no {name} any more: this test forces nothing"
         setattr(module, name, value)
-    OPTIONS[:] = [one for one in OPTIONS if one.get("exchange", "shared") == "shared"]
+    OPTIONS[:] = [options for options in OPTIONS if options.get("exchange", "shared") == "shared"]
 
 
 def main() -> None:

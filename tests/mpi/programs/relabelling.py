@@ -52,7 +52,7 @@ def one_case(comm: MPI.Intracomm, rng: np.random.Generator) -> bool:
 
 def node_map(world: MPI.Intracomm) -> None:
     """The environment tells the nodes of COMM_WORLD's ranks, whatever the communicator."""
-    nodes = [int(one) for one in os.environ["PYSCALAPACK_REDIST_NODES"].split(",")]
+    nodes = [int(text) for text in os.environ["PYSCALAPACK_REDIST_NODES"].split(",")]
     comm = world.Split(0, -world.Get_rank())
     size = comm.Get_size()
     a = psr.Descriptor((24,), (1,), psr.ProcessGrid((size,), comm))

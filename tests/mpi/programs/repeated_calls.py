@@ -101,12 +101,16 @@ def used_once(comm: MPI.Intracomm, rng: np.random.Generator) -> bool:
     bad, how = rng.integers(4 * comm.Get_size()), rng.integers(3)
     give_out = b.size != b.shape or bad < comm.Get_size() or own.random() < 0.7
     local_a, out = (
-        None if one is None else np.asfortranarray(one) if own.random() < 0.9 else placed(own, one.shape, dtype)
-        for one in (mine, before)
+        None
+        if values is None
+        else np.asfortranarray(values)
+        if own.random() < 0.9
+        else placed(own, values.shape, dtype)
+        for values in (mine, before)
     )
-    for one, values in ((local_a, mine), (out, before)):
-        if one is not None and values is not None:
-            one[...] = values
+    for local, values in ((local_a, mine), (out, before)):
+        if local is not None and values is not None:
+            local[...] = values
     given = local_a
     if bad == me and mine is not None:
         wrong = (
@@ -159,7 +163,7 @@ def arrays_that_overlap(comm: MPI.Intracomm) -> None:
 
 
 def main() -> None:
-    plans, calls, seed = (int(one) for one in sys.argv[1:4])
+    plans, calls, seed = (int(text) for text in sys.argv[1:4])
     comm = MPI.COMM_WORLD
     failed = 0
     for number in range(plans):

@@ -40,7 +40,7 @@ def next_communicator() -> int:
 def datatypes() -> int:
     """Datatypes of messages that have not been freed."""
     gc.collect()
-    MADE[:] = [one for one in MADE if one != MPI.DATATYPE_NULL]
+    MADE[:] = [datatype for datatype in MADE if datatype != MPI.DATATYPE_NULL]
     return len(MADE)
 
 

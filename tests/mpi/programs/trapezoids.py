@@ -52,9 +52,9 @@ def one_case(rng: np.random.Generator, number: int) -> None:
         b = replace(a)
     alpha, beta = (int(rng.integers(-1, 4)), int(rng.integers(0, 4))) if multiplied else (1, 0)
     if multiplied or dtype.kind == "c":
-        whole_a, whole_b = (whole_numbers(rng, one.shape, dtype) for one in (a, b))
+        whole_a, whole_b = (whole_numbers(rng, desc.shape, dtype) for desc in (a, b))
     else:
-        whole_a, whole_b = (numbered(one.shape, dtype, number + k) for k, one in enumerate((a, b)))
+        whole_a, whole_b = (numbered(desc.shape, dtype, number + k) for k, desc in enumerate((a, b)))
     part = whole_a[a.window()]
     if op != "N":
         part = part.T.conj() if op == "C" and dtype.kind == "c" else part.T
@@ -75,7 +75,7 @@ def one_case(rng: np.random.Generator, number: int) -> None:
     window[kept] = moved[kept]
     own = np.random.default_rng([number, RANK])
     local_a, out, wanted = a.local(whole_a, RANK), None if new else b.local(whole_b, RANK), b.local(expected, RANK)
-    local_a, out = (None if one is None else _as(own, one) for one in (local_a, out))
+    local_a, out = (None if array is None else _as(own, array) for array in (local_a, out))
     options = OPTIONS[number % len(OPTIONS)]
     plan = psr.redistribute(
         descriptor(a, WORLD, 0), descriptor(b, WORLD, 0), dtype=dtype, op=op, uplo=uplo, diag=diag, fill=fill, **options
@@ -134,7 +134,7 @@ def leading_dimensions() -> None:
     for lld, options in itertools.product((20, 25), ({"via": "lcm"}, {"uplo": "U", "fill": "symmetric"})):
         a = psr.Descriptor((20, 20), (2, 2), grid, lld=lld)
         b = psr.Descriptor((20, 20), (3, 3), grid, lld=lld + 1)
-        values = [one.from_function(lambda i, j: 1.0 + np.minimum(i, j) + 50 * np.maximum(i, j)) for one in (a, b)]
+        values = [desc.from_function(lambda i, j: 1.0 + np.minimum(i, j) + 50 * np.maximum(i, j)) for desc in (a, b)]
         local = np.zeros((lld, 20), order="F")
         local[: a.local_shape[0]] = values[0]
         out = np.zeros((lld + 1, 20), order="F")

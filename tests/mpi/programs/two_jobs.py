@@ -62,7 +62,7 @@ def values(dtype: np.dtype[Any], step: int) -> Any:
 
     def function(*indices: Any) -> Any:
         number = step + sum((7 * k + 1) * 13**k * index for k, index in enumerate(indices))
-        number = np.broadcast_to(number, np.broadcast_shapes(*(one.shape for one in indices)))
+        number = np.broadcast_to(number, np.broadcast_shapes(*(index.shape for index in indices)))
         if dtype.names:
             made = np.empty(number.shape, dtype)
             made["x"], made["k"] = number % 97, number
@@ -75,7 +75,7 @@ def values(dtype: np.dtype[Any], step: int) -> Any:
 
 
 def main() -> None:
-    seed, plans, steps = (int(one) for one in sys.argv[2:5])
+    seed, plans, steps = (int(text) for text in sys.argv[2:5])
     intercomm, first = connection(sys.argv[1])
     comm = WORLD.Split(int(first), WORLD.Get_rank())
     rng = random.Random(seed)  # the same numbers on both sides
@@ -103,8 +103,8 @@ def main() -> None:
         for step in range(3):
             move(plan, own, dtype, sends, step)
     for step in range(steps):  # one frame after another through one plan, and back through another
-        for one in kept[:2]:
-            move(*one, step)
+        for arguments in kept[:2]:
+            move(*arguments, step)
     # Several at once.
     moving = []
     for plan, own, dtype, sends in kept[-3:]:

@@ -62,7 +62,7 @@ def main() -> None:
         again = "no error"
     except psr.RedistributionError as error:
         again = type(error).__name__
-    left = [one.name for one in Path(path).parent.glob(Path(path).name + ".*")]
+    left = [file.name for file in Path(path).parent.glob(Path(path).name + ".*")]
     step_ok = STEPS - 1 <= step <= STEPS  # a sender may be one ahead
     print(f"rank {RANK}: {'in time' if waited < 15 else waited} {step_ok} {again} {left} {words}\n", end="", flush=True)
     if what == "stay":

@@ -52,9 +52,9 @@ def which_descriptors() -> None:
     expect(lambda: psr.redistribute(layout(), layout(), comm=INTER), both)
     expect(lambda: psr.redistribute(None, None, comm=INTER) if FIRST else plan(layout(), False), neither)
     expect(lambda: psr.redistribute(layout(), layout(), comm=INTER) if FIRST else plan(layout(), False), both)
-    one = FIRST and RANK == 1
-    where = "" if one else "rank 1 could not take part" if FIRST else "rank 1 of the other side could not take part"
-    expect(lambda: psr.redistribute(None, None, comm=INTER) if one else plan(layout(), FIRST), where, neither)
+    alone = FIRST and RANK == 1
+    where = "" if alone else "rank 1 could not take part" if FIRST else "rank 1 of the other side could not take part"
+    expect(lambda: psr.redistribute(None, None, comm=INTER) if alone else plan(layout(), FIRST), where, neither)
     for sends in (True, False):
         expect(
             lambda sends=sends: plan(layout(), sends),
@@ -83,8 +83,8 @@ def what_must_agree() -> None:
         "the options must be the same on every rank",
         "exchange='windowed'",
     )
-    one = psr.Descriptor(SHAPE, 3, psr.ProcessGrid((1, 1), COMM))
-    expect(lambda: plan(one if FIRST and RANK == 1 else layout(), FIRST), "desc_a must be the same on every rank")
+    desc = psr.Descriptor(SHAPE, 3, psr.ProcessGrid((1, 1), COMM))
+    expect(lambda: plan(desc if FIRST and RANK == 1 else layout(), FIRST), "desc_a must be the same on every rank")
     expect(lambda: plan("rows" if FIRST and RANK == 1 else layout(), FIRST), "desc_a: a ScaLAPACK descriptor has nine")
     paper = psr.Descriptor(SHAPE, 2, psr.ProcessGrid((1, 1)))
     expect(lambda: plan(paper if not FIRST else layout(), FIRST), "on paper: give it a communicator")

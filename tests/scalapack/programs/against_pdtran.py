@@ -40,9 +40,9 @@ def theirs(
 ) -> None:
     """c = beta * c + alpha * op(a) by the library; c is m x n."""
     kind = {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype.char]
-    alpha, beta = (pointer(one) for one in factors)
-    one = integers(1, 1)
-    operand_a, operand_c = [pointer(a), *one, pointer(da)], [pointer(c), *one, pointer(dc)]
+    alpha, beta = (pointer(factor) for factor in factors)
+    corner = integers(1, 1)
+    operand_a, operand_c = [pointer(a), *corner, pointer(da)], [pointer(c), *corner, pointer(dc)]
     if op == "N":
         entry(f"p{kind}geadd_")(
             ctypes.c_char_p(b"N"), *integers(m, n), alpha, *operand_a, beta, *operand_c, ctypes.c_size_t(1)

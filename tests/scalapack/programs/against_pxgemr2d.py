@@ -50,7 +50,7 @@ def one_case(rng: np.random.Generator, context: int) -> None:
     dtype = DTYPES[rng.integers(len(DTYPES))]
     salt = int(rng.integers(2**31))
     whole_a, whole_b = numbered(a.shape, dtype, salt), numbered(b.shape, dtype, salt + 1)
-    grids = [psr.ProcessGrid(one.ranks.shape, WORLD, ranks=one.ranks) for one in (a, b)]
+    grids = [psr.ProcessGrid(grid.ranks.shape, WORLD, ranks=grid.ranks) for grid in (a, b)]
     for grid in grids:
         grid.make_context()
     desc_a, desc_b = (
@@ -58,7 +58,7 @@ def one_case(rng: np.random.Generator, context: int) -> None:
         for one, grid in zip((a, b), grids, strict=True)
     )
     local_a, theirs, ours = (
-        local_of(*one) for one in ((a, desc_a, whole_a), (b, desc_b, whole_b), (b, desc_b, whole_b))
+        local_of(*operand) for operand in ((a, desc_a, whole_a), (b, desc_b, whole_b), (b, desc_b, whole_b))
     )
     psr.scalapack.pxgemr2d(local_a, desc_a, theirs, desc_b, context)
     whole = a.size == a.shape and b.size == b.shape

@@ -23,7 +23,7 @@ def one_case(rng: np.random.Generator, number: int, context: int) -> None:
     uplo, diag, dtype = KINDS[number % len(KINDS)]
     salt = int(rng.integers(2**31))
     whole_a, whole_b = numbered(a.shape, dtype, salt), numbered(b.shape, dtype, salt + 1)
-    grids = [psr.ProcessGrid(one.ranks.shape, WORLD, ranks=one.ranks) for one in (a, b)]
+    grids = [psr.ProcessGrid(grid.ranks.shape, WORLD, ranks=grid.ranks) for grid in (a, b)]
     for grid in grids:
         grid.make_context()
     desc_a, desc_b = (
@@ -31,7 +31,7 @@ def one_case(rng: np.random.Generator, number: int, context: int) -> None:
         for one, grid in zip((a, b), grids, strict=True)
     )
     local_a, theirs, ours = (
-        local_of(*one) for one in ((a, desc_a, whole_a), (b, desc_b, whole_b), (b, desc_b, whole_b))
+        local_of(*operand) for operand in ((a, desc_a, whole_a), (b, desc_b, whole_b), (b, desc_b, whole_b))
     )
     psr.scalapack.pxtrmr2d(local_a, desc_a, theirs, desc_b, uplo=uplo, diag=diag, context=context)
     psr.redistribute(desc_a, desc_b, dtype=dtype, uplo=uplo, diag=diag)(local_a, ours)

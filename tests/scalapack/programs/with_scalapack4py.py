@@ -51,7 +51,7 @@ def check_moves(sl: Any, dtype: str) -> None:
 
 def check_our_descriptor(sl: Any) -> None:
     """Its pdtran on descriptors and arrays of ours."""
-    columns = max(one for one in (1, 2) if SIZE % one == 0)
+    columns = max(n for n in (1, 2) if SIZE % n == 0)
     with psr.ProcessGrid((SIZE // columns, columns), WORLD) as grid:
         grid.make_context()
         one, other = psr.Descriptor((13, 8), (3, 2), grid), psr.Descriptor((8, 13), (2, 3), grid)

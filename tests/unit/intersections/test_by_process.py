@@ -19,14 +19,14 @@ from axes import random_axes, shared
 PAIRS = 3000
 
 
-def elements(one: Shared) -> list[tuple[int, int]]:
+def elements(shared: Shared) -> list[tuple[int, int]]:
     """Place in a and in b of each element, written out period after period."""
     per_period = [
-        (x + k, y + k) for x, y, n in zip(one.start_a, one.start_b, one.length, strict=True) for k in range(n)
+        (x + k, y + k) for x, y, n in zip(shared.start_a, shared.start_b, shared.length, strict=True) for k in range(n)
     ]
-    repeats = -(-one.total // len(per_period))
-    found = [(x + k * one.period_a, y + k * one.period_b) for k in range(repeats) for x, y in per_period]
-    return found[: one.total]
+    repeats = -(-shared.total // len(per_period))
+    found = [(x + k * shared.period_a, y + k * shared.period_b) for k in range(repeats) for x, y in per_period]
+    return found[: shared.total]
 
 
 def test_against_brute_force() -> None:
@@ -35,10 +35,10 @@ def test_against_brute_force() -> None:
         a, b = random_axes(rng)
         for p, expected in enumerate(shared(a, b)):
             found = list(by_process(a, b, p))
-            assert [one.remote for one in found] == sorted({q for q, _, _ in expected})
-            for one in found:
-                assert one.start_a.flags.c_contiguous
-                assert elements(one) == [(x, y) for q, x, y in expected if q == one.remote], (a, b, p, one)
+            assert [item.remote for item in found] == sorted({q for q, _, _ in expected})
+            for item in found:
+                assert item.start_a.flags.c_contiguous
+                assert elements(item) == [(x, y) for q, x, y in expected if q == item.remote], (a, b, p, item)
 
 
 def test_families_are_the_runs_of_aspen() -> None:
@@ -77,17 +77,17 @@ def test_cyclic_and_one_block_per_process_take_no_memory(
     a, b = (BlockCyclic(n, block or -(-n // processes), processes) for block, processes in (before, after))
     for p in range(a.processes):
         found = list(by_process(a, b, p))
-        assert sum(one.total for one in found) == a.local_size(p)
-        for one in found:
-            assert len(one.length) <= 2
-            last = one.total - 1
-            runs, rest = divmod(last, int(one.length.sum()))
-            at = int(rest >= one.length[0])
-            within = rest - at * int(one.length[0])
-            x, y = one.start_a[at] + runs * one.period_a + within, one.start_b[at] + runs * one.period_b + within
-            for place_a, place_b in ((one.start_a[0], one.start_b[0]), (x, y)):
+        assert sum(item.total for item in found) == a.local_size(p)
+        for item in found:
+            assert len(item.length) <= 2
+            last = item.total - 1
+            runs, rest = divmod(last, int(item.length.sum()))
+            at = int(rest >= item.length[0])
+            within = rest - at * int(item.length[0])
+            x, y = item.start_a[at] + runs * item.period_a + within, item.start_b[at] + runs * item.period_b + within
+            for place_a, place_b in ((item.start_a[0], item.start_b[0]), (x, y)):
                 i = a.global_index(p, int(place_a))
-                assert (b.owner(i), b.local_index(i)) == (one.remote, place_b)
+                assert (b.owner(i), b.local_index(i)) == (item.remote, place_b)
 
 
 @pytest.mark.parametrize("n", [7, 50, 3000])
@@ -96,10 +96,10 @@ def test_few_runs_among_many_processes(n: int) -> None:
     a, b = BlockCyclic(n, 25, 2, offset=3), BlockCyclic(n, 3, 1000, source=998, offset=4)
     for p, expected in enumerate(shared(a, b)):
         found = by_process(a, b, p)
-        assert [one.remote for one in found] == sorted({q for q, _, _ in expected})
-        for one in found:
-            assert elements(one) == [(x, y) for q, x, y in expected if q == one.remote]
-            assert one.first == a.global_index(p, int(one.start_a[0]))
+        assert [item.remote for item in found] == sorted({q for q, _, _ in expected})
+        for item in found:
+            assert elements(item) == [(x, y) for q, x, y in expected if q == item.remote]
+            assert item.first == a.global_index(p, int(item.start_a[0]))
 
 
 def test_a_process_outside_is_an_error() -> None:

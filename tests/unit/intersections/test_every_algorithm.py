@@ -43,9 +43,9 @@ def test_all_find_the_same_runs() -> None:
         for p in range(a.processes):
             rows = {}
             for name in intersections.ALGORITHMS:
-                one, other = (intersections.find(name, a, b, p, form=form) for form in intersections.FORMS)
-                assert one.comparisons == other.comparisons, (name, a, b, p)
-                rows[name] = one.expand().tolist()
+                first, other = (intersections.find(name, a, b, p, form=form) for form in intersections.FORMS)
+                assert first.comparisons == other.comparisons, (name, a, b, p)
+                rows[name] = first.expand().tolist()
                 assert rows[name] == other.expand().tolist(), (name, a, b, p)
             assert rows["falls"] == rows["scan"] == rows["aspen"], (a, b, p)
             if (

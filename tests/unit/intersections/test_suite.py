@@ -39,11 +39,13 @@ def test_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("2x2:256x256", "2x2:256x256"),
     }
     for case in cases:
-        assert {one["name"] for one in case["methods"]} == {f"{name}/{form}" for name in ALGORITHMS for form in FORMS}
-        counts = {one["name"]: (one["comparisons"], one["runs"]) for one in case["methods"]}
-        for one in case["methods"]:
-            assert one["verified"]
-            assert len(one["seconds"]) == 2
+        assert {method["name"] for method in case["methods"]} == {
+            f"{name}/{form}" for name in ALGORITHMS for form in FORMS
+        }
+        counts = {method["name"]: (method["comparisons"], method["runs"]) for method in case["methods"]}
+        for method in case["methods"]:
+            assert method["verified"]
+            assert len(method["seconds"]) == 2
         for name in ALGORITHMS:
             assert counts[f"{name}/compiled"] == counts[f"{name}/python"]
         assert counts["aspen/python"][0] == counts["aspen/python"][1] == counts["falls/python"][1]

@@ -75,19 +75,19 @@ def test_classes_are_disjoint_alike_and_even(P: int, Q: int, r: int, s: int, off
     grid = CommunicationGrid(P, Q, r, s, offset=offset)
     r, s, g = grid.reduced
     seen = np.zeros((P, Q), dtype=np.int64)
-    for one in grid.classes:
-        p, q = one.pairs.T
+    for residue in grid.classes:
+        p, q = residue.pairs.T
         seen[p, q] += 1
-        assert ((p * r - q * s - one.number) % g == 0).all()
-        assert (grid.lengths[p, q] == one.length).all()
-        assert len(one.pairs) == P * Q // g  # Proposition 1
+        assert ((p * r - q * s - residue.number) % g == 0).all()
+        assert (grid.lengths[p, q] == residue.length).all()
+        assert len(residue.pairs) == P * Q // g  # Proposition 1
         # Lemma 3: P0 entries in each of Q0 columns, none elsewhere, and alike for rows.
         for side in (p, q):
             counts = np.bincount(side)
             assert len(set(counts[counts > 0])) == 1
     assert (seen == (grid.lengths > 0)).all()
     if not offset:
-        assert all(1 - r <= one.number <= s - 1 for one in grid.classes)
+        assert all(1 - r <= residue.number <= s - 1 for residue in grid.classes)
 
 
 def test_whole_process_sets() -> None:

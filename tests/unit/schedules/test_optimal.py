@@ -48,13 +48,13 @@ def test_small_graphs_against_trying_all(P: int, Q: int, seed: int, alpha: float
     cost = min(all_of_them.values())
     assert least.certificate in PROVED
     assert least.total_cost == cost
-    assert least.number_of_steps == min(steps for steps, one in all_of_them.items() if one == cost)
+    assert least.number_of_steps == min(steps for steps, least_cost in all_of_them.items() if least_cost == cost)
     fewest = build("optimal", grid, objective="steps")
     assert (fewest.number_of_steps, fewest.total_cost) == min(all_of_them.items())
     affine = build("optimal", grid, objective=(alpha, beta))
     value = alpha * affine.number_of_steps + beta * affine.total_cost
     assert value == pytest.approx(min(alpha * steps + beta * one for steps, one in all_of_them.items()))
-    front = [(one.number_of_steps, one.total_cost) for one in pareto(grid)]
+    front = [(schedule.number_of_steps, schedule.total_cost) for schedule in pareto(grid)]
     lowest, expected = 10**9, []
     for steps, one in sorted(all_of_them.items()):
         if one < lowest:
@@ -146,5 +146,5 @@ def test_large_grids_are_valid(name: str, size: tuple[int, int]) -> None:
 
 def test_the_front_of_example_5() -> None:
     front = pareto(CommunicationGrid(15, 6, 2, 3))
-    assert [(one.number_of_steps, one.total_cost) for one in front] == [(10, 20), (11, 16)]
-    assert all(one.certificate in PROVED for one in front)
+    assert [(schedule.number_of_steps, schedule.total_cost) for schedule in front] == [(10, 20), (11, 16)]
+    assert all(schedule.certificate in PROVED for schedule in front)

@@ -18,7 +18,7 @@ SIZES = [(P, K) for P in range(1, 65) for K in range(1, 65)]
 
 
 def printed(text: str) -> list[list[int]]:
-    return [[int(one) for one in row.split()] for row in text.strip().splitlines()]
+    return [[int(text) for text in row.split()] for row in text.strip().splitlines()]
 
 
 @pytest.mark.parametrize(("P", "K", "figure"), [(4, 3, FIGURES.FIG_6), (16, 12, FIGURES.FIGS_8_9)])

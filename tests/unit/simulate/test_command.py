@@ -31,12 +31,12 @@ def test_table_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     text = capsys.readouterr().out
     assert "simulated: 2400 float64, 8:3 -> 8:5, 8 ranks" in text
     assert "8 hosts, 10 Mbit/s each way, start-up 50 us" in text
-    assert [one["name"] for one in found["methods"]] == list(DEFAULT_METHODS)
+    assert [method["name"] for method in found["methods"]] == list(DEFAULT_METHODS)
     assert found["machine"]["rate"] == 1.25e6
     assert found["limit"] == pytest.approx((found["busiest_bytes"] - 0.8 * 1024) / 1e6)
-    for one in found["methods"]:
-        assert one["seconds"] > found["limit"]
-        assert f"| {one['name']} " in text
+    for method in found["methods"]:
+        assert method["seconds"] > found["limit"]
+        assert f"| {method['name']} " in text
 
 
 def test_hosts_may_be_more_than_are_needed_and_ranks_may_share_them(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_hosts_may_be_more_than_are_needed_and_ranks_may_share_them(tmp_path: Pa
     shared = simulated(tmp_path, *methods, "--slots", "4")
     assert shared["machine"]["hosts"] == 2
     assert all(
-        one["seconds"] > other["seconds"] for one, other in zip(shared["methods"], alone["methods"], strict=True)
+        slow["seconds"] > other["seconds"] for slow, other in zip(shared["methods"], alone["methods"], strict=True)
     )
 
 

@@ -53,9 +53,9 @@ def test_every_element_that_moves_is_in_one_message(
 
 
 def test_steps_are_those_of_the_schedule() -> None:
-    one = case((240 * 3,), "16:3", "16:5+16")
+    moved = case((240 * 3,), "16:3", "16:5+16")
     made = schedules.build("stepwise", schedules.CommunicationGrid(16, 16, 3, 5, 720))
-    found = messages_of(one, "stepwise")
+    found = messages_of(moved, "stepwise")
     assert found.step[-1] + 1 == made.number_of_steps
     for number, step in enumerate(made.steps):
         mine = found.step == number
@@ -81,15 +81,15 @@ def test_pieces_are_the_messages(exchange: str) -> None:
 @pytest.mark.parametrize("slots", [1, 2])
 @pytest.mark.parametrize(("before", "after"), [("4x2:3x4", "2x4:5x3"), ("3x2:4x4", "2x2:3x1+6")])
 def test_no_method_beats_the_links(before: str, after: str, slots: int) -> None:
-    one = case((480, 600), before, after)
-    machine = Machine(math.ceil(one.ranks / slots), slots, 1e6, 1e-4, 1e-5, 0.9, 1024, 2048)
+    moved = case((480, 600), before, after)
+    machine = Machine(math.ceil(moved.ranks / slots), slots, 1e6, 1e-4, 1e-5, 0.9, 1024, 2048)
     methods = [
         f"{name}/{exchange}"
         for name in ("caterpillar", "ring", "optimal", "stepwise")
         for exchange in EXCHANGES
         if not exchange.startswith("alltoall")
     ]
-    found = simulated(one, machine, (*methods, "auto/alltoallv", "natural/windowed"), Sizes())
+    found = simulated(moved, machine, (*methods, "auto/alltoallv", "natural/windowed"), Sizes())
     assert found.limit > 0
     for prediction in found.predictions:
         assert prediction.seconds is not None
@@ -99,10 +99,10 @@ def test_no_method_beats_the_links(before: str, after: str, slots: int) -> None:
 def test_lock_step_is_the_sum_of_the_steps_costs() -> None:
     # Each step of `classes` is full and its messages are of one length, so no process is ever ahead of another.
     grid = schedules.CommunicationGrid(8, 8, 3, 5)
-    one = case((grid.slice_length,), "8:3", "8:5+8")
+    moved = case((grid.slice_length,), "8:3", "8:5+8")
     machine = Machine(16, rate=100.0, latency=0.125)
     made = schedules.build("classes", grid)
-    (found,) = simulated(one, machine, ("classes/sendrecv",), Sizes()).predictions
+    (found,) = simulated(moved, machine, ("classes/sendrecv",), Sizes()).predictions
     lock = made.total_cost * 8 / 100 + made.number_of_steps * 0.125
     assert found.seconds == pytest.approx(machine.vote + lock)
     assert machine.vote == 0.5
