@@ -123,7 +123,7 @@ class _Pipeline(Progress):
         self._receiving = incoming.slots
         self._slots = slots(run.staging, [incoming.nbytes] * incoming.slots + [outgoing.nbytes] * outgoing.slots)
         self._requests: list[Any] = [run.channel.nothing] * len(self._slots)
-        self._piece: list[Piece | None] = [None] * len(self._slots)
+        self._pieces: dict[int, Piece] = {}  # under way, by slot
 
     def start(self, exchange: Exchange, mark: int = 0) -> None:
         """Pack and send what fits, post receives. Not collective."""
@@ -141,9 +141,9 @@ class _Pipeline(Progress):
         """Put the next piece of the slot's direction into it, if there is one."""
         receiving = number < self._receiving
         piece = next(self._waiting[0 if receiving else 1], None)
-        self._piece[number] = piece
         if piece is None:
             return
+        self._pieces[number] = piece
         run, slot, peer = self.run, self._slots[number], piece.message.peer
         if receiving:
             request = self.channel.receive(self.buffers.incoming(run, piece, slot), peer, run.tag)
@@ -159,8 +159,7 @@ class _Pipeline(Progress):
                 if not self.copy_piece():
                     return False
                 continue
-            piece = self._piece[number]
-            assert piece is not None
+            piece = self._pieces.pop(number)
             if number < self._receiving:
                 self.buffers.arrived(self.run, piece, self._slots[number])
             self._left -= 1

@@ -94,9 +94,10 @@ class Shared(Exchange):
         return self.between.staging_bytes if self.by_mpi else 0
 
     @functools.cached_property
-    def traffic(self) -> Traffic:
-        """What goes through the ring."""
-        assert self.ring is not None
+    def traffic(self) -> Traffic | None:
+        """What goes through the ring, where there is one."""
+        if self.ring is None:
+            return None
         sends, receives = self._here
         written = (self.copies.size + sum(one.size for _, one in receives)) * self.ring.size
         return Traffic(
@@ -112,7 +113,7 @@ class Shared(Exchange):
 
     def compiled(self) -> Traffic | None:
         """What goes through the ring, if that is all that goes anywhere. Not collective."""
-        return self.traffic if self.ring is not None and self.node is not None and self.node.whole else None
+        return self.traffic if self.node is not None and self.node.whole else None
 
     def begin(self, run: Run) -> Together:
         """A run, with all the memory that it needs; nothing moves yet. Not collective."""
@@ -133,7 +134,7 @@ class Together(Progress):
 
     def __init__(self, exchange: Shared, run: Run, begun: Traffic | None = None) -> None:
         super().__init__(exchange, run)
-        self._traffic = exchange.traffic if exchange.ring is not None else None
+        self._traffic = exchange.traffic
         self._begun = begun  # a compiled call has packed for it already
         self._between = None
         if exchange.by_mpi:
@@ -159,8 +160,8 @@ class Together(Progress):
     def start(self, exchange: Exchange, mark: int = 0) -> None:
         """Start both ways. Not collective."""
         assert isinstance(exchange, Shared)
+        self._traffic = exchange.traffic
         if self._traffic is not None:
-            self._traffic = exchange.traffic
             if mark or self._begun not in (None, self._traffic):
                 self.take_back()
             if self._begun is None:

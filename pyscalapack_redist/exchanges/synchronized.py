@@ -74,7 +74,7 @@ class _Steps(Progress):
         super().__init__(exchange, run)
         self._out, self._in = slots(run.staging, exchange.pieces[2:])
         self._received = 0  # messages, of any process
-        self._coming: Piece | None = None
+        self._coming: list[Piece] = []  # at most one
         self._requests: list[Any] = [run.channel.nothing, run.channel.nothing]
         self._sending = False
 
@@ -94,14 +94,15 @@ class _Steps(Progress):
 
     def _probe(self) -> None:
         """Receive what has come, from anybody."""
-        if self._coming is not None:
+        if self._coming:
             return
         for source in tuple(self._from):
             found = self.channel.probe(source, self.run.tag)
             pieces = self._from.pop(source)
             if found is not None:
-                self._coming = pieces.popleft()
-                self._requests[RECEIVE] = found.receive(self.buffers.incoming(self.run, self._coming, self._in))
+                piece = pieces.popleft()
+                self._coming.append(piece)
+                self._requests[RECEIVE] = found.receive(self.buffers.incoming(self.run, piece, self._in))
             if pieces:
                 self._from[source] = pieces  # behind the others
             if found is not None:
@@ -109,8 +110,7 @@ class _Steps(Progress):
 
     def _arrived(self) -> None:
         """Bring what came to where it belongs."""
-        piece, self._coming = self._coming, None
-        assert piece is not None
+        piece = self._coming.pop()
         self.buffers.arrived(self.run, piece, self._in)
         self._received += piece.last == piece.message.last
 
@@ -125,7 +125,7 @@ class _Steps(Progress):
 
     def advance(self, block: bool) -> bool:
         """Unpack what came, send what may go, and copy locally in between. Not collective."""
-        while self._from or self._coming is not None or self._sends or self._sending:
+        while self._from or self._coming or self._sends or self._sending:
             self._probe()
             number = self.channel.first_done(self._requests)
             if number is None:

@@ -7,14 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import ScheduleError, unknown
-from .caterpillar import caterpillar
+from .caterpillar import caterpillar, ring
 from .classes import classes
 from .greedy import greedy
 from .message_graph import MessageGraph
 from .natural import natural
 from .optimal import optimal
 from .random_order import random_order
-from .ring import ring
 from .schedule import Schedule
 from .stepwise import stepwise
 from .walker_otto import schedule_walker_otto

@@ -143,27 +143,27 @@ class CommunicationGrid(MessageGraph):
         """Lengths of the messages of some senders to every receiver. Not collective."""
         if self.n is None:
             return self._slice(np.asarray(senders)[:, None], np.arange(self.Q)[None])
-        a, b = self._axes()
+        a, b = self._axes(self.n)
         return np.array([_lengths(a, b, int(p)) for p in senders], dtype=np.int64).reshape(-1, self.Q)
 
     def columns(self, receivers: Ints) -> Ints:
         """Lengths of the messages from every sender to some receivers. Not collective."""
         if self.n is None:
             return self._slice(np.arange(self.P)[:, None], np.asarray(receivers)[None])
-        a, b = self._axes()
+        a, b = self._axes(self.n)
         return np.array([_lengths(b, a, int(q)) for q in receivers], dtype=np.int64).reshape(-1, self.P).T
 
     def sent_by(self, p: int) -> tuple[Ints, Ints]:
         """Receivers of the messages of sender `p`, ascending, and their lengths. Not collective."""
         if self.n is None:
             return super().sent_by(p)
-        return _shared(*self._axes(), self._process("p", p, self.P))
+        return _shared(*self._axes(self.n), self._process("p", p, self.P))
 
     def received_by(self, q: int) -> tuple[Ints, Ints]:
         """Senders of the messages to receiver `q`, ascending, and their lengths. Not collective."""
         if self.n is None:
             return super().received_by(q)
-        return _shared(*self._axes()[::-1], self._process("q", q, self.Q))
+        return _shared(*self._axes(self.n)[::-1], self._process("q", q, self.Q))
 
     def distinct_senders(self) -> Ints:
         """Those below gcd(s, g): the others have the same lengths in another order. Not collective."""
@@ -218,11 +218,10 @@ class CommunicationGrid(MessageGraph):
         answer: Ints = self.vol(q * (self.s % g) % g - p * (self.r % g) % g + self.shift % g)
         return answer
 
-    def _axes(self) -> tuple[BlockCyclic, BlockCyclic]:
-        assert self.n is not None
+    def _axes(self, n: int) -> tuple[BlockCyclic, BlockCyclic]:
         return (
-            BlockCyclic(self.n, self.r, self.P, offset=self.offset),
-            BlockCyclic(self.n, self.s, self.Q, offset=self.receiver_offset),
+            BlockCyclic(n, self.r, self.P, offset=self.offset),
+            BlockCyclic(n, self.s, self.Q, offset=self.receiver_offset),
         )
 
 

@@ -17,13 +17,13 @@ import numpy as np
 
 from ..errors import ScheduleError
 from .amalgam import Amalgam, amalgamated, folded_slice, slices
+from .caterpillar import ring
 from .checks import checked_messages
 from .communication_grid import CommunicationGrid
 from .greedy import greedy_parts
 from .levels import TINY, Levels, Limit, Reals, Solution
 from .lifting import lifted
 from .message_graph import Ints, MessageGraph
-from .ring import ring
 from .schedule import EQUALS_BOUND, ListedSchedule, excess
 from .stepwise import stepwise_parts
 

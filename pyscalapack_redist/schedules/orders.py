@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .caterpillar import caterpillar_step
+from .caterpillar import caterpillar_step, ring_step
 from .random_order import random_keys
-from .ring import ring_step
 from .schedule import Schedule
 
 __all__ = [

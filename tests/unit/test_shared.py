@@ -36,4 +36,5 @@ def test_what_is_said_to_suffice_suffices(item: int) -> None:
     assert exchange.by_mpi
     assert not exchange.goes_ahead
     assert exchange.staging_bytes <= least
+    assert exchange.traffic is not None
     assert 2 * item <= exchange.traffic.bytes_used <= least - exchange.private_bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,8 @@ from .tables import step_figures, steps_of_pairs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from ...schedules import Schedule
 
 __all__ = ["MOST_DRAWN", "draw"]
 
@@ -39,8 +41,9 @@ def draw(study: Study, path: str) -> None:
         len(study.axes), 2, squeeze=False, gridspec_kw={"width_ratios": widths, "height_ratios": heights}
     )
     for k, (axis, (left, right)) in enumerate(zip(study.axes, panels, strict=True)):
-        _draw_grid(left, axis, f"dimension {k}: " if len(study.axes) > 1 else "")
-        _draw_steps(right, axis)
+        if axis.schedule is not None:
+            _draw_grid(left, axis, axis.schedule, f"dimension {k}: " if len(study.axes) > 1 else "")
+            _draw_steps(right, axis, axis.schedule)
     figure.suptitle(_title(study), fontsize=11)
     figure.savefig(path, dpi=150)
 
@@ -55,20 +58,18 @@ def _title(study: Study) -> str:
     return f"{' x '.join(map(str, study.case.shape))}, {study.case.before} -> {study.case.after}, schedule {study.name}{whole}"
 
 
-def _colours(axis: AxisStudy) -> NDArray[np.float64]:
+def _colours(schedule: Schedule) -> NDArray[np.float64]:
     from matplotlib import colormaps
 
-    assert axis.schedule is not None
-    colours: NDArray[np.float64] = colormaps["viridis"](np.linspace(0.05, 0.95, max(1, len(axis.schedule.steps))))
+    colours: NDArray[np.float64] = colormaps["viridis"](np.linspace(0.05, 0.95, max(1, len(schedule.steps))))
     return colours
 
 
-def _draw_grid(axes: Axes, axis: AxisStudy, prefix: str) -> None:
+def _draw_grid(axes: Axes, axis: AxisStudy, schedule: Schedule, prefix: str) -> None:
     from matplotlib.colors import to_rgba
     from matplotlib.ticker import MaxNLocator
 
-    grid, schedule, colours = axis.grid, axis.schedule, _colours(axis)
-    assert schedule is not None
+    grid, colours = axis.grid, _colours(schedule)
     image = np.tile(np.array(to_rgba(EMPTY)), (grid.P, grid.Q, 1))
     pairs = steps_of_pairs(schedule)
     for (p, q), steps in pairs.items():
@@ -103,11 +104,10 @@ def _number(axes: Axes, p: int, q: int, steps: list[int], colour: NDArray[np.flo
     )
 
 
-def _draw_steps(axes: Axes, axis: AxisStudy) -> None:
+def _draw_steps(axes: Axes, axis: AxisStudy, schedule: Schedule) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    schedule, colours = axis.schedule, _colours(axis)
-    assert schedule is not None
+    colours = _colours(schedule)
     lengths = [np.sort(np.asarray(step)[:, 2])[::-1] if len(step) else np.zeros(0, np.int64) for step in schedule.steps]
     costs = [step_figures(step)[1] for step in schedule.steps]
     slots = max([length.size for length in lengths], default=1) or 1
@@ -129,7 +129,7 @@ def _draw_steps(axes: Axes, axis: AxisStudy) -> None:
     axes.set_xlim(-0.7, len(costs) - 0.3)
     axes.set_ylim(0, 1.15 * max([*costs, 1]))
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(_summary(axis, what), fontsize=9)
+    axes.set_title(_summary(axis, schedule, what), fontsize=9)
 
 
 def _label(axes: Axes, costs: list[int]) -> None:
@@ -138,8 +138,7 @@ def _label(axes: Axes, costs: list[int]) -> None:
                       va="bottom", fontsize=7, rotation=0 if cost else 90)  # fmt: skip
 
 
-def _summary(axis: AxisStudy, what: str) -> str:
-    schedule: Any = axis.schedule
+def _summary(axis: AxisStudy, schedule: Schedule, what: str) -> str:
     return (
         f"{schedule.number_of_steps} steps (bound {axis.grid.step_bound}), cost {schedule.total_cost} "
         f"(bound {axis.grid.cost_bound}): {schedule.certificate}\n{what}"

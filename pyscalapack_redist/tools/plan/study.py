@@ -297,12 +297,13 @@ def _costs(axes: list[AxisStudy], name: str, time_limit: float) -> AxisCosts:
 
     def costs(before: BlockCyclic, after: BlockCyclic) -> tuple[int, Fraction]:
         axis = known.get((before, after)) or AxisStudy.without_schedules(before, after)
-        if axis.schedule is None:
+        schedule = axis.schedule
+        if schedule is None:
             if not axis.fits(MOST_IN_TABLES):
                 raise ScheduleError(f"{axis.entries:,} pairs along a dimension; the most is {MOST_IN_TABLES:,}")
-            axis = known[before, after] = replace(axis, schedule=_built(name, axis.grid, time_limit))
-        assert axis.schedule is not None
-        return axis.schedule.number_of_steps, axis.schedule.total_cost * axis.slices
+            schedule = _built(name, axis.grid, time_limit)
+            known[before, after] = replace(axis, schedule=schedule)
+        return schedule.number_of_steps, schedule.total_cost * axis.slices
 
     return costs
 
