@@ -1,17 +1,31 @@
-"""What cannot be done as asked, found before anything runs."""
+"""What a command line asks for, and what of it cannot be done, found before anything runs."""
 
 from __future__ import annotations
 
 import os
 from argparse import Namespace
 
+from ..errors import DescriptorError
+from .cases import Case
 from .info import EXTRA, missing_extras
 
-__all__ = ["UsageError", "check_outputs"]
+__all__ = ["UsageError", "case_of", "check_outputs"]
 
 
 class UsageError(Exception):
     """What was asked for cannot be done; the message names the argument and what is expected."""
+
+
+def case_of(options: Namespace) -> Case:
+    """The case of --shape, --from, --to and --dtype, which are given. Not collective.
+
+    Raises UsageError where the layouts do not fit the shape.
+    """
+    dtype = {} if options.dtype is None else {"dtype": options.dtype}
+    try:
+        return Case(tuple(options.shape), options.before, options.after, **dtype)
+    except DescriptorError as error:
+        raise UsageError(f"--shape, --from, --to: {error}") from None
 
 
 def check_outputs(options: Namespace, command: str = "bench") -> None:

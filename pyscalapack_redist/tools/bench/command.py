@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...engine.redistribute import Redistribution
-from ...errors import DescriptorError, RedistributionError
+from ...errors import RedistributionError
 from ..cases import Case
-from ..usage import UsageError, check_outputs
+from ..usage import UsageError, case_of, check_outputs
 from .benchmark import Clock, profile_of, run_case, ticks_of_case
 from .environment import environment, limit_of, links_of, nodes_of
 from .methods import DEFAULT_METHODS, named_methods
@@ -147,11 +147,7 @@ def asked_for(options: Namespace) -> list[Case]:
     missing = ", ".join(name for name in single if name not in given)
     if missing:
         raise UsageError(f"{missing} missing: give --shape, --from and --to, or --suite {' or '.join(SUITES)}")
-    dtype = {} if options.dtype is None else {"dtype": options.dtype}
-    try:
-        return [Case(tuple(options.shape), options.before, options.after, **dtype)]
-    except DescriptorError as error:
-        raise UsageError(f"--shape, --from, --to: {error}") from None
+    return [case_of(options)]
 
 
 def for_size(cases: Sequence[Case], suite: str | None, size: int) -> tuple[list[Case], list[str]]:

@@ -9,8 +9,7 @@ import numpy as np
 
 from ... import schedules
 from ...errors import DescriptorError, ScheduleError, unknown
-from ..cases import Case
-from ..usage import UsageError, check_outputs
+from ..usage import UsageError, case_of, check_outputs
 from .study import Study
 
 __all__ = ["MOST_PROCESSES", "plan", "read_schedule"]
@@ -47,11 +46,7 @@ def plan(options: Namespace) -> int:
         )
     if options.processes is not None:
         raise UsageError("--processes: it is for --model without --from and --to")
-    dtype = {} if options.dtype is None else {"dtype": options.dtype}
-    try:
-        case = Case(tuple(options.shape), options.before, options.after, **dtype)
-    except DescriptorError as error:
-        raise UsageError(f"--shape, --from, --to: {error}") from None
+    case = case_of(options)
     check_outputs(options, "plan")
     try:
         study = replace(Study.of(case, options.schedule, options.time_limit), model=options.model)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from ...errors import DescriptorError, ScheduleError
-from ..cases import Case
-from ..usage import UsageError, check_outputs
+from ...errors import ScheduleError
+from ..usage import UsageError, case_of, check_outputs
 from .exchange_rules import EXCHANGES, Sizes, check_method
 from .machine import Machine
 from .study import DEFAULT_METHODS, simulated
@@ -37,11 +36,7 @@ def simulate(options: Namespace) -> int:
     missing = [name for name, value in given.items() if value is None]
     if missing:
         raise UsageError(f"{', '.join(missing)} missing: give --shape, --from, --to and --rate, as --rate 10gbit")
-    dtype = {} if options.dtype is None else {"dtype": options.dtype}
-    try:
-        case = Case(tuple(options.shape), options.before, options.after, **dtype)
-    except DescriptorError as error:
-        raise UsageError(f"--shape, --from, --to: {error}") from None
+    case = case_of(options)
     hosts = options.hosts or -(-case.ranks // options.slots)
     if hosts * options.slots < case.ranks:
         raise UsageError(
