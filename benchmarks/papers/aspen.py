@@ -18,7 +18,7 @@ import numpy as np
 from pyscalapack_redist import __version__
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS
 from pyscalapack_redist.tools.bench.environment import processor
-from pyscalapack_redist.tools.text import console, new_table, on_terminal, print_table, ratio_text, time_text
+from pyscalapack_redist.tools.text import console, counted, new_table, on_terminal, print_table, ratio_text, time_text
 from pyscalapack_redist.tools.usage import UsageError, check_outputs
 
 from .aspen_cases import GRIDS, METHODS, QUICK_GRIDS, AspenCase, all_cases, correct, loops, seconds_of
@@ -103,9 +103,9 @@ def _environment() -> dict[str, Any]:
 def _heading(where: dict[str, Any], cases: int) -> Iterator[str]:
     yield (
         f"pyscalapack_redist {where['pyscalapack_redist']}, Python {where['python']}, NumPy {where['numpy']}; "
-        f"{where['processor'] or where['machine']}, {where['cores']} cores, load {os.getloadavg()[0]:.1f}"
+        f"{where['processor'] or where['machine']}, {counted(where['cores'], 'core')}, load {os.getloadavg()[0]:.1f}"
     )
-    yield f"{cases} cases; a time is of {where['time']}"
+    yield f"{counted(cases, 'case')}; a time is of {where['time']}"
 
 
 @contextmanager

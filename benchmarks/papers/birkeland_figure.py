@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyscalapack_redist.tools.bench.results import CaseResult, Results
-from pyscalapack_redist.tools.text import time_text
+from pyscalapack_redist.tools.text import counted, time_text
 
 from .birkeland import OURS, RIVALS, by_grid, cores_of, load, model_of, speedups
 from .birkeland_sweep import grid_of
@@ -108,7 +108,7 @@ def plot_processes(runs: Sequence[Results], path: str) -> None:
     panels[1].set_ylabel("")
     panels[1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     environment = runs[0].environment
-    figure.suptitle(f"{environment['cores']} cores, {environment['mpi']}{_said(model)}", fontsize=10)
+    figure.suptitle(f"{counted(environment['cores'], 'core')}, {environment['mpi']}{_said(model)}", fontsize=10)
     figure.savefig(path, dpi=150)
 
 
@@ -142,7 +142,7 @@ def _said(model: Any) -> str:
 
 def _where(results: Results) -> str:
     environment = results.environment
-    return f"{environment['ranks']} ranks on {environment['cores']} cores, {environment['mpi']}"
+    return f"{counted(environment['ranks'], 'rank')} on {counted(environment['cores'], 'core')}, {environment['mpi']}"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -173,7 +173,8 @@ def main(arguments: Sequence[str]) -> int:
         if shares:
             mean = math.exp(sum(map(math.log, shares)) / len(shares))
             print(
-                f"times as fast as {rival}: {mean:.2f} in geometric mean, {min(shares):.2f} at least, {len(shares)} cases"
+                f"times as fast as {rival}: {mean:.2f} in geometric mean, {min(shares):.2f} at least, "
+                f"{counted(len(shares), 'case')}"
             )
     if options.plot:
         plot_processes(runs, options.plot)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyscalapack_redist.tools.bench.results import CaseResult, Results
-from pyscalapack_redist.tools.text import time_text
+from pyscalapack_redist.tools.text import counted, log_ticks, time_text
 
 from .desprez import PAIRINGS, Example, groups, ratio
 from .walker_otto import COLLECTIVES, factor
@@ -95,21 +95,17 @@ def _lines(
     axes: Axes, cases: tuple[CaseResult, ...] | list[CaseResult], at: list[int], dotted: tuple[str, ...] = ()
 ) -> None:
     """Median times of each method."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
     names = list(dict.fromkeys(method.name for case in cases for method in case.methods))
     for k, name in enumerate(names):
         points = [(x, found.median) for x, case in zip(at, cases, strict=True) if (found := case.method(name))]
         style = ":" if name in dotted else "-"
         axes.plot(*zip(*points, strict=True), style, marker=MARKERS[k % len(MARKERS)], markersize=4, label=name)
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    log_ticks(axes.yaxis, time_text)
     axes.set_ylabel("median time")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: time_text(value)))
-    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.grid(alpha=0.35)
 
 
 def _where(results: Results) -> str:
     environment = results.environment
-    return f"{environment['ranks']} ranks on {environment['cores']} cores, {environment['mpi']}"
+    return f"{counted(environment['ranks'], 'rank')} on {counted(environment['cores'], 'core')}, {environment['mpi']}"

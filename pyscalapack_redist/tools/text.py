@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..engine.report import counted
+
 if TYPE_CHECKING:
+    from matplotlib.axis import Axis
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["console", "counted", "new_table", "on_terminal", "print_table", "ratio_text", "size_text", "time_text"]
+__all__ = [
+    "console",
+    "counted",
+    "log_ticks",
+    "new_table",
+    "on_terminal",
+    "print_table",
+    "ratio_text",
+    "size_text",
+    "time_text",
+]
 
 WIDTH_OF_FILES = 160
-
-
-def counted(number: int, noun: str) -> str:
-    """As 1 rank, 2 ranks. Not collective."""
-    return f"{number} {noun}{'s' * (number != 1)}"
+MANY_DECADES = 1000
 
 
 def time_text(seconds: float) -> str:
@@ -47,6 +58,16 @@ def ratio_text(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+
+
+def log_ticks(axis: Axis, words: Callable[[float], str]) -> None:
+    """Have a logarithmic axis tell figures in words, at 1, 2 and 5 of each decade where there are few. Not collective."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1,) if high > MANY_DECADES * low else (1, 2, 5), numticks=20))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: re.sub(r"\.0+\b", "", words(value))))
+    axis.set_minor_formatter(NullFormatter())
 
 
 # -- where text goes: colours and progress only for a person at a terminal

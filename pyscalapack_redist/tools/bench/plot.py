@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..cases import Case
-from ..text import counted, ratio_text, time_text
+from ..text import counted, log_ticks, ratio_text, time_text
 from .results import Column, Results, ratios
 from .tables import LIMIT, flag_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis as TickAxis
 
 __all__ = ["Axis", "label", "plot"]
 
-MANY_DECADES = 1000
 BAR, ROW = 0.24, 0.2  # inches
 GAP = 1.2  # between the bars of two cases, in bars
 SPREAD = 0.6  # of a row, over which its marks are laid out
@@ -168,7 +165,7 @@ def _value_axis(axes: Axes, columns: list[Column], base: str, bars: bool) -> Non
     low, high = min(values), max(values)
     axes.set_xscale("log")
     axes.set_xlim(low / (2.5 if bars else 1.1), high * (max(2.0, (high / low) ** 0.2) if bars else 1.1))
-    _tell(axes.xaxis, ratio_text if base else time_text)
+    log_ticks(axes.xaxis, ratio_text if base else time_text)
     text = f"minimum time as a multiple of {base}'s" if base else "minimum time"
     axes.set_xlabel(text + ("; beside each bar, as a multiple of memcpy's" if bars else ""))
 
@@ -190,16 +187,6 @@ def _lines(axes: Axes, results: Results, axis: Axis) -> None:
     axes.set_xticks(sorted({*at}), [str(n) for n in sorted({*at})])
     axes.minorticks_off()
     axes.set_yscale("log")
-    _tell(axes.yaxis, time_text)
+    log_ticks(axes.yaxis, time_text)
     axes.set_xlabel(axis.name)
     axes.set_ylabel("minimum time; shaded up to the median")
-
-
-def _tell(axis: TickAxis, words: Callable[[float], str]) -> None:
-    """Have a logarithmic axis tell figures in words, at 1, 2 and 5 of each decade where there are few."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1,) if high > MANY_DECADES * low else (1, 2, 5), numticks=20))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: re.sub(r"\.0+\b", "", words(value))))
-    axis.set_minor_formatter(NullFormatter())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ..text import counted
 from .study import AxisStudy, Study
 from .tables import step_figures, steps_of_pairs
 
@@ -54,7 +55,11 @@ def _inches(processes: int) -> float:
 
 def _title(study: Study) -> str:
     product = study.product(study.name)
-    whole = f"; product: {product.steps} steps, cost {product.cost}" if product and len(study.axes) > 1 else ""
+    whole = (
+        f"; product: {counted(product.steps or 0, 'step')}, cost {product.cost}"
+        if product and len(study.axes) > 1
+        else ""
+    )
     return f"{' x '.join(map(str, study.case.shape))}, {study.case.before} -> {study.case.after}, schedule {study.name}{whole}"
 
 
@@ -140,6 +145,6 @@ def _label(axes: Axes, costs: list[int]) -> None:
 
 def _summary(axis: AxisStudy, schedule: Schedule, what: str) -> str:
     return (
-        f"{schedule.number_of_steps} steps (bound {axis.grid.step_bound}), cost {schedule.total_cost} "
+        f"{counted(schedule.number_of_steps, 'step')} (bound {axis.grid.step_bound}), cost {schedule.total_cost} "
         f"(bound {axis.grid.cost_bound}): {schedule.certificate}\n{what}"
     )

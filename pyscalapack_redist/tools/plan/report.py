@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...engine.report import counted
-from ..text import console, new_table, print_table, ratio_text, size_text, time_text
+from ..text import console, counted, new_table, print_table, ratio_text, size_text, time_text
 from .study import AxisStudy, Outcome, Study
 from .tables import MOST_ACROSS, grid_lines, is_small, step_figures, step_lines
 
@@ -63,7 +62,7 @@ def whole_lines(whole: Outcome | None) -> Iterator[str]:
     """The least cost over all dimensions at once, beside the products. Not collective."""
     if whole is not None and whole.steps is not None:
         yield (
-            f"{whole.name}, messages of ranks to themselves left out: NS = {whole.steps} steps, TC = {whole.cost}; "
+            f"{whole.name}, messages of ranks to themselves left out: NS = {counted(whole.steps, 'step')}, TC = {whole.cost}; "
             f"{whole.certificate}"
         )
     elif whole is not None:
@@ -96,7 +95,7 @@ def axis_lines(axis: AxisStudy, k: int) -> Iterator[str]:
     if axis.bounds is None:
         yield "bounds: not worked out, the tables are too large"
     else:
-        yield f"bounds: at least {axis.bounds[0]} steps, cost at least {axis.bounds[1]} elements"
+        yield f"bounds: at least {counted(axis.bounds[0], 'step')}, cost at least {counted(axis.bounds[1], 'element')}"
     if axis.schedule is None:
         yield f"{axis.entries:,} pairs: too many to schedule them all here; a rank's own part needs no table"
     elif not is_small(grid):
@@ -106,7 +105,7 @@ def axis_lines(axis: AxisStudy, k: int) -> Iterator[str]:
 def cost_lines(schedule: Schedule, name: str) -> Iterator[str]:
     """Messages and cost of each step, equal ones in a row told together. Not collective."""
     yield (
-        f"{name}: NS = {schedule.number_of_steps} steps, TC = {schedule.total_cost}; {schedule.certificate}"
+        f"{name}: NS = {counted(schedule.number_of_steps, 'step')}, TC = {schedule.total_cost}; {schedule.certificate}"
         + ("" if schedule.one_port else "; not one-port: several may send to one process in a step")
     )
     runs: list[tuple[int, int, tuple[int, int]]] = []
@@ -119,7 +118,7 @@ def cost_lines(schedule: Schedule, name: str) -> Iterator[str]:
         steps = f"step {first}" if first == last else f"steps {first} to {last}, each"
         yield f"  {steps}: {counted(messages, 'message')}, cost {cost}" if messages else f"  {steps}: empty"
     if len(runs) > MOST_ACROSS:
-        yield f"  ... {len(runs) - MOST_ACROSS} more lines left out"
+        yield f"  ... {counted(len(runs) - MOST_ACROSS, 'more line')} left out"
 
 
 def _comparison(axis: AxisStudy) -> Table:
@@ -185,7 +184,7 @@ def _unit(axis: AxisStudy) -> str:
 
 def _slices(axis: AxisStudy) -> str:
     whole, rest = divmod(axis.before.n, axis.grid.slice_length)
-    return f"{whole} of them" + (f" and {rest} elements of another" if rest else "")
+    return f"{whole} of them" + (f" and {counted(rest, 'element')} of another" if rest else "")
 
 
 def _say(out: Console, lines: Iterator[str] | list[str]) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import DescriptorError
-from ..text import console, new_table, print_table, size_text, time_text
+from ..text import console, log_ticks, new_table, print_table, size_text, time_text
 from .birkeland_model import Load, Model, crossover, even_grid, sweep
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def draw_sweeps(sweeps: Sweeps, path: str) -> None:
         The file cannot be written, or there is no such format.
     """
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter
 
     figure = Figure(figsize=(8.5, 5), layout="constrained")
     axes = figure.subplots()
@@ -188,9 +188,7 @@ def draw_sweeps(sweeps: Sweeps, path: str) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: time_text(value)))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    log_ticks(axes.yaxis, time_text)
     axes.tick_params(axis="x", rotation=45)
     axes.set_xlabel("processes")
     axes.set_ylabel("time of a sweep, by the model")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from ...errors import ScheduleError
+from ..text import counted
 from ..usage import UsageError, case_of, check_outputs
 from .exchange_rules import EXCHANGES, Sizes, check_method
 from .machine import Machine
@@ -40,8 +41,8 @@ def simulate(options: Namespace) -> int:
     hosts = options.hosts or -(-case.ranks // options.slots)
     if hosts * options.slots < case.ranks:
         raise UsageError(
-            f"--hosts {hosts}: with --slots {options.slots} that is {hosts * options.slots} ranks, and {case} needs "
-            f"{-(-case.ranks // options.slots)} hosts; leave --hosts away to have as many as it needs"
+            f"--hosts {hosts}: with --slots {options.slots} that is {counted(hosts * options.slots, 'rank')}, and {case} needs "
+            f"{counted(-(-case.ranks // options.slots), 'host')}; leave --hosts away to have as many as it needs"
         )
     check_outputs(options, "simulate")
     machine = Machine(

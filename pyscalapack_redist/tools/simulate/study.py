@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from ...comm.links import Links
 from ...engine.model import choose
-from ...engine.report import counted
 from ...errors import ScheduleError
 from ..cases import Case
+from ..text import counted
 from .exchange_rules import Sizes, Work, check_method, work_of
 from .flow import simulate
 from .lock_step import lock_step
@@ -118,9 +118,9 @@ def simulated(
     """
     if case.ranks > machine.ranks:
         raise ScheduleError(
-            f"{case}: the machine has {counted(machine.hosts, 'host')} with {machine.slots} ranks each, "
+            f"{case}: the machine has {counted(machine.hosts, 'host')} with {counted(machine.slots, 'rank')} each, "
             f"{counted(machine.ranks, 'rank')} in all; it needs "
-            f"{-(-case.ranks // machine.slots):,} hosts"
+            f"{counted(-(-case.ranks // machine.slots), 'host')}"
         )
     traffic: dict[str, Messages | ScheduleError] = {}
     item = case.dtype.itemsize
