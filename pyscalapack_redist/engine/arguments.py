@@ -175,7 +175,10 @@ class Request:
         if self.joint is not None:
             role = "desc_a alone, so its side sends" if self._sends else "desc_b alone, so its side receives"
             dtype = None if self.dtype is None else dtype_digest(self.dtype)
-            said = [Statement("the direction", self._sender, role), Statement("dtype", dtype, f"{self.dtype}")]
+            said = [
+                Statement("the direction", self._sender(self.joint), role),
+                Statement("dtype", dtype, f"{self.dtype}"),
+            ]
         for name, desc in zip(("desc_a", "desc_b"), self.descriptors, strict=True):
             said.append(Statement(name, None if desc is None else desc.layout_digest, repr(desc)))
         return [

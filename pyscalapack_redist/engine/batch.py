@@ -62,7 +62,8 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int = ME
     if not known:
         raise error or ScheduleError("batch() needs at least one plan, made by redistribute")
     comm = known[0].desc_a.grid.comm
-    assert comm is not None
+    if comm is None:
+        raise DescriptorError(f"plan 0 is {known[0]!r}, on paper: make its descriptors on a communicator")
     ranks = tuple(sorted({rank for plan in known if _is_on(plan, comm) for rank in _ranks(plan)}))
     if comm.Get_rank() not in ranks:
         if error is not None:
@@ -80,7 +81,7 @@ def _check(plans: tuple[object, ...], exchange: str) -> None:
             raise ScheduleError(f"plan {k} is {_named(plan)}: it must be a plan made by redistribute")
         if plan._listed:
             raise ScheduleError(f"plan {k} is a batch itself: give its plans, batch(*one.plans, ...)")
-        if len(plan._stages) > 1 or plan._via:
+        if len(plan._stages) > 1 or plan._direct is not None:
             raise ScheduleError(
                 f"plan {k} goes through layouts on the way (via=), but in a batch every element moves once: plan it without "
                 "via, or call it by itself"

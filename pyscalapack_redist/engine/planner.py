@@ -104,8 +104,8 @@ def _messages(
     return found
 
 
-def _box(dims: tuple[Shared, ...], kind: str, part: Edge | None, own: Descriptor) -> Box:
-    """What two processes share, as runs of that kind; nothing is an empty box. `own` is the layout of this rank's side."""
+def _box(dims: tuple[Shared, ...], kind: str, part: Edge | None, own: Descriptor, coords: Coords) -> Box:
+    """What two processes share, as runs of that kind; nothing is an empty box. This rank's side is `coords` of `own`."""
     runs = [getattr(shared, kind) for shared in dims]
     if part is None:
         return Box(runs)

@@ -269,7 +269,7 @@ def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
 def _searched(name: str, request: Request, a: Descriptor, b: Descriptor) -> Any:
     """The steps of each move, or the error for all ranks."""
     try:
-        return [searched(name, leg.moved, leg.b) for leg in legs]
+        return [searched(name, leg.moved, leg.b) for leg in _legs(request, a, b)]
     except Exception as caught:
         return caught
 

@@ -213,10 +213,13 @@ def made_by_all(group: Group, make: Callable[[], Redistribution]) -> Redistribut
             tuple(map(max, zip(*extents, strict=True))) for extents in zip(*(every for _, every in told), strict=True)
         ]
 
-    mine = [tuple(stage.extents) for stage in stages] if error is None else []
-    failed, extents = group.confer((None if error is None else error_in_words(error), mine), largest)
-    if error is not None:
-        raise error
+    try:
+        plan = make()
+    except Exception as caught:
+        group.confer((error_in_words(caught), []), largest)
+        raise
+    stages = plan._stages
+    failed, extents = group.confer((None, [tuple(stage.extents) for stage in stages]), largest)
     if failed is not None:
         raise CollectiveError(f"{group.names[failed[0]]} could not take part: {failed[1]}")
     for stage, numbers in zip(stages, extents, strict=True):

@@ -17,7 +17,7 @@ from ..comm.mpi import MPI
 from ..comm.node import Node
 from ..errors import ScheduleError
 from .buffers import BUFFERS
-from .message import MOST, ByteMessage, Message
+from .message import LARGEST_COUNT, ByteMessage, Message
 
 __all__ = ["COPY_PIECE", "Exchange", "Extents", "Options", "Progress", "Run"]
 
@@ -189,7 +189,7 @@ class Exchange(ABC):
     @classmethod
     def largest_piece(cls, options: Options) -> int:
         """Most bytes of a piece of a message, which has at least an element. Not collective: the same on all ranks."""
-        return min(options.memory_limit // 2, MOST)
+        return min(options.memory_limit // 2, LARGEST_COUNT)
 
     @property
     @abstractmethod

@@ -80,7 +80,7 @@ class Nonblocking(Exchange):
     def in_flight(cls, options: Options, nbytes: int) -> tuple[int, int]:
         """Pieces of so many bytes for which receives are posted, and pieces being sent. Not collective."""
         room = max(1, options.memory_limit // 2 // max(nbytes, 1))
-        return min(cls.ahead, room), min(cls.sizes(options)[1], room)
+        return min(cls.posted_receives, room), min(cls.sizes(options)[1], room)
 
     def _direction(self, messages: Sequence[ByteMessage], side: int) -> Direction:
         pieces, nbytes = self.buffers.cut(messages, self.largest_piece(self.options))

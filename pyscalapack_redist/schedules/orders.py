@@ -197,7 +197,7 @@ def _number(coords: Coords, shape: Coords) -> int:
     return number
 
 
-ORDERS: dict[str, type[Order]] = {order.name: order for order in (Natural, Random, Caterpillar, Ring)}
+ORDERS: dict[str, type[Order]] = {order.name: order for order in (Natural, Random, Caterpillar, RingOrder)}
 
 
 class Several(Order):

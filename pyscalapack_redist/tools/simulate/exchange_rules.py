@@ -113,9 +113,9 @@ def work_of(exchange: str, messages: Messages, item: int, sizes: Sizes) -> Work:
     step = max(1, cls.largest_piece(options) // item)
     if exchange == "synchronized":  # its processes count messages, which therefore go whole here
         step = longest
-    window = ahead = 0
+    window = posted_receives = 0
     if issubclass(cls, Nonblocking):
-        ahead, window = cls.in_flight(options, min(step, longest) * item)
+        posted_receives, window = cls.in_flight(options, min(step, longest) * item)
     count = -(-messages.size // step)
     which = np.repeat(np.arange(messages.count), count)
     number = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
