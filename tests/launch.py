@@ -34,7 +34,8 @@ MARK = "PYSCALAPACK_REDIST_LAUNCH"
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29  # of <linux/prctl.h>
 TAIL = 6000  # characters of output shown with a failure
-JOBS_KEPT, PROGRAMS_OF_A_JOB = 3, 50
+JOBS_KEPT, PROGRAMS_OF_A_JOB = 8, 50
+OURS = "PYSCALAPACK_REDIST_"  # variables that are read when they are needed
 
 
 class LaunchError(AssertionError):
@@ -105,12 +106,14 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program, or ("-m", module), to its end. One that hangs is killed with all its ranks, and fails.
 
-    It has a launch of its own where it needs another environment, may fail, or is to be `alone`; else it runs in a `Job`.
+    It has a launch of its own where it needs another environment than by our own variables, may fail, or is to be `alone`; else
+    it runs in a `Job`.
     """
     words = [str(word) for word in (*(program if isinstance(program, tuple) else (program,)), *args)]
-    if not (env or survive or alone or not check or words[0] == "-c") and (kept := job_of(ranks)) is not None:
+    ordinary = check and not survive and words[0] != "-c" and all(name.startswith(OURS) for name in env or ())
+    if ordinary and not alone and (kept := job_of(ranks)) is not None:
         with kept.free:
-            return kept.run(words, timeout)
+            return kept.run(words, timeout, env or {})
     line = command(ranks, *words, survive=survive)
     with started(line, {**environment(ranks), **(env or {})}) as (process, mark, out, err):
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -194,7 +197,7 @@ class Job:
         self._end.callback(os.close, number)
         return number
 
-    def run(self, words: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
+    def run(self, words: list[str], timeout: float, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
         """Run a program to its end.
 
         Raises
@@ -207,7 +210,8 @@ class Job:
         for name in ("out", "err"):
             names[name] = str(self._folder / name)
             Path(names[name]).write_bytes(b"")
-        order = {"words": words, "environment": environment(self._ranks), "directory": os.getcwd(), **names}
+        its = {**environment(self._ranks), **variables}
+        order = {"words": words, "environment": its, "directory": os.getcwd(), **names}
         for pipe in self._orders:
             os.write(pipe, json.dumps(order).encode() + b"\n")
         missing, last = self._ranks, time.monotonic() + timeout

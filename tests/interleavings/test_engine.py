@@ -11,6 +11,7 @@ pytest.importorskip("greenlet")
 from interleavings.cases import CASES
 from interleavings.explore import Case, Failure, Report, explore_case, replay
 
+pytestmark = pytest.mark.xdist_group("interleavings")  # the fixture counts over all of them
 AT_LEAST = 100_000  # schedules of all cases
 
 

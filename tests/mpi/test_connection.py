@@ -12,6 +12,7 @@ import launch
 import pytest
 from launch import run
 
+pytestmark = pytest.mark.xdist_group("connection")  # of one name server
 PROGRAMS = Path(__file__).parent / "programs"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "producer_consumer.py"
 SEED = 20261
@@ -69,7 +70,7 @@ def test_two_parts_of_a_world_on_two_nodes() -> None:
 
 
 def test_spawned_processes() -> None:
-    check_printed(run(PROGRAMS / "two_jobs.py", 2, "spawn:3", SEED, 20, 100).stdout.splitlines(), 5)
+    check_printed(run(PROGRAMS / "two_jobs.py", 2, "spawn:3", SEED, 20, 100, alone=True).stdout.splitlines(), 5)
 
 
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (2, 3), (3, 1)])

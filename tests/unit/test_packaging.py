@@ -17,6 +17,7 @@ from elftools.elf.elffile import ELFFile
 
 import pyscalapack_redist
 
+pytestmark = pytest.mark.xdist_group("packaging")  # the fixture takes a minute
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(pyscalapack_redist.__file__).parent
 SOURCES = sorted(path.stem for path in (ROOT / "cython").glob("*.pyx"))
