@@ -23,5 +23,5 @@ def test_more_than_two_to_the_31_elements_and_bytes() -> None:
         pytest.skip(
             f"NOT RUN: sizes beyond 2^31 are UNTESTED here: {free / GIB:.1f} GiB are free, {NEEDED // GIB} are needed"
         )
-    done = run(Path(__file__).parent / "programs" / "large.py", 2, timeout=280)
+    done = run(Path(__file__).parent / "programs" / "large.py", 2, timeout=280, alone=True)
     assert done.stdout.endswith("OK\n")

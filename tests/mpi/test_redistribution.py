@@ -129,7 +129,7 @@ def test_transfers_in_flight_between_nodes(nodes: str) -> None:
 
 
 def test_nothing_is_left_behind() -> None:
-    done = run(PROGRAMS / "resources.py", 4, 10_000, 1_000, 500, timeout=280)
+    done = run(PROGRAMS / "resources.py", 4, 10_000, 1_000, 500, timeout=280, alone=True)
     assert done.stdout.endswith("OK\n"), done.stdout
 
 
