@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..layout.descriptor import Descriptor
+from ..layout.dimensions import local_part
 from .operation import Edge, Part
 
 __all__ = ["scale_rest", "second_move"]
@@ -29,8 +30,7 @@ def scale_rest(out: NDArray[Any], desc: Descriptor, edge: Edge, beta: complex) -
     if desc.coords is None:
         return
     rows, columns = (desc.global_indices(k) for k in range(2))
-    first = [axis.local_start(p) for axis, p in zip(desc.distributions, desc.coords, strict=True)]
-    window = out[first[0] : first[0] + len(rows), first[1] : first[1] + len(columns)]
+    window = out[local_part(desc.distributions, desc.coords)]
     upper, diagonal = edge
     if window.size and abs(window.strides[0]) > abs(window.strides[1]):  # along the lines of memory
         window, rows, columns, upper, diagonal = window.T, columns, rows, not upper, -diagonal

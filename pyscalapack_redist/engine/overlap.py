@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
+from ..layout.dimensions import local_part
 from .stages import Pair
 
 __all__ = ["check_apart"]
@@ -89,9 +90,7 @@ def _window(array: NDArray[Any], desc: Descriptor) -> NDArray[Any]:
     """What a descriptor moves of a local array."""
     if desc.coords is None:
         return array[:0]
-    first = [axis.local_start(p) for axis, p in zip(desc.distributions, desc.coords, strict=True)]
-    counts = [len(desc.global_indices(k)) for k in range(desc.ndim)]
-    return array[tuple(slice(start, start + count) for start, count in zip(first, counts, strict=True))]
+    return array[local_part(desc.distributions, desc.coords)]
 
 
 def _on_two_sides(pair: Pair, other: Pair, windows: Sequence[NDArray[Any]]) -> bool:
