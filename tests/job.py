@@ -21,9 +21,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["OWN", "REPLY", "orders_of"]
+__all__ = ["LAST", "MORE", "REPLY", "orders_of"]
 
-REPLY = "ended"  # the pipe on which all ranks say that a program has ended: a byte each
+REPLY = "ended"  # the pipe on which all ranks say that a program has ended: a byte each, which is LAST if MPI has ended with it
+MORE, LAST = b".", b"!"
 # Variables that are the launcher's.
 OWN = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "HYDI_", "MPIR_", "MPICH_", "PYSCALAPACK_REDIST_LAUNCH")
 SIGNALS = (signal.SIGALRM, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -121,9 +122,13 @@ def main() -> None:
                     sys.stderr.flush()
                     world.Abort(1)
                 gc.collect()
+                if MPI.Is_finalized():
+                    break
                 MPI.COMM_WORLD.Free()
                 MPI.COMM_WORLD = world
-            os.write(ended, b".")
+            os.write(ended, MORE)
+    if MPI.Is_finalized():
+        os.write(ended, LAST)
 
 
 if __name__ == "__main__":

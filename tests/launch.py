@@ -217,7 +217,9 @@ class Job:
         missing, last = self._ranks, time.monotonic() + timeout
         while missing and self._process.poll() is None and time.monotonic() < last:
             if select.select([self._ended], [], [], 0.2)[0]:
-                missing -= len(os.read(self._ended, missing))
+                replies = os.read(self._ended, missing)
+                missing -= len(replies)
+                self.left *= job.LAST not in replies
         hung = missing and self._process.poll() is None
         if missing:
             end(self._process, self._mark)

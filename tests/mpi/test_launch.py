@@ -66,3 +66,8 @@ def test_a_program_that_hangs_says_where_and_the_next_runs(tmp_path: Path) -> No
     with pytest.raises(launch.LaunchError, match=r"hung: it had not ended after 3 s(?s:.)*in waits"):
         launch.run(program, RANKS, timeout=3)
     assert launch.run(write(tmp_path, "print(world.rank == 0)"), RANKS).stdout.count("True") == 1
+
+
+def test_a_program_may_finalize_mpi(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert launch.run(write(tmp_path, "print('end')\nMPI.Finalize()"), RANKS).stdout == "end\n" * RANKS
