@@ -50,12 +50,12 @@ cdef class Box:
         if not 1 <= len(self.runs) <= MOST_DIMENSIONS:
             raise ValueError(f"a box has 1 to {MOST_DIMENSIONS} dimensions, not {len(self.runs)}")
         self.size = 1
-        for one in self.runs:
-            self.size *= (<Runs?> one).table.total
+        for axis in self.runs:
+            self.size *= (<Runs?> axis).table.total
 
     def shape(self):
         """Elements along each dimension."""
-        return tuple([(<Runs> one).table.total for one in self.runs])
+        return tuple([(<Runs> axis).table.total for axis in self.runs])
 
     cdef int prepare(self, Job *job, source_strides, target_strides, Py_ssize_t item, order, Blend blend) except -1:
         """Put together what a move needs; a dimension with a single element is only an offset."""
@@ -84,7 +84,7 @@ cdef class Box:
         if not self.partial:
             _join(job)
         while job.d < 2:
-            job.axes[job.d] = &_ONE.table
+            job.axes[job.d] = &_SINGLE.table
             job.ss[job.d] = job.ts[job.d] = item if job.d == 0 else 0
             job.d += 1
         job.across = abs(job.ts[0]) > abs(job.ts[1])
@@ -191,7 +191,7 @@ cdef class Trapezoid(Box):
         return 0
 
 
-cdef Runs _ONE = Runs(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1, np.int64), 1, 1, 1)
+cdef Runs _SINGLE = Runs(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1, np.int64), 1, 1, 1)
 
 
 cdef void _join(Job *job) noexcept:

@@ -102,38 +102,38 @@ def shared(a, b, int64_t p, int64_t largest):
     IndexError
         There is no process `p`.
     """
-    cdef Axis one = _axis(a), other = _axis(b)
-    cdef int64_t n = one.window, period = _period(&one, &other, largest), count, first, last, size
+    cdef Axis own = _axis(a), other = _axis(b)
+    cdef int64_t n = own.window, period = _period(&own, &other, largest), count, first, last, size
     cdef Family *found = NULL
     result = []
-    if not 0 <= p < one.processes:
-        raise IndexError(f"process {p} is outside 0 <= p < {one.processes}")
-    size = _held_before(&one, <uint64_t> one.offset + n, p) - _held_before(&one, one.offset, p)
+    if not 0 <= p < own.processes:
+        raise IndexError(f"process {p} is outside 0 <= p < {own.processes}")
+    size = _held_before(&own, <uint64_t> own.offset + n, p) - _held_before(&own, own.offset, p)
     if not size:
         return result
     try:
         if period >= n:
-            count = count_families(&one, &other, p)
+            count = count_families(&own, &other, p)
             found = <Family *> _memory(count, sizeof(Family))
-            find_families(&one, &other, p, found)
+            find_families(&own, &other, p, found)
         else:
-            one.window = other.window = period
-            count = _runs_of_period(&one, &other, p, size, (n + period - 1) / period, &found)
+            own.window = other.window = period
+            count = _runs_of_period(&own, &other, p, size, (n + period - 1) / period, &found)
         found = _by_remote(found, count, other.processes)
         first = 0
         while first < count:
             last = first + 1
             while last < count and found[last].remote == found[first].remote:
                 last += 1
-            result.append(_shared(found + first, last - first, &one, p, period / one.processes, period / other.processes))
+            result.append(_shared(found + first, last - first, &own, p, period / own.processes, period / other.processes))
             first = last
     finally:
         PyMem_Free(found)
     return result
 
 
-cdef Axis _axis(one):
-    return Axis(one.n, one.block, one.processes, one.source, one.offset)
+cdef Axis _axis(axis):
+    return Axis(axis.n, axis.block, axis.processes, axis.source, axis.offset)
 
 
 cdef void *_memory(int64_t count, size_t size) except NULL:
@@ -154,15 +154,15 @@ cdef object _array(const int64_t *numbers, int64_t count):
 
 cdef int64_t _period(const Axis *a, const Axis *b, int64_t largest) noexcept nogil:
     """Elements after which both axes repeat, lcm of the strides; `largest` where that is more."""
-    cdef int64_t one, other, x, y
+    cdef int64_t stride_a, stride_b, x, y
     if a.block > largest / a.processes or b.block > largest / b.processes:
         return largest
-    one, other = a.block * a.processes, b.block * b.processes
-    x, y = one, other
+    stride_a, stride_b = a.block * a.processes, b.block * b.processes
+    x, y = stride_a, stride_b
     while y:
         x, y = y, x % y
-    one /= x
-    return one * other if one <= largest / other else largest
+    stride_a /= x
+    return stride_a * stride_b if stride_a <= largest / stride_b else largest
 
 
 cdef int64_t _runs_of_period(const Axis *a, const Axis *b, int64_t p, int64_t size, int64_t repeats, Family **into) except -1:
@@ -186,9 +186,9 @@ cdef int64_t _runs_of_period(const Axis *a, const Axis *b, int64_t p, int64_t si
     return count
 
 
-cdef int _earlier(const void *one, const void *other) noexcept nogil:
-    cdef const Family *a = <const Family *> one
-    cdef const Family *b = <const Family *> other
+cdef int _earlier(const void *left, const void *right) noexcept nogil:
+    cdef const Family *a = <const Family *> left
+    cdef const Family *b = <const Family *> right
     if a.remote != b.remote:
         return -1 if a.remote < b.remote else 1
     return (a.start_a > b.start_a) - (a.start_a < b.start_a)
@@ -246,17 +246,17 @@ cdef int64_t _global_index(const Axis *axis, int64_t p, int64_t local) noexcept 
     return (local / axis.block * axis.processes + turn) * axis.block + local % axis.block - axis.offset
 
 
-cdef int _make_room(Shared one, int64_t count) except -1:
-    one._start_a = <int64_t *> _memory(4 * count, sizeof(int64_t))
-    one._start_b, one._length, one._dense = one._start_a + count, one._start_a + 2 * count, one._start_a + 3 * count
+cdef int _make_room(Shared made, int64_t count) except -1:
+    made._start_a = <int64_t *> _memory(4 * count, sizeof(int64_t))
+    made._start_b, made._length, made._dense = made._start_a + count, made._start_a + 2 * count, made._start_a + 3 * count
     return 0
 
 
-cdef inline void _append(Shared one, int64_t start_a, int64_t start_b, int64_t length) noexcept:
-    one._start_a[one._count], one._start_b[one._count], one._length[one._count] = start_a, start_b, length
-    one._dense[one._count] = one._elements
-    one._count += 1
-    one._elements += length
+cdef inline void _append(Shared made, int64_t start_a, int64_t start_b, int64_t length) noexcept:
+    made._start_a[made._count], made._start_b[made._count], made._length[made._count] = start_a, start_b, length
+    made._dense[made._count] = made._elements
+    made._count += 1
+    made._elements += length
 
 
 cdef Shared _shared(const Family *found, int64_t count, const Axis *a, int64_t p, int64_t period_a, int64_t period_b):
@@ -267,7 +267,7 @@ cdef Shared _shared(const Family *found, int64_t count, const Axis *a, int64_t p
     for k in range(count):
         made.total += found[k].total
         runs += found[k].count
-    if runs > count and _as_one_family(made, found, count):
+    if runs > count and _join_families(made, found, count):
         return made
     made.period_a, made.period_b = period_a, period_b
     _make_room(made, runs)
@@ -277,7 +277,7 @@ cdef Shared _shared(const Family *found, int64_t count, const Axis *a, int64_t p
     return made
 
 
-cdef bint _as_one_family(Shared made, const Family *found, int64_t count) except -1:
+cdef bint _join_families(Shared made, const Family *found, int64_t count) except -1:
     """Where families are one whose first and last run may be cut: its runs as a period of their own; else False."""
     cdef int64_t k, main = 0, x, y, length, kept
     cdef const Family *family

@@ -91,7 +91,7 @@ cdef class Kinds:
         self._now[2 * k], self._now[2 * k + 1] = source, NULL if made else target
         return out
 
-    cdef bint apart(self, Origins origins) noexcept:
+    cdef bint disjoint(self, Origins origins) noexcept:
         """Whether all targets are known not to overlap anything. False also where their elements lie between one another."""
         cdef Py_ssize_t k, n = 0
         cdef size_t reached = 0, written = 0
@@ -130,7 +130,7 @@ cdef class Kinds:
             if out is NotImplemented:
                 return None
             targets.append(out)
-        return (targets, origins) if self.apart(origins) else None
+        return (targets, origins) if self.disjoint(origins) else None
 
 
 cdef int _by_first(const void *a, const void *b) noexcept nogil:
@@ -190,7 +190,7 @@ cdef class Call:
             return self._many(a, out)
         try:
             out = self._kinds.take(0, a, out, self.origins)
-            if out is NotImplemented or not self._kinds.apart(self.origins):
+            if out is NotImplemented or not self._kinds.disjoint(self.origins):
                 return NotImplemented
         except Exception:
             return NotImplemented  # it comes again where all ranks hear of it

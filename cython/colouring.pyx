@@ -59,25 +59,25 @@ def occurrences(const int64_t[::1] key, int64_t keys):
 cdef bint _colour(int64_t e, const int64_t[::1] left, const int64_t[::1] right, int64_t colours, int64_t words,
                   int64_t *colour, int32_t *at_left, int32_t *at_right,
                   uint64_t *free_left, uint64_t *free_right) noexcept nogil:
-    cdef int64_t u = left[e], v = right[e], w, i, one = -1, other = -1, start = (left[e] + right[e]) % colours
+    cdef int64_t u = left[e], v = right[e], w, i, free_u = -1, free_v = -1, start = (left[e] + right[e]) % colours
     cdef uint64_t common
     for i in range(words + 1):
         common = ~<uint64_t>0 << (start % 64) if i == 0 else ~<uint64_t>0
         w = (start // 64 + i) % words
         common &= free_left[u * words + w] & free_right[v * words + w]
         if common:
-            one = 64 * w + lowest_bit(common)
-            _put(e, u, v, one, colours, words, colour, at_left, at_right, free_left, free_right)
+            free_u = 64 * w + lowest_bit(common)
+            _put(e, u, v, free_u, colours, words, colour, at_left, at_right, free_left, free_right)
             return True
     for w in range(words):
-        if one < 0 and free_left[u * words + w]:
-            one = 64 * w + lowest_bit(free_left[u * words + w])
-        if other < 0 and free_right[v * words + w]:
-            other = 64 * w + lowest_bit(free_right[v * words + w])
-    if one < 0 or other < 0:
+        if free_u < 0 and free_left[u * words + w]:
+            free_u = 64 * w + lowest_bit(free_left[u * words + w])
+        if free_v < 0 and free_right[v * words + w]:
+            free_v = 64 * w + lowest_bit(free_right[v * words + w])
+    if free_u < 0 or free_v < 0:
         return False
-    _swap(v, one, other, left, right, colours, words, colour, at_left, at_right, free_left, free_right)
-    _put(e, u, v, one, colours, words, colour, at_left, at_right, free_left, free_right)
+    _swap(v, free_u, free_v, left, right, colours, words, colour, at_left, at_right, free_left, free_right)
+    _put(e, u, v, free_u, colours, words, colour, at_left, at_right, free_left, free_right)
     return True
 
 
@@ -90,15 +90,15 @@ cdef void _put(int64_t e, int64_t u, int64_t v, int64_t c, int64_t colours, int6
     free_right[v * words + c // 64] &= ~(<uint64_t>1 << (c % 64))
 
 
-cdef void _swap(int64_t v, int64_t one, int64_t other, const int64_t[::1] left, const int64_t[::1] right,
+cdef void _swap(int64_t v, int64_t first, int64_t second, const int64_t[::1] left, const int64_t[::1] right,
                 int64_t colours, int64_t words, int64_t *colour, int32_t *at_left, int32_t *at_right,
                 uint64_t *free_left, uint64_t *free_right) noexcept nogil:
-    """Swap colours `one` and `other` along the chain that starts at right vertex v with colour `one`."""
-    cdef int64_t vertex = v, take = one, give = other, swap
-    cdef int32_t e = at_right[v * colours + one], following
+    """Swap colours `first` and `second` along the chain that starts at right vertex v with colour `first`."""
+    cdef int64_t vertex = v, take = first, give = second, swap
+    cdef int32_t e = at_right[v * colours + first], following
     cdef bint on_right = True
-    at_right[v * colours + one] = -1
-    free_right[v * words + one // 64] |= <uint64_t>1 << (one % 64)
+    at_right[v * colours + first] = -1
+    free_right[v * words + first // 64] |= <uint64_t>1 << (first % 64)
     while e >= 0:
         # Edge e has colour `take` and gets `give`; its near end is `vertex`.
         if on_right:

@@ -31,7 +31,7 @@ static inline void add_spans(char *d, const char *s, const Span *spans, ptrdiff_
     for (k = 0; k < count; k++) {
         char *to = d + spans[k].to;
         const char *from = s + spans[k].from;
-        const ptrdiff_t n = spans[k].n, dd = spans[k].apart_to, ds = spans[k].apart_from;
+        const ptrdiff_t n = spans[k].n, dd = spans[k].stride_to, ds = spans[k].stride_from;
         EACH_TYPE(for (i = 0; i < n; i++), to + i * dd, from + i * ds)
     }
 }

@@ -47,7 +47,7 @@ cdef extern from *:
 
 cdef enum:
     STOP = -1
-    APART = 32  # integers between the two flags: no cache line, nor the pair that is fetched with it, holds both
+    SPACING = 32  # integers between the two flags: no cache line, nor the pair that is fetched with it, holds both
 
 
 def round_trips(int64_t[::1] flags, int batches, int trips, double seconds):
@@ -69,7 +69,7 @@ def round_trips(int64_t[::1] flags, int batches, int trips, double seconds):
     """
     check(flags)
     cdef int64_t *there = &flags[0]
-    cdef int64_t *back = &flags[APART]
+    cdef int64_t *back = &flags[SPACING]
     cdef int64_t deadline = now() + <int64_t> (1e9 * seconds), start, k = 0
     cdef int batch = 0, trip
     times = np.empty(batches)
@@ -95,7 +95,7 @@ def answer(int64_t[::1] flags, int64_t trips, double seconds) -> int:
     """Send each flag back until `trips` are done, the other side stops, or the time is over; returns how many."""
     check(flags)
     cdef int64_t *there = &flags[0]
-    cdef int64_t *back = &flags[APART]
+    cdef int64_t *back = &flags[SPACING]
     cdef int64_t deadline = now() + <int64_t> (1e9 * seconds), k = 0
     with nogil:
         while k < trips and await_flag(there, k + 1, STOP, deadline):
@@ -107,6 +107,6 @@ def answer(int64_t[::1] flags, int64_t trips, double seconds) -> int:
 
 
 cdef int check(int64_t[::1] flags) except -1:
-    if flags.shape[0] <= APART:
-        raise ValueError(f"flags has {flags.shape[0]} integers; at least {APART + 1} are needed")
+    if flags.shape[0] <= SPACING:
+        raise ValueError(f"flags has {flags.shape[0]} integers; at least {SPACING + 1} are needed")
     return 0

@@ -34,15 +34,15 @@ def runs(str name, int64_t window, a, b, int64_t p):
         Comparisons.
     """
     cdef Loop loop = _loop(name)
-    cdef Axis one = _axis(window, a), other = _axis(window, b)
+    cdef Axis own = _axis(window, a), other = _axis(window, b)
     cdef Found found = Found(0, NULL, NULL, NULL, NULL)
     cdef int64_t comparisons
-    table = np.empty((4, count_runs(&one, &other, p)), np.int64)
+    table = np.empty((4, count_runs(&own, &other, p)), np.int64)
     cdef int64_t[:, ::1] columns = table
     if table.size:
         _into(columns, &found)
     with nogil:
-        comparisons = loop(&one, &other, p, &found)
+        comparisons = loop(&own, &other, p, &found)
     return table, comparisons
 
 
@@ -59,12 +59,12 @@ def families(int64_t window, a, b, int64_t p):
         Remote process; local start in a, local start in b and length of the first run; what is added to the starts from
         one run to the next; number of runs.
     """
-    cdef Axis one = _axis(window, a), other = _axis(window, b)
-    cdef int64_t count = count_families(&one, &other, p)
+    cdef Axis own = _axis(window, a), other = _axis(window, b)
+    cdef int64_t count = count_families(&own, &other, p)
     table = np.empty((count, sizeof(Family) // sizeof(int64_t)), np.int64)
     cdef int64_t[:, ::1] rows = table
     if count:
-        find_families(&one, &other, p, <Family *> &rows[0, 0])
+        find_families(&own, &other, p, <Family *> &rows[0, 0])
     return table[:, :7].T
 
 

@@ -112,7 +112,7 @@ static inline void copy_strand_runs(char *const *d, const char *const *s, const 
 }
 
 /* A run of n elements: where it is in a line of the source and of the target, and its distances there, in bytes. */
-typedef struct { ptrdiff_t from, to, n, apart_from, apart_to; } Span;
+typedef struct { ptrdiff_t from, to, n, stride_from, stride_to; } Span;
 
 /* Constant sizes let the compiler use one load and one store. */
 #define STRIDED(BYTES) for (i = 0; i < n; i++) memcpy(d + i * dd, s + i * ds, BYTES)
@@ -163,7 +163,7 @@ static inline void copy_spans(char *d, const char *s, const Span *spans, ptrdiff
     }
     if (!dense)
         for (k = 0; k < count; k++)
-            copy_strided(d + spans[k].to, spans[k].apart_to, s + spans[k].from, spans[k].apart_from, spans[k].n, item);
+            copy_strided(d + spans[k].to, spans[k].stride_to, s + spans[k].from, spans[k].stride_from, spans[k].n, item);
     else
         for (k = 0; k < count; k++)
             copy_run(d + spans[k].to, s + spans[k].from, spans[k].n * item);

@@ -13,8 +13,8 @@ cdef extern from "kernels.h":
         Py_ssize_t from_ "from"
         Py_ssize_t to
         Py_ssize_t n
-        Py_ssize_t apart_from
-        Py_ssize_t apart_to
+        Py_ssize_t stride_from
+        Py_ssize_t stride_to
     void end_stream() noexcept nogil
     void copy_spans(char *d, const char *s, const Span *spans, Py_ssize_t count, Py_ssize_t item, Py_ssize_t bytes, bint dense,
                     bint stream) noexcept nogil
@@ -160,21 +160,21 @@ cdef struct Line:
 
 cdef void _take(const Job *job, Cursor *r, int64_t lines, bint stream, Line *line) noexcept nogil:
     """The next runs of so many lines, as many as there is room for."""
-    cdef Py_ssize_t item = job.item, longest = 0, n, k, from_, to, apart_from, apart_to
+    cdef Py_ssize_t item = job.item, longest = 0, n, k, from_, to, stride_from, stride_to
     cdef bint equal = True, dense
     line.count = 0
     line.dense = True
     while line.count <= SPANS - SPREAD and next_run(job.axes[0], r):
         n, from_, to = r.count, r.x * job.ss[0], r.y * job.ts[0]
-        apart_from, apart_to = r.step_x * job.ss[0], r.step_y * job.ts[0]
-        dense = n == 1 or (apart_from == item and apart_to == item)
+        stride_from, stride_to = r.step_x * job.ss[0], r.step_y * job.ts[0]
+        dense = n == 1 or (stride_from == item and stride_to == item)
         if not dense and n <= SPREAD:
             for k in range(n):
-                line.spans[line.count] = Span(from_ + k * apart_from, to + k * apart_to, 1, item, item)
+                line.spans[line.count] = Span(from_ + k * stride_from, to + k * stride_to, 1, item, item)
                 line.count += 1
             n = 1
         else:
-            line.spans[line.count] = Span(from_, to, n, apart_from, apart_to)
+            line.spans[line.count] = Span(from_, to, n, stride_from, stride_to)
             line.count += 1
             line.dense = line.dense and dense
         equal = equal and n == line.spans[0].n

@@ -12,8 +12,8 @@ from .lanes cimport copy_to, pack, parts_of, unpack
 from .ring cimport BASE, CONSUMED, PUBLISHED, REPACKED, SLOTS, STEP, STRIDE, Ring, now, peek, put
 
 cdef enum:
-    HOPE = 1000  # looks at a group whose lanes are not ready together before they go one by one
-    SHORT_HOPE = 20  # the same where ranks share cores, and each look lets another rank work
+    MOST_LOOKS = 1000  # looks at a group whose lanes are not ready together before they go one by one
+    FEW_LOOKS = 20  # the same where ranks share cores, and each look lets another rank work
     COPY_PIECE = 512 * 1024  # bytes of a local copy between two looks at the messages
 
 
@@ -45,7 +45,7 @@ cdef class Traffic:
         ring.traffics += 1
         self._serial = ring.traffics
         self._n_sends, self._n_receives, self._n_copies = len(sends), len(receives), len(copies)
-        self._bundles = [*[one for _, one in sends], *[one for _, one in receives], *copies]
+        self._bundles = [*[bundle for _, bundle in sends], *[bundle for _, bundle in receives], *copies]
         self._sends = <Lane *> calloc(len(self._bundles) + 1, sizeof(Lane))
         if self._sends == NULL:
             raise MemoryError(f"no memory for {len(self._bundles)} messages")
@@ -274,7 +274,7 @@ cdef class Traffic:
 
     cdef bint go_on(self, bint block) noexcept nogil:
         """Move until all is done (True), or nothing could be moved: for as long as the ring's patience, with `block`."""
-        cdef int64_t idle = 0, until = 0, start = 0, hope = HOPE if self.ring.spins else SHORT_HOPE
+        cdef int64_t idle = 0, until = 0, start = 0, most_looks = MOST_LOOKS if self.ring.spins else FEW_LOOKS
         cdef bint moved, alone = False
         while True:
             start = self._lap(start, -1)
@@ -294,7 +294,7 @@ cdef class Traffic:
                 return True
             elif not block and alone or block and self.ring.out_of_patience(&idle, &until):
                 return False
-            alone = self._looks > 0 and (not block or self._looks >= hope)
+            alone = self._looks > 0 and (not block or self._looks >= most_looks)
 
     def advance(self, bint block):
         """Move what can be moved; True when all of it was. With `block`, wait for a while where nothing can.

@@ -51,11 +51,11 @@ def make_context(
             f"rank {rank} is not among {list(ranks_row_major)}: only the grid's ranks make its context"
         )
     entries = (library or load()).entries
-    everyone = comm.Get_group()
-    members = everyone.Incl(ranks_row_major)
+    group = comm.Get_group()
+    members = group.Incl(ranks_row_major)
     grid = comm.Create_group(members, CONTEXT_TAG)
     members.Free()
-    everyone.Free()
+    group.Free()
     # BLACS makes communicators of its own, so this one is needed only for the call
     handle = entries.system_handle(grid.py2f())
     ctxt = entries.gridinit(handle, "R", nprow, npcol)

@@ -289,7 +289,7 @@ def _open(candidate: _Candidate, mpi: _RunningMPI, reason: str, prefix: str = ""
         for library in reversed(opened):
             _ctypes.dlclose(library._handle)
         raise
-    path = next(filter(None, (_file_of_symbol(one, prefix + "pdgemr2d_") for one in reversed(opened))))
+    path = next(filter(None, (_file_of_symbol(library, prefix + "pdgemr2d_") for library in reversed(opened))))
     missing = tuple(symbol for symbol, address in addresses.items() if not address)
     return Library(path, candidate.vendor, str(mpi), Entries(addresses, path), reason, missing)
 
@@ -383,7 +383,7 @@ def _addresses(candidate: _Candidate, opened: list[ctypes.CDLL], prefix: str) ->
     found: dict[str, int] = {}
     for symbol in ENTRY_POINTS:
         spelt = prefix + symbol if symbol.endswith("gemr2d_") else symbol
-        found[symbol] = next(filter(None, (_address(one, spelt) for one in reversed(opened))), 0)
+        found[symbol] = next(filter(None, (_address(library, spelt) for library in reversed(opened))), 0)
         if not found[symbol] and symbol in INDISPENSABLE:
             raise LibraryError(f"{name} is no complete ScaLAPACK: it has no entry point {spelt}")
     process = ctypes.CDLL(None)

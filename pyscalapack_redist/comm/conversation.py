@@ -81,7 +81,7 @@ class Conversation:
                 self.answer = self._told[0]
         if not self._missing and self._channel.size == 1 and not self.done:
             self._reply()
-        self._requests = [one for one in self._requests if not one.Test()]
+        self._requests = [request for request in self._requests if not request.Test()]
         self.done = not self._missing and not self._requests
         return self.done
 

@@ -133,8 +133,8 @@ class Group:
         """Post and count votes as far as it goes; what this one has come to. With `block`, wait for a while."""
         while self._votes and self._votes[0].test(block and self._votes[0] is vote):
             self._votes.popleft()
-        for one in self._votes:
-            if not one.post():
+        for pending in self._votes:
+            if not pending.post():
                 break
         outcome: Outcome | None = None if vote is None else vote.outcome
         return outcome
@@ -239,14 +239,14 @@ class Group:
 
         def answers(told: list[Any]) -> list[Any]:
             why = verdict(told)
-            came = [tuple(k for k, one in enumerate(told) if rank in one[2]) for rank in range(self.size)]
+            came = [tuple(k for k, theirs in enumerate(told) if rank in theirs[2]) for rank in range(self.size)]
             return [(why, some) for some in came]
 
         return Refusal(self, ticket, Conversation(self.channel, ticket + TALK, mine, answers))
 
     def in_words(self, why: Verdict) -> str:
         """As this rank names the others."""
-        return "".join(self.names[one] if isinstance(one, int) else one for one in why or ())
+        return "".join(self.names[part] if isinstance(part, int) else part for part in why or ())
 
     def confer(self, mine: Any, answer: Callable[[list[Any]], Any] | None = None) -> Any:
         """What all ranks tell, by rank; or what `answer` makes of that, on the first one. Collective over the group."""
@@ -259,7 +259,7 @@ class Group:
 
     def share(self, value: T | None) -> T | None:
         """The value of the lowest rank that has one, on all; None where nobody has. Collective over the group."""
-        shared: T | None = self.confer(value, lambda told: next((one for one in told if one is not None), None))
+        shared: T | None = self.confer(value, lambda told: next((given for given in told if given is not None), None))
         return shared if value is None else value
 
     # -- what a group has

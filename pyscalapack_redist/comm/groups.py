@@ -96,8 +96,8 @@ _every: weakref.WeakSet[MPIGroup] = weakref.WeakSet()
 
 def _close_at_the_end(_: object, __: object, ___: object) -> None:
     """MPI is being finalized."""
-    for one in _every:
-        one.close()
+    for group in _every:
+        group.close()
 
 
 def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], MPIGroup]:
@@ -107,8 +107,8 @@ def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], MPIGroup]:
 
         def free(_: object, __: object, groups: dict[tuple[int, ...], MPIGroup]) -> None:
             if not MPI.Is_finalized():
-                for one in groups.values():
-                    one.free()
+                for group in groups.values():
+                    group.free()
 
         _keyval = MPI.Comm.Create_keyval(delete_fn=free)
         # Attributes of COMM_SELF are deleted first of all by MPI_Finalize.

@@ -82,16 +82,16 @@ class Node:
     ) -> None:
         self.ring: Ring | None = None
         told: list[Identity] = tell(_identity(forced))
-        problems = [(k, one.problem) for k, one in enumerate(told) if one.problem is not None]
+        problems = [(k, identity.problem) for k, identity in enumerate(told) if identity.problem is not None]
         if problems:
             first, problem = problems[0]
             if told[rank].problem is not None:
                 raise RedistributionError(told[rank].problem)
             raise CollectiveError(f"{names[first]} could not take part: {problem}")
-        known = all(one.forced is not None for one in told)
-        places = [one.forced if known else one.machine for one in told]
+        known = all(identity.forced is not None for identity in told)
+        places = [identity.forced if known else identity.machine for identity in told]
         here = [k for k, place in enumerate(places) if place == places[rank]]
-        self.number = {one: k for k, one in enumerate(here)}
+        self.number = {peer: k for k, peer in enumerate(here)}
         self.size = len(here)
         self.leaders = np.array([places.index(place) for place in places], np.int64)
         memory, self.why = self._shared(here, rank, tell)
@@ -101,11 +101,11 @@ class Node:
         self.whole = self.ring is not None and self.size == len(told)
         self.anywhere = any(tell(self.ring is not None))
         self._watched = []
-        for one in here:
-            process = told[one].process
-            if one != rank and one not in others and process is not None and _process(process[0]) == process:
-                self._watched.append((names[one], process))
-        self._names = [names[one] for one in here]
+        for peer in here:
+            process = told[peer].process
+            if peer != rank and peer not in others and process is not None and _process(process[0]) == process:
+                self._watched.append((names[peer], process))
+        self._names = [names[peer] for peer in here]
 
     def _shared(self, here: list[int], rank: int, tell: Callable[[Any], list[Any]]) -> tuple[SharedMemory | None, str]:
         """Memory that the ranks of this node share, zero at first, and what it is; None and why not. Collective."""
@@ -139,7 +139,7 @@ class Node:
             if wanted and not failed:
                 kept, what = memory, f"memory shared by {len(here)} ranks ({name})"
             reasons += failed[:1]
-            if not any(one is not None for one in found):
+            if not any(failure is not None for failure in found):
                 break
         if kept is None and len(here) > 1:
             what = "no shared memory: " + "; ".join(reasons)
@@ -173,7 +173,7 @@ def forced_nodes(ranks: int) -> list[int] | None:
     if not text:
         return None
     try:
-        nodes = [int(one) for one in text.split(",")]
+        nodes = [int(number) for number in text.split(",")]
     except ValueError:
         nodes = []
     if len(nodes) != ranks:

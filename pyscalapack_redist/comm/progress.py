@@ -48,10 +48,10 @@ def under_way() -> dict[Task, None]:
 
 def advance_others(mine: object = None) -> bool:
     """Let all that is under way go on, but for `mine`; True if there was anything. Not collective."""
-    others = [one for one in _here.tasks if one is not mine]
-    for one in others:
-        if one.advance():
-            _here.tasks.pop(one, None)
+    others = [task for task in _here.tasks if task is not mine]
+    for task in others:
+        if task.advance():
+            _here.tasks.pop(task, None)
     return bool(others)
 
 

@@ -71,7 +71,7 @@ class Waiting:
         group = self._group
         if group.node is None or group.node.whole:
             return
-        self._sent = [one for one in self._sent if not one[1].Test()]
+        self._sent = [message for message in self._sent if not message[1].Test()]
         data = np.array([what, group.tickets.drawn], np.int64)
         for peer in range(min(ranks, group.size)):
             if peer != group.rank:

@@ -99,13 +99,13 @@ class _Side:
         port = self._by_root(partial(self._arrange, place, card, other, watch, end) if card else None)
         limit = max(end, time.monotonic() + JOINING_SECONDS)
 
-        def still_hopeful() -> None:
+        def check_time() -> None:
             watch()
             if time.monotonic() > limit:
                 raise ConnectError(f"MPI did not join the jobs within {seconds:g} s: end both, and start them anew")
 
         try:
-            intercomm: MPI.Intercomm = blocking(partial(self._in_mpi, port, watch), still_hopeful)
+            intercomm: MPI.Intercomm = blocking(partial(self._in_mpi, port, watch), check_time)
         except CollectiveError as gone:
             raise ConnectError(f"the other job was lost while MPI joined the two: {gone}") from gone
         if card is not None:
@@ -116,9 +116,9 @@ class _Side:
         """What a side does that gives up. Not collective."""
         if self.card is not None:
             self.card.remove()
-        for one in (self.hold, self.watch):
-            if one is not None:
-                one.close()
+        for lock in (self.hold, self.watch):
+            if lock is not None:
+                lock.close()
         self._close_port()
         if not self.bound:
             self.comm.Free()
@@ -174,9 +174,9 @@ class _Side:
 
     def _release(self) -> None:
         """When the inter-communicator is disconnected."""
-        for one in (self.hold, self.watch):
-            if one is not None:
-                one.close()
+        for lock in (self.hold, self.watch):
+            if lock is not None:
+                lock.close()
         self._close_port()
         self.comm.Free()
 
@@ -222,9 +222,9 @@ class _Side:
 
     def _raise_first(self, problem: str | None) -> None:
         """Raise on all ranks if any has a problem."""
-        for rank, one in enumerate(self.comm.allgather(problem)):
-            if one is not None:
-                raise ConnectError(f"rank {rank}: {one}")
+        for rank, theirs in enumerate(self.comm.allgather(problem)):
+            if theirs is not None:
+                raise ConnectError(f"rank {rank}: {theirs}")
 
 
 def _in_words(error: Exception) -> str:

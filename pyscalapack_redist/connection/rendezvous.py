@@ -193,8 +193,8 @@ def offer(path: str, own: Card, other: Card, port: str, watch: Watch, end: float
     with _explained(f"cannot write {place}"):
         _write(hidden, {"from": own.about["token"], "to": other.about["token"], "port": port})
         os.rename(hidden, place)
-    taken = f"{path}.port.{other.about['token']}"
-    while not os.path.exists(taken):
+    accepted = f"{path}.port.{other.about['token']}"
+    while not os.path.exists(accepted):
         if time.monotonic() > end or watch.missing() is not None:
             with suppress(FileNotFoundError):
                 os.unlink(place)
@@ -202,7 +202,7 @@ def offer(path: str, own: Card, other: Card, port: str, watch: Watch, end: float
                     f"the other job came to {path} and left again: see what it says, and start both anew"
                 )
         time.sleep(POLL_SECONDS)
-    os.unlink(taken)
+    os.unlink(accepted)
 
 
 def take(path: str, own: Card, other: Card, watch: Watch, end: float) -> str:

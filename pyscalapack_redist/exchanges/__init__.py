@@ -29,7 +29,8 @@ __all__ = [
 ]
 
 EXCHANGES: dict[str, type[Exchange]] = {
-    one.name: one for one in (Synchronized, Nonblocking, Ready, SendReceive, Windowed, Alltoallv, Alltoallw, Shared)
+    exchange.name: exchange
+    for exchange in (Synchronized, Nonblocking, Ready, SendReceive, Windowed, Alltoallv, Alltoallw, Shared)
 }
 
 
@@ -65,24 +66,24 @@ def check_combination(schedule: str, one_port: bool, exchange: str, buffers: str
         raise unknown("buffers", buffers, BUFFERS)
     if exchange == "auto":
         return
-    one = exchange_class(exchange)
-    if buffers not in one.understands and one is Shared:
+    chosen = exchange_class(exchange)
+    if buffers not in chosen.understands and chosen is Shared:
         raise ScheduleError(
             f"exchange = 'shared' moves bytes without MPI, so buffers = {buffers!r} is not possible: use buffers='packed'"
         )
-    if buffers not in one.understands:
+    if buffers not in chosen.understands:
         raise ScheduleError(
             f"exchange = {exchange!r} takes one datatype for all processes, so buffers = {buffers!r} is not possible: use "
             "exchange='alltoallw', which takes one for each"
         )
     if schedule == "auto":
         return
-    if not one.scheduled and schedule != "natural":
+    if not chosen.scheduled and schedule != "natural":
         raise ScheduleError(
             f"exchange = {exchange!r} leaves it to MPI which message goes when, so schedule = {schedule!r} would mean nothing: "
             "leave the schedule away, or use exchange='windowed', which keeps to it"
         )
-    if one.needs_one_port and not one_port:
+    if chosen.needs_one_port and not one_port:
         raise ScheduleError(
             f"exchange = {exchange!r} pairs one send with one receive in each step, but in the schedule {schedule!r} several "
             "may send to one process at once: use a one-port schedule such as 'caterpillar', or exchange='nonblocking'"

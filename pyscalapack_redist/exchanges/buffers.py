@@ -82,7 +82,7 @@ class Packed(Buffers):
     def cut(self, messages: Sequence[ByteMessage], most: int) -> tuple[list[Piece], int]:
         """Pieces of at most `most` bytes (but at least an element), and the bytes of the largest. Not collective."""
         pieces = pieces_of(messages, most)
-        return pieces, max((one.nbytes for one in pieces), default=0)
+        return pieces, max((piece.nbytes for piece in pieces), default=0)
 
     def outgoing(self, run: Run, piece: Piece, slot: Slot) -> Specification:
         """Gather a piece out of the local A. Not collective."""
@@ -120,7 +120,7 @@ class Datatypes(Buffers):
 
     def cut(self, messages: Sequence[ByteMessage], most: int) -> tuple[list[Piece], int]:
         """Whole messages, which need no staging memory. Not collective."""
-        return [Piece(one, one.first, one.last, 0, 0) for one in messages], 0
+        return [Piece(message, message.first, message.last, 0, 0) for message in messages], 0
 
     def outgoing(self, run: Run, piece: Piece, slot: Slot) -> Specification:
         """The message in the local A. Not collective."""
@@ -154,8 +154,8 @@ def memory_at(address: int) -> MPI.buffer:
 def _free(types: dict[tuple[int, bool], MPI.Datatype]) -> None:
     """Free datatypes: a local operation, and what is under way with them goes on."""
     if not MPI.Is_finalized():
-        for one in types.values():
-            one.Free()
+        for datatype in types.values():
+            datatype.Free()
 
 
-BUFFERS: dict[str, type[Buffers]] = {one.name: one for one in (Packed, Datatypes)}
+BUFFERS: dict[str, type[Buffers]] = {buffers.name: buffers for buffers in (Packed, Datatypes)}

@@ -49,74 +49,74 @@ class _Steps:
     def __init__(self) -> None:
         self._made: list[MPI.Datatype] = []
 
-    def _keep(self, one: MPI.Datatype) -> MPI.Datatype:
-        self._made.append(one)
-        return one
+    def _keep(self, datatype: MPI.Datatype) -> MPI.Datatype:
+        self._made.append(datatype)
+        return datatype
 
-    def take(self, one: MPI.Datatype) -> MPI.Datatype:
+    def take(self, datatype: MPI.Datatype) -> MPI.Datatype:
         """Leave this one to the caller."""
-        self._made.remove(one)
-        return one
+        self._made.remove(datatype)
+        return datatype
 
     def free(self) -> None:
         """Free all others."""
-        for one in self._made:
-            one.Free()
+        for datatype in self._made:
+            datatype.Free()
 
     def element(self, item: int) -> MPI.Datatype:
         return self._keep(MPI.BYTE.Create_contiguous(item))
 
-    def dimension(self, one: MPI.Datatype, runs: Runs, target: bool, stride: int) -> MPI.Datatype:
-        """`one` at every position of `runs`: whole periods, and what is left of the last."""
+    def dimension(self, oldtype: MPI.Datatype, runs: Runs, target: bool, stride: int) -> MPI.Datatype:
+        """`oldtype` at every position of `runs`: whole periods, and what is left of the last."""
         table = runs.side(target)
         period = (runs.period_y if target else runs.period_x) * stride
         whole, rest = divmod(runs.total, runs.per_period)
         parts = []
         if whole:
-            parts.append((0, self.repeated(self.period(one, table, stride), whole, period)))
+            parts.append((0, self.repeated(self.period(oldtype, table, stride), whole, period)))
         if rest:
             before = np.cumsum(table[:, 2]) - table[:, 2]
             some = table[before < rest]
             some[-1, 2] = rest - before[len(some) - 1]
-            parts.append((whole * period, self.period(one, some, stride)))
+            parts.append((whole * period, self.period(oldtype, some, stride)))
         return self.placed(parts)
 
-    def period(self, one: MPI.Datatype, table: NDArray[np.int64], stride: int) -> MPI.Datatype:
+    def period(self, oldtype: MPI.Datatype, table: NDArray[np.int64], stride: int) -> MPI.Datatype:
         """Runs given as rows start, step, count."""
         kinds: dict[tuple[int, int], MPI.Datatype] = {}
         parts = []
         for start, step, count in table.tolist():
             if (step, count) not in kinds:
-                kinds[step, count] = self.repeated(one, count, step * stride)
+                kinds[step, count] = self.repeated(oldtype, count, step * stride)
             parts.append((start * stride, kinds[step, count]))
         return self.placed(parts)
 
-    def repeated(self, one: MPI.Datatype, count: int, stride: int) -> MPI.Datatype:
-        """A vector: `one` at equal distances in bytes."""
+    def repeated(self, oldtype: MPI.Datatype, count: int, stride: int) -> MPI.Datatype:
+        """A vector: `oldtype` at equal distances in bytes."""
         if count == 1:
-            return one
+            return oldtype
         if stride == -1:  # single bytes, which Open MPI 4.1 would read forwards
-            pair = self._keep(one.Create_hindexed_block(1, [0, -1]))
+            pair = self._keep(oldtype.Create_hindexed_block(1, [0, -1]))
             pairs = [(0, self.repeated(pair, count // 2, -2))]
-            return self.placed([*pairs, (1 - count, one)] if count % 2 else pairs)
+            return self.placed([*pairs, (1 - count, oldtype)] if count % 2 else pairs)
         if count <= LARGEST_COUNT:
-            return self._keep(one.Create_hvector(count, 1, stride))
+            return self._keep(oldtype.Create_hvector(count, 1, stride))
         many, rest = divmod(count, LARGEST_COUNT)
-        part = self.repeated(one, LARGEST_COUNT, stride)
+        part = self.repeated(oldtype, LARGEST_COUNT, stride)
         parts = [(0, self.repeated(part, many, LARGEST_COUNT * stride))]
         if rest:
-            parts.append((many * LARGEST_COUNT * stride, self.repeated(one, rest, stride)))
+            parts.append((many * LARGEST_COUNT * stride, self.repeated(oldtype, rest, stride)))
         return self.placed(parts)
 
     def placed(self, parts: Sequence[tuple[int, MPI.Datatype]]) -> MPI.Datatype:
         """Types at displacements in bytes: a vector where they are alike at equal distances."""
-        first, one = parts[0]
+        first, datatype = parts[0]
         if len(parts) == 1:
-            return one if first == 0 else self._keep(one.Create_hindexed_block(1, [first]))
+            return datatype if first == 0 else self._keep(datatype.Create_hindexed_block(1, [first]))
         places = [place for place, _ in parts]
-        if any(other is not one for _, other in parts):
+        if any(other is not datatype for _, other in parts):
             return self._keep(MPI.Datatype.Create_struct([1] * len(parts), places, [other for _, other in parts]))
         step = places[1] - first
         if all(b - a == step for a, b in itertools.pairwise(places)):
-            return self.placed([(first, self.repeated(one, len(parts), step))])
-        return self._keep(one.Create_hindexed_block(1, places))
+            return self.placed([(first, self.repeated(datatype, len(parts), step))])
+        return self._keep(datatype.Create_hindexed_block(1, places))

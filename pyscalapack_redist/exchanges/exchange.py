@@ -77,8 +77,8 @@ class Extents(NamedTuple):
         both = (*sends, *receives)
         return cls(
             messages=max(len(sends), len(receives)),
-            elements=max((one.size for one in both), default=0),
-            partial=any(one.size != one.box.size for one in both),
+            elements=max((message.size for message in both), default=0),
+            partial=any(message.size != message.box.size for message in both),
             unbalanced=len(sends) != len(receives),
             between=0 if node is None else node.size * max(_away(sends, node), _away(receives, node)),
         )
@@ -86,7 +86,7 @@ class Extents(NamedTuple):
 
 def _away(messages: Sequence[Message], node: Node) -> int:
     """Elements of messages to or from other nodes."""
-    return sum(one.size for one in messages if one.peer not in node.number)
+    return sum(message.size for message in messages if message.peer not in node.number)
 
 
 MEMORY_LIMIT = 64 * 2**20  # most bytes of staging memory on a rank, where nothing else is asked for
@@ -165,7 +165,7 @@ class Exchange(ABC):
     ) -> None:
         # Sender and receiver sort alike, by (key, sender, receiver): the one global order that the proofs rest on.
         self.sends, self.receives = (
-            tuple(sorted(some, key=lambda one: (one.key, one.peer))) for some in (sends, receives)
+            tuple(sorted(some, key=lambda message: (message.key, message.peer))) for some in (sends, receives)
         )
         self.copies, self.options, self.node = copies, options, node
         self.buffers = BUFFERS[options.buffers]()

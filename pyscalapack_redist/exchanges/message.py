@@ -94,11 +94,11 @@ class Piece(NamedTuple):
 def pieces_of(messages: Iterable[ByteMessage], most: int) -> list[Piece]:
     """Messages, in their order, cut between elements into pieces of at most `most` bytes (but at least an element)."""
     made = []
-    for one in messages:
-        first, number = one.first, 0
-        while first < one.last:
-            last = min(one.bundle.end_of_piece(first, most), one.last)
-            made.append(Piece(one, first, last, last - first, number))
+    for message in messages:
+        first, number = message.first, 0
+        while first < message.last:
+            last = min(message.bundle.end_of_piece(first, most), message.last)
+            made.append(Piece(message, first, last, last - first, number))
             first, number = last, number + 1
     return made
 

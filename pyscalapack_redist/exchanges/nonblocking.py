@@ -90,8 +90,8 @@ class Nonblocking(Exchange):
     def staging_bytes(self) -> int:
         """Staging memory of one run. Not collective."""
         if self.goes_ahead:
-            return sum(one.size + HEADER for one in (*self.sends, *self.receives))
-        return sum(one.slots * one.nbytes for one in self.directions)
+            return sum(message.size + HEADER for message in (*self.sends, *self.receives))
+        return sum(direction.slots * direction.nbytes for direction in self.directions)
 
     def begin(self, run: Run) -> Progress:
         """A run, with all the memory that it needs; nothing moves yet. Not collective."""
@@ -188,11 +188,11 @@ class AtOnce(Progress):
 
     def take_back(self) -> tuple[int, ...]:
         """The vote was not good: the ranks to which something has been sent. Not collective."""
-        return tuple(one.peer for one in self._exchange.sends) if self._requests else ()
+        return tuple(message.peer for message in self._exchange.sends) if self._requests else ()
 
     def is_sent(self) -> bool:
         """Whether MPI has done with what was sent before the vote, which was not good. Not collective."""
-        self._requests = [one for one in self._requests if not one.Test()]
+        self._requests = [request for request in self._requests if not request.Test()]
         return not self._requests
 
     def start(self, exchange: Exchange, mark: int = 0) -> None:
@@ -245,7 +245,7 @@ def unpack_small(
 
 def small_slots(exchange: Nonblocking, staging: np.ndarray) -> tuple[list[Slot], list[Slot]]:
     """Places of messages that go at once, to send and to receive; the former say their order already. Not collective."""
-    made = slots(staging, [one.size + HEADER for one in (*exchange.sends, *exchange.receives)])
+    made = slots(staging, [message.size + HEADER for message in (*exchange.sends, *exchange.receives)])
     out, into = made[: len(exchange.sends)], made[len(exchange.sends) :]
     for slot in out:
         order_in(slot)[0] = exchange.options.order

@@ -81,7 +81,7 @@ class _LockStep(Progress):
     def advance(self, block: bool) -> bool:
         """Finish the step, go on to the next; local copies come last. Not collective."""
         while self._more:
-            self._requests = [one for one in self._requests if not one.Test()]
+            self._requests = [request for request in self._requests if not request.Test()]
             if self._requests:
                 return False
             if self._received is not None:

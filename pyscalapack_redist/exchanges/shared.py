@@ -51,7 +51,7 @@ class Shared(Exchange):
             self.ring = None
         here = {} if node is None or self.ring is None else node.number
         self._here = [_pairs(some, here) for some in (self.sends, self.receives)]
-        self._away = [[one for one in some if one.peer not in here] for some in (self.sends, self.receives)]
+        self._away = [[message for message in some if message.peer not in here] for some in (self.sends, self.receives)]
         limit = options.memory_limit
         self._limit = limit // 2 if any(self._away) else limit
         self._options = options._replace(memory_limit=limit - self._limit if any(self._away) else limit)
@@ -79,14 +79,14 @@ class Shared(Exchange):
         private, sends = self.private_bytes, self._here[0]
         if not sends or self.ring is None:
             return private
-        wanted = sum(one.size for _, one in sends)
+        wanted = sum(bundle.size for _, bundle in sends)
         return private + max(self._least, min(self._limit, self.ring.area, wanted))
 
     @property
     def _least(self) -> int:
         """Bytes of the area for an element of each message."""
         sends = self._here[0]
-        return len(sends) * max((one.largest_element for _, one in sends), default=0)
+        return len(sends) * max((bundle.largest_element for _, bundle in sends), default=0)
 
     @functools.cached_property
     def private_bytes(self) -> int:
@@ -99,7 +99,7 @@ class Shared(Exchange):
         if self.ring is None:
             return None
         sends, receives = self._here
-        written = (self.copies.size + sum(one.size for _, one in receives)) * self.ring.size
+        written = (self.copies.size + sum(bundle.size for _, bundle in receives)) * self.ring.size
         return Traffic(
             self.ring,
             sends,
@@ -123,9 +123,9 @@ class Shared(Exchange):
 def _pairs(messages: Sequence[ByteMessage], here: dict[int, int]) -> list[tuple[int, Bundle]]:
     """Ring rank and bundle of each pair on this node, once."""
     found: dict[int, Bundle] = {}
-    for one in messages:
-        if one.peer in here:
-            found.setdefault(here[one.peer], one.bundle)
+    for message in messages:
+        if message.peer in here:
+            found.setdefault(here[message.peer], message.bundle)
     return list(found.items())
 
 

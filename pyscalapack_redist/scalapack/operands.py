@@ -105,9 +105,9 @@ def kind_of(*operands: Operand, allowed: str = "sdczi") -> str:
     return "d"  # a rank without arrays has no part in the data, and any letter serves
 
 
-def check_apart(one: Operand, other: Operand) -> None:
-    if one.array is not None and other.array is not None and np.shares_memory(one.array, other.array):
-        raise ArrayError(f"{one.name} and {other.name} overlap in memory: pass two separate arrays")
+def check_separate(first: Operand, second: Operand) -> None:
+    if first.array is not None and second.array is not None and np.shares_memory(first.array, second.array):
+        raise ArrayError(f"{first.name} and {second.name} overlap in memory: pass two separate arrays")
 
 
 def checked_pivots(pivots: NDArray[np.intc] | None, needed: int) -> NDArray[np.intc]:
@@ -211,7 +211,7 @@ def eigenproblem_size(desc: Descriptor, vendor: str) -> int:
             "blocks, or to one process"
         )
     ranks = desc.grid.ranks
-    if vendor == "MKL" and not any(np.all(np.diff(one.ravel()) > 0) for one in (ranks, ranks.T)):
+    if vendor == "MKL" and not any(np.all(np.diff(order.ravel()) > 0) for order in (ranks, ranks.T)):
         raise DescriptorError(
             f"desc has its processes on the ranks {ranks.tolist()}, and MKL's p?syevd does not return from every such order: "
             "redistribute to a grid whose ranks ascend by rows or by columns, which ProcessGrid makes without ranks="
@@ -232,7 +232,9 @@ def sides_count_of(desc: Descriptor, desc_b: Descriptor) -> int:
             f"desc_b has blocks of {desc_b.block[0]} rows, from row {desc_b.offset[0]} on: they must be of {block} rows, like "
             "the matrix's, from the edge of a block on; redistribute to such a layout first"
         )
-    first, matrix_first = ((one.source[0] + one.offset[0] // block) % one.grid.shape[0] for one in (desc_b, desc))
+    first, matrix_first = (
+        (layout.source[0] + layout.offset[0] // block) % layout.grid.shape[0] for layout in (desc_b, desc)
+    )
     if first != matrix_first:
         raise DescriptorError(
             f"desc_b has its first row on process row {first}, and the matrix on {matrix_first}: give both the same source"

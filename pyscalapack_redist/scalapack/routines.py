@@ -17,9 +17,9 @@ from .operands import (
     FACTORED_KINDS,
     KIND_OF_DTYPE,
     Operand,
-    check_apart,
     check_info,
     check_same_shape,
+    check_separate,
     checked_pivots,
     eigenproblem_size,
     enclosing_context,
@@ -66,7 +66,7 @@ def pxgemr2d(
         return
     source, target = operand("a", a, desc_a), operand("b", b, desc_b, written=True)
     kind = kind_of(source, target)
-    check_apart(source, target)
+    check_separate(source, target)
     if 0 not in desc_a.shape:
         m, n = desc_a.shape
         blacs.load().entries.gemr2d(kind, m, n, *source.where, *target.where, ctxt)
@@ -108,7 +108,7 @@ def pxtrmr2d(
         return
     source, target = operand("a", a, desc_a), operand("b", b, desc_b, written=True)
     kind = kind_of(source, target)
-    check_apart(source, target)
+    check_separate(source, target)
     if 0 not in desc_a.shape:
         m, n = desc_a.shape
         blacs.load().entries.trmr2d(kind, triangle, diagonal, m, n, *source.where, *target.where, ctxt)
@@ -192,7 +192,7 @@ def pxgetrs(
         return
     matrix, sides = operand("a", a, desc), operand("b", b, desc_b, written=True)
     kind = kind_of(matrix, sides, allowed=FACTORED_KINDS)
-    check_apart(matrix, sides)
+    check_separate(matrix, sides)
     exchanged = checked_pivots(pivots, desc.local_shape[0] + desc.block[0])
     if 0 in desc_b.shape:
         return
@@ -252,7 +252,7 @@ def pxsyevd(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> Eigenp
         return Eigenpairs(None, None)
     matrix = operand("a", a, desc, written=True)
     kind = kind_of(matrix, allowed=FACTORED_KINDS)
-    dtype: np.dtype[Any] = next(one for one, letter in KIND_OF_DTYPE.items() if letter == kind)
+    dtype: np.dtype[Any] = next(known for known, letter in KIND_OF_DTYPE.items() if letter == kind)
     values = np.zeros(n, np.zeros(0, dtype).real.dtype)
     vectors = desc.zeros(dtype)
     if n == 0:
@@ -295,7 +295,7 @@ def _solve_eigenproblem(
         if info or sizes[0] > 0:
             return info
         # a size is told as a floating-point number, which in single precision may be rounded down
-        asked = [int(np.nextafter(one[0].real, np.inf)) + 1 for one in (work, real_work)]
+        asked = [int(np.nextafter(array[0].real, np.inf)) + 1 for array in (work, real_work)]
         sizes = [*(size + missing for size in asked), int(integers[0])]
         work, real_work = np.zeros(sizes[0], work.dtype), np.zeros(sizes[1], real_work.dtype)
         integers = np.zeros(sizes[2], np.intc)

@@ -117,24 +117,24 @@ def folded_slice(grid: CommunicationGrid, turns: int) -> Amalgam:
     """
     r, s, g = grid.reduced
     g1, g2, h = math.gcd(s, g), math.gcd(r, g), folded_slice_turns(grid)
-    apart = h // turns  # by so much turn the processes of one folded one
+    stride = h // turns  # by so much turn the processes of one folded one
     u, v = grid.P // (g1 * h), grid.Q // (g2 * h)
-    senders = _numbered(g1, apart, turns, u)
-    receivers = _numbered(g2, apart, turns, v)
+    senders = _numbered(g1, stride, turns, u)
+    receivers = _numbered(g2, stride, turns, v)
     # Turn alpha of a sender meets turn beta of a receiver in the same class where sigma beta - rho alpha stays the same.
     slope = pow(s // g1, -1, h) * (r // g2) % h
-    # Groups are (i, alpha mod apart); the receiver's turn is beta = beta_apart + apart * shift, and alike for the sender.
+    # Groups are (i, alpha mod stride); a receiver's turn is beta = beta mod stride + stride * shift, a sender's alike.
     first = CommunicationGrid(grid.P, grid.Q, grid.r, grid.s, None, grid.offset, grid.receiver_offset).rows(
-        senders.reshape(g1 * apart, u, turns)[:, 0, 0]
+        senders.reshape(g1 * stride, u, turns)[:, 0, 0]
     )
-    table = slices(grid) * first[:, receivers.reshape(g2 * apart, v, turns)[:, 0, :]]
-    return _typed(senders, receivers, np.full(g1 * apart, u), np.full(g2 * apart, v), table, slope % turns)
+    table = slices(grid) * first[:, receivers.reshape(g2 * stride, v, turns)[:, 0, :]]
+    return _typed(senders, receivers, np.full(g1 * stride, u), np.full(g2 * stride, v), table, slope % turns)
 
 
-def _numbered(groups: int, apart: int, turns: int, copies: int) -> Ints:
+def _numbered(groups: int, stride: int, turns: int, copies: int) -> Ints:
     """Processes in the order group, place among the turns that are apart, copy; one column for each turn."""
-    i, place, copy, turn = np.ix_(np.arange(groups), np.arange(apart), np.arange(copies), np.arange(turns))
-    numbers: Ints = i + groups * ((place + apart * turn) + apart * turns * copy)
+    i, place, copy, turn = np.ix_(np.arange(groups), np.arange(stride), np.arange(copies), np.arange(turns))
+    numbers: Ints = i + groups * ((place + stride * turn) + stride * turns * copy)
     return numbers.reshape(-1, turns)
 
 

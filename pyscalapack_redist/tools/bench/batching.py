@@ -29,7 +29,7 @@ EXCHANGES = {"auto": "", "nonblocking": ", nonblocking"}  # and how the methods'
 CALLS = 8  # that each time is the mean of
 
 
-class _Apart(Planned):
+class _Separate(Planned):
     """One call after another, on as many copies of A as there are matrices, each with an output of its own."""
 
     def __init__(self, stage: Stage, exchange: str) -> None:
@@ -48,7 +48,7 @@ class _Apart(Planned):
         return all(map(self.stage.matches, self.outs))
 
 
-class _Together(_Apart):
+class _Together(_Separate):
     """One batch."""
 
     def __init__(self, stage: Stage, exchange: str) -> None:
@@ -70,10 +70,10 @@ def tables(results: Results) -> Sequence[tuple[str, Table]]:
     times = results.times
     for number, result in enumerate(results.cases, 1):
         for exchange, ending in EXCHANGES.items():
-            apart, together = (times.get(name + ending, {}) for name in ("one by one", "batch"))
-            if number in apart and number in together:
-                figures = (" / ".join(map(time_text, column[number])) for column in (apart, together))
-                gained = means(ratios({number: apart[number]}, together))
+            separate, together = (times.get(name + ending, {}) for name in ("one by one", "batch"))
+            if number in separate and number in together:
+                figures = (" / ".join(map(time_text, column[number])) for column in (separate, together))
+                gained = means(ratios({number: separate[number]}, together))
                 table.add_row(str(result.case), exchange, *figures, gained)
     return [(f"{MATRICES} matrices, minimum / median times:", table)]
 
@@ -84,7 +84,7 @@ BATCH = Suite(
     methods=tuple(
         Method(name + ending, functools.partial(made, exchange=exchange))
         for exchange, ending in EXCHANGES.items()
-        for name, made in (("one by one", _Apart), ("batch", _Together))
+        for name, made in (("one by one", _Separate), ("batch", _Together))
     ),
     calls=CALLS,
     tables=tables,

@@ -41,14 +41,14 @@ def draw(seed: int, ranks: int, count: int) -> list[Case]:
 
 
 def _case(rng: random.Random, ranks: int) -> Case:
-    dtype = np.dtype(_one_of(rng, DTYPES))
+    dtype = np.dtype(_choice(rng, DTYPES))
     if _between(rng, 1, TINY) == 1:
         shape, rounds = (_skewed(rng, 4, TINY_SIDE), _skewed(rng, 4, TINY_SIDE)), 0
     else:
         local = _skewed(rng, LEAST, min(MOST, MOST_IN_ALL // ranks))
         shape, rounds = _sides(rng, local * ranks // dtype.itemsize), ROUNDS
-    in_c_order = _one_of(rng, ((), (), (), (), (), (0,), (1,)))
-    sub_arrays = _one_of(rng, ((), (), (), (), (), (0,), (1,), (0, 1)))
+    in_c_order = _choice(rng, ((), (), (), (), (), (0,), (1,)))
+    sub_arrays = _choice(rng, ((), (), (), (), (), (0,), (1,), (0, 1)))
     before, after = (
         _layout(rng, shape, ranks, rounds, k in sub_arrays, "C" if k in in_c_order else "F") for k in range(2)
     )
@@ -58,13 +58,13 @@ def _case(rng: random.Random, ranks: int) -> Case:
 def _sides(rng: random.Random, elements: int) -> tuple[int, int]:
     """Rows and columns of about so many elements: square, tall or wide."""
     unsquare = float(_skewed(rng, 1, MOST_UNSQUARE))
-    ratio = _one_of(rng, (1.0, unsquare, 1 / unsquare))
+    ratio = _choice(rng, (1.0, unsquare, 1 / unsquare))
     rows = round(math.sqrt(elements * ratio))
     return rows, elements // rows
 
 
 def _layout(rng: random.Random, shape: tuple[int, int], ranks: int, rounds: int, sub_array: bool, order: str) -> Layout:
-    rows = _one_of(rng, [n for n in range(1, ranks + 1) if ranks % n == 0])
+    rows = _choice(rng, [n for n in range(1, ranks + 1) if ranks % n == 0])
     grid = (rows, ranks // rows)
     block = _block(rng), _block(rng)
     if rng.random() < 0.5:
@@ -93,7 +93,7 @@ def _block(rng: random.Random) -> int:
     return size
 
 
-def _one_of(rng: random.Random, some: Sequence[T]) -> T:
+def _choice(rng: random.Random, some: Sequence[T]) -> T:
     return some[int(rng.random() * len(some))]
 
 

@@ -54,7 +54,7 @@ GRIDS = {
     8: ("2x4:64x64 4x2:48x48", "1x8:32x32 2x4:64x64", "2x2:64x64 1x4:48x48+4", "2x3:64x64 2x4:48x48"),
     4: ("2x2:64x64 1x4:48x48", "1x4:32x32 4x1:64x64", "1x2:64x64 2x1:48x48+2", "1x3:64x64 2x2:48x48"),
 }
-MOST_THROUGH_ONE = 2 * MB  # bytes that are gathered on one host: more take longer than all other methods together
+LARGEST_GATHER = 2 * MB  # bytes that are gathered on one host: more take longer than all other methods together
 
 
 def _walker_otto(processes: int, K: int, blocks: int) -> Case:
@@ -96,9 +96,9 @@ def _variant(method: Method) -> Method:
 
     def obstacle(case: Case) -> str | None:
         size = case.elements * case.dtype.itemsize
-        if size <= MOST_THROUGH_ONE:
+        if size <= LARGEST_GATHER:
             return method.obstacle(case)
-        most = f"{MOST_THROUGH_ONE / MB:g} MB"
+        most = f"{LARGEST_GATHER / MB:g} MB"
         return f"all {size / MB:.3g} MB would go through one host's link; this suite has it up to {most}"
 
     return dataclasses.replace(method, obstacle=obstacle) if method.name == "gather-scatter" else method

@@ -158,8 +158,8 @@ def crossover(model: Model, nbytes: float, r: int) -> float | None:
         many, others = p**r, p - 1
         # both divided by p - 1, which they share
         ones = sum(p**k for k in range(r))
-        bytes_apart = nbytes * (ones / many**2 - r / (p * many))
-        return model.startup * (ones - r) + model.per_byte * bytes_apart if others else 0.0
+        bytes_saved = nbytes * (ones / many**2 - r / (p * many))
+        return model.startup * (ones - r) + model.per_byte * bytes_saved if others else 0.0
 
     low, high = 1 + 1e-9, 2.0
     if gain(low) > 0:

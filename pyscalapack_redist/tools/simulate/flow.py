@@ -159,7 +159,7 @@ class _Simulation:
                 continue
             when = self._processed(side, some)
             np.maximum.at(self.ready_at, some, when)
-            self._one_less(some)
+            self._count_down(some)
 
     def _processed(self, side: int, some: Ints) -> Floats | float:
         if not self.machine.overhead:
@@ -174,7 +174,7 @@ class _Simulation:
         np.maximum.at(free, ranks, when)
         return when
 
-    def _one_less(self, some: Ints) -> None:
+    def _count_down(self, some: Ints) -> None:
         self.missing[some] -= 1
         able = some[self.missing[some] == 0]
         if len(able):
@@ -254,7 +254,7 @@ class _Simulation:
             return
         self.ends[some] = self.now
         following = self.behind[some]
-        self._one_less(following[following >= 0])
+        self._count_down(following[following >= 0])
         self._post(*self.rule.completed(some))
 
 

@@ -150,27 +150,27 @@ class _Queue:
 
     def take_each(self, count: int) -> Ints:
         """So many of every owner."""
-        return self._taken(np.arange(len(self._end)), np.full(len(self._end), count))
+        return self._take_next(np.arange(len(self._end)), np.full(len(self._end), count))
 
     def take(self, owners: Ints) -> Ints:
         """One for each time that an owner is named."""
         some, count = np.unique(owners, return_counts=True)
-        return self._taken(some, count)
+        return self._take_next(some, count)
 
     def all_of(self, owners: Ints) -> Ints:
         """All of some owners."""
         some = owners[owners < len(self._end)]
-        return self._taken(some, self._end[some] - self._next[some])
+        return self._take_next(some, self._end[some] - self._next[some])
 
     def heads(self, owners: Ints) -> Ints:
         """The next of each owner; -1 where there is none."""
         some = np.minimum(self._next[owners], max(0, len(self._pieces) - 1))
         return np.where(self._next[owners] < self._end[owners], self._pieces[some], -1)
 
-    def _taken(self, owners: Ints, count: Ints) -> Ints:
+    def _take_next(self, owners: Ints, count: Ints) -> Ints:
         count = np.minimum(count, self._end[owners] - self._next[owners])
         first = self._next[owners]
         self._next[owners] += count
         inside = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-        taken: Ints = self._pieces[np.repeat(first, count) + inside]
-        return taken
+        pieces: Ints = self._pieces[np.repeat(first, count) + inside]
+        return pieces

@@ -197,8 +197,8 @@ class Memcpy(Prepared):
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         part = np.empty(0) if stage.part_of_a is None else stage.part_of_a
-        one_piece = part.flags.f_contiguous or part.flags.c_contiguous
-        self._source: NDArray[Any] = part if one_piece else np.asfortranarray(part)
+        contiguous = part.flags.f_contiguous or part.flags.c_contiguous
+        self._source: NDArray[Any] = part if contiguous else np.asfortranarray(part)
         self._copy = np.empty_like(self._source)
         where = (ctypes.c_void_p(array.ctypes.data) for array in (self._copy, self._source))
         self.extra_bytes = 0
