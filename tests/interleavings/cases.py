@@ -24,7 +24,7 @@ __all__ = ["CASES"]
 
 # Nodes of the ranks: all on one, each on its own, and two of three on one.
 TWO, THREE = (0, 0), (0, 0, 0)
-TWO_APART, THREE_APART = (0, 1), (0, 1, 2)
+TWO_NODES, THREE_NODES = (0, 1), (0, 1, 2)
 MIXED = (0, 0, 1)
 
 
@@ -272,7 +272,7 @@ def usual(a: str = "rows", b: str = "columns", **options: Any) -> Callable[[Rank
     return wanted
 
 
-def several(rank: Rank) -> dict[str, Any]:
+def directions(rank: Rank) -> dict[str, Any]:
     """Plans with other layouts, among them such that some ranks have no part of one array."""
     last = str(rank.size - 1)
     found = {"rows to columns": plan_of(rank, "rows", "columns"), "columns to rows": plan_of(rank, "columns", "rows")}
@@ -283,18 +283,18 @@ def several(rank: Rank) -> dict[str, Any]:
     return found | {f"{name}+": plan._with(None, None, told) for name, plan in found.items()}
 
 
-SEVERAL = ("rows to columns", "columns to rows", "to the last", "from the first", "first to last")
+DIRECTIONS = ("rows to columns", "columns to rows", "to the last", "from the first", "first to last")
 
 
 def stages(rank: Rank) -> dict[str, Any]:
     """Plans of several stages, and of several pairs of arrays."""
     last = str(rank.size - 1)
-    one, other = plan_of(rank, "rows", "columns"), plan_of(rank, "0", last)
+    plan, other = plan_of(rank, "rows", "columns"), plan_of(rank, "0", last)
     return {
-        "plan": one,
+        "plan": plan,
         "via": plan_of(rank, "rows", "columns", via=[rank.layout(last)]),
         "far": plan_of(rank, "0", last, via=[rank.layout("rows"), rank.layout("columns")]),
-        "batch": batch(one, other, one),
+        "batch": batch(plan, other, plan),
     }
 
 
@@ -304,13 +304,13 @@ STAGES = ("via", "batch", "plan", "far")
 def overlapping(rank: Rank) -> dict[str, Any]:
     """Plans of two ranks each; the first and the second share one, and so on."""
     found = {}
-    for one, other in ((0, 1), (1, 2), (0, 2)):
-        if rank.rank in (one, other):
-            grids = [ProcessGrid(shape, rank.comm, ranks=np.reshape([one, other], shape)) for shape in ((2, 1), (1, 2))]
+    for low, high in ((0, 1), (1, 2), (0, 2)):
+        if rank.rank in (low, high):
+            grids = [ProcessGrid(shape, rank.comm, ranks=np.reshape([low, high], shape)) for shape in ((2, 1), (1, 2))]
             rows, columns = rank.world.setting.shape
             a = Descriptor((rows, columns), (rows // 2, columns), grids[0])
             b = Descriptor((rows, columns), (rows, columns // 2), grids[1])
-            found[f"{one} and {other}"] = redistribute(a, b)
+            found[f"{low} and {high}"] = redistribute(a, b)
     return found
 
 
@@ -345,40 +345,40 @@ CASES = {
     # One use after the other, with arrays that differ from rank to rank.
     "calls": case(TWO, Kind(), usual()),
     "calls of three": case(THREE, Kind(), usual()),
-    "calls apart": case(TWO_APART, Kind(), usual()),
+    "calls apart": case(TWO_NODES, Kind(), usual()),
     "calls on two nodes": case(MIXED, Kind(), usual()),
-    "calls of several plans": case(TWO, Kind(SEVERAL, (2, 5)), several),
-    "calls of several plans on two nodes": case(MIXED, Kind(SEVERAL), several),
-    "calls in pieces": case(TWO_APART, Kind(), usual(memory_limit=64)),
+    "calls of several plans": case(TWO, Kind(DIRECTIONS, (2, 5)), directions),
+    "calls of several plans on two nodes": case(MIXED, Kind(DIRECTIONS), directions),
+    "calls in pieces": case(TWO_NODES, Kind(), usual(memory_limit=64)),
     "calls in pieces on two nodes": case(MIXED, Kind(), usual(memory_limit=128)),
     "calls by messages": case(TWO, Kind(), usual(exchange="nonblocking")),
-    "calls step by step": case(TWO_APART, Kind(), usual(exchange="synchronized")),
+    "calls step by step": case(TWO_NODES, Kind(), usual(exchange="synchronized")),
     "all calls": case(TWO, Kind(), usual(), scripts=TURNED, bound=2, **ALONE),
-    "all calls apart": case(TWO_APART, Kind(), usual(), scripts=TURNED[:1], bound=1, delays=(1, QUIET)),
+    "all calls apart": case(TWO_NODES, Kind(), usual(), scripts=TURNED[:1], bound=1, delays=(1, QUIET)),
     # Several in flight.
     "in flight": case(TWO, Kind(ways=("start",)), usual()),
-    "in flight apart": case(TWO_APART, Kind(ways=("start",)), usual()),
+    "in flight apart": case(TWO_NODES, Kind(ways=("start",)), usual()),
     "in flight on two nodes": case(MIXED, Kind(ways=("start",)), usual()),
-    "many in flight": case(TWO, Kind(SEVERAL[:3], (9, 12), ("start",)), several),
-    "many in flight of three": case(THREE, Kind(SEVERAL[:2], (9, 11), ("start",)), several),
+    "many in flight": case(TWO, Kind(DIRECTIONS[:3], (9, 12), ("start",)), directions),
+    "many in flight of three": case(THREE, Kind(DIRECTIONS[:2], (9, 11), ("start",)), directions),
     "more in flight than votes fit": case(TWO, Kind(steps=(17, 20), ways=("start",)), usual()),
     "all in flight": case(TWO, Kind(ways=("start",)), usual(), scripts=STARTED, bound=1, **ALONE),
     # What is wrong on one rank.
     "errors": case(TWO, Kind(ways=STORM, faults=FAULTS), usual()),
     "errors of three": case(THREE, Kind(ways=STORM, faults=FAULTS), usual()),
-    "errors apart": case(TWO_APART, Kind(ways=STORM, faults=FAULTS), usual()),
+    "errors apart": case(TWO_NODES, Kind(ways=STORM, faults=FAULTS), usual()),
     "errors on two nodes": case(MIXED, Kind(ways=STORM, faults=FAULTS), usual()),
     "errors in stages": case(TWO, Kind(STAGES, ways=STORM, faults=FAULTS), stages),
-    "errors in stages apart": case(TWO_APART, Kind(STAGES, ways=STORM, faults=FAULTS), stages),
+    "errors in stages apart": case(TWO_NODES, Kind(STAGES, ways=STORM, faults=FAULTS), stages),
     "errors in stages on two nodes": case(MIXED, Kind(STAGES, ways=STORM, faults=FAULTS), stages),
     "errors in overlapping groups": case(
         THREE, Kind(OVERLAPPING, (2, 5), STORM, FAULTS), overlapping, last=OVERLAPPING
     ),
     "errors in overlapping groups apart": case(
-        THREE_APART, Kind(OVERLAPPING, (2, 5), STORM, FAULTS), overlapping, last=OVERLAPPING
+        THREE_NODES, Kind(OVERLAPPING, (2, 5), STORM, FAULTS), overlapping, last=OVERLAPPING
     ),
     "all errors": case(TWO, Kind(), usual(), scripts=REFUSED, bound=2, **ALONE),
-    "all errors apart": case(TWO_APART, Kind(), usual(), scripts=REFUSED, bound=1, delays=(1, QUIET)),
+    "all errors apart": case(TWO_NODES, Kind(), usual(), scripts=REFUSED, bound=1, delays=(1, QUIET)),
     "errors while elements move": case(
         TWO, Kind(ways=("start",), faults=(MOVING,)), usual(), checks=after_breaking_off
     ),
@@ -389,21 +389,21 @@ CASES = {
         MIXED, Kind(ways=("start",), faults=(MOVING,)), usual(), checks=after_breaking_off
     ),
     "errors while elements move apart": case(
-        TWO_APART, Kind(ways=("start",), faults=(MOVING,)), usual(), checks=after_breaking_off
+        TWO_NODES, Kind(ways=("start",), faults=(MOVING,)), usual(), checks=after_breaking_off
     ),
     # Interrupts.
     "interrupts": case(TWO, Kind(ways=STORM), usual(), interrupts=2),
     "interrupts of three": case(THREE, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=3),
-    "interrupts apart": case(TWO_APART, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=2),
+    "interrupts apart": case(TWO_NODES, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=2),
     "interrupts on two nodes": case(MIXED, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=2),
     "interrupts in stages": case(TWO, Kind(STAGES, ways=STORM, faults=FAULTS), stages, interrupts=2),
     "interrupts of agreements": case(TWO, Kind(ways=(*STORM, "agree")), usual(), interrupts=2),
-    "interrupts of agreements apart": case(TWO_APART, Kind(ways=(*STORM, "agree")), usual(), interrupts=2),
+    "interrupts of agreements apart": case(TWO_NODES, Kind(ways=(*STORM, "agree")), usual(), interrupts=2),
     # Ranks that are late, or do something else than the others.
     "late": case(TWO, Kind(ways=STORM), usual(), late=[1]),
     "late on two nodes": case(MIXED, Kind(ways=STORM), usual(), late=[0]),
     "something else": case(TWO, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual()),
-    "something else apart": case(TWO_APART, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual()),
+    "something else apart": case(TWO_NODES, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual()),
     "something else on two nodes": case(MIXED, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual()),
     # Deaths.
     "death": case(TWO, Kind(ways=STORM, faults=FAULTS), usual(), checks=after_death, deaths=1),

@@ -177,7 +177,7 @@ class _Shared:
         self.deadline, self.half = deadline, half
         self.seeds, self.first, self.processes = seeds, first, processes
         self.prefixes: list[list[int]] = []
-        self.taken = _fork.Value("q", 0)
+        self.drawn = _fork.Value("q", 0)
         self.stop = _fork.Value("b", 0, lock=False)
         self.whole = _fork.Value("b", 1, lock=False)
         self.exhaustive = _fork.Array("q", processes + 1, lock=False)  # the last one: while splitting
@@ -239,11 +239,11 @@ class _Shared:
         blocks = -(-self.seeds // BLOCK)
         seeded = Seeded()
         while True:
-            with self.taken.get_lock():
-                number = self.taken.value
+            with self.drawn.get_lock():
+                number = self.drawn.value
                 if number >= len(self.prefixes) + blocks:
                     return None
-                self.taken.value = number + 1
+                self.drawn.value = number + 1
             if number < len(self.prefixes):
                 self.at[me] = -1 - number
                 choices = Enumerated(self.bound, self.prefixes[number])

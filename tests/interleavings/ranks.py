@@ -32,7 +32,7 @@ from .world import Choices, Enumerated, World
 __all__ = ["AREA", "FAULTS", "MOVING", "EngineWorld", "Rank", "Setting", "Use"]
 
 AREA = 128  # bytes of a rank's area in a ring: messages go in several chunks
-APART = 100.0  # between the elements of one use and those of the next
+SHIFT = 100.0  # between the elements of one use and those of the next
 UNTOUCHED = -1.0
 FAULTS = ("shape", "dtype", "factor", "out", "rest")  # what can be wrong on one rank; the last two are want of memory
 MOVING = "moving"  # no memory while elements move: what nobody can take back
@@ -299,7 +299,7 @@ def _made(name: str) -> Callable[..., Any]:
 _allocate = states.allocate
 
 
-def _taken(plan: Any, mine: Any, dtypes: Any) -> Any:
+def _allocate_or_fail(plan: Any, mine: Any, dtypes: Any) -> Any:
     """What a transfer takes besides `out`; it fails with arrays for which that was chosen."""
     doomed = _here().doomed
     if doomed and not doomed.isdisjoint(map(id, (*mine.given, *mine.outs))):
@@ -329,7 +329,7 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (transfers, "TEST_SHARE", 0.0),
     (waiting, "CHECK_SECONDS", -1.0),
     (fast_path, "Call", _call),
-    (states, "allocate", _taken),
+    (states, "allocate", _allocate_or_fail),
     (states.Moving, "advance", _moving_or_failing),
     (nodes, "_is_dead", lambda process: process[0] in _here().world.dead),
     (redistribution, "group_of", _group_of),
@@ -440,7 +440,7 @@ class Use:
         numbers = rank.world.setting.numbers
         for k, pair in enumerate(plan._pairs):
             a, b = numbers(plan, k, rank.rank, False), numbers(plan, k, rank.rank, True)
-            shift = APART * number + 10_000 * k
+            shift = SHIFT * number + 10_000 * k
             self.before.append(None if a is None else a + shift)
             self.arrays.append(None if a is None else np.array(a + shift, order=orders[0]))  # type: ignore[call-overload]
             self.expected.append(None if b is None else b + shift)

@@ -987,14 +987,14 @@ class World:
     def where(self) -> str:
         """Where each rank is, in words."""
         lines = [f"waiting for ever: {sorted(self.waiting)}"] if self.waiting else []
-        for rank, one in enumerate(self._ranks):
+        for rank, thread in enumerate(self._ranks):
             if rank in self.dead:
                 lines.append(f"rank {rank} is dead")
             elif self._ended[rank]:
                 error = self.errors[rank]
                 lines.append(f"rank {rank} has ended" + f" with {error!r}" * (error is not None))
-            elif one is not None and one.gr_frame is not None:
-                stack = [frame for frame in traceback.extract_stack(one.gr_frame) if frame.filename != __file__]
+            elif thread is not None and thread.gr_frame is not None:
+                stack = [frame for frame in traceback.extract_stack(thread.gr_frame) if frame.filename != __file__]
                 lines.append(f"rank {rank} waits at\n" + "".join(traceback.format_list(stack)).rstrip())
             else:
                 lines.append(f"rank {rank} has not begun")
@@ -1031,16 +1031,16 @@ class World:
         self._closed, self._preempt, self.current, self._hub = True, False, 0, getcurrent()
         before, _running = _running, self
         try:
-            for rank, one in enumerate(self._ranks):
-                if one is None:
+            for rank, thread in enumerate(self._ranks):
+                if thread is None:
                     continue
                 for _ in range(10):
-                    one.throw(GreenletExit)
+                    thread.throw(GreenletExit)
                     if self._returned:
                         self._leave(rank)
                         break
                 else:
-                    _abandoned.append(one)
+                    _abandoned.append(thread)
         finally:
             _running = before
         self._ranks, self._events, self._held = [], [], []

@@ -44,13 +44,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
 def run_both(program: Path, *jobs: Job, timeout: float = 90, check: bool = True, survive: bool = False) -> list[str]:
     """What two jobs print that run at once, each under an mpiexec of its own."""
 
-    def one(job: Job) -> subprocess.CompletedProcess[str]:
+    def start(job: Job) -> subprocess.CompletedProcess[str]:
         ranks, args, env = job
         busy = launch.environment(sum(other[0] for other in jobs))
         return run(program, ranks, *args, timeout=timeout, env={**busy, **env}, check=check, survive=survive)
 
     with ThreadPoolExecutor(len(jobs)) as pool:
-        return [done.stdout for done in pool.map(one, jobs)]
+        return [done.stdout for done in pool.map(start, jobs)]
 
 
 def check_printed(lines: list[str], ranks: int) -> None:

@@ -128,11 +128,11 @@ def name_server(folder: Path) -> Iterator[dict[str, str]]:
 
 @pytest.mark.parametrize("exchange", ["auto", "nonblocking"])
 def test_job_that_is_killed_while_the_other_tests(exchange: str, tmp_path: Path) -> None:
-    def one(role: str) -> str:
+    def start(role: str) -> str:
         name, where = "job-killed-while-the-other-tests", f"{role}:{tmp_path / 'meeting'}"
         ranks_of_both = launch.environment(4)
         return run(PROGRAM, 2, name, where, exchange, timeout=TIMEOUT, env={**ranks_of_both, **env}, check=False).stdout
 
     with name_server(tmp_path) as env, ThreadPoolExecutor(2) as pool:
-        printed = list(pool.map(one, ("accept", "connect")))
+        printed = list(pool.map(start, ("accept", "connect")))
     assert [well(text) for text in printed] == [0, 2], printed

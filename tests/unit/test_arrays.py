@@ -16,7 +16,7 @@ from pyscalapack_redist.engine.arrays import checked_arrays
 F8 = np.dtype(np.float64)
 
 
-class OneRank:
+class RankZero:
     """As much of a communicator as a grid looks at: this rank is number 0 of a few."""
 
     def __init__(self, size: int) -> None:
@@ -34,7 +34,7 @@ class OneRank:
 
 def local(shape: tuple[int, ...], ranks: int = 1, source: tuple[int, ...] | int = 0) -> Descriptor:
     """Blocks of one element each, so that rank 0 of several, unless it is the source, has nothing of one element."""
-    grid = ProcessGrid((ranks,) + (1,) * (len(shape) - 1), OneRank(ranks))  # type: ignore[arg-type]
+    grid = ProcessGrid((ranks,) + (1,) * (len(shape) - 1), RankZero(ranks))  # type: ignore[arg-type]
     return Descriptor(shape, 1, grid, source=source)
 
 

@@ -108,10 +108,10 @@ def test_where_grids_cross(ts: float, tw: float, r: int) -> None:
         )
 
     if at > 1.5:
-        several, one = times(1.02 * at ** (1 / r))
-        assert several < one
-        several, one = times(0.98 * at ** (1 / r))
-        assert several > one
+        by_dimension, at_once = times(1.02 * at ** (1 / r))
+        assert by_dimension < at_once
+        by_dimension, at_once = times(0.98 * at ** (1 / r))
+        assert by_dimension > at_once
     assert crossover(Model(0, tw), V, r) is None
 
 

@@ -21,8 +21,8 @@ DTYPES = ("i1", "i2", "f4", "f8", "V3", "V7", "D", "V24")
 def row(start: int, step: int, count: int, dense: bool) -> Runs:
     """`count` elements from `start` in steps of `step`, to or from a dense buffer."""
     places, period = np.array([start], np.int64), start + step
-    one, zero = np.array([1], np.int64), np.array([0], np.int64)
-    return Runs(zero, places, one, 1, period, count) if dense else Runs(places, zero, one, period, 1, count)
+    length, zero = np.array([1], np.int64), np.array([0], np.int64)
+    return Runs(zero, places, length, 1, period, count) if dense else Runs(places, zero, length, period, 1, count)
 
 
 @st.composite
@@ -43,7 +43,7 @@ def address(array: NDArray[Any]) -> int:
 
 @given(arrays(), st.integers(1, 60), st.integers(1, 60))
 def test_any_pieces_bring_every_byte_over(
-    given_: list[tuple[NDArray[Any], int, int, int]], one: int, other: int
+    given_: list[tuple[NDArray[Any], int, int, int]], most_out: int, most_in: int
 ) -> None:
     parts_out, parts_in, wanted = [], [], b""
     origins = Origins(len(given_))
@@ -58,7 +58,7 @@ def test_any_pieces_bring_every_byte_over(
     assert packing.size == unpacking.size == len(wanted)
     assert packing.largest_element == max(array.itemsize for array, *_ in given_)
     dense = np.zeros(packing.size, np.uint8)
-    for bundle, most in ((packing, one), (unpacking, other)):
+    for bundle, most in ((packing, most_out), (unpacking, most_in)):
         place = 0
         while place < bundle.size:
             end = bundle.end_of_piece(place, most)

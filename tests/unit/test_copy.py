@@ -48,11 +48,11 @@ def runs_of(draw: st.DrawFn, most: int, dense: str = "") -> tuple[Runs, np.ndarr
 
 
 @st.composite
-def one_dimension(draw: st.DrawFn) -> tuple[Runs, np.ndarray]:
+def runs_and_pairs(draw: st.DrawFn) -> tuple[Runs, np.ndarray]:
     return runs_of(draw, 60)
 
 
-@given(one_dimension())
+@given(runs_and_pairs())
 def test_runs_keep_every_pair(made: tuple[Runs, np.ndarray]) -> None:
     runs, pairs = made
     assert runs.total == len(pairs)
@@ -88,13 +88,13 @@ def made_array(shape: list[int], item: int, order: str) -> np.ndarray[Any, Any]:
 
 @given(moves())
 def test_a_box_moves_what_indexing_moves(case: Any) -> None:
-    axes, item, order_x, order_y, order, one, other = case
+    axes, item, order_x, order_y, order, begin, end = case
     box = Box(runs for runs, _ in axes)
     source = made_array([int(pairs[:, 0].max()) + 1 for _, pairs in axes], item, order_x)
     flat = np.random.default_rng(0).bytes(source.size * item)
     source[...] = np.frombuffer(flat, f"V{item}").reshape(source.shape)
     target = made_array([int(pairs[:, 1].max()) + 2 for _, pairs in axes], item, order_y)
-    first, last = sorted((int(one * box.size), int(other * box.size)))
+    first, last = sorted((int(begin * box.size), int(end * box.size)))
     expected = target.copy()
     shape = box.shape()
     for position in range(first, last):

@@ -117,21 +117,21 @@ def test_what_cannot_be_is_named(arguments: tuple[object, ...], keywords: dict[s
 
 
 def test_equality_and_hash_are_of_the_layout() -> None:
-    one, two = Descriptor((20, 30), (4, 5), GRID), Descriptor((20, 30), (4, 5), ProcessGrid((2, 3)), lld=99)
-    assert one == two
-    assert hash(one) == hash(two)
-    assert one.layout_digest == two.layout_digest
+    desc, equal = Descriptor((20, 30), (4, 5), GRID), Descriptor((20, 30), (4, 5), ProcessGrid((2, 3)), lld=99)
+    assert desc == equal
+    assert hash(desc) == hash(equal)
+    assert desc.layout_digest == equal.layout_digest
     for other in (
         Descriptor((20, 31), (4, 5), GRID),
         Descriptor((20, 30), (4, 6), GRID),
         Descriptor((20, 30), (4, 5), GRID, source=(0, 1)),
         Descriptor((20, 30), (4, 5), ProcessGrid((3, 2))),
         Descriptor((20, 30), (4, 5), ProcessGrid((2, 3), order="column")),
-        one[0:20, 0:29],
+        desc[0:20, 0:29],
     ):
-        assert one != other
-        assert one.layout_digest != other.layout_digest
-    assert one != "a descriptor"
+        assert desc != other
+        assert desc.layout_digest != other.layout_digest
+    assert desc != "a descriptor"
 
 
 def test_from_function_on_paper_is_empty() -> None:

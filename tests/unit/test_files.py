@@ -198,9 +198,9 @@ def test_equal_dtypes_have_equal_digests() -> None:
     aligned = np.dtype([("key", "i1"), ("value", [("x", "f8", (2,))])], align=True)
     same = np.dtype({"names": ["key", "value"], "formats": ["i1", [("x", "f8", (2,))]], "offsets": [0, 8]})
     assert aligned == same
-    for one, other in ((aligned, same), (np.dtype("f4", metadata={"unit": "m"}), np.dtype("f4"))):
+    for equal in ((aligned, same), (np.dtype("f4", metadata={"unit": "m"}), np.dtype("f4"))):
         digests = []
-        for dtype in (one, other):
+        for dtype in equal:
             dtype_digest.cache_clear()  # which would not tell them apart
             digests.append(dtype_digest(dtype))
         assert digests[0] == digests[1]

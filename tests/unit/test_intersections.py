@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from pyscalapack_redist import BlockCyclic, DescriptorError, ScheduleError, intersections
 
-ONE = BlockCyclic(5, 2, 3)
+AXIS = BlockCyclic(5, 2, 3)
 
 
 @pytest.mark.parametrize(
     ("arguments", "form", "error", "message"),
     [
-        (("falsl", ONE, ONE, 0), "python", ScheduleError, "algorithm = 'falsl' is unknown; there are falls, "),
-        (("scam", ONE, ONE, 0), "python", ScheduleError, "'scam' is unknown; there are scan, "),
-        ((None, ONE, ONE, 0), "python", ScheduleError, "algorithm = None is unknown; there are "),
-        (("aspen", ONE, ONE, 0), "Python", ScheduleError, "form = 'Python' is unknown; there are python, compiled"),
-        (("aspen", ONE, BlockCyclic(6, 2, 3), 0), "python", DescriptorError, "a.n = 5 and b.n = 6 must be equal"),
-        (("aspen", ONE, ONE, 3), "compiled", IndexError, "process 3 is outside 0 <= p < 3"),
-        (("falls", ONE, ONE, -1), "compiled", IndexError, "process -1 is outside 0 <= p < 3"),
+        (("falsl", AXIS, AXIS, 0), "python", ScheduleError, "algorithm = 'falsl' is unknown; there are falls, "),
+        (("scam", AXIS, AXIS, 0), "python", ScheduleError, "'scam' is unknown; there are scan, "),
+        ((None, AXIS, AXIS, 0), "python", ScheduleError, "algorithm = None is unknown; there are "),
+        (("aspen", AXIS, AXIS, 0), "Python", ScheduleError, "form = 'Python' is unknown; there are python, compiled"),
+        (("aspen", AXIS, BlockCyclic(6, 2, 3), 0), "python", DescriptorError, "a.n = 5 and b.n = 6 must be equal"),
+        (("aspen", AXIS, AXIS, 3), "compiled", IndexError, "process 3 is outside 0 <= p < 3"),
+        (("falls", AXIS, AXIS, -1), "compiled", IndexError, "process -1 is outside 0 <= p < 3"),
     ],
 )
 def test_bad_input_is_named(
@@ -35,7 +35,7 @@ def test_bad_input_is_named(
 
 def test_an_unknown_name_is_told_all_there_are() -> None:
     with pytest.raises(ScheduleError) as told:
-        intersections.find("bisect", ONE, ONE, 0)
+        intersections.find("bisect", AXIS, AXIS, 0)
     assert all(name in str(told.value) for name in ("classical", "falls", "scan", "aspen"))
 
 

@@ -81,8 +81,8 @@ def test_the_other_side_is_found_while_it_lives(tmp_path: Path) -> None:
 
 def test_a_stale_card_is_replaced_and_a_live_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "m"
-    taken = pytest.raises(ConnectError, match=r"another job waits in psr\.accept at .* already: use another path")
-    with other_job(path, "accept"), taken:
+    refused = pytest.raises(ConnectError, match=r"another job waits in psr\.accept at .* already: use another path")
+    with other_job(path, "accept"), refused:
         own_card(path, "accept")
     card = own_card(path, "accept")
     assert json.loads(Path(card.path).read_text())["token"] == card.about["token"]

@@ -79,26 +79,26 @@ class Messages:
 
     def __init__(self, items: list[list[int]], counts: list[list[int]], columns: int) -> None:
         self.items = items
-        self.size = sum(i * n for one, some in zip(items, counts, strict=True) for i, n in zip(one, some, strict=True))
+        self.size = sum(i * n for pair in zip(items, counts, strict=True) for i, n in zip(*pair, strict=True))
         self.origins = Origins(1 if columns > 1 else sum(map(len, items)))
         self.packing: list[Bundle] = []
         self.unpacking: list[Bundle] = []
-        lines, taken, number = self.size, 0, 0
+        lines, offset, number = self.size, 0, 0
         self.size *= columns
         self.source = np.random.default_rng(lines).integers(0, 255, (columns, lines), np.uint8)
         self.target = np.zeros_like(self.source)
         for some, numbers in zip(items, counts, strict=True):
             out, back = [], []
             for item, n in zip(some, numbers, strict=True):
-                first = taken // item if columns > 1 else 0
-                if columns == 1 or not taken:
-                    self.origins.put(number, address(self.source[:, taken:]), address(self.target[:, taken:]))
+                first = offset // item if columns > 1 else 0
+                if columns == 1 or not offset:
+                    self.origins.put(number, address(self.source[:, offset:]), address(self.target[:, offset:]))
                 strided, dense, order = (item, lines), (item, item * n), (0, 1)
                 away = Box([part_runs(first, 0, n), part_runs(0, 0, columns)])
                 home = Box([part_runs(0, first, n), part_runs(0, 0, columns)])
                 out.append((number, away, strided, dense, order, item, None))
                 back.append((number, home, dense, strided, order, item, None))
-                taken += item * n
+                offset += item * n
                 number += columns == 1
             self.packing.append(Bundle(out, "target"))
             self.unpacking.append(Bundle(back, "source"))
@@ -145,17 +145,17 @@ def send_all(messages: Messages, limit: int, most_slots: int, shortest: int) -> 
 
 
 @st.composite
-def several(draw: st.DrawFn) -> Messages:
+def some_sends(draw: st.DrawFn) -> Messages:
     """To 1 to 5 ranks, elements of one size or of several, also within a message."""
     kinds = draw(st.lists(st.sampled_from([1, 2, 3, 8, 16, 24, 63, 64, 65, 130, 200]), min_size=1, max_size=3))
     to, columns = draw(st.integers(1, 5)), draw(st.sampled_from([1, 1, 7]))
     items = [draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3)) for _ in range(to)]
     if columns > 1:
         items = [[kinds[0]]] * to
-    return Messages(items, [[draw(st.integers(1, 40)) for _ in one] for one in items], columns)
+    return Messages(items, [[draw(st.integers(1, 40)) for _ in some] for some in items], columns)
 
 
-@given(several(), st.one_of(st.integers(0, 3), st.integers(0, 5000)), st.integers(1, 5), st.sampled_from([-1, 0]))
+@given(some_sends(), st.one_of(st.integers(0, 3), st.integers(0, 5000)), st.integers(1, 5), st.sampled_from([-1, 0]))
 def test_an_element_of_each_message_is_room_enough(
     messages: Messages, more: int, most_slots: int, shortest: int
 ) -> None:

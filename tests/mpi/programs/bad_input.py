@@ -193,7 +193,7 @@ def arrays() -> None:
     out = B.zeros()
     before = good.copy()
 
-    def on_one(bad_a: Any, bad_out: Any, words: str) -> None:
+    def refused(bad_a: Any, bad_out: Any, words: str) -> None:
         expect(
             lambda: plan(bad_a if RANK == 1 else good, bad_out if RANK == 1 else out),
             (psr.ArrayError, words),
@@ -206,18 +206,18 @@ def arrays() -> None:
     frozen = B.zeros()
     frozen.flags.writeable = False
     shared = np.zeros(good.size + out.size)
-    on_one(good[1:], out, r"a has shape \(\d+, 11\), but this rank's local array .* has shape")
-    on_one(None, out, "a is None, but this rank holds a local array of shape")
-    on_one(good.tolist(), out, "a is a list: it must be a NumPy array")
-    on_one(good.astype(object), out.astype(object), "dtype object cannot be redistributed")
-    on_one(good, out[:, :-1], "out has shape")
-    on_one(good, out.astype(np.float32), "out has dtype float32, but a has dtype float64")
-    on_one(good, frozen, "out is read-only")
-    on_one(good, np.broadcast_to(np.zeros(1), out.shape), "out is read-only|share memory")
-    on_one(
+    refused(good[1:], out, r"a has shape \(\d+, 11\), but this rank's local array .* has shape")
+    refused(None, out, "a is None, but this rank holds a local array of shape")
+    refused(good.tolist(), out, "a is a list: it must be a NumPy array")
+    refused(good.astype(object), out.astype(object), "dtype object cannot be redistributed")
+    refused(good, out[:, :-1], "out has shape")
+    refused(good, out.astype(np.float32), "out has dtype float32, but a has dtype float64")
+    refused(good, frozen, "out is read-only")
+    refused(good, np.broadcast_to(np.zeros(1), out.shape), "out is read-only|share memory")
+    refused(
         good, np.lib.stride_tricks.as_strided(np.zeros(1), out.shape, (0, 0)), "several of its elements share memory"
     )
-    on_one(
+    refused(
         shared[: good.size].reshape(good.shape),
         shared[good.size - 1 :][: out.size].reshape(out.shape),
         "out shares memory with a",
@@ -298,15 +298,15 @@ def some_ranks() -> None:
 
 
 def order_of_starts() -> None:
-    one, two = psr.redistribute(A, B), psr.redistribute(B, A)
+    there, back = psr.redistribute(A, B), psr.redistribute(B, A)
     a, b = A.from_function(value), B.from_function(value)
     expect(
-        lambda: one.start(a).wait() if RANK else two.start(b).wait(),
+        lambda: there.start(a).wait() if RANK else back.start(b).wait(),
         (psr.CollectiveError, "the plan must be the same on every rank"),
     )
 
 
-def one_process() -> None:
+def root_of_scatter() -> None:
     whole = np.arange(np.prod(SHAPE)).reshape(SHAPE)
     expect(lambda: psr.scatter(A, whole, root=SIZE), (psr.DescriptorError, rf"root = {SIZE} is not a rank"))
     expect(
@@ -324,7 +324,7 @@ def one_process() -> None:
 
 def main() -> None:
     assert SIZE >= 4, "run on at least four ranks"
-    for group in (layouts, planning, communicators, arrays, outside, some_ranks, order_of_starts, one_process):
+    for group in (layouts, planning, communicators, arrays, outside, some_ranks, order_of_starts, root_of_scatter):
         group()
         WORLD.Barrier()
     if RANK == 0:

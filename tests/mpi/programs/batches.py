@@ -133,7 +133,7 @@ def _expect(
     window[kept] = moved[kept]
 
 
-def one_batch(rng: np.random.Generator, number: int, calls: int) -> int:
+def check_batch(rng: np.random.Generator, number: int, calls: int) -> int:
     """Draw a batch and call it; returns how many calls failed, as they had to."""
     members = [drawn(rng, 100 * number + k) for k in range(rng.integers(1, 7))]
     options = OPTIONS[number % len(OPTIONS)]
@@ -184,10 +184,10 @@ def disjoint_sets() -> None:
     """Two plans that no process has in common, and one that all have: each process gives all three."""
     if SIZE < 2:
         return
-    one, other = (np.arange(k, SIZE, 2) for k in range(2))
+    even, odd = (np.arange(k, SIZE, 2) for k in range(2))
     a, b = (
         psr.Descriptor((17, 9), (2, 3), psr.ProcessGrid((len(some), 1), WORLD, ranks=some[:, None]))
-        for some in (one, other)
+        for some in (even, odd)
     )
     columns = whole(WORLD, (17, 9), (1, SIZE))
     there = [psr.redistribute(a, a), psr.redistribute(b, b, op="N"), psr.redistribute(a, columns, dtype="i4")]
@@ -209,7 +209,7 @@ def disjoint_sets() -> None:
     assert np.array_equal(result, d.from_function(value))
 
 
-def one_array_for_all() -> None:
+def windows_of_an_array() -> None:
     """Plans read windows of one array, write windows of one, and triangles of one; overlapping is an error on all ranks."""
     value: Callable[..., Any] = lambda i, j: 1000.0 * i + j  # noqa: E731
     rows, columns = whole(WORLD, (30, 20), (SIZE, 1)), whole(WORLD, (30, 20), (1, SIZE), 4)
@@ -248,9 +248,9 @@ def one_array_for_all() -> None:
     for _ in range(2):
         here, _ = in_place([low, high], [low, None])
         assert here is low
-    apart = in_place([low, low], [square.zeros(), None])[0]
-    assert apart is not None
-    assert np.array_equal(apart, low)
+    separate = in_place([low, low], [square.zeros(), None])[0]
+    assert separate is not None
+    assert np.array_equal(separate, low)
 
 
 def fails(error: tuple[type[Exception], str], call: Callable[[], object]) -> None:
@@ -266,8 +266,8 @@ def wrong_arguments() -> None:
     filled = psr.redistribute(
         whole(WORLD, (8, 8), (SIZE, 1)), whole(WORLD, (8, 8), (1, SIZE)), uplo="L", fill="symmetric", via="lcm"
     )
-    apart = WORLD.Dup()
-    other = psr.redistribute(whole(apart, (12, 8), (SIZE, 1)), whole(apart, (12, 8), (1, SIZE)))
+    duplicate = WORLD.Dup()
+    other = psr.redistribute(whole(duplicate, (12, 8), (SIZE, 1)), whole(duplicate, (12, 8), (1, SIZE)))
     stranger = WORLD.Split(0, -RANK)
     elsewhere = psr.redistribute(whole(stranger, (12, 8), (SIZE, 1)), whole(stranger, (12, 8), (1, SIZE)))
     batch = psr.batch(plan, plan)
@@ -298,7 +298,7 @@ def wrong_arguments() -> None:
         fails(bad, lambda: psr.batch(plan, chain if RANK == 1 else plan))
     assert len(psr.batch(plan, other)) == 2  # its communicator numbers the same processes alike
     _wrong_arrays(batch, rows, columns)
-    apart.Free()
+    duplicate.Free()
     stranger.Free()
 
 
@@ -345,7 +345,7 @@ def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def several_in_flight() -> None:
+def many_in_flight() -> None:
     """Batches and plans started together and waited for in any order, with arrays of ever other kinds."""
     rows, columns = whole(WORLD, (40, 30), (SIZE, 1)), whole(WORLD, (40, 30), (1, SIZE))
     value: Callable[..., Any] = lambda i, j: 1.0 * i + 100 * j  # noqa: E731
@@ -421,9 +421,9 @@ def main() -> None:
     batches, calls, seed = map(int, sys.argv[1:])
     failed = 0
     for number in range(batches):
-        failed += one_batch(np.random.default_rng([seed, number]), number, calls)
+        failed += check_batch(np.random.default_rng([seed, number]), number, calls)
     assert batches * calls < 400 or failed or SIZE == 1
-    for special in (disjoint_sets, one_array_for_all, wrong_arguments, several_in_flight, two_sides, large):
+    for special in (disjoint_sets, windows_of_an_array, wrong_arguments, many_in_flight, two_sides, large):
         special()
         WORLD.Barrier()
     if RANK == 0:

@@ -26,7 +26,7 @@ def random_runs(rng: np.random.Generator) -> Runs:
     return Runs(x, y, length, *periods, int(rng.integers(1, 3 * length.sum() + 1)))
 
 
-def one_case(rng: np.random.Generator) -> None:
+def check_case(rng: np.random.Generator) -> None:
     dimensions = int(rng.integers(1, 5))
     box = Box([random_runs(rng) for _ in range(dimensions)])
     item, order = int(rng.integers(1, 30)), tuple(rng.permutation(dimensions).tolist())
@@ -53,7 +53,7 @@ def main() -> None:
     for largest in (datatypes.LARGEST_COUNT, 3):  # the second as if counts ended there
         datatypes.LARGEST_COUNT = largest
         for case in range(cases):
-            one_case(np.random.default_rng([seed, case]))
+            check_case(np.random.default_rng([seed, case]))
     print("OK", flush=True)
 
 

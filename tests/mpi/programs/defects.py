@@ -37,7 +37,7 @@ SOON = 10.0  # seconds in which a death is noticed
 # -- layouts, and arrays whose elements say where they belong
 
 
-def on_one(comm: MPI.Intracomm, rank: int, n: int = N, block: int = 8) -> psr.Descriptor:
+def on_rank(comm: MPI.Intracomm, rank: int, n: int = N, block: int = 8) -> psr.Descriptor:
     return psr.Descriptor((n, n), (block, block), psr.ProcessGrid((1, 1), comm, ranks=[[rank]]))
 
 
@@ -149,7 +149,7 @@ def outcome_of(comm: MPI.Intracomm, call: Callable[[], None]) -> psr.Redistribut
     return found
 
 
-class Making:
+class Allocation:
     """Making arrays by descriptors, and what goes wrong with that on this rank."""
 
     fails: type[BaseException] | None = None
@@ -201,18 +201,18 @@ def interrupted(after: float, surely: bool = True) -> Iterator[None]:
 def no_file_can_be_opened() -> Iterator[None]:
     """All file descriptors up to the limit are taken."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(int(move) for move in os.listdir("/proc/self/fd"))
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 3, hard))
-    taken = []
+    files = []
     try:
         with contextlib.suppress(OSError):
             while True:
-                taken.append(os.open("/dev/null", os.O_RDONLY))
+                files.append(os.open("/dev/null", os.O_RDONLY))
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for move in taken:
-            os.close(move)
+        for file in files:
+            os.close(file)
 
 
 @contextlib.contextmanager
@@ -263,7 +263,7 @@ def order_that_only_one_rank_knows(comm: MPI.Intracomm) -> None:
     """Rank 0 has seen arrays by rows; rank 1, whose plan was told a dtype, expects them by columns, and is the faster one."""
     me = comm.Get_rank()
     pids = comm.allgather(os.getpid())
-    move = Move(on_one(comm, 0), on_one(comm, 1))
+    move = Move(on_rank(comm, 0), on_rank(comm, 1))
     for salt in (1, 2, 3):
         move.check(move.plan(move.source(salt, "C"), move.out("C")), salt, "by rows")
     other = psr.redistribute(move.a, move.b, dtype=move.kind if me == 1 else None)
@@ -283,7 +283,7 @@ def order_that_only_one_rank_knows(comm: MPI.Intracomm) -> None:
 def one_rank_short_one_long(comm: MPI.Intracomm) -> None:
     """By messages that are kept ready: ranks whose plans have seen other arrays do not agree on what is usual."""
     me = comm.Get_rank()
-    move = Move(on_one(comm, 0), on_one(comm, 1), exchange="nonblocking")
+    move = Move(on_rank(comm, 0), on_rank(comm, 1), exchange="nonblocking")
     for salt in (1, 2, 3):
         move.check(move.plan(move.source(salt, "C"), move.out("C")), salt, "by rows")
     other = psr.redistribute(move.a, move.b, dtype=move.kind if me == 1 else None, exchange="nonblocking")
@@ -406,12 +406,12 @@ def job_killed_while_the_other_tests(comm: MPI.Intracomm) -> None:
 
 
 def no_memory_for_a_new_array(comm: MPI.Intracomm, exchange: str) -> None:
-    Making.watch()
+    Allocation.watch()
     move = turned(comm, dtype=np.float64, exchange=exchange)
     for salt in range(4):
         move.check(move.plan(move.source(salt)), salt, "before")
     a = move.source(9)
-    with Making.failing(comm.Get_rank() == 1), raises_on(1, MemoryError):
+    with Allocation.failing(comm.Get_rank() == 1), raises_on(1, MemoryError):
         move.plan(a)
     for salt in range(4):
         move.check(move.plan(move.source(salt)), salt, "afterwards")
@@ -419,7 +419,7 @@ def no_memory_for_a_new_array(comm: MPI.Intracomm, exchange: str) -> None:
 
 
 def no_memory_for_new_arrays_of_a_batch(comm: MPI.Intracomm) -> None:
-    Making.watch()
+    Allocation.watch()
     move = turned(comm, dtype=np.float64)
     both = psr.batch(move.plan, move.plan)
 
@@ -430,17 +430,17 @@ def no_memory_for_new_arrays_of_a_batch(comm: MPI.Intracomm) -> None:
 
     works()
     arrays = [move.source(), move.source()]
-    with Making.failing(comm.Get_rank() == 1), raises_on(1, MemoryError):
+    with Allocation.failing(comm.Get_rank() == 1), raises_on(1, MemoryError):
         both(arrays)
     works()
     move.works()
 
 
 def no_memory_in_the_first_call(comm: MPI.Intracomm) -> None:
-    Making.watch()
+    Allocation.watch()
     move = turned(comm, dtype=np.float64)
     a = move.source()
-    with Making.failing(comm.Get_rank() == 1), raises_on(1, MemoryError):
+    with Allocation.failing(comm.Get_rank() == 1), raises_on(1, MemoryError):
         move.plan(a)
     move.check(move.plan(a))
     move.works()
@@ -596,11 +596,11 @@ def interrupted_while_elements_move(comm: MPI.Intracomm) -> None:
 
 def interrupted_before_the_vote(comm: MPI.Intracomm) -> None:
     """While rank 1 makes `out`: an error like any other."""
-    Making.watch()
+    Allocation.watch()
     move = turned(comm, dtype=np.float64)
     for _ in range(2):  # the first call, and one that has been made like before
         a = move.source(9)
-        with Making.failing(comm.Get_rank() == 1, KeyboardInterrupt), raises_on(1, KeyboardInterrupt):
+        with Allocation.failing(comm.Get_rank() == 1, KeyboardInterrupt), raises_on(1, KeyboardInterrupt):
             move.plan(a)
         for salt in range(3):
             move.check(move.plan(move.source(salt)), salt, "afterwards")
@@ -679,7 +679,7 @@ def tensor_on_one_rank(comm: MPI.Intracomm) -> None:
 def empty_thing_that_is_no_array(comm: MPI.Intracomm) -> None:
     """Taken for nothing, or refused; the same on all ranks."""
     me = comm.Get_rank()
-    move = Move(on_one(comm, 0), on_one(comm, 1))
+    move = Move(on_rank(comm, 0), on_rank(comm, 1))
     out = move.out()
     nothing: Any = Nothing()
     if outcome_of(comm, lambda: move.plan(nothing if me == 1 else move.source(3), out)) is None:
@@ -829,7 +829,7 @@ def calls_after_finalize(comm: MPI.Intracomm) -> None:
 def profile_of_legs(comm: MPI.Intracomm) -> None:
     """What goes by rank 1 takes its time there."""
     me = comm.Get_rank()
-    move = Move(on_one(comm, 0, 1000), on_one(comm, 2, 1000), via=[on_one(comm, 1, 1000)])
+    move = Move(on_rank(comm, 0, 1000), on_rank(comm, 2, 1000), via=[on_rank(comm, 1, 1000)])
     out = move.out()
     spent = move.plan.profile(move.source(3), out).seconds
     move.check(out, 3)
@@ -839,7 +839,7 @@ def profile_of_legs(comm: MPI.Intracomm) -> None:
 
 def messages_of_legs(comm: MPI.Intracomm) -> None:
     """Rank 1, in between, receives and sends."""
-    move = Move(on_one(comm, 0), on_one(comm, 2), via=[on_one(comm, 1)])
+    move = Move(on_rank(comm, 0), on_rank(comm, 2), via=[on_rank(comm, 1)])
     found = move.plan.messages
     assert comm.Get_rank() != 1 or (found["send"] and found["receive"]), found
     move.works(1)
@@ -854,7 +854,7 @@ def schedule_that_only_the_legs_allow(comm: MPI.Intracomm) -> None:
 
 
 def leg_without_enough_memory(comm: MPI.Intracomm) -> None:
-    move = Move(on_one(comm, 0), on_one(comm, 2), via=[on_one(comm, 1)], memory_limit=7)
+    move = Move(on_rank(comm, 0), on_rank(comm, 2), via=[on_rank(comm, 1)], memory_limit=7)
     out = move.out()
     with pytest.raises(psr.RedistributionError):
         move.plan(move.source(), out)
@@ -864,8 +864,8 @@ def leg_without_enough_memory(comm: MPI.Intracomm) -> None:
 
 
 def leg_that_cannot_multiply(comm: MPI.Intracomm) -> None:
-    way: dict[str, Any] = {"via": [on_one(comm, 1)], "buffers": "datatypes", "exchange": "nonblocking"}
-    move = Move(on_one(comm, 0), on_one(comm, 2), **way)
+    way: dict[str, Any] = {"via": [on_rank(comm, 1)], "buffers": "datatypes", "exchange": "nonblocking"}
+    move = Move(on_rank(comm, 0), on_rank(comm, 2), **way)
     out = move.out()
     with pytest.raises(psr.RedistributionError):
         move.plan(move.source(), out, alpha=2)
@@ -874,14 +874,14 @@ def leg_that_cannot_multiply(comm: MPI.Intracomm) -> None:
 
 
 def leg_that_cannot_conjugate(comm: MPI.Intracomm) -> None:
-    way: dict[str, Any] = {"via": [on_one(comm, 1)], "buffers": "datatypes", "exchange": "nonblocking", "op": "C"}
-    plan = psr.redistribute(on_one(comm, 0), on_one(comm, 2), **way)
-    a, out = numbered(on_one(comm, 0), np.complex128), blank(on_one(comm, 2), np.complex128)
+    way: dict[str, Any] = {"via": [on_rank(comm, 1)], "buffers": "datatypes", "exchange": "nonblocking", "op": "C"}
+    plan = psr.redistribute(on_rank(comm, 0), on_rank(comm, 2), **way)
+    a, out = numbered(on_rank(comm, 0), np.complex128), blank(on_rank(comm, 2), np.complex128)
     with pytest.raises(psr.RedistributionError):
         plan(a, out)
     assert untouched(out)
-    real, turned_round = numbered(on_one(comm, 0)), numbered(on_one(comm, 2))
-    same(plan(real, blank(on_one(comm, 2))), None if turned_round is None else turned_round.T)
+    real, turned_round = numbered(on_rank(comm, 0)), numbered(on_rank(comm, 2))
+    same(plan(real, blank(on_rank(comm, 2))), None if turned_round is None else turned_round.T)
 
 
 def leg_that_refuses_a_schedule(comm: MPI.Intracomm) -> None:

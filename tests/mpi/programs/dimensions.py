@@ -60,7 +60,7 @@ def check_way(comm: MPI.Intracomm, a: psr.Descriptor, b: psr.Descriptor, legs: i
         assert np.array_equal(result, part(b, whole)), (a, b)
 
 
-def one_dimension(comm: MPI.Intracomm, grid: psr.ProcessGrid, shape: tuple[int, ...]) -> None:
+def single_dimension(comm: MPI.Intracomm, grid: psr.ProcessGrid, shape: tuple[int, ...]) -> None:
     """Each pair of layouts of which one array dimension is gathered and another spread over the same grid dimension."""
     dims = range(len(shape))
     for axes in itertools.permutations([*range(grid.ndim), *[None] * (len(shape) - grid.ndim)]):
@@ -78,7 +78,7 @@ def one_dimension(comm: MPI.Intracomm, grid: psr.ProcessGrid, shape: tuple[int, 
             check_way(comm, a, b, 1)
 
 
-def several(comm: MPI.Intracomm) -> None:
+def two_dimensions(comm: MPI.Intracomm) -> None:
     """Two grid dimensions of 2 x P/2 move over arrays of 3 and 4 dimensions; they may have to wait for one another."""
     grid = psr.ProcessGrid((2, comm.size // 2), comm)
     cases: list[tuple[tuple[int, ...], Axes, Axes, int]] = [
@@ -164,10 +164,10 @@ def as_many_as_an_array_can_have(comm: MPI.Intracomm) -> None:
 
 def main() -> None:
     comm = MPI.COMM_WORLD
-    one_dimension(comm, psr.ProcessGrid((comm.size,), comm), (5, 8, 7))
+    single_dimension(comm, psr.ProcessGrid((comm.size,), comm), (5, 8, 7))
     if comm.size % 2 == 0:
-        one_dimension(comm, psr.ProcessGrid((2, comm.size // 2), comm), (2 * comm.size, 5, 12, 3))
-        several(comm)
+        single_dimension(comm, psr.ProcessGrid((2, comm.size // 2), comm), (2 * comm.size, 5, 12, 3))
+        two_dimensions(comm)
         all_at_once(comm)
     merged(comm)
     other_dimensions(comm)

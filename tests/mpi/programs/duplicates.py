@@ -23,7 +23,7 @@ def layouts(comm: MPI.Intracomm) -> tuple[psr.Descriptor, psr.Descriptor]:
     return psr.Descriptor(SHAPE, (4, 4), rows), psr.Descriptor(SHAPE, (3, 5), columns)
 
 
-def on_the_one_asked_for(comm: MPI.Intracomm) -> None:
+def on_the_given_communicator(comm: MPI.Intracomm) -> None:
     desc, _ = layouts(WORLD)
     assert desc.on(WORLD) is desc
     assert desc.grid.on(WORLD) is desc.grid
@@ -96,7 +96,7 @@ def in_two_threads(times: int) -> None:
 
 def main() -> None:
     comm = WORLD.Dup()
-    on_the_one_asked_for(comm)
+    on_the_given_communicator(comm)
     on_that_of_the_plan(comm)
     comm.Free()
     in_two_threads(20)

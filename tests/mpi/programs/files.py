@@ -72,7 +72,7 @@ def descriptor(layout: Layout, comm: MPI.Intracomm, rng: np.random.Generator) ->
     return whole if layout.size == layout.shape else whole[layout.window()]
 
 
-def one_case(comm: MPI.Intracomm, folder: Path, rng: np.random.Generator) -> None:
+def check_case(comm: MPI.Intracomm, folder: Path, rng: np.random.Generator) -> None:
     rank = comm.Get_rank()
     size = random_shape(rng, int(rng.integers(1, 6)), 800)
     layout = random_layout(rng, size, comm.Get_size())
@@ -200,7 +200,7 @@ def main() -> None:
     reordered = world.Split(0, -world.Get_rank())
     for case in range(cases):
         rng = np.random.default_rng([seed, case])
-        one_case((world, reordered)[rng.integers(2)], folder, rng)
+        check_case((world, reordered)[rng.integers(2)], folder, rng)
     left = [name for name in os.listdir(folder) if name.endswith(".part")]
     assert not left, left
     view.REGION_BYTES = slabs.SLAB_BYTES = 10**7

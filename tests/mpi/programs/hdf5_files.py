@@ -24,7 +24,7 @@ DTYPES = [
 ]
 
 
-def one_case(folder: Path, rng: np.random.Generator) -> None:
+def check_case(folder: Path, rng: np.random.Generator) -> None:
     size = random_shape(rng, int(rng.integers(1, 5)), 900)
     layout = random_layout(rng, size, WORLD.Get_size())
     grid = psr.ProcessGrid(layout.ranks.shape, WORLD, ranks=layout.ranks)
@@ -113,7 +113,7 @@ def main() -> None:
     assert not mine or told[0].filename == __file__
     warnings.simplefilter("ignore", RuntimeWarning)
     for case in range(cases):
-        one_case(folder, np.random.default_rng([seed, case]))
+        check_case(folder, np.random.default_rng([seed, case]))
     errors(folder)
     if RANK == 0:
         print("OK", flush=True)

@@ -32,7 +32,7 @@ def whole_numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dt
     return array + 1j * rng.integers(-50, 50, shape).astype(dtype) if dtype.kind == "c" else array
 
 
-def one_case(rng: np.random.Generator, number: int) -> None:
+def check_case(rng: np.random.Generator, number: int) -> None:
     """Draw and check one case; every rank draws the same."""
     op = "NTC"[rng.integers(3)]
     dtype = np.dtype("fdFD"[rng.integers(4)])
@@ -120,7 +120,7 @@ def in_place() -> None:
 def main() -> None:
     cases, seed = int(sys.argv[1]), int(sys.argv[2])
     for number, case in enumerate(itertools.repeat(seed, cases)):
-        one_case(np.random.default_rng([case, number]), number)
+        check_case(np.random.default_rng([case, number]), number)
     bad_input()
     in_place()
     if WORLD.Get_rank() == 0:

@@ -24,9 +24,9 @@ def descriptor(rng: np.random.Generator, layout: Layout, comm: MPI.Intracomm, ll
     """The layout over a grid with dimensions of its own; a single block for each process is sometimes left to be found."""
     ranks, axes = random_axes(rng, layout)
     grid = psr.ProcessGrid(ranks.shape, comm, ranks=ranks)
-    one_each = [max(1, -(-n // p)) for n, p in zip(layout.shape, layout.ranks.shape, strict=True)]
+    single = [max(1, -(-n // p)) for n, p in zip(layout.shape, layout.ranks.shape, strict=True)]
     block = [
-        None if cut == whole and rng.random() < 0.5 else cut for cut, whole in zip(layout.block, one_each, strict=True)
+        None if cut == whole and rng.random() < 0.5 else cut for cut, whole in zip(layout.block, single, strict=True)
     ]
     whole = psr.Descriptor(layout.shape, block, grid, source=layout.source, axes=axes)
     whole = psr.Descriptor(layout.shape, block, grid, source=layout.source, axes=axes, lld=whole.lld + lld)
@@ -52,7 +52,7 @@ def pair(rng: np.random.Generator, dims: int, ranks: int, keywords: dict[str, An
     return a, b
 
 
-def one_case(comm: MPI.Intracomm, rng: np.random.Generator, keywords: dict[str, Any]) -> int:
+def check_case(comm: MPI.Intracomm, rng: np.random.Generator, keywords: dict[str, Any]) -> int:
     """Draw and check one case; every rank draws the same. Its number of dimensions, 0 where the schedule does not apply."""
     dims = int(rng.integers(1, 7))
     a, b = pair(rng, dims, comm.Get_size(), keywords)
@@ -110,7 +110,7 @@ def main() -> None:
     left = OPTIONS.copy()
     for case in range(cases):
         keywords = OPTIONS[case % len(OPTIONS)]
-        dims = one_case(world, np.random.default_rng([seed, case]), keywords)
+        dims = check_case(world, np.random.default_rng([seed, case]), keywords)
         done[dims] += 1
         if dims and keywords in left:
             left.remove(keywords)

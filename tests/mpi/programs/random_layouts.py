@@ -74,7 +74,7 @@ def same(x: NDArray[Any], y: NDArray[Any]) -> bool:
     return np.ascontiguousarray(x).tobytes() == np.ascontiguousarray(y).tobytes()
 
 
-def one_case(comm: MPI.Intracomm, rng: np.random.Generator, keywords: dict[str, Any], longer: int) -> bool:
+def check_case(comm: MPI.Intracomm, rng: np.random.Generator, keywords: dict[str, Any], longer: int) -> bool:
     """Draw and check one case; every rank draws the same. False where the schedule does not apply to it."""
     size = random_size(rng)
     if longer > 1:
@@ -169,7 +169,7 @@ def main() -> None:
         rng = np.random.default_rng([seed, case])
         comm = (world, world, half, reordered)[rng.integers(4)]
         keywords = OPTIONS[case % len(OPTIONS)]
-        if one_case(comm, rng, keywords, LONGER if forced else 1) and keywords in left:
+        if check_case(comm, rng, keywords, LONGER if forced else 1) and keywords in left:
             left.remove(keywords)
     assert cases < 3 * len(OPTIONS) or not left, f"never run: {left}"
     half.Free()

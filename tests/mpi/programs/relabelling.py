@@ -27,7 +27,7 @@ def moved(plan: psr.Redistribution, comm: MPI.Intracomm) -> int:
     return comm.allreduce(plan.report().bytes_sent)
 
 
-def one_case(comm: MPI.Intracomm, rng: np.random.Generator) -> bool:
+def check_case(comm: MPI.Intracomm, rng: np.random.Generator) -> bool:
     size = random_shape(rng, int(rng.integers(1, 4)), 2000)
     a, b = (random_layout(rng, size, comm.Get_size()) for _ in range(2))
     desc_a, desc_b = descriptor(a, comm), descriptor(b, comm)
@@ -88,7 +88,7 @@ def main() -> None:
     if "PYSCALAPACK_REDIST_NODES" in os.environ:
         node_map(world)
         cases = 0
-    saved = sum(one_case(world, np.random.default_rng([seed, case])) for case in range(cases))
+    saved = sum(check_case(world, np.random.default_rng([seed, case])) for case in range(cases))
     assert saved or world.Get_size() == 1 or not cases, "no case in which anything was saved"
     if world.Get_rank() == 0:
         print("OK", flush=True)

@@ -44,7 +44,7 @@ def holds(layout: Layout, rank: int) -> bool:
     return coords is not None and all(held[p] for held, p in zip(layout.held, coords, strict=True))
 
 
-def one_plan(comm: MPI.Intracomm, rng: np.random.Generator, calls: int) -> int:
+def check_plan(comm: MPI.Intracomm, rng: np.random.Generator, calls: int) -> int:
     """Draw a plan and call it; every rank draws the same, but for the kinds of its own arrays. Returns how many failed."""
     size = random_size(rng)
     a, b = (random_layout(rng, size, comm.Get_size()) for _ in range(2))
@@ -153,9 +153,9 @@ def arrays_that_overlap(comm: MPI.Intracomm) -> None:
     desc = psr.Descriptor((8 * comm.Get_size(), 8), (8, 8), psr.ProcessGrid((comm.Get_size(), 1), comm))
     plan = psr.redistribute(desc, desc)
     memory = np.arange(200.0)
-    a, apart, overlapping = (memory[k : k + 64].reshape(8, 8).T for k in (0, 100, 63))
+    a, disjoint, overlapping = (memory[k : k + 64].reshape(8, 8).T for k in (0, 100, 63))
     for _ in range(3):
-        plan(a, apart)
+        plan(a, disjoint)
     before = memory.copy()
     with pytest.raises(psr.ArrayError, match="shares memory"):
         plan(a, overlapping)
@@ -167,7 +167,7 @@ def main() -> None:
     comm = MPI.COMM_WORLD
     failed = 0
     for number in range(plans):
-        failed += one_plan(comm, np.random.default_rng([seed, number]), calls)
+        failed += check_plan(comm, np.random.default_rng([seed, number]), calls)
     assert plans * calls < 400 or failed
     first_call = plan_module.first_call
     compiled = []

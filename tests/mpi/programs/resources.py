@@ -79,9 +79,9 @@ def in_flight(times: int) -> None:
     desc_a, desc_b = pair(WORLD, 2)
     plan, a = psr.redistribute(desc_a, desc_b), desc_a.zeros()
     for _ in range(times):
-        one, two = plan.start(a), plan.start(a)
-        two.wait()
-        one.wait()
+        first, second = plan.start(a), plan.start(a)
+        second.wait()
+        first.wait()
 
 
 def batches(times: int) -> None:

@@ -32,14 +32,14 @@ def value(i: Any, j: Any) -> Any:
 def redistributes(comm: MPI.Intracomm, says: str) -> None:
     """A new communicator, so that memory is asked for again."""
     n = comm.Get_size()
-    apart = comm.Dup()
-    a = psr.Descriptor((90, 70), (4, 4), psr.ProcessGrid((n, 1), apart))
-    b = psr.Descriptor((90, 70), (9, 5), psr.ProcessGrid((1, n), apart))
+    duplicate = comm.Dup()
+    a = psr.Descriptor((90, 70), (4, 4), psr.ProcessGrid((n, 1), duplicate))
+    b = psr.Descriptor((90, 70), (9, 5), psr.ProcessGrid((1, n), duplicate))
     plan = psr.redistribute(a, b, exchange="shared")
     for _ in range(2):
         assert np.array_equal(plan(a.from_function(value)), b.from_function(value))
     assert says in str(plan.report()), plan.report()
-    apart.Free()
+    duplicate.Free()
 
 
 def main() -> None:

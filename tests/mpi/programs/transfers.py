@@ -85,7 +85,7 @@ def a_call_while_another_is_waited_for(comm: MPI.Intracomm) -> None:
     check(transfer.wait(), b)
 
 
-def one_process(comm: MPI.Intracomm) -> None:
+def scatter_and_gather(comm: MPI.Intracomm) -> None:
     whole = value(*np.ogrid[: SHAPE[0], : SHAPE[1]])
     for desc in layouts(comm):
         for root in {0, comm.Get_size() - 1}:
@@ -171,7 +171,7 @@ def main() -> None:
         for part in (
             in_flight,
             a_call_while_another_is_waited_for,
-            one_process,
+            scatter_and_gather,
             outside,
             cached,
             in_legs,

@@ -32,7 +32,7 @@ def inside(shape: tuple[int, int], uplo: str, diag: str) -> NDArray[np.bool_]:
     return np.tril(np.ones(shape, bool), max(n - m, 0) - (diag == "U"))
 
 
-def one_case(rng: np.random.Generator, number: int) -> None:
+def check_case(rng: np.random.Generator, number: int) -> None:
     """Draw and check one case; every rank draws the same."""
     op, uplo, diag = "NTC"[rng.integers(3)], "UL"[rng.integers(2)], "NU"[rng.integers(2)]
     multiplied = rng.random() < 0.5
@@ -175,7 +175,7 @@ def in_place() -> None:
 def main() -> None:
     cases, seed = int(sys.argv[1]), int(sys.argv[2])
     for number, case in enumerate(itertools.repeat(seed, cases)):
-        one_case(np.random.default_rng([case, number]), number)
+        check_case(np.random.default_rng([case, number]), number)
     half_the_bytes()
     large()
     leading_dimensions()

@@ -52,7 +52,7 @@ def theirs(
         entry(f"p{kind}tran{suffix}_")(*integers(m, n), alpha, *operand_a, beta, *operand_c)
 
 
-def one_case(rng: np.random.Generator) -> None:
+def check_case(rng: np.random.Generator) -> None:
     """Layouts as those routines want them: one grid, and blocks that go with each other."""
     shapes = SHAPES[WORLD.Get_size()]
     dtype, op = np.dtype("fdFD"[rng.integers(4)]), "NTC"[rng.integers(3)]
@@ -81,7 +81,7 @@ def one_case(rng: np.random.Generator) -> None:
 def main() -> None:
     cases, seed = int(sys.argv[1]), int(sys.argv[2])
     for number in range(cases):
-        one_case(np.random.default_rng([seed, number]))
+        check_case(np.random.default_rng([seed, number]))
     if WORLD.Get_rank() == 0:
         print("OK", flush=True)
 

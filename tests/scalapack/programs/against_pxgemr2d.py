@@ -44,7 +44,7 @@ def local_of(layout: Layout, desc: psr.Descriptor, whole: NDArray[Any]) -> NDArr
     return local
 
 
-def one_case(rng: np.random.Generator, context: int) -> None:
+def check_case(rng: np.random.Generator, context: int) -> None:
     size = random_size(rng)
     a, b = (random_layout(rng, size, WORLD.Get_size()) for _ in range(2))
     dtype = DTYPES[rng.integers(len(DTYPES))]
@@ -54,8 +54,8 @@ def one_case(rng: np.random.Generator, context: int) -> None:
     for grid in grids:
         grid.make_context()
     desc_a, desc_b = (
-        psr.Descriptor(one.shape, one.block, grid, source=one.source)[one.window()]
-        for one, grid in zip((a, b), grids, strict=True)
+        psr.Descriptor(layout.shape, layout.block, grid, source=layout.source)[layout.window()]
+        for layout, grid in zip((a, b), grids, strict=True)
     )
     local_a, theirs, ours = (
         local_of(*operand) for operand in ((a, desc_a, whole_a), (b, desc_b, whole_b), (b, desc_b, whole_b))
@@ -76,10 +76,10 @@ def main() -> None:
     cases, seed = int(sys.argv[1]), int(sys.argv[2])
     if RANK == 0:
         print(f"{cases} cases, seed {seed}", flush=True)
-    with psr.ProcessGrid((1, WORLD.Get_size()), WORLD) as everyone:
-        context = everyone.make_context()
+    with psr.ProcessGrid((1, WORLD.Get_size()), WORLD) as grid:
+        context = grid.make_context()
         for case in range(cases):
-            one_case(np.random.default_rng([seed, case]), context)
+            check_case(np.random.default_rng([seed, case]), context)
     if RANK == 0:
         print("OK", flush=True)
 

@@ -69,22 +69,22 @@ def places_in(comm: MPI.Intracomm, places: NDArray[np.int64], other: MPI.Intraco
 
 def check_duplicate(comm: MPI.Intracomm) -> None:
     """A context stays with the grid that made it; the same grid on a duplicate of the communicator makes its own."""
-    apart = comm.Dup()
+    duplicate = comm.Dup()
     with ProcessGrid((2, 2), comm) as grid:
         ctxt = grid.make_context()
         assert grid.on(comm) is grid
-        moved = grid.on(apart)
-        assert moved.comm is apart
+        moved = grid.on(duplicate)
+        assert moved.comm is duplicate
         if grid.coords is not None:
             raises(DescriptorError, "has no BLACS context yet", lambda: moved.context)
-            raises(DescriptorError, "has no BLACS context yet", Descriptor((4, 4), 2, grid).on(apart).to_array)
+            raises(DescriptorError, "has no BLACS context yet", Descriptor((4, 4), 2, grid).on(duplicate).to_array)
         with moved:
             own = moved.make_context()
             assert (own == -1) if grid.coords is None else own not in (-1, ctxt)
             assert grid.context == ctxt
         if grid.coords is not None:
             assert blacs.context_grid(ctxt, comm)[:2] == (2, 2)
-    apart.Free()
+    duplicate.Free()
 
 
 def check_foreign_context(comm: MPI.Intracomm) -> None:
@@ -189,85 +189,87 @@ def check_routines(comm: MPI.Intracomm) -> None:
         ProcessGrid((2, 2), comm, ranks=[[2, 0], [1, 3]]) as square,
         ProcessGrid((1, 3), comm, ranks=[[3, 1, 2]]) as flat,
         ProcessGrid((2, 1), comm, ranks=[[0], [2]]) as tall,
-        ProcessGrid((1, comm.Get_size()), comm) as everyone,
+        ProcessGrid((1, comm.Get_size()), comm) as whole,
     ):
-        for grid in (square, flat, tall, everyone):
+        for grid in (square, flat, tall, whole):
             grid.make_context()
-        one, two = (
+        first, second = (
             Descriptor((13, 17), (3, 2), square, source=(1, 0)),
             Descriptor((13, 17), (4, 5), flat, source=(0, 2)),
         )
-        check_copies(one, two)
-        check_copies(two, one)
-        check_copies(one, Descriptor((13, 17), (1, 40), square))
-        check_copies(one, one)
-        check_copies(one[2:11, 3:16], Descriptor((30, 20), (7, 2), flat)[5:14, 1:14])
-        check_copies(Descriptor((30, 20), (7, 2), tall, source=(1, 0))[5:14, 1:14], one[0:9, 4:17])
-        check_copies(one[3:3, :], two[0:0, :])
+        check_copies(first, second)
+        check_copies(second, first)
+        check_copies(first, Descriptor((13, 17), (1, 40), square))
+        check_copies(first, first)
+        check_copies(first[2:11, 3:16], Descriptor((30, 20), (7, 2), flat)[5:14, 1:14])
+        check_copies(Descriptor((30, 20), (7, 2), tall, source=(1, 0))[5:14, 1:14], first[0:9, 4:17])
+        check_copies(first[3:3, :], second[0:0, :])
         check_copies(Descriptor((2, 2), (2, 2), square), Descriptor((2, 2), (1, 1), square))
         third = Descriptor((13, 17), (2, 3), tall)
-        raises(DescriptorError, "pass context=", lambda: scalapack.pxgemr2d(None, two, None, third))
-        check_copies(two, third, everyone.context)
-        check_copies(third, two, everyone.context)
-        check_copies(one, two, uplo="U", part=np.triu)
-        check_copies(two, one, uplo="l", diag="U", part=lambda m: np.tril(m, 17 - 13 - 1))
-        check_copies(two[:, :6], one[:, 5:11], uplo="U", part=lambda m: np.triu(m, 6 - 13))
-        check_copies(two[:9, 1:10], one[2:11, 5:14], uplo="L", diag="U", part=lambda m: np.tril(m, -1))
-        check_copies(one[2:11, 3:16], two[1:10, 0:13], uplo="L", part=lambda m: np.tril(m, 13 - 9))
-        check_rejections(one, two, third, everyone)
+        raises(DescriptorError, "pass context=", lambda: scalapack.pxgemr2d(None, second, None, third))
+        check_copies(second, third, whole.context)
+        check_copies(third, second, whole.context)
+        check_copies(first, second, uplo="U", part=np.triu)
+        check_copies(second, first, uplo="l", diag="U", part=lambda m: np.tril(m, 17 - 13 - 1))
+        check_copies(second[:, :6], first[:, 5:11], uplo="U", part=lambda m: np.triu(m, 6 - 13))
+        check_copies(second[:9, 1:10], first[2:11, 5:14], uplo="L", diag="U", part=lambda m: np.tril(m, -1))
+        check_copies(first[2:11, 3:16], second[1:10, 0:13], uplo="L", part=lambda m: np.tril(m, 13 - 9))
+        check_rejections(first, second, third, whole)
         for dtype in DTYPES[:4]:
             check_solution(square, dtype)
         check_singular(square)
-    if one.grid.coords is not None:
-        raises(DescriptorError, "has no BLACS context yet", lambda: scalapack.pxgemr2d(None, one, None, one))
+    if first.grid.coords is not None:
+        raises(DescriptorError, "has no BLACS context yet", lambda: scalapack.pxgemr2d(None, first, None, first))
 
 
-def check_rejections(one: Descriptor, two: Descriptor, third: Descriptor, everyone: ProcessGrid) -> None:
+def check_rejections(first: Descriptor, second: Descriptor, third: Descriptor, whole: ProcessGrid) -> None:
     """Each is found before the library is called, which would end the process."""
-    a, b = (None if desc.grid.coords is None else desc.zeros() for desc in (one, two))
+    a, b = (None if desc.grid.coords is None else desc.zeros() for desc in (first, second))
     copy = scalapack.pxgemr2d
-    raises(DescriptorError, "they must be equal", lambda: copy(a, one, b, Descriptor((13, 16), (4, 5), two.grid)))
-    raises(ValueError, "uplo = 'X' must be one of U, L", lambda: scalapack.pxtrmr2d(a, one, b, two, uplo="X"))
-    if one.grid.coords is None:
+    raises(DescriptorError, "they must be equal", lambda: copy(a, first, b, Descriptor((13, 16), (4, 5), second.grid)))
+    raises(ValueError, "uplo = 'X' must be one of U, L", lambda: scalapack.pxtrmr2d(a, first, b, second, uplo="X"))
+    if first.grid.coords is None:
         return
     assert a is not None
-    raises(ArrayError, "a is None, but this rank is in the grid", lambda: copy(None, one, b, two))
-    raises(ArrayError, "needs whole columns", lambda: copy(np.ascontiguousarray(a), one, b, two))
-    raises(ArrayError, "holds", lambda: copy(np.zeros((40, 40)), one, b, two))
+    raises(ArrayError, "a is None, but this rank is in the grid", lambda: copy(None, first, b, second))
+    raises(ArrayError, "needs whole columns", lambda: copy(np.ascontiguousarray(a), first, b, second))
+    raises(ArrayError, "holds", lambda: copy(np.zeros((40, 40)), first, b, second))
     raises(
         ArrayError,
         "a has dtype float16; this routine is for float32",
-        lambda: copy(a.astype("e"), one, one.zeros("e"), one),
+        lambda: copy(a.astype("e"), first, first.zeros("e"), first),
     )
-    raises(ArrayError, "a has dtype >f8", lambda: copy(a.astype(">f8"), one, one.zeros(">f8"), one))
-    raises(ArrayError, "a has dtype float32 and b has dtype float64", lambda: copy(a.astype("f"), one, a, one))
-    raises(ArrayError, "a and b overlap", lambda: copy(a, one, a, one))
-    raises(ArrayError, "this routine is for float32, float64, complex64, complex128", lambda: factor_integers(one.grid))
-    raises(DescriptorError, "CTXT = 99 is not a live", lambda: copy(a, one, a, one, 99))
-    raises(DescriptorError, "this rank is outside", lambda: copy(a, one, a, one, -1))
-    raises(DescriptorError, "13 x 17: a square one", lambda: scalapack.pxgetrf(a, one))
-    uneven = Descriptor((8, 8), (2, 4), one.grid)
+    raises(ArrayError, "a has dtype >f8", lambda: copy(a.astype(">f8"), first, first.zeros(">f8"), first))
+    raises(ArrayError, "a has dtype float32 and b has dtype float64", lambda: copy(a.astype("f"), first, a, first))
+    raises(ArrayError, "a and b overlap", lambda: copy(a, first, a, first))
+    raises(
+        ArrayError, "this routine is for float32, float64, complex64, complex128", lambda: factor_integers(first.grid)
+    )
+    raises(DescriptorError, "CTXT = 99 is not a live", lambda: copy(a, first, a, first, 99))
+    raises(DescriptorError, "this rank is outside", lambda: copy(a, first, a, first, -1))
+    raises(DescriptorError, "13 x 17: a square one", lambda: scalapack.pxgetrf(a, first))
+    uneven = Descriptor((8, 8), (2, 4), first.grid)
     raises(DescriptorError, "only with square ones", lambda: scalapack.pxgetrf(uneven.zeros(), uneven))
-    even = Descriptor((8, 8), (2, 2), one.grid)
+    even = Descriptor((8, 8), (2, 2), first.grid)
     raises(DescriptorError, "start it at multiples of 2", lambda: scalapack.pxgetrf(even.zeros(), even[1:5, 1:5]))
     pivots = np.zeros(20, np.intc)
     for sides, text in (
-        (Descriptor((7, 1), (2, 2), one.grid), "desc_b has 7 rows"),
-        (Descriptor((8, 1), (4, 2), one.grid), "desc_b has blocks of 4 rows"),
-        (Descriptor((8, 1), (2, 2), one.grid, source=(1, 0)), "give both the same source"),
-        (Descriptor((8, 1), (2, 2), everyone), "use one grid for both"),
+        (Descriptor((7, 1), (2, 2), first.grid), "desc_b has 7 rows"),
+        (Descriptor((8, 1), (4, 2), first.grid), "desc_b has blocks of 4 rows"),
+        (Descriptor((8, 1), (2, 2), first.grid, source=(1, 0)), "give both the same source"),
+        (Descriptor((8, 1), (2, 2), whole), "use one grid for both"),
     ):
         raises(
             DescriptorError,
             text,
             lambda sides=sides: scalapack.pxgetrs(even.zeros(), even, pivots, sides.zeros(), sides),
         )
-    sides = Descriptor((8, 1), (2, 2), one.grid)
+    sides = Descriptor((8, 1), (2, 2), first.grid)
     raises(ArrayError, "pivots is None", lambda: scalapack.pxgetrs(even.zeros(), even, None, sides.zeros(), sides))
-    if one.grid.coords == (0, 0) and third.grid.coords is not None:
-        frozen = one.zeros()
+    if first.grid.coords == (0, 0) and third.grid.coords is not None:
+        frozen = first.zeros()
         frozen.flags.writeable = False
-        raises(ArrayError, "b is read-only", lambda: copy(a, one, frozen, one))
+        raises(ArrayError, "b is read-only", lambda: copy(a, first, frozen, first))
 
 
 def factor_integers(grid: ProcessGrid) -> None:

@@ -72,13 +72,13 @@ def check_product(sca: Any) -> None:
             operands.append(array)
         product = context.array(9, 8, 2, 2, dtype=np.float64)
         if context:
-            one, zero = sca.f_one["D"], sca.f_zero["D"]
+            alpha, beta = sca.f_one["D"], sca.f_zero["D"]
             sca.pdgemm(
-                b"N", b"N", *map(ctypes.c_int, (9, 8, 7)), one, *operands[0].scalapack_params(),
-                *operands[1].scalapack_params(), zero, *product.scalapack_params(),
+                b"N", b"N", *map(ctypes.c_int, (9, 8, 7)), alpha, *operands[0].scalapack_params(),
+                *operands[1].scalapack_params(), beta, *product.scalapack_params(),
             )  # fmt: skip
-        on_one = psr.Descriptor((9, 8), None, psr.ProcessGrid((1, 1), WORLD))
-        gathered = psr.redistribute(product, on_one, comm=WORLD, dtype=np.float64)(product.data if context else None)
+        target = psr.Descriptor((9, 8), None, psr.ProcessGrid((1, 1), WORLD))
+        gathered = psr.redistribute(product, target, comm=WORLD, dtype=np.float64)(product.data if context else None)
         assert (gathered is None) == (RANK != 0)
         assert gathered is None or np.allclose(gathered, left @ right, rtol=0, atol=1e-13)
 

@@ -26,10 +26,10 @@ def check_moves(sl: Any, dtype: str) -> None:
     """What p?gemr2d, called by scalapack4py, and redistribute make of one matrix is the same, and gathers whole."""
     whole = np.arange(17 * 11).reshape(17, 11).astype(dtype) * (1 + (2j if dtype in "FD" else 0))
     system = sl.get_default_system_context()
-    everyone = sl.make_blacs_context(system, 1, SIZE)
+    all_ranks = sl.make_blacs_context(system, 1, SIZE)
     backwards = np.arange(SIZE, dtype=np.int32)[::-1][: max(1, SIZE - 1)].reshape(-1, 1)
     fewer = sl.make_blacs_context_from_map(system, backwards, len(backwards), 1)
-    source = sl.make_blacs_desc(everyone, 17, 11, 3, 2)
+    source = sl.make_blacs_desc(all_ranks, 17, 11, 3, 2)
     target = sl.make_blacs_desc(fewer, 17, 11, 4, 5)
     a, b = empty(source, dtype), empty(target, dtype)
     sl.scatter(np.asfortranarray(whole) if RANK == 0 else None, source, a)
@@ -37,7 +37,7 @@ def check_moves(sl: Any, dtype: str) -> None:
     psr.redistribute(source, target, comm=WORLD, dtype=dtype)(a, b)
     routine = getattr(sl, {"f": "ps", "d": "pd", "F": "pc", "D": "pz"}[dtype] + "gemr2d")
     theirs = empty(target, dtype)
-    routine(17, 11, a, 1, 1, source, theirs, 1, 1, target, everyone)
+    routine(17, 11, a, 1, 1, source, theirs, 1, 1, target, all_ranks)
     assert (b is None) == (theirs is None)
     assert b is None or np.array_equal(b, theirs)
 
@@ -45,7 +45,7 @@ def check_moves(sl: Any, dtype: str) -> None:
     gathered = np.zeros((17, 11), dtype, order="F") if RANK == 0 else None
     sl.gather(source, back, gathered)
     assert gathered is None or np.array_equal(gathered, whole)
-    for context in (fewer, everyone):
+    for context in (fewer, all_ranks):
         sl.close_blacs_context(context)
 
 
@@ -54,12 +54,12 @@ def check_our_descriptor(sl: Any) -> None:
     columns = max(n for n in (1, 2) if SIZE % n == 0)
     with psr.ProcessGrid((SIZE // columns, columns), WORLD) as grid:
         grid.make_context()
-        one, other = psr.Descriptor((13, 8), (3, 2), grid), psr.Descriptor((8, 13), (2, 3), grid)
-        a, b = one.from_function(lambda i, j: 100.0 * i + j), other.zeros()
-        nine_a, nine_b = (sl.wrap_blacs_desc(np.asarray(desc)) for desc in (one, other))
+        desc_a, desc_b = psr.Descriptor((13, 8), (3, 2), grid), psr.Descriptor((8, 13), (2, 3), grid)
+        a, b = desc_a.from_function(lambda i, j: 100.0 * i + j), desc_b.zeros()
+        nine_a, nine_b = (sl.wrap_blacs_desc(np.asarray(desc)) for desc in (desc_a, desc_b))
         sl.pdtran(8, 13, 1.0, a, 1, 1, nine_a, 0.0, b, 1, 1, nine_b)
-        assert np.array_equal(b, other.from_function(lambda i, j: 100.0 * j + i))
-        assert psr.Descriptor.from_array(nine_a, WORLD) == one
+        assert np.array_equal(b, desc_b.from_function(lambda i, j: 100.0 * j + i))
+        assert psr.Descriptor.from_array(nine_a, WORLD) == desc_a
 
 
 def main() -> None:

@@ -86,8 +86,8 @@ def test_a_period_with_many_runs_stays_compact() -> None:
     """1 -> 64 over 32 x 31 processes: 32 bytes for each of the own runs of one period, however long the array."""
     for n in (10**4, 10**7, 10**12):
         a, b = BlockCyclic(n, 1, 32), BlockCyclic(n, 64, 31)
-        for one, other, runs in ((a, b, 62), (b, a, 64)):
-            found = intersections.find("aspen", one, other, 30)
+        for own, remote, runs in ((a, b, 62), (b, a, 64)):
+            found = intersections.find("aspen", own, remote, 30)
             base = found.length.base
             assert base is not None
             assert len(found.remote) == runs

@@ -132,10 +132,10 @@ def test_the_last_part_of_aspen_adds_empty_runs_only() -> None:
     """Lines 31 to 38: whatever is left of a block was found in the loop of lines 21 to 30."""
     a, b = BlockCyclic(24, 2, 4), BlockCyclic(24, 3, 3)
     assert [run for run in algorithm_4(a, b, 0, rest=operator.le) if run[1] == run[2]]
-    for one, other in PAIRS:
-        for p in range(one.processes):
-            assert all(begin < end for _, begin, end in algorithm_4(one, other, p))
-            assert elements(algorithm_4(one, other, p, rest=operator.le)) == expected(one, other, p)
+    for own, remote in PAIRS:
+        for p in range(own.processes):
+            assert all(begin < end for _, begin, end in algorithm_4(own, remote, p))
+            assert elements(algorithm_4(own, remote, p, rest=operator.le)) == expected(own, remote, p)
 
 
 def test_the_local_index_of_an_end_is_not_the_end_of_the_local_run() -> None:

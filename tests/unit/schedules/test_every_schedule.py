@@ -140,9 +140,9 @@ def test_natural_is_the_order_of_the_first_elements() -> None:
 
 def test_random_depends_on_its_seed_alone() -> None:
     grid = CommunicationGrid(16, 16, 7, 11)
-    one, two, other = (build("random", grid, seed=seed).table() for seed in (1, 1, 2))
-    assert (one == two).all()
-    assert (one != other).any()
+    first, again, other = (build("random", grid, seed=seed).table() for seed in (1, 1, 2))
+    assert (first == again).all()
+    assert (first != other).any()
 
 
 @settings(max_examples=30, deadline=None)
@@ -153,9 +153,9 @@ def test_random_depends_on_its_seed_alone() -> None:
     st.sampled_from(ANYWHERE),
     st.booleans(),
 )
-def test_products(one: CommunicationGrid, two: CommunicationGrid, first: str, second: str, own: bool) -> None:
-    same = np.eye(one.P * two.P, one.Q * two.Q, dtype=bool) if own else None
-    a, b = build(first, one), build(second, two)
+def test_products(grid_a: CommunicationGrid, grid_b: CommunicationGrid, first: str, second: str, own: bool) -> None:
+    same = np.eye(grid_a.P * grid_b.P, grid_a.Q * grid_b.Q, dtype=bool) if own else None
+    a, b = build(first, grid_a), build(second, grid_b)
     both = product([a, b], same)
     both.validate()
     assert both.number_of_steps == a.number_of_steps * b.number_of_steps

@@ -53,13 +53,13 @@ def test_small_graphs_against_trying_all(P: int, Q: int, seed: int, alpha: float
     assert (fewest.number_of_steps, fewest.total_cost) == min(all_of_them.items())
     affine = build("optimal", grid, objective=(alpha, beta))
     value = alpha * affine.number_of_steps + beta * affine.total_cost
-    assert value == pytest.approx(min(alpha * steps + beta * one for steps, one in all_of_them.items()))
+    assert value == pytest.approx(min(alpha * steps + beta * total for steps, total in all_of_them.items()))
     front = [(schedule.number_of_steps, schedule.total_cost) for schedule in pareto(grid)]
     lowest, expected = 10**9, []
-    for steps, one in sorted(all_of_them.items()):
-        if one < lowest:
-            expected.append((steps, one))
-            lowest = one
+    for steps, total in sorted(all_of_them.items()):
+        if total < lowest:
+            expected.append((steps, total))
+            lowest = total
     assert front == expected
 
 
@@ -90,15 +90,15 @@ def test_example_5_greedy_takes_more_steps_and_costs_less_than_stepwise() -> Non
 
 
 def test_ratios_of_desprez() -> None:
-    one, two, four = (CommunicationGrid(*grid) for grid in ((16, 16, 3, 5), (16, 16, 7, 11), (12, 8, 4, 3)))
-    assert build("classes", one).number_of_steps / build("ring", one).number_of_steps == 7 / 16
-    assert build("classes", two).total_cost / build("ring", two).total_cost == 77 / 112
-    assert build("caterpillar", two).total_cost == 112
-    ring = build("ring", four)
+    first, second, fourth = (CommunicationGrid(*grid) for grid in ((16, 16, 3, 5), (16, 16, 7, 11), (12, 8, 4, 3)))
+    assert build("classes", first).number_of_steps / build("ring", first).number_of_steps == 7 / 16
+    assert build("classes", second).total_cost / build("ring", second).total_cost == 77 / 112
+    assert build("caterpillar", second).total_cost == 112
+    ring = build("ring", fourth)
     assert ring.number_of_steps == 12
     used = [step for step in ring.steps if len(step)]
     assert len(used) == 6  # 6 of 12 rounds are empty
-    assert build("optimal", four).number_of_steps / len(used) == 4 / 6
+    assert build("optimal", fourth).number_of_steps / len(used) == 4 / 6
 
 
 def test_product_and_whole_of_two_dimensions() -> None:
