@@ -17,7 +17,7 @@ from ..comm.group import Group
 from ..comm.vote import digest
 from ..exchanges import Message
 from ..layout.descriptor import Descriptor
-from ..schedules.orders import Order, Several
+from ..schedules.orders import CombinedOrder, Order
 from .arrays import dtype_digest
 from .binding import BY_COLUMNS, Binding, Operands, bound, listed, operands
 from .fast_path import ONE, ZERO, Remembered, first_call
@@ -107,7 +107,7 @@ class Redistribution:
     def schedule(self) -> Order:
         """Order of the messages; with several moves, those of all of them."""
         orders = [move.order for move in self._moves]
-        return orders[0] if len(orders) == 1 else Several(orders)
+        return orders[0] if len(orders) == 1 else CombinedOrder(orders)
 
     @property
     def messages(self) -> dict[str, tuple[Message, ...]]:

@@ -20,13 +20,13 @@ from .schedule import Schedule
 __all__ = [
     "ORDERS",
     "Caterpillar",
+    "CombinedOrder",
     "Coords",
     "Natural",
     "Order",
     "Random",
     "RingOrder",
     "Scheduled",
-    "Several",
     "Share",
 ]
 
@@ -200,7 +200,7 @@ def _number(coords: Coords, shape: Coords) -> int:
 ORDERS: dict[str, type[Order]] = {order.name: order for order in (Natural, Random, Caterpillar, RingOrder)}
 
 
-class Several(Order):
+class CombinedOrder(Order):
     """The orders of several moves, one after another or at once."""
 
     one_port = False
