@@ -55,8 +55,7 @@ class Alltoallw(Alltoallv):
 class _Rounds(Progress):
     def __init__(self, exchange: Alltoallv, run: Run) -> None:
         super().__init__(exchange, run)
-        assert run.collectives is not None
-        self._comm = run.collectives
+        self._comm = run.comm
         self._call = exchange.call
         self._request: Any = None
 

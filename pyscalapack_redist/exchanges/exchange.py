@@ -42,6 +42,13 @@ class Run:
     spent: dict[str, float] | None
     turned: Callable[[], Exchange]
 
+    @property
+    def comm(self) -> MPI.Intracomm:
+        """`collectives`, which a plan makes for an exchange that is `collective`. Not collective."""
+        if self.collectives is None:
+            raise RuntimeError("collective calls of an exchange that does not say so: its plan has no communicator for them")
+        return self.collectives
+
     def note(self, part: str, start: float) -> None:
         """Add the time since `start` to a part, where somebody asked for it. Not collective."""
         if self.spent is not None:

@@ -30,8 +30,7 @@ class Ready(InRounds):
 class _Rounds(Progress):
     def __init__(self, exchange: Ready, run: Run) -> None:
         super().__init__(exchange, run)
-        assert run.collectives is not None
-        self._comm = run.collectives
+        self._comm = run.comm
         self._sends: list[Piece] = []
         self._receives: list[Piece] = []
         self._requests: list[Any] = []
