@@ -120,7 +120,9 @@ def main() -> None:
                 except BaseException:
                     traceback.print_exc()
                     sys.stderr.flush()
-                    world.Abort(1)
+                    if not MPI.Is_finalized():
+                        world.Abort(1)
+                    os._exit(1)
                 gc.collect()
                 if MPI.Is_finalized():
                     break

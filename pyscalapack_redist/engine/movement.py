@@ -101,12 +101,13 @@ class Movement:
         return self.exchange.begin(self._run())
 
     def _run(self) -> Run:
-        plan, mine, binding, stage = self._plan, self._mine, self.binding, self._stage
+        # No `self` in what a run keeps: the arrays would stay until the garbage collector runs.
+        plan, mine, binding, stage, forms = self._plan, self._mine, self.binding, self._stage, self._forms
         starts, addresses = origins(plan, stage, mine, self._between)
 
         def turned() -> Exchange:
             other = BY_ROWS + BY_COLUMNS - binding.order
-            return plan._binding(mine, self._forms, other, binding.item).exchanges[stage]
+            return plan._binding(mine, forms, other, binding.item).exchanges[stage]
 
         group = self._group
         return Run(

@@ -32,14 +32,14 @@ PETSc.Mat().create(comm=MPI.COMM_SELF).setType("scalapack")
 def test_python_wrappers(client: str, ranks: int) -> None:
     if find_spec(client) is None:
         pytest.skip(f"{client} is not installed: pip install {client}")
-    assert launch.run(PROGRAMS / f"with_{client.lower()}.py", ranks).stdout == "OK\n"
+    assert launch.run(PROGRAMS / f"with_{client.lower()}.py", ranks, alone=True).stdout == "OK\n"
 
 
 @pytest.mark.parametrize(("client", "order"), [("PyScalapack", 5), ("scalapack4py", 45)])
 def test_example(client: str, order: int) -> None:
     if find_spec(client) is None:
         pytest.skip(f"{client} is not installed: pip install {client}")
-    text = launch.run(EXAMPLE, 4, "--client", client, "--order", order).stdout
+    text = launch.run(EXAMPLE, 4, "--client", client, "--order", order, alone=True).stdout
     found = re.search(r"largest difference from NumPy (\S+)$", text, re.MULTILINE)
     assert found is not None, text
     assert float(found[1]) < 1e-12

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,24 @@ def communicators(times: int) -> None:
         part.Free()
 
 
+def arrays_go_at_once() -> None:
+    """Nothing holds an array after the wait, not even until the garbage collector runs."""
+    desc_a, desc_b = pair(WORLD, 2)
+    gc.collect()
+    gc.disable()
+    for options in KINDS:
+        plan = psr.redistribute(desc_a, desc_b, **options)
+        for wide in range(3):  # the last ones are of kinds that the plan has seen
+            a = np.zeros((desc_a.local_shape[0], desc_a.local_shape[1] + wide % 2))
+            result = plan.start(a[:, : desc_a.local_shape[1]]).wait()
+            held = [weakref.ref(a), weakref.ref(result)]
+            del a, result
+            assert not any(array() is not None for array in held), f"{options}: an array is held after the wait"
+    gc.enable()
+
+
 def main() -> None:
+    arrays_go_at_once()
     buffers.box_type = watched
     amounts = dict(zip((calls, plans, communicators), map(int, sys.argv[1:]), strict=True))
     amounts[strides] = max(1, amounts[calls] // 5)
