@@ -46,6 +46,13 @@ class Movement:
         Makes the progress of the first stage, where a compiled call has begun it.
     staging : ndarray, optional
         Memory that such a call has used already.
+
+    Attributes
+    ----------
+    exchange : Exchange
+        That of the stage which is moving.
+    progress : Progress
+        Its run.
     """
 
     def __init__(
@@ -67,17 +74,14 @@ class Movement:
         self.binding = binding
         self._staging = group.staging.take(binding.private_bytes) if staging is None else staging
         self._stage = 0
-        self.progress = self._begin() if begin is None else begin(self.exchange, self._run())
-
-    @property
-    def exchange(self) -> Exchange:
-        """That of the stage which is moving."""
-        return self.binding.exchanges[self._stage]
+        self.exchange = binding.exchanges[0]
+        self.progress = self.exchange.begin(self._run()) if begin is None else begin(self.exchange, self._run())
 
     def agree(self, order: int, item: int) -> None:
         """All ranks know in which order elements go, and how large the largest is."""
         if (self.binding.order, self.binding.item) != (order, item):
             self.binding = self._plan._binding(self._mine, self._forms, order, item)
+            self.exchange = self.binding.exchanges[self._stage]
 
     def start(self, mark: int) -> None:
         """Start moving; `mark` as for `Progress.start`."""
@@ -89,16 +93,14 @@ class Movement:
             self._stage += 1
             if self._stage == len(self._plan._stages):
                 return True
-            self.progress = self._begin()
+            self.exchange = self.binding.exchanges[self._stage]
+            self.progress = self.exchange.begin(self._run())
             self.progress.start(self.exchange)
         return False
 
     def close(self) -> None:
         """Give the staging memory back: nothing reads or writes it any more."""
         self._group.staging.put_back(self._staging)
-
-    def _begin(self) -> Progress:
-        return self.exchange.begin(self._run())
 
     def _run(self) -> Run:
         # No `self` in what a run keeps: the arrays would stay until the garbage collector runs.

@@ -13,8 +13,7 @@ import enum
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -49,8 +48,7 @@ class State(enum.IntEnum):
     BROKEN = 7  # something failed while elements moved: these ranks cannot redistribute any more
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """What all states of one transfer have in common: `started` is a moment of `time.perf_counter`."""
 
     plan: Redistribution

@@ -32,6 +32,7 @@ __all__ = ["ASKS", "State", "Transfer"]
 # MPI makes progress only while it is called, and a connection between nodes needs several looks for one message: a test
 # goes on looking for this share of the time since the last one, but for no more than so many seconds.
 TEST_SHARE, LONGEST_TEST = 0.02, 1e-3
+COMPLETE = State.COMPLETE
 ASKS = 1  # the note of a rank that has still to be told of arrays, or to tell
 
 
@@ -76,31 +77,33 @@ class Transfer:
 
     def advance(self, block: bool = False) -> bool:
         """Make as much progress as possible; True when it has ended. It never raises. Not collective."""
-        if self.state >= State.COMPLETE:
+        if self._phase.state >= COMPLETE:
             return True
-        if not self._group.lock.acquire(False):
+        group = self._group
+        if not group.lock.acquire(False):
             return False
         try:
-            if self._group.broken is not None:
-                self._break(CollectiveError(f"{self._group.broken}: what it owed will not come"))
+            if group.broken is not None:
+                self._break(CollectiveError(f"{group.broken}: what it owed will not come"))
             while (entered := self._phase.advance(block)) is not None:
-                self._enter(entered)
+                self._phase = entered
+            if self._phase.state >= COMPLETE:
+                self._leave()
         except BaseException as caught:
             self._break(caught)
         finally:
-            self._group.lock.release()
-        return self.state >= State.COMPLETE
+            group.lock.release()
+        return self._phase.state >= COMPLETE
 
-    def _enter(self, phase: Phase) -> None:
-        self._phase = phase
-        if phase.state >= State.COMPLETE:
-            self._group.transfers.pop(self, None)
-            under_way().pop(self, None)
+    def _leave(self) -> None:
+        self._group.transfers.pop(self, None)
+        under_way().pop(self, None)
 
     def _break(self, error: BaseException) -> None:
         self._group.break_off(f"{type(error).__name__}: {error}")
         self._group.wreckage.append(self._phase)
-        self._enter(Broken(error))
+        self._phase = Broken(error)
+        self._leave()
 
     def test(self) -> bool:
         """Make progress without waiting; True when the redistribution is completed. Not collective.
@@ -115,7 +118,7 @@ class Transfer:
         """
         start = time.perf_counter()
         until_ = start + min(TEST_SHARE * (start - self._tested), LONGEST_TEST)
-        while self.state < State.COMPLETE:
+        while self._phase.state < COMPLETE:
             with interrupts_held():
                 advance_others(self)
                 self.advance()
@@ -123,9 +126,9 @@ class Transfer:
             self._tested = time.perf_counter()
             if self._tested >= until_:
                 break
-        if self.state > State.COMPLETE:
+        if self.state > COMPLETE:
             self._result()
-        return self.state == State.COMPLETE
+        return self.state == COMPLETE
 
     def wait(self) -> Any:
         """Complete the redistribution and return the local array of B (None on a rank outside B); of a batch, a list of them.
@@ -138,7 +141,7 @@ class Transfer:
         ArrayError, CollectiveError
             As a call of the plan does.
         """
-        if self.state < State.COMPLETE:
+        if self._phase.state < COMPLETE:
             node = self._group.node
             block = len(under_way()) == 1 and node is not None and node.ring is not None
             until(lambda: self.advance(block), self._look_around, self, block)
@@ -157,7 +160,7 @@ class Transfer:
             self._group.look_around(self._plan)
         except CollectiveError as gone:
             with self._group.lock:
-                if self.state < State.COMPLETE:
+                if self._phase.state < COMPLETE:
                     self._break(gone)
 
 
