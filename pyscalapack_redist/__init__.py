@@ -8,6 +8,7 @@ A plan is made once and used often:
 
 from . import blacs, intersections, scalapack, schedules
 from .connection.connect import accept, connect
+from .distributed_array import DistributedArray, distribute
 from .engine.batch import batch
 from .engine.redistribute import Redistribution, redistribute
 from .engine.report import BatchReport
@@ -38,6 +39,7 @@ __all__ = [
     "ConnectError",
     "Descriptor",
     "DescriptorError",
+    "DistributedArray",
     "FileError",
     "LibraryError",
     "ProcessGrid",
@@ -49,6 +51,7 @@ __all__ = [
     "batch",
     "blacs",
     "connect",
+    "distribute",
     "gather",
     "intersections",
     "load",

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..comm.group import Group
+from ..comm.groups import MPIGroup, group_of
 from ..comm.intercommunicator import Joint, joined
 from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Outcome, Statement, digest
@@ -21,7 +22,7 @@ from .arrays import dtype_digest
 from .operation import Part, checked_fill, checked_operation, checked_part
 from .scheduling import is_one_port
 
-__all__ = ["Request", "Via"]
+__all__ = ["Request", "Via", "communicator_of", "everyone_of"]
 
 Via = str | Sequence[Descriptor] | None
 
@@ -185,6 +186,27 @@ class Request:
             *said,
             Statement("the options", repr(self.options), ", ".join(f"{k}={v!r}" for k, v in options.items())),
         ]
+
+
+def communicator_of(desc: Descriptor) -> MPI.Intracomm:
+    """The communicator of the descriptor's grid. Not collective.
+
+    Raises
+    ------
+    DescriptorError
+        It is no descriptor, or on paper.
+    """
+    if not isinstance(desc, Descriptor):
+        raise DescriptorError(f"desc = {desc!r} must be a Descriptor")
+    if desc.grid.comm is None:
+        raise DescriptorError(f"desc = {desc!r} is on paper: give its grid a communicator")
+    return desc.grid.comm
+
+
+def everyone_of(desc: Descriptor) -> MPIGroup:
+    """All ranks of the communicator of the descriptor's grid. Collective over it the first time."""
+    comm = communicator_of(desc)
+    return group_of(comm, tuple(range(comm.Get_size())))
 
 
 def _joint(comm: object) -> Joint | None:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from ..comm.vote import digest
 from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed, fitted
 
-__all__ = ["Arrays", "by_columns", "checked_arrays", "dtype_digest"]
+__all__ = ["Arrays", "by_columns", "checked_arrays", "dtype_digest", "local_of"]
 
 
 class LocalArray(NamedTuple):
@@ -52,6 +53,26 @@ def _plain(dtype: np.dtype[Any]) -> object:
     return (dtype.itemsize, [(name, _plain(dtype.fields[name][0]), dtype.fields[name][1]) for name in dtype.names])
 
 
+def local_of(name: str, array: Any, desc: Descriptor) -> Any:
+    """The local array of a distributed one, whose layout must be that of the plan; anything else as it is. Not collective.
+
+    Raises
+    ------
+    ArrayError
+        It has another layout.
+    """
+    if not isinstance(array, Distributed):
+        return array
+    theirs = array.desc
+    if desc.grid.comm is not None and theirs.grid.comm is not None:
+        theirs = theirs.on(desc.grid.comm)
+    if theirs != desc:
+        raise ArrayError(
+            f"{name} has the layout {array.desc!r}, but the plan is for {desc!r}: make a plan of its layout"
+        )
+    return array.local
+
+
 def checked_arrays(
     a: object,
     out: object,
@@ -82,7 +103,7 @@ def checked_arrays(
     ArrayError
         Names the array, what it is and what it should be.
     """
-    source = _fitting("a", a, desc_a)
+    source = fitted("a", a, desc_a)
     if source is not None:
         if dtype is not None and source.dtype != dtype:
             raise ArrayError(
@@ -95,7 +116,7 @@ def checked_arrays(
             raise ArrayError("out is missing: with beta it is added to, so it must be given; or leave beta out")
         target = _made(desc_b, dtype, zeroed)
     else:
-        target = _fitting("out", out, desc_b)
+        target = fitted("out", out, desc_b)
         if target is not None:
             _check_target(target, dtype)
             dtype = target.dtype
@@ -115,27 +136,6 @@ def checked_arrays(
         source = source.T
     both = [side for side in (source, target) if side is not None]
     return Arrays(_view(source), _view(target), target, dtype, any(map(by_columns, both)), in_place)
-
-
-def _fitting(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
-    """The array as it goes with `desc`; None where there is nothing in it."""
-    shape = desc.local_shape
-    if 0 in shape and (array is None or (isinstance(array, np.ndarray) and array.size == 0)):
-        return array if array is not None and desc.coords is not None and array.shape == shape else None
-    if array is None:
-        raise ArrayError(f"{name} is None, but this rank holds a local array of shape {shape}: pass it")
-    if not isinstance(array, np.ndarray):
-        raise ArrayError(f"{name} is a {type(array).__name__}: it must be a NumPy array of shape {shape}")
-    if desc.coords is None:
-        raise ArrayError(f"{name} has shape {array.shape}, but this rank is outside the grid: pass None")
-    if array.shape == (desc.lld, *shape[1:]):
-        return array[: shape[0]]
-    if array.shape != shape:
-        raise ArrayError(
-            f"{name} has shape {array.shape}, but this rank's local array of {desc!r} has shape {shape}"
-            + (f", or {(desc.lld, *shape[1:])} with its leading dimension" if desc.lld > max(1, shape[0]) else "")
-        )
-    return array
 
 
 def _made(desc: Descriptor, dtype: np.dtype[Any] | None, zeroed: bool = False) -> NDArray[Any]:

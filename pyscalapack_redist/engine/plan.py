@@ -6,7 +6,7 @@ import functools
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -17,8 +17,9 @@ from ..comm.group import Group
 from ..comm.vote import digest
 from ..exchanges import Message
 from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed
 from ..schedules.orders import CombinedOrder, Order
-from .arrays import dtype_digest
+from .arrays import dtype_digest, local_of
 from .binding import BY_COLUMNS, Binding, Operands, bound, listed, operands
 from .fast_path import ONE, ZERO, Remembered, first_call
 from .fill import scale_rest
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Leg", "Redistribution"]
 
 Array = NDArray[Any]
+D = TypeVar("D", bound=Distributed)
 BINDINGS_KEPT = 8  # one for each kind of arrays
 
 
@@ -155,6 +157,9 @@ class Redistribution:
     # -- what it does
 
     @overload
+    def __call__(self, a: D, out: D | None = None, *, alpha: complex = ..., beta: complex = ...) -> D: ...
+
+    @overload
     def __call__(
         self, a: Array | None = None, out: Array | None = None, *, alpha: complex = ..., beta: complex = ...
     ) -> Array | None: ...
@@ -169,15 +174,26 @@ class Redistribution:
         beta: complex | Sequence[complex] = ...,
     ) -> list[Array | None]: ...
 
+    @overload
+    def __call__(
+        self,
+        a: Sequence[D],
+        out: Sequence[D] | None = None,
+        *,
+        alpha: complex | Sequence[complex] = ...,
+        beta: complex | Sequence[complex] = ...,
+    ) -> list[D]: ...
+
     def __call__(self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO) -> Any:
         """Redistribute: out = alpha * op(A) + beta * out. Collective over the processes of the two grids.
 
         Parameters
         ----------
-        a : ndarray or None
+        a : ndarray, DistributedArray or None
             Local array of A: of its local shape, or (LLD, columns); any fixed-size dtype, any strides; only read. None
             (or anything empty) where this rank holds nothing of A. Of a batch, a list or tuple with one for each plan.
-        out : ndarray, optional
+            A `DistributedArray`, here or as `out`, must be of the plan's layout.
+        out : ndarray or DistributedArray, optional
             Local array of B, of the dtype of `a`, any strides. It must be given where B is a sub-array, and where this
             rank is in B but not in A and `redistribute` got no dtype. `out is a` for identical layouts only. Of a batch,
             a list or tuple; what one plan writes no other may read or write, but windows of one array, or triangles on
@@ -189,8 +205,9 @@ class Redistribution:
 
         Returns
         -------
-        ndarray or None
+        ndarray, DistributedArray or None
             `out`, or a new array in Fortran order, 0 outside of what is moved; None on a rank outside B. Of a batch, a list.
+            Where `a` is a `DistributedArray`, so is a new one, on every rank, in the layout `desc_b`.
 
         Raises
         ------
@@ -246,14 +263,25 @@ class Redistribution:
 
     def _operands(self, a: Any, out: Any, alpha: object, beta: object) -> Operands:
         """This rank's arrays, checked, and what was left out made."""
-        given, into = self._lists(a, out)
+        arrays, outs = self._lists(a, out)
+        given = [local_of(f"a{of}", one, pair.desc_a) for of, one, pair in self._named(arrays)]
+        into = [local_of(f"out{of}", one, pair.desc_b) for of, one, pair in self._named(outs)]
         remembered = self._remembered
         if remembered is not None and alpha is ONE and beta is ZERO:
             found = remembered.kinds.match(given, into)
             if found is not None:
                 kept = remembered.operands
                 return Operands(given, into, found[0], found[1], kept.forms, kept.dtypes, kept.order, kept.factors)
-        return operands(self._pairs, self._moves, given, into, alpha, beta)
+        pairs = [
+            pair._replace(dtype=one.dtype) if isinstance(one, Distributed) and pair.dtype is None else pair
+            for one, pair in zip(arrays, self._pairs, strict=True)
+        ]
+        return operands(pairs, self._moves, given, into, alpha, beta)
+
+    def _named(self, arrays: list[Any]) -> Iterable[tuple[str, Any, Pair]]:
+        """Each array with its pair, and of which plan of a batch it is."""
+        for k, (one, pair) in enumerate(zip(arrays, self._pairs, strict=True)):
+            yield f" of plan {k}" if self._listed else "", one, pair
 
     def _known(self, mine: Operands) -> Sequence[np.dtype[Any] | None] | None:
         """The dtypes of all pairs, where nobody has to be asked for them."""
@@ -319,6 +347,23 @@ class Redistribution:
                 scale_rest(outs[k], pair.desc_b, edge, factors[k].beta if factors else 0)
             results.append(target if pair.desc_b.coords is not None else None)
         return results if self._listed else results[0]
+
+    def _distributed(self, a: Any, out: Any) -> tuple[list[Any], list[Any]] | None:
+        """What was given, where any of it is a distributed array."""
+        if not self._listed:
+            return ([a], [out]) if isinstance(a, Distributed) or isinstance(out, Distributed) else None
+        given, into = (list(some) if isinstance(some, list | tuple) else [None] * len(self._pairs) for some in (a, out))
+        return (given, into) if any(isinstance(one, Distributed) for one in (*given, *into)) else None
+
+    def _as_given(self, given: Sequence[Any], outs: Sequence[Any], result: Any) -> Any:
+        """The result, as distributed arrays for those that were given as such."""
+        made = result if self._listed else [result]
+        for k, (a, out, pair) in enumerate(zip(given, outs, self._pairs, strict=True)):
+            if isinstance(out, Distributed):
+                made[k] = out
+            elif isinstance(a, Distributed) and out is None:
+                made[k] = type(a)._made(pair.desc_b, made[k], a.dtype)
+        return made if self._listed else made[0]
 
     @staticmethod
     def _factors_in_words(factors: Iterable[Factors]) -> str:

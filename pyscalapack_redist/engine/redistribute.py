@@ -28,6 +28,7 @@ from ..exchanges import Options, exchange_class
 from ..exchanges.exchange import MEMORY_LIMIT
 from ..exchanges.shared import Shared
 from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed, descriptor_of
 from ..schedules.orders import ORDERS, Natural, Order
 from .arguments import Request, Via
 from .fill import second_move
@@ -41,10 +42,12 @@ from .waypoints import waypoints
 
 __all__ = ["Redistribution", "redistribute"]
 
+Layout = Descriptor | Distributed | Sequence[int] | NDArray[np.integer] | None
+
 
 def redistribute(
-    desc_a: Descriptor | Sequence[int] | NDArray[np.integer] | None,
-    desc_b: Descriptor | Sequence[int] | NDArray[np.integer] | None,
+    desc_a: Layout,
+    desc_b: Layout,
     *,
     dtype: DTypeLike | None = None,
     comm: MPI.Intracomm | MPI.Intercomm | None = None,
@@ -67,10 +70,10 @@ def redistribute(
 
     Parameters
     ----------
-    desc_a, desc_b : Descriptor or nine integers
-        Layouts before and after, of the same global shape: a `Descriptor`, or a ScaLAPACK descriptor with a live BLACS
-        context. On a rank outside its grid CTXT may be -1, and a rank that does not know a layout passes None; `comm`
-        must then be given.
+    desc_a, desc_b : Descriptor, DistributedArray or nine integers
+        Layouts before and after, of the same global shape: a `Descriptor`, that of a `DistributedArray`, or a ScaLAPACK
+        descriptor with a live BLACS context. On a rank outside its grid CTXT may be -1, and a rank that does not know a
+        layout passes None; `comm` must then be given.
     dtype : dtype, optional
         Of the arrays. Needed only on ranks that are in B but not in A and will pass no `out`; on an inter-communicator
         it is enough that one rank of either side gives it.
@@ -120,6 +123,7 @@ def redistribute(
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
     check_running()
+    desc_a, desc_b = descriptor_of(desc_a), descriptor_of(desc_b)
     request = Request(desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill)
     if request.idle:
         return _idle_plan(request)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.groups import group_of
-from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Statement, digest
 from ..errors import ArrayError, DescriptorError
 from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed, takes_distributed
 from ..layout.grid import ProcessGrid
+from .arguments import communicator_of, everyone_of
 from .redistribute import redistribute
 
-__all__ = ["gather", "scatter"]
+__all__ = ["from_root", "gather", "scatter"]
 
 
 def scatter(desc: Descriptor, array: NDArray[Any] | None, root: int = 0) -> NDArray[Any] | None:
@@ -43,11 +44,22 @@ def scatter(desc: Descriptor, array: NDArray[Any] | None, root: int = 0) -> NDAr
     CollectiveError
         One is wrong on another rank.
     """
-    return _move(desc, array, root, to_root=False)
+    return from_root(desc, lambda: array, root)[0]
 
 
+@overload
+def gather(array: Distributed, /, root: int = 0) -> NDArray[Any] | None: ...
+
+
+@overload
+def gather(desc: Descriptor, local: NDArray[Any] | None, root: int = 0) -> NDArray[Any] | None: ...
+
+
+@takes_distributed("desc", "local")
 def gather(desc: Descriptor, local: NDArray[Any] | None, root: int = 0) -> NDArray[Any] | None:
     """Collect a distributed array on one rank. Collective over the communicator of the descriptor's grid.
+
+    In place of `desc` and `local` it takes a `DistributedArray`.
 
     Parameters
     ----------
@@ -70,57 +82,55 @@ def gather(desc: Descriptor, local: NDArray[Any] | None, root: int = 0) -> NDArr
     CollectiveError
         One is wrong on another rank.
     """
-    return _move(desc, local, root, to_root=True)
+    return _move("gather", desc, lambda: local, root)[0]
 
 
-def _move(desc: Descriptor, array: NDArray[Any] | None, root: int, to_root: bool) -> NDArray[Any] | None:
-    comm = _communicator(desc)
-    dtype = _shared_dtype(desc, array, root, to_root, comm)
+def from_root(
+    desc: Descriptor, given: Callable[[], NDArray[Any] | None], root: int
+) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
+    """What `scatter` returns, and the dtype, also on ranks outside; only `root` calls `given`. Collective, as `scatter`."""
+    return _move("scatter", desc, given, root)
+
+
+def _move(
+    call: str, desc: Descriptor, given: Callable[[], NDArray[Any] | None], root: int
+) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
+    comm = communicator_of(desc)
+    to_root = call == "gather"
+    array, dtype = _agreed(call, desc, given, root, desc.coords is not None if to_root else comm.Get_rank() == root)
     single = Descriptor(desc.shape, None, ProcessGrid((1,) * desc.ndim, comm, ranks=np.full((1,) * desc.ndim, root)))
     source, target = (desc, single) if to_root else (single, desc)
-    mine = array if source.coords is not None else None
-    return redistribute(source, target, dtype=dtype, comm=comm)(mine)
+    return redistribute(source, target, dtype=dtype, comm=comm)(array), dtype
 
 
-def _communicator(desc: Descriptor) -> MPI.Intracomm:
-    if not isinstance(desc, Descriptor):
-        raise DescriptorError(f"desc = {desc!r} must be a Descriptor")
-    if desc.grid.comm is None:
-        raise DescriptorError(f"desc = {desc!r} is on paper: give its grid a communicator")
-    return desc.grid.comm
-
-
-def _shared_dtype(
-    desc: Descriptor, array: NDArray[Any] | None, root: int, to_root: bool, comm: MPI.Intracomm
-) -> np.dtype[Any]:
-    """The dtype of the array, also on ranks that have nothing of it."""
-    group = group_of(comm, tuple(range(comm.Get_size())))
+def _agreed(
+    call: str, desc: Descriptor, given: Callable[[], NDArray[Any] | None], root: int, holds: bool
+) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
+    """The array of a rank that holds one, and its dtype, also on the others."""
+    everyone = everyone_of(desc)
     error: Exception | None = None
-    dtype: np.dtype[Any] | None = None
+    array: NDArray[Any] | None = None
     try:
-        if whole_number("root", root, 0) >= comm.Get_size():
+        if whole_number("root", root, 0) >= everyone.size:
             raise DescriptorError(
-                f"root = {root} is not a rank of the communicator: it must be 0 to {comm.Get_size() - 1}"
+                f"root = {root} is not a rank of the communicator: it must be 0 to {everyone.size - 1}"
             )
-        holds = desc.coords is not None if to_root else comm.Get_rank() == root
-        if holds and array is not None:
-            if not isinstance(array, np.ndarray):
-                raise ArrayError(f"the array is a {type(array).__name__}: it must be a NumPy array")
-            dtype = array.dtype
+        array = given() if holds else None
+        if array is not None and not isinstance(array, np.ndarray):
+            raise ArrayError(f"the array is a {type(array).__name__}: it must be a NumPy array")
     except Exception as caught:
         error = caught
     place = root if error is None else None
-    call = digest(("gather" if to_root else "scatter", desc.layout_digest, place))
-    group.agree(
-        Ballot(failed=group.failed(error), call=call),
+    everyone.agree(
+        Ballot(failed=everyone.failed(error), call=digest((call, desc.layout_digest, place))),
         error,
         lambda: [Statement("desc", desc.layout_digest, repr(desc)), Statement("root", place, repr(root))],
         lambda outcome: True,
     )
-    known = group.share(dtype)
+    known = everyone.share(None if array is None else array.dtype)
     if known is None:
         raise ArrayError(
             "the array is None on every rank that should hold it: pass it on "
-            + ("the ranks of the grid" if to_root else f"rank {root}")
+            + ("the ranks of the grid" if call == "gather" else f"rank {root}")
         )
-    return known
+    return array, known

@@ -50,7 +50,7 @@ class Transfer:
         call: Call | SmallCall | None = None,
         error: BaseException | None = None,
     ) -> None:
-        self._plan = plan
+        self._plan, self._distributed = plan, plan._distributed(arrays, outs)
         self._tested = started = time.perf_counter()
         self._phase: Phase
         group = plan._group
@@ -131,7 +131,7 @@ class Transfer:
         return self.state == COMPLETE
 
     def wait(self) -> Any:
-        """Complete the redistribution and return the local array of B (None on a rank outside B); of a batch, a list of them.
+        """Complete the redistribution and return what a call of the plan does.
 
         An interrupt (SIGINT) ends the waiting, not the transfer: it makes progress in the next call of anything here, and may
         be waited for again.
@@ -153,6 +153,8 @@ class Transfer:
             raise CollectiveError("the redistribution has not ended")
         if ended.error is not None:
             raise ended.error
+        if self._distributed is not None:
+            return self._plan._as_given(*self._distributed, ended.result)
         return ended.result
 
     def _look_around(self) -> None:

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..comm.group import Group
-from ..comm.groups import MPIGroup, group_of
 from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Statement, digest
-from ..engine.arrays import _check_dtype, _fitting, dtype_digest
-from ..errors import ArrayError, DescriptorError, FileError
+from ..engine.arrays import _check_dtype, dtype_digest
+from ..errors import ArrayError, FileError
 from ..layout.descriptor import Descriptor
+from ..layout.distributed import fitted
 
 __all__ = [
     "HDF5_ENDINGS",
@@ -23,7 +23,6 @@ __all__ = [
     "all_must",
     "checked_order",
     "checked_path",
-    "everyone_of",
     "fitting",
     "from_one",
     "largest",
@@ -31,15 +30,6 @@ __all__ = [
 
 T = TypeVar("T")
 HDF5_ENDINGS = (".h5", ".hdf5")
-
-
-def everyone_of(desc: Descriptor) -> MPIGroup:
-    """All ranks of the communicator of the descriptor's grid. Collective over it the first time."""
-    if not isinstance(desc, Descriptor):
-        raise DescriptorError(f"desc = {desc!r} must be a Descriptor")
-    if desc.grid.comm is None:
-        raise DescriptorError(f"desc = {desc!r} is on paper: give its grid a communicator")
-    return group_of(desc.grid.comm, tuple(range(desc.grid.comm.Get_size())))
 
 
 def agree_on(
@@ -131,7 +121,7 @@ def checked_order(order: object) -> str:
 
 def fitting(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
     """The local array as it goes with `desc`; None where this rank has nothing."""
-    made = _fitting(name, array, desc)
+    made = fitted(name, array, desc)
     if made is not None:
         _check_dtype(made.dtype)
         if name == "out" and not made.flags.writeable:

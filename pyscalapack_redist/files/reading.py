@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ..engine.arguments import everyone_of
 from ..engine.arrays import _made
 from ..errors import FileError
 from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed
 from .agreed import (
     HDF5_ENDINGS,
     agree_on,
     all_must,
     checked_order,
     checked_path,
-    everyone_of,
     fitting,
     from_one,
 )
@@ -28,7 +29,23 @@ from .ways import WAYS, checked_way
 
 __all__ = ["load"]
 
+D = TypeVar("D", bound=Distributed)
 
+
+@overload
+def load(
+    array: D,
+    path: str | os.PathLike[str],
+    /,
+    *,
+    order: str | None = None,
+    offset: int | None = None,
+    dataset: str | None = None,
+    through: str = "slabs",
+) -> D: ...
+
+
+@overload
 def load(
     desc: Descriptor,
     path: str | os.PathLike[str],
@@ -39,8 +56,23 @@ def load(
     offset: int | None = None,
     dataset: str | None = None,
     through: str = "slabs",
-) -> NDArray[Any] | None:
+) -> NDArray[Any] | None: ...
+
+
+def load(
+    desc: Descriptor | Distributed,
+    path: str | os.PathLike[str],
+    out: NDArray[Any] | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    order: str | None = None,
+    offset: int | None = None,
+    dataset: str | None = None,
+    through: str = "slabs",
+) -> Any:
     """Read an array from a file, each rank its own part. Collective over the communicator of the descriptor's grid.
+
+    In place of `desc` and `out` it takes a `DistributedArray`, reads into that, and returns it.
 
     The suffix of the name selects the format: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), anything else raw binary.
     .npy and raw files are read by MPI-IO. HDF5 is read in parallel where
@@ -81,6 +113,12 @@ def load(
     CollectiveError
         An argument is wrong on another rank, or a rank could not read.
     """
+    if isinstance(desc, Distributed):
+        if out is not None:
+            raise TypeError("load(array, path) reads into the array: give out= with a Descriptor only")
+        keywords: dict[str, Any] = {"order": order, "offset": offset, "dataset": dataset, "through": through}
+        load(desc.desc, path, desc.local, dtype=dtype, **keywords)
+        return desc
     everyone = everyone_of(desc)
     error, name, wanted, fitted = None, "", None, None
     try:

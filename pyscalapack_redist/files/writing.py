@@ -7,13 +7,15 @@ import os
 import shutil
 import stat
 from contextlib import suppress
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.arguments import everyone_of
 from ..errors import ArrayError, FileError
 from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed, takes_distributed
 from . import slabs
 from .agreed import (
     HDF5_ENDINGS,
@@ -21,7 +23,6 @@ from .agreed import (
     all_must,
     checked_order,
     checked_path,
-    everyone_of,
     fitting,
     from_one,
 )
@@ -35,6 +36,31 @@ __all__ = ["save"]
 NOT_OFFERED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
+@overload
+def save(
+    array: Distributed,
+    path: str | os.PathLike[str],
+    /,
+    *,
+    order: str = "C",
+    dataset: str | None = None,
+    through: str = "slabs",
+) -> None: ...
+
+
+@overload
+def save(
+    desc: Descriptor,
+    local: NDArray[Any] | None,
+    path: str | os.PathLike[str],
+    *,
+    order: str = "C",
+    dataset: str | None = None,
+    through: str = "slabs",
+) -> None: ...
+
+
+@takes_distributed("desc", "local")
 def save(
     desc: Descriptor,
     local: NDArray[Any] | None,
@@ -45,6 +71,8 @@ def save(
     through: str = "slabs",
 ) -> None:
     """Write an array into a file, each rank its own part. Collective over the communicator of the descriptor's grid.
+
+    In place of `desc` and `local` it takes a `DistributedArray`.
 
     The suffix of the name selects the format, as for `load`. The file is written in the same directory under another name
     (.NAME.MACHINE.PID.START.TOKEN.part), brought to the disk, and renamed by the first rank: whatever goes wrong before, a

@@ -2,17 +2,19 @@
 
 ScaLAPACK ends the process on bad input, so everything is checked first, by `operands`; on this rank only, without
 communication. The letter of a routine comes from the dtype: float32 s, float64 d, complex64 c, complex128 z, int32 i.
+In place of a local array and its descriptor every routine takes a `DistributedArray`: `pxgetrs(a, pivots, b)`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import blacs
 from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed, takes_distributed
 from .operands import (
     FACTORED_KINDS,
     KIND_OF_DTYPE,
@@ -33,6 +35,17 @@ from .operands import (
 __all__ = ["Eigenpairs", "pxgemr2d", "pxgetrf", "pxgetrs", "pxsyevd", "pxtrmr2d"]
 
 
+@overload
+def pxgemr2d(a: Distributed, b: Distributed, /, context: int | None = None) -> None: ...
+
+
+@overload
+def pxgemr2d(
+    a: NDArray[Any] | None, desc_a: Descriptor, b: NDArray[Any] | None, desc_b: Descriptor, context: int | None = None
+) -> None: ...
+
+
+@takes_distributed("local", "desc")
 def pxgemr2d(
     a: NDArray[Any] | None,
     desc_a: Descriptor,
@@ -72,6 +85,24 @@ def pxgemr2d(
         blacs.load().entries.gemr2d(kind, m, n, *source.where, *target.where, ctxt)
 
 
+@overload
+def pxtrmr2d(a: Distributed, b: Distributed, /, *, uplo: str, diag: str = "N", context: int | None = None) -> None: ...
+
+
+@overload
+def pxtrmr2d(
+    a: NDArray[Any] | None,
+    desc_a: Descriptor,
+    b: NDArray[Any] | None,
+    desc_b: Descriptor,
+    *,
+    uplo: str,
+    diag: str = "N",
+    context: int | None = None,
+) -> None: ...
+
+
+@takes_distributed("local", "desc")
 def pxtrmr2d(
     a: NDArray[Any] | None,
     desc_a: Descriptor,
@@ -114,6 +145,15 @@ def pxtrmr2d(
         blacs.load().entries.trmr2d(kind, triangle, diagonal, m, n, *source.where, *target.where, ctxt)
 
 
+@overload
+def pxgetrf(a: Distributed, /) -> NDArray[np.intc] | None: ...
+
+
+@overload
+def pxgetrf(a: NDArray[Any] | None, desc: Descriptor) -> NDArray[np.intc] | None: ...
+
+
+@takes_distributed("local", "desc")
 def pxgetrf(a: NDArray[Any] | None, desc: Descriptor) -> NDArray[np.intc] | None:
     """LU factorisation with row exchanges, in place, by ScaLAPACK's p?getrf. Collective over the grid.
 
@@ -155,6 +195,22 @@ def pxgetrf(a: NDArray[Any] | None, desc: Descriptor) -> NDArray[np.intc] | None
     return pivots
 
 
+@overload
+def pxgetrs(a: Distributed, pivots: NDArray[np.intc] | None, b: Distributed, /, trans: str = "N") -> None: ...
+
+
+@overload
+def pxgetrs(
+    a: NDArray[Any] | None,
+    desc: Descriptor,
+    pivots: NDArray[np.intc] | None,
+    b: NDArray[Any] | None,
+    desc_b: Descriptor,
+    trans: str = "N",
+) -> None: ...
+
+
+@takes_distributed("local", "desc")
 def pxgetrs(
     a: NDArray[Any] | None,
     desc: Descriptor,
@@ -215,6 +271,15 @@ class Eigenpairs(NamedTuple):
     vectors: NDArray[Any] | None
 
 
+@overload
+def pxsyevd(a: Distributed, /, uplo: str = "L") -> Eigenpairs: ...
+
+
+@overload
+def pxsyevd(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> Eigenpairs: ...
+
+
+@takes_distributed("local", "desc")
 def pxsyevd(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> Eigenpairs:
     """Eigenvalues and eigenvectors of a symmetric or Hermitian matrix, by ScaLAPACK's p?syevd or p?heevd (divide and
     conquer). Collective over the grid.

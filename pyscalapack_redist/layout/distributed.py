@@ -1,0 +1,188 @@
+"""Distributed: a descriptor and this rank's array that goes with it, and all that they can do without communication.
+
+What needs the other ranks is in `distributed_array`, whose class is made of this one. The parts below that one know an
+array with its layout by this class.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..errors import ArrayError, DescriptorError
+from .descriptor import Descriptor
+
+__all__ = ["Distributed", "descriptor_of", "fitted", "takes_distributed"]
+
+R = TypeVar("R")
+
+
+class Distributed:
+    """This rank's part of a distributed array: its descriptor and its local array, and nothing else. Not collective.
+
+    It does no arithmetic: that is for `local`, or for ScaLAPACK.
+
+    Parameters
+    ----------
+    desc : Descriptor
+        Layout of the array; of a sub-array, `local` is the whole array's.
+    local : ndarray or None
+        This rank's local array, of any fixed-size dtype and any strides, which is not copied. Of (LLD, columns), only the
+        rows that are held are kept. On a rank outside the grid None, or an empty array, which tells the dtype.
+
+    Raises
+    ------
+    DescriptorError, ArrayError
+        `desc` is no Descriptor, or `local` does not fit it. On this rank only.
+    """
+
+    __array_ufunc__ = None
+    __iter__ = None
+
+    def __init__(self, desc: Descriptor, local: NDArray[Any] | None) -> None:
+        if not isinstance(desc, Descriptor):
+            raise DescriptorError(f"desc = {desc!r} must be a Descriptor")
+        if isinstance(local, np.ma.MaskedArray):
+            raise ArrayError("local is a masked array, whose mask would not move with it: pass local.filled(value)")
+        held = fitted("local", local, desc)
+        if local is not None and local.shape == desc.local_shape:
+            held = local
+        elif local is not None and held is None:
+            held = desc.empty(local.dtype)
+        self._desc, self._local = desc, held
+
+    @classmethod
+    def from_function(cls, desc: Descriptor, f: Callable[..., Any], dtype: DTypeLike = np.float64) -> Self:
+        """An array with elements f(i, j, ...) of the global indices, as `Descriptor.from_function` makes it. Not collective."""
+        return cls(desc, Descriptor.from_function(desc, f, dtype))
+
+    @classmethod
+    def _made(cls, desc: Descriptor, local: NDArray[Any] | None, dtype: np.dtype[Any] | None) -> Self:
+        """What a call gives: without a local array, as outside the grid, an empty one tells the dtype."""
+        return cls(desc, desc.empty(dtype) if local is None and dtype is not None else local)
+
+    @property
+    def desc(self) -> Descriptor:
+        """Layout of the array."""
+        return self._desc
+
+    @property
+    def local(self) -> NDArray[Any] | None:
+        """This rank's local array; outside the grid None or an empty array. What is written there is written in the array."""
+        return self._local
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Global shape; of the sub-array for a slice."""
+        return self._desc.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return self._desc.ndim
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """Of the elements; None on a rank that has no local array."""
+        return None if self._local is None else self._local.dtype
+
+    @property
+    def T(self) -> Self:  # noqa: N802 - as NumPy's
+        """The transpose: `desc.T` and a view, `local.T`. Nothing moves. Not collective."""
+        return type(self)(self._desc.T, None if self._local is None else self._local.T)
+
+    @property
+    def H(self) -> Self:  # noqa: N802 - as numpy.matrix's
+        """The conjugate transpose. Of a real array it is `T`, a view; of a complex one the local array is copied.
+
+        Nothing moves between ranks. `redistribute(..., op="C")` conjugates on the way, without that copy. Not collective.
+        """
+        turned = self.T
+        if turned._local is not None and turned._local.dtype.kind == "c":
+            turned._local = turned._local.conj()
+        return turned
+
+    def __getitem__(self, key: object) -> Self:
+        """A slice, `array[i0:i1, j0:j1]`: `desc[i0:i1, j0:j1]` and the same local array. Nothing moves. Not collective.
+
+        Raises
+        ------
+        DescriptorError
+            A bound is negative or past the edge, or a step is not 1.
+        """
+        return type(self)(self._desc[key], self._local)
+
+    def copy(self) -> Self:
+        """The same elements in a new local array; of a slice, the whole array's is copied. Not collective."""
+        return type(self)(self._desc, None if self._local is None else self._local.copy(order="K"))
+
+    def astype(self, dtype: DTypeLike) -> Self:
+        """A copy with another dtype, converted as `numpy.ndarray.astype` does; of a slice, of the whole. Not collective."""
+        return type(self)(self._desc, None if self._local is None else self._local.astype(dtype))
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        raise TypeError(
+            f"{self!r} is not all on this rank: .local is its part of it, and gather() collects the array on one rank"
+        )
+
+    def __repr__(self) -> str:
+        if self._local is None or self._desc.coords is None:
+            here = "nothing of it here"
+        else:
+            here = f"{' x '.join(map(str, self._local.shape))} of it here"
+        dtype = "" if self._local is None else f"{self._local.dtype}, "
+        return f"{type(self).__name__}({self._desc!r}, {dtype}{here})"
+
+
+def descriptor_of(given: object) -> Any:
+    """The layout of a distributed array; anything else as it is. Not collective."""
+    return given.desc if isinstance(given, Distributed) else given
+
+
+def takes_distributed(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Let a function take a distributed array in place of a descriptor and a local array, in the order of `names`."""
+    pair: Callable[[Distributed], tuple[Any, Any]] = operator.attrgetter(*names)
+
+    def decorated(function: Callable[..., R]) -> Callable[..., R]:
+        @functools.wraps(function)
+        def call(*arguments: Any, **keywords: Any) -> R:
+            apart: list[Any] = []
+            for one in arguments:
+                apart += pair(one) if isinstance(one, Distributed) else (one,)
+            return function(*apart, **keywords)
+
+        return call
+
+    return decorated
+
+
+def fitted(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
+    """The local array as it goes with `desc`; None where there is nothing in it. Not collective.
+
+    Raises
+    ------
+    ArrayError
+        It does not fit.
+    """
+    shape = desc.local_shape
+    if 0 in shape and (array is None or (isinstance(array, np.ndarray) and array.size == 0)):
+        return array if array is not None and desc.coords is not None and array.shape == shape else None
+    if array is None:
+        raise ArrayError(f"{name} is None, but this rank holds a local array of shape {shape}: pass it")
+    if not isinstance(array, np.ndarray):
+        raise ArrayError(f"{name} is a {type(array).__name__}: it must be a NumPy array of shape {shape}")
+    if desc.coords is None:
+        raise ArrayError(f"{name} has shape {array.shape}, but this rank is outside the grid: pass None")
+    if array.shape == (desc.lld, *shape[1:]):
+        return array[: shape[0]]
+    if array.shape != shape:
+        raise ArrayError(
+            f"{name} has shape {array.shape}, but this rank's local array of {desc!r} has shape {shape}"
+            + (f", or {(desc.lld, *shape[1:])} with its leading dimension" if desc.lld > max(1, shape[0]) else "")
+        )
+    return array
