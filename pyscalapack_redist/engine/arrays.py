@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from ..comm.vote import digest
 from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed, fitted
+from ..layout.distributed import fitted
 
-__all__ = ["Arrays", "by_columns", "checked_arrays", "dtype_digest", "local_of"]
+__all__ = ["Arrays", "by_columns", "checked_arrays", "dtype_digest"]
 
 
 class LocalArray(NamedTuple):
@@ -51,26 +51,6 @@ def _plain(dtype: np.dtype[Any]) -> object:
     if dtype.names is None or dtype.fields is None:
         return dtype.str
     return (dtype.itemsize, [(name, _plain(dtype.fields[name][0]), dtype.fields[name][1]) for name in dtype.names])
-
-
-def local_of(name: str, array: Any, desc: Descriptor) -> Any:
-    """The local array of a distributed one, whose layout must be that of the plan; anything else as it is. Not collective.
-
-    Raises
-    ------
-    ArrayError
-        It has another layout.
-    """
-    if not isinstance(array, Distributed):
-        return array
-    theirs = array.desc
-    if desc.grid.comm is not None and theirs.grid.comm is not None:
-        theirs = theirs.on(desc.grid.comm)
-    if theirs != desc:
-        raise ArrayError(
-            f"{name} has the layout {array.desc!r}, but the plan is for {desc!r}: make a plan of its layout"
-        )
-    return array.local
 
 
 def checked_arrays(

@@ -15,11 +15,12 @@ from .._kernels.call import DISSENT, Call
 from ..comm import progress
 from ..comm.group import Group
 from ..comm.vote import digest
+from ..errors import ArrayError
 from ..exchanges import Message
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..schedules.orders import CombinedOrder, Order
-from .arrays import dtype_digest, local_of
+from .arrays import dtype_digest
 from .binding import BY_COLUMNS, Binding, Operands, bound, listed, operands
 from .fast_path import ONE, ZERO, Remembered, first_call
 from .fill import scale_rest
@@ -29,6 +30,7 @@ from .reporting import Leg, messages_of, report_of
 from .small import SmallCall
 from .stages import Forms, Pair, Stage
 from .transfer import ASKS, Transfer
+from .wrapping import any_distributed, unwrapped, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -263,25 +265,17 @@ class Redistribution:
 
     def _operands(self, a: Any, out: Any, alpha: object, beta: object) -> Operands:
         """This rank's arrays, checked, and what was left out made."""
-        arrays, outs = self._lists(a, out)
-        given = [local_of(f"a{of}", one, pair.desc_a) for of, one, pair in self._named(arrays)]
-        into = [local_of(f"out{of}", one, pair.desc_b) for of, one, pair in self._named(outs)]
+        given, into = self._lists(a, out)
+        pairs: Sequence[Pair] = self._pairs
+        if any_distributed((*given, *into)):
+            given, into, pairs = unwrapped(pairs, given, into)
         remembered = self._remembered
         if remembered is not None and alpha is ONE and beta is ZERO:
             found = remembered.kinds.match(given, into)
             if found is not None:
                 kept = remembered.operands
                 return Operands(given, into, found[0], found[1], kept.forms, kept.dtypes, kept.order, kept.factors)
-        pairs = [
-            pair._replace(dtype=one.dtype) if isinstance(one, Distributed) and pair.dtype is None else pair
-            for one, pair in zip(arrays, self._pairs, strict=True)
-        ]
         return operands(pairs, self._moves, given, into, alpha, beta)
-
-    def _named(self, arrays: list[Any]) -> Iterable[tuple[str, Any, Pair]]:
-        """Each array with its pair, and of which plan of a batch it is."""
-        for k, (one, pair) in enumerate(zip(arrays, self._pairs, strict=True)):
-            yield f" of plan {k}" if self._listed else "", one, pair
 
     def _known(self, mine: Operands) -> Sequence[np.dtype[Any] | None] | None:
         """The dtypes of all pairs, where nobody has to be asked for them."""
@@ -349,20 +343,16 @@ class Redistribution:
         return results if self._listed else results[0]
 
     def _distributed(self, a: Any, out: Any) -> tuple[list[Any], list[Any]] | None:
-        """What was given, where any of it is a distributed array."""
-        if not self._listed:
-            return ([a], [out]) if isinstance(a, Distributed) or isinstance(out, Distributed) else None
-        given, into = (list(some) if isinstance(some, list | tuple) else [None] * len(self._pairs) for some in (a, out))
-        return (given, into) if any(isinstance(one, Distributed) for one in (*given, *into)) else None
+        """What was given, where any of it is a distributed array; what is wrong is found again with the operands."""
+        try:
+            given, into = self._lists(a, out)
+        except ArrayError:
+            return None
+        return (given, into) if any_distributed((*given, *into)) else None
 
-    def _as_given(self, given: Sequence[Any], outs: Sequence[Any], result: Any) -> Any:
+    def _wrapped(self, given: Sequence[Any], outs: Sequence[Any], result: Any) -> Any:
         """The result, as distributed arrays for those that were given as such."""
-        made = result if self._listed else [result]
-        for k, (a, out, pair) in enumerate(zip(given, outs, self._pairs, strict=True)):
-            if isinstance(out, Distributed):
-                made[k] = out
-            elif isinstance(a, Distributed) and out is None:
-                made[k] = type(a)._made(pair.desc_b, made[k], a.dtype)
+        made = wrapped(self._pairs, given, outs, result if self._listed else [result])
         return made if self._listed else made[0]
 
     @staticmethod

@@ -154,7 +154,7 @@ class Transfer:
         if ended.error is not None:
             raise ended.error
         if self._distributed is not None:
-            return self._plan._as_given(*self._distributed, ended.result)
+            return self._plan._wrapped(*self._distributed, ended.result)
         return ended.result
 
     def _look_around(self) -> None:

@@ -1,0 +1,61 @@
+"""Distributed arrays in a use of a plan: their local arrays go in, and what comes out is as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..errors import ArrayError
+from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed
+from .stages import Pair
+
+__all__ = ["any_distributed", "unwrapped", "wrapped"]
+
+
+def any_distributed(arrays: Iterable[object]) -> bool:
+    """Whether one of these is a distributed array. Not collective."""
+    return any(isinstance(one, Distributed) for one in arrays)
+
+
+def unwrapped(
+    pairs: Sequence[Pair], arrays: Sequence[Any], outs: Sequence[Any]
+) -> tuple[list[Any], list[Any], list[Pair]]:
+    """The local arrays of both sides, and the pairs with the dtypes that distributed arrays tell. Not collective.
+
+    Raises
+    ------
+    ArrayError
+        A distributed array is not of the plan's layout.
+    """
+    given, into, told = [], [], []
+    for k, (a, out, pair) in enumerate(zip(arrays, outs, pairs, strict=True)):
+        plan = f"plan {k}: " if len(pairs) > 1 else ""
+        given.append(_local_of(f"{plan}a", a, pair.desc_a))
+        into.append(_local_of(f"{plan}out", out, pair.desc_b))
+        told.append(pair._replace(dtype=a.dtype) if pair.dtype is None and isinstance(a, Distributed) else pair)
+    return given, into, told
+
+
+def _local_of(name: str, array: Any, desc: Descriptor) -> Any:
+    if not isinstance(array, Distributed):
+        return array
+    theirs = array.desc
+    if desc.grid.comm is not None and theirs.grid.comm is not None:
+        theirs = theirs.on(desc.grid.comm)
+    if theirs != desc:
+        raise ArrayError(
+            f"{name} has the layout {array.desc!r}, but the plan is for {desc!r}: make a plan of its layout"
+        )
+    return array.local
+
+
+def wrapped(pairs: Sequence[Pair], arrays: Sequence[Any], outs: Sequence[Any], results: list[Any]) -> list[Any]:
+    """The results of a use, as distributed arrays for those that were given as such. Not collective."""
+    made = list(results)
+    for k, (a, out, pair) in enumerate(zip(arrays, outs, pairs, strict=True)):
+        if isinstance(out, Distributed):
+            made[k] = out
+        elif isinstance(a, Distributed) and out is None:
+            made[k] = type(a)._made(pair.desc_b, made[k], a.dtype)
+    return made
