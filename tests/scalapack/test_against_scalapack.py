@@ -35,3 +35,8 @@ def test_nine_integer_descriptors() -> None:
 
 def test_library_and_contexts() -> None:
     assert run(PROGRAMS / "library_program.py", 4, timeout=200).stdout.endswith("OK\n")
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_routines_take_distributed_arrays(ranks: int) -> None:
+    assert run(PROGRAMS / "distributed_arrays.py", ranks, timeout=120).stdout == "OK\n"

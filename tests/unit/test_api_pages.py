@@ -75,7 +75,7 @@ def missing(pages: dict[str, str]) -> list[str]:
     found = [name for name, thing in public() if name not in pages and not (callable(thing) and id(thing) in things)]
     for name, options in pages.items():
         thing = resolved(name)
-        cut = re.search(r"members|filters", options) and not isinstance(thing, ModuleType)
+        cut = re.search(r"\b(members|filters)", options) and not isinstance(thing, ModuleType)
         found += [f"{name}.{inner}" for inner, member in members(thing) if cut or not inspect.getdoc(member)]
     return found
 

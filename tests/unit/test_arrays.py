@@ -9,27 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
+from rank_zero import RankZero
 
 from pyscalapack_redist import ArrayError, Descriptor, ProcessGrid
 from pyscalapack_redist.engine.arrays import checked_arrays
 
 F8 = np.dtype(np.float64)
-
-
-class RankZero:
-    """As much of a communicator as a grid looks at: this rank is number 0 of a few."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def Get_size(self) -> int:  # noqa: N802 - as mpi4py's
-        return self._size
-
-    def Get_rank(self) -> int:  # noqa: N802 - as mpi4py's
-        return 0
-
-    def Create_group(self) -> None:  # noqa: N802 - as mpi4py's
-        raise NotImplementedError
 
 
 def local(shape: tuple[int, ...], ranks: int = 1, source: tuple[int, ...] | int = 0) -> Descriptor:

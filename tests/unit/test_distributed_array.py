@@ -1,0 +1,191 @@
+"""DistributedArray: what it does without communication, on one rank of a few."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from rank_zero import RankZero
+
+import pyscalapack_redist as psr
+from pyscalapack_redist import ArrayError, Descriptor, DescriptorError, DistributedArray, ProcessGrid
+from pyscalapack_redist.layout.distributed import takes_distributed
+
+COMM: Any = RankZero(6)
+GRID = ProcessGrid((2, 3), COMM)
+DESC = Descriptor((10, 12), (2, 2), GRID)  # 6 x 4 here
+OUTSIDE = Descriptor((10, 12), 2, ProcessGrid((1, 2), COMM, ranks=[[3, 4]]))
+
+
+def of(dtype: str = "f8") -> DistributedArray:
+    return DistributedArray.from_function(DESC, lambda i, j: 100 * i + j, dtype)
+
+
+def test_it_is_a_descriptor_and_the_users_array() -> None:
+    for local in (DESC.zeros(), DESC.zeros(order="C"), np.zeros((12, 8))[::-2, ::2], DESC.zeros("V3")):
+        array = DistributedArray(DESC, local)
+        assert array.desc is DESC
+        assert array.local is local
+        assert (array.shape, array.ndim, array.dtype) == ((10, 12), 2, local.dtype)
+
+
+def test_of_a_leading_dimension_only_the_rows_are_kept() -> None:
+    desc = Descriptor((10, 12), (2, 2), GRID, lld=9)
+    local = np.arange(36.0).reshape(9, 4, order="F")
+    array = DistributedArray(desc, local)
+    assert array.local is not None
+    assert np.array_equal(array.local, local[:6])
+    assert np.shares_memory(array.local, local)
+    assert array.T.local is not None
+    assert array.T.local.shape == array.T.desc.local_shape == (4, 6)
+
+
+@pytest.mark.parametrize("desc", [OUTSIDE, Descriptor((0, 12), 2, GRID)], ids=["outside", "empty"])
+def test_without_elements_there_is_none_or_an_empty_array(desc: Descriptor) -> None:
+    for local, dtype in (
+        (None, None),
+        (np.empty(0, "f4"), "f4"),
+        (np.empty((5, 0), "i2"), "i2"),
+        (desc.empty("D"), "D"),
+    ):
+        for array in (
+            DistributedArray(desc, local),
+            DistributedArray(desc, local).T,
+            DistributedArray(desc, local)[:, :3],
+        ):
+            assert array.dtype == (None if dtype is None else np.dtype(dtype))
+            assert array.local is None or array.local.shape == array.desc.local_shape
+        assert "nothing of it here" in repr(DistributedArray(OUTSIDE, local))
+        assert DistributedArray(desc, local).H.copy().dtype == array.dtype
+        assert dtype is None or DistributedArray(desc, local).astype("F").dtype == np.complex64
+
+
+@pytest.mark.parametrize(
+    ("local", "words"),
+    [
+        (
+            np.zeros((6, 5)),
+            r"local has shape \(6, 5\), but this rank's local array of Descriptor\(.* has shape \(6, 4\)",
+        ),
+        (None, r"local is None, but this rank holds a local array of shape \(6, 4\)"),
+        ([[1.0] * 4] * 6, r"local is a list: it must be a NumPy array of shape \(6, 4\)"),
+        (
+            np.ma.zeros((6, 4)),
+            r"local is a masked array, whose mask would not move with it: pass local.filled\(value\)",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(local: Any, words: str) -> None:
+    with pytest.raises(ArrayError, match=words):
+        DistributedArray(DESC, local)
+
+
+def test_more_that_is_refused() -> None:
+    with pytest.raises(ArrayError, match="but this rank is outside the grid: pass None"):
+        DistributedArray(OUTSIDE, np.zeros((2, 2)))
+    with pytest.raises(DescriptorError, match=r"desc = array\(.*\) must be a Descriptor"):
+        DistributedArray(np.zeros(2), DESC)  # type: ignore[arg-type]
+    for key in (3, (slice(0, 4, 2),), (slice(-2, None),)):
+        with pytest.raises(DescriptorError, match="dimension 0: "):
+            of()[key]
+
+
+def test_views() -> None:
+    array = of()
+    assert array.local is not None
+    for view in (array.T, array.H, array[2:5], array[1:, 3:7].T, array.T[3:, :8].H):
+        assert view.local is not None
+        assert np.shares_memory(view.local, array.local)
+    assert array.T.desc == DESC.T
+    assert array[2:5, 1:].desc == DESC[2:5, 1:]
+    assert array[2:5].local is array.local
+    assert array.T.T.desc == DESC
+    assert array[2:5].T.desc == DESC.T[:, 2:5]
+
+
+def test_the_conjugate_transpose_of_a_complex_array_is_a_copy() -> None:
+    array = of("D")
+    assert array.local is not None
+    array.local.imag = 5
+    turned = array.H
+    assert turned.local is not None
+    assert np.array_equal(turned.local, array.local.T.conj())
+    assert not np.shares_memory(turned.local, array.local)
+    assert turned.desc == DESC.T
+
+
+def test_copies() -> None:
+    array = of()
+    assert array.local is not None
+    for copy in (array.copy(), array.astype("f8"), array[1:3].copy(), array.T.copy().T):
+        assert copy.local is not None
+        assert np.array_equal(copy.local, array.local)
+        assert not np.shares_memory(copy.local, array.local)
+    assert array[1:3].copy().desc == DESC[1:3]
+    assert array.astype("i2").dtype == np.int16
+
+
+def test_from_function_gets_global_indices() -> None:
+    array = of("i4")
+    assert array.local is not None
+    assert array.local.dtype == np.int32
+    rows, columns = DESC.global_indices(0), DESC.global_indices(1)
+    assert array.local.tolist() == [[100 * i + j for j in columns] for i in rows]
+
+
+def test_it_is_no_array_library() -> None:
+    array = of()
+    with pytest.raises(
+        TypeError, match=r"DistributedArray\(.*\) is not all on this rank: .local is its part of it, and gather\(\)"
+    ):
+        np.asarray(array)
+    for call in (
+        lambda: array + 1,
+        lambda: np.ones(3) * array,
+        lambda: list(array),
+        lambda: np.exp(array),
+        lambda: len(array),
+    ):
+        with pytest.raises(TypeError):
+            call()  # type: ignore[no-untyped-call]
+
+
+def test_repr() -> None:
+    desc = "Descriptor(10 x 12, blocks 2 x 2, ProcessGrid(2 x 3, ranks 0 to 5))"
+    assert repr(of()) == f"DistributedArray({desc}, float64, 6 x 4 of it here)"
+    where = "ProcessGrid(1 x 2, ranks [[3, 4]])"
+    assert repr(DistributedArray(OUTSIDE, None)) == (
+        f"DistributedArray(Descriptor(10 x 12, blocks 2 x 2, {where}), nothing of it here)"
+    )
+
+
+def test_what_is_made_of_it_is_of_its_class() -> None:
+    class Matrix(DistributedArray):
+        pass
+
+    matrix = Matrix.from_function(DESC, lambda i, j: i)
+    for made in (matrix, matrix.T, matrix.H, matrix[1:], matrix.copy(), matrix.astype("i8")):
+        assert type(made) is Matrix
+
+
+def test_functions_take_it_in_place_of_both() -> None:
+    @takes_distributed("local", "desc")
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        return arguments, keywords
+
+    array, desc = of(), OUTSIDE
+    assert call(array, 3, array, k=4) == ((array.local, DESC, 3, array.local, DESC), {"k": 4})
+    assert call(None, desc) == ((None, desc), {})
+
+
+def test_a_grid_on_paper_cannot_be_run() -> None:
+    array = DistributedArray(Descriptor((4, 4), 2, ProcessGrid((2, 2))), None)
+    for call in (
+        array.gather,
+        lambda: array.redistribute(block=1),
+        lambda: array.save("x.npy"),
+        lambda: psr.distribute([], array.desc),
+    ):
+        with pytest.raises(DescriptorError, match="is on paper: give its grid a communicator"):
+            call()  # type: ignore[no-untyped-call]
