@@ -42,12 +42,10 @@ from .waypoints import waypoints
 
 __all__ = ["Redistribution", "redistribute"]
 
-Layout = Descriptor | Distributed | Sequence[int] | NDArray[np.integer] | None
-
 
 def redistribute(
-    desc_a: Layout,
-    desc_b: Layout,
+    desc_a: Descriptor | Distributed | Sequence[int] | NDArray[np.integer] | None,
+    desc_b: Descriptor | Distributed | Sequence[int] | NDArray[np.integer] | None,
     *,
     dtype: DTypeLike | None = None,
     comm: MPI.Intracomm | MPI.Intercomm | None = None,

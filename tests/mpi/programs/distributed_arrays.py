@@ -193,6 +193,9 @@ def corners() -> None:
     first, last = (psr.ProcessGrid((1, 1), WORLD, ranks=[[k]]) for k in (0, SIZE - 1))
     row = psr.distribute([range(9)], psr.Descriptor((1, 9), 2, first), root=SIZE - 1)
     assert row.dtype == np.dtype(int)
+    plan = psr.redistribute(row, psr.Descriptor((1, 9), 4, last))  # only the arrays tell the dtype to the last rank
+    for moved in (plan(row), plan.start(row).wait(), *psr.batch(plan, plan)([row, row])):
+        assert np.array_equal(moved.gather(), [range(9)]) or RANK
     moved = row.redistribute(grid=last)
     assert moved.desc == psr.Descriptor((1, 9), 2, last)
     assert moved.redistribute(row).desc is row.desc
@@ -200,6 +203,8 @@ def corners() -> None:
     assert column.desc.source == (SIZE - 1, 0)
     found = column.gather(SIZE - 1)
     assert found is None or found.tolist() == [[k] for k in range(9)]
+    turned = psr.distribute(np.eye(4, 6), psr.Descriptor((4, 6), (2, 3), first)).redistribute(grid=last, op="T")
+    assert turned.desc.block == (3, 2)
     nothing = psr.distribute(np.empty((0, 3), "f4"), psr.Descriptor((0, 3), 2, first))
     assert nothing.redistribute(grid=last).gather().__class__ is (np.ndarray if RANK == 0 else type(None))
     for given in (((1, 2), (3, 4)), np.array([[1, 2], [3, 4]])[::-1][::-1], np.matrix([[1, 2], [3, 4]])):
