@@ -15,7 +15,7 @@ __all__ = ["any_distributed", "unwrapped", "wrapped"]
 
 def any_distributed(arrays: Iterable[object]) -> bool:
     """Whether one of these is a distributed array. Not collective."""
-    return any(isinstance(one, Distributed) for one in arrays)
+    return any(isinstance(array, Distributed) for array in arrays)
 
 
 def unwrapped(

@@ -151,10 +151,10 @@ def takes_distributed(*names: str) -> Callable[[Callable[..., R]], Callable[...,
     def decorated(function: Callable[..., R]) -> Callable[..., R]:
         @functools.wraps(function)
         def call(*arguments: Any, **keywords: Any) -> R:
-            apart: list[Any] = []
-            for one in arguments:
-                apart += pair(one) if isinstance(one, Distributed) else (one,)
-            return function(*apart, **keywords)
+            expanded: list[Any] = []
+            for argument in arguments:
+                expanded += pair(argument) if isinstance(argument, Distributed) else (argument,)
+            return function(*expanded, **keywords)
 
         return call
 

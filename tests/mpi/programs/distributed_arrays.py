@@ -152,7 +152,7 @@ def views(rng: np.random.Generator, own: np.random.Generator) -> None:
 def operations(rng: np.random.Generator, own: np.random.Generator) -> None:
     m, n = (int(k) for k in rng.integers(1, 30, 2))
     a, b = (random_layout(rng, size, SIZE) for size in ((m, n), (n, m)))
-    whole_a, whole_b = (rng.integers(-9, 9, one.shape) + 1j * rng.integers(-9, 9, one.shape) for one in (a, b))
+    whole_a, whole_b = (rng.integers(-9, 9, layout.shape) + 1j * rng.integers(-9, 9, layout.shape) for layout in (a, b))
     source, target = held(a, whole_a, own), held(b, whole_b, own)
     op = "TC"[rng.integers(2)]
     window = whole_a[a.window()].T
@@ -243,8 +243,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(WORLD.bcast(name))
         for _ in range(cases):
-            for one in (to_another_layout, from_one_rank, views, operations):
-                one(rng, own)
+            for check_case in (to_another_layout, from_one_rank, views, operations):
+                check_case(rng, own)
             files(rng, own, folder)
         WORLD.Barrier()
     if RANK == 0:
