@@ -1,12 +1,13 @@
 """One dimension dealt out in blocks to processes in turn: who owns an index, and where it lies there.
 
-Every piece of index arithmetic of the package is here. ScaLAPACK's names for the same things: `local_size` is NUMROC,
-`owner` INDXG2P, `local_index` INDXG2L, `global_index` INDXL2G, `source` RSRC or CSRC. Indices start at 0.
+Every piece of block-cyclic index arithmetic of the package is here. ScaLAPACK's names for the same things: `local_size` is
+NUMROC, `owner` INDXG2P, `local_index` INDXG2L, `global_index` INDXL2G, `source` RSRC or CSRC. Indices start at 0.
 """
 
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any, overload
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import DescriptorError
 
-__all__ = ["BlockCyclic"]
+__all__ = ["Axis", "BlockCyclic"]
 
 LARGEST = 2**62  # sums of two such numbers still fit in 64 bits
 MOST_DIMENSIONS: int = getattr(np, "MAXDIMS", 64)  # of a NumPy array: 32 before NumPy 2, which told so itself
@@ -43,8 +44,69 @@ def check_dimensions(shape: Sized) -> None:
         raise DescriptorError(f"shape has {len(shape)} dimensions: NumPy's arrays have at most {MOST_DIMENSIONS}")
 
 
+class Axis(ABC):
+    """How one dimension is dealt out: `BlockCyclic`, or `Irregular` for blocks of any sizes. Not collective.
+
+    Attributes
+    ----------
+    n : int
+        Number of elements.
+    processes : int
+        Number of processes along this dimension.
+    offset : int
+        Index of element 0 in a larger array of the same distribution, whose local indices count.
+    """
+
+    __slots__ = ()
+    n: int
+    processes: int
+    offset: int
+
+    @abstractmethod
+    def owner(self, i: Any) -> Any:
+        """Process that owns element `i` (an int or an array of them). Not collective."""
+
+    @abstractmethod
+    def local_index(self, i: Any) -> Any:
+        """Index of element `i` in its owner's local array. Not collective."""
+
+    @abstractmethod
+    def global_index(self, p: int, local: Any) -> Any:
+        """Element that process `p` holds at `local` (an int or an array of them). Not collective."""
+
+    @abstractmethod
+    def _held_before(self, bound: int, p: int) -> int:
+        """How many of the larger array's first `bound` elements process `p` holds."""
+
+    def local_start(self, p: int) -> int:
+        """Local index of the first element on process `p`: 0 unless `offset` skips some. Not collective."""
+        return self._held_before(self.offset, self._process(p))
+
+    def local_size(self, p: int) -> int:
+        """Number of elements on process `p` (NUMROC when offset is 0). Not collective."""
+        return self._held_before(self.offset + self.n, self._process(p)) - self.local_start(p)
+
+    def global_indices(self, p: int) -> NDArray[np.int64]:
+        """All elements on process `p`, ascending: one for each local index from `local_start`. Not collective."""
+        first = self.local_start(p)
+        found: NDArray[np.int64] = self.global_index(p, np.arange(first, first + self.local_size(p), dtype=np.int64))
+        return found
+
+    def _process(self, p: int) -> int:
+        if not 0 <= p < self.processes:
+            raise IndexError(f"process {p} is outside 0 <= p < {self.processes}")
+        return p
+
+    def _checked(self, i: Any) -> Any:
+        return within(i, 0, self.n, "index")
+
+    def _checked_local(self, p: int, local: Any) -> Any:
+        first = self.local_start(p)
+        return within(local, first, first + self.local_size(p), f"local index on process {p}")
+
+
 @dataclass(frozen=True, slots=True)
-class BlockCyclic:
+class BlockCyclic(Axis):
     """The cyclic distribution of `n` elements in blocks of `block` over `processes` processes. Not collective.
 
     Parameters
@@ -134,23 +196,9 @@ class BlockCyclic:
         IndexError
             A local index is not one of an element of this array on `p`.
         """
-        first = self.local_start(p)
-        index = _within(local, first, first + self.local_size(p), f"local index on process {p}")
+        index = self._checked_local(p, local)
         round_, within = index // self.block, index % self.block
         return (round_ * self.processes + self._turn(p)) * self.block + within - self.offset
-
-    def local_start(self, p: int) -> int:
-        """Local index of the first element on process `p`: 0 unless `offset` skips some. Not collective."""
-        return self._held_before(self.offset, self._process(p))
-
-    def local_size(self, p: int) -> int:
-        """Number of elements on process `p` (NUMROC when offset is 0). Not collective."""
-        return self._held_before(self.offset + self.n, self._process(p)) - self.local_start(p)
-
-    def global_indices(self, p: int) -> NDArray[np.int64]:
-        """All elements on process `p`, ascending: one for each local index from `local_start`. Not collective."""
-        first = self.local_start(p)
-        return self.global_index(p, np.arange(first, first + self.local_size(p), dtype=np.int64))
 
     def _turn(self, p: int) -> int:
         return (p - self.source) % self.processes
@@ -160,16 +208,9 @@ class BlockCyclic:
         rounds, rest = divmod(bound, self.stride)
         return rounds * self.block + min(max(rest - self._turn(p) * self.block, 0), self.block)
 
-    def _process(self, p: int) -> int:
-        if not 0 <= p < self.processes:
-            raise IndexError(f"process {p} is outside 0 <= p < {self.processes}")
-        return p
 
-    def _checked(self, i: Any) -> Any:
-        return _within(i, 0, self.n, "index")
-
-
-def _within(i: Any, low: int, high: int, name: str) -> Any:
+def within(i: Any, low: int, high: int, name: str) -> Any:
+    """An int or an array of them, all of which must be low <= i < high. Not collective."""
     if not isinstance(i, np.ndarray):
         i = operator.index(i)
         inside = low <= i < high
