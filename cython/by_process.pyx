@@ -81,7 +81,7 @@ cdef class Shared:
 
 
 def shared(a, b, int64_t p, int64_t largest):
-    """What process `p` of axis a shares with each process of axis b that it shares anything with. Not collective.
+    """What process `p` of block-cyclic axis a shares with each process of axis b that it shares anything with. Not collective.
 
     Runs of one period where that is shorter than the array; else families of runs of the whole array.
 
@@ -125,8 +125,49 @@ def shared(a, b, int64_t p, int64_t largest):
             last = first + 1
             while last < count and found[last].remote == found[first].remote:
                 last += 1
-            result.append(_shared(found + first, last - first, &own, p, period / own.processes, period / other.processes))
+            result.append(_shared(
+                found + first, last - first, _global_index(&own, p, found[first].start_a), period / own.processes,
+                period / other.processes,
+            ))
             first = last
+    finally:
+        PyMem_Free(found)
+    return result
+
+
+def shared_families(const int64_t[:, ::1] families, const int64_t[::1] elements, int64_t n):
+    """What one process shares with others, from families of equal runs at equal distances. Not collective.
+
+    Parameters
+    ----------
+    families : ndarray of int64, 7 x families
+        As those of `intersections.families`, and sorted by process.
+    elements : ndarray of int64
+        Global index of the first element of each.
+    n : int
+        Elements of the axes.
+
+    Returns
+    -------
+    list of Shared
+        Their processes ascend.
+    """
+    cdef int64_t k, first = 0, count = families.shape[1]
+    cdef Family *found
+    if families.shape[0] != 7 or elements.shape[0] != count:
+        raise ValueError(f"{families.shape[0]} x {count} families and {elements.shape[0]} elements: there must be 7 rows")
+    found = <Family *> _memory(count, sizeof(Family))
+    result = []
+    try:
+        for k in range(count):
+            found[k] = Family(
+                families[0, k], families[1, k], families[2, k], families[3, k], families[4, k], families[5, k], families[6, k],
+                families[3, k] * families[6, k],
+            )
+        for k in range(1, count + 1):
+            if k == count or found[k].remote != found[first].remote:
+                result.append(_shared(found + first, k - first, elements[first], n, n))
+                first = k
     finally:
         PyMem_Free(found)
     return result
@@ -259,11 +300,11 @@ cdef inline void _append(Shared made, int64_t start_a, int64_t start_b, int64_t 
     made._elements += length
 
 
-cdef Shared _shared(const Family *found, int64_t count, const Axis *a, int64_t p, int64_t period_a, int64_t period_b):
-    """The families of one process, which ascend."""
+cdef Shared _shared(const Family *found, int64_t count, int64_t element, int64_t period_a, int64_t period_b):
+    """The families of one process, which ascend, the first at a global element."""
     cdef Shared made = Shared.__new__(Shared)
     cdef int64_t k, j, runs = 0
-    made.remote, made.first = found.remote, _global_index(a, p, found.start_a)
+    made.remote, made.first = found.remote, element
     for k in range(count):
         made.total += found[k].total
         runs += found[k].count

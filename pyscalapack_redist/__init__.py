@@ -27,6 +27,7 @@ from .files import load, save
 from .layout.blockcyclic import BlockCyclic
 from .layout.descriptor import Descriptor
 from .layout.grid import ProcessGrid
+from .layout.irregular import Blocks
 from .layout.relabel import RelabelReport, relabel, relabel_report
 
 __version__ = "0.1.0"
@@ -35,6 +36,7 @@ __all__ = [
     "ArrayError",
     "BatchReport",
     "BlockCyclic",
+    "Blocks",
     "CollectiveError",
     "ConnectError",
     "Descriptor",

@@ -4,6 +4,7 @@ from numpy.typing import NDArray
 from .runs import Runs
 
 def shared(a: object, b: object, p: int, largest: int) -> list[Shared]: ...
+def shared_families(families: NDArray[np.int64], elements: NDArray[np.int64], n: int) -> list[Shared]: ...
 
 class Shared:
     remote: int

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .._kernels.boxes import Box, Trapezoid
 from ..exchanges import Message
 from ..intersections.by_process import Shared, by_process
-from ..layout.blockcyclic import BlockCyclic
+from ..layout.blockcyclic import Axis
 from ..layout.descriptor import Descriptor
 from ..schedules.orders import Coords, Order
 from .operation import Edge
@@ -113,10 +113,11 @@ def _box(dims: tuple[Shared, ...], kind: str, part: Edge | None, own: Descriptor
     return Trapezoid(runs, rows, columns, *part, DENSE[kind])
 
 
-def _indices(shared: Shared, axis: BlockCyclic, p: int) -> NDArray[np.int64]:
+def _indices(shared: Shared, axis: Axis, p: int) -> NDArray[np.int64]:
     """Global indices of all elements that process `p` of an axis shares, ascending."""
     starts, length = shared.start_a, shared.length
     elements = int(length.sum())
     inside = np.repeat(starts - np.cumsum(length) + length, length) + np.arange(elements)
     periods = shared.period_a * np.arange(-(-shared.total // elements))
-    return axis.global_index(p, (periods[:, None] + inside).ravel()[: shared.total])
+    found: NDArray[np.int64] = axis.global_index(p, (periods[:, None] + inside).ravel()[: shared.total])
+    return found

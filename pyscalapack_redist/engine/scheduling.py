@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .. import schedules
 from ..errors import unknown
 from ..layout.descriptor import Descriptor
-from ..schedules import CommunicationGrid, MessageGraph, Schedule
+from ..schedules import MessageGraph, Schedule
 from ..schedules.orders import ORDERS, Order, Scheduled
 from ..schedules.schedule import ListedSchedule
 
@@ -83,9 +83,7 @@ def searched(name: str, a: Descriptor, b: Descriptor) -> Steps:
 
 def _graphs(name: str, a: Descriptor, b: Descriptor) -> list[MessageGraph]:
     """Who owes whom: in each dimension; for "optimal" on not too many processes, in the whole of both sets."""
-    grids: list[MessageGraph] = [
-        CommunicationGrid.between(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)
-    ]
+    grids: list[MessageGraph] = [schedules.between(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
     places_a, places_b = a.placement.ravel(), b.placement.ravel()
     if name == "optimal" and len(places_a) * len(places_b) <= WHOLE:
         return [schedules.whole(grids, same=places_a[:, None] == places_b)]

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from ..errors import ScheduleError
 from ..layout.blockcyclic import BlockCyclic
 from ..layout.descriptor import Descriptor
+from ..layout.dimensions import Distribution
 from ..layout.grid import ProcessGrid
+from ..layout.irregular import Irregular
 
 __all__ = ["waypoints"]
 
@@ -31,13 +33,14 @@ def waypoints(a: Descriptor, b: Descriptor, via: str | Iterable[Descriptor]) -> 
         "dimensions": one dimension after another (Walker & Otto, section 4). Where A and B are spread over one grid of
         processes, a leg is one dimension of that grid, and messages stay inside groups of processes that differ in that
         coordinate alone (Birkeland & Sorevik, section 3). "lcm": to blocks of the least common multiple of both block
-        sizes, then to those of B: an expansion, then a shrinkage (Walker & Otto, section 4). Descriptors: these, in
-        their order.
+        sizes, then to those of B: an expansion, then a shrinkage (Walker & Otto, section 4); not for irregular blocks.
+        Descriptors: these, in their order.
 
     Raises
     ------
     ScheduleError
-        `via` is none of these, a descriptor has another shape, or "dimensions" finds no grid for a layout in between.
+        `via` is none of these, a descriptor has another shape, "dimensions" finds no grid for a layout in between, or
+        "lcm" irregular blocks.
     """
     if isinstance(via, str):
         if via not in ("dimensions", "lcm"):
@@ -53,6 +56,13 @@ def waypoints(a: Descriptor, b: Descriptor, via: str | Iterable[Descriptor]) -> 
 
 
 def _by_common_multiple(a: Descriptor, b: Descriptor) -> list[Descriptor]:
+    for name, desc in (("desc_a", a), ("desc_b", b)):
+        for k, axis in enumerate(desc.distributions):
+            if isinstance(axis, Irregular):
+                raise ScheduleError(
+                    f"via = 'lcm' is for blocks of one size, but dimension {k} of {name} has {axis.blocks!r}; use via = None, "
+                    "'dimensions', or give the intermediate descriptors"
+                )
     blocks = [min(math.lcm(r, s), max(1, n)) for r, s, n in zip(a.block, b.block, a.shape, strict=True)]
     if tuple(blocks) in (a.block, b.block):
         return []
@@ -95,7 +105,7 @@ def _by_dimension_of_grid(a: Descriptor, b: Descriptor, before: _Spread, after: 
     """All processes hold a part in every layout in between."""
     states = _states(before.axes, after.axes)
     layouts = [tuple(_axis(k, a, b, before, after, axes) for k in range(a.ndim)) for axes in states]
-    way: list[tuple[Axes, tuple[BlockCyclic, ...]]] = list(zip(states, layouts, strict=True))[1:]
+    way: list[tuple[Axes, tuple[Distribution, ...]]] = list(zip(states, layouts, strict=True))[1:]
     # dimensions that stay where they are but are cut otherwise follow, one in each leg
     axes, last = states[-1], list(layouts[-1])
     for k, axis in enumerate(axes):
@@ -133,7 +143,7 @@ def _states(start: Axes, end: Axes) -> list[Axes]:
     return states
 
 
-def _axis(k: int, a: Descriptor, b: Descriptor, before: _Spread, after: _Spread, axes: Axes) -> BlockCyclic:
+def _axis(k: int, a: Descriptor, b: Descriptor, before: _Spread, after: _Spread, axes: Axes) -> Distribution:
     """Dimension k as A or B has it where it is spread over the same processes as there, else in one block for each."""
     if axes[k] == before.axes[k]:
         return a.distributions[k]
@@ -173,7 +183,7 @@ def _by_dimension_of_array(a: Descriptor, b: Descriptor) -> list[Descriptor]:
     return [_between(a, b, axes, ranks) for axes in best if axes not in (list(a.distributions), list(b.distributions))]
 
 
-def _between(a: Descriptor, b: Descriptor, axes: Sequence[BlockCyclic], ranks: NDArray[np.int64]) -> Descriptor:
+def _between(a: Descriptor, b: Descriptor, axes: Sequence[Distribution], ranks: NDArray[np.int64]) -> Descriptor:
     """A layout of the given axes, on A's or B's own places where the grid has their shape."""
     shape = tuple(axis.processes for axis in axes)
     places = next((desc.placement for desc in (a, b) if desc.placement.shape == shape), None)
@@ -184,6 +194,6 @@ def _between(a: Descriptor, b: Descriptor, axes: Sequence[BlockCyclic], ranks: N
     return Descriptor([axis.n for axis in axes], blocks, grid, source=[_first(axis) for axis in axes])
 
 
-def _first(axis: BlockCyclic) -> int:
-    """The process that owns element 0."""
-    return axis.owner(0) if axis.n else 0
+def _first(axis: Distribution) -> int:
+    """The process that owns element 0, where the blocks do not name it."""
+    return axis.owner(0) if axis.n and isinstance(axis, BlockCyclic) else 0

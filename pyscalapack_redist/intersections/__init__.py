@@ -54,6 +54,12 @@ def find(algorithm: str, a: BlockCyclic, b: BlockCyclic, p: int, *, form: str = 
         raise unknown("algorithm", algorithm, ALGORITHMS)
     if form not in FORMS:
         raise unknown("form", form, FORMS)
+    for name, axis in (("a", a), ("b", b)):
+        if not isinstance(axis, BlockCyclic):
+            raise DescriptorError(
+                f"{name} = {axis!r}: the algorithms are for two block-cyclic axes; schedules.between(a, b) tells what the "
+                "processes of any two share, and redistribute moves it"
+            )
     if a.n != b.n:
         raise DescriptorError(
             f"a.n = {a.n} and b.n = {b.n} must be equal: they are two distributions of the same elements"

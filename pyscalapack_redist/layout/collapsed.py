@@ -1,7 +1,8 @@
 """Two dimensions taken as one: a lower-dimensional projection of a layout (Birkeland & Sorevik, section 4).
 
 Element (i, j) of dimensions of n_i and n_j elements, i running faster, becomes element i + n_i j of the one dimension.
-Local arrays do not change, so the one dimension must be dealt out in blocks of one size to the same processes.
+Local arrays do not change, so the one dimension must be dealt out in blocks of one size to the same processes; or in
+irregular blocks, where one of the two has them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import numpy as np
 
 from ..errors import DescriptorError
 from .blockcyclic import BlockCyclic, whole_number
+from .dimensions import Distribution
 from .grid import ProcessGrid
+from .irregular import Blocks, Irregular
 
 __all__ = ["Merged", "merged_with_next", "neighbours"]
 
@@ -21,7 +24,7 @@ __all__ = ["Merged", "merged_with_next", "neighbours"]
 class Merged(NamedTuple):
     """The dimensions of an array, two of them as one: the distribution of each, its grid dimension, and the grid."""
 
-    distributions: list[BlockCyclic]
+    distributions: list[Distribution]
     axes: list[int | None]
     grid: ProcessGrid
 
@@ -46,7 +49,7 @@ def neighbours(dims: Sequence[object], dimensions: int, order: str) -> Sequence[
 
 
 def merged_with_next(
-    distributions: Sequence[BlockCyclic], axes: Sequence[int | None], grid: ProcessGrid, k: int, order: str
+    distributions: Sequence[Distribution], axes: Sequence[int | None], grid: ProcessGrid, k: int, order: str
 ) -> Merged:
     """Dimensions `k` and k + 1 as one; in order "F" the first of them runs faster. Not collective.
 
@@ -66,7 +69,7 @@ def merged_with_next(
     return Merged(rest, left, grid)
 
 
-def _as_one(fast: BlockCyclic, slow: BlockCyclic) -> BlockCyclic:
+def _as_one(fast: Distribution, slow: Distribution) -> Distribution:
     """How two dimensions are dealt out as one, `fast` running faster.
 
     Where both are distributed, coordinate c is the process whose distance from the source is c mod P along the faster one of
@@ -74,8 +77,13 @@ def _as_one(fast: BlockCyclic, slow: BlockCyclic) -> BlockCyclic:
     """
     n = fast.n * slow.n
     if fast.processes == 1:
+        if isinstance(slow, Irregular):
+            return Irregular(n, Blocks(slow.block.sizes * fast.n, slow.block.owners), slow.processes)
         return BlockCyclic(n, max(1, fast.n) * slow.block, slow.processes, slow.source)
     if slow.processes == 1:
+        if isinstance(fast, Irregular):
+            again = (np.tile(column, slow.n) for column in (fast.block.sizes, fast.block.owners))
+            return Irregular(n, Blocks(*again), fast.processes)
         if fast.n <= fast.block:  # one process holds it all
             return BlockCyclic(n, max(1, n), fast.processes, fast.source)
         if slow.n > 1 and fast.n % fast.stride:
@@ -84,7 +92,7 @@ def _as_one(fast: BlockCyclic, slow: BlockCyclic) -> BlockCyclic:
                 f"x processes = {fast.stride}; choose another block, or merge in the other order where memory allows it"
             )
         return BlockCyclic(n, fast.block, fast.processes, fast.source)
-    if n and (fast.n != fast.stride or slow.block != 1):
+    if isinstance(fast, Irregular) or isinstance(slow, Irregular) or (n and (fast.n != fast.stride or slow.block != 1)):
         raise DescriptorError(
             f"both are distributed: the faster ({_told(fast)}) must be one block for each process, of equal size, and the "
             f"slower ({_told(slow)}) must have blocks of 1; redistribute one of them first"
@@ -93,7 +101,7 @@ def _as_one(fast: BlockCyclic, slow: BlockCyclic) -> BlockCyclic:
 
 
 def _with_one_grid_dimension(
-    distributions: Sequence[BlockCyclic], axes: Sequence[int | None], grid: ProcessGrid, fast: int, slow: int
+    distributions: Sequence[Distribution], axes: Sequence[int | None], grid: ProcessGrid, fast: int, slow: int
 ) -> tuple[ProcessGrid, list[int | None]]:
     """A grid whose last dimension counts the processes of two array dimensions from their sources on, and the axes."""
     both = {axis: distributions[k].source for k in (slow, fast) if (axis := axes[k]) is not None}
@@ -104,5 +112,5 @@ def _with_one_grid_dimension(
     return ProcessGrid(ranks.shape, grid.comm, ranks=ranks), [None if axis is None else place[axis] for axis in axes]
 
 
-def _told(axis: BlockCyclic) -> str:
+def _told(axis: Distribution) -> str:
     return f"a dimension of {axis.n} in blocks of {axis.block} over {axis.processes} processes"

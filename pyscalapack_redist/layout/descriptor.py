@@ -16,9 +16,9 @@ from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..comm.vote import digest
 from ..errors import DescriptorError
-from .blockcyclic import BlockCyclic, whole_number
+from .blockcyclic import whole_number
 from .collapsed import merged_with_next, neighbours
-from .dimensions import distributions_of, local_part, placement, sub_array
+from .dimensions import BlockSizes, Distribution, check_one_size, distributions_of, local_part, placement, sub_array
 from .grid import ProcessGrid
 from .nine_integers import NineIntegers
 
@@ -32,8 +32,9 @@ class Descriptor:
     ----------
     shape : sequence of int
         Global shape, of any number of dimensions; a dimension may be 0.
-    block : sequence of (int or None), or one for all dimensions
+    block : sequence of (int, None, "balanced" or Blocks), or one for all dimensions
         Block size of each dimension (MB, NB). None: one block per process, ceil(n / processes) elements (BLOCK).
+        "balanced": one per process, of sizes that differ by one at most (`numpy.array_split`). `Blocks`: any sizes.
     grid : ProcessGrid
         The processes.
     source : sequence of int, or one for all dimensions
@@ -53,7 +54,7 @@ class Descriptor:
     def __init__(
         self,
         shape: Sequence[int],
-        block: Sequence[int | None] | int | None,
+        block: Sequence[BlockSizes] | BlockSizes,
         grid: ProcessGrid,
         *,
         source: Sequence[int] | int = 0,
@@ -115,7 +116,7 @@ class Descriptor:
         return None if found is None else cls(found.shape, found.block, found.grid, source=found.source, lld=found.lld)
 
     @classmethod
-    def _of(cls, whole: Sequence[BlockCyclic], axes: Sequence[int | None], grid: ProcessGrid) -> Descriptor:
+    def _of(cls, whole: Sequence[Distribution], axes: Sequence[int | None], grid: ProcessGrid) -> Descriptor:
         """Of a whole array, from the distribution of each dimension."""
         shape, block, source = zip(*((one.n, one.block, one.source) for one in whole), strict=True)
         return cls(shape, block, grid, source=source, axes=axes)
@@ -133,8 +134,8 @@ class Descriptor:
         return len(self._whole)
 
     @property
-    def block(self) -> tuple[int, ...]:
-        """Block size of each dimension (MB, NB)."""
+    def block(self) -> tuple[Any, ...]:
+        """Block size of each dimension (MB, NB): an int, or `Blocks` where they are irregular."""
         return tuple(one.block for one in self._whole)
 
     @property
@@ -158,8 +159,8 @@ class Descriptor:
         return self._lld
 
     @property
-    def distributions(self) -> tuple[BlockCyclic, ...]:
-        """Distribution of each dimension."""
+    def distributions(self) -> tuple[Distribution, ...]:
+        """Distribution of each dimension; one of irregular blocks has the methods of a `BlockCyclic`."""
         return self._distributions
 
     @property
@@ -222,7 +223,7 @@ class Descriptor:
         """
         return self._part(sub_array(self._distributions, key))
 
-    def _part(self, parts: tuple[BlockCyclic, ...]) -> Descriptor:
+    def _part(self, parts: tuple[Distribution, ...]) -> Descriptor:
         if parts == self._distributions:
             return self
         view = self._copy()
@@ -246,7 +247,7 @@ class Descriptor:
         *dims : int
             Two or more neighbours, ascending. At most one of them may be distributed, but for the faster one in equal
             parts of one block with the slower one in blocks of 1. The dimension that runs faster must be undistributed,
-            or a multiple of its block times its processes; sizes of the others need not divide.
+            or a multiple of its block times its processes, or irregular; sizes of the others need not divide.
         order : {"F", "C"}
             Which of them runs fastest in memory and in the one index: the first (Fortran) or the last (C).
 
@@ -303,14 +304,15 @@ class Descriptor:
         Raises
         ------
         DescriptorError
-            Not of two dimensions over a two-dimensional grid, the grid's BLACS context was not made, or a number does
-            not fit ScaLAPACK's 32-bit integers.
+            Not of two dimensions over a two-dimensional grid, irregular, the grid's BLACS context was not made, or a number
+            does not fit ScaLAPACK's 32-bit integers.
         """
         if self.ndim != 2 or self._grid.ndim != 2 or self._axes != (0, 1):
             raise DescriptorError(
                 f"{self!r} has no ScaLAPACK descriptor: that is for two dimensions over a two-dimensional grid, in order"
             )
-        shape = tuple(one.n for one in self._whole)
+        check_one_size(self._whole)
+        shape = (self._parent or self).shape
         return NineIntegers(self._grid, shape, self.block, self.source, self._lld).to_array()
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
@@ -380,9 +382,7 @@ class Descriptor:
 
     def _copy(self) -> Descriptor:
         copy = object.__new__(Descriptor)
-        copy.__dict__.update(
-            {name: value for name, value in self.__dict__.items() if name not in ("layout_digest", "T", "_placement")}
-        )
+        copy.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("layout_digest", "T", "_placement")})
         return copy
 
     def _array_coords(self, coords: Sequence[int]) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,21 @@ from numpy.typing import NDArray
 from ..errors import DescriptorError
 from .blockcyclic import BlockCyclic, check_dimensions, whole_number
 from .grid import ProcessGrid
+from .irregular import Blocks, Irregular, balanced
 
-__all__ = ["distributions_of", "local_part", "placement", "sub_array"]
+__all__ = [
+    "BlockSizes",
+    "Distribution",
+    "check_one_size",
+    "distributions_of",
+    "local_part",
+    "placement",
+    "sub_array",
+]
+
+Distribution = BlockCyclic | Irregular
+BALANCED = "balanced"
+BlockSizes = int | Blocks | str | None
 
 
 def _checked_axes(axes: Sequence[int | None] | None, dimensions: int, grid: ProcessGrid) -> tuple[int | None, ...]:
@@ -44,29 +58,60 @@ def _checked_axes(axes: Sequence[int | None] | None, dimensions: int, grid: Proc
 
 def distributions_of(
     shape: Sequence[int],
-    block: Sequence[int | None] | int | None,
+    block: Sequence[BlockSizes] | BlockSizes,
     grid: ProcessGrid,
     source: Sequence[int] | int,
     axes: Sequence[int | None] | None,
-) -> tuple[tuple[BlockCyclic, ...], tuple[int | None, ...]]:
+) -> tuple[tuple[Distribution, ...], tuple[int | None, ...]]:
     """The distribution of each dimension of an array, and its grid dimension. Not collective."""
     sizes = [whole_number(f"shape[{k}]", n, 0) for k, n in enumerate(_each("shape", shape, None))]
     check_dimensions(sizes)
     spread = _checked_axes(axes, len(sizes), grid)
     processes = [1 if axis is None else grid.shape[axis] for axis in spread]
-    blocks = [
-        max(1, -(-n // p))
-        if b is None
-        else whole_number(f"block[{k}]", b, 1, ": elements in a block; None is one per process")
-        for k, (n, p, b) in enumerate(zip(sizes, processes, _each("block", block, len(sizes)), strict=True))
-    ]
+    alike = isinstance(block, Blocks) or (isinstance(block, str) and block == BALANCED)
+    given = _each("block", (block,) * len(sizes) if alike else block, len(sizes))
+    blocks = [_checked_block(k, n, p, b) for k, (n, p, b) in enumerate(zip(sizes, processes, given, strict=True))]
     sources = [whole_number(f"source[{k}]", s, 0) for k, s in enumerate(_each("source", source, len(sizes)))]
     for k, (s, p) in enumerate(zip(sources, processes, strict=True)):
         if s >= p:
             raise DescriptorError(
                 f"source[{k}] = {s} is outside the grid: its dimension has {p} processes, so it must be 0 to {p - 1}"
             )
-    return tuple(BlockCyclic(*one) for one in zip(sizes, blocks, processes, sources, strict=True)), spread
+    parts = enumerate(zip(sizes, blocks, processes, sources, strict=True))
+    return tuple(_distribution(k, *part) for k, part in parts), spread
+
+
+def _checked_block(k: int, n: int, processes: int, block: object) -> int | Blocks:
+    if block is None:
+        return max(1, -(-n // processes))
+    if isinstance(block, Blocks):
+        return block
+    if isinstance(block, str):
+        if block != BALANCED:
+            raise DescriptorError(
+                f"block[{k}] = {block!r} must be an integer of at least 1, None (one block per process), 'balanced' (the same "
+                "in sizes that differ by one at most), or Blocks(sizes, owners)"
+            )
+        return balanced(n, processes)
+    return whole_number(f"block[{k}]", block, 1, ": elements in a block; None is one per process")
+
+
+def _distribution(k: int, n: int, block: int | Blocks, processes: int, source: int) -> Distribution:
+    if not isinstance(block, Blocks):
+        return BlockCyclic(n, block, processes, source)
+    if block.total != n:
+        raise DescriptorError(
+            f"block[{k}] = {block!r}: the sizes sum to {block.total}, but shape[{k}] = {n}: they must sum to that"
+        )
+    if source:
+        raise DescriptorError(
+            f"source[{k}] = {source} is for blocks of one size: with block[{k}] = {block!r} it must be 0; name the processes "
+            "by Blocks(sizes, owners)"
+        )
+    try:
+        return Irregular(n, block, processes)
+    except DescriptorError as error:
+        raise DescriptorError(f"block[{k}] = {block!r}: {error}") from None
 
 
 def _each(name: str, value: Any, dimensions: int | None) -> tuple[Any, ...]:
@@ -86,7 +131,7 @@ def _each(name: str, value: Any, dimensions: int | None) -> tuple[Any, ...]:
     return values
 
 
-def sub_array(distributions: Sequence[BlockCyclic], key: object) -> tuple[BlockCyclic, ...]:
+def sub_array(distributions: Sequence[Distribution], key: object) -> tuple[Distribution, ...]:
     """The distributions of the part that a slice for each of the first dimensions takes. Not collective."""
     slices = key if isinstance(key, tuple) else (key,)
     dimensions = len(distributions)
@@ -98,7 +143,7 @@ def sub_array(distributions: Sequence[BlockCyclic], key: object) -> tuple[BlockC
     return tuple(_part(k, *one) for k, one in enumerate(zip(distributions, slices, strict=True)))
 
 
-def _part(k: int, axis: BlockCyclic, part: object) -> BlockCyclic:
+def _part(k: int, axis: Distribution, part: object) -> Distribution:
     if not isinstance(part, slice):
         raise DescriptorError(
             f"dimension {k}: a sub-array is taken by slices, not {part!r}; for one index i write i:i+1"
@@ -114,10 +159,22 @@ def _part(k: int, axis: BlockCyclic, part: object) -> BlockCyclic:
         raise DescriptorError(
             f"dimension {k}: {start}:{stop} is not inside 0:{axis.n}; bounds count from 0 and must not pass the edge"
         )
-    return BlockCyclic(stop - start, axis.block, axis.processes, axis.source, axis.offset + start)
+    return replace(axis, n=stop - start, offset=axis.offset + start)
 
 
-def placement(distributions: Sequence[BlockCyclic], axes: Sequence[int | None], grid: ProcessGrid) -> NDArray[np.int64]:
+def check_one_size(distributions: Sequence[Distribution]) -> None:
+    """Raise a DescriptorError for irregular blocks, which ScaLAPACK's descriptor cannot tell. Not collective."""
+    for k, axis in enumerate(distributions):
+        if isinstance(axis, Irregular):
+            raise DescriptorError(
+                f"dimension {k} has irregular blocks, {axis.blocks!r}, and a ScaLAPACK descriptor one block size: "
+                "redistribute to a Descriptor with a block size first"
+            )
+
+
+def placement(
+    distributions: Sequence[Distribution], axes: Sequence[int | None], grid: ProcessGrid
+) -> NDArray[np.int64]:
     """Rank at each process coordinate along the array dimensions, read-only. Not collective."""
     used = [axis for axis in axes if axis is not None]
     rest = [axis for axis in range(grid.ndim) if axis not in used]
@@ -126,7 +183,7 @@ def placement(distributions: Sequence[BlockCyclic], axes: Sequence[int | None], 
     return places
 
 
-def local_part(distributions: Sequence[BlockCyclic], coords: Sequence[int]) -> tuple[slice, ...]:
+def local_part(distributions: Sequence[Distribution], coords: Sequence[int]) -> tuple[slice, ...]:
     """The part of the whole array's local array that holds a process's elements. Not collective."""
     return tuple(
         slice(start := one.local_start(p), start + one.local_size(p))

@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 from ..comm.mpi import MPI
 from ..comm.node import forced_nodes
 from ..errors import DescriptorError
-from ..schedules import CommunicationGrid
+from ..schedules import between
 from .descriptor import Descriptor
 from .grid import ProcessGrid, same_ranks
 
@@ -177,7 +177,7 @@ class _Shared(NamedTuple):
     @classmethod
     def of(cls, a: Descriptor, b: Descriptor, op: str, node_of: NDArray[np.int64] | None) -> _Shared:
         axes, places = (a.distributions, a.placement) if op == "N" else (a.distributions[::-1], a.placement.T)
-        tables = [CommunicationGrid.between(x, y).lengths for x, y in zip(axes, b.distributions, strict=True)]
+        tables = [between(x, y).lengths for x, y in zip(axes, b.distributions, strict=True)]
         volumes = reduce(np.kron, tables)
         ranks_a, ranks_b = places.ravel(), b.placement.ravel()
         on_rank = np.zeros((len(ranks_b), len(ranks_b)), np.int64)

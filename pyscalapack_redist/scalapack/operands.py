@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .. import blacs
 from ..errors import ArrayError, DescriptorError
 from ..layout.descriptor import Descriptor
+from ..layout.dimensions import check_one_size
 from ..layout.grid import ProcessGrid, same_ranks
 
 KIND_OF_DTYPE: dict[np.dtype[Any], str] = {
@@ -135,6 +136,8 @@ def check_same_shape(desc_a: Descriptor, desc_b: Descriptor) -> None:
 
 def enclosing_context(desc_a: Descriptor, desc_b: Descriptor, context: int | None) -> int:
     """The context that holds both grids; -1 on a rank outside it."""
+    for desc in (desc_a, desc_b):
+        check_one_size(desc.distributions)
     grid_a, grid_b = desc_a.grid, desc_b.grid
     if context is not None:
         return _checked_context(operator.index(context), grid_a, grid_b)
@@ -179,6 +182,7 @@ def factorable_size(desc: Descriptor) -> int:
     rows, columns = desc.shape
     if rows != columns:
         raise DescriptorError(f"desc is of a matrix of {rows} x {columns}: a square one is needed")
+    check_one_size(desc.distributions)
     mb, nb = desc.block
     if mb != nb:
         raise DescriptorError(
@@ -226,6 +230,7 @@ def sides_count_of(desc: Descriptor, desc_b: Descriptor) -> int:
         raise DescriptorError(f"desc_b has {rows} rows and the matrix has {desc.shape[0]}: they must be equal")
     if desc_b.grid is not desc.grid and desc_b.grid.context != desc.grid.context:
         raise DescriptorError(f"desc_b is on {desc_b.grid} and the matrix on {desc.grid}: use one grid for both")
+    check_one_size(desc_b.distributions)
     block = desc.block[0]
     if desc_b.block[0] != block or desc_b.offset[0] % block:
         raise DescriptorError(

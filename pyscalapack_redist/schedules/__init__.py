@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from .catalogue import NAMES, build
 from .communication_grid import CommunicationGrid, MessageClass
+from .irregular_graph import between
 from .message_graph import LengthMatrix, MessageGraph, WholeGraph, whole
 from .pareto import pareto
 from .product import ProductSchedule, product
@@ -27,6 +28,7 @@ __all__ = [
     "Schedule",
     "WalkerOtto",
     "WholeGraph",
+    "between",
     "build",
     "pareto",
     "product",

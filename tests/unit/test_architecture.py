@@ -22,16 +22,17 @@ BELOW: dict[str, tuple[str, ...]] = {
     "_kernels": ("errors",),
     "layout": (),  # the package itself, which is empty
     "layout.blockcyclic": ("errors", "_kernels"),
-    "intersections": ("layout.blockcyclic",),
+    "layout.irregular": ("layout.blockcyclic",),
+    "intersections": ("layout.irregular",),
     "schedules": ("intersections",),
     "comm": ("schedules",),
     "exchanges": ("comm",),
     "blacs": ("comm",),
     "layout.grid": ("blacs", "comm"),
     "layout.dimensions": ("layout.grid",),
-    "layout.collapsed": ("layout.grid",),
+    "layout.collapsed": ("layout.dimensions",),
     "layout.nine_integers": ("layout.grid",),
-    "layout.descriptor": ("layout.dimensions", "layout.collapsed", "layout.nine_integers"),
+    "layout.descriptor": ("layout.collapsed", "layout.nine_integers"),
     "layout.relabel": ("layout.descriptor",),
     "layout.distributed": ("layout.descriptor",),
     "engine": ("layout.distributed", "exchanges"),
@@ -48,7 +49,7 @@ OWNERS = {"_blacs": "blacs", "_descriptor": "layout.nine_integers"}
 # Who imports mpi4py by itself: the one lazy import, and those that say what to do where it fails.
 WITH_MPI = ("comm.mpi", "blacs.library", "tools.cli", "tools.info", "tools.bench.command", "tools.bench.environment")
 # These run on any machine.
-WITHOUT_MPI = ("errors", "_kernels", "layout.blockcyclic", "intersections", "schedules")
+WITHOUT_MPI = ("errors", "_kernels", "layout.blockcyclic", "layout.irregular", "intersections", "schedules")
 
 
 @functools.cache
