@@ -151,10 +151,7 @@ class Slab(NamedTuple):
         coords = self.layout.coords
         if coords is None:
             return tuple(slice(0, 0) for _ in self.part)
-        starts = [
-            whole.start + p * axis.block
-            for whole, axis, p in zip(self.part, self.layout.distributions, coords, strict=True)
-        ]
+        starts = [whole.start + p * block for whole, block, p in zip(self.part, self.layout.block, coords, strict=True)]
         return tuple(slice(low, low + n) for low, n in zip(starts, self.layout.local_shape, strict=True))
 
 

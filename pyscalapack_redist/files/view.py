@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,8 @@ from ..comm.progress import blocking
 from ..errors import FileError
 from ..layout.blockcyclic import BlockCyclic
 from ..layout.descriptor import Descriptor
-from ..layout.dimensions import local_part
+from ..layout.dimensions import Distribution, local_part
+from ..layout.irregular import Irregular
 from .agreed import all_must, as_file_error, largest
 from .header import FileArray, Region
 from .mpi_file import bytes_of, opened
@@ -38,7 +39,7 @@ class _Part(NamedTuple):
     """What this rank moves at a time: the byte where it begins in the file, its datatype there, and its local array's part."""
 
     start: int
-    axes: tuple[BlockCyclic, ...]
+    axes: tuple[Distribution, ...]
     coords: tuple[int, ...]
     local: Region
 
@@ -154,14 +155,14 @@ def _is_contiguous(array: NDArray[Any], order: str) -> bool:
 # -- the view
 
 
-def regions(axes: Sequence[BlockCyclic], coords: Sequence[int], item: int, order: str, limit: int) -> Iterator[Region]:
+def regions(axes: Sequence[Distribution], coords: Sequence[int], item: int, order: str, limit: int) -> Iterator[Region]:
     """Parts of the array, one after another in the file, with at most `limit` bytes of this process each. Not collective.
 
     Together they hold all elements of the process. Cuts are between its blocks where these are short enough.
 
     Parameters
     ----------
-    axes : sequence of BlockCyclic
+    axes : sequence of BlockCyclic or Irregular
         How each dimension is dealt out.
     coords : sequence of int
         The process.
@@ -177,8 +178,7 @@ def regions(axes: Sequence[BlockCyclic], coords: Sequence[int], item: int, order
         return
     from_slowest = list(range(len(axes)))[:: 1 if order == "C" else -1]
     fastest = axes[from_slowest[-1]]
-    run = fastest.n if fastest.processes == 1 else min(fastest.block, fastest.n)
-    element = max(item, -(-RUN_BYTES // run))
+    element = max(item, -(-RUN_BYTES // _usual_run(fastest)))
     below, place = 1, len(axes) - 1
     while place and below * sizes[from_slowest[place]] * element <= limit:
         below *= sizes[from_slowest[place]]
@@ -192,11 +192,18 @@ def regions(axes: Sequence[BlockCyclic], coords: Sequence[int], item: int, order
             yield tuple({**chosen, cut: part}[k] for k in range(len(axes)))
 
 
-def _cuts(axis: BlockCyclic, p: int, length: int) -> list[slice]:
+def _usual_run(axis: Distribution) -> int:
+    """Neighbouring elements of a process along a dimension: in a block, or in one of the usual size."""
+    if axis.processes == 1:
+        return axis.n
+    return max(1, axis.n // len(axis.block.sizes)) if isinstance(axis, Irregular) else min(axis.block, axis.n)
+
+
+def _cuts(axis: Distribution, p: int, length: int) -> list[slice]:
     """Ranges of indices in which process `p` has `length` elements or fewer, and in all of them all of its elements."""
     start = axis.local_start(p)
     end, first = start + axis.local_size(p), start + length
-    if axis.processes > 1 and length >= axis.block:
+    if isinstance(axis, BlockCyclic) and axis.processes > 1 and length >= axis.block:
         length -= length % axis.block
         first = (start + length) // axis.block * axis.block
     bounds = [start, *range(first, end, length), end]
@@ -205,17 +212,20 @@ def _cuts(axis: BlockCyclic, p: int, length: int) -> list[slice]:
     ]
 
 
-def is_darray(axes: Sequence[BlockCyclic]) -> bool:
-    """Whether MPI_Type_create_darray can describe this: it knows no array that starts within a block. Not collective."""
-    return all((one.processes == 1 or not one.offset % one.block) and one.n < LIMIT for one in axes)
+def is_darray(axes: Sequence[Distribution]) -> TypeGuard[Sequence[BlockCyclic]]:
+    """Whether MPI_Type_create_darray can describe this: blocks of one size, the first of them whole. Not collective."""
+    return all(
+        isinstance(axis, BlockCyclic) and (axis.processes == 1 or not axis.offset % axis.block) and axis.n < LIMIT
+        for axis in axes
+    )
 
 
-def view_type(axes: Sequence[BlockCyclic], coords: Sequence[int], element: MPI.Datatype, order: str) -> MPI.Datatype:
+def view_type(axes: Sequence[Distribution], coords: Sequence[int], element: MPI.Datatype, order: str) -> MPI.Datatype:
     """A committed datatype of a process's elements among all of them in the file. Not collective.
 
     Parameters
     ----------
-    axes : sequence of BlockCyclic
+    axes : sequence of BlockCyclic or Irregular
         How each dimension is dealt out; the process has some elements of each.
     coords : sequence of int
         The process.
@@ -244,7 +254,7 @@ def _darray(axes: Sequence[BlockCyclic], coords: Sequence[int], element: MPI.Dat
     )
 
 
-def _runs(axes: Sequence[BlockCyclic], coords: Sequence[int], element: MPI.Datatype, order: str) -> MPI.Datatype:
+def _runs(axes: Sequence[Distribution], coords: Sequence[int], element: MPI.Datatype, order: str) -> MPI.Datatype:
     """Runs of elements, then runs of these, and so on: one datatype within another."""
     dims = range(len(axes)) if order == "F" else range(len(axes))[::-1]
     made, extent = element.Dup(), element.Get_extent()[1]
@@ -258,8 +268,11 @@ def _runs(axes: Sequence[BlockCyclic], coords: Sequence[int], element: MPI.Datat
     return made
 
 
-def _runs_of(axis: BlockCyclic, p: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _runs_of(axis: Distribution, p: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Where the runs of a process start along a dimension, and their lengths; neighbours are one."""
+    if isinstance(axis, Irregular):
+        own = axis.intervals(p)
+        return own.begin, own.end - own.begin
     _, _, start, length = intersections.find("aspen", axis, BlockCyclic(axis.n, axis.n, 1), p).expand().T
     first = np.concatenate([[True], start[1:] != start[:-1] + length[:-1]])
     return start[first], np.add.reduceat(length, np.flatnonzero(first))
