@@ -1,5 +1,8 @@
 """Arrays and their layouts as the command line writes them: PRxPC:MBxNB[@RSRC,CSRC][+FIRST], in any number of dimensions.
 
+A block size may be the word balanced: one block for each process, of sizes that differ by one at most. Alone it is for all
+dimensions.
+
 Where arrays are moved, /MxN@IA,JA may follow (what is moved is a sub-array, at IA, JA of a whole array of M x N), and /C
 (local arrays are in C order).
 """
@@ -9,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +22,10 @@ from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from .text import counted
 
-__all__ = ["Case", "Layout", "read_dtype"]
+__all__ = ["BALANCED", "Case", "Layout", "read_dtype"]
 
 NOTATION = "PRxPC:MBxNB[@RSRC,CSRC][+FIRST], as in 2x4:64x64 or 4x2:32x32@1,0+8"
+BALANCED = "balanced"
 ENDINGS = "/MxN@IA,JA for a sub-array at IA, JA of a whole array of M x N, /C for local arrays in C order"
 
 
@@ -30,8 +35,10 @@ class Layout:
 
     Attributes
     ----------
-    grid, block, source : tuple of int
-        Processes, block size and process coordinate of the first block, along each dimension.
+    grid, source : tuple of int
+        Processes, and process coordinate of the first block, along each dimension.
+    block : tuple of int or "balanced"
+        Block size along each dimension.
     first : int
         Rank of the grid's first process; the others follow row by row.
     whole, offset : tuple of int
@@ -42,7 +49,7 @@ class Layout:
     """
 
     grid: tuple[int, ...]
-    block: tuple[int, ...]
+    block: tuple[Any, ...]
     source: tuple[int, ...]
     first: int = 0
     whole: tuple[int, ...] = ()
@@ -80,9 +87,14 @@ class Layout:
             raise DescriptorError(f"layout {text!r} has no block size: it must be {NOTATION}")
         processes = _numbers(text, "grid", grid, "x", 1)
         expected = grid, len(processes)
-        blocks = _numbers(text, "block size", block, "x", 1, expected)
+        every = "x".join([block] * len(processes)) if block == BALANCED else block
+        blocks = _numbers(text, "block size", every, "x", 1, expected, BALANCED)
         sources = _numbers(text, "source process", source, ",", 0, expected) if at else (0,) * len(processes)
-        for coordinate, size in zip(sources, processes, strict=True):
+        for coordinate, size, cut in zip(sources, processes, blocks, strict=True):
+            if coordinate and cut == BALANCED:
+                raise DescriptorError(
+                    f"layout {text!r}: the source process {source!r} must be 0 along a dimension of balanced blocks"
+                )
             if coordinate >= size:
                 raise DescriptorError(
                     f"layout {text!r}: the source process {source!r} is outside the grid {grid!r}: {coordinate} must be "
@@ -122,7 +134,10 @@ class Layout:
     def largest_part(self, shape: tuple[int, ...]) -> int:
         """The most elements of the whole array that one process can have, its last blocks taken as full."""
         dims = zip(self.whole_shape(shape), self.block, self.grid, strict=True)
-        return math.prod(min(n, -(-n // (block * processes)) * block) for n, block, processes in dims)
+        return math.prod(
+            -(-n // processes) if block == BALANCED else min(n, -(-n // (block * processes)) * block)
+            for n, block, processes in dims
+        )
 
     def coords(self, rank: int) -> tuple[int, ...] | None:
         """Where a rank stands in the grid; None outside it."""
@@ -147,19 +162,29 @@ class Layout:
         first = f"+{self.first}" if self.first else ""
         part = f"/{_joined(self.whole, 'x')}@{_joined(self.offset, ',')}" if self.whole else ""
         order = "/C" if self.order == "C" else ""
-        return f"{_joined(self.grid, 'x')}:{_joined(self.block, 'x')}{source}{first}{part}{order}"
+        block = BALANCED if set(self.block) == {BALANCED} else _joined(self.block, "x")
+        return f"{_joined(self.grid, 'x')}:{block}{source}{first}{part}{order}"
 
 
-def _joined(numbers: tuple[int, ...], separator: str) -> str:
+def _joined(numbers: tuple[Any, ...], separator: str) -> str:
     return separator.join(map(str, numbers))
 
 
 def _numbers(
-    text: str, name: str, part: str, separator: str | None, least: int, expected: tuple[str, int] | None = None
-) -> tuple[int, ...]:
-    """Whole numbers joined by the separator, a single one for None; `expected` is the grid's text and how many."""
+    text: str,
+    name: str,
+    part: str,
+    separator: str | None,
+    least: int,
+    expected: tuple[str, int] | None = None,
+    word: str | None = None,
+) -> tuple[Any, ...]:
+    """Whole numbers joined by the separator, a single one for None; `expected` is the grid's text and how many.
+
+    A number may be the word.
+    """
     pieces = part.split(separator) if separator else [part]
-    if not all(piece.isdecimal() and int(piece) >= least for piece in pieces):
+    if not all(piece == word or (piece.isdecimal() and int(piece) >= least) for piece in pieces):
         many = f"whole numbers of at least {least} joined by {separator!r}, one for each dimension"
         kind = many if separator else f"a whole number of at least {least}"
         raise DescriptorError(f"layout {text!r}: the {name} {part!r} must be {kind}. The notation is {NOTATION}")
@@ -167,7 +192,7 @@ def _numbers(
         raise DescriptorError(
             f"layout {text!r}: the {name} {part!r} must have one number for each dimension of the grid {expected[0]!r}"
         )
-    return tuple(map(int, pieces))
+    return tuple(piece if piece == word else int(piece) for piece in pieces)
 
 
 @dataclass(frozen=True)

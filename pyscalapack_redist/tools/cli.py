@@ -32,7 +32,8 @@ BAD_USAGE = 2
 PLAN, SIMULATE = WITHOUT_MPI = "plan", "simulate"
 ABOUT_LAYOUTS = (
     "A LAYOUT is PRxPC:MBxNB[@RSRC,CSRC][+FIRST]: grid, block size, process of the first block, rank of the grid's first "
-    "process; as 2x4:64x64 or 4x2:32x32+8; other numbers of dimensions alike."
+    "process; as 2x4:64x64 or 4x2:32x32+8; other numbers of dimensions alike. A block size may be the word balanced: one "
+    "block for each process, in sizes that differ by one at most; as 4x1:balanced, in all dimensions, or 4x2:balancedx32."
 )
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from oracle import deal
 
-from pyscalapack_redist import DescriptorError, ProcessGrid
+from pyscalapack_redist import Descriptor, DescriptorError, ProcessGrid
 from pyscalapack_redist.tools.bench.benchmark import calls_per_time
 from pyscalapack_redist.tools.bench.methods import read_method
 from pyscalapack_redist.tools.bench.plot import plot
@@ -43,6 +43,8 @@ from pyscalapack_redist.tools.text import console, print_table, ratio_text, size
         ("4x2:32x100@3,1+8", Layout((4, 2), (32, 100), (3, 1), 8)),
         ("1x1x4:8x7x6@0,0,2", Layout((1, 1, 4), (8, 7, 6), (0, 0, 2), 0)),
         ("3:5", Layout((3,), (5,), (0,), 0)),
+        ("4x2:balanced", Layout((4, 2), ("balanced", "balanced"), (0, 0))),
+        ("4x2:32xbalanced@3,0+8", Layout((4, 2), (32, "balanced"), (3, 0), 8)),
     ],
 )
 def test_layouts_are_read_and_written(text: str, layout: Layout) -> None:
@@ -63,6 +65,9 @@ def test_what_is_the_default_is_not_written() -> None:
         ("2x2:1x0", "the block size '1x0'"),
         ("2x2:-1x1", "the block size '-1x1'"),
         ("2x2:3", "the block size '3' must have one number for each dimension of the grid '2x2'"),
+        ("2x2:balancex1", "the block size 'balancex1'"),
+        ("2x2:balancedx3x3", "the block size 'balancedx3x3' must have one number for each dimension of the grid '2x2'"),
+        ("2x2:balanced@1,0", "the source process '1,0' must be 0 along a dimension of balanced blocks"),
         ("2x2:3x3@1", "the source process '1' must have one number"),
         ("2x2:3x3@0,2", "the source process '0,2' is outside the grid '2x2'"),
         ("2x2:3x3+a", "the first rank 'a' must be a whole number of at least 0"),
@@ -90,6 +95,16 @@ def test_the_largest_part_bounds_all_parts(n: int, block: int, processes: int) -
     most = Layout((processes,), (block,), (0,)).largest_part((n,))
     held = max(map(len, deal(n, block, processes)))
     assert held <= most < held + block
+
+
+def test_balanced_blocks() -> None:
+    layout = Layout.parse("3x2:balancedx4")
+    desc = layout.descriptor((11, 20), None)
+    assert desc == Descriptor((11, 20), ("balanced", 4), ProcessGrid((3, 2)))
+    assert layout.largest_part((11, 20)) == 4 * 12
+    assert [global_indices(11, "balanced", 3, 0, p).tolist() for p in range(3)] == [
+        axis.tolist() for axis in np.array_split(np.arange(11), 3)
+    ]
 
 
 # -- cases and suites

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import deal
+from oracle import balanced, deal
 
 from pyscalapack_redist import DescriptorError
 from pyscalapack_redist.tools.bench.stage import AROUND, Part, bytes_of, poison, poisoned, values
@@ -70,12 +70,17 @@ def test_a_part_has_the_elements_of_the_sub_array_and_no_others(data: st.DataObj
     offset = tuple(data.draw(st.integers(0, 9)) for _ in range(2))
     whole = tuple(n + o + data.draw(st.integers(0, 9)) for n, o in zip(sizes, offset, strict=True))
     grid = tuple(data.draw(st.integers(1, 3)) for _ in range(2))
-    block = tuple(data.draw(st.integers(1, 5)) for _ in range(2))
-    source = tuple(data.draw(st.integers(0, p - 1)) for p in grid)
+    block = tuple(data.draw(st.one_of(st.integers(1, 5), st.just("balanced"))) for _ in range(2))
+    source = tuple(
+        0 if cut == "balanced" else data.draw(st.integers(0, p - 1)) for p, cut in zip(grid, block, strict=True)
+    )
     order = data.draw(st.sampled_from("CF"))
     layout = Layout(grid, block, source, 1, whole, offset, order)
     case = Case((sizes[0], sizes[1]), layout, layout, np.dtype(np.int64))
-    held = [deal(*axis) for axis in zip(whole, block, grid, source, strict=True)]
+    held = [
+        deal(n, balanced(n, p) if cut == "balanced" else cut, p, s)
+        for n, cut, p, s in zip(whole, block, grid, source, strict=True)
+    ]
     found = 0
     for rank in range(1, 1 + grid[0] * grid[1]):
         part = Part(case, layout, rank)

@@ -219,6 +219,44 @@ def test_less_than_a_slice(tmp_path: Path, shape: str) -> None:
     assert sum(map(sum, axis["lengths"])) == int(shape)
 
 
+def test_balanced_blocks_are_taken_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "plan",
+        "--shape",
+        "1001",
+        "60",
+        "--from",
+        "4x1:balanced",
+        "--to",
+        "2x2:32x8",
+        "--model",
+        "ts=1e-6,tw=1e-9",
+    ]
+    file = tmp_path / "plan.json"
+    assert cli.run([*words, "--json", str(file), "--plot", str(tmp_path / "plan.png")]) == 0
+    found = json.loads(file.read_text())
+    rows = found["dimensions"][0]
+    assert (found["from"], rows["r"], rows["s"], rows["slice_length"], rows["slices"]) == (
+        "4x1:balanced",
+        None,
+        32,
+        None,
+        1,
+    )
+    held = [deal(1001, ((251, 250, 250, 250), (0, 1, 2, 3)), 4), deal(1001, 32, 2)]
+    assert rows["lengths"] == [[len(set(mine) & set(theirs)) for theirs in held[1]] for mine in held[0]]
+    reasons = {algorithm["name"]: algorithm["reason"] for algorithm in rows["algorithms"]}
+    assert "use stepwise or optimal" in reasons["classes"]
+    assert reasons["stepwise"] is None
+    assert "via = 'lcm' is for blocks of one size" in {way["via"]: way["reason"] or "" for way in found["ways"]}["lcm"]
+    text = capsys.readouterr().out
+    assert "r = irregular -> s = 32" in text
+    assert "irregular blocks do not repeat" in text
+    large = ["plan", "--shape", "100000000", "--from", "2000:balanced", "--to", "3000:64"]
+    assert cli.run(large) == 0
+    assert "bounds: not worked out" in capsys.readouterr().out
+
+
 def test_a_large_machine_is_quick(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start = time.monotonic()
     plan = planned(tmp_path, "plan", "--shape", "4800000000", "--from", "100000:4", "--to", "100000:3")

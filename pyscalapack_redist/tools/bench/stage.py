@@ -43,8 +43,10 @@ def poisoned(array: NDArray[Any]) -> bool:
     return bool((bytes_of(array) == POISON).all())
 
 
-def global_indices(n: int, block: int, processes: int, source: int, coordinate: int) -> NDArray[np.int64]:
+def global_indices(n: int, block: int | str, processes: int, source: int, coordinate: int) -> NDArray[np.int64]:
     """Global indices along one dimension, counted from 0, in the local order of one process. Not collective."""
+    if not isinstance(block, int):
+        return np.array_split(np.arange(n, dtype=np.int64), processes)[coordinate]
     distance = (processes + coordinate - source) % processes
     whole_blocks = n // block
     count = whole_blocks // processes * block

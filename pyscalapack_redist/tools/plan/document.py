@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .study import AxisStudy, Outcome, Study
+from ...schedules import CommunicationGrid
+from .study import AxisStudy, Outcome, Study, block_of
 from .tables import is_small, steps_of_pairs
 
 __all__ = ["to_json"]
@@ -47,9 +48,9 @@ def _axis(axis: AxisStudy) -> dict[str, Any]:
         "n": before.n,
         "P": before.processes,
         "Q": after.processes,
-        "r": before.block,
-        "s": after.block,
-        "slice_length": int(grid.slice_length),
+        "r": block_of(before),
+        "s": block_of(after),
+        "slice_length": int(grid.slice_length) if isinstance(grid, CommunicationGrid) else None,
         "slices": float(axis.slices),
         "step_bound": None if bounds is None else int(bounds[0]),
         "cost_bound": None if bounds is None else int(bounds[1]),

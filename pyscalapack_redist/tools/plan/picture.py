@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..text import counted
-from .study import AxisStudy, Study
+from .study import AxisStudy, Study, block_of
 from .tables import step_figures, steps_of_pairs
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ def _draw_grid(axes: Axes, axis: AxisStudy, schedule: Schedule, prefix: str) -> 
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("receiver q")
     axes.set_ylabel("sender p")
-    axes.set_title(f"{prefix}step of each pair, r = {axis.before.block}, s = {axis.after.block}", fontsize=9)
+    blocks = [block_of(distribution) or "irregular" for distribution in (axis.before, axis.after)]
+    axes.set_title(f"{prefix}step of each pair, r = {blocks[0]}, s = {blocks[1]}", fontsize=9)
 
 
 def _number(axes: Axes, p: int, q: int, steps: list[int], colour: NDArray[np.float64]) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ...layout.blockcyclic import Axis
+from ...schedules import CommunicationGrid
 from ..text import console, counted, new_table, print_table, ratio_text, size_text, time_text
-from .study import AxisStudy, Outcome, Study
+from .study import AxisStudy, Outcome, Study, block_of
 from .tables import MOST_ACROSS, grid_lines, is_small, step_figures, step_lines
 
 if TYPE_CHECKING:
@@ -86,12 +88,15 @@ def axis_lines(axis: AxisStudy, k: int) -> Iterator[str]:
     before, after, grid = axis.before, axis.after, axis.grid
     yield (
         f"dimension {k}: n = {before.n}, P = {before.processes} -> Q = {after.processes}, "
-        f"r = {before.block} -> s = {after.block}"
+        f"r = {_block(before)} -> s = {_block(after)}"
     )
-    if grid is axis.whole:
+    sliced = axis.sliced
+    if not isinstance(grid, CommunicationGrid):
+        yield "the whole axis is taken as one: irregular blocks do not repeat, so there are no slices"
+    elif sliced is None:
         yield f"the whole axis is taken as one: it is shorter than a slice of lcm(P r, Q s) = {grid.slice_length} elements"
     else:
-        yield f"a slice has lcm(P r, Q s) = {grid.slice_length} elements, the axis {_slices(axis)}"
+        yield f"a slice has lcm(P r, Q s) = {grid.slice_length} elements, the axis {_slices(axis.before.n, sliced)}"
     if axis.bounds is None:
         yield "bounds: not worked out, the tables are too large"
     else:
@@ -182,8 +187,13 @@ def _unit(axis: AxisStudy) -> str:
     return "elements of the axis" if axis.grid is axis.whole else "elements of one slice"
 
 
-def _slices(axis: AxisStudy) -> str:
-    whole, rest = divmod(axis.before.n, axis.grid.slice_length)
+def _block(axis: Axis) -> str:
+    size = block_of(axis)
+    return "irregular" if size is None else str(size)
+
+
+def _slices(n: int, grid: CommunicationGrid) -> str:
+    whole, rest = divmod(n, grid.slice_length)
     return f"{whole} of them" + (f" and {counted(rest, 'element')} of another" if rest else "")
 
 

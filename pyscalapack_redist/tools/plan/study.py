@@ -14,16 +14,18 @@ from numpy.typing import NDArray
 
 from ... import schedules
 from ...errors import ScheduleError
-from ...layout.blockcyclic import BlockCyclic
-from ..cases import Case, Layout
+from ...layout.blockcyclic import Axis, BlockCyclic
+from ...layout.irregular import Irregular, balanced
+from ...schedules import CommunicationGrid, MessageGraph
+from ..cases import BALANCED, Case, Layout
 from .birkeland_model import Model
 from .closed_forms import WITHOUT_TABLE, cost_of_slice, pairs_with_messages
 from .ways import AxisCosts, Way, compared
 
 if TYPE_CHECKING:
-    from ...schedules import CommunicationGrid, Schedule
+    from ...schedules import Schedule
 
-__all__ = ["MOST_FOR_MATCHINGS", "MOST_IN_TABLES", "AxisStudy", "Outcome", "Study"]
+__all__ = ["MOST_FOR_MATCHINGS", "MOST_IN_TABLES", "AxisStudy", "Outcome", "Study", "block_of"]
 
 MOST_IN_TABLES = 2**20  # entries of a table of P x Q that are worked out one by one
 MOST_FOR_MATCHINGS = 2**14  # and for algorithms that search for matchings where the array is less than a slice
@@ -64,11 +66,11 @@ class AxisStudy:
 
     Attributes
     ----------
-    before, after : BlockCyclic
+    before, after : BlockCyclic or Irregular
         The axis in A and in B.
-    grid : CommunicationGrid
-        Of one slice, or of the whole axis where that is shorter.
-    whole : CommunicationGrid
+    grid : MessageGraph
+        Of one slice, or of the whole axis where that is shorter, or has irregular blocks.
+    whole : MessageGraph
         Of the whole axis.
     outcomes : list of Outcome
         One for each algorithm.
@@ -76,15 +78,15 @@ class AxisStudy:
         The one that is shown; None where the table is too large for it.
     """
 
-    before: BlockCyclic
-    after: BlockCyclic
-    grid: CommunicationGrid
-    whole: CommunicationGrid
+    before: Axis
+    after: Axis
+    grid: MessageGraph
+    whole: MessageGraph
     outcomes: list[Outcome] = field(default_factory=list)
     schedule: Schedule | None = None
 
     @classmethod
-    def of(cls, before: BlockCyclic, after: BlockCyclic, name: str, time_limit: float) -> AxisStudy:
+    def of(cls, before: Axis, after: Axis, name: str, time_limit: float) -> AxisStudy:
         """Study an axis, showing the schedule of that name.
 
         Raises
@@ -97,13 +99,13 @@ class AxisStudy:
         return replace(study, outcomes=list(study._compare(schedule, time_limit)), schedule=schedule)
 
     @classmethod
-    def without_schedules(cls, before: BlockCyclic, after: BlockCyclic) -> AxisStudy:
+    def without_schedules(cls, before: Axis, after: Axis) -> AxisStudy:
         """The communication grids alone."""
-        whole = schedules.CommunicationGrid.between(before, after)
-        grid = whole
-        if before.n >= whole.slice_length:
+        whole = schedules.between(before, after)
+        grid: MessageGraph = whole
+        if isinstance(whole, CommunicationGrid) and before.n >= whole.slice_length:
             starts = whole.offset, whole.receiver_offset
-            grid = schedules.CommunicationGrid(whole.P, whole.Q, whole.r, whole.s, None, *starts)
+            grid = CommunicationGrid(whole.P, whole.Q, whole.r, whole.s, None, *starts)
         return cls(before, after, grid, whole)
 
     @property
@@ -116,22 +118,29 @@ class AxisStudy:
         return self.entries <= most
 
     @property
+    def sliced(self) -> CommunicationGrid | None:
+        """The grid of one slice; None where the whole axis is taken as one."""
+        grid = self.grid
+        return grid if isinstance(grid, CommunicationGrid) and grid.n is None else None
+
+    @property
     def slices(self) -> Fraction:
         """How often the grid is repeated in the array."""
-        return Fraction(1) if self.grid is self.whole else Fraction(self.before.n, self.grid.slice_length)
+        sliced = self.sliced
+        return Fraction(1) if sliced is None else Fraction(self.before.n, sliced.slice_length)
 
     @property
     def messages(self) -> int | None:
         """Pairs of processes that share anything; None where that takes too large a table."""
         if self.fits(MOST_IN_TABLES):
             return int(np.count_nonzero(self.whole.lengths))
-        grid = self.grid
-        return None if grid is self.whole else pairs_with_messages(grid.P, grid.Q, grid.r, grid.s, grid.shift)
+        grid = self.sliced
+        return None if grid is None else pairs_with_messages(grid.P, grid.Q, grid.r, grid.s, grid.shift)
 
     @property
     def bounds(self) -> tuple[int, int] | None:
         """Least number of steps and least cost; None where they take too large a table."""
-        if self.grid.n is not None and not self.fits(MOST_IN_TABLES):
+        if self.sliced is None and not self.fits(MOST_IN_TABLES):
             return None
         try:
             return self.grid.step_bound, self.grid.cost_bound
@@ -145,7 +154,7 @@ class AxisStudy:
         for name in schedules.NAMES:
             if not self.fits(MOST_IN_TABLES):
                 yield self._without_table(name)
-            elif name in BY_MATCHINGS and grid.n is not None and not self.fits(MOST_FOR_MATCHINGS):
+            elif name in BY_MATCHINGS and self.sliced is None and not self.fits(MOST_FOR_MATCHINGS):
                 yield Outcome(
                     name,
                     reason=f"left out: {grid.P} x {grid.Q} pairs without symmetry take long; the most is {MOST_FOR_MATCHINGS}",
@@ -157,13 +166,15 @@ class AxisStudy:
 
     def _without_table(self, name: str) -> Outcome:
         grid = self.grid
-        if name not in WITHOUT_TABLE or max(grid.P, grid.Q, grid.g) > MOST_NUMBERS:
+        largest = max(grid.P, grid.Q, grid.g if isinstance(grid, CommunicationGrid) else 0)
+        if name not in WITHOUT_TABLE or largest > MOST_NUMBERS:
             return Outcome(name, reason="left out: it needs a table of all pairs")
         try:
             steps = schedules.build(name, grid).number_of_steps
         except ScheduleError as error:
             return Outcome(name, reason=str(error))
-        cost = None if grid.n is not None else cost_of_slice(name, grid.P, grid.Q, grid.r, grid.s)
+        sliced = self.sliced
+        cost = None if sliced is None else cost_of_slice(name, sliced.P, sliced.Q, sliced.r, sliced.s)
         return Outcome(name, steps, cost, True, reason="the cost needs a table of all pairs" if cost is None else None)
 
     def _outcome(self, name: str, shown: Schedule | None, time_limit: float) -> Outcome:
@@ -174,7 +185,7 @@ class AxisStudy:
         return Outcome(name, made.number_of_steps, made.total_cost, made.one_port, made.certificate)
 
 
-def _built(name: str, grid: CommunicationGrid, time_limit: float) -> Schedule:
+def _built(name: str, grid: MessageGraph, time_limit: float) -> Schedule:
     options = {"time_limit": time_limit} if name == "optimal" else {}
     return schedules.build(name, grid, **options)
 
@@ -295,7 +306,7 @@ def _costs(axes: list[AxisStudy], name: str, time_limit: float) -> AxisCosts:
     """Steps and cost of the shown schedule for any axis; those that were studied are not built again."""
     known = {(axis.before, axis.after): axis for axis in axes}
 
-    def costs(before: BlockCyclic, after: BlockCyclic) -> tuple[int, Fraction]:
+    def costs(before: Axis, after: Axis) -> tuple[int, Fraction]:
         axis = known.get((before, after)) or AxisStudy.without_schedules(before, after)
         schedule = axis.schedule
         if schedule is None:
@@ -308,9 +319,19 @@ def _costs(axes: list[AxisStudy], name: str, time_limit: float) -> AxisCosts:
     return costs
 
 
-def _axes(layout: Layout, shape: tuple[int, ...]) -> list[BlockCyclic]:
+def _axes(layout: Layout, shape: tuple[int, ...]) -> list[Axis]:
     """Each dimension's distribution."""
-    return [BlockCyclic(*axis) for axis in zip(shape, layout.block, layout.grid, layout.source, strict=True)]
+    return [
+        Irregular(n, balanced(n, processes), processes)
+        if block == BALANCED
+        else BlockCyclic(n, block, processes, source)
+        for n, block, processes, source in zip(shape, layout.block, layout.grid, layout.source, strict=True)
+    ]
+
+
+def block_of(axis: Axis) -> int | None:
+    """The size of an axis's blocks; None where they are irregular. Not collective."""
+    return axis.block if isinstance(axis, BlockCyclic) else None
 
 
 def _coords(grid: tuple[int, ...], places: NDArray[np.int64]) -> tuple[NDArray[np.intp], ...]:

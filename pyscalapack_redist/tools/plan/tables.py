@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from ...schedules import CommunicationGrid, Schedule
+    from ...schedules import MessageGraph, Schedule
 
 __all__ = ["MOST_ACROSS", "grid_lines", "is_small", "step_figures", "step_lines", "steps_of_pairs"]
 
 MOST_ACROSS = 32  # processes on either side of a table that is printed
 
 
-def is_small(grid: CommunicationGrid) -> bool:
+def is_small(grid: MessageGraph) -> bool:
     """Whether its tables can be read on a screen. Not collective."""
     return max(grid.P, grid.Q) <= MOST_ACROSS
 
@@ -37,7 +37,7 @@ def step_figures(step: NDArray[np.int64]) -> tuple[int, int]:
     return len(step), int(max(np.bincount(step[:, side], weights=step[:, 2]).max() for side in (0, 1)))
 
 
-def grid_lines(grid: CommunicationGrid) -> Iterator[str]:
+def grid_lines(grid: MessageGraph) -> Iterator[str]:
     """Lengths of all messages, with the number and the sum of those of each process. Not collective."""
     lengths = np.asarray(grid.lengths)
     counts = [np.count_nonzero(lengths, axis=side) for side in (1, 0)]
@@ -48,7 +48,7 @@ def grid_lines(grid: CommunicationGrid) -> Iterator[str]:
     yield from _lines([*map(str, range(grid.Q)), "msgs", "sum"], [*map(str, range(grid.P)), "msgs", "sum"], rows)
 
 
-def step_lines(schedule: Schedule, grid: CommunicationGrid) -> Iterator[str]:
+def step_lines(schedule: Schedule, grid: MessageGraph) -> Iterator[str]:
     """The step of each pair; several, joined by commas, where its message is divided. Not collective."""
     steps = steps_of_pairs(schedule)
     rows = [[",".join(map(str, steps.get((p, q), "."))) for q in range(grid.Q)] for p in range(grid.P)]

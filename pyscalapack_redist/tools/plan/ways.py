@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ... import schedules
 from ...engine.waypoints import waypoints
 from ...errors import DescriptorError, ScheduleError
-from ...layout.blockcyclic import BlockCyclic
+from ...layout.blockcyclic import Axis
 from ...layout.descriptor import Descriptor
 from ..cases import Case
 from .birkeland_model import Load, Model
@@ -30,7 +30,7 @@ VIAS = (None, "dimensions", "lcm")
 MOST_RANKS = 2**20
 MOST_PAIRS = 2**20  # entries of one dimension's table
 
-AxisCosts = Callable[[BlockCyclic, BlockCyclic], tuple[int, Fraction]]
+AxisCosts = Callable[[Axis, Axis], tuple[int, Fraction]]
 Ints = NDArray[np.int64]
 
 
@@ -165,9 +165,9 @@ def _of_each(dims: list[Ints]) -> Ints:
     return functools.reduce(np.multiply.outer, dims).ravel()
 
 
-def _lengths(a: BlockCyclic, b: BlockCyclic) -> Ints:
+def _lengths(a: Axis, b: Axis) -> Ints:
     if a.processes * b.processes > MOST_PAIRS:
         raise ScheduleError(
             f"left out: {a.processes:,} x {b.processes:,} pairs along a dimension; the most is {MOST_PAIRS:,}"
         )
-    return np.asarray(schedules.CommunicationGrid.between(a, b).lengths, np.int64)
+    return np.asarray(schedules.between(a, b).lengths, np.int64)

@@ -18,7 +18,7 @@ import numpy as np
 from ...engine.scheduling import schedules_for
 from ...errors import ScheduleError
 from ...layout.descriptor import Descriptor
-from ...schedules import CommunicationGrid, ListedSchedule
+from ...schedules import ListedSchedule, MessageGraph, between
 from ...schedules.orders import ORDERS, Coords, Order, Scheduled, Share
 from ..cases import Case
 from .rules import Ints
@@ -77,7 +77,7 @@ def messages_of(case: Case, schedule: str) -> Messages:
         The schedule does not apply, or there are too many messages.
     """
     a, b = (layout.descriptor(case.shape, None) for layout in (case.before, case.after))
-    axes = [CommunicationGrid.between(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
+    axes = [between(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
     rows = [functools.cache(_row_reader(axis, schedule == "natural")) for axis in axes]
     count = _count(rows, a)
     if count > MOST_MESSAGES:
@@ -127,7 +127,7 @@ class _Indexed(ListedSchedule):
         return rows
 
 
-def _row_reader(axis: CommunicationGrid, with_first: bool) -> Callable[[int], _Row]:
+def _row_reader(axis: MessageGraph, with_first: bool) -> Callable[[int], _Row]:
     def read(p: int) -> _Row:
         peers, lengths = axis.sent_by(p)
         first = axis.first_elements(np.array([p]))[0, peers] if with_first else np.zeros_like(peers)

@@ -56,6 +56,11 @@ def test_what_does_not_apply_is_left_out(tmp_path: Path, capsys: pytest.CaptureF
     assert "walker-otto/sendrecv: left out: schedule = 'walker-otto' needs r -> K r" in capsys.readouterr().out
 
 
+def test_balanced_blocks(tmp_path: Path) -> None:
+    words = ["--shape", "2401", "--from", "8:balanced", "--methods", "ring/sendrecv,optimal/windowed"]
+    assert all(method["messages"] == 56 and method["seconds"] for method in simulated(tmp_path, *words)["methods"])
+
+
 def test_window_and_piece(tmp_path: Path) -> None:
     found = simulated(tmp_path, "--methods", "ring/windowed,ring/nonblocking", "--window", "1", "--piece", "80")
     windowed, nonblocking = found["methods"]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .... import blacs
 from ....errors import LibraryError
 from ....scalapack.operands import KIND_OF_DTYPE
-from ...cases import Case, Layout
+from ...cases import BALANCED, Case, Layout
 from ..stage import Stage
 from .method import Method, Prepared
 
@@ -35,6 +35,8 @@ def _obstacle(case: Case, load: Callable[[], blacs.Library]) -> str | None:
     if case.dtype not in KIND_OF_DTYPE:
         return f"p?gemr2d is for {', '.join(map(str, KIND_OF_DTYPE))}, not {case.dtype}"
     for name, layout in (("A", case.before), ("B", case.after)):
+        if BALANCED in layout.block:
+            return f"p?gemr2d is for blocks of one size, and those of {name} are balanced"
         if layout.order != "F":
             return f"p?gemr2d is for Fortran order, and the local arrays of {name} are in C order"
     shapes = (*case.before.whole_shape(case.shape), *case.after.whole_shape(case.shape))
