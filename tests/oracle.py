@@ -8,10 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Irregular = tuple[tuple[int, ...], tuple[int, ...]]
+"""Sizes of blocks, and the process of each."""
 
-def deal(n: int, block: int, processes: int, source: int = 0) -> list[list[int]]:
+
+def deal(n: int, block: int | Irregular, processes: int, source: int = 0) -> list[list[int]]:
     """Global indices that each process holds, in local order."""
     held: list[list[int]] = [[] for _ in range(processes)]
+    if not isinstance(block, int):
+        start = 0
+        for size, owner in zip(*block, strict=True):
+            held[owner].extend(range(start, start + size))
+            start += size
+        assert start == n
+        return held
     turn = source
     for start in range(0, n, block):
         held[turn].extend(range(start, min(start + block, n)))
@@ -24,7 +34,7 @@ class Layout:
     """A whole array of `shape` over a grid, and the window of it that is redistributed."""
 
     shape: tuple[int, ...]
-    block: tuple[int, ...]
+    block: tuple[int | Irregular, ...]
     ranks: NDArray[np.int64]
     source: tuple[int, ...]
     start: tuple[int, ...]
@@ -55,10 +65,34 @@ class Layout:
         return whole[np.ix_(*(np.array(h[p], dtype=np.int64) for h, p in zip(self.held, coords, strict=True)))]
 
 
+def balanced(n: int, processes: int) -> Irregular:
+    """A block for each process, of sizes that differ by one at most."""
+    return tuple(len(part) for part in np.array_split(np.arange(n), processes)), tuple(range(processes))
+
+
+def random_irregular(rng: np.random.Generator, n: int, processes: int) -> Irregular:
+    """Blocks of any sizes, empty ones among them, in any order: few or many, one for each process, or balanced."""
+    kind = rng.random()
+    if kind < 0.2:
+        return balanced(n, processes)
+    blocks = processes if kind < 0.4 else int(rng.integers(1, 1 + int(rng.choice((3, 12, 60)))))
+    sizes = np.diff(np.sort(rng.integers(0, n + 1, blocks - 1)), prepend=0, append=n)
+    owners = rng.permutation(processes) if kind < 0.4 else rng.integers(0, processes, blocks)
+    return tuple(sizes.tolist()), tuple(owners.tolist())
+
+
 def random_layout(
-    rng: np.random.Generator, size: tuple[int, ...], ranks: int, sub_arrays: bool = True, margin: int = 9
+    rng: np.random.Generator,
+    size: tuple[int, ...],
+    ranks: int,
+    sub_arrays: bool = True,
+    margin: int = 9,
+    irregular: bool = True,
 ) -> Layout:
-    """A layout whose window is of the given size, on some of `ranks` ranks in any places, less than `margin` in any edge."""
+    """A layout whose window is of the given size, on some of `ranks` ranks in any places, less than `margin` in any edge.
+
+    Half of the layouts have irregular blocks along some dimensions, unless they may not.
+    """
     dims = len(size)
     grid = [1] * dims
     for _ in range(8):
@@ -73,10 +107,16 @@ def random_layout(
     start = tuple(int(rng.integers(0, margin)) if sub else 0 for _ in size)
     shape = tuple(n + o + (int(rng.integers(0, margin)) if sub else 0) for n, o in zip(size, start, strict=True))
     kinds = (1, 2, 3, 4, 5, 7, 8, 16, 30, 1000)
+    irregular = irregular and rng.random() < 0.5
     block = tuple(
-        int(rng.choice(kinds)) if rng.random() < 0.8 else max(1, -(-n // p)) for n, p in zip(shape, grid, strict=True)
+        random_irregular(rng, n, p)
+        if irregular and rng.random() < 0.6
+        else int(rng.choice(kinds))
+        if rng.random() < 0.8
+        else max(1, -(-n // p))
+        for n, p in zip(shape, grid, strict=True)
     )
-    source = tuple(int(rng.integers(0, p)) for p in grid)
+    source = tuple(int(rng.integers(0, p)) if isinstance(cut, int) else 0 for p, cut in zip(grid, block, strict=True))
     return Layout(shape, block, places, source, start, size)
 
 

@@ -19,18 +19,18 @@ def residual(text: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "words", "way"),
+    ("ranks", "words"),
     [
-        (1, ["--order", "21"], "one plan"),
-        (4, ["--rows", "8", "8", "8", "5"], "one plan"),
-        (4, ["--rows", "9", "9", "0", "0"], "2 plans"),
-        (4, ["--rows", "30", "0", "21", "3", "--block", "7"], "3 plans"),
-        (3, ["--rows", "1", "50", "4", "--grid", "1x2", "--block", "4"], "3 plans"),
+        (1, ["--order", "21"]),
+        (4, ["--rows", "8", "8", "8", "5"]),
+        (4, ["--rows", "9", "9", "0", "0"]),
+        (4, ["--rows", "30", "0", "21", "3", "--block", "7"]),
+        (3, ["--rows", "1", "50", "4", "--grid", "1x2", "--block", "4"]),
     ],
 )
-def test_slabs(ranks: int, words: list[str], way: str) -> None:
+def test_slabs(ranks: int, words: list[str]) -> None:
     text = launch.run(EXAMPLE, ranks, *words).stdout
-    assert re.search(rf"^into ScaLAPACK +{way} ", text, re.MULTILINE), text
+    assert re.search(r"^into ScaLAPACK +one plan ", text, re.MULTILINE), text
     assert residual(text) < 1e-12
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layouts import block_sizes
 from oracle import random_layout, random_shape
 
 import pyscalapack_redist as psr
@@ -63,7 +64,7 @@ def test_regions_are_all_of_a_process_in_order(seed: int, limit: int, item: int,
     rng = np.random.default_rng(seed)
     size = random_shape(rng, int(rng.integers(1, 5)), 500)
     layout = random_layout(rng, size, 6)
-    desc = psr.Descriptor(layout.shape, layout.block, psr.ProcessGrid(layout.ranks.shape), source=layout.source)
+    desc = psr.Descriptor(layout.shape, block_sizes(layout), psr.ProcessGrid(layout.ranks.shape), source=layout.source)
     desc = desc[layout.window()]
     coords = tuple(int(rng.integers(0, p)) for p in layout.ranks.shape)
     held = layout.local(np.arange(np.prod(layout.shape)).reshape(layout.shape), int(layout.ranks[coords]))

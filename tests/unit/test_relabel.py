@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layouts import block_sizes
 from numpy.typing import NDArray
 from oracle import Layout, random_layout, random_shape
 
@@ -19,7 +20,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 def descriptor(layout: Layout) -> psr.Descriptor:
     grid = psr.ProcessGrid(layout.ranks.shape, ranks=layout.ranks)
-    whole = psr.Descriptor(layout.shape, layout.block, grid, source=layout.source)
+    whole = psr.Descriptor(layout.shape, block_sizes(layout), grid, source=layout.source)
     return whole if layout.size == layout.shape else whole[layout.window()]
 
 
@@ -105,7 +106,7 @@ def test_grid_dimensions_in_another_order(seed: int) -> None:
     if len(b.shape) < 2:
         return
     grid = psr.ProcessGrid(b.ranks.T.shape, ranks=b.ranks.T)
-    turned = psr.Descriptor(b.shape, b.block, grid, source=b.source, axes=(1, 0))[b.window()]
+    turned = psr.Descriptor(b.shape, block_sizes(b), grid, source=b.source, axes=(1, 0))[b.window()]
     straight = psr.relabel_report(descriptor(a), descriptor(b))
     made = psr.relabel_report(descriptor(a), turned)
     assert made.moved_after == straight.moved_after

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from layouts import block_sizes
 from mpi4py import MPI
 from numpy.typing import NDArray
 from oracle import Layout, random_axes, random_layout, random_shape
@@ -68,7 +69,7 @@ def placed(rng: np.random.Generator, local: NDArray[Any]) -> NDArray[Any]:
 def descriptor(layout: Layout, comm: MPI.Intracomm, rng: np.random.Generator) -> psr.Descriptor:
     ranks, axes = random_axes(rng, layout)
     grid = psr.ProcessGrid(ranks.shape, comm, ranks=ranks)
-    whole = psr.Descriptor(layout.shape, layout.block, grid, source=layout.source, axes=axes)
+    whole = psr.Descriptor(layout.shape, block_sizes(layout), grid, source=layout.source, axes=axes)
     return whole if layout.size == layout.shape else whole[layout.window()]
 
 
@@ -142,7 +143,7 @@ def same_view(rng: np.random.Generator) -> bool:
         return False
     layout = random_layout(rng, size, 6)
     order = "CF"[rng.integers(2)]
-    desc = psr.Descriptor(layout.shape, layout.block, psr.ProcessGrid(layout.ranks.shape), source=layout.source)
+    desc = psr.Descriptor(layout.shape, block_sizes(layout), psr.ProcessGrid(layout.ranks.shape), source=layout.source)
     axes = desc[layout.window()].distributions
     coords = tuple(int(rng.integers(0, p)) for p in layout.ranks.shape)
     whole = np.arange(np.prod(layout.shape), dtype="i4").reshape(layout.shape)

@@ -10,6 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from layouts import block_sizes
 from mpi4py import MPI
 from oracle import random_layout, random_shape
 
@@ -28,7 +29,7 @@ def check_case(folder: Path, rng: np.random.Generator) -> None:
     size = random_shape(rng, int(rng.integers(1, 5)), 900)
     layout = random_layout(rng, size, WORLD.Get_size())
     grid = psr.ProcessGrid(layout.ranks.shape, WORLD, ranks=layout.ranks)
-    desc = psr.Descriptor(layout.shape, layout.block, grid, source=layout.source)[layout.window()]
+    desc = psr.Descriptor(layout.shape, block_sizes(layout), grid, source=layout.source)[layout.window()]
     dtype = DTYPES[rng.integers(len(DTYPES))]
     slabs.SLAB_BYTES = int(rng.choice([100, 1000, 10**7]))
     whole = np.zeros(layout.shape, dtype)

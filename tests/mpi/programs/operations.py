@@ -37,8 +37,10 @@ def check_case(rng: np.random.Generator, number: int) -> None:
     op = "NTC"[rng.integers(3)]
     dtype = np.dtype("fdFD"[rng.integers(4)])
     size = random_size(rng)
-    a = random_layout(rng, size, WORLD.Get_size())
-    b = random_layout(rng, size if op == "N" else size[::-1], WORLD.Get_size())
+    keywords = WAYS[number % len(WAYS)]
+    irregular = keywords.get("via") != "lcm"
+    a = random_layout(rng, size, WORLD.Get_size(), irregular=irregular)
+    b = random_layout(rng, size if op == "N" else size[::-1], WORLD.Get_size(), irregular=irregular)
     if op == "N" and rng.random() < 0.1:
         b = replace(a)
     alpha, beta = (
@@ -60,7 +62,6 @@ def check_case(rng: np.random.Generator, number: int) -> None:
         local_a = _as(own, local_a)
     if out is not None:
         out = _as(own, out)
-    keywords = WAYS[number % len(WAYS)]
     plan = psr.redistribute(descriptor(a, WORLD, 0), descriptor(b, WORLD, 0), dtype=dtype, op=op, **keywords)
     repeated = 2 if beta == 0 else 1
     for _ in range(repeated):

@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from layouts import block_sizes
 from mpi4py import MPI
-from oracle import Layout, random_axes, random_layout, random_shape
-from random_layouts import DTYPES, OPTIONS, force, numbered, placed, same
+from oracle import Layout, random_axes, random_irregular, random_layout, random_shape
+from random_layouts import DTYPES, OPTIONS, force, grown, numbered, placed, same
 
 import pyscalapack_redist as psr
 
@@ -26,7 +27,8 @@ def descriptor(rng: np.random.Generator, layout: Layout, comm: MPI.Intracomm, ll
     grid = psr.ProcessGrid(ranks.shape, comm, ranks=ranks)
     single = [max(1, -(-n // p)) for n, p in zip(layout.shape, layout.ranks.shape, strict=True)]
     block = [
-        None if cut == whole and rng.random() < 0.5 else cut for cut, whole in zip(layout.block, single, strict=True)
+        None if cut == whole and rng.random() < 0.5 else cut
+        for cut, whole in zip(block_sizes(layout), single, strict=True)
     ]
     whole = psr.Descriptor(layout.shape, block, grid, source=layout.source, axes=axes)
     whole = psr.Descriptor(layout.shape, block, grid, source=layout.source, axes=axes, lld=whole.lld + lld)
@@ -37,18 +39,26 @@ def descriptor(rng: np.random.Generator, layout: Layout, comm: MPI.Intracomm, ll
 def pair(rng: np.random.Generator, dims: int, ranks: int, keywords: dict[str, Any]) -> tuple[Layout, Layout]:
     """Two layouts: any, the same places dealt out otherwise, or one grid whose dimensions move over the array."""
     size = random_shape(rng, dims)
-    a, b = (random_layout(rng, size, ranks, margin=max(2, 11 - 2 * dims)) for _ in range(2))
+    needs_one_size = keywords.get("schedule") in ("walker-otto", "classes") or keywords.get("via") == "lcm"
+    margin = max(2, 11 - 2 * dims)
+    a, b = (random_layout(rng, size, ranks, margin=margin, irregular=not needs_one_size) for _ in range(2))
     kind = rng.random()
     if keywords.get("schedule") in ("walker-otto", "classes"):  # they apply to few others
-        b = replace(a, block=tuple(int(n * rng.integers(1, 5)) for n in a.block))
+        b = replace(a, block=grown(rng, a.block))
         return (a, b) if rng.random() < 0.5 else (b, a)
     if kind < 0.08:
         return a, a
     if kind < 0.4:
         order = [int(k) for k in rng.permutation(dims)]
         moved = a.ranks.transpose(order)
-        source = tuple(int(rng.integers(p)) for p in moved.shape)
-        return a, replace(a, ranks=moved, source=source, block=b.block)
+        block = tuple(
+            cut if isinstance(cut, int) else random_irregular(rng, n, p)
+            for cut, n, p in zip(b.block, a.shape, moved.shape, strict=True)
+        )
+        source = tuple(
+            int(rng.integers(p)) if isinstance(cut, int) else 0 for cut, p in zip(block, moved.shape, strict=True)
+        )
+        return a, replace(a, ranks=moved, source=source, block=block)
     return a, b
 
 

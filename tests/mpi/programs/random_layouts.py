@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from layouts import block_sizes
 from mpi4py import MPI
 from numpy.typing import NDArray
 from oracle import Layout, random_layout, random_size
@@ -65,9 +66,14 @@ def placed(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any
 
 def descriptor(layout: Layout, comm: MPI.Intracomm, lld: int) -> psr.Descriptor:
     grid = psr.ProcessGrid(layout.ranks.shape, comm, ranks=layout.ranks)
-    whole = psr.Descriptor(layout.shape, layout.block, grid, source=layout.source)
-    whole = psr.Descriptor(layout.shape, layout.block, grid, source=layout.source, lld=whole.lld + lld)
+    whole = psr.Descriptor(layout.shape, block_sizes(layout), grid, source=layout.source)
+    whole = psr.Descriptor(layout.shape, block_sizes(layout), grid, source=layout.source, lld=whole.lld + lld)
     return whole if layout.size == layout.shape else whole[layout.window()]
+
+
+def grown(rng: np.random.Generator, block: tuple[Any, ...]) -> tuple[int, ...]:
+    """Blocks of one size made 1 to 4 times as large."""
+    return tuple(int(n * rng.integers(1, 5)) for n in block)
 
 
 def same(x: NDArray[Any], y: NDArray[Any]) -> bool:
@@ -79,11 +85,12 @@ def check_case(comm: MPI.Intracomm, rng: np.random.Generator, keywords: dict[str
     size = random_size(rng)
     if longer > 1:
         size = (size[0] * int(rng.integers(1, longer + 1)), size[1] * int(rng.integers(1, longer + 1)))
-    a, b = (random_layout(rng, size, comm.Get_size()) for _ in range(2))
+    needs_one_size = keywords.get("schedule") in ("walker-otto", "classes") or keywords.get("via") == "lcm"
+    a, b = (random_layout(rng, size, comm.Get_size(), irregular=not needs_one_size) for _ in range(2))
     if rng.random() < 0.1:
         b = a
     if keywords.get("schedule") in ("walker-otto", "classes"):  # they apply to few others
-        b = replace(a, block=tuple(int(n * rng.integers(1, 5)) for n in a.block))
+        b = replace(a, block=grown(rng, a.block))
         a, b = (a, b) if rng.random() < 0.5 else (b, a)
     dtype = DTYPES[rng.integers(len(DTYPES))]
     salt = int(rng.integers(2**31))

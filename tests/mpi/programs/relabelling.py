@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from layouts import block_sizes
 from mpi4py import MPI
 from oracle import Layout, random_layout, random_shape
 
@@ -19,7 +20,7 @@ import pyscalapack_redist as psr
 
 def descriptor(layout: Layout, comm: MPI.Intracomm) -> psr.Descriptor:
     grid = psr.ProcessGrid(layout.ranks.shape, comm, ranks=layout.ranks)
-    whole = psr.Descriptor(layout.shape, layout.block, grid, source=layout.source)
+    whole = psr.Descriptor(layout.shape, block_sizes(layout), grid, source=layout.source)
     return whole if layout.size == layout.shape else whole[layout.window()]
 
 

@@ -46,8 +46,10 @@ def check_case(rng: np.random.Generator, number: int) -> None:
         op = "N" if rng.random() < 0.5 else {"symmetric": "T", "hermitian": "C"}[fill]
         if dtype.char == "G":
             dtype = np.dtype("f8")
-    a = random_layout(rng, size, WORLD.Get_size())
-    b = random_layout(rng, size if op == "N" else size[::-1], WORLD.Get_size())
+    options = OPTIONS[number % len(OPTIONS)]
+    irregular = options.get("via") != "lcm"
+    a = random_layout(rng, size, WORLD.Get_size(), irregular=irregular)
+    b = random_layout(rng, size if op == "N" else size[::-1], WORLD.Get_size(), irregular=irregular)
     if op == "N" and rng.random() < 0.1:
         b = replace(a)
     alpha, beta = (int(rng.integers(-1, 4)), int(rng.integers(0, 4))) if multiplied else (1, 0)
@@ -76,7 +78,6 @@ def check_case(rng: np.random.Generator, number: int) -> None:
     own = np.random.default_rng([number, RANK])
     local_a, out, wanted = a.local(whole_a, RANK), None if new else b.local(whole_b, RANK), b.local(expected, RANK)
     local_a, out = (None if array is None else _as(own, array) for array in (local_a, out))
-    options = OPTIONS[number % len(OPTIONS)]
     plan = psr.redistribute(
         descriptor(a, WORLD, 0), descriptor(b, WORLD, 0), dtype=dtype, op=op, uplo=uplo, diag=diag, fill=fill, **options
     )

@@ -19,7 +19,7 @@ KINDS = list(itertools.product("UL", "NU", DTYPES))
 
 def check_case(rng: np.random.Generator, number: int, context: int) -> None:
     size = random_size(rng)
-    a, b = (random_layout(rng, size, WORLD.Get_size()) for _ in range(2))
+    a, b = (random_layout(rng, size, WORLD.Get_size(), irregular=False) for _ in range(2))
     uplo, diag, dtype = KINDS[number % len(KINDS)]
     salt = int(rng.integers(2**31))
     whole_a, whole_b = numbered(a.shape, dtype, salt), numbered(b.shape, dtype, salt + 1)
