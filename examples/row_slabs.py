@@ -4,10 +4,9 @@
     mpiexec -n 4 python -m mpi4py examples/row_slabs.py --rows 310 0 205 285
     mpiexec -n 4 python -m mpi4py examples/row_slabs.py --order 800 --chunk 150
 
-A block-cyclic layout has one size of blocks, so slabs of uneven heights are no such layout, but for one case: as many rows on
-every rank, fewer on the last that has any. Then the slabs are the layout with one block a rank, and one plan moves them.
-Slabs of any other heights, and chunks of any shape on any rank, are each a matrix on one process and go each into its part of
-ScaLAPACK's matrix, which is a sub-array of the layout. All are on their way at once.
+Slabs of any heights are one layout, with irregular blocks of rows, and one plan moves them. Square chunks on any rank are
+not: each is a matrix on one process and goes into its part of ScaLAPACK's matrix, which is a sub-array of the layout. All
+are on their way at once.
 
 With --chunk the matrix is a dask array in square chunks of that size. The ranks compute the chunks in turn, none computes two
 times, and the solution is handed back to dask, which verifies it.
@@ -19,7 +18,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import pairwise
+from itertools import chain, pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +44,66 @@ def right_side(i: NDArray[np.int64]) -> Array:
     return values
 
 
-# -- pieces: each a part of the matrix that lies whole on one rank
+class Rows(NamedTuple):
+    """Rows of the solution that this rank has."""
+
+    first: int
+    values: Array
+
+
+# -- slabs: one layout
+
+
+@dataclass(frozen=True)
+class Slabs:
+    """Slabs of ordinary arrays, of any number of rows on each rank: the layout of irregular blocks."""
+
+    desc: psr.Descriptor
+    array: Array
+    way = "one plan"
+
+    @classmethod
+    def of(cls, comm: MPI.Intracomm, heights: Sequence[int]) -> Slabs:
+        """The matrix of so many rows on each rank. Not collective."""
+        desc = psr.Descriptor((sum(heights),) * 2, (psr.Blocks(heights), None), psr.ProcessGrid((comm.size, 1), comm))
+        return cls(desc, desc.from_function(element))
+
+    @property
+    def title(self) -> str:
+        """What it is, in words."""
+        heights = [self.desc.local_shape_of((rank, 0))[0] for rank in range(self.desc.grid.size)]
+        return f"slabs of {' '.join(map(str, heights))} rows"
+
+    def matrix_in(self, desc: psr.Descriptor) -> Array | None:
+        """This rank's part of the matrix in ScaLAPACK's layout. Collective."""
+        local: Array | None = psr.redistribute(self.desc, desc)(self.array)
+        return local
+
+    def sides_in(self, desc: psr.Descriptor) -> Array | None:
+        """This rank's part of the right-hand side in ScaLAPACK's layout. Collective."""
+        local: Array | None = psr.redistribute(self._column, desc)(right_side(self._rows)[:, np.newaxis])
+        return local
+
+    def solution(self, desc: psr.Descriptor, local: Array | None) -> list[Rows]:
+        """The rows of the solution that this rank's slab has. Collective."""
+        x = psr.redistribute(desc, self._column, dtype=np.float64)(local)
+        return [Rows(int(self._rows[0]), x[:, 0])] if x is not None and x.size else []
+
+    def residual(self, comm: MPI.Intracomm, x: Array) -> float:
+        """max |A x - b|. Collective."""
+        wrong = np.abs(self.array @ x - right_side(self._rows)).max(initial=0)
+        return float(comm.allreduce(float(wrong), MPI.MAX))
+
+    @property
+    def _rows(self) -> NDArray[np.int64]:
+        return self.desc.global_indices(0)
+
+    @property
+    def _column(self) -> psr.Descriptor:
+        return psr.Descriptor((self.desc.shape[0], 1), (self.desc.block[0], None), self.desc.grid)
+
+
+# -- chunks: each a part of the matrix that lies whole on one rank
 
 
 class Piece(NamedTuple):
@@ -56,175 +114,113 @@ class Piece(NamedTuple):
     rank: int
 
 
-def slabs(heights: Sequence[int], columns: int) -> list[Piece]:
-    """Consecutive rows on rank 0, 1, ...; a rank may have none."""
-    ends = np.cumsum(heights)
-    return [
-        Piece(slice(int(end) - height, int(end)), slice(0, columns), rank)
-        for rank, (height, end) in enumerate(zip(heights, ends, strict=True))
-    ]
+@dataclass(frozen=True)
+class Chunks:
+    """A dask array, of which each rank computes its chunks, dealt to the ranks in turn."""
 
-
-def chunk_pieces(chunks: tuple[tuple[int, ...], ...], ranks: int) -> list[Piece]:
-    """A dask array's chunks, row after row, dealt to the ranks in turn."""
-    edges = [np.concatenate([[0], np.cumsum(one)]) for one in chunks]
-    spans = [[slice(int(a), int(b)) for a, b in pairwise(one)] for one in edges]
-    return [
-        Piece(rows, columns, (k * len(spans[1]) + l) % ranks)
-        for k, rows in enumerate(spans[0])
-        for l, columns in enumerate(spans[1])  # noqa: E741
-    ]
-
-
-def one_block_a_rank(heights: Sequence[int]) -> bool:
-    """Are the slabs those of the layout with one block a rank?"""
-    most, left = -(-sum(heights) // len(heights)), sum(heights)
-    for height in heights:
-        if height != min(most, left):
-            return False
-        left -= height
-    return True
-
-
-def plans(
-    comm: MPI.Intracomm, desc: psr.Descriptor, pieces: Sequence[Piece], *, back: bool
-) -> Iterator[psr.Redistribution]:
-    """A plan for each piece, into its part of the matrix or out of it. Collective."""
-    for piece in pieces:
-        part = desc[piece.rows, piece.columns]
-        alone = psr.Descriptor(part.shape, part.shape, psr.ProcessGrid((1, 1), comm, ranks=[[piece.rank]]))
-        ends = (part, alone) if back else (alone, part)
-        yield psr.redistribute(*ends, comm=comm, dtype=np.float64)
-
-
-def from_pieces(
-    comm: MPI.Intracomm, desc: psr.Descriptor, pieces: Sequence[Piece], arrays: Sequence[Array | None]
-) -> Array | None:
-    """This rank's part of the matrix in ScaLAPACK's layout; `arrays` has None for other ranks' pieces. Collective."""
-    local = None if desc.coords is None else desc.empty(np.float64)
-    kept = [(piece, array) for piece, array in zip(pieces, arrays, strict=True) if extent(piece)]
-    moving = list(plans(comm, desc, [piece for piece, _ in kept], back=False))
-    transfers = [plan.start(array, local) for plan, (_, array) in zip(moving, kept, strict=True)]
-    for one in transfers:
-        one.wait()
-    return local
-
-
-def to_pieces(
-    comm: MPI.Intracomm, desc: psr.Descriptor, pieces: Sequence[Piece], local: Array | None
-) -> list[Array | None]:
-    """The pieces of a matrix in ScaLAPACK's layout, each on its rank and None elsewhere. Collective."""
-    kept = [piece for piece in pieces if extent(piece)]
-    transfers = [plan.start(local) for plan in list(plans(comm, desc, kept, back=True))]
-    found = iter([one.wait() for one in transfers])
-    return [next(found) if extent(piece) else None for piece in pieces]
-
-
-def extent(piece: Piece) -> int:
-    """Elements of a piece."""
-    return int(piece.rows.stop - piece.rows.start) * int(piece.columns.stop - piece.columns.start)
-
-
-# -- the two sources
-
-
-class Source(NamedTuple):
-    """The pieces of the matrix and of the right-hand side, and this rank's arrays of them."""
-
-    title: str
-    matrix: list[Piece]
+    comm: MPI.Intracomm
+    matrix: Any
+    pieces: list[Piece]
     arrays: list[Array | None]
-    sides: list[Piece]
-    dask: Any = None
 
+    @classmethod
+    def of(cls, comm: MPI.Intracomm, n: int, chunk: int) -> Chunks:
+        """The matrix in square chunks. Not collective."""
+        import dask.array as da
 
-def plain_slabs(comm: MPI.Intracomm, heights: Sequence[int]) -> Source:
-    """Slabs of ordinary arrays, of so many rows on each rank. Not collective."""
-    n = sum(heights)
-    pieces = slabs(heights, n)
-    arrays = [
-        element(*np.ix_(np.arange(one.rows.start, one.rows.stop), np.arange(n))) if one.rank == comm.rank else None
-        for one in pieces
-    ]
-    return Source(f"slabs of {' '.join(map(str, heights))} rows", pieces, arrays, slabs(heights, 1))
+        matrix = da.fromfunction(element, shape=(n, n), chunks=(chunk, chunk), dtype=np.float64)
+        edges = [np.concatenate([[0], np.cumsum(sizes)]) for sizes in matrix.chunks]
+        rows, columns = ([slice(int(a), int(b)) for a, b in pairwise(bounds)] for bounds in edges)
+        pieces = [Piece(*ranges, rank=k % comm.size) for k, ranges in enumerate(product(rows, columns))]
+        arrays = [
+            matrix.blocks[at].compute(scheduler="synchronous") if piece.rank == comm.rank else None
+            for at, piece in zip(np.ndindex(*matrix.numblocks), pieces, strict=True)
+        ]
+        return cls(comm, matrix, pieces, arrays)
 
+    @property
+    def way(self) -> str:
+        """How ScaLAPACK's matrix is filled."""
+        return f"{len(self.pieces)} plans"
 
-def dask_chunks(comm: MPI.Intracomm, n: int, chunk: int) -> Source:
-    """A dask array, of which this rank computes its chunks. Not collective."""
-    import dask.array as da
+    @property
+    def title(self) -> str:
+        """What it is, in words."""
+        return f"a dask array in chunks of {' x '.join(map(str, self.matrix.chunksize))}"
 
-    matrix = da.fromfunction(element, shape=(n, n), chunks=(chunk, chunk), dtype=np.float64)
-    pieces = chunk_pieces(matrix.chunks, comm.size)
-    numbers = np.ndindex(*matrix.numblocks)
-    arrays = [
-        matrix.blocks[at].compute(scheduler="synchronous") if piece.rank == comm.rank else None
-        for at, piece in zip(numbers, pieces, strict=True)
-    ]
-    sides = [Piece(one.rows, slice(0, 1), one.rank) for one in pieces if one.columns.start == 0]
-    return Source(f"a dask array in chunks of {chunk} x {chunk}", pieces, arrays, sides, matrix)
+    def matrix_in(self, desc: psr.Descriptor) -> Array | None:
+        """This rank's part of the matrix in ScaLAPACK's layout. Collective."""
+        return self._filled(desc, self.pieces, self.arrays)
+
+    def sides_in(self, desc: psr.Descriptor) -> Array | None:
+        """This rank's part of the right-hand side in ScaLAPACK's layout. Collective."""
+        arrays = [
+            right_side(np.arange(piece.rows.start, piece.rows.stop))[:, np.newaxis]
+            if piece.rank == self.comm.rank
+            else None
+            for piece in self._sides
+        ]
+        return self._filled(desc, self._sides, arrays)
+
+    def solution(self, desc: psr.Descriptor, local: Array | None) -> list[Rows]:
+        """The rows of the solution that this rank's chunks have. Collective."""
+        transfers = [plan.start(local) for plan in list(self._plans(desc, self._sides, back=True))]
+        found = zip(self._sides, [transfer.wait() for transfer in transfers], strict=True)
+        return [Rows(piece.rows.start, x[:, 0]) for piece, x in found if x is not None]
+
+    def residual(self, comm: MPI.Intracomm, x: Array) -> float:
+        """max |A x - b|, by dask. Collective."""
+        import dask.array as da
+
+        found = 0.0
+        if comm.rank == 0:
+            difference = self.matrix @ da.from_array(x, chunks=(self.matrix.chunks[0],)) - right_side(np.arange(len(x)))
+            found = float(np.abs(difference).max().compute(scheduler="synchronous"))
+        return float(comm.bcast(found))
+
+    @property
+    def _sides(self) -> list[Piece]:
+        """The right-hand side beside the first chunk of each row of chunks."""
+        return [Piece(piece.rows, slice(0, 1), piece.rank) for piece in self.pieces if piece.columns.start == 0]
+
+    def _plans(self, desc: psr.Descriptor, pieces: Sequence[Piece], *, back: bool) -> Iterator[psr.Redistribution]:
+        """A plan for each piece, into its part of the matrix or out of it. Collective."""
+        for piece in pieces:
+            part = desc[piece.rows, piece.columns]
+            alone = psr.Descriptor(part.shape, part.shape, psr.ProcessGrid((1, 1), self.comm, ranks=[[piece.rank]]))
+            ends = (part, alone) if back else (alone, part)
+            yield psr.redistribute(*ends, comm=self.comm, dtype=np.float64)
+
+    def _filled(self, desc: psr.Descriptor, pieces: Sequence[Piece], arrays: Sequence[Array | None]) -> Array | None:
+        """This rank's part of a matrix that is made of pieces. Collective."""
+        local = None if desc.coords is None else desc.empty(np.float64)
+        moving = list(self._plans(desc, pieces, back=False))
+        transfers = [plan.start(array, local) for plan, array in zip(moving, arrays, strict=True)]
+        for transfer in transfers:
+            transfer.wait()
+        return local
 
 
 # -- solve and verify
 
 
-class Solved(NamedTuple):
-    """The solution as its pieces, and how ScaLAPACK's matrix was filled."""
-
-    pieces: list[Array | None]
-    way: str
-
-
-def solve(comm: MPI.Intracomm, source: Source, grid: psr.ProcessGrid, block: int, phases: Phases) -> Solved:
+def solve(source: Slabs | Chunks, n: int, grid: psr.ProcessGrid, block: int, phases: Phases) -> list[Rows]:
     """Into ScaLAPACK, LU, and the solution back to the ranks that have those rows. Collective."""
-    n = max(one.rows.stop for one in source.matrix)
     desc = psr.Descriptor((n, n), (block, block), grid)
     desc_sides = psr.Descriptor((n, 1), (block, block), grid)
-    sides = [
-        right_side(np.arange(one.rows.start, one.rows.stop))[:, np.newaxis] if one.rank == comm.rank else None
-        for one in source.sides
-    ]
-    heights = [one.rows.stop - one.rows.start for one in source.matrix]
-    one_plan = source.dask is None and one_block_a_rank(heights)
-    way = "one plan" if one_plan else f"{sum(map(bool, map(extent, source.matrix)))} plans"
-
-    def fill() -> Array | None:
-        if one_plan:
-            slab = psr.Descriptor((n, n), (None, None), psr.ProcessGrid((comm.size, 1), comm))
-            local: Array | None = psr.redistribute(slab, desc)(source.arrays[comm.rank])
-            return local
-        return from_pieces(comm, desc, source.matrix, source.arrays)
-
-    matrix = phases.run("into ScaLAPACK", way, fill)
-    b = phases.run("the right-hand side", "", lambda: from_pieces(comm, desc_sides, source.sides, sides))
+    matrix = phases.run("into ScaLAPACK", source.way, lambda: source.matrix_in(desc))
+    b = phases.run("the right-hand side", "", lambda: source.sides_in(desc_sides))
     pivots = phases.run("factor (pdgetrf)", "", lambda: pxgetrf(matrix, desc))
     phases.run("solve (pdgetrs)", "", lambda: pxgetrs(matrix, desc, pivots, b, desc_sides))
-    back = phases.run("back to the slabs", "", lambda: to_pieces(comm, desc_sides, source.sides, b))
-    return Solved(back, way)
+    return phases.run("back to the slabs", "", lambda: source.solution(desc_sides, b))
 
 
-def relative_residual(comm: MPI.Intracomm, source: Source, solved: Solved) -> float:
-    """max |A x - b| / max |x|, from the solution's pieces; by dask where the matrix is dask's. Collective."""
-    mine = [(piece, x) for piece, x in zip(source.sides, solved.pieces, strict=True) if x is not None]
-    everything = [one for some in comm.allgather(mine) for one in some]
-    n = max(one.rows.stop for one in source.matrix)
+def relative_residual(comm: MPI.Intracomm, source: Slabs | Chunks, n: int, solution: list[Rows]) -> float:
+    """max |A x - b| / max |x|. Collective."""
     x = np.full(n, np.nan)
-    for piece, part in everything:
-        x[piece.rows] = part[:, 0]
-    if source.dask is not None:
-        import dask.array as da
-
-        residual = 0.0
-        if comm.rank == 0:
-            rows = source.dask.chunks[0]
-            difference = source.dask @ da.from_array(x, chunks=(rows,)) - right_side(np.arange(n))
-            residual = float(np.abs(difference).max().compute(scheduler="synchronous"))
-        return float(comm.bcast(residual)) / float(np.abs(x).max())
-    wrong = [
-        float(np.abs(array @ x - right_side(np.arange(piece.rows.start, piece.rows.stop))).max(initial=0))
-        for piece, array in zip(source.matrix, source.arrays, strict=True)
-        if array is not None
-    ]
-    return float(comm.allreduce(max(wrong, default=0.0), MPI.MAX)) / float(np.abs(x).max())
+    for first, values in chain.from_iterable(comm.allgather(solution)):
+        x[first : first + len(values)] = values
+    return source.residual(comm, x) / float(np.abs(x).max())
 
 
 # -- the program
@@ -241,7 +237,7 @@ class Options:
 
 
 def uneven(order: int, ranks: int) -> tuple[int, ...]:
-    """Heights that grow from rank to rank, and are those of no block-cyclic layout."""
+    """Heights that grow from rank to rank."""
     edges = [order * (k * (k + 2)) // (ranks * (ranks + 2)) for k in range(ranks + 1)]
     return tuple(b - a for a, b in pairwise(edges))
 
@@ -274,18 +270,18 @@ def read_options(comm: MPI.Intracomm, words: list[str]) -> Options | None:
 def run(comm: MPI.Intracomm, options: Options) -> bool:
     """Solve and verify; whether all is right. Collective."""
     n = sum(options.heights)
-    source = on_all_ranks(
+    source: Slabs | Chunks = on_all_ranks(
         comm,
-        lambda: dask_chunks(comm, n, options.chunk) if options.chunk else plain_slabs(comm, options.heights),
+        lambda: Chunks.of(comm, n, options.chunk) if options.chunk else Slabs.of(comm, options.heights),
     )
     phases = Phases(comm)
     phases.say(f"{n} unknowns on {comm.size} ranks, {source.title}")
     with on_all_ranks(comm, lambda: psr.ProcessGrid(options.grid, comm)) as grid:
         on_all_ranks(comm, grid.make_context)
-        solved = solve(comm, source, grid, options.block, phases)
-    residual = relative_residual(comm, source, solved)
+        solution = solve(source, n, grid, options.block, phases)
+    residual = relative_residual(comm, source, n, solution)
     right = residual < 100 * n * float(np.finfo(np.float64).eps)
-    where = "by dask " if source.dask is not None else ""
+    where = "by dask " if isinstance(source, Chunks) else ""
     phases.say(f"residual {where}{residual:.1e} = max |A x - b| / max |x|{'' if right else ': WRONG'}")
     return right
 
