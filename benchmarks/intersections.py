@@ -16,8 +16,11 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
-from pyscalapack_redist import BlockCyclic, Descriptor, ProcessGrid, intersections
+import numpy as np
+
+from pyscalapack_redist import BlockCyclic, Blocks, Descriptor, ProcessGrid, intersections
 from pyscalapack_redist.engine.planner import messages_of
+from pyscalapack_redist.intersections.irregular import families_of
 from pyscalapack_redist.schedules.orders import ORDERS
 from pyscalapack_redist.tools.text import size_text, time_text
 
@@ -36,6 +39,7 @@ PERIODS = (
     (10**9, (1024, 7), (1021, 11)),
     (10**11, (1024, 1), (1021, 1009)),
 )
+MANY_BLOCKS = 10**6
 
 
 class Seat:
@@ -132,8 +136,36 @@ def periods(repeat: int) -> None:
         )
 
 
+def irregular(repeat: int) -> None:
+    """Print the table of a dimension of very many irregular blocks."""
+    rng = np.random.default_rng(1)
+    sizes = rng.integers(1, 200, MANY_BLOCKS)
+    n = int(sizes.sum())
+    print(
+        "| processes | descriptor | to blocks of 64 | from blocks of 64 | to balanced | to as many others | families |"
+    )
+    print("|---" * 7 + "|")
+    for processes in (8, 64, 1024):
+        grid = ProcessGrid((processes,))
+        owners = rng.integers(0, processes, MANY_BLOCKS)
+
+        def described(block: Any, grid: ProcessGrid = grid) -> Descriptor:
+            return Descriptor((n,), (block,), grid)
+
+        blocks = Blocks(sizes, owners), 64, "balanced", Blocks(sizes[::-1], owners[::-1])
+        a, b, c, d = (described(block).distributions[0] for block in blocks)
+        pairs = ((a, b), (b, a), (a, c), (a, d))
+        seconds = least(lambda: described(Blocks(sizes, owners)), repeat)  # noqa: B023
+        times = [least(functools.partial(families_of, x, y, processes // 2), repeat) for x, y in pairs]
+        families = [len(families_of(x, y, processes // 2).remote) for x, y in pairs]
+        print(
+            f"| {processes} | {' | '.join(map(time_text, [seconds, *times]))} | {', '.join(map(str, families))} |",
+            flush=True,
+        )
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print all tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=9, help="take the least time of so many")
     repeat = parser.parse_args().repeat
@@ -144,6 +176,8 @@ def main() -> None:
     plans(repeat)
     print("\nPeriods with many runs: one process, one dimension\n")
     periods(repeat)
+    print(f"\n{MANY_BLOCKS:.0e} irregular blocks of 1 to 199 elements: one process, one dimension\n")
+    irregular(repeat)
 
 
 if __name__ == "__main__":
