@@ -158,7 +158,9 @@ class DistributedArray(Distributed):
                 raise DescriptorError(f"desc = {desc!r} must be a Descriptor or a DistributedArray")
             return found
         step = 1 if op == "N" else -1
-        blocks = self._desc.block[::step] if isinstance(block, EllipsisType) else block
+        blocks: Any = block
+        if isinstance(block, EllipsisType):  # of a slice, what there is of irregular blocks
+            blocks = [axis.block for axis in self._desc.distributions][::step]
         return Descriptor(self.shape[::step], blocks, grid or self._desc.grid, source=source, axes=axes)
 
 

@@ -141,7 +141,9 @@ def views(rng: np.random.Generator, own: np.random.Generator) -> None:
     grid = psr.ProcessGrid((1,) * (chain.ndim - 1) + (SIZE,), WORLD)
     moved = chain.redistribute(block=2, grid=grid)
     assert np.array_equal(moved.gather(root), expected) or root != RANK
-    wider = chain.astype(np.complex128).redistribute(grid=grid).gather(root)
+    one_size = all(isinstance(block, int) for block in chain.desc.block)  # the owners of others are of a grid
+    wide = chain.astype(np.complex128)
+    wider = (wide.redistribute(grid=grid) if one_size else wide.redistribute(block=1, grid=grid)).gather(root)
     assert wider is None or (wider.dtype == np.complex128 and np.array_equal(wider, expected))
     # what is written into the view is in the array
     expected[...] = 7
@@ -235,7 +237,19 @@ def two_sides() -> None:
     comm.Free()
 
 
+def slice_of_irregular_blocks() -> None:
+    """By default it keeps what the slice has of each block."""
+    grid = psr.ProcessGrid((SIZE, 1), WORLD)
+    blocks = psr.Blocks([2, 3, 4], [0, SIZE - 1, 0])
+    array = psr.DistributedArray.from_function(psr.Descriptor((9, 4), (blocks, 2), grid), lambda i, j: 10.0 * i + j)
+    moved = array[1:7].redistribute(grid=grid)
+    assert moved.desc.block == (psr.Blocks([1, 3, 2], [0, SIZE - 1, 0]), 2)
+    found = moved.gather()
+    assert found is None or np.array_equal(found, 10.0 * np.arange(1, 7)[:, None] + np.arange(4))
+
+
 def main() -> None:
+    slice_of_irregular_blocks()
     cases, seed = int(sys.argv[1]), int(sys.argv[2])
     rng, own = np.random.default_rng(seed), np.random.default_rng([seed, RANK])
     corners()
