@@ -21,6 +21,7 @@ from .engine.scatter_gather import from_root, gather
 from .errors import ArrayError, DescriptorError
 from .files import load, save
 from .layout.descriptor import Descriptor
+from .layout.dimensions import BlockSizes
 from .layout.distributed import Distributed, descriptor_of
 from .layout.grid import ProcessGrid
 
@@ -73,7 +74,7 @@ class DistributedArray(Distributed):
         self,
         desc: Descriptor | Distributed | None = None,
         *,
-        block: Sequence[int | None] | int | EllipsisType | None = ...,
+        block: Sequence[BlockSizes] | BlockSizes | EllipsisType = ...,
         grid: ProcessGrid | None = None,
         source: Sequence[int] | int = 0,
         axes: Sequence[int | None] | None = None,
@@ -137,7 +138,7 @@ class DistributedArray(Distributed):
         desc: Any,
         out: Any,
         op: str,
-        block: Sequence[int | None] | int | EllipsisType | None,
+        block: Sequence[BlockSizes] | BlockSizes | EllipsisType,
         grid: ProcessGrid | None,
         source: Sequence[int] | int,
         axes: Sequence[int | None] | None,
