@@ -6,7 +6,7 @@ A plan is made once and used often:
     b = plan(a)
 """
 
-from . import blacs, intersections, scalapack, schedules
+from . import blacs, intersections, linalg, scalapack, schedules
 from .connection.connect import accept, connect
 from .distributed_array import DistributedArray, distribute
 from .engine.batch import batch
@@ -56,6 +56,7 @@ __all__ = [
     "distribute",
     "gather",
     "intersections",
+    "linalg",
     "load",
     "redistribute",
     "relabel",

@@ -14,7 +14,7 @@ import re
 import site
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from .._blacs import ENTRY_POINTS, Entries
@@ -23,6 +23,18 @@ from ..errors import LibraryError
 __all__ = ["ENVIRONMENT", "Library", "available", "load"]
 
 ENVIRONMENT = "PYSCALAPACK_REDIST_LIBRARY"
+# what `Library.routine` finds, beside the typed table `ENTRY_POINTS`
+ROUTINES = (
+    *(
+        f"p{letter}{name}_"
+        for name in ("gemm", "lange", "potrf", "potrs", "getri", "geqrf", "gesvd", "gels")
+        for letter in "sdcz"
+    ),
+    "psorgqr_",
+    "pdorgqr_",
+    "pcungqr_",
+    "pzungqr_",
+)
 INDISPENSABLE = ("blacs_gridinfo_", "blacs_gridinit_", "pdgemr2d_")
 
 DEBIAN_PACKAGES = {"Open MPI": "libscalapack-openmpi-dev", "MPICH": "libscalapack-mpich-dev"}
@@ -62,6 +74,8 @@ class Library:
         Why it was chosen.
     missing : tuple of str
         Entry points that it lacks; calling one raises LibraryError.
+    addresses : mapping of str to int
+        Address of each entry point, 0 where it lacks one.
     """
 
     path: str
@@ -70,6 +84,22 @@ class Library:
     entries: Entries = field(repr=False)
     reason: str
     missing: tuple[str, ...] = ()
+    addresses: Mapping[str, int] = field(default_factory=dict, repr=False)
+
+    def routine(self, name: str) -> int:
+        """Address of a Fortran routine. Not collective.
+
+        Raises
+        ------
+        LibraryError
+            The library does not have it.
+        """
+        address = self.addresses.get(f"{name}_", 0)
+        if not address:
+            raise LibraryError(
+                f"{self.path} has no entry point {name}_: use a complete ScaLAPACK ({ENVIRONMENT} names the file to load)"
+            )
+        return address
 
     def describe(self) -> list[str]:
         """Lines of text about the library: what, where, why. Not collective."""
@@ -291,7 +321,7 @@ def _open(candidate: _Candidate, mpi: _RunningMPI, reason: str, prefix: str = ""
         raise
     path = next(filter(None, (_file_of_symbol(library, prefix + "pdgemr2d_") for library in reversed(opened))))
     missing = tuple(symbol for symbol, address in addresses.items() if not address)
-    return Library(path, candidate.vendor, str(mpi), Entries(addresses, path), reason, missing)
+    return Library(path, candidate.vendor, str(mpi), Entries(addresses, path), reason, missing, addresses)
 
 
 def _visibility(candidate: _Candidate, mpi: _RunningMPI) -> int:
@@ -381,7 +411,7 @@ def _addresses(candidate: _Candidate, opened: list[ctypes.CDLL], prefix: str) ->
     """Look up all entry points; those without which nothing works must be there."""
     name = candidate.parts[-1][0]
     found: dict[str, int] = {}
-    for symbol in ENTRY_POINTS:
+    for symbol in (*ENTRY_POINTS, *ROUTINES):
         spelt = prefix + symbol if symbol.endswith("gemr2d_") else symbol
         found[symbol] = next(filter(None, (_address(library, spelt) for library in reversed(opened))), 0)
         if not found[symbol] and symbol in INDISPENSABLE:

@@ -223,6 +223,31 @@ def eigenproblem_size(desc: Descriptor, vendor: str) -> int:
     return n
 
 
+def check_aligned(**layouts: Descriptor) -> None:
+    """Refuse what is not a whole array in square blocks of one size from process (0, 0) of one grid on."""
+    first = next(iter(layouts.values()))
+    for name, desc in layouts.items():
+        what = "of a sub-array" if desc.parent is not None else ""
+        if not what and (len({*desc.block}) > 1 or desc.block != first.block):
+            what = f"of blocks of {desc.block[0]} x {desc.block[1]}"
+        if not what and any(desc.source):
+            what = f"one with source = {desc.source}"
+        if what:
+            raise DescriptorError(
+                f"{name} is {what}: this routine is for whole arrays in square blocks, of one size for all of them, with "
+                "source 0; redistribute to such a layout first"
+            )
+        if desc.grid is not first.grid and desc.grid.context != first.grid.context:
+            raise DescriptorError(
+                f"{name} is on {desc.grid}, and another operand on {first.grid}: use one grid for all"
+            )
+
+
+def check_shape(name: str, desc: Descriptor, shape: tuple[int, int], why: str) -> None:
+    if desc.shape != shape:
+        raise DescriptorError(f"{name} has shape {desc.shape}: it must have {shape}, {why}")
+
+
 def sides_count_of(desc: Descriptor, desc_b: Descriptor) -> int:
     """Number of right-hand sides, whose layout must fit the matrix's."""
     rows, sides = desc_b.shape

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from .. import blacs
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
+from .calls import dtype_of, norm_of, size_told
 from .operands import (
     FACTORED_KINDS,
     KIND_OF_DTYPE,
@@ -188,6 +189,9 @@ def pxgetrf(a: NDArray[Any] | None, desc: Descriptor) -> NDArray[np.intc] | None
         return pivots
     info = blacs.load().entries.getrf(kind, n, n, *matrix.where, pivots)
     check_info(f"p{kind}getrf", info)
+    # netlib's returns at once from a matrix of one row, without a look at it
+    if n == 1 and info == 0 and desc.parent is None and norm_of("M", kind, desc, matrix) == 0:
+        info = 1
     if info > 0:
         raise np.linalg.LinAlgError(
             f"p{kind}getrf: the matrix is singular: pivot {info} (counted from 1) is exactly zero"
@@ -317,7 +321,7 @@ def pxsyevd(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> Eigenp
         return Eigenpairs(None, None)
     matrix = operand("a", a, desc, written=True)
     kind = kind_of(matrix, allowed=FACTORED_KINDS)
-    dtype: np.dtype[Any] = next(known for known, letter in KIND_OF_DTYPE.items() if letter == kind)
+    dtype = dtype_of(kind)
     values = np.zeros(n, np.zeros(0, dtype).real.dtype)
     vectors = desc.zeros(dtype)
     if n == 0:
@@ -359,9 +363,7 @@ def _solve_eigenproblem(
         )
         if info or sizes[0] > 0:
             return info
-        # a size is told as a floating-point number, which in single precision may be rounded down
-        asked = [int(np.nextafter(array[0].real, np.inf)) + 1 for array in (work, real_work)]
-        sizes = [*(size + missing for size in asked), int(integers[0])]
+        sizes = [*(size_told(array) + missing for array in (work, real_work)), int(integers[0])]
         work, real_work = np.zeros(sizes[0], work.dtype), np.zeros(sizes[1], real_work.dtype)
         integers = np.zeros(sizes[2], np.intc)
     return info

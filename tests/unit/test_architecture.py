@@ -40,7 +40,8 @@ BELOW: dict[str, tuple[str, ...]] = {
     "distributed_array": ("files",),
     "connection": ("comm",),
     "scalapack": ("layout.distributed",),
-    "__init__": ("distributed_array", "connection", "scalapack", "layout.relabel"),
+    "linalg": ("distributed_array", "scalapack"),
+    "__init__": ("linalg", "connection", "layout.relabel"),
     "tools": ("__init__",),
     "__main__": ("tools",),
 }

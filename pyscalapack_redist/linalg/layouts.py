@@ -1,0 +1,139 @@
+"""Which layout a routine works in: what fits one as it is, and a simple model that chooses grid and block. Not collective."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from .. import blacs
+from ..comm.mpi import MPI
+from ..errors import DescriptorError
+from ..layout.blockcyclic import whole_number
+from ..layout.descriptor import Descriptor
+from ..layout.grid import ProcessGrid
+
+__all__ = ["as_column", "check_taken", "layout_for", "shaped_like", "stays"]
+
+ROUTINES = (
+    "cho_factor",
+    "cho_solve",
+    "cholesky",
+    "det",
+    "eigh",
+    "inv",
+    "lstsq",
+    "lu_factor",
+    "lu_solve",
+    "matmul",
+    "norm",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+)
+BLOCK = 64
+LEAST_BLOCK, MOST_BLOCK = BLOCK // 4, 4 * BLOCK
+ELEMENTS = 256 * 256
+LIMIT = 2**31
+
+
+def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm) -> Descriptor:
+    """The layout that a routine of `linalg` works in, where its operands are in none that fits. Not collective.
+
+    The model is that of the ScaLAPACK Users' Guide: square blocks of 64, and a grid that is nearly square, with the longer
+    side along the longer side of the matrix. Of P processes it takes isqrt(P) by P // isqrt(P), and no more processes than
+    the matrix has 256 x 256 elements. Where a process would have no block, blocks are smaller.
+
+    Parameters
+    ----------
+    name : str
+        Of the routine: "solve", "eigh", ...
+    shape : (int, int)
+        Of its first operand; for "matmul" of the product.
+    comm : MPI.Intracomm
+        The operands' communicator.
+
+    Raises
+    ------
+    ValueError
+        There is no such routine.
+    DescriptorError
+        The shape is not of a matrix.
+    """
+    if name not in ROUTINES:
+        raise ValueError(f"name = {name!r} is no routine of linalg: it must be one of {', '.join(ROUTINES)}")
+    if len(shape) != 2:
+        raise DescriptorError(f"shape = {tuple(shape)} must be that of a matrix: two numbers")
+    m, n = (whole_number(f"shape[{k}]", size, 0) for k, size in enumerate(shape))
+    processes = min(comm.Get_size(), max(1, -(-m * n // ELEMENTS)))
+    few = math.isqrt(processes)
+    sides = (few, processes // few) if m <= n else (processes // few, few)
+    block = max(1, min(BLOCK, -(-m // sides[0]), -(-n // sides[1])))
+    return Descriptor((m, n), block, ProcessGrid(sides, comm))
+
+
+def _unfit(routine: str, desc: Descriptor) -> str | None:
+    """What a routine cannot take about a layout."""
+    if desc.ndim != 2 or desc.grid.ndim != 2 or desc.axes != (0, 1):
+        return "not of two dimensions over a two-dimensional grid, in order"
+    if desc.parent is not None:
+        return "of a sub-array"
+    if desc.block[0] != desc.block[1]:
+        return f"of blocks of {desc.block[0]} x {desc.block[1]}, which are not square"
+    if any(desc.source):
+        return f"one with source = {desc.source}, which is not 0"
+    if routine == "eigh":
+        if 1 < desc.shape[0] <= desc.block[0] and desc.grid.size > 1:
+            return "of one block on several processes, for which p?syevd is not right"
+        ranks = desc.grid.ranks
+        if blacs.load().vendor == "MKL" and not any(np.all(np.diff(one.ravel()) > 0) for one in (ranks, ranks.T)):
+            return "on ranks that do not ascend, from which MKL's p?syevd does not return"
+    return None
+
+
+def check_taken(routine: str, desc: Descriptor, shape: tuple[int, ...]) -> None:
+    """Refuse a layout that is given to work in, and does not fit. Not collective."""
+    if desc.shape != shape:
+        raise DescriptorError(f"layout has shape {desc.shape}: it must have {shape}, that of the matrix")
+    wrong = _unfit(routine, desc)
+    if wrong is not None:
+        raise DescriptorError(
+            f"layout = {desc!r} is {wrong}: {routine} needs square blocks from process (0, 0) on; "
+            f"linalg.layout_for({routine!r}, {shape}, comm) has one that fits"
+        )
+
+
+def stays(routine: str, desc: Descriptor) -> bool:
+    """Whether a routine works in an operand's own layout: it fits, and its blocks are not slow. Not collective."""
+    small = max(desc.shape) <= MOST_BLOCK
+    return _unfit(routine, desc) is None and (small or LEAST_BLOCK <= desc.block[0] <= MOST_BLOCK)
+
+
+def check_counts(desc: Descriptor) -> None:
+    """Refuse what ScaLAPACK cannot count in 32 bits, on any process. Not collective."""
+    rows, columns = desc.local_shape_of((0, 0))
+    if max(desc.shape) >= LIMIT or max(1, rows) * columns >= LIMIT:
+        raise DescriptorError(
+            f"an array of {desc.shape[0]} x {desc.shape[1]} would have {rows} x {columns} elements on one process, and "
+            "ScaLAPACK counts in 32 bits: fewer than 2^31 are possible; use more processes, or layout= with a larger grid"
+        )
+
+
+def shaped_like(desc: Descriptor, shape: tuple[int, ...]) -> Descriptor:
+    """A whole array of this shape in the blocks, on the grid and from the source of a layout. Not collective."""
+    if desc.parent is None and desc.shape == shape:
+        return desc
+    return Descriptor(shape, desc.block, desc.grid, source=desc.source, axes=desc.axes)
+
+
+def as_column(desc: Descriptor) -> Descriptor:
+    """A vector's layout as that of a matrix of one column; its local array is `local[:, None]`. Not collective."""
+    if desc.ndim == 2:
+        return desc
+    whole = desc.parent or desc
+    made = Descriptor(
+        (*whole.shape, 1), (*whole.block, 1), whole.grid, source=(*whole.source, 0), axes=(*whole.axes, None)
+    )
+    return made if desc.parent is None else made[desc.offset[0] : desc.offset[0] + desc.shape[0], 0:1]

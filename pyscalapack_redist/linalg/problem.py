@@ -1,0 +1,299 @@
+"""Problem: one call of a routine of linalg, from what the ranks agree on to the result in the layout that was asked for."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import blacs
+from ..comm.groups import MPIGroup
+from ..comm.vote import Ballot, Statement, digest, error_in_words
+from ..distributed_array import DistributedArray
+from ..engine.arguments import communicator_of, everyone_of
+from ..engine.redistribute import redistribute
+from ..errors import ArrayError, CollectiveError, DescriptorError
+from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed, descriptor_of
+from ..layout.grid import ProcessGrid, same_ranks
+from ..scalapack.operands import FACTORED_KINDS, KIND_OF_DTYPE
+from .layouts import as_column, check_counts, check_taken, layout_for, stays
+
+__all__ = ["Layout", "Problem"]
+
+Layout = Descriptor | Distributed | None
+# The shape for which a layout is chosen, and the layout of the result where no other is asked for.
+Check = Callable[..., tuple[tuple[int, ...], Descriptor]]
+
+DTYPES = [dtype for dtype, kind in KIND_OF_DTYPE.items() if kind in FACTORED_KINDS]
+_GRIDS: weakref.WeakKeyDictionary[MPIGroup, dict[tuple[Any, ...], ProcessGrid]] = weakref.WeakKeyDictionary()
+
+
+class Problem:
+    """One call of a routine. Collective over the communicator of its operands, as are its methods that move or run.
+
+    Parameters
+    ----------
+    routine : str
+        Its name.
+    operands : mapping of str to DistributedArray
+        In the order of the arguments.
+    check : callable
+        Called with the operands, it raises where their shapes do not fit.
+    layout, like : Descriptor or DistributedArray or None
+        The arguments of the routine.
+    vectors : sequence of str
+        Operands that may be of one dimension.
+    options : tuple
+        Other arguments on which the ranks must agree.
+
+    Attributes
+    ----------
+    dtype : dtype
+        Of all operands.
+    target : Descriptor
+        Layout of the result.
+    """
+
+    def __init__(
+        self,
+        routine: str,
+        operands: Mapping[str, Any],
+        check: Check,
+        *,
+        layout: Layout = None,
+        like: Layout = None,
+        vectors: tuple[str, ...] = (),
+        options: tuple[Any, ...] = (),
+    ) -> None:
+        found = [one for one in operands.values() if isinstance(one, Distributed)]
+        if not found:
+            self._check_operands(operands, vectors)
+        self._comm, self._group = communicator_of(found[0].desc), everyone_of(found[0].desc)
+        self._operands = dict(operands)
+        self._error: Exception | None = None
+        chosen: tuple[Descriptor, Descriptor] | None = None
+        error: Exception | None = None
+        try:
+            self._check_operands(operands, vectors)
+            blacs.load()
+            shape, usual = check(*operands.values())
+            chosen = self._layout(routine, layout, shape), self._target(like, usual)
+        except Exception as caught:
+            error = caught
+        said = {
+            "the routine": (routine, options),
+            **{name: getattr(descriptor_of(one), "layout_digest", None) for name, one in operands.items()},
+            "layout": getattr(descriptor_of(layout), "layout_digest", None),
+            "like": getattr(descriptor_of(like), "layout_digest", None),
+        }
+        given = {**operands, "layout": layout, "like": like, "the routine": (routine, *options)}
+        self._group.agree(
+            Ballot(failed=self._group.failed(error), call=digest(("linalg", said))),
+            error,
+            lambda: [Statement(name, value, repr(descriptor_of(given[name]))) for name, value in said.items()],
+            lambda outcome: True,
+        )
+        if chosen is None:
+            raise error or CollectiveError("these ranks have not agreed")
+        taken, self.target = chosen
+        self.dtype = self._agreed_dtype()
+        self._block, self._grid = taken.block, self._kept_grid(taken.grid)
+
+    # -- what the ranks agree on
+
+    def _check_operands(self, operands: Mapping[str, Any], vectors: tuple[str, ...]) -> None:
+        first: tuple[str, np.dtype[Any]] | None = None
+        for name, one in operands.items():
+            if not isinstance(one, Distributed):
+                raise ArrayError(
+                    f"{name} is a {type(one).__name__}: it must be a DistributedArray; distribute() makes one of an array "
+                    "on one rank"
+                )
+            if one.ndim != 2 and not (name in vectors and one.ndim == 1):
+                right = "1 or 2 dimensions" if name in vectors else "2 dimensions"
+                raise ArrayError(f"{name} has shape {one.shape}: it must have {right}")
+            if not same_ranks(communicator_of(one.desc), self._comm):
+                raise ArrayError(
+                    f"{name} is on another communicator than {next(iter(operands))}: put both on one, by "
+                    "redistribute(desc_a, desc_b, comm=) with a communicator that holds both"
+                )
+            if one.dtype is None:
+                continue
+            if one.dtype not in DTYPES:
+                raise ArrayError(
+                    f"{name} has dtype {one.dtype}, which ScaLAPACK does not have: it must be one of "
+                    f"{', '.join(map(str, DTYPES))}; {name}.astype(numpy.float64) converts it"
+                )
+            first = first or (name, one.dtype)
+            if one.dtype != first[1]:
+                raise ArrayError(_differing(*first, name, one.dtype))
+
+    def _target(self, like: Layout, usual: Descriptor) -> Descriptor:
+        if like is None:
+            return usual
+        desc = self._given_layout("like", like)
+        if desc.shape != usual.shape or desc.parent is not None:
+            raise DescriptorError(
+                f"like = {desc!r} must be the layout of a whole array of shape {usual.shape}, that of the result"
+            )
+        return desc
+
+    def _layout(self, routine: str, layout: Layout, shape: tuple[int, ...]) -> Descriptor:
+        """The layout to work in: that given, an operand's own if it fits, or what the model chooses."""
+        if layout is not None:
+            chosen = self._given_layout("layout", layout)
+            check_taken(routine, chosen, shape)
+            return chosen
+        own = (one.desc for one in self._operands.values() if stays(routine, one.desc))
+        return next(own, None) or layout_for(routine, shape, self._comm)
+
+    def _given_layout(self, name: str, given: Layout) -> Descriptor:
+        desc = descriptor_of(given)
+        if not isinstance(desc, Descriptor):
+            raise DescriptorError(f"{name} = {given!r} must be a Descriptor or a DistributedArray")
+        if not same_ranks(communicator_of(desc), self._comm):
+            raise DescriptorError(f"{name} = {desc!r} is on another communicator than the operands: make it on theirs")
+        return desc
+
+    def _agreed_dtype(self) -> np.dtype[Any]:
+        """The one dtype that the ranks know of the operands."""
+        mine = [(name, one.dtype) for name, one in self._operands.items() if one.dtype is not None]
+        told: list[tuple[str, np.dtype[Any]]] = [one for some in self._group.confer(mine) for one in some]
+        if not told:
+            raise ArrayError("no rank knows the dtype: each local array is None; pass empty ones of the dtype")
+        for name, dtype in told:
+            if dtype != told[0][1]:
+                raise ArrayError(_differing(*told[0], name, dtype))
+        return told[0][1]
+
+    def _kept_grid(self, grid: ProcessGrid) -> ProcessGrid:
+        """An equal grid with a BLACS context, made once for each communicator. Collective over the grid."""
+        grids = _GRIDS.setdefault(self._group, {})
+        kept = grids.setdefault(
+            (grid.shape, grid.ranks.tobytes()), ProcessGrid(grid.shape, self._comm, ranks=grid.ranks)
+        )
+        kept.make_context()
+        return kept
+
+    # -- arrays
+
+    def layout(self, shape: tuple[int, int]) -> Descriptor:
+        """The layout of an array of this shape in the blocks and on the grid of the call. Not collective."""
+        desc = Descriptor(shape, self._block, self._grid)
+        check_counts(desc)
+        return desc
+
+    def zeros(self, shape: tuple[int, int]) -> DistributedArray:
+        """An array to be written, in the layout of the call. Not collective."""
+        desc = self.layout(shape)
+        return DistributedArray(desc, desc.zeros(self.dtype))
+
+    def moved(self, name: str, *, overwrite: bool = False, rows: int | None = None) -> DistributedArray:
+        """An operand in the layout of the call: a copy, unless it is there already and may be overwritten.
+
+        Parameters
+        ----------
+        name : str
+            Of the operand.
+        overwrite : bool
+            Whether the operand itself may be returned.
+        rows : int, optional
+            More rows than the operand has: those behind it are zero.
+        """
+        operand = self._operands[name]
+        desc, local = as_column(operand.desc), operand.local
+        if local is not None and local.ndim == 1:
+            local = local[:, None] if operand.desc.coords is not None else None
+        m, n = desc.shape
+        target = self.layout((m if rows is None else rows, n))
+        if rows is not None and rows != m:
+            out = target.zeros(self.dtype)
+            redistribute(desc, target[:m], dtype=self.dtype, comm=self._comm)(local, out)
+            return DistributedArray(target, out)
+        if desc != target:
+            plan = redistribute(desc, target, dtype=self.dtype, comm=self._comm)
+            return DistributedArray._made(target, plan(local), self.dtype)
+        try:
+            if local is not None and not (overwrite and self._may_overwrite(name, local)):
+                local = np.array(local, order="F")
+        except Exception as caught:
+            self._error = self._error or caught
+        return DistributedArray._made(target, local, self.dtype)
+
+    def _may_overwrite(self, name: str, local: NDArray[Any]) -> bool:
+        """Whether ScaLAPACK can take a local array as it is, and no other operand is in the same memory."""
+        others = [one.local for other, one in self._operands.items() if other != name and one.local is not None]
+        return (
+            local.flags.writeable
+            and local.flags.aligned
+            and local.flags.f_contiguous
+            and not any(np.shares_memory(local, one) for one in others)
+        )
+
+    def must_be_finite(self, name: str, matrix: DistributedArray) -> None:
+        """Have `run` raise on all ranks where a matrix has infs or NaNs: iterations might not end. Not collective."""
+        if matrix.local is not None and not np.isfinite(matrix.local).all():
+            self._error = self._error or ValueError(f"{name} must not contain infs or NaNs")
+
+    def must(self, error: Exception) -> None:
+        """Have `run` raise this on all ranks. Not collective."""
+        self._error = self._error or error
+
+    def given_back(self, matrix: DistributedArray, target: Descriptor | None = None) -> DistributedArray:
+        """A result in the layout in which it is wanted; by default `target`."""
+        wanted = target or self.target
+        desc, local = as_column(wanted), matrix.local
+        if desc != matrix.desc:
+            local = redistribute(matrix.desc, desc, dtype=self.dtype, comm=self._comm)(local)
+        if wanted.ndim == 1 and local is not None:
+            local = local[:, 0]
+        return DistributedArray._made(wanted, local, self.dtype)
+
+    # -- the call
+
+    def run(self, work: Callable[[], Any], combined: Callable[[list[Any]], Any] | None = None) -> Any:
+        """Call ScaLAPACK; what it finds is raised on all ranks.
+
+        Parameters
+        ----------
+        work : callable
+            What this rank calls. What it returns is told to all ranks.
+        combined : callable, optional
+            Makes one value of what all ranks returned, by rank; by default the first that is not None.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            The same on all ranks.
+        """
+        self._group.must_all(self._error)
+        error, value = None, None
+        try:
+            value = work()
+        except Exception as caught:
+            error = caught
+        mine = None if error is None else (isinstance(error, np.linalg.LinAlgError), str(error), error_in_words(error))
+        choose = combined or (lambda values: next((one for one in values if one is not None), None))
+
+        def answer(told: list[Any]) -> tuple[Any, Any]:
+            wrong = [(rank, *one[0]) for rank, one in enumerate(told) if one[0] is not None]
+            return (wrong[0], None) if wrong else (None, choose([one[1] for one in told]))
+
+        wrong, result = self._group.confer((mine, value), answer)
+        if wrong is None:
+            return result
+        rank, is_singular, text, words = wrong
+        if is_singular:
+            raise np.linalg.LinAlgError(text)
+        raise error or CollectiveError(f"{self._group.names[rank]} could not take part: {words}")
+
+
+def _differing(name: str, dtype: np.dtype[Any], other: str, other_dtype: np.dtype[Any]) -> str:
+    return (
+        f"{name} has dtype {dtype} and {other} has {other_dtype}: ScaLAPACK converts nothing, so make them equal by "
+        f"{other}.astype({str(dtype)!r})"
+    )

@@ -1,0 +1,15 @@
+"""Linear algebra on distributed arrays, beside NumPy's and SciPy's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from launch import run
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_linear_systems_are_those_of_numpy(ranks: int) -> None:
+    assert run(PROGRAMS / "linear_systems.py", ranks, timeout=120).stdout == "OK\n"
