@@ -192,7 +192,9 @@ class Problem:
         desc = self.layout(shape)
         return DistributedArray(desc, desc.zeros(self.dtype))
 
-    def moved(self, name: str, *, overwrite: bool = False, rows: int | None = None) -> DistributedArray:
+    def moved(
+        self, name: str, *, overwrite: bool = False, read_only: bool = False, rows: int | None = None
+    ) -> DistributedArray:
         """An operand in the layout of the call: a copy, unless it is there already and may be overwritten.
 
         Parameters
@@ -201,6 +203,8 @@ class Problem:
             Of the operand.
         overwrite : bool
             Whether the operand itself may be returned.
+        read_only : bool
+            Whether it is not written, so that the operand itself may be returned as well.
         rows : int, optional
             More rows than the operand has: those behind it are zero.
         """
@@ -218,21 +222,23 @@ class Problem:
             plan = redistribute(desc, target, dtype=self.dtype, comm=self._comm)
             return DistributedArray._made(target, plan(local), self.dtype)
         try:
-            if local is not None and not (overwrite and self._may_overwrite(name, local)):
+            may_stay = local is not None and local.flags.aligned and local.flags.f_contiguous
+            if local is not None and not (may_stay and (read_only or (overwrite and self._may_overwrite(name, local)))):
                 local = np.array(local, order="F")
         except Exception as caught:
             self._error = self._error or caught
         return DistributedArray._made(target, local, self.dtype)
 
+    def turned(self, matrix: DistributedArray) -> DistributedArray:
+        """The conjugate transpose, in the layout of the call."""
+        target = self.layout((matrix.shape[1], matrix.shape[0]))
+        plan = redistribute(matrix.desc, target, dtype=self.dtype, comm=self._comm, op="C")
+        return DistributedArray._made(target, plan(matrix.local), self.dtype)
+
     def _may_overwrite(self, name: str, local: NDArray[Any]) -> bool:
-        """Whether ScaLAPACK can take a local array as it is, and no other operand is in the same memory."""
+        """Whether a local array can be written, and no other operand is in the same memory."""
         others = [one.local for other, one in self._operands.items() if other != name and one.local is not None]
-        return (
-            local.flags.writeable
-            and local.flags.aligned
-            and local.flags.f_contiguous
-            and not any(np.shares_memory(local, one) for one in others)
-        )
+        return local.flags.writeable and not any(np.shares_memory(local, one) for one in others)
 
     def must_be_finite(self, name: str, matrix: DistributedArray) -> None:
         """Have `run` raise on all ranks where a matrix has infs or NaNs: iterations might not end. Not collective."""

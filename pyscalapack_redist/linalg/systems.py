@@ -30,14 +30,14 @@ __all__ = [
 Checked = tuple[tuple[int, ...], Descriptor]
 
 
-def _square(a: DistributedArray) -> Checked:
+def square(a: DistributedArray) -> Checked:
     if a.shape[0] != a.shape[1]:
         raise ArrayError(f"a has shape {a.shape}: it must be square")
     return a.shape, shaped_like(a.desc, a.shape)
 
 
 def _system(a: DistributedArray, b: DistributedArray) -> Checked:
-    _square(a)
+    square(a)
     if b.shape[0] != a.shape[0]:
         raise ArrayError(f"b has shape {b.shape} and a {a.shape}: b must have {a.shape[0]} rows, as many as a")
     return a.shape, shaped_like(b.desc, b.shape)
@@ -113,7 +113,7 @@ def lu_factor(
     ArrayError, DescriptorError, LibraryError, CollectiveError
         As for `solve`.
     """
-    problem = Problem("lu_factor", {"a": a}, _square, layout=layout, like=like)
+    problem = Problem("lu_factor", {"a": a}, square, layout=layout, like=like)
     matrix = problem.moved("a", overwrite=overwrite_a)
 
     def work() -> tuple[NDArray[Any], NDArray[Any]] | None:
@@ -174,7 +174,7 @@ def lu_solve(
 
     options = ("trans", trans)
     problem = Problem("lu_solve", {"lu": lu, "b": b}, check, layout=layout, like=like, vectors=("b",), options=options)
-    matrix, sides = problem.moved("lu", overwrite=True), problem.moved("b", overwrite=overwrite_b)
+    matrix, sides = problem.moved("lu", read_only=True), problem.moved("b", overwrite=overwrite_b)
     desc = matrix.desc
     pivots = np.zeros(desc.local_shape[0] + desc.block[0], np.intc)
     pivots[: desc.local_shape[0]] = piv[desc.global_indices(0)] + 1
@@ -191,7 +191,7 @@ def _factored(
     routine: str, a: DistributedArray, lower: bool, overwrite_a: bool, layout: Layout, like: Layout, clean: bool
 ) -> DistributedArray:
     """The Cholesky factor; with `clean`, zeros in the other triangle."""
-    problem = Problem(routine, {"a": a}, _square, layout=layout, like=like, options=("lower", bool(lower)))
+    problem = Problem(routine, {"a": a}, square, layout=layout, like=like, options=("lower", bool(lower)))
     matrix = problem.moved("a", overwrite=overwrite_a)
     problem.run(lambda: pxpotrf(matrix, "L" if lower else "U"))
     if clean:
@@ -205,6 +205,13 @@ def keep_triangle(matrix: DistributedArray, lower: bool) -> None:
     if local is not None and desc.coords is not None:
         below = desc.global_indices(0)[:, None] - desc.global_indices(1)[None, :]
         local[below < 0 if lower else below > 0] = 0
+
+
+def diagonal_of(matrix: DistributedArray) -> NDArray[Any]:
+    """What this rank has of the diagonal. Not collective."""
+    down, across = matrix.desc.global_indices(0), matrix.desc.global_indices(1)
+    _, rows, columns = np.intersect1d(down, across, assume_unique=True, return_indices=True)
+    return np.zeros(0) if matrix.local is None else matrix.local[rows, columns]
 
 
 def cholesky(
@@ -281,7 +288,7 @@ def cho_solve(
     c, lower = _two("c_and_lower", c_and_lower)
     operands, options = {"c": c, "b": b}, ("lower", bool(lower))
     problem = Problem("cho_solve", operands, _system, layout=layout, like=like, vectors=("b",), options=options)
-    matrix, sides = problem.moved("c", overwrite=True), problem.moved("b", overwrite=overwrite_b)
+    matrix, sides = problem.moved("c", read_only=True), problem.moved("b", overwrite=overwrite_b)
     problem.run(lambda: pxpotrs(matrix, sides, "L" if lower else "U"))
     return problem.given_back(sides)
 
@@ -293,7 +300,7 @@ def inv(
 
     Parameters and errors are those of `solve`; by default the result is in the layout of `a`.
     """
-    problem = Problem("inv", {"a": a}, _square, layout=layout, like=like)
+    problem = Problem("inv", {"a": a}, square, layout=layout, like=like)
     matrix = problem.moved("a", overwrite=overwrite_a)
     problem.run(lambda: pxgetri(matrix, pxgetrf(matrix)))
     return problem.given_back(matrix)
@@ -346,17 +353,15 @@ def det(a: DistributedArray, *, overwrite_a: bool = False, layout: Layout = None
 
 
 def _slogdet(routine: str, a: DistributedArray, overwrite_a: bool, layout: Layout) -> SlogdetResult:
-    problem = Problem(routine, {"a": a}, _square, layout=layout)
+    problem = Problem(routine, {"a": a}, square, layout=layout)
     matrix = problem.moved("a", overwrite=overwrite_a)
     number, real = problem.dtype.type, np.zeros(0, problem.dtype).real.dtype.type
 
     def work() -> tuple[Any, Any] | None:
         pivots, desc = pxgetrf(matrix), matrix.desc
-        if pivots is None or desc.coords is None or matrix.local is None:
+        if pivots is None or desc.coords is None:
             return None
-        rows, columns = desc.global_indices(0), desc.global_indices(1)
-        _, here, there = np.intersect1d(rows, columns, assume_unique=True, return_indices=True)
-        diagonal = matrix.local[here, there]
+        rows, diagonal = desc.global_indices(0), diagonal_of(matrix)
         exchanges = np.count_nonzero(pivots[: rows.size] != rows + 1) if desc.coords[1] == 0 else 0
         sizes = np.abs(diagonal)
         return (-1) ** int(exchanges) * np.prod(diagonal / sizes), np.sum(np.log(sizes.astype(np.float64)))

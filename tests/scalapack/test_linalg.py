@@ -13,3 +13,8 @@ PROGRAMS = Path(__file__).parent / "programs"
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_linear_systems_are_those_of_numpy(ranks: int) -> None:
     assert run(PROGRAMS / "linear_systems.py", ranks, timeout=120).stdout == "OK\n"
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_products_and_decompositions_are_those_of_numpy(ranks: int) -> None:
+    assert run(PROGRAMS / "decompositions.py", ranks, timeout=200).stdout == "OK\n"

@@ -2,60 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.linalg
-from mpi4py import MPI
-from numpy.typing import NDArray
+from linalg_cases import COLUMNS, LAST, RANK, ROWS, SIZE, SQUARE, near, put, random, slabs, untouched, whole_of
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import linalg
-
-WORLD = MPI.COMM_WORLD
-RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
-BACKWARDS = list(range(SIZE))[::-1]
-ROWS = psr.ProcessGrid((SIZE, 1), WORLD)
-COLUMNS = psr.ProcessGrid((1, SIZE), WORLD, ranks=[BACKWARDS])
-SQUARE = psr.ProcessGrid((2, SIZE // 2), WORLD) if SIZE > 1 else ROWS
-LAST = psr.ProcessGrid((1, 1), WORLD, ranks=[[SIZE - 1]])
-RNG = np.random.default_rng(7)
-
-
-def slabs(shape: tuple[int, ...]) -> psr.Descriptor:
-    return psr.Descriptor(shape, None, ROWS)
-
-
-def random(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-    made = RNG.standard_normal(shape) + (1j * RNG.standard_normal(shape) if dtype in "FD" else 0)
-    return made.astype(dtype)
-
-
-def put(whole: NDArray[Any], desc: psr.Descriptor, order: str = "F") -> psr.DistributedArray:
-    local = desc.from_function(lambda *mesh: whole[mesh], whole.dtype)
-    return psr.DistributedArray(desc, np.array(local, order=order))  # type: ignore[call-overload]
-
-
-def whole_of(array: psr.DistributedArray) -> NDArray[Any]:
-    """On every rank, without the package's own gather."""
-    whole = np.zeros(array.shape, array.dtype)
-    if array.desc.coords is not None:
-        whole[np.ix_(*(array.desc.global_indices(k) for k in range(array.ndim)))] = array.local
-    WORLD.Allreduce(MPI.IN_PLACE, whole)
-    return whole
-
-
-def near(found: Any, expected: Any, case: str) -> None:
-    """Equal but for rounding, in size and in dtype."""
-    assert found.dtype == expected.dtype, f"{case}: {found.dtype}, not {expected.dtype}"
-    assert found.shape == expected.shape, f"{case}: {found.shape}, not {expected.shape}"
-    difference = np.abs(found - expected).max(initial=0) / max(1, np.abs(expected).max(initial=0))
-    assert difference < 3e3 * np.finfo(expected.dtype).eps, f"{case}: {difference}"
 
 
 def layouts(n: int, k: int) -> list[tuple[psr.Descriptor, psr.Descriptor]]:
@@ -67,14 +24,6 @@ def layouts(n: int, k: int) -> list[tuple[psr.Descriptor, psr.Descriptor]]:
         (psr.Descriptor((n, n), None, LAST), psr.Descriptor((n, k), 2, SQUARE, source=last)),
         (psr.Descriptor((n, n), 4, SQUARE).T, psr.Descriptor((n + 5, k + 3), 3, ROWS)[2 : n + 2, 1 : k + 1]),
     ]
-
-
-@contextlib.contextmanager
-def untouched(*arrays: psr.DistributedArray) -> Iterator[None]:
-    before = [array.copy() for array in arrays]
-    yield
-    for one, array in zip(before, arrays, strict=True):
-        assert array.local is None or np.array_equal(one.local, array.local)
 
 
 def check(n: int, k: int, dtype: str) -> None:
@@ -126,7 +75,7 @@ def vectors_and_memory() -> None:
     """A vector of one dimension; what fits is not copied where it may be overwritten, nor changed otherwise."""
     n = 17
     matrix, side = random((n, n), "d"), random((n,), "d")
-    line = psr.ProcessGrid((SIZE,), WORLD)
+    line = psr.ProcessGrid((SIZE,), COLUMNS.comm)
     a = put(matrix, psr.Descriptor((n, n), 4, SQUARE))
     for desc in (
         psr.Descriptor(n_shape := (n,), 3, line),

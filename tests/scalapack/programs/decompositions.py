@@ -1,0 +1,156 @@
+"""linalg's products, norms, eigenproblems, QR and singular value decompositions and least squares, against NumPy and SciPy."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from linalg_cases import COLUMNS, LAST, RANK, ROWS, SIZE, SQUARE, near, put, random, slabs, untouched, whole_of
+
+import pyscalapack_redist as psr
+from pyscalapack_redist import linalg
+
+
+def layouts(m: int, n: int) -> list[psr.Descriptor]:
+    last = [side - 1 for side in SQUARE.shape]
+    return [
+        psr.Descriptor((m, n), 3, SQUARE),
+        psr.Descriptor((m, n), (2, 5), ROWS, source=(SIZE - 1, 0)),
+        psr.Descriptor((m + 4, n + 2), None, COLUMNS)[1 : m + 1, 2 : n + 2],
+        psr.Descriptor((n, m), 2, SQUARE, source=last).T,
+        psr.Descriptor((m, n), 7, LAST),
+    ]
+
+
+def given(m: int, n: int) -> list[psr.Descriptor | None]:
+    return [None, psr.Descriptor((m, n), 2, SQUARE), psr.Descriptor((m, n), 4, ROWS)]
+
+
+def products(m: int, k: int, n: int, dtype: str) -> None:
+    one, other = random((m, k), dtype), random((k, n), dtype)
+    expected = one @ other
+    for number, (desc_a, desc_b) in enumerate(zip(layouts(m, k), layouts(k, n)[::-1], strict=True)):
+        a, b = put(one, desc_a, "CF"[number % 2]), put(other, desc_b)
+        for layout in given(m, n):
+            case = f"{m} x {k} x {n}, {dtype}, layouts {number}, layout = {layout}"
+            with untouched(a, b):
+                near(whole_of(linalg.matmul(a, b, layout=layout)), expected, case)
+                found = linalg.matmul(a, b, layout=layout, like=slabs((m, n)))
+                near(whole_of(found), expected, case)
+                assert found.desc == slabs((m, n))
+                near(whole_of(linalg.matmul(a.H, a)), one.conj().T @ one, case)
+        for order in (None, "fro", 1, np.inf, 2, -2, "nuc"):
+            with untouched(a):
+                expected_norm = np.linalg.norm(one, order) if one.size else one.real.dtype.type(0)
+                near(linalg.norm(a, order), expected_norm, f"{order}, {m} x {k}, {dtype}, layouts {number}")
+
+
+def vectors() -> None:
+    line = psr.ProcessGrid((SIZE,), COLUMNS.comm)
+    one, other = random((9, 14), "F"), random((14,), "F")
+    a, b = put(one, psr.Descriptor((9, 14), 2, SQUARE)), put(other, psr.Descriptor((14,), 3, line))
+    near(whole_of(linalg.matmul(a, b)), one @ other, "a vector")
+    for order in (None, 1, 2, np.inf):
+        near(linalg.norm(b, order), np.linalg.norm(other, order), f"of a vector, {order}")
+
+
+def eigenproblems(n: int, dtype: str) -> None:
+    half = random((n, n), dtype)
+    matrix = (half + half.conj().T) / 2
+    expected = np.linalg.eigvalsh(matrix)
+    for number, desc in enumerate(layouts(n, n)):
+        a = put(matrix, desc, "CF"[number % 2])
+        for layout in (None, *(one for one in given(n, n) if one is not None and n > 4)):
+            case = f"eigh, n = {n}, {dtype}, layouts {number}, layout = {layout}"
+            with untouched(a):
+                values, vectors = linalg.eigh(a, bool(number % 2), layout=layout)
+                near(values, expected, case)
+                whole = whole_of(vectors)
+                near(whole.conj().T @ whole, np.eye(n, dtype=dtype), case)
+                near(matrix @ whole, (whole * values).astype(dtype), case)
+                near(linalg.eigh(a, bool(number % 2), True, layout=layout), expected, case)
+
+
+def factorisations(m: int, n: int, dtype: str) -> None:
+    matrix, few = random((m, n), dtype), min(m, n)
+    singular = np.linalg.svd(matrix, compute_uv=False)
+    for number, desc in enumerate(layouts(m, n)):
+        a = put(matrix, desc, "CF"[number % 2])
+        for layout in given(m, n):
+            case = f"{m} x {n}, {dtype}, layouts {number}, layout = {layout}"
+            with untouched(a):
+                for mode, columns in (("reduced", few), ("full", m)):
+                    q, r = map(whole_of, linalg.qr(a, mode, layout=layout))
+                    assert q.shape == (m, columns)
+                    assert np.array_equal(r, np.triu(r)), case
+                    near(q @ r, matrix, f"qr, {mode}, {case}")
+                    near(q.conj().T @ q, np.eye(columns, dtype=dtype), f"qr, {mode}, {case}")
+                near(whole_of(linalg.qr(a, "r", layout=layout)), r[:few], f"qr, {case}")
+                near(linalg.svd(a, compute_uv=False, layout=layout), singular, f"svd, values, {case}")
+                for full in (False, True):
+                    u, s, vh = linalg.svd(a, full, layout=layout)
+                    u, vh = whole_of(u), whole_of(vh)
+                    near(s, singular, f"svd, {case}")
+                    assert (u.shape, vh.shape) == (((m, m), (n, n)) if full else ((m, few), (few, n)))
+                    near((u[:, :few] * s).astype(dtype) @ vh[:few], matrix, f"svd, {case}")
+                    near(u.conj().T @ u, np.eye(u.shape[1], dtype=dtype), f"svd, u, {case}")
+                    near(vh @ vh.conj().T, np.eye(vh.shape[0], dtype=dtype), f"svd, vh, {case}")
+
+
+def least_squares(m: int, n: int, k: int, dtype: str) -> None:
+    matrix, sides = random((m, n), dtype), random((m, k), dtype)
+    x, residuals, rank, _ = np.linalg.lstsq(matrix, sides)
+    for number, (desc_a, desc_b) in enumerate(zip(layouts(m, n), layouts(m, k)[::-1], strict=True)):
+        a, b = put(matrix, desc_a), put(sides, desc_b)
+        for layout in given(m, n):
+            case = f"lstsq, {m} x {n}, {dtype}, layouts {number}, layout = {layout}"
+            with untouched(a, b):
+                found = linalg.lstsq(a, b, layout=layout)
+            near(whole_of(found.x), x, case)
+            near(found.residuals, residuals, case)
+            assert found.rank == rank
+    if min(m, n) > 1:
+        matrix[:, 1] = matrix[:, 0] if m >= n else matrix[:, 1]
+        matrix[1] = matrix[0] if m < n else matrix[1]
+        with pytest.raises(np.linalg.LinAlgError, match="a is not of full rank"):
+            linalg.lstsq(put(matrix, layouts(m, n)[0]), put(sides, layouts(m, k)[0]))
+
+
+def not_finite() -> None:
+    matrix = np.eye(8)
+    matrix[6, 5] = matrix[5, 6] = np.nan
+    a = put(matrix, psr.Descriptor((8, 8), 2, SQUARE))
+    calls: list[Any] = [linalg.eigh, linalg.svd, lambda a: linalg.norm(a, 2)]
+    for call in calls:
+        with pytest.raises((ValueError, psr.CollectiveError), match="a must not contain infs or NaNs"):
+            call(a)
+
+
+def main() -> None:
+    warnings.simplefilter("error")
+    for dtype in "fdFD":
+        products(11, 7, 9, dtype)
+        eigenproblems(16, dtype)
+        factorisations(13, 6, dtype)
+        factorisations(5, 11, dtype)
+        least_squares(14, 5, 3, dtype)
+        least_squares(5, 12, 2, dtype)
+    for m, k, n in ((1, 1, 1), (0, 3, 2), (3, 0, 2), (2, 3, 0)):
+        products(m, k, n, "d")
+    for n in (0, 1, 2, 3):
+        eigenproblems(n, "d")
+    for m, n in ((1, 1), (0, 3), (3, 0), (2, 2), (20, 20), (1, 9), (9, 1)):
+        factorisations(m, n, "d")
+    for m, n in ((1, 1), (2, 2), (18, 18), (30, 1), (1, 7)):
+        least_squares(m, n, 2, "d")
+    vectors()
+    not_finite()
+    if RANK == 0:
+        sys.stdout.write("OK\n")
+
+
+if __name__ == "__main__":
+    main()
