@@ -299,6 +299,8 @@ class Problem:
 
 
 def _differing(name: str, dtype: np.dtype[Any], other: str, other_dtype: np.dtype[Any]) -> str:
+    if name == other:
+        return f"{name} has dtype {dtype} on one rank and {other_dtype} on another: make them equal by {name}.astype"
     return (
         f"{name} has dtype {dtype} and {other} has {other_dtype}: ScaLAPACK converts nothing, so make them equal by "
         f"{other}.astype({str(dtype)!r})"
