@@ -46,7 +46,9 @@ class Run:
     def comm(self) -> MPI.Intracomm:
         """`collectives`, which a plan makes for an exchange that is `collective`. Not collective."""
         if self.collectives is None:
-            raise RuntimeError("collective calls of an exchange that does not say so: its plan has no communicator for them")
+            raise RuntimeError(
+                "collective calls of an exchange that does not say so: its plan has no communicator for them"
+            )
         return self.collectives
 
     def note(self, part: str, start: float) -> None:

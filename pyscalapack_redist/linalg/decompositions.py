@@ -328,8 +328,8 @@ def lstsq(
         return squares, np.abs(diagonal_of(matrix))
 
     def combined(told: list[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        known = [one for one in told if one is not None]
-        return np.sum([one[0] for one in known], axis=0), np.concatenate([one[1] for one in known])
+        known = [part for part in told if part is not None]
+        return np.sum([part[0] for part in known], axis=0), np.concatenate([part[1] for part in known])
 
     squares, diagonal = problem.run(work, combined)
     if min(m, n) and not diagonal.min() > np.finfo(real).eps * max(m, n) * diagonal.max():

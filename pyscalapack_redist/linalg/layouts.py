@@ -42,7 +42,7 @@ LIMIT = 2**31
 def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm) -> Descriptor:
     """The layout that a routine of `linalg` works in, where its operands are in none that fits. Not collective.
 
-    The model is that of the ScaLAPACK Users' Guide: square blocks of 64, and a grid that is nearly square, with the longer
+    The model is close to that of the ScaLAPACK Users' Guide: square blocks of 64, and a grid that is nearly square, with the longer
     side along the longer side of the matrix. Of P processes it takes isqrt(P) by P // isqrt(P), and no more processes than
     the matrix has 256 x 256 elements. Where a process would have no block, blocks are smaller.
 
@@ -88,7 +88,7 @@ def _unfit(routine: str, desc: Descriptor) -> str | None:
         if 1 < desc.shape[0] <= desc.block[0] and desc.grid.size > 1:
             return "of one block on several processes, for which p?syevd is not right"
         ranks = desc.grid.ranks
-        if blacs.load().vendor == "MKL" and not any(np.all(np.diff(one.ravel()) > 0) for one in (ranks, ranks.T)):
+        if blacs.load().vendor == "MKL" and not any(np.all(np.diff(order.ravel()) > 0) for order in (ranks, ranks.T)):
             return "on ranks that do not ascend, from which MKL's p?syevd does not return"
     return None
 

@@ -69,7 +69,7 @@ class Problem:
         vectors: tuple[str, ...] = (),
         options: tuple[Any, ...] = (),
     ) -> None:
-        found = [one for one in operands.values() if isinstance(one, Distributed)]
+        found = [operand for operand in operands.values() if isinstance(operand, Distributed)]
         if not found:
             self._check_operands(operands, vectors)
         self._comm, self._group = communicator_of(found[0].desc), everyone_of(found[0].desc)
@@ -86,7 +86,7 @@ class Problem:
             error = caught
         said = {
             "the routine": (routine, options),
-            **{name: getattr(descriptor_of(one), "layout_digest", None) for name, one in operands.items()},
+            **{name: getattr(descriptor_of(operand), "layout_digest", None) for name, operand in operands.items()},
             "layout": getattr(descriptor_of(layout), "layout_digest", None),
             "like": getattr(descriptor_of(like), "layout_digest", None),
         }
@@ -107,30 +107,30 @@ class Problem:
 
     def _check_operands(self, operands: Mapping[str, Any], vectors: tuple[str, ...]) -> None:
         first: tuple[str, np.dtype[Any]] | None = None
-        for name, one in operands.items():
-            if not isinstance(one, Distributed):
+        for name, operand in operands.items():
+            if not isinstance(operand, Distributed):
                 raise ArrayError(
-                    f"{name} is a {type(one).__name__}: it must be a DistributedArray; distribute() makes one of an array "
+                    f"{name} is a {type(operand).__name__}: it must be a DistributedArray; distribute() makes one of an array "
                     "on one rank"
                 )
-            if one.ndim != 2 and not (name in vectors and one.ndim == 1):
+            if operand.ndim != 2 and not (name in vectors and operand.ndim == 1):
                 right = "1 or 2 dimensions" if name in vectors else "2 dimensions"
-                raise ArrayError(f"{name} has shape {one.shape}: it must have {right}")
-            if not same_ranks(communicator_of(one.desc), self._comm):
+                raise ArrayError(f"{name} has shape {operand.shape}: it must have {right}")
+            if not same_ranks(communicator_of(operand.desc), self._comm):
                 raise ArrayError(
                     f"{name} is on another communicator than {next(iter(operands))}: put both on one, by "
                     "redistribute(desc_a, desc_b, comm=) with a communicator that holds both"
                 )
-            if one.dtype is None:
+            if operand.dtype is None:
                 continue
-            if one.dtype not in DTYPES:
+            if operand.dtype not in DTYPES:
                 raise ArrayError(
-                    f"{name} has dtype {one.dtype}, which ScaLAPACK does not have: it must be one of "
+                    f"{name} has dtype {operand.dtype}, which ScaLAPACK does not have: it must be operand of "
                     f"{', '.join(map(str, DTYPES))}; {name}.astype(numpy.float64) converts it"
                 )
-            first = first or (name, one.dtype)
-            if one.dtype != first[1]:
-                raise ArrayError(_differing(*first, name, one.dtype))
+            first = first or (name, operand.dtype)
+            if operand.dtype != first[1]:
+                raise ArrayError(_differing(*first, name, operand.dtype))
 
     def _target(self, like: Layout, usual: Descriptor) -> Descriptor:
         if like is None:
@@ -148,7 +148,7 @@ class Problem:
             chosen = self._given_layout("layout", layout)
             check_taken(routine, chosen, shape)
             return chosen
-        own = (one.desc for one in self._operands.values() if stays(routine, one.desc))
+        own = (operand.desc for operand in self._operands.values() if stays(routine, operand.desc))
         return next(own, None) or layout_for(routine, shape, self._comm)
 
     def _given_layout(self, name: str, given: Layout) -> Descriptor:
@@ -161,8 +161,8 @@ class Problem:
 
     def _agreed_dtype(self) -> np.dtype[Any]:
         """The one dtype that the ranks know of the operands."""
-        mine = [(name, one.dtype) for name, one in self._operands.items() if one.dtype is not None]
-        told: list[tuple[str, np.dtype[Any]]] = [one for some in self._group.confer(mine) for one in some]
+        mine = [(name, operand.dtype) for name, operand in self._operands.items() if operand.dtype is not None]
+        told: list[tuple[str, np.dtype[Any]]] = [pair for pairs in self._group.confer(mine) for pair in pairs]
         if not told:
             raise ArrayError("no rank knows the dtype: each local array is None; pass empty ones of the dtype")
         for name, dtype in told:
@@ -237,8 +237,10 @@ class Problem:
 
     def _may_overwrite(self, name: str, local: NDArray[Any]) -> bool:
         """Whether a local array can be written, and no other operand is in the same memory."""
-        others = [one.local for other, one in self._operands.items() if other != name and one.local is not None]
-        return local.flags.writeable and not any(np.shares_memory(local, one) for one in others)
+        others = [
+            operand.local for other, operand in self._operands.items() if other != name and operand.local is not None
+        ]
+        return local.flags.writeable and not any(np.shares_memory(local, array) for array in others)
 
     def must_be_finite(self, name: str, matrix: DistributedArray) -> None:
         """Have `run` raise on all ranks where a matrix has infs or NaNs: iterations might not end. Not collective."""
@@ -283,11 +285,11 @@ class Problem:
         except Exception as caught:
             error = caught
         mine = None if error is None else (isinstance(error, np.linalg.LinAlgError), str(error), error_in_words(error))
-        choose = combined or (lambda values: next((one for one in values if one is not None), None))
+        choose = combined or (lambda values: next((value for value in values if value is not None), None))
 
         def answer(told: list[Any]) -> tuple[Any, Any]:
-            wrong = [(rank, *one[0]) for rank, one in enumerate(told) if one[0] is not None]
-            return (wrong[0], None) if wrong else (None, choose([one[1] for one in told]))
+            wrong = [(rank, *found) for rank, (found, _) in enumerate(told) if found is not None]
+            return (wrong[0], None) if wrong else (None, choose([value for _, value in told]))
 
         wrong, result = self._group.confer((mine, value), answer)
         if wrong is None:

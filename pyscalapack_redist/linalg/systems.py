@@ -367,7 +367,7 @@ def _slogdet(routine: str, a: DistributedArray, overwrite_a: bool, layout: Layou
         return (-1) ** int(exchanges) * np.prod(diagonal / sizes), np.sum(np.log(sizes.astype(np.float64)))
 
     try:
-        told = problem.run(work, lambda values: [one for one in values if one is not None])
+        told = problem.run(work, lambda values: [part for part in values if part is not None])
     except np.linalg.LinAlgError:
         return SlogdetResult(number(0), real(-np.inf))
-    return SlogdetResult(number(np.prod([one[0] for one in told])), real(sum(one[1] for one in told)))
+    return SlogdetResult(number(np.prod([part[0] for part in told])), real(sum(part[1] for part in told)))

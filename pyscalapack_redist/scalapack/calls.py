@@ -43,19 +43,19 @@ def call(name: str, *arguments: Argument, result: Any = None) -> Any:
         Of a function.
     """
     passed: list[Any] = []
-    for one in arguments:
-        if isinstance(one, Operand):
-            address, row, column, nine = one.where
+    for argument in arguments:
+        if isinstance(argument, Operand):
+            address, row, column, nine = argument.where
             passed += [ctypes.c_void_p(address), ctypes.byref(ctypes.c_int(row)), ctypes.byref(ctypes.c_int(column))]
             passed.append(ctypes.c_void_p(nine.ctypes.data))
-        elif isinstance(one, str):
-            passed.append(ctypes.c_char_p(one.encode()))
-        elif isinstance(one, np.ndarray):
-            passed.append(ctypes.c_void_p(one.ctypes.data))
+        elif isinstance(argument, str):
+            passed.append(ctypes.c_char_p(argument.encode()))
+        elif isinstance(argument, np.ndarray):
+            passed.append(ctypes.c_void_p(argument.ctypes.data))
         else:
-            passed.append(ctypes.byref(ctypes.c_int(one)))
+            passed.append(ctypes.byref(ctypes.c_int(argument)))
     # Fortran compilers pass the lengths of characters after all arguments
-    lengths = [ctypes.c_size_t(1) for one in arguments if isinstance(one, str)]
+    lengths = [ctypes.c_size_t(1) for argument in arguments if isinstance(argument, str)]
     return ctypes.CFUNCTYPE(result)(blacs.load().routine(name))(*passed, *lengths)
 
 

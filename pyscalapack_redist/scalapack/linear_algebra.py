@@ -19,8 +19,8 @@ from .operands import (
     FACTORED_KINDS,
     Operand,
     check_aligned,
-    check_apart,
     check_info,
+    check_separate,
     check_shape,
     checked_pivots,
     factorable_size,
@@ -96,8 +96,8 @@ def pxgemm(
     left, right = operand("a", a, desc_a), operand("b", b, desc_b)
     target = operand("c", c, desc_c, written=True)
     kind = _kind(left, right, target)
-    check_apart(left, target)
-    check_apart(right, target)
+    check_separate(left, target)
+    check_separate(right, target)
     factors = [np.array([factor], dtype_of(kind)) for factor in (alpha, beta)]
     if 0 not in (m, n):
         call(f"p{kind}gemm", *forms, m, n, k, factors[0], left, right, factors[1], target)
@@ -199,7 +199,7 @@ def pxpotrs(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str 
         return
     matrix, sides = operand("a", a, desc), operand("b", b, desc_b, written=True)
     kind = _kind(matrix, sides)
-    check_apart(matrix, sides)
+    check_separate(matrix, sides)
     if 0 not in desc_b.shape:
         info = np.zeros(1, np.intc)
         call(f"p{kind}potrs", triangle, n, sides_count, matrix, sides, info)
@@ -362,7 +362,7 @@ def pxgesvd(a: Local, desc: Descriptor, vectors: bool = True) -> SingularTriplet
     matrix = operand("a", a, desc, written=True)
     kind = _kind(matrix)
     layouts = [Descriptor(shape, desc.block, desc.grid) for shape in ((m, few), (few, n))]
-    left, right = (one.zeros(dtype_of(kind)) for one in layouts)
+    left, right = (layout.zeros(dtype_of(kind)) for layout in layouts)
     values = np.zeros(few, np.zeros(0, dtype_of(kind)).real.dtype)
     made = SingularTriplets(left if vectors else None, values, right if vectors else None)
     if few == 0:
@@ -407,7 +407,7 @@ def pxgels(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor) -> None:
         return
     matrix, sides = operand("a", a, desc, written=True), operand("b", b, desc_b, written=True)
     kind = _kind(matrix, sides)
-    check_apart(matrix, sides)
+    check_separate(matrix, sides)
     if 0 not in (*desc.shape, sides_count):
         name = f"p{kind}gels"
         check_info(name, call_with_workspace(name, kind, "N", *desc.shape, sides_count, matrix, sides))

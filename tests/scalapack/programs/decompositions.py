@@ -30,10 +30,10 @@ def given(m: int, n: int) -> list[psr.Descriptor | None]:
 
 
 def products(m: int, k: int, n: int, dtype: str) -> None:
-    one, other = random((m, k), dtype), random((k, n), dtype)
-    expected = one @ other
+    left, right = random((m, k), dtype), random((k, n), dtype)
+    expected = left @ right
     for number, (desc_a, desc_b) in enumerate(zip(layouts(m, k), layouts(k, n)[::-1], strict=True)):
-        a, b = put(one, desc_a, "CF"[number % 2]), put(other, desc_b)
+        a, b = put(left, desc_a, "CF"[number % 2]), put(right, desc_b)
         for layout in given(m, n):
             case = f"{m} x {k} x {n}, {dtype}, layouts {number}, layout = {layout}"
             with untouched(a, b):
@@ -41,20 +41,20 @@ def products(m: int, k: int, n: int, dtype: str) -> None:
                 found = linalg.matmul(a, b, layout=layout, like=slabs((m, n)))
                 near(whole_of(found), expected, case)
                 assert found.desc == slabs((m, n))
-                near(whole_of(linalg.matmul(a.H, a)), one.conj().T @ one, case)
+                near(whole_of(linalg.matmul(a.H, a)), left.conj().T @ left, case)
         for order in (None, "fro", 1, np.inf, 2, -2, "nuc"):
             with untouched(a):
-                expected_norm = np.linalg.norm(one, order) if one.size else one.real.dtype.type(0)
+                expected_norm = np.linalg.norm(left, order) if left.size else left.real.dtype.type(0)
                 near(linalg.norm(a, order), expected_norm, f"{order}, {m} x {k}, {dtype}, layouts {number}")
 
 
 def vectors() -> None:
     line = psr.ProcessGrid((SIZE,), COLUMNS.comm)
-    one, other = random((9, 14), "F"), random((14,), "F")
-    a, b = put(one, psr.Descriptor((9, 14), 2, SQUARE)), put(other, psr.Descriptor((14,), 3, line))
-    near(whole_of(linalg.matmul(a, b)), one @ other, "a vector")
+    left, right = random((9, 14), "F"), random((14,), "F")
+    a, b = put(left, psr.Descriptor((9, 14), 2, SQUARE)), put(right, psr.Descriptor((14,), 3, line))
+    near(whole_of(linalg.matmul(a, b)), left @ right, "a vector")
     for order in (None, 1, 2, np.inf):
-        near(linalg.norm(b, order), np.linalg.norm(other, order), f"of a vector, {order}")
+        near(linalg.norm(b, order), np.linalg.norm(right, order), f"of a vector, {order}")
 
 
 def eigenproblems(n: int, dtype: str) -> None:
@@ -63,7 +63,7 @@ def eigenproblems(n: int, dtype: str) -> None:
     expected = np.linalg.eigvalsh(matrix)
     for number, desc in enumerate(layouts(n, n)):
         a = put(matrix, desc, "CF"[number % 2])
-        for layout in (None, *(one for one in given(n, n) if one is not None and n > 4)):
+        for layout in (None, *(layout for layout in given(n, n) if layout is not None and n > 4)):
             case = f"eigh, n = {n}, {dtype}, layouts {number}, layout = {layout}"
             with untouched(a):
                 values, vectors = linalg.eigh(a, bool(number % 2), layout=layout)

@@ -57,5 +57,5 @@ def near(found: Any, expected: Any, case: str) -> None:
 def untouched(*arrays: psr.DistributedArray) -> Iterator[None]:
     before = [array.copy() for array in arrays]
     yield
-    for one, array in zip(before, arrays, strict=True):
-        assert array.local is None or np.array_equal(one.local, array.local)
+    for copy, array in zip(before, arrays, strict=True):
+        assert array.local is None or np.array_equal(copy.local, array.local)

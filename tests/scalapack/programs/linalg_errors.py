@@ -93,10 +93,10 @@ def one_rank() -> None:
     fails("b must have 10 rows", ArrayError, lambda a, b: linalg.solve(a, on_bad(put_here(4), b)), BAD)
     fails("trans = 7", ValueError, lambda a, b: linalg.lu_solve((a, np.arange(N)), b, on_bad(7, 0)), BAD)
     fails("b is a NoneType", ArrayError, lambda a, b: linalg.solve(a, on_bad(None, b)), BAD)
-    other = MPI.COMM_WORLD.Split(RANK)
-    apart = psr.DistributedArray(d := psr.Descriptor((N, 3), 2, psr.ProcessGrid((1, 1), other)), d.zeros())
-    fails("b is on another communicator than a", ArrayError, lambda a, b: linalg.solve(a, apart))
-    other.Free()
+    mine = MPI.COMM_WORLD.Split(RANK)
+    elsewhere = psr.DistributedArray(d := psr.Descriptor((N, 3), 2, psr.ProcessGrid((1, 1), mine)), d.zeros())
+    fails("b is on another communicator than a", ArrayError, lambda a, b: linalg.solve(a, elsewhere))
+    mine.Free()
     fails(
         "the ranks ask for different things: the routine must be the same on every rank, but ",
         CollectiveError,

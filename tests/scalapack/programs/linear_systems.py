@@ -50,8 +50,8 @@ def lu(matrix: Any, sides: Any, a: psr.DistributedArray, b: psr.DistributedArray
         x = linalg.lu_solve(factors, b, trans, layout=given)
         near(whole_of(x), np.linalg.solve(turned, sides), f"lu_solve, trans {trans}, {case}")
     near(whole_of(linalg.inv(a, layout=given)), np.linalg.inv(matrix), f"inv, {case}")
-    for found, one in zip(linalg.slogdet(a, layout=given), np.linalg.slogdet(matrix), strict=True):
-        near(found, one, f"slogdet, {case}")
+    for found, expected_number in zip(linalg.slogdet(a, layout=given), np.linalg.slogdet(matrix), strict=True):
+        near(found, expected_number, f"slogdet, {case}")
     near(linalg.det(a, layout=given), np.linalg.det(matrix), f"det, {case}")
 
 
