@@ -42,7 +42,7 @@ LIMIT = 2**31
 def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm) -> Descriptor:
     """The layout that a routine of `linalg` works in, where its operands are in none that fits. Not collective.
 
-    The model is close to that of the ScaLAPACK Users' Guide: square blocks of 64, and a grid that is nearly square, with the longer
+    The model is close to that of the ScaLAPACK Users' Guide: square blocks of 64, and a nearly square grid, with the longer
     side along the longer side of the matrix. Of P processes it takes isqrt(P) by P // isqrt(P), and no more processes than
     the matrix has 256 x 256 elements. Where a process would have no block, blocks are smaller.
 
