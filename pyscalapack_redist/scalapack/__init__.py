@@ -3,15 +3,14 @@
 from .linear_algebra import (
     SingularTriplets,
     pxgels,
-    pxgemm,
     pxgeqrf,
     pxgesvd,
     pxgetri,
-    pxlange,
     pxorgqr,
     pxpotrf,
     pxpotrs,
 )
+from .products import pxgemm, pxlange
 from .routines import Eigenpairs, pxgemr2d, pxgetrf, pxgetrs, pxsyevd, pxtrmr2d
 
 __all__ = [

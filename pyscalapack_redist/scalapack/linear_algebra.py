@@ -1,4 +1,4 @@
-"""Routines of ScaLAPACK for whole matrices in aligned layouts: products, norms, factorisations and what is solved with them.
+"""Routines of ScaLAPACK for whole matrices in aligned layouts: factorisations, and what is solved with them.
 
 As in `routines`, everything is checked first, on this rank only, without communication, and in place of a local array and its
 descriptor each takes a `DistributedArray`. Layouts are aligned: square blocks of one size, source 0, one grid, no sub-arrays.
@@ -14,17 +14,15 @@ from numpy.typing import NDArray
 from ..errors import ArrayError, DescriptorError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import takes_distributed
-from .calls import call, call_with_workspace, dtype_of, norm_of
+from .calls import call, call_with_workspace, dtype_of
 from .operands import (
-    FACTORED_KINDS,
-    Operand,
     check_aligned,
     check_info,
     check_separate,
     check_shape,
     checked_pivots,
     factorable_size,
-    kind_of,
+    factored_kind,
     letter_of,
     operand,
     sides_count_of,
@@ -33,106 +31,15 @@ from .operands import (
 __all__ = [
     "SingularTriplets",
     "pxgels",
-    "pxgemm",
     "pxgeqrf",
     "pxgesvd",
     "pxgetri",
-    "pxlange",
     "pxorgqr",
     "pxpotrf",
     "pxpotrs",
 ]
 
 Local = NDArray[Any] | None
-
-
-def _kind(*operands: Operand) -> str:
-    return kind_of(*operands, allowed=FACTORED_KINDS)
-
-
-@takes_distributed("local", "desc")
-def pxgemm(
-    a: Local,
-    desc_a: Descriptor,
-    b: Local,
-    desc_b: Descriptor,
-    c: Local,
-    desc_c: Descriptor,
-    *,
-    trans_a: str = "N",
-    trans_b: str = "N",
-    alpha: complex = 1,
-    beta: complex = 0,
-) -> None:
-    """C = alpha op(A) op(B) + beta C, by ScaLAPACK's p?gemm. Collective over the grid.
-
-    Parameters
-    ----------
-    a, b, c : ndarray or None
-        Local arrays, Fortran-ordered; `c` is overwritten. Ranks outside the grid may pass None.
-    desc_a, desc_b, desc_c : Descriptor
-        Their layouts, aligned.
-    trans_a, trans_b : {"N", "T", "C"}
-        As it is, transposed, or transposed and conjugated.
-    alpha, beta : number
-        Factors.
-
-    Raises
-    ------
-    ValueError
-        A letter is none of these.
-    DescriptorError, ArrayError
-        The layouts do not fit each other, or a local array its layout.
-    """
-    forms = letter_of("trans_a", trans_a, "NTC"), letter_of("trans_b", trans_b, "NTC")
-    check_aligned(desc_a=desc_a, desc_b=desc_b, desc_c=desc_c)
-    m, k = desc_a.shape if forms[0] == "N" else desc_a.shape[::-1]
-    inner, n = desc_b.shape if forms[1] == "N" else desc_b.shape[::-1]
-    if inner != k:
-        raise DescriptorError(f"op(A) has {k} columns and op(B) {inner} rows: they must be equal")
-    check_shape("desc_c", desc_c, (m, n), "that of op(A) op(B)")
-    if desc_a.grid.coords is None:
-        return
-    left, right = operand("a", a, desc_a), operand("b", b, desc_b)
-    target = operand("c", c, desc_c, written=True)
-    kind = _kind(left, right, target)
-    check_separate(left, target)
-    check_separate(right, target)
-    factors = [np.array([factor], dtype_of(kind)) for factor in (alpha, beta)]
-    if 0 not in (m, n):
-        call(f"p{kind}gemm", *forms, m, n, k, factors[0], left, right, factors[1], target)
-
-
-@takes_distributed("local", "desc")
-def pxlange(a: Local, desc: Descriptor, norm: str = "F") -> float | None:
-    """A norm of a matrix, by ScaLAPACK's p?lange. Collective over the grid.
-
-    Parameters
-    ----------
-    a : ndarray or None
-        Local array, Fortran-ordered; ranks outside the grid may pass None.
-    desc : Descriptor
-        Its layout: square blocks, source 0, no sub-array.
-    norm : {"M", "1", "I", "F"}
-        The largest absolute value, the largest sum of a column's, the largest of a row's, or Frobenius's norm.
-
-    Returns
-    -------
-    float or None
-        The norm on all ranks of the grid; None outside.
-
-    Raises
-    ------
-    ValueError, DescriptorError, ArrayError
-        As for `pxgemm`.
-    """
-    which = letter_of("norm", norm, "M1IF")
-    check_aligned(desc=desc)
-    if desc.grid.coords is None:
-        return None
-    matrix = operand("a", a, desc)
-    kind = _kind(matrix)
-    return 0.0 if 0 in desc.shape else norm_of(which, kind, desc, matrix)
 
 
 @takes_distributed("local", "desc")
@@ -153,7 +60,7 @@ def pxpotrf(a: Local, desc: Descriptor, uplo: str = "L") -> None:
     numpy.linalg.LinAlgError
         The matrix is not positive definite; says which leading minor.
     ValueError, DescriptorError, ArrayError
-        As for `pxgemm`.
+        As for `pxgetrs`.
     """
     triangle = letter_of("uplo", uplo, "LU")
     n = factorable_size(desc)
@@ -161,7 +68,7 @@ def pxpotrf(a: Local, desc: Descriptor, uplo: str = "L") -> None:
     if desc.grid.coords is None:
         return
     matrix = operand("a", a, desc, written=True)
-    kind = _kind(matrix)
+    kind = factored_kind(matrix)
     if n == 0:
         return
     info = np.zeros(1, np.intc)
@@ -189,7 +96,7 @@ def pxpotrs(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str 
     Raises
     ------
     ValueError, DescriptorError, ArrayError
-        As for `pxgemm`.
+        As for `pxgetrs`.
     """
     triangle = letter_of("uplo", uplo, "LU")
     n = factorable_size(desc)
@@ -198,7 +105,7 @@ def pxpotrs(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str 
     if desc.grid.coords is None:
         return
     matrix, sides = operand("a", a, desc), operand("b", b, desc_b, written=True)
-    kind = _kind(matrix, sides)
+    kind = factored_kind(matrix, sides)
     check_separate(matrix, sides)
     if 0 not in desc_b.shape:
         info = np.zeros(1, np.intc)
@@ -225,7 +132,7 @@ def pxgetri(a: Local, desc: Descriptor, pivots: NDArray[np.intc] | None) -> None
     if desc.grid.coords is None:
         return
     matrix = operand("a", a, desc, written=True)
-    kind = _kind(matrix)
+    kind = factored_kind(matrix)
     exchanged = checked_pivots(pivots, desc.local_shape[0] + desc.block[0])
     if n == 0:
         return
@@ -256,13 +163,13 @@ def pxgeqrf(a: Local, desc: Descriptor) -> Local:
     Raises
     ------
     DescriptorError, ArrayError
-        As for `pxgemm`.
+        As for `pxgetrs`.
     """
     check_aligned(desc=desc)
     if desc.grid.coords is None:
         return None
     matrix = operand("a", a, desc, written=True)
-    kind = _kind(matrix)
+    kind = factored_kind(matrix)
     tau = np.zeros(max(1, desc.local_shape[1]), dtype_of(kind))
     if 0 not in desc.shape:
         check_info(f"p{kind}geqrf", call_with_workspace(f"p{kind}geqrf", kind, *desc.shape, matrix, tau))
@@ -287,7 +194,7 @@ def pxorgqr(a: Local, desc: Descriptor, tau: Local, columns: int, reflectors: in
     Raises
     ------
     DescriptorError, ArrayError
-        As for `pxgemm`; or the counts or `tau` do not fit.
+        As for `pxgetrs`; or the counts or `tau` do not fit.
     """
     check_aligned(desc=desc)
     if not 0 <= reflectors <= columns <= min(desc.shape):
@@ -298,7 +205,7 @@ def pxorgqr(a: Local, desc: Descriptor, tau: Local, columns: int, reflectors: in
     if desc.grid.coords is None:
         return
     matrix = operand("a", a, desc, written=True)
-    kind = _kind(matrix)
+    kind = factored_kind(matrix)
     held = int(np.count_nonzero(desc.global_indices(1) < reflectors))
     if tau is None or tau.dtype != dtype_of(kind) or tau.ndim != 1 or tau.size < max(1, held):
         got = None if tau is None else f"{tau.dtype} of shape {tau.shape}"
@@ -352,7 +259,7 @@ def pxgesvd(a: Local, desc: Descriptor, vectors: bool = True) -> SingularTriplet
     numpy.linalg.LinAlgError
         A singular value did not converge.
     DescriptorError, ArrayError
-        As for `pxgemm`.
+        As for `pxgetrs`.
     """
     check_aligned(desc=desc)
     m, n = desc.shape
@@ -360,7 +267,7 @@ def pxgesvd(a: Local, desc: Descriptor, vectors: bool = True) -> SingularTriplet
     if desc.grid.coords is None:
         return SingularTriplets(None, None, None)
     matrix = operand("a", a, desc, written=True)
-    kind = _kind(matrix)
+    kind = factored_kind(matrix)
     layouts = [Descriptor(shape, desc.block, desc.grid) for shape in ((m, few), (few, n))]
     left, right = (layout.zeros(dtype_of(kind)) for layout in layouts)
     values = np.zeros(few, np.zeros(0, dtype_of(kind)).real.dtype)
@@ -398,7 +305,7 @@ def pxgels(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor) -> None:
     Raises
     ------
     DescriptorError, ArrayError
-        As for `pxgemm`.
+        As for `pxgetrs`.
     """
     check_aligned(desc=desc, desc_b=desc_b)
     sides_count = desc_b.shape[1]
@@ -406,7 +313,7 @@ def pxgels(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor) -> None:
     if desc.grid.coords is None:
         return
     matrix, sides = operand("a", a, desc, written=True), operand("b", b, desc_b, written=True)
-    kind = _kind(matrix, sides)
+    kind = factored_kind(matrix, sides)
     check_separate(matrix, sides)
     if 0 not in (*desc.shape, sides_count):
         name = f"p{kind}gels"

@@ -106,6 +106,11 @@ def kind_of(*operands: Operand, allowed: str = "sdczi") -> str:
     return "d"  # a rank without arrays has no part in the data, and any letter serves
 
 
+def factored_kind(*operands: Operand) -> str:
+    """The letter of arrays of floating-point numbers."""
+    return kind_of(*operands, allowed=FACTORED_KINDS)
+
+
 def check_separate(first: Operand, second: Operand) -> None:
     if first.array is not None and second.array is not None and np.shares_memory(first.array, second.array):
         raise ArrayError(f"{first.name} and {second.name} overlap in memory: pass two separate arrays")
