@@ -325,7 +325,7 @@ def lstsq(
         squares = np.zeros(count, real)
         below = sides.local[desc.global_indices(0) >= n]
         squares[desc.global_indices(1)] = (np.abs(below) ** 2).sum(axis=0)
-        return squares, np.abs(diagonal_of(matrix))
+        return squares, np.abs(diagonal_of(matrix)[1])
 
     def combined(told: list[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         known = [part for part in told if part is not None]

@@ -85,8 +85,25 @@ def solve(
     problem = Problem("solve", {"a": a, "b": b}, _system, layout=layout, like=like, vectors=("b",))
     matrix = problem.moved("a", overwrite=overwrite_a)
     sides = problem.moved("b", overwrite=overwrite_b)
-    problem.run(lambda: pxgetrs(matrix, pxgetrf(matrix), sides))
+    pivots = _lu_factored(problem, matrix)
+    problem.run(lambda: pxgetrs(matrix, pivots, sides))
     return problem.given_back(sides)
+
+
+def _lu_factored(problem: Problem, matrix: DistributedArray) -> NDArray[np.intc] | None:
+    """Factor in place; the pivots of this rank. A zero pivot is looked for as well: MKL's p?getrf does not tell of each."""
+    pivots: NDArray[np.intc] | None = None
+
+    def work() -> int | None:
+        nonlocal pivots
+        pivots = pxgetrf(matrix)
+        indices, values = diagonal_of(matrix)
+        return next((int(index) for index in indices[values == 0]), None)
+
+    zero = problem.run(work, lambda found: min((index for index in found if index is not None), default=None))
+    if zero is not None:
+        raise np.linalg.LinAlgError(f"the matrix is singular: pivot {zero + 1} (counted from 1) is exactly zero")
+    return pivots
 
 
 def lu_factor(
@@ -116,8 +133,9 @@ def lu_factor(
     problem = Problem("lu_factor", {"a": a}, square, layout=layout, like=like)
     matrix = problem.moved("a", overwrite=overwrite_a)
 
+    pivots = _lu_factored(problem, matrix)
+
     def work() -> tuple[NDArray[Any], NDArray[Any]] | None:
-        pivots = pxgetrf(matrix)
         if pivots is None or matrix.desc.coords is None or matrix.desc.coords[1]:
             return None
         rows = matrix.desc.global_indices(0)
@@ -207,11 +225,11 @@ def keep_triangle(matrix: DistributedArray, lower: bool) -> None:
         local[below < 0 if lower else below > 0] = 0
 
 
-def diagonal_of(matrix: DistributedArray) -> NDArray[Any]:
-    """What this rank has of the diagonal. Not collective."""
+def diagonal_of(matrix: DistributedArray) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """What this rank has of the diagonal: global indices, ascending, and elements. Not collective."""
     down, across = matrix.desc.global_indices(0), matrix.desc.global_indices(1)
-    _, rows, columns = np.intersect1d(down, across, assume_unique=True, return_indices=True)
-    return np.zeros(0) if matrix.local is None else matrix.local[rows, columns]
+    indices, rows, columns = np.intersect1d(down, across, assume_unique=True, return_indices=True)
+    return indices, np.zeros(0) if matrix.local is None else matrix.local[rows, columns]
 
 
 def cholesky(
@@ -302,7 +320,8 @@ def inv(
     """
     problem = Problem("inv", {"a": a}, square, layout=layout, like=like)
     matrix = problem.moved("a", overwrite=overwrite_a)
-    problem.run(lambda: pxgetri(matrix, pxgetrf(matrix)))
+    pivots = _lu_factored(problem, matrix)
+    problem.run(lambda: pxgetri(matrix, pivots))
     return problem.given_back(matrix)
 
 
@@ -358,16 +377,17 @@ def _slogdet(routine: str, a: DistributedArray, overwrite_a: bool, layout: Layou
     number, real = problem.dtype.type, np.zeros(0, problem.dtype).real.dtype.type
 
     def work() -> tuple[Any, Any] | None:
-        pivots, desc = pxgetrf(matrix), matrix.desc
+        desc = matrix.desc
         if pivots is None or desc.coords is None:
             return None
-        rows, diagonal = desc.global_indices(0), diagonal_of(matrix)
+        rows, (_, diagonal) = desc.global_indices(0), diagonal_of(matrix)
         exchanges = np.count_nonzero(pivots[: rows.size] != rows + 1) if desc.coords[1] == 0 else 0
         sizes = np.abs(diagonal)
         return (-1) ** int(exchanges) * np.prod(diagonal / sizes), np.sum(np.log(sizes.astype(np.float64)))
 
     try:
-        told = problem.run(work, lambda values: [part for part in values if part is not None])
+        pivots = _lu_factored(problem, matrix)
     except np.linalg.LinAlgError:
         return SlogdetResult(number(0), real(-np.inf))
+    told = problem.run(work, lambda values: [part for part in values if part is not None])
     return SlogdetResult(number(np.prod([part[0] for part in told])), real(sum(part[1] for part in told)))
