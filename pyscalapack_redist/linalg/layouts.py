@@ -80,6 +80,8 @@ def _unfit(routine: str, desc: Descriptor) -> str | None:
         return "not of two dimensions over a two-dimensional grid, in order"
     if desc.parent is not None:
         return "of a sub-array"
+    if not all(isinstance(size, int) for size in desc.block):
+        return "of irregular blocks"
     if desc.block[0] != desc.block[1]:
         return f"of blocks of {desc.block[0]} x {desc.block[1]}, which are not square"
     if any(desc.source):
@@ -122,10 +124,18 @@ def check_counts(desc: Descriptor) -> None:
 
 
 def shaped_like(desc: Descriptor, shape: tuple[int, ...]) -> Descriptor:
-    """A whole array of this shape in the blocks, on the grid and from the source of a layout. Not collective."""
+    """A whole array of this shape in the blocks, on the grid and from the source of a layout. Not collective.
+
+    Irregular blocks are kept along a dimension of their size; along another there is one block for each process.
+    """
     if desc.parent is None and desc.shape == shape:
         return desc
-    return Descriptor(shape, desc.block, desc.grid, source=desc.source, axes=desc.axes)
+    whole = desc.parent or desc
+    blocks = [
+        size if isinstance(size, int) or n == there else None
+        for size, n, there in zip(desc.block, shape, whole.shape, strict=True)
+    ]
+    return Descriptor(shape, blocks, desc.grid, source=desc.source, axes=desc.axes)
 
 
 def as_column(desc: Descriptor) -> Descriptor:

@@ -47,9 +47,9 @@ def matmul(a: DistributedArray, b: DistributedArray, *, layout: Layout = None, l
         m = a.shape[0]
         if b.ndim == 1:
             return (m, 1), shaped_like(b.desc, (m,))
-        n, desc = b.shape[1], a.desc
-        blocks, source = (desc.block[0], b.desc.block[1]), (desc.source[0], 0)
-        return (m, n), Descriptor((m, n), blocks, desc.grid, source=source, axes=desc.axes)
+        n, desc, width = b.shape[1], shaped_like(a.desc, a.shape), b.desc.block[1]
+        blocks = desc.block[0], width if isinstance(width, int) else None
+        return (m, n), Descriptor((m, n), blocks, desc.grid, source=(desc.source[0], 0), axes=desc.axes)
 
     problem = Problem("matmul", {"a": a, "b": b}, check, layout=layout, like=like, vectors=("b",))
     left, right = problem.moved("a", read_only=True), problem.moved("b", read_only=True)

@@ -196,7 +196,9 @@ def what_lies_between_fields(comm: MPI.Intracomm, folder: Path) -> None:
 def main() -> None:
     folder, cases, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     world = MPI.COMM_WORLD
-    darrays = sum(same_view(np.random.default_rng([seed, case])) for case in range(2 * cases))  # irregular blocks are none
+    darrays = sum(
+        same_view(np.random.default_rng([seed, case])) for case in range(2 * cases)
+    )  # irregular blocks are none
     assert darrays > cases // 4
     reordered = world.Split(0, -world.Get_rank())
     for case in range(cases):

@@ -22,6 +22,8 @@ def layouts(m: int, n: int) -> list[psr.Descriptor]:
         psr.Descriptor((m + 4, n + 2), None, COLUMNS)[1 : m + 1, 2 : n + 2],
         psr.Descriptor((n, m), 2, SQUARE, source=last).T,
         psr.Descriptor((m, n), 7, LAST),
+        psr.Descriptor((m, n), "balanced", COLUMNS),
+        psr.Descriptor((m + 3, n), "balanced", ROWS)[:m],
     ]
 
 

@@ -71,6 +71,7 @@ def arguments() -> None:
     fails("like = 5 must be a Descriptor", DescriptorError, lambda a, b: linalg.solve(a, b, like=5))
     fails("layout has shape (3, 3)", DescriptorError, lambda a, b: linalg.solve(a, b, layout=narrow))
     for desc, what in (
+        (psr.Descriptor((N, N), "balanced", SQUARE), "of irregular blocks"),
         (psr.Descriptor((N, N), (2, 3), SQUARE), "of blocks of 2 x 3, which are not square"),
         (psr.Descriptor((N, N), 2, SQUARE, source=(1, 0)), "which is not 0"),
         (psr.Descriptor((N + 2, N + 2), 2, SQUARE)[2:, 2:], "of a sub-array"),
