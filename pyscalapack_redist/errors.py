@@ -1,6 +1,7 @@
 """The exceptions of the package. Each message names the argument, its value, what was expected and what to do."""
 
 import difflib
+import sys
 from collections.abc import Iterable
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "LibraryError",
     "RedistributionError",
     "ScheduleError",
+    "callers_level",
     "unknown",
 ]
 
@@ -53,3 +55,11 @@ def unknown(what: str, name: object, known: Iterable[str]) -> ScheduleError:
     names = list(known)
     near = difflib.get_close_matches(str(name), names, n=len(names), cutoff=0.0)
     return ScheduleError(f"{what} = {name!r} is unknown; there are {', '.join(near)}")
+
+
+def callers_level() -> int:
+    """The `stacklevel` with which a warning names the line outside of this package that led to it. Not collective."""
+    inside, frame, level = f"{__package__}.", sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(inside):
+        frame, level = frame.f_back, level + 1
+    return level

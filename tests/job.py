@@ -36,11 +36,12 @@ def orders_of(folder: Path, rank: int) -> Path:
 
 
 @contextlib.contextmanager
-def as_if_alone(order: dict[str, Any]) -> Iterator[None]:
+def as_if_alone(order: dict[str, Any], rank: int) -> Iterator[None]:
     """Output, environment, directory, arguments and modules' path of a program, and afterwards the old ones again."""
     kept = [os.dup(number) for number in (1, 2)]
-    for number, name in ((1, "out"), (2, "err")):
-        file = os.open(order[name], os.O_WRONLY | os.O_APPEND)
+    # A rank that is told to abort writes in pieces: the ranks have files of their own for that.
+    for number, name in ((1, order["out"]), (2, f"{order['err']}{rank}")):
+        file = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         os.dup2(file, number)
         os.close(file)
     environment, arguments, path, folder = dict(os.environ), sys.argv, list(sys.path), os.getcwd()
@@ -112,7 +113,7 @@ def main() -> None:
     with open(orders_of(folder, world.rank)) as orders:
         for line in iter(orders.readline, "\n"):  # an empty line is the end
             order = json.loads(line)
-            with as_if_alone(order), modules_unchanged():
+            with as_if_alone(order, world.rank), modules_unchanged():
                 MPI.COMM_WORLD = world.Dup()
                 vars(CACHED).clear()  # it keeps what has been asked for
                 try:

@@ -33,7 +33,7 @@ TESTS = Path(__file__).resolve().parent
 MARK = "PYSCALAPACK_REDIST_LAUNCH"
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29  # of <linux/prctl.h>
-TAIL = 6000  # characters of output shown with a failure
+TAIL = 20_000  # characters of output shown with a failure
 JOBS_KEPT, PROGRAMS_OF_A_JOB = 8, 50
 OURS = "PYSCALAPACK_REDIST_"  # variables that are read when they are needed
 
@@ -206,12 +206,12 @@ class Job:
             It hung or failed, and the job has ended with it.
         """
         self.left -= 1
-        names = {}
-        for name in ("out", "err"):
-            names[name] = str(self._folder / name)
-            Path(names[name]).write_bytes(b"")
+        out, errors = self._folder / "out", [self._folder / f"err{rank}" for rank in range(self._ranks)]
+        for file in (out, *errors):
+            file.write_bytes(b"")
         its = {**environment(self._ranks), **variables}
-        order = {"words": words, "environment": its, "directory": os.getcwd(), **names}
+        order = {"words": words, "environment": its, "directory": os.getcwd(), "out": str(out)}
+        order["err"] = str(self._folder / "err")
         for pipe in self._orders:
             os.write(pipe, json.dumps(order).encode() + b"\n")
         missing, last = self._ranks, time.monotonic() + timeout
@@ -223,11 +223,11 @@ class Job:
         hung = missing and self._process.poll() is None
         if missing:
             end(self._process, self._mark)
-        text = {name: Path(path).read_text(errors="replace") for name, path in names.items()}
-        status = self._process.returncode or 0
+        status, said = self._process.returncode or 0, "".join(file.read_text(errors="replace") for file in errors)
         if missing:
-            text["err"] += read(self._err)
-        done = subprocess.CompletedProcess([*command(self._ranks), *words], status, text["out"], text["err"])
+            said += read(self._err)
+        line = [*command(self._ranks), *words]
+        done = subprocess.CompletedProcess(line, status, out.read_text(errors="replace"), said)
         if missing:
             self.close()
             raise failure(words, self._ranks, done, timeout if hung else None)

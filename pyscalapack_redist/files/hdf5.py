@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..comm.groups import MPIGroup
 from ..engine.redistribute import redistribute
-from ..errors import FileError, LibraryError, RedistributionError
+from ..errors import FileError, LibraryError, RedistributionError, callers_level
 from ..layout.descriptor import Descriptor
 from .agreed import all_must, from_one
 from .header import FileArray
@@ -57,7 +57,7 @@ class Hdf5:
         warnings.warn(
             f"{self._title}: h5py was built without MPI, so the first rank reads and writes for all of them",
             RuntimeWarning,
-            stacklevel=5,
+            stacklevel=callers_level(),
         )
 
     def stored(self, desc: Descriptor) -> FileArray:

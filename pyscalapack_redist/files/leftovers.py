@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..comm.group import Group
+from ..errors import callers_level
 from .agreed import all_must, from_one
 
 __all__ = ["found_beside", "remove_ended", "temporary_name"]
 
 UNKNOWN = "0" * 12
-CALLER = 6  # frames from the warning to the call of save()
 
 
 class _Process(NamedTuple):
@@ -80,7 +80,7 @@ def remove_ended(everyone: Group, left: list[str], name: str) -> None:
                 f"{name}: beside it are temporary files of calls of save() on other machines, or that cannot be removed: "
                 f"{', '.join(doubtful[:5])}; remove them unless such a call is still running",
                 RuntimeWarning,
-                stacklevel=CALLER,
+                stacklevel=callers_level(),
             )
 
     all_must(everyone, remove)
