@@ -18,7 +18,7 @@ def test_linear_systems_are_those_of_numpy(ranks: int) -> None:
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_products_and_decompositions_are_those_of_numpy(ranks: int) -> None:
-    assert run(PROGRAMS / "decompositions.py", ranks, timeout=200, alone=True).stdout == "OK\n"
+    assert run(PROGRAMS / "decompositions.py", ranks, timeout=280, alone=True).stdout == "OK\n"
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
