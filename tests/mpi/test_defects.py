@@ -131,7 +131,10 @@ def test_job_that_is_killed_while_the_other_tests(exchange: str, tmp_path: Path)
     def start(role: str) -> str:
         name, where = "job-killed-while-the-other-tests", f"{role}:{tmp_path / 'meeting'}"
         ranks_of_both = launch.environment(4)
-        return run(PROGRAM, 2, name, where, exchange, timeout=TIMEOUT, env={**ranks_of_both, **env}, check=False).stdout
+        variables = {**ranks_of_both, **env}
+        # The survivors end one by one, without MPI: the first one's end must not be the end of the other.
+        done = run(PROGRAM, 2, name, where, exchange, timeout=TIMEOUT, env=variables, check=False, survive=True)
+        return done.stdout
 
     with name_server(tmp_path) as env, ThreadPoolExecutor(2) as pool:
         printed = list(pool.map(start, ("accept", "connect")))
