@@ -29,17 +29,14 @@ class Staging:
     """Staging memory that no transfer uses: the largest piece that one has put back."""
 
     def __init__(self) -> None:
-        self._kept: list[NDArray[np.uint8]] = []
+        self._kept: NDArray[np.uint8] | None = None
 
     def take(self, size: int) -> NDArray[np.uint8]:
         """`size` bytes or more: what is kept, where that is large enough."""
-        for k, kept in enumerate(self._kept):
-            if kept.nbytes >= size:
-                return self._kept.pop(k)
-        self._kept.clear()
-        return np.empty(size, np.uint8)
+        kept, self._kept = self._kept, None
+        return kept if kept is not None and kept.nbytes >= size else np.empty(size, np.uint8)
 
     def put_back(self, memory: NDArray[np.uint8]) -> None:
         """Keep it for the next transfer, unless a larger piece is kept."""
-        if not self._kept or self._kept[0].nbytes < memory.nbytes:
-            self._kept[:] = [memory]
+        if self._kept is None or self._kept.nbytes < memory.nbytes:
+            self._kept = memory

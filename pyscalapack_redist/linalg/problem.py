@@ -125,7 +125,7 @@ class Problem:
                 continue
             if operand.dtype not in DTYPES:
                 raise ArrayError(
-                    f"{name} has dtype {operand.dtype}, which ScaLAPACK does not have: it must be operand of "
+                    f"{name} has dtype {operand.dtype}, which ScaLAPACK does not have: it must be one of "
                     f"{', '.join(map(str, DTYPES))}; {name}.astype(numpy.float64) converts it"
                 )
             first = first or (name, operand.dtype)
@@ -173,11 +173,11 @@ class Problem:
     def _kept_grid(self, grid: ProcessGrid) -> ProcessGrid:
         """An equal grid with a BLACS context, made once for each communicator. Collective over the grid."""
         grids = _GRIDS.setdefault(self._group, {})
-        kept = grids.setdefault(
-            (grid.shape, grid.ranks.tobytes()), ProcessGrid(grid.shape, self._comm, ranks=grid.ranks)
-        )
-        kept.make_context()
-        return kept
+        key = grid.shape, grid.ranks.tobytes()
+        if key not in grids:
+            grids[key] = ProcessGrid(grid.shape, self._comm, ranks=grid.ranks)
+        grids[key].make_context()
+        return grids[key]
 
     # -- arrays
 
