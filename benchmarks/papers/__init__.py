@@ -1,1 +1,1 @@
-"""Suites that repeat the experiments of the papers. benchmarks/run_papers.py runs them."""
+"""Suites that repeat the experiments of the papers. benchmarks/run_suites.py runs them."""

@@ -1,4 +1,4 @@
-"""The suite birkeland of benchmarks/run_papers.py with a few small cases: every method goes the same way and ends right."""
+"""The suite birkeland of benchmarks/run_suites.py with a few small cases: every method goes the same way and ends right."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import launch
 import pytest
 
 pytestmark = pytest.mark.any_mpi
-PROGRAM = (str(Path(__file__).parents[2] / "benchmarks/run_papers.py"),)
+PROGRAM = (str(Path(__file__).parents[2] / "benchmarks/run_suites.py"),)
 
 
 @pytest.mark.parametrize(("ranks", "grids"), [(1, ["1x1x1"]), (2, ["2x1x1"]), (6, ["6x1x1", "3x2x1"])])

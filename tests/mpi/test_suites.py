@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.any_mpi
 PROGRAM = ("-m", "pyscalapack_redist")
-PAPERS = (str(Path(__file__).parents[2] / "benchmarks/run_papers.py"),)  # with the suites of the papers
+SUITES = (str(Path(__file__).parents[2] / "benchmarks/run_suites.py"),)  # with those that are not installed
 
 
 def quick(
@@ -19,8 +19,8 @@ def quick(
 ) -> tuple[str, list[dict[str, Any]]]:
     file, picture = tmp_path / "suite.json", tmp_path / "suite.png"
     options = ("--suite", suite, "--quick", "--repeat", 2, "--json", file, "--plot", picture, *more)
-    if suite in ("walker-otto", "desprez", "overlap"):
-        done = launch.run(PAPERS, ranks, *options, env=env)
+    if suite not in ("broad", "sizes", "once", "hosts"):
+        done = launch.run(SUITES, ranks, *options, env=env)
     else:
         done = launch.run(PROGRAM, ranks, "bench", *options, env=env)
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from variations.suites import VARIATIONS
 
 from pyscalapack_redist import Redistribution
 from pyscalapack_redist.tools import cli
 from pyscalapack_redist.tools.bench.command import check_profiles
 from pyscalapack_redist.tools.bench.results import CaseResult, Column, MethodResult, Results, fastest, ratios
-from pyscalapack_redist.tools.bench.suites import SUITES
+from pyscalapack_redist.tools.bench.suites import SUITES as INSTALLED
 from pyscalapack_redist.tools.bench.tables import (
     changes,
     comparison_lines,
@@ -28,6 +29,7 @@ from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.text import console, print_table
 from pyscalapack_redist.tools.usage import UsageError
 
+SUITES = INSTALLED | VARIATIONS
 ENVIRONMENT = {
     "ranks": 2,
     "cores": 2,

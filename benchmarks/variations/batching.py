@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.batch import batch
-from ..text import new_table, time_text
-from .methods import Method, Planned
-from .results import Results, ratios
-from .stage import Stage, poison
-from .suite import Suite, squares
-from .tables import means
+from pyscalapack_redist import batch
+from pyscalapack_redist.tools.bench.methods import Method, Planned
+from pyscalapack_redist.tools.bench.results import Results, ratios
+from pyscalapack_redist.tools.bench.stage import Stage, poison
+from pyscalapack_redist.tools.bench.suite import Suite, squares
+from pyscalapack_redist.tools.bench.tables import means
+from pyscalapack_redist.tools.text import new_table, time_text
 
 if TYPE_CHECKING:
     from rich.table import Table

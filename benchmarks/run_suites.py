@@ -1,0 +1,24 @@
+"""Suites that are not installed, with the options of `pyscalapack-redist bench`, whose own suites are there as well.
+
+mpiexec -n 8 python -m mpi4py benchmarks/run_suites.py --suite walker-otto --plot walker-otto.png
+python benchmarks/run_suites.py --suite aspen --quick
+
+The papers' experiments are walker-otto, desprez, birkeland and overlap, under mpiexec, and aspen, which needs no MPI. In
+blocks, ranks and dtypes one thing varies; batch says what a batch gains.
+"""
+
+import sys
+
+from papers.aspen import bench_aspen
+from papers.suites import PAPERS
+from variations.suites import VARIATIONS
+
+from pyscalapack_redist.tools.bench.suites import STUDIES, SUITES
+from pyscalapack_redist.tools.cli import main
+
+SUITES.update(PAPERS | VARIATIONS)
+STUDIES["aspen"] = bench_aspen
+
+if __name__ == "__main__":
+    sys.argv[1:1] = ["bench"]
+    main()
