@@ -1,6 +1,6 @@
 """Stepwise: the fewest steps, each a maximum-weight matching that saturates the processes of maximum degree.
 
-Desprez et al., Theorem 1 and section 4.5; with all rows alike (Proposition 6) it has the least cost too.
+Desprez et al., Theorem 1 and section 4.5. From blocks of r to blocks of K r it has the least cost too (Proposition 6).
 """
 
 from __future__ import annotations

@@ -82,6 +82,31 @@ def test_examples_of_desprez(grid: tuple[int, ...], least: tuple[int, int], step
     assert (found.number_of_steps, found.total_cost) == stepwise
 
 
+@pytest.mark.parametrize("P", range(1, 13))
+def test_stepwise_is_optimal_from_blocks_to_their_multiples(P: int) -> None:
+    """Proposition 6."""
+    for Q, K in itertools.product(range(1, 13), range(2, 8)):
+        grid = CommunicationGrid(P, Q, 1, K)
+        found, cheapest = build("stepwise", grid), build("optimal", grid)
+        assert cheapest.certificate in PROVED
+        assert found.number_of_steps == build("optimal", grid, objective="steps").number_of_steps, (P, Q, K)
+        assert found.total_cost == cheapest.total_cost, (P, Q, K)
+
+
+@pytest.mark.parametrize(
+    ("grid", "stepwise", "least"),
+    [((6, 12, 6, 7), (12, 49), (12, 48)), ((8, 10, 5, 3), (8, 20), (9, 19)), ((4, 9, 3, 2), (6, 12), (7, 10))],
+)
+def test_stepwise_is_not_always_optimal(
+    grid: tuple[int, ...], stepwise: tuple[int, int], least: tuple[int, int]
+) -> None:
+    """Not even where all rows are alike, as in the first case: Proposition 6 is of block sizes that divide."""
+    found, cheapest = build("stepwise", CommunicationGrid(*grid)), build("optimal", CommunicationGrid(*grid))
+    assert cheapest.certificate in PROVED
+    assert (found.number_of_steps, found.total_cost) == stepwise
+    assert (cheapest.number_of_steps, cheapest.total_cost) == least
+
+
 def test_example_5_greedy_takes_more_steps_and_costs_less_than_stepwise() -> None:
     found = build("greedy", CommunicationGrid(15, 6, 2, 3))
     found.validate()
