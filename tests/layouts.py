@@ -13,7 +13,7 @@ __all__ = ["block_sizes"]
 
 def block_sizes(layout: Layout) -> list[Any]:
     """Block sizes for a Descriptor; irregular ones that are numpy.array_split's, by their name."""
-    dims = zip(layout.shape, layout.block, layout.ranks.shape, strict=True)
+    dims = zip(layout.shape, layout.block, layout.processes, strict=True)
     return [
         block if isinstance(block, int) else "balanced" if block == balanced(n, p) else Blocks(*block)
         for n, block, p in dims

@@ -31,7 +31,11 @@ def deal(n: int, block: int | Irregular, processes: int, source: int = 0) -> lis
 
 @dataclass
 class Layout:
-    """A whole array of `shape` over a grid, and the window of it that is redistributed."""
+    """A whole array of `shape` over a grid, and the window of it that is redistributed.
+
+    `ranks` has the process at each coordinate, and of each copy along a last dimension, if there is one more than the
+    array has.
+    """
 
     shape: tuple[int, ...]
     block: tuple[int | Irregular, ...]
@@ -43,14 +47,24 @@ class Layout:
 
     def __post_init__(self) -> None:
         self.held = [
-            deal(n, b, p, s) for n, b, p, s in zip(self.shape, self.block, self.ranks.shape, self.source, strict=True)
+            deal(n, b, p, s) for n, b, p, s in zip(self.shape, self.block, self.processes, self.source, strict=True)
         ]
 
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """Processes along each dimension of the array."""
+        return self.ranks.shape[: len(self.shape)]
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """Dimension of `ranks` for each dimension of the array."""
+        return tuple(range(len(self.shape)))
+
     def coords(self, rank: int) -> tuple[int, ...] | None:
-        """Where a rank stands."""
+        """Where a rank stands along the dimensions of the array."""
         for place in np.ndindex(*self.ranks.shape):
             if self.ranks[place] == rank:
-                return place
+                return place[: len(self.shape)]
         return None
 
     def window(self) -> tuple[slice, ...]:
@@ -88,16 +102,19 @@ def random_layout(
     sub_arrays: bool = True,
     margin: int = 9,
     irregular: bool = True,
+    copies: bool = False,
 ) -> Layout:
     """A layout whose window is of the given size, on some of `ranks` ranks in any places, less than `margin` in any edge.
 
-    Half of the layouts have irregular blocks along some dimensions, unless they may not.
+    Half of the layouts have irregular blocks along some dimensions, unless they may not, and with `copies` half of them may
+    be replicated.
     """
     dims = len(size)
-    grid = [1] * dims
+    replicated = copies and rng.random() < 0.5
+    grid = [1] * (dims + replicated)
     for _ in range(8):
         trial = list(grid)
-        trial[rng.integers(dims)] = int(rng.integers(1, ranks + 1))
+        trial[rng.integers(len(grid))] = int(rng.integers(1, ranks + 1))
         if np.prod(trial) <= ranks:
             grid = trial
     places = rng.permutation(ranks)[: int(np.prod(grid))].reshape(grid)
@@ -114,20 +131,35 @@ def random_layout(
         else int(rng.choice(kinds))
         if rng.random() < 0.8
         else max(1, -(-n // p))
-        for n, p in zip(shape, grid, strict=True)
+        for n, p in zip(shape, grid, strict=False)
     )
-    source = tuple(int(rng.integers(0, p)) if isinstance(cut, int) else 0 for p, cut in zip(grid, block, strict=True))
+    source = tuple(int(rng.integers(0, p)) if isinstance(cut, int) else 0 for p, cut in zip(grid, block, strict=False))
     return Layout(shape, block, places, source, start, size)
 
 
 def random_axes(rng: np.random.Generator, layout: Layout) -> tuple[NDArray[np.int64], tuple[int | None, ...]]:
-    """A grid of other dimensions than the array's for the same places: its ranks, and its dimension for each array's."""
+    """A grid of other dimensions than the array's for the same places: its ranks, and its dimension for each array's.
+
+    Copies are along a dimension that no array dimension has, or along two of them, not always the last ones.
+    """
     dims = len(layout.shape)
-    chosen = [k for k in range(dims) if layout.ranks.shape[k] > 1 or rng.random() < 0.3] or [0]
-    order = [int(k) for k in rng.permutation(chosen)]
+    ranks = layout.ranks
+    if ranks.ndim > dims:
+        copies = ranks.shape[-1]
+        outer = int(rng.choice([n for n in range(1, copies + 1) if copies % n == 0]))
+        ranks = ranks.reshape(*ranks.shape[:-1], outer, copies // outer)
+    chosen = [k for k in range(dims) if ranks.shape[k] > 1 or rng.random() < 0.3] or [0]
+    chosen += range(dims, ranks.ndim)
+    order = _ascending([int(k) for k in rng.permutation(chosen)], dims)
     rest = [k for k in range(dims) if k not in order]
-    ranks = layout.ranks.transpose(order + rest).reshape([layout.ranks.shape[k] for k in order])
-    return ranks, tuple(order.index(k) if k in order else None for k in range(dims))
+    turned = ranks.transpose(order + rest).reshape([ranks.shape[k] for k in order])
+    return turned, tuple(order.index(k) if k in order else None for k in range(dims))
+
+
+def _ascending(order: list[int], dims: int) -> list[int]:
+    """The same order with the dimensions of copies, those from `dims` on, among themselves in theirs."""
+    copies = iter(sorted(k for k in order if k >= dims))
+    return [next(copies) if k >= dims else k for k in order]
 
 
 def random_shape(rng: np.random.Generator, dims: int, most: int = 6000) -> tuple[int, ...]:

@@ -1,6 +1,7 @@
 """From two descriptors to the messages of one rank: what it sends, receives and copies, in closed form per dimension.
 
-The work is proportional to the rank's own index runs in one period and to the peers it has.
+The work is proportional to the rank's own index runs in one period and to the peers it has; with copies, to the receivers of
+the part that it holds a copy of, and along each dimension to those of its senders (`schedules/replicated_graph.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ..layout.blockcyclic import Axis
 from ..layout.descriptor import Descriptor
 from ..schedules.orders import Coords, Order
 from .operation import Edge
+from .scheduling import reading
 
 __all__ = ["Messages", "messages_of"]
 
@@ -53,26 +55,31 @@ def messages_of(
         Of a matrix, only elements (i, j) of j - i at least (True) or at most (False) that number.
     """
     messages = Messages([], [], [])
-    if a.coords is not None:
-        places = b.placement
+    graph = reading(a, b)
+    if a.coords is not None and a.place is not None:
+        places = b.places
+        served = None if graph is None else graph.served_by(a.place)
         for dims in itertools.product(*map(by_process, a.distributions, b.distributions, a.coords)):
             to = tuple([shared.remote for shared in dims])
-            rank = int(places[to])
-            if rank == me:
-                box = _box(dims, "copied", part, a, a.coords)
-                if box.size:
-                    messages.copies.append(Message(number[rank], box, (), 0, box.size))
-            else:
-                box = _box(dims, "packed", part, a, a.coords)
-                messages.sends.extend(_messages(order, a.coords, to, number[rank], dims, box))
-    if b.coords is not None:
-        places = a.placement
+            for receiver in (to,) if served is None else served.get(to, ()):
+                rank = int(places[receiver])
+                if rank == me:
+                    box = _box(dims, "copied", part, a, a.coords)
+                    if box.size:
+                        messages.copies.append(Message(number[rank], box, (), 0, box.size))
+                else:
+                    box = _box(dims, "packed", part, a, a.coords)
+                    messages.sends.extend(_messages(order, a.place, receiver, number[rank], dims, box))
+    if b.coords is not None and b.place is not None:
+        places = a.places
+        read = None if graph is None else graph.read_by(b.place)
         for dims in itertools.product(*map(by_process, b.distributions, a.distributions, b.coords)):
             come_from = tuple([shared.remote for shared in dims])
-            rank = int(places[come_from])
+            sender = come_from if read is None else read[come_from]
+            rank = int(places[sender])
             if rank != me:
                 box = _box(dims, "unpacked", part, b, b.coords)
-                messages.receives.extend(_messages(order, come_from, b.coords, number[rank], dims, box))
+                messages.receives.extend(_messages(order, sender, b.place, number[rank], dims, box))
     for some in messages:
         some.sort(key=_by_key)
     return messages

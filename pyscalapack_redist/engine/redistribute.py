@@ -36,7 +36,7 @@ from .model import Choice, choose
 from .operation import Part
 from .plan import Redistribution
 from .planner import Messages, messages_of
-from .scheduling import by_formula, order_for, searched
+from .scheduling import by_formula, order_for, searched, sides
 from .stages import Move, Pair, Stage, made_by_all
 from .waypoints import waypoints
 
@@ -249,8 +249,9 @@ def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
     else:
         a, b = request.layouts
     node = group.make_node()
-    shapes = request.moved(a).placement.shape, b.placement.shape
-    chosen = choose(request.schedule, request.exchange, request.buffers, node, group.links, math.prod(b.shape), *shapes)
+    moved = request.moved(a)
+    most = math.prod(b.shape) * moved.copies * b.copies  # what it would be if every process sent to every other
+    chosen = choose(request.schedule, request.exchange, request.buffers, node, group.links, most, *sides(moved, b))
     steps: Any = None
     if not by_formula(chosen.schedule):  # a search under a time limit need not end alike on two machines
         found = _searched(chosen.schedule, request, a, b) if group.rank == 0 else None
@@ -307,7 +308,7 @@ def _plan_of(
 
         def direct() -> Stage:
             whole = _Leg(0, 0, 1, a, b, request.op, request.part, True)
-            shapes = whole.moved.placement.shape, b.placement.shape
+            shapes = whole.moved.places.shape, b.places.shape
             return Stage([move_of(whole, ORDERS["caterpillar"](*shapes))], exchange, options, group)
 
         plan._direct = direct

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import schedules
-from ..errors import unknown
+from ..errors import ScheduleError, unknown
 from ..layout.descriptor import Descriptor
 from ..schedules import MessageGraph, Schedule
-from ..schedules.orders import ORDERS, Order, Scheduled
+from ..schedules.orders import ORDERS, Coords, Order, Scheduled
+from ..schedules.replicated_graph import ReplicatedGraph
 from ..schedules.schedule import ListedSchedule
 
-__all__ = ["by_formula", "is_one_port", "order_for", "schedules_for", "searched"]
+__all__ = ["by_formula", "is_one_port", "order_for", "reading", "schedules_for", "searched", "sides"]
 
 Steps = list[list[NDArray[np.int64]]]
 
@@ -59,7 +60,7 @@ def order_for(name: str, a: Descriptor, b: Descriptor, steps: Steps | None = Non
     ScheduleError
         The schedule does not apply to these layouts; on all ranks.
     """
-    shapes = a.placement.shape, b.placement.shape
+    shapes = a.places.shape, b.places.shape
     if name in ORDERS:
         return ORDERS[name](*shapes)
     graphs = _graphs(name, a, b)
@@ -67,7 +68,7 @@ def order_for(name: str, a: Descriptor, b: Descriptor, steps: Steps | None = Non
         parts: list[Schedule] = [schedules.build(name, graph) for graph in graphs]
     else:
         parts = [ListedSchedule(name, graph, listed) for graph, listed in zip(graphs, steps, strict=True)]
-    return Scheduled(*shapes, parts, a.coords, b.coords)
+    return Scheduled(*shapes, parts, a.place, b.place)
 
 
 def searched(name: str, a: Descriptor, b: Descriptor) -> Steps:
@@ -82,12 +83,35 @@ def searched(name: str, a: Descriptor, b: Descriptor) -> Steps:
 
 
 def _graphs(name: str, a: Descriptor, b: Descriptor) -> list[MessageGraph]:
-    """Who owes whom: in each dimension; for "optimal" on not too many processes, in the whole of both sets."""
+    """Who owes whom: in each dimension; in the whole of both sets for "optimal" on not too many processes, and with copies."""
+    graph = reading(a, b)
+    if graph is not None:
+        if name in BY_FORMULA:
+            raise ScheduleError(
+                f"schedule = {name!r} is for layouts without copies, and {a!r} -> {b!r} has some: which copy sends is no "
+                "matter of block sizes alone; use stepwise for the fewest steps or optimal for the least cost"
+            )
+        return [graph]
     grids: list[MessageGraph] = [schedules.between(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
     places_a, places_b = a.placement.ravel(), b.placement.ravel()
     if name == "optimal" and len(places_a) * len(places_b) <= WHOLE:
         return [schedules.whole(grids, same=places_a[:, None] == places_b)]
     return grids
+
+
+def reading(a: Descriptor, b: Descriptor) -> ReplicatedGraph | None:
+    """Who reads from which copy; None where neither layout has copies. Not collective."""
+    if a.copies == b.copies == 1:
+        return None
+    axes = [schedules.between(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
+    return ReplicatedGraph(axes, a.places, b.places)
+
+
+def sides(a: Descriptor, b: Descriptor) -> tuple[Coords, Coords]:
+    """Processes before and after that a schedule looks at together: those along each dimension, or all. Not collective."""
+    if a.copies == b.copies == 1:
+        return a.places.shape, b.places.shape
+    return (a.grid.size,), (b.grid.size,)
 
 
 def schedules_for(name: str, a: Descriptor, b: Descriptor) -> list[Schedule]:

@@ -122,21 +122,27 @@ def _by_dimension_of_grid(a: Descriptor, b: Descriptor, before: _Spread, after: 
 
 
 def _states(start: Axes, end: Axes) -> list[Axes]:
-    """Array dimension for each grid dimension, from `start` to `end`, one grid dimension moving at a time.
+    """Grid dimension for each array dimension, from `start` to `end`, one grid dimension moving at a time.
 
-    A grid dimension can move once its new array dimension is free. Where all wait for one another, the first moves out
-    of the way if an array dimension is free in both layouts, else they all move at once.
+    A grid dimension can move once its new array dimension is free; one that holds copies moves as the others do. One that is
+    to hold copies leaves when it is in the way, else at the end: until then nothing is moved twice. Where all wait for one
+    another, the first moves out of the way if an array dimension is free in both layouts, else they all move at once.
     """
     now, states = list(start), [start]
     while tuple(now) != end:
         waiting = [k for k, axis in enumerate(end) if axis is not None and now[k] != axis]
         free = [k for k in waiting if now[k] is None]
+        leaving = [k for k, axis in enumerate(now) if axis is not None and axis not in end]
+        in_the_way = [k for k in leaving if k in waiting]
         spare = [k for k, axis in enumerate(now) if axis is None and end[k] is None]
-        if free or spare:
+        if free or (waiting and not in_the_way and spare):
             to = free[0] if free else spare[0]
             moving = end[to] if free else now[waiting[0]]
-            now[now.index(moving)] = None
+            if moving in now:
+                now[now.index(moving)] = None
             now[to] = moving
+        elif in_the_way or not waiting:
+            now[(in_the_way or leaving)[0]] = None
         else:
             now = list(end)
         states.append(tuple(now))
@@ -163,7 +169,7 @@ def _by_dimension_of_array(a: Descriptor, b: Descriptor) -> list[Descriptor]:
     A layout in between needs a grid of as many processes along each dimension as A or B has there; the way is taken
     whose smallest grid is the largest that the processes at hand can fill.
     """
-    ranks = np.unique(np.concatenate([a.placement.ravel(), b.placement.ravel()]))
+    ranks = np.unique(np.concatenate([a.places.ravel(), b.places.ravel()]))
     ways = []
     for dims in (range(a.ndim), range(a.ndim - 1, -1, -1)):
         done: set[int] = set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from ..comm.vote import digest
 from ..errors import DescriptorError
 from .blockcyclic import whole_number
 from .collapsed import merged_with_next, neighbours
-from .dimensions import BlockSizes, Distribution, check_one_size, distributions_of, local_part, placement, sub_array
+from .dimensions import BlockSizes, Distribution, Places, check_one_size, distributions_of, local_part, sub_array
 from .grid import ProcessGrid
 from .nine_integers import NineIntegers
 
@@ -40,8 +39,8 @@ class Descriptor:
     source : sequence of int, or one for all dimensions
         Process coordinate, along each array dimension, that owns the first block (RSRC, CSRC).
     axes : sequence of (int or None), optional
-        Grid dimension over which each array dimension is spread; None: not distributed. By default in order. A grid
-        dimension that no array dimension uses must be of size 1.
+        Grid dimension over which each array dimension is spread; None: not distributed. By default in order. Along a grid
+        dimension that is not named the processes hold copies; without `axes` it must be of size 1.
     lld : int, optional
         Leading dimension (LLD) of this rank's local array; by default its number of rows, at least 1.
 
@@ -67,7 +66,9 @@ class Descriptor:
         self._whole, self._axes = distributions_of(shape, block, grid, source, axes)
         self._distributions = self._whole
         self._parent: Descriptor | None = None
-        self._coords = None if grid.coords is None else self._array_coords(grid.coords)
+        self._places = Places(self._whole, self._axes, grid)
+        self._place = None if grid.coords is None else self._places.at(grid.coords)
+        self._coords = None if self._place is None else self._place[: self.ndim]
         self._local_shape = (0,) * self.ndim if self._coords is None else self._held(self._coords)
         rows = max(1, self._local_shape[0])
         if lld is not None and whole_number("lld", lld, 1) < rows:
@@ -179,13 +180,24 @@ class Descriptor:
         return self._coords
 
     @property
-    def placement(self) -> NDArray[np.int64]:
-        """Rank at each process coordinate along the array dimensions, read-only."""
-        return self._placement
+    def copies(self) -> int:
+        """How many processes hold each element: those along the grid dimensions that `axes` does not name."""
+        return self._places.copies
 
     @functools.cached_property
-    def _placement(self) -> NDArray[np.int64]:
-        return placement(self._whole, self._axes, self._grid)
+    def places(self) -> NDArray[np.int64]:
+        """Rank at each process coordinate along the array dimensions, then of each copy if there are several, read-only."""
+        return self._places.ranks()
+
+    @property
+    def place(self) -> tuple[int, ...] | None:
+        """This rank's index into `places`: `coords`, then the number of its copy if there are several; None outside."""
+        return self._place
+
+    @property
+    def placement(self) -> NDArray[np.int64]:
+        """Rank at each process coordinate, read-only: the owner. Of copies, the first one counts as the owner's."""
+        return self.places[..., 0] if self.copies > 1 else self.places
 
     @property
     def local_shape(self) -> tuple[int, ...]:
@@ -201,7 +213,7 @@ class Descriptor:
             The coordinates are outside the grid.
         """
         self._grid.rank_of(coords)
-        return self._held(self._array_coords(coords))
+        return self._held(self._places.at(coords)[: self.ndim])
 
     def global_indices(self, dim: int) -> NDArray[np.int64]:
         """Global indices along `dim` that this rank holds, ascending; none outside the grid. Not collective.
@@ -310,6 +322,7 @@ class Descriptor:
         if self.ndim != 2 or self._grid.ndim != 2 or self._axes != (0, 1):
             raise DescriptorError(
                 f"{self!r} has no ScaLAPACK descriptor: that is for two dimensions over a two-dimensional grid, in order"
+                + (", without copies; redistribute to such a layout" if self.copies > 1 else "")
             )
         check_one_size(self._whole)
         shape = (self._parent or self).shape
@@ -352,7 +365,7 @@ class Descriptor:
     def _with_grid(self, grid: ProcessGrid) -> Descriptor:
         """The same layout on a grid of the same processes, a sub-array's whole array included."""
         moved = self._copy()
-        moved._grid = grid
+        moved._grid, moved._places = grid, Places(self._whole, self._axes, grid)
         moved._parent = None if self._parent is None else self._parent._with_grid(grid)
         return moved
 
@@ -372,8 +385,8 @@ class Descriptor:
         parts = [_by(self.shape), f"blocks {_by(self.block)}", repr(self._grid)]
         if any(self.source):
             parts.append(f"source {self.source}")
-        if self._axes != tuple(range(self.ndim)):
-            parts.append(f"axes {self._axes}")
+        if self._axes != tuple(range(self.ndim)) or self.copies > 1:
+            parts.append(f"axes {self._axes}" + (f", {self.copies} copies" if self.copies > 1 else ""))
         if self._parent is not None:
             parts.append(f"at {self.offset} of {_by(self._parent.shape)}")
         return f"Descriptor({', '.join(parts)})"
@@ -382,11 +395,8 @@ class Descriptor:
 
     def _copy(self) -> Descriptor:
         copy = object.__new__(Descriptor)
-        copy.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("layout_digest", "T", "_placement")})
+        copy.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("layout_digest", "T", "places")})
         return copy
-
-    def _array_coords(self, coords: Sequence[int]) -> tuple[int, ...]:
-        return tuple(0 if axis is None else operator.index(coords[axis]) for axis in self._axes)
 
     def _held(self, coords: Sequence[int]) -> tuple[int, ...]:
         return tuple(one.local_size(p) for one, p in zip(self._whole, coords, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,10 +19,10 @@ from .irregular import Blocks, Irregular, balanced
 __all__ = [
     "BlockSizes",
     "Distribution",
+    "Places",
     "check_one_size",
     "distributions_of",
     "local_part",
-    "placement",
     "sub_array",
 ]
 
@@ -31,7 +32,7 @@ BlockSizes = int | Blocks | str | None
 
 
 def _checked_axes(axes: Sequence[int | None] | None, dimensions: int, grid: ProcessGrid) -> tuple[int | None, ...]:
-    """The grid dimension over which each array dimension is spread; by default in order. Not collective."""
+    """The grid dimension over which each array dimension is spread; by default in order, and then of all of them."""
     if axes is None:
         chosen: tuple[int | None, ...] = tuple(k if k < grid.ndim else None for k in range(dimensions))
     else:
@@ -47,13 +48,19 @@ def _checked_axes(axes: Sequence[int | None] | None, dimensions: int, grid: Proc
         if axis in used:
             raise DescriptorError(f"axes = {chosen} uses grid dimension {axis} twice: each spreads one array dimension")
         used.append(axis)
-    for axis, n in enumerate(grid.shape):
-        if n > 1 and axis not in used:
-            raise DescriptorError(
-                f"grid dimension {axis} has {n} processes and no array dimension is spread over it: replicated arrays are "
-                "not supported; use a grid of size 1 there, or name it in axes"
-            )
+    left = _unused(chosen, grid)
+    if axes is None and left:
+        axis = left[0]
+        raise DescriptorError(
+            f"grid dimension {axis} has {grid.shape[axis]} processes and no array dimension is spread over it: name it in "
+            f"axes, use a grid of size 1 there, or give axes = {chosen} for a copy of the array on each of them"
+        )
     return chosen
+
+
+def _unused(axes: Sequence[int | None], grid: ProcessGrid) -> list[int]:
+    """Grid dimensions of several processes over which no array dimension is spread: these hold copies."""
+    return [axis for axis, n in enumerate(grid.shape) if n > 1 and axis not in axes]
 
 
 def distributions_of(
@@ -172,15 +179,39 @@ def check_one_size(distributions: Sequence[Distribution]) -> None:
             )
 
 
-def placement(
-    distributions: Sequence[Distribution], axes: Sequence[int | None], grid: ProcessGrid
-) -> NDArray[np.int64]:
-    """Rank at each process coordinate along the array dimensions, read-only. Not collective."""
-    used = [axis for axis in axes if axis is not None]
-    rest = [axis for axis in range(grid.ndim) if axis not in used]
-    places = grid.ranks.transpose(used + rest).reshape([one.processes for one in distributions])
-    places.setflags(write=False)
-    return places
+class Places:
+    """Which process holds what: by process coordinate along the array dimensions, and by copy. Not collective.
+
+    Attributes
+    ----------
+    copies : int
+        How many processes hold each element. Copies are numbered by the grid dimensions that the array does not use, row
+        by row.
+    """
+
+    def __init__(self, distributions: Sequence[Distribution], axes: Sequence[int | None], grid: ProcessGrid) -> None:
+        self._axes, self._rest, self._grid = axes, _unused(axes, grid), grid
+        self._processes = [one.processes for one in distributions]
+        self.copies = math.prod(grid.shape[axis] for axis in self._rest)
+
+    def ranks(self) -> NDArray[np.int64]:
+        """Rank at each process coordinate, and of each copy along a last dimension if there are several, read-only."""
+        used = [axis for axis in self._axes if axis is not None]
+        order = used + [axis for axis in range(self._grid.ndim) if axis not in used]
+        shape = [*self._processes, self.copies] if self._rest else self._processes
+        ranks = self._grid.ranks.transpose(order).reshape(shape)
+        ranks.setflags(write=False)
+        return ranks
+
+    def at(self, coords: Sequence[int]) -> tuple[int, ...]:
+        """The index into `ranks` of the process at grid coordinates: one for each dimension, then the copy's, if several."""
+        place = [0 if axis is None else operator.index(coords[axis]) for axis in self._axes]
+        if self._rest:
+            copy = 0
+            for axis in self._rest:
+                copy = copy * self._grid.shape[axis] + operator.index(coords[axis])
+            place.append(copy)
+        return tuple(place)
 
 
 def local_part(distributions: Sequence[Distribution], coords: Sequence[int]) -> tuple[slice, ...]:

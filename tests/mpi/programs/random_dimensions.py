@@ -1,12 +1,14 @@
 """Random pairs of layouts of 1 to 6 dimensions, each compared byte by byte with the oracle. Arguments: number of cases, seed,
 and what `force` of random_layouts.py takes, if arrays shall go the way of large ones.
 
-Grids have their own dimensions, spread over the array's by `axes=`. Cases take turns at everything that `redistribute`
-does not refuse, as in random_layouts.py.
+Grids have their own dimensions, spread over the array's by `axes=`, and some hold copies. Cases take turns at everything
+that `redistribute` does not refuse, as in random_layouts.py.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -25,38 +27,41 @@ def descriptor(rng: np.random.Generator, layout: Layout, comm: MPI.Intracomm, ll
     """The layout over a grid with dimensions of its own; a single block for each process is sometimes left to be found."""
     ranks, axes = random_axes(rng, layout)
     grid = psr.ProcessGrid(ranks.shape, comm, ranks=ranks)
-    single = [max(1, -(-n // p)) for n, p in zip(layout.shape, layout.ranks.shape, strict=True)]
+    single = [max(1, -(-n // p)) for n, p in zip(layout.shape, layout.processes, strict=True)]
     block = [
         None if cut == whole and rng.random() < 0.5 else cut
         for cut, whole in zip(block_sizes(layout), single, strict=True)
     ]
     whole = psr.Descriptor(layout.shape, block, grid, source=layout.source, axes=axes)
     whole = psr.Descriptor(layout.shape, block, grid, source=layout.source, axes=axes, lld=whole.lld + lld)
-    assert np.array_equal(whole.placement, layout.ranks)
+    assert np.array_equal(whole.places.ravel(), layout.ranks.ravel())
+    assert whole.copies == layout.ranks.size // math.prod(layout.processes)
     return whole if layout.size == layout.shape else whole[layout.window()]
 
 
 def pair(rng: np.random.Generator, dims: int, ranks: int, keywords: dict[str, Any]) -> tuple[Layout, Layout]:
     """Two layouts: any, the same places dealt out otherwise, or one grid whose dimensions move over the array."""
     size = random_shape(rng, dims)
-    needs_one_size = keywords.get("schedule") in ("walker-otto", "classes") or keywords.get("via") == "lcm"
+    needs_formula = keywords.get("schedule") in ("walker-otto", "classes")
+    needs_one_size = needs_formula or keywords.get("via") == "lcm"
     margin = max(2, 11 - 2 * dims)
-    a, b = (random_layout(rng, size, ranks, margin=margin, irregular=not needs_one_size) for _ in range(2))
+    draw = functools.partial(random_layout, irregular=not needs_one_size, copies=not needs_formula)
+    a, b = (draw(rng, size, ranks, margin=margin) for _ in range(2))
     kind = rng.random()
-    if keywords.get("schedule") in ("walker-otto", "classes"):  # they apply to few others
+    if needs_formula:  # they apply to few others
         b = replace(a, block=grown(rng, a.block))
         return (a, b) if rng.random() < 0.5 else (b, a)
     if kind < 0.08:
         return a, a
     if kind < 0.4:
         order = [int(k) for k in rng.permutation(dims)]
-        moved = a.ranks.transpose(order)
+        moved = a.ranks.transpose([*order, *range(dims, a.ranks.ndim)])
         block = tuple(
             cut if isinstance(cut, int) else random_irregular(rng, n, p)
-            for cut, n, p in zip(b.block, a.shape, moved.shape, strict=True)
+            for cut, n, p in zip(b.block, a.shape, moved.shape, strict=False)
         )
         source = tuple(
-            int(rng.integers(p)) if isinstance(cut, int) else 0 for cut, p in zip(block, moved.shape, strict=True)
+            int(rng.integers(p)) if isinstance(cut, int) else 0 for cut, p in zip(block, moved.shape, strict=False)
         )
         return a, replace(a, ranks=moved, source=source, block=block)
     return a, b

@@ -8,6 +8,7 @@ is written past the cache, as otherwise only large arrays are, and no other exch
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from collections.abc import Iterator
@@ -66,8 +67,10 @@ def placed(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any
 
 def descriptor(layout: Layout, comm: MPI.Intracomm, lld: int) -> psr.Descriptor:
     grid = psr.ProcessGrid(layout.ranks.shape, comm, ranks=layout.ranks)
-    whole = psr.Descriptor(layout.shape, block_sizes(layout), grid, source=layout.source)
-    whole = psr.Descriptor(layout.shape, block_sizes(layout), grid, source=layout.source, lld=whole.lld + lld)
+    whole = psr.Descriptor(layout.shape, block_sizes(layout), grid, source=layout.source, axes=layout.axes)
+    whole = psr.Descriptor(
+        layout.shape, block_sizes(layout), grid, source=layout.source, axes=layout.axes, lld=whole.lld + lld
+    )
     return whole if layout.size == layout.shape else whole[layout.window()]
 
 
@@ -85,11 +88,13 @@ def check_case(comm: MPI.Intracomm, rng: np.random.Generator, keywords: dict[str
     size = random_size(rng)
     if longer > 1:
         size = (size[0] * int(rng.integers(1, longer + 1)), size[1] * int(rng.integers(1, longer + 1)))
-    needs_one_size = keywords.get("schedule") in ("walker-otto", "classes") or keywords.get("via") == "lcm"
-    a, b = (random_layout(rng, size, comm.Get_size(), irregular=not needs_one_size) for _ in range(2))
+    needs_formula = keywords.get("schedule") in ("walker-otto", "classes")
+    needs_one_size = needs_formula or keywords.get("via") == "lcm"
+    draw = functools.partial(random_layout, irregular=not needs_one_size, copies=not needs_formula)
+    a, b = (draw(rng, size, comm.Get_size()) for _ in range(2))
     if rng.random() < 0.1:
         b = a
-    if keywords.get("schedule") in ("walker-otto", "classes"):  # they apply to few others
+    if needs_formula:  # they apply to few others
         b = replace(a, block=grown(rng, a.block))
         a, b = (a, b) if rng.random() < 0.5 else (b, a)
     dtype = DTYPES[rng.integers(len(DTYPES))]

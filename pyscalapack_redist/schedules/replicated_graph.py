@@ -1,0 +1,160 @@
+"""Which copy of the data each receiver reads, where several processes hold the same elements.
+
+Each element is read once for each process that lacks it, and the reading is spread over the copies (the idea of Rink, Paszke,
+Grewe et al., Memory-efficient array redistribution through portable collective communication, 2021, whose programs slice
+replicated data before they move it). A process that holds what it needs keeps its own. The others that need something of one
+part are numbered, by their coordinates and then by their own copy, and number k reads from copy k mod (copies): so the copies
+of a part serve equal numbers of receivers, or numbers that differ by one, whichever receivers the block sizes select. A
+number that did not depend on who else reads the part, such as the receiver's place in its grid, would leave copies idle: with
+blocks of 1 on 2 processes and then on 4, process 0 is read by processes 0 and 2 alone.
+
+Both sides find the number for themselves: the sender lists its receivers; a receiver has, along each dimension, the place of
+its coordinate among those that share with the sender's, and subtracts the holders before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, reduce
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .message_graph import Ints, MessageGraph
+
+__all__ = ["ReplicatedGraph"]
+
+Place = tuple[int, ...]
+Mask = NDArray[np.bool_]
+
+
+class _Served(NamedTuple):
+    """Who could read from a process: receivers along each dimension, then copies; and who does."""
+
+    peers: list[Ints]
+    lengths: Ints
+    reads: Mask
+    own: Mask
+
+
+class ReplicatedGraph(MessageGraph):
+    """Messages between two layouts of which at least one has copies. Not collective.
+
+    Senders and receivers are numbered by their place in the tables of ranks, row by row, copies fastest. What a rank keeps
+    is no message.
+
+    Parameters
+    ----------
+    axes : sequence of MessageGraph
+        What the process coordinates share along each dimension.
+    before, after : ndarray of int64
+        Rank at each process coordinate, and of each copy along a last dimension if there are several.
+    """
+
+    def __init__(self, axes: Sequence[MessageGraph], before: Ints, after: Ints) -> None:
+        self.axes = tuple(axes)
+        self._shapes = before.shape, after.shape
+        self._before = before.reshape([*(axis.P for axis in axes), -1])
+        self._after = after.reshape([*(axis.Q for axis in axes), -1])
+        self.P, self.Q = before.size, after.size
+
+    def served_by(self, sender: Place) -> dict[Place, list[Place]]:
+        """Receivers that read from a process, itself if it keeps something, by their coordinates. Not collective."""
+        served = self._served(sender)
+        found: dict[Place, list[Place]] = {}
+        for index in np.argwhere(served.reads | served.own).tolist():
+            coords = tuple([int(some[i]) for some, i in zip(served.peers, index[:-1], strict=True)])
+            found.setdefault(coords, []).append(self._place(coords, index[-1], 1))
+        return found
+
+    def read_by(self, receiver: Place) -> dict[Place, Place]:
+        """The process from which a receiver reads, itself if it can, by the coordinates of what it needs. Not collective."""
+        parts, copies, _ = self._read(receiver)
+        rows = zip(parts.tolist(), copies.tolist(), strict=True)
+        return {tuple(part): self._place(tuple(part), copy, 0) for part, copy in rows}
+
+    def rows(self, senders: Ints) -> Ints:
+        """Lengths of the messages of some senders to every receiver. Not collective."""
+        made = np.zeros((len(senders), *self._after.shape), np.int64)
+        for row, place in zip(made, zip(*np.unravel_index(senders, self._shapes[0]), strict=True), strict=True):
+            served = self._served(place)
+            row[np.ix_(*served.peers, np.arange(row.shape[-1]))] = served.lengths[..., None] * served.reads
+        return made.reshape(len(senders), -1)
+
+    def columns(self, receivers: Ints) -> Ints:
+        """Lengths of the messages from every sender to some receivers. Not collective."""
+        made = np.zeros((len(receivers), *self._before.shape), np.int64)
+        for column, place in zip(made, zip(*np.unravel_index(receivers, self._shapes[1]), strict=True), strict=True):
+            parts, copies, lengths = self._read(place)
+            column[(*parts.T, copies)] = lengths
+            column[self._before == self._after[self._split(place)]] = 0
+        table: Ints = made.reshape(len(receivers), -1).T
+        return table
+
+    # -- the sender's side
+
+    def _served(self, sender: Place) -> _Served:
+        *first, copy = self._split(sender)
+        coords = tuple(first)
+        found = [axis.sent_by(int(p)) for axis, p in zip(self.axes, coords, strict=True)]
+        peers = [receivers for receivers, _ in found]
+        lengths: Ints = reduce(np.multiply.outer, [some for _, some in found])
+        ranks = self._after[np.ix_(*peers, np.arange(self._after.shape[-1]))]
+        holders = self._before[coords]
+        lacking = ~np.isin(ranks, holders)
+        turn = (np.cumsum(lacking).reshape(lacking.shape) - 1) % len(holders)
+        return _Served(peers, lengths, lacking & (turn == copy), ranks == holders[copy])
+
+    # -- the receiver's side
+
+    def _read(self, receiver: Place) -> tuple[Ints, Ints, Ints]:
+        """Parts of which a receiver needs something, by coordinates; the copy that it reads of each; and how much."""
+        place = self._split(receiver)
+        found = [axis.received_by(int(q)) for axis, q in zip(self.axes, place[:-1], strict=True)]
+        index = np.indices([len(senders) for senders, _ in found]).reshape(len(found), -1)
+        parts = np.stack([senders[i] for (senders, _), i in zip(found, index, strict=True)], axis=1)
+        lengths = np.prod([some[i] for (_, some), i in zip(found, index, strict=True)], axis=0, dtype=np.int64)
+        shares = [axis.rows(senders) > 0 for axis, (senders, _) in zip(self.axes, found, strict=True)]
+        order = [np.cumsum(some, axis=1) for some in shares]  # one more than the place among the receivers
+
+        def number(places: Sequence[Ints]) -> Ints:
+            """Of receivers at such places, one row for each part."""
+            made: Ints = np.zeros_like(places[0])
+            for some, i, q in zip(order, index, places, strict=False):
+                made = made * some[i, -1][:, None] + some[i[:, None], q] - 1
+            made = made * self._after.shape[-1] + places[-1]
+            return made
+
+        mine = number([np.full((len(parts), 1), c) for c in place])
+        holders = self._before[tuple(parts.T)]
+        known = self._number_after[np.minimum(holders, len(self._number_after) - 1)]
+        there = np.unravel_index(np.maximum(known, 0), self._after.shape)
+        needs = reduce(
+            np.logical_and, [some[i[:, None], q] for some, i, q in zip(shares, index, there, strict=False)], known >= 0
+        )
+        before = np.count_nonzero(needs & (number(there) < mine), axis=1)
+        own = holders == self._after[place]
+        copies = np.where(own.any(axis=1), own.argmax(axis=1), (mine[:, 0] - before) % holders.shape[1])
+        return parts, copies, lengths
+
+    @cached_property
+    def _number_after(self) -> Ints:
+        """Number of each rank among the receivers; -1 for ranks outside, the last entry among them."""
+        numbers = np.full(int(self._after.max()) + 2, -1, np.int64)
+        numbers[self._after.ravel()] = np.arange(self._after.size)
+        return numbers
+
+    # -- places
+
+    def _split(self, place: Place) -> Place:
+        """Process coordinates and number of the copy."""
+        return place if len(place) > len(self.axes) else (*place, 0)
+
+    def _place(self, coords: Place, copy: int, side: int) -> Place:
+        """The index into a table of ranks as it was given."""
+        return (*coords, copy) if len(self._shapes[side]) > len(coords) else coords
+
+    def __repr__(self) -> str:
+        before, after = (" x ".join(map(str, shape)) for shape in self._shapes)
+        return f"ReplicatedGraph({before} -> {after} processes, copies last)"
