@@ -56,6 +56,11 @@ class Layout:
         return self.ranks.shape[: len(self.shape)]
 
     @property
+    def copies(self) -> int:
+        """How many ranks hold each element."""
+        return self.ranks.size // int(np.prod(self.processes))
+
+    @property
     def axes(self) -> tuple[int, ...]:
         """Dimension of `ranks` for each dimension of the array."""
         return tuple(range(len(self.shape)))

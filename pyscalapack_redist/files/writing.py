@@ -16,6 +16,7 @@ from ..engine.arguments import everyone_of
 from ..errors import ArrayError, FileError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
+from ..layout.grid import ProcessGrid
 from . import slabs
 from .agreed import (
     HDF5_ENDINGS,
@@ -82,7 +83,8 @@ def save(
     Parameters
     ----------
     desc : Descriptor
-        Layout of the array. Of a sub-array, only that is written.
+        Layout of the array. Of a sub-array, only that is written. Of copies, which are taken to be equal, each element is
+        written once.
     local : ndarray or None
         This rank's local array, of any strides; None on a rank outside the grid.
     path : str or path
@@ -135,6 +137,8 @@ def save(
             file.write(desc, local, known)
         else:
             stored = from_one(everyone, lambda: _begin(temporary, name, known, desc.shape, order))
+            if through == "view" and desc.copies > 1:
+                desc, local = _first_copy(desc, local)
             all_must(everyone, lambda: _check_seen(temporary, stored))
             WAYS[through].write(everyone, temporary, stored, desc, local)
             if through == "view":
@@ -145,6 +149,15 @@ def save(
             with suppress(OSError):
                 os.unlink(temporary)
         raise
+
+
+def _first_copy(desc: Descriptor, local: NDArray[Any] | None) -> tuple[Descriptor, NDArray[Any] | None]:
+    """The layout without its other copies, and what this rank has in it: MPI writes what each rank of a layout has."""
+    whole = desc.parent or desc
+    grid = ProcessGrid(desc.placement.shape, desc.grid.comm, ranks=desc.placement)
+    made = Descriptor(whole.shape, whole.block, grid, source=whole.source)
+    made = made[tuple(slice(o, o + n) for o, n in zip(desc.offset, desc.shape, strict=True))]
+    return made, local if grid.coords is not None else None
 
 
 def _place(name: str) -> tuple[str, str, list[str]]:

@@ -44,7 +44,7 @@ class RelabelReport:
     relabelled : int
         Ranks that stand in another place than in B.
     total : int
-        Bytes of the array.
+        Bytes of the array, of all copies that B has.
     moved_before, moved_after : int
         Bytes that go from one rank to another: to B, and to `descriptor`.
     between_nodes_before, between_nodes_after : int or None
@@ -94,7 +94,7 @@ def relabel(
         Operation of the redistribution: "T" and "C" transpose, and then B's shape is A's reversed.
     nodes : sequence of hashable, optional
         Node of each rank of B's communicator, in any words (names, numbers). By default what PYSCALAPACK_REDIST_NODES
-        says; without it, or on paper, all ranks count as equally far from each other.
+        says; without it, on paper, or where A has copies, all ranks count as equally far from each other.
     weight : float
         What a byte between nodes costs, a byte between ranks of one node costing 1; at least 1, taken to a thousandth. The
         default, 10, is a guess at a network shared by all ranks of a host; give the ratio that you measured.
@@ -108,7 +108,8 @@ def relabel(
     Raises
     ------
     DescriptorError
-        The shapes differ, the grids are not on one communicator, or the node map or the weight is wrong.
+        The shapes differ, the grids are not on one communicator, or the node map or the weight is wrong, or there is a node
+        map and A has copies.
     """
     return relabel_report(desc_a, desc_b, op=op, nodes=nodes, weight=weight).descriptor
 
@@ -176,13 +177,14 @@ class _Shared(NamedTuple):
 
     @classmethod
     def of(cls, a: Descriptor, b: Descriptor, op: str, node_of: NDArray[np.int64] | None) -> _Shared:
-        axes, places = (a.distributions, a.placement) if op == "N" else (a.distributions[::-1], a.placement.T)
-        tables = [between(x, y).lengths for x, y in zip(axes, b.distributions, strict=True)]
-        volumes = reduce(np.kron, tables)
-        ranks_a, ranks_b = places.ravel(), b.placement.ravel()
+        moved = a if op == "N" else a.T
+        tables = [between(x, y).lengths for x, y in zip(moved.distributions, b.distributions, strict=True)]
+        volumes = np.repeat(reduce(np.kron, tables), b.copies, axis=1)
+        ranks_a, ranks_b = moved.places.ravel(), b.places.ravel()
+        part = np.arange(len(ranks_a)) // moved.copies  # of A that each of its ranks holds
         on_rank = np.zeros((len(ranks_b), len(ranks_b)), np.int64)
         _, in_a, in_b = np.intersect1d(ranks_a, ranks_b, assume_unique=True, return_indices=True)
-        on_rank[in_b] = volumes[in_a]
+        on_rank[in_b] = volumes[part[in_a]]
         if node_of is None:
             on_node = np.zeros_like(on_rank)
         else:
@@ -266,6 +268,13 @@ def _checked_weight(weight: float, b: Descriptor) -> Fraction:
 def _node_map(a: Descriptor, b: Descriptor, nodes: Nodes) -> NDArray[np.int64] | None:
     """A number for the node of each rank; None where nothing is known."""
     comm = b.grid.comm
+    if a.copies > 1:
+        if nodes is None:
+            return None
+        raise DescriptorError(
+            f"nodes = {nodes!r} with desc_a = {a!r}: which of its copies a rank reads does not depend on the nodes, so "
+            "what goes between them cannot be told; omit nodes, or relabel a layout without copies"
+        )
     if nodes is None:
         return None if comm is None else _forced(comm)
     labels = list(nodes)
@@ -299,7 +308,7 @@ def _placed(b: Descriptor, chosen: NDArray[np.int64]) -> Descriptor:
     """B with another rank in each place."""
     if (chosen == np.arange(len(chosen))).all():
         return b
-    old = b.placement.ravel()
+    old = b.places.ravel()
     by_rank = np.argsort(old)
     places = by_rank[np.searchsorted(old, b.grid.ranks, sorter=by_rank)]
     grid = ProcessGrid(b.grid.shape, b.grid.comm, ranks=old[chosen][places])

@@ -93,8 +93,9 @@ def drawn(rng: np.random.Generator, number: int) -> Member:
         size = (max(size) % 61,) * 2
         op = "N" if rng.random() < 0.5 else {"symmetric": "T", "hermitian": "C"}[fill]
         dtype = np.dtype("f8") if dtype.char == "G" else dtype
-    a = random_layout(rng, size, SIZE)
-    b = replace(a) if op == "N" and rng.random() < 0.1 else random_layout(rng, size if op == "N" else size[::-1], SIZE)
+    a, b = (random_layout(rng, some, SIZE, copies=True) for some in (size, size if op == "N" else size[::-1]))
+    if op == "N" and rng.random() < 0.1:
+        b = replace(a)
     alpha, beta = (int(rng.integers(-1, 4)), int(rng.integers(0, 3))) if multiplied else (1, 0)
     if multiplied or dtype.kind == "c":
         whole_a, before = (whole_numbers(rng, desc.shape, dtype) for desc in (a, b))

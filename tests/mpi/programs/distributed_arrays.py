@@ -52,7 +52,7 @@ def check(
 
 def to_another_layout(rng: np.random.Generator, own: np.random.Generator) -> None:
     size = random_shape(rng, int(rng.integers(1, 5)), 500)
-    a, b = (random_layout(rng, size, SIZE) for _ in range(2))
+    a, b = (random_layout(rng, size, SIZE, copies=True) for _ in range(2))
     dtype = DTYPES[rng.integers(len(DTYPES))]
     salt = int(rng.integers(2**31))
     whole_a, whole_b = numbered(a.shape, dtype, salt), numbered(b.shape, dtype, salt + 1)
@@ -90,7 +90,7 @@ def to_another_layout(rng: np.random.Generator, own: np.random.Generator) -> Non
 
 def from_one_rank(rng: np.random.Generator, own: np.random.Generator) -> None:
     size = random_shape(rng, int(rng.integers(1, 5)), 300)
-    layout = random_layout(rng, size, SIZE, sub_arrays=False)
+    layout = random_layout(rng, size, SIZE, sub_arrays=False, copies=True)
     dtype = DTYPES[rng.integers(len(DTYPES))]
     whole, root = numbered(size, dtype, int(rng.integers(2**31))), int(rng.integers(SIZE))
     given: Any = "not looked at"
@@ -113,7 +113,7 @@ def from_one_rank(rng: np.random.Generator, own: np.random.Generator) -> None:
 def views(rng: np.random.Generator, own: np.random.Generator) -> None:
     """Transposes and slices of slices are NumPy's, share the memory, and are written through."""
     size = random_shape(rng, int(rng.integers(1, 4)), 300)
-    layout = random_layout(rng, size, SIZE, sub_arrays=False)
+    layout = random_layout(rng, size, SIZE, sub_arrays=False, copies=True)
     dtype = np.dtype("bhilfdFD"[rng.integers(8)])
     whole = rng.integers(-50, 50, size).astype(dtype)
     if dtype.kind == "c":
@@ -153,7 +153,7 @@ def views(rng: np.random.Generator, own: np.random.Generator) -> None:
 
 def operations(rng: np.random.Generator, own: np.random.Generator) -> None:
     m, n = (int(k) for k in rng.integers(1, 30, 2))
-    a, b = (random_layout(rng, size, SIZE) for size in ((m, n), (n, m)))
+    a, b = (random_layout(rng, size, SIZE, copies=True) for size in ((m, n), (n, m)))
     whole_a, whole_b = (rng.integers(-9, 9, layout.shape) + 1j * rng.integers(-9, 9, layout.shape) for layout in (a, b))
     source, target = held(a, whole_a, own), held(b, whole_b, own)
     op = "TC"[rng.integers(2)]
@@ -172,7 +172,7 @@ def operations(rng: np.random.Generator, own: np.random.Generator) -> None:
 
 def files(rng: np.random.Generator, own: np.random.Generator, folder: Path) -> None:
     size = random_shape(rng, int(rng.integers(1, 4)), 200)
-    a, b = (random_layout(rng, size, SIZE, sub_arrays=k == 0) for k in range(2))
+    a, b = (random_layout(rng, size, SIZE, sub_arrays=k == 0, copies=True) for k in range(2))
     whole = numbered(a.shape, np.dtype("i8"), int(rng.integers(2**31)))
     part = whole[a.window()]
     array, path = held(a, whole, own), folder / "array.npy"

@@ -76,7 +76,7 @@ def descriptor(layout: Layout, comm: MPI.Intracomm, rng: np.random.Generator) ->
 def check_case(comm: MPI.Intracomm, folder: Path, rng: np.random.Generator) -> None:
     rank = comm.Get_rank()
     size = random_shape(rng, int(rng.integers(1, 6)), 800)
-    layout = random_layout(rng, size, comm.Get_size())
+    layout = random_layout(rng, size, comm.Get_size(), copies=True)
     desc = descriptor(layout, comm, rng)
     dtype = DTYPES[rng.integers(len(DTYPES))]
     order = "CF"[rng.integers(2)]

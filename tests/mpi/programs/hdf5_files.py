@@ -27,9 +27,10 @@ DTYPES = [
 
 def check_case(folder: Path, rng: np.random.Generator) -> None:
     size = random_shape(rng, int(rng.integers(1, 5)), 900)
-    layout = random_layout(rng, size, WORLD.Get_size())
+    layout = random_layout(rng, size, WORLD.Get_size(), copies=True)
     grid = psr.ProcessGrid(layout.ranks.shape, WORLD, ranks=layout.ranks)
-    desc = psr.Descriptor(layout.shape, block_sizes(layout), grid, source=layout.source)[layout.window()]
+    everything = psr.Descriptor(layout.shape, block_sizes(layout), grid, source=layout.source, axes=layout.axes)
+    desc = everything[layout.window()]
     dtype = DTYPES[rng.integers(len(DTYPES))]
     slabs.SLAB_BYTES = int(rng.choice([100, 1000, 10**7]))
     whole = np.zeros(layout.shape, dtype)

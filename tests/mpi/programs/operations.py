@@ -39,8 +39,8 @@ def check_case(rng: np.random.Generator, number: int) -> None:
     size = random_size(rng)
     keywords = WAYS[number % len(WAYS)]
     irregular = keywords.get("via") != "lcm"
-    a = random_layout(rng, size, WORLD.Get_size(), irregular=irregular)
-    b = random_layout(rng, size if op == "N" else size[::-1], WORLD.Get_size(), irregular=irregular)
+    a = random_layout(rng, size, WORLD.Get_size(), irregular=irregular, copies=True)
+    b = random_layout(rng, size if op == "N" else size[::-1], WORLD.Get_size(), irregular=irregular, copies=True)
     if op == "N" and rng.random() < 0.1:
         b = replace(a)
     alpha, beta = (

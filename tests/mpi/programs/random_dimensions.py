@@ -8,7 +8,6 @@ that `redistribute` does not refuse, as in random_layouts.py.
 from __future__ import annotations
 
 import functools
-import math
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -35,7 +34,7 @@ def descriptor(rng: np.random.Generator, layout: Layout, comm: MPI.Intracomm, ll
     whole = psr.Descriptor(layout.shape, block, grid, source=layout.source, axes=axes)
     whole = psr.Descriptor(layout.shape, block, grid, source=layout.source, axes=axes, lld=whole.lld + lld)
     assert np.array_equal(whole.places.ravel(), layout.ranks.ravel())
-    assert whole.copies == layout.ranks.size // math.prod(layout.processes)
+    assert whole.copies == layout.copies
     return whole if layout.size == layout.shape else whole[layout.window()]
 
 

@@ -47,7 +47,7 @@ def holds(layout: Layout, rank: int) -> bool:
 def check_plan(comm: MPI.Intracomm, rng: np.random.Generator, calls: int) -> int:
     """Draw a plan and call it; every rank draws the same, but for the kinds of its own arrays. Returns how many failed."""
     size = random_size(rng)
-    a, b = (random_layout(rng, size, comm.Get_size()) for _ in range(2))
+    a, b = (random_layout(rng, size, comm.Get_size(), copies=True) for _ in range(2))
     dtype = DTYPES[rng.integers(len(DTYPES))]
     salt, me = int(rng.integers(2**31)), comm.Get_rank()
     whole_a, whole_b = numbered(a.shape, dtype, salt), numbered(b.shape, dtype, salt + 1)
@@ -88,7 +88,7 @@ def used_once(comm: MPI.Intracomm, rng: np.random.Generator) -> bool:
     a compiled one. Returns whether it failed.
     """
     size, me = random_size(rng), comm.Get_rank()
-    a, b = (random_layout(rng, size, comm.Get_size()) for _ in range(2))
+    a, b = (random_layout(rng, size, comm.Get_size(), copies=True) for _ in range(2))
     dtype, other = (DTYPES[k] for k in rng.permutation(len(DTYPES))[:2])
     salt = int(rng.integers(2**31))
     whole_a, whole_b = numbered(a.shape, dtype, salt), numbered(b.shape, dtype, salt + 1)
