@@ -1,7 +1,9 @@
 """connect() and accept(): two jobs, each started by an mpiexec of its own, joined by an inter-communicator.
 
 MPI's own way of joining them, `Open_port`, `Accept` and `Connect`, waits for ever where one job does not come. So the jobs
-meet by files first (`rendezvous`), with a limit on time, and each sees whether the other lives from then on.
+meet by files first (`rendezvous`), with a limit on time, and each sees whether the other lives from then on. Whoever knows
+the port can come by it, so each side then proves that it has read the other's file (`handshake`), before the engine, which
+trusts its ranks, sends or reads anything.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from ..comm.intercommunicator import Joint, joined
 from ..comm.mpi import MPI
 from ..comm.progress import blocking
 from ..errors import CollectiveError, ConnectError
-from .rendezvous import Card, Hold, Watch, offer, take, wait_for
+from .handshake import check_other_side
+from .ownership import check_directory, user_number
+from .rendezvous import OTHER, Card, Hold, Watch, offer, take, wait_for
 
 __all__ = ["accept", "connect"]
 
@@ -28,7 +32,9 @@ JOINING_SECONDS = 10.0  # for MPI, however late the other side came
 LINGER_SECONDS = 2.0
 
 
-def accept(path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float = TIMEOUT) -> MPI.Intercomm:
+def accept(
+    path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float = TIMEOUT, user: str | int | None = None
+) -> MPI.Intercomm:
     """Join this job with another that calls `connect` with the same path. Collective over `comm`.
 
     Which of the two jobs accepts and which connects makes no difference later: arrays go both ways.
@@ -36,13 +42,19 @@ def accept(path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float 
     Parameters
     ----------
     path : str or path
-        Rendezvous files: `PATH.accept`, `PATH.connect` and `PATH.port` are made there, and removed once the jobs are
-        joined. The directory must be there and be seen by all ranks of both jobs, and its file system must have locks
-        (POSIX record locks). That of rank 0 counts.
+        Rendezvous files: `PATH.accept` and `PATH.connect` are made there, and removed once the jobs are joined. The
+        directory must be there and be seen by all ranks of both jobs, and its file system must have locks (POSIX record
+        locks). It must be yours (or root's, or `user`'s), and others may not write to it unless it is sticky. That of rank
+        0 counts.
     comm : MPI.Intracomm
         The processes of this job that take part.
     timeout : float
         Seconds to wait for the other job. That of rank 0 counts.
+    user : str or int, optional
+        Name or number of the user who runs the other job, where that is not you. Each job names the other's. The file
+        system must have access control lists, and the directory must be a sticky one to which both may write. A job of
+        that user can make this one do anything: name only somebody who might as well use your account. That of rank 0
+        counts.
 
     Returns
     -------
@@ -53,26 +65,29 @@ def accept(path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float 
     Raises
     ------
     ConnectError
-        The other job did not come in time or cannot be joined. On all ranks of `comm`.
+        The other job did not come in time or cannot be joined; a file at the meeting place is a link, no regular file or
+        somebody else's; or whoever came by MPI has not read it. On all ranks of `comm`.
     """
-    return _join(path, comm, timeout, "accept")
+    return _join(path, comm, timeout, user, "accept")
 
 
-def connect(path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float = TIMEOUT) -> MPI.Intercomm:
+def connect(
+    path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float = TIMEOUT, user: str | int | None = None
+) -> MPI.Intercomm:
     """Join this job with another that calls `accept` with the same path. Collective over `comm`.
 
     Parameters, result and errors are those of `accept`.
     """
-    return _join(path, comm, timeout, "connect")
+    return _join(path, comm, timeout, user, "connect")
 
 
-def _join(path: str | os.PathLike[str], comm: MPI.Intracomm, timeout: float, role: str) -> MPI.Intercomm:
+def _join(path: Any, comm: MPI.Intracomm, timeout: Any, user: Any, role: str) -> MPI.Intercomm:
     if not hasattr(comm, "Create_group") or hasattr(comm, "Get_remote_size") or not comm:
         raise ConnectError(f"comm = {comm!r} must be an mpi4py Intracomm: the ranks of this job that take part")
     private = comm.Dup()
     side = _Side(private, role)
     try:
-        return side.join(path, timeout)
+        return side.join(path, timeout, user)
     except BaseException:
         side.leave()
         raise
@@ -89,14 +104,14 @@ class _Side:
         self.port: str | None = None
         self.bound = False
 
-    def join(self, path: Any, timeout: Any) -> MPI.Intercomm:
-        place, seconds = self._by_root(partial(_checked, path, timeout) if self.is_root else None)
+    def join(self, path: Any, timeout: Any, user: Any) -> MPI.Intercomm:
+        place, seconds, number = self._by_root(partial(_checked, path, timeout, user) if self.is_root else None)
         end = time.monotonic() + seconds
-        card = self._put_down(place)
-        other = self._by_root(partial(self._other, place, card, end, seconds) if card else None)
+        card, hold = self._put_down(place, number, end)
+        other = self._by_root(partial(self._other, place, card, number, end, seconds) if card else None)
         self.watch = watch = self._by_all(lambda: Watch(other))
         self.bound = True
-        port = self._by_root(partial(self._arrange, place, card, other, watch, end) if card else None)
+        port = self._by_root(partial(self._arrange, place, card, hold, other, watch, end) if card else None)
         limit = max(end, time.monotonic() + JOINING_SECONDS)
 
         def check_time() -> None:
@@ -105,7 +120,7 @@ class _Side:
                 raise ConnectError(f"MPI did not join the jobs within {seconds:g} s: end both, and start them anew")
 
         try:
-            intercomm: MPI.Intercomm = blocking(partial(self._in_mpi, port, watch), check_time)
+            intercomm: MPI.Intercomm = blocking(partial(self._in_mpi, port, other, watch), check_time)
         except CollectiveError as gone:
             raise ConnectError(f"the other job was lost while MPI joined the two: {gone}") from gone
         if card is not None:
@@ -123,41 +138,41 @@ class _Side:
         if not self.bound:
             self.comm.Free()
 
-    def _put_down(self, place: str) -> Card | None:
-        """This side's card, on rank 0, for the other side to see."""
-        self.card = card = self._on_root(partial(self._new_card, place) if self.is_root else None)
+    def _put_down(self, place: str, user: int, end: float) -> tuple[Card | None, Hold]:
+        """This side's card, on rank 0, for the other side to see, and this rank's lock on it."""
+        self.card = card = self._on_root(partial(self._new_card, place, user) if self.is_root else None)
         name = self.comm.bcast(card and card.path)
-        self.hold = self._by_all(lambda: Hold(name, self.comm.Get_rank()))
-        self._on_root(partial(card.publish, place, self.role) if card else None)
-        return card
+        self.hold = hold = self._by_all(lambda: Hold(name, self.comm.Get_rank()))
+        self._on_root(partial(card.publish, place, self.role, end) if card else None)
+        return card, hold
 
-    def _new_card(self, place: str) -> Card:
-        return Card.write(place, self.role, {**_about(), "ranks": self.comm.Get_size()})
+    def _new_card(self, place: str, user: int) -> Card:
+        return Card.write(place, self.role, {**_about(), "ranks": self.comm.Get_size()}, user)
 
-    def _other(self, place: str, card: Card, end: float, seconds: float) -> Card:
+    def _other(self, place: str, card: Card, user: int, end: float, seconds: float) -> Card:
         """On rank 0: the other side's card, if the two can be joined."""
-        other = wait_for(place, self.role, end, seconds)
+        other = wait_for(place, self.role, end, seconds, user)
         try:
             _check_pair(card.about, other.about)
         except ConnectError:
             leaving = time.monotonic() + LINGER_SECONDS  # for the other side to see why as well
-            while time.monotonic() < leaving and Card.read(place, "accept" if self.role == "connect" else "connect"):
+            while time.monotonic() < leaving and Card.read(place, OTHER[self.role], user):
                 time.sleep(0.1)
             raise
         return other
 
-    def _arrange(self, place: str, card: Card, other: Card, watch: Watch, end: float) -> str:
+    def _arrange(self, place: str, card: Card, hold: Hold, other: Card, watch: Watch, end: float) -> str:
         """On rank 0: settle with the other side that both now ask MPI."""
         if self.role == "connect":
-            return take(place, card, other, watch, end)
+            return take(place, card, watch, end)
         try:
             self.port = MPI.Open_port()
         except MPI.Exception as caught:
             raise ConnectError(f"MPI opens no port: {caught}") from caught
-        offer(place, card, other, self.port, watch, end)
+        offer(place, hold, other, self.port, watch, end)
         return self.port
 
-    def _in_mpi(self, port: str, watch: Watch) -> MPI.Intercomm:
+    def _in_mpi(self, port: str, other: Card, watch: Watch) -> MPI.Intercomm:
         """Accept or connect, and all that blocks when it is done for the first time. Collective over both sides."""
         info = MPI.Info.Create()
         info.Set("timeout", str(int(JOINING_SECONDS)))
@@ -167,6 +182,8 @@ class _Side:
             raise ConnectError(f"MPI cannot join the jobs: {caught}") from caught
         finally:
             info.Free()
+        check = partial(check_other_side, intercomm, self.role, self.card, other) if self.card else None
+        self._on_root(check)  # before anything else
         joint: Joint = joined(intercomm, watch, self._release)
         joint.group.make_node()
         joint.group.must_all(None)
@@ -231,18 +248,20 @@ def _in_words(error: Exception) -> str:
     return str(error) if isinstance(error, ConnectError) else f"{type(error).__name__}: {error}"
 
 
-def _checked(path: Any, timeout: Any) -> tuple[str, float]:
+def _checked(path: Any, timeout: Any, user: Any) -> tuple[str, float, int]:
     try:
         place = os.path.abspath(os.fsdecode(path))
     except TypeError:
         raise ConnectError(f"path = {path!r} must be the name of a file") from None
-    if not os.path.isdir(os.path.dirname(place)):
+    folder, number = os.path.dirname(place), user_number(user)
+    if not os.path.isdir(folder):
         raise ConnectError(
             f"path = {place!r}: there is no such directory; make it, where all ranks of both jobs see it"
         )
+    check_directory(folder, number)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < 1e9:
         raise ConnectError(f"timeout = {timeout!r} must be a positive number of seconds")
-    return place, float(timeout)
+    return place, float(timeout), number
 
 
 def _about() -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """Two jobs meet by files, before MPI is asked for anything that cannot be cancelled, and see whether each other lives.
 
-Each side puts down a card, `PATH.accept` or `PATH.connect`: a file that says who is there. Every process of the side holds
-a lock on one byte of its card, byte k for rank k. The kernel drops the lock when the process ends, however it ends, so a
-card that somebody left behind is known for stale, and a process that dies later is missed. No clocks are compared and
-nothing is written meanwhile. The port goes from one side to the other in a third file, `PATH.port`: the connecting side
-takes it by renaming it, the accepting side withdraws it by removing it, and only one of the two can succeed.
+Each side puts down a card, `PATH.accept` or `PATH.connect`: a file that says who is there, with a secret that only its user
+can read. Every process of the side holds a lock on one byte of its card, byte k for rank k. The kernel drops the lock when
+the process ends, however it ends, so a card that somebody left behind is known for stale, and a process that dies later is
+missed. No clocks are compared and nothing is written meanwhile. The accepting side adds the port to its card. The connecting
+side takes it by a lock on a byte of that card which the accepting side locks to withdraw it, so only one of the two can
+succeed. A side writes and removes nothing but its own files, and stale ones of its role.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from ..errors import CollectiveError, ConnectError
+from .ownership import let_read, opened
 
-__all__ = ["Card", "Hold", "Watch", "offer", "take", "wait_for"]
+__all__ = ["OTHER", "Card", "Hold", "Watch", "offer", "take", "wait_for"]
 
 OTHER = {"accept": "connect", "connect": "accept"}
 POLL_SECONDS = 0.05
@@ -29,6 +31,9 @@ LOOK_SECONDS = 0.2
 GRACE_SECONDS = 2.0  # for messages of a process that has ended in good order and are still on the way
 GRACE_LOOKS = 20
 LOOKED_AT = 16  # processes of the other side looked at in one go
+LARGEST = 2**16  # bytes of a card
+SECRET = 32  # bytes
+TAKING, REMOVING = 2**40, 2**40 + 1  # bytes that are locked to take or withdraw the port, and to remove a stale card
 
 
 class Card:
@@ -38,53 +43,66 @@ class Card:
     ----------
     path : str
         Where it lies; under another name until `publish`.
+    user : int
+        Who owns it.
+    secret : bytes
+        What only those know who can read it.
     about : dict
-        What it says: "token", "ranks", and what the side tells of itself.
+        What it says: "ranks", and what the side tells of itself.
     """
 
-    def __init__(self, path: str, about: dict[str, Any]) -> None:
-        self.path, self.about = path, about
+    def __init__(self, path: str, user: int, secret: bytes, about: dict[str, Any]) -> None:
+        self.path, self.user, self.secret, self.about = path, user, secret, about
 
     @classmethod
-    def write(cls, path: str, role: str, about: dict[str, Any]) -> Card:
-        """A new card that nobody can see yet."""
-        about = {**about, "token": secrets.token_hex(8)}
-        hidden = f"{path}.{role}.{about['token']}"
-        with _explained(f"cannot write {hidden}"):
-            _write(hidden, about)
-        return cls(hidden, about)
-
-    @classmethod
-    def read(cls, path: str, role: str) -> Card | None:
-        """The card of a side whose rank 0 is alive; None where there is none."""
-        place = f"{path}.{role}"
-        try:
-            file = os.open(place, os.O_RDWR)
-        except FileNotFoundError:
-            return None
-        except OSError as caught:
-            raise ConnectError(f"cannot read {place}: {caught}") from caught
-        try:
-            with _explained(f"cannot read {place}"):
-                return cls(place, _content(file)) if _locked(file, 0) else None
-        finally:
-            os.close(file)
-
-    def publish(self, path: str, role: str) -> None:
-        """Put it down, in place of a stale one."""
-        place = f"{path}.{role}"
-        while True:
+    def write(cls, path: str, role: str, about: dict[str, Any], reader: int | None = None) -> Card:
+        """A new card that nobody can see yet; its user and the reader, if there is one, may read it."""
+        card = cls(f"{path}.{role}.{secrets.token_hex(8)}", os.geteuid(), secrets.token_bytes(SECRET), about)
+        with _explained(f"cannot write {card.path}"):
+            file = os.open(card.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             try:
-                os.link(self.path, place)
-                break
-            except FileExistsError:
-                if Card.read(path, role) is not None:
-                    raise ConnectError(f"another job waits in psr.{role} at {path} already: use another path") from None
-                with suppress(FileNotFoundError):
-                    os.unlink(place)
-            except OSError as caught:
-                raise ConnectError(f"cannot write {place}: {caught}") from caught
-        os.unlink(self.path)
+                _add_line(file, {**about, "secret": card.secret.hex()})
+                if reader is not None and reader != card.user:
+                    with _explained(f"user = {reader}: cannot let that user read {card.path}"):
+                        let_read(file, reader)
+            except BaseException:
+                os.unlink(card.path)
+                raise
+            finally:
+                os.close(file)
+        return card
+
+    @classmethod
+    def read(cls, path: str, role: str, user: int | None = None) -> Card | None:
+        """The card of a side whose rank 0 is alive; None where there is none. It is that user's, or this one's."""
+        place, user = f"{path}.{role}", os.geteuid() if user is None else user
+        with _explained(f"cannot read {place}"):
+            try:
+                file = opened(place, user)
+            except FileNotFoundError:
+                return None
+            try:
+                # With two names it is not yet published, or is the card of another place.
+                if not _locked(file, 0) or os.fstat(file).st_nlink != 1:
+                    return None
+                said = _lines(file)[0]
+                return cls(place, user, _secret(said.pop("secret")), _checked(said))
+            finally:
+                os.close(file)
+
+    def publish(self, path: str, role: str, end: float) -> None:
+        """Put it down, in place of a stale one, until that moment of `time.monotonic`."""
+        place = f"{path}.{role}"
+        with _explained(f"cannot write {place}"):
+            while True:
+                with suppress(FileExistsError):
+                    os.link(self.path, place)
+                    break
+                if not _removed_if_stale(place, self.user):
+                    raise ConnectError(f"another job waits in psr.{role} at {path} already: use another path")
+                if time.monotonic() > end:
+                    raise ConnectError(f"{place} is a stale file that another process is removing: use another path")
+            os.unlink(self.path)
         self.path = place
 
     def remove(self) -> None:
@@ -98,9 +116,22 @@ class Hold:
 
     def __init__(self, path: str, rank: int) -> None:
         with _explained(f"cannot lock {path}, which must be on a file system that all ranks see and that has locks"):
-            self._file = os.open(path, os.O_RDWR)
+            self._file = opened(path, os.geteuid(), os.O_RDWR)
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, rank)
         atexit.register(self.close)  # before MPI_Finalize, which may wait for the other side
+
+    def say(self, more: dict[str, Any]) -> None:
+        """Add a line to the card."""
+        with _explained("cannot write the port"):
+            _add_line(self._file, more)
+
+    def withdrawn(self) -> bool:
+        """Withdraw what was said; False where the other side has taken it."""
+        return not _locked(self._file, TAKING, fcntl.LOCK_EX, keep=True)
+
+    def is_taken(self) -> bool:
+        """Whether the other side has taken it."""
+        return _locked(self._file, TAKING, fcntl.LOCK_EX)
 
     def close(self) -> None:
         """Let go."""
@@ -115,13 +146,22 @@ class Watch:
 
     def __init__(self, card: Card) -> None:
         with _explained(f"cannot open {card.path}, which must be on a file system that all ranks see"):
-            self._file = os.open(card.path, os.O_RDWR)
+            self._file = opened(card.path, card.user)
         self._ranks = int(card.about["ranks"])
         self._next = 0
         self._looked = -LOOK_SECONDS
         self._missed: int | None = None
         self._since = 0.0
         self._looks = 0
+        try:
+            with _explained(f"cannot read {card.path}"):
+                if _secret(_lines(self._file)[0]["secret"]) != card.secret:
+                    raise ConnectError(
+                        f"{card.path} is not the same file on all ranks: use a directory that they all see"
+                    )
+        except BaseException:
+            self.close()
+            raise
 
     def __call__(self) -> None:
         self._looks += 1
@@ -145,6 +185,17 @@ class Watch:
         except OSError:  # the file went with the host that had it
             return some[0]
 
+    def taken(self, own: Card) -> str | None:
+        """The port that the other side has for the holder of this card, taken; None where it has none, or not yet."""
+        with _explained("cannot read the port"):
+            said = _lines(self._file)[1:]
+            if not said or _secret(said[0]["to"]) != own.secret or _locked(self._file, TAKING, keep=True):
+                return None
+            port = said[0]["port"]
+            if not isinstance(port, str):
+                raise ValueError(f"port = {port!r} is not a string")
+        return port if _locked(self._file, 0) else None  # withdrawn, and let go
+
     def close(self) -> None:
         """Stop looking."""
         if self._file >= 0:
@@ -152,7 +203,7 @@ class Watch:
         self._file = -1
 
 
-def wait_for(path: str, role: str, end: float, seconds: float) -> Card:
+def wait_for(path: str, role: str, end: float, seconds: float, user: int | None = None) -> Card:
     """The card of the other side, once it is there. Not collective.
 
     Parameters
@@ -163,14 +214,16 @@ def wait_for(path: str, role: str, end: float, seconds: float) -> Card:
         Moment of `time.monotonic` until which to wait.
     seconds : float
         The same as the user gave it.
+    user : int, optional
+        Whose card it must be; by default this user's.
 
     Raises
     ------
     ConnectError
-        It did not come in time.
+        It did not come in time, or something else is in its place.
     """
     while True:
-        card = Card.read(path, OTHER[role])
+        card = Card.read(path, OTHER[role], user)
         if card is not None:
             return card
         if time.monotonic() > end:
@@ -181,7 +234,7 @@ def wait_for(path: str, role: str, end: float, seconds: float) -> Card:
         time.sleep(POLL_SECONDS)
 
 
-def offer(path: str, own: Card, other: Card, port: str, watch: Watch, end: float) -> None:
+def offer(path: str, hold: Hold, other: Card, port: str, watch: Watch, end: float) -> None:
     """Give the other side the port, and return once it has taken it. Not collective.
 
     Raises
@@ -189,23 +242,14 @@ def offer(path: str, own: Card, other: Card, port: str, watch: Watch, end: float
     ConnectError
         It did not take it in time, or has ended.
     """
-    place, hidden = f"{path}.port", f"{path}.port.{own.about['token']}"
-    with _explained(f"cannot write {place}"):
-        _write(hidden, {"from": own.about["token"], "to": other.about["token"], "port": port})
-        os.rename(hidden, place)
-    accepted = f"{path}.port.{other.about['token']}"
-    while not os.path.exists(accepted):
-        if time.monotonic() > end or watch.missing() is not None:
-            with suppress(FileNotFoundError):
-                os.unlink(place)
-                raise ConnectError(
-                    f"the other job came to {path} and left again: see what it says, and start both anew"
-                )
+    hold.say({"to": other.secret.hex(), "port": port})
+    while not hold.is_taken():
+        if (time.monotonic() > end or watch.missing() is not None) and hold.withdrawn():
+            raise _left(path)
         time.sleep(POLL_SECONDS)
-    os.unlink(accepted)
 
 
-def take(path: str, own: Card, other: Card, watch: Watch, end: float) -> str:
+def take(path: str, own: Card, watch: Watch, end: float) -> str:
     """The port that the other side offers. From then on both sides are bound to use it. Not collective.
 
     Raises
@@ -213,54 +257,92 @@ def take(path: str, own: Card, other: Card, watch: Watch, end: float) -> str:
     ConnectError
         None is offered in time, or the other side has ended.
     """
-    place = f"{path}.port"
-    while True:
-        with suppress(FileNotFoundError):
-            with _explained(f"cannot read {place}", FileNotFoundError):
-                file = os.open(place, os.O_RDONLY)
-                try:
-                    said = _content(file)
-                finally:
-                    os.close(file)
-            if said["from"] == other.about["token"] and said["to"] == own.about["token"]:
-                os.rename(place, f"{path}.port.{own.about['token']}")
-                port: str = said["port"]
-                return port
+    while (port := watch.taken(own)) is None:
         if time.monotonic() > end or watch.missing() is not None:
-            raise ConnectError(f"the other job came to {path} and left again: see what it says, and start both anew")
+            raise _left(path)
         time.sleep(POLL_SECONDS)
+    return port
 
 
-def _write(path: str, content: dict[str, Any]) -> None:
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+def _left(path: str) -> ConnectError:
+    return ConnectError(f"the other job came to {path} and left again: see what it says, and start both anew")
+
+
+def _removed_if_stale(place: str, user: int) -> bool:
+    """Remove a card whose process has ended, and not the card that another job has put down meanwhile; False if it lives."""
     try:
-        os.write(file, json.dumps(content).encode())
-        os.fsync(file)
+        file = opened(place, user, os.O_RDWR)
+    except FileNotFoundError:
+        return True
+    try:
+        if _locked(file, 0):
+            return False
+        if _locked(file, REMOVING, fcntl.LOCK_EX, keep=True):
+            time.sleep(POLL_SECONDS)  # for the job that is about to remove it
+            return True
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.lstat(place), os.fstat(file)):
+                os.unlink(place)
+        return True
     finally:
         os.close(file)
 
 
-def _content(file: int) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(os.pread(file, 2**20, 0))
-    return content
+def _add_line(file: int, content: dict[str, Any]) -> None:
+    line = json.dumps(content).encode() + b"\n"
+    size = os.fstat(file).st_size
+    if size + len(line) > LARGEST:
+        raise ValueError(f"{size + len(line)} bytes are more than {LARGEST}")
+    if os.pwrite(file, line, size) != len(line):
+        raise OSError("the disk is full")
+    os.fsync(file)
 
 
-def _locked(file: int, byte: int) -> bool:
-    """Whether another process has this byte. A lock that many may have at once is tried, and let go."""
+def _lines(file: int) -> list[dict[str, Any]]:
+    """What a card says, line by line; a line that is not yet whole is left out."""
+    data = os.pread(file, LARGEST + 1, 0)
+    if len(data) > LARGEST:
+        raise ValueError(f"it has more than {LARGEST} bytes")
+    lines = [json.loads(line) for line in data.split(b"\n")[:-1]]
+    if not lines or not all(isinstance(line, dict) for line in lines):
+        raise ValueError("it is not a file of psr.accept or psr.connect")
+    return lines
+
+
+def _secret(text: Any) -> bytes:
+    secret = bytes.fromhex(text)
+    if len(secret) != SECRET:
+        raise ValueError(f"its secret has {len(secret)} bytes, not {SECRET}")
+    return secret
+
+
+def _checked(about: dict[str, Any]) -> dict[str, Any]:
+    ranks = about["ranks"]
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or not 0 < ranks < 2**31:
+        raise ValueError(f"ranks = {ranks!r} is not a number of ranks")
+    return about
+
+
+def _locked(file: int, byte: int, how: int = fcntl.LOCK_SH, keep: bool = False) -> bool:
+    """Whether another process has this byte. A lock is tried, and let go unless it is to be kept.
+
+    One that many may have at once (LOCK_SH) meets exclusive locks only.
+    """
     try:
-        fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, byte)
+        fcntl.lockf(file, how | fcntl.LOCK_NB, 1, byte)
     except (BlockingIOError, PermissionError):
         return True
-    fcntl.lockf(file, fcntl.LOCK_UN, 1, byte)
+    if not keep:
+        fcntl.lockf(file, fcntl.LOCK_UN, 1, byte)
     return False
 
 
 @contextmanager
-def _explained(what: str, *but: type[Exception]) -> Iterator[None]:
+def _explained(what: str) -> Iterator[None]:
     """Errors of the system and of what stands in a file, as ConnectError."""
     try:
         yield
-    except but:
+    except ConnectError:
         raise
-    except (OSError, ValueError, KeyError) as caught:
+    except (OSError, LookupError, TypeError, ValueError, RecursionError) as caught:
         raise ConnectError(f"{what}: {caught}") from caught

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -144,6 +145,57 @@ def test_a_job_that_dies_while_mpi_joins_the_two(dying: str, server: dict[str, s
     lines = sorted(line for line in printed.splitlines() if line.startswith("rank "))
     assert [line[:7] for line in lines] == ["rank 0:", "rank 1:"], printed
     assert all("was lost while MPI joined" in line or "MPI cannot join the jobs" in line for line in lines), printed
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("wrong", "rank 0: whoever came by MPI's port is not the job that met this one"),
+        ("pickle", " bytes came where 32 should: whoever came by MPI's port"),
+        ("silent", "nothing came within 5 s: whoever came by MPI's port"),
+    ],
+)
+@pytest.mark.parametrize("role", ["accept", "connect"])
+def test_a_stranger_who_comes_by_mpi(role: str, what: str, words: str, server: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "meeting"
+    jobs: list[Job] = [
+        (2, [f"{each}:{path}", "stay" if each == role else what, "steps", "auto"], server)
+        for each in ("accept", "connect")
+    ]
+    printed = run_both(PROGRAMS / "two_jobs_trouble.py", *jobs, timeout=60, check=False)[role == "connect"]
+    assert not list(tmp_path.iterdir()), "it was unpickled"
+    lines = sorted(line for line in printed.splitlines() if line.startswith("rank "))
+    assert [line[:7] for line in lines] == ["rank 0:", "rank 1:"], printed
+    assert all(words in line.replace("rank 1:", "rank 0:") for line in lines), printed
+
+
+@pytest.mark.parametrize("role", ["accept", "connect"])
+def test_a_pipe_at_the_meeting_place(role: str, tmp_path: Path) -> None:
+    path = tmp_path / "meeting"
+    os.mkfifo(f"{path}.accept")
+    arguments = [f"{role}:{path}", "stay", "steps", "auto"]
+    printed = run(PROGRAMS / "two_jobs_trouble.py", 2, *arguments, timeout=40, check=False).stdout
+    assert printed.count(f"{path}.accept is not a regular file: remove it, or use another path") == 2, printed
+    assert [file.name for file in tmp_path.iterdir()] == ["meeting.accept"]
+
+
+def test_what_lies_beside_the_meeting_place_is_left_alone(server: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "meeting"
+    os.mkfifo(f"{path}.port")
+    jobs: list[Job] = [(1, [f"{role}:{path}", SEED, 2, 2], server) for role in ("accept", "connect")]
+    assert "".join(run_both(PROGRAMS / "two_jobs.py", *jobs, timeout=60)).count("2 ranks OK") == 2
+    assert [file.name for file in tmp_path.iterdir()] == ["meeting.port"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"), [(0o777, "others may write to the directory {0} (mode 0777)"), (0o1777, "nobody came to {0}")]
+)
+def test_a_directory_in_which_everybody_may_write(mode: int, words: str, tmp_path: Path) -> None:
+    tmp_path.chmod(mode)
+    arguments = [f"connect:{tmp_path / 'meeting'}", "stay", "steps", "auto"]
+    printed = run(PROGRAMS / "two_jobs_trouble.py", 2, *arguments, timeout=40, check=False).stdout
+    assert printed.count(words.format(tmp_path)) == 2, printed
+    assert not list(tmp_path.iterdir())
 
 
 def test_two_jobs_on_different_mpis(tmp_path: Path) -> None:

@@ -1,29 +1,39 @@
-"""Cards, locks and ports in files, between two processes; no MPI."""
+"""Cards, locks and ports in files, between two processes, and whose these files may be; no MPI."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pyscalapack_redist.connection.ownership import check_directory, opened, user_number
 from pyscalapack_redist.connection.rendezvous import Card, Hold, Watch, offer, take, wait_for
 from pyscalapack_redist.errors import CollectiveError, ConnectError
 
+STRANGER = 65_533  # another user
+AS_ANOTHER_USER = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+
 # The other job: puts its card down for two ranks, prints a line, and does what it is told line by line.
 OTHER = """
-import sys
+import os, sys, time, threading
 from pyscalapack_redist.connection.rendezvous import *
-path, role = sys.argv[1:]
-card = Card.write(path, role, {"ranks": 2})
+path, role, *users = sys.argv[1:]
+if users:
+    os.setuid(int(users[0]))
+card = Card.write(path, role, {"ranks": 2}, *map(int, users[1:]))
 holds = [Hold(card.path, rank) for rank in range(2)]
-card.publish(path, role)
-print(card.about["token"], flush=True)
+card.publish(path, role, time.monotonic() + 5)
+print("published", flush=True)
 for line in sys.stdin:
     exec(line)
     print("done", flush=True)
@@ -31,13 +41,14 @@ for line in sys.stdin:
 
 
 @contextmanager
-def other_job(path: Path, role: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", OTHER, str(path), role], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+def other_job(path: Path, role: str, user: int | None = None) -> Iterator[subprocess.Popen[str]]:
+    """It runs as another user, if there is one, and lets this one read its card."""
+    users = [] if user is None else [str(user), str(os.geteuid())]
+    line = [sys.executable, "-c", OTHER, str(path), role, *users]
+    process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        assert len(process.stdout.readline()) == 17
+        assert process.stdout.readline() == "published\n"
         yield process
     finally:
         process.kill()
@@ -58,11 +69,11 @@ def look_for_four_seconds(watch: Watch) -> None:
         time.sleep(0.01)
 
 
-def own_card(path: Path, role: str) -> Card:
-    card = Card.write(str(path), role, {"ranks": 1})
-    Hold(card.path, 0)
-    card.publish(str(path), role)
-    return card
+def own_card(path: Path, role: str, reader: int | None = None) -> tuple[Card, Hold]:
+    card = Card.write(str(path), role, {"ranks": 1}, reader)
+    hold = Hold(card.path, 0)
+    card.publish(str(path), role, time.monotonic() + 5)
+    return card, hold
 
 
 def test_the_other_side_is_found_while_it_lives(tmp_path: Path) -> None:
@@ -84,8 +95,8 @@ def test_a_stale_card_is_replaced_and_a_live_one_is_not(tmp_path: Path) -> None:
     refused = pytest.raises(ConnectError, match=r"another job waits in psr\.accept at .* already: use another path")
     with other_job(path, "accept"), refused:
         own_card(path, "accept")
-    card = own_card(path, "accept")
-    assert json.loads(Path(card.path).read_text())["token"] == card.about["token"]
+    card, _ = own_card(path, "accept")
+    assert json.loads(Path(card.path).read_text()) == {"ranks": 1, "secret": card.secret.hex()}
     card.remove()
     assert [path.name for path in tmp_path.iterdir() if path.name == "m.accept"] == []
 
@@ -108,30 +119,250 @@ def test_a_rank_that_ends_is_missed(rank: int, tmp_path: Path) -> None:
 
 def test_the_port_is_taken_or_withdrawn_never_both(tmp_path: Path) -> None:
     path = tmp_path / "m"
-    own = own_card(path, "accept")
+    _, hold = own_card(path, "accept")
     with other_job(path, "connect") as process:
-        card = wait_for(str(path), "accept", time.monotonic() + 5, 5)
-        watch = Watch(card)
+        other = wait_for(str(path), "accept", time.monotonic() + 5, 5)
+        watch = Watch(other)
+        tell(process, "watch = Watch(Card.read(path, 'accept'))")
         with pytest.raises(ConnectError, match=r"came to .* and left again"):
-            offer(str(path), own, card, "port 1", watch, time.monotonic() + 0.2)
-        assert not (tmp_path / "m.port").exists()
-        (tmp_path / "m.port").write_text(json.dumps({"from": "some", "to": "others", "port": "stale"}))
-        tell(process, "import threading, time; other = Card.read(path, 'accept')")
-        tell(
-            process,
-            "threading.Thread(target=lambda: take(path, card, other, Watch(other), time.monotonic() + 5)).start()",
-        )
-        offer(str(path), own, card, "port 2", watch, time.monotonic() + 5)
+            offer(str(path), hold, other, "port 1", watch, time.monotonic() + 0.2)
+        tell(process, "assert watch.taken(card) is None, 'the port was withdrawn'")
+        hold.close()
+        tell(process, "assert watch.taken(card) is None, 'and whoever withdrew it has gone'; watch.close()")
+        _, hold = own_card(path, "accept")
+        tell(process, "watch = Watch(Card.read(path, 'accept'))")
+        take_it = "threading.Thread(target=lambda: ports.append(take(path, card, watch, time.monotonic() + 5))).start()"
+        tell(process, f"ports = []; {take_it}")
+        offer(str(path), hold, other, "port 2", watch, time.monotonic() + 5)
+        assert not hold.withdrawn(), "it was taken"
+        tell(process, "time.sleep(0.2); assert ports == ['port 2']")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["m.accept", "m.connect"]
+
+
+def test_a_port_for_another_is_not_taken(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    own, _ = own_card(path, "connect")
+    with other_job(path, "accept") as process:
+        watch = Watch(wait_for(str(path), "connect", time.monotonic() + 5, 5))
+        tell(process, "holds[0].say({'to': bytes(32).hex(), 'port': 'for another'})")
+        assert watch.taken(own) is None
 
 
 def test_a_port_that_never_comes(tmp_path: Path) -> None:
     path = tmp_path / "m"
-    own = own_card(path, "connect")
+    own, _ = own_card(path, "connect")
     with other_job(path, "accept"):
         card = wait_for(str(path), "connect", time.monotonic() + 5, 5)
         watch = Watch(card)
         with pytest.raises(ConnectError, match=r"came to .* and left again"):
-            take(str(path), own, card, watch, time.monotonic() + 0.2)
+            take(str(path), own, watch, time.monotonic() + 0.2)
     with pytest.raises(ConnectError, match=r"came to .* and left again"):  # its process has ended
-        take(str(path), own, card, watch, time.monotonic() + 60)
+        take(str(path), own, watch, time.monotonic() + 60)
+
+
+def make_link(place: Path) -> None:
+    place.symlink_to(place.parent / "elsewhere")
+
+
+def make_link_to_a_card(place: Path) -> None:
+    other = place.parent / "another"
+    card, hold = own_card(other, place.suffix[1:])
+    HELD.append(hold)  # for it lives as long as this process
+    place.symlink_to(card.path)
+
+
+def make_device(place: Path) -> None:
+    os.mknod(place, 0o20600, os.makedev(1, 5))  # /dev/zero
+
+
+HELD: list[Hold] = []
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (make_link, "is a symbolic link"),
+        (make_link_to_a_card, "is a symbolic link"),
+        (os.mkfifo, "is not a regular file"),
+        (os.mkdir, "is not a regular file"),
+        pytest.param(make_device, "is not a regular file", marks=AS_ANOTHER_USER),
+    ],
+)
+def test_what_is_no_file_is_refused_at_once(make: Any, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    for role in ("accept", "connect"):
+        make(tmp_path / f"m.{role}")
+    began = time.monotonic()
+    with pytest.raises(ConnectError, match=f"{re.escape(str(path))}.accept {what}: remove it"):
+        wait_for(str(path), "connect", time.monotonic() + 30, 30)
+    with pytest.raises(ConnectError, match=f"{re.escape(str(path))}.connect {what}: remove it"):
+        own_card(path, "connect")
+    assert time.monotonic() - began < 5
+
+
+def test_a_hard_link_to_a_card_elsewhere_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    with other_job(tmp_path / "there" / "m", "accept"):
+        os.link(tmp_path / "there" / "m.accept", tmp_path / "m.accept")
+        assert Card.read(str(tmp_path / "m"), "accept") is None
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "not a file of psr.accept or psr.connect"),
+        (b"[1, 2]\n", "not a file of psr.accept or psr.connect"),
+        (b"{}\n", "'secret'"),
+        (b'{"ranks": 1, "secret": "00"}\n', "its secret has 1 bytes, not 32"),
+        (b'{"ranks": 1, "secret": 7}\n', "cannot read"),
+        (b'{"ranks": -1, "secret": "' + b"00" * 32 + b'"}\n', "ranks = -1 is not a number of ranks"),
+        (b'{"ranks": 1}' + b" " * 2**16 + b"\n", "more than 65536 bytes"),
+        (b"[" * 60_000 + b"\n", "cannot read"),
+        (b"\xff\n", "cannot read"),
+        (b"\x80\x04N.\n", "cannot read"),  # a pickle
+    ],
+)
+def test_what_stands_in_a_card_is_checked(content: bytes, what: str, tmp_path: Path) -> None:
+    with other_job(tmp_path / "m", "accept"):
+        (tmp_path / "m.accept").write_bytes(content)
+        with pytest.raises(ConnectError, match=what):
+            Card.read(str(tmp_path / "m"), "accept")
+
+
+def test_a_card_is_for_its_user_only_and_its_name_tells_nothing(tmp_path: Path) -> None:
+    card = Card.write(str(tmp_path / "m"), "accept", {"ranks": 1})
+    assert os.stat(card.path).st_mode & 0o777 == 0o600
+    assert len(card.secret) == 32
+    assert card.secret.hex()[:16] not in card.path
+
+
+def test_two_jobs_that_meet_one_stale_card(tmp_path: Path) -> None:
+    """The second comes between the moment when the first sees that a card is stale and the moment when it removes it."""
+    path = tmp_path / "m"
+    with other_job(path, "accept"):
+        pass
+    slow = "import os, time; remove = os.unlink; os.unlink = lambda path: (time.sleep(0.5), remove(path))\n"
+    first = subprocess.Popen(
+        [sys.executable, "-c", slow + OTHER, str(path), "accept"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        while not list(tmp_path.glob("m.accept.*")):
+            time.sleep(0.01)
+        time.sleep(0.2)
+        with pytest.raises(ConnectError, match=r"another job waits in psr\.accept at .* already: use another path"):
+            own_card(path, "accept")
+        assert first.stdout is not None
+        assert first.stdout.readline() == "published\n"
+        assert Card.read(str(path), "accept") is not None
+    finally:
+        first.kill()
+        first.wait()
+
+
+def test_a_card_that_has_been_replaced_is_not_removed(tmp_path: Path) -> None:
+    """The first has opened a stale card; the second replaces it before the first locks it."""
+    path = tmp_path / "m"
+    with other_job(path, "accept"):
+        pass
+    slow = "import os, time; open_now = os.open\n"
+    slow += "os.open = lambda path, *how: (open_now(path, *how), time.sleep(2 * path.endswith('m.accept')))[0]\n"
+    first = subprocess.Popen(
+        [sys.executable, "-c", slow + OTHER, str(path), "accept"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        while not list(tmp_path.glob("m.accept.*")):
+            time.sleep(0.01)
+        time.sleep(0.2)
+        card, _hold = own_card(path, "accept")
+        printed, errors = first.communicate(timeout=10)
+        assert printed == ""
+        assert "another job waits in psr.accept" in errors
+        assert (tmp_path / "m.accept").samefile(card.path)
+    finally:
+        first.kill()
+        first.wait()
+
+
+@pytest.mark.parametrize(
+    ("mode", "refused"), [(0o700, False), (0o755, False), (0o1777, False), (0o770, True), (0o707, True), (0o2775, True)]
+)
+def test_a_directory_in_which_others_may_write(mode: int, refused: bool, tmp_path: Path) -> None:
+    os.chmod(tmp_path, mode)
+    if not refused:
+        check_directory(str(tmp_path), os.geteuid())
+        return
+    words = (
+        f"others may write to the directory {tmp_path} (mode {mode:04o}) and replace what is in it: use a directory of "
+    )
+    with pytest.raises(ConnectError, match=re.escape(words)):
+        check_directory(str(tmp_path), os.geteuid())
+
+
+@AS_ANOTHER_USER
+def test_a_directory_of_somebody_else(tmp_path: Path) -> None:
+    os.chown(tmp_path, STRANGER, -1)
+    with pytest.raises(
+        ConnectError, match=f"the directory {tmp_path} belongs to user {STRANGER}: use a directory of your"
+    ):
+        check_directory(str(tmp_path), os.geteuid())
+    check_directory(str(tmp_path), STRANGER)
+
+
+def test_the_files_of_another_user_are_not_taken(tmp_path: Path) -> None:
+    place = tmp_path / "m.accept"
+    place.write_text("{}")
+    with pytest.raises(ConnectError, match=r"belongs to user .*, not to user \d+: .* give user="):
+        opened(str(place), os.geteuid() + 4321)
+
+
+@AS_ANOTHER_USER
+def test_a_strangers_card_is_refused_at_once(tmp_path: Path) -> None:
+    """Root may read and write it, so nothing but the check is in the way."""
+    path = tmp_path / "m"
+    with other_job(path, "accept"):
+        os.chown(tmp_path / "m.accept", STRANGER, -1)
+        with pytest.raises(ConnectError, match=f"m.accept belongs to user {STRANGER}, not to user root"):
+            wait_for(str(path), "connect", time.monotonic() + 30, 30)
+    with pytest.raises(ConnectError, match=f"m.accept belongs to user {STRANGER}, not to user root"):
+        own_card(path, "accept")  # a stale one
+    assert (tmp_path / "m.accept").exists()
+
+
+@AS_ANOTHER_USER
+def test_two_users_meet_in_a_sticky_directory() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o1777)
+        path = Path(folder) / "m"
+        check_directory(folder, STRANGER)
+        _, hold = own_card(path, "accept", STRANGER)
+        assert os.stat(f"{path}.accept").st_mode & 0o777 == 0o640  # 4 is what the list grants to that user
+        with other_job(path, "connect", STRANGER) as process:
+            other = wait_for(str(path), "accept", time.monotonic() + 5, 5, STRANGER)
+            tell(process, "watch = Watch(wait_for(path, 'connect', time.monotonic() + 5, 5, 0))")
+            tell(process, "threading.Thread(target=lambda: take(path, card, watch, time.monotonic() + 5)).start()")
+            watch = Watch(other)
+            assert watch.missing() is None
+            offer(str(path), hold, other, "port", watch, time.monotonic() + 5)
+            tell(process, "card.remove()")
+        assert sorted(file.name for file in Path(folder).iterdir()) == ["m.accept"]
+        line = f"import os; os.setuid({STRANGER + 1}); open({f'{path}.accept'!r})"
+        done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True)
+        assert "PermissionError" in done.stderr, "anybody can read it"
+
+
+def test_the_user_who_is_named() -> None:
+    assert user_number(None) == os.geteuid()
+    assert user_number("root") == 0
+    assert user_number(12) == 12
+    for wrong in ("no such user", -1, 2**32, True, 1.5, b"root"):
+        with pytest.raises(
+            ConnectError, match=re.escape(f"user = {wrong!r} must be the name or the number of the user")
+        ):
+            user_number(wrong)  # type: ignore[arg-type]

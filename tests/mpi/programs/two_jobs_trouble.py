@@ -2,23 +2,29 @@
 
 Arguments: ROLE:PATH WHAT USE EXCHANGE. ROLE is `accept` or `connect`. WHAT this job does after some steps: `kill` (all its
 ranks), `kill-one`, `leave` (end in good order), `raise`; or before that: `joining` (die when MPI is to join the jobs),
-`foreign` (run on another MPI); `stay` is the other one's part. USE: `steps` through one plan, or `plans`, a new one for each
-step. A job that is not joined within two seconds, or cannot be, says why.
+`foreign` (run on another MPI), `wrong`, `pickle`, `silent` (come by MPI without the secret of the meeting and say something
+else, or nothing, and afterwards pickles that make the file PATH.unpickled); `stay` is the other one's part. USE: `steps`
+through one plan, or `plans`, a new one for each step. A job that is not joined within two seconds, or cannot be, says why.
 """
 
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
+from pyscalapack_redist.comm import conversation
 from pyscalapack_redist.connection import connect as connection
+from pyscalapack_redist.connection import handshake
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
@@ -29,9 +35,11 @@ def main() -> None:
     role, path = sys.argv[1].split(":")
     what, use, exchange = sys.argv[2:]
     if what == "joining":
-        connection._Side._in_mpi = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment,method-assign]
+        connection._Side._in_mpi = die  # type: ignore[assignment]
     if what == "foreign":
         connection._about = lambda: {"mpi": "Another MPI 1.0", "job": "other", "server": True}
+    if what in ("wrong", "pickle", "silent"):
+        be_a_stranger(what, f"{path}.unpickled")
     try:
         intercomm = {"accept": psr.accept, "connect": psr.connect}[role](path, WORLD, timeout=2)
     except psr.ConnectError as error:
@@ -68,6 +76,32 @@ def main() -> None:
     if what == "stay":
         WORLD.Barrier()
     os._exit(0)  # MPI_Finalize would wait for the dead
+
+
+def die(*_: object) -> None:
+    time.sleep(1)  # the other job sees that the port was taken, and asks MPI
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Trap:
+    """Its pickle makes a file wherever it is unpickled."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return open, (self.path, "w")
+
+
+def be_a_stranger(what: str, path: str) -> None:
+    trap = pickle.dumps(Trap(path))
+
+    def come(intercomm: MPI.Intercomm, *_: object) -> None:
+        if what != "silent":
+            intercomm.Isend([trap if what == "pickle" else bytes(handshake.BYTES), MPI.BYTE], 0, handshake.TAG)
+
+    connection.check_other_side = come
+    conversation.pickle = SimpleNamespace(dumps=lambda _: trap, loads=pickle.loads)  # type: ignore[assignment]
 
 
 def went_away(what: str) -> None:
