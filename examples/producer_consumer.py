@@ -6,8 +6,9 @@ k-th, and compares all with the solution of the discrete equation, which for the
 analysis sends the last frame back, and the simulation sees that not a bit of it has changed.
 
 In one job, split in two:     mpiexec -n 5 python -m mpi4py examples/producer_consumer.py --producers 2
-As two jobs:                  mpiexec -n 2 python -m mpi4py examples/producer_consumer.py --accept /tmp/heat
-                              mpiexec -n 3 python -m mpi4py examples/producer_consumer.py --connect /tmp/heat
+As two jobs:                  mkdir -p -m 700 ~/.meetings
+                              mpiexec -n 2 python -m mpi4py examples/producer_consumer.py --accept ~/.meetings/heat
+                              mpiexec -n 3 python -m mpi4py examples/producer_consumer.py --connect ~/.meetings/heat
 (With Open MPI two jobs need its name server; see docs/two-jobs.md.)
 """
 
