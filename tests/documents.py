@@ -2,7 +2,8 @@
 
 A block marked ```python is a program of its own. ```python {data-ranks=4} runs on four ranks, and the line before the block
 says so to the reader (`start_line`); ```python {data-continued=yes} goes on from the block before it, on as many ranks as
-that one. Both are attributes in the syntax of the documents' generator, which shows none of it.
+that one; ```python {data-needs=MODULE} is run where that package can be used (`packages.py`). All are attributes in the syntax
+of the documents' generator, which shows none of it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```\s*$", re.MULTILINE | re.DOTALL)
+
+KNOWN = re.compile(r"data-continued=yes|data-ranks=[1-9]\d*|data-needs=\w+")
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,12 @@ class Block:
     def ranks(self) -> int:
         found = [re.fullmatch(r"data-ranks=(\d+)", word) for word in self.words]
         return next((int(item[1]) for item in found if item), 1)
+
+    @property
+    def needs(self) -> str | None:
+        """The package that it needs, where the tests' environment need not have it."""
+        found = [word.partition("=")[2] for word in self.words if word.startswith("data-needs=")]
+        return found[0] if found else None
 
     @property
     def parallel(self) -> bool:
@@ -59,9 +68,7 @@ def programs(page: Path) -> list[Block]:
     for block in fenced(page):
         if block.words[:1] != ("python",):
             continue
-        unknown = [
-            word for word in block.words[1:] if not re.fullmatch(r"data-continued=yes|data-ranks=[1-9]\d*", word)
-        ]
+        unknown = [word for word in block.words[1:] if not KNOWN.fullmatch(word)]
         if unknown:
             raise ValueError(f"{block.name}: unknown words {unknown} after ```python")
         if "data-continued=yes" in block.words:
