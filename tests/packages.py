@@ -43,7 +43,7 @@ def environment(name: str) -> dict[str, str]:
     """
     path, reason = path_of(name)
     if path is None:
-        pytest.skip(f"{name} cannot be used ({reason}): run ci/setup")
+        pytest.skip(f"{name} cannot be used: {reason}")
     return {"PYTHONPATH": path} if path else {}
 
 
@@ -67,4 +67,4 @@ def path_of(name: str) -> tuple[str | None, str]:
         if done.returncode == 0:
             return path, ""
         reason = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-    return None, reason
+    return None, f"{reason}; ci/setup gets it on Debian"

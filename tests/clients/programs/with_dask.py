@@ -32,6 +32,14 @@ def grids(ndim: int) -> list[psr.ProcessGrid]:
     return [flat, two]
 
 
+def indices(chunks: Any, owners: list[NDArray[np.int64]], coords: tuple[int, ...]) -> list[NDArray[np.int64]]:
+    """The indices of a process's chunks in each dimension, chunk by chunk."""
+    return [
+        np.flatnonzero(np.repeat(owner, sizes) == coord)
+        for sizes, owner, coord in zip(chunks, owners, coords, strict=True)
+    ]
+
+
 def check(whole: NDArray[Any], chunks: Any, grid: psr.ProcessGrid, owners: list[NDArray[np.int64]]) -> None:
     """Chunks of these owners: computed once in all, moved to blocks and back."""
     computed: list[Any] = []
@@ -50,6 +58,8 @@ def check(whole: NDArray[Any], chunks: Any, grid: psr.ProcessGrid, owners: list[
             part = da.take(part, desc.global_indices(dimension), axis=dimension)
         a = part.compute(scheduler="synchronous")
         assert a.shape == desc.local_shape
+    if a is not None:
+        assert np.array_equal(a, whole[np.ix_(*indices(x.chunks, owners, desc.coords))])
     everywhere = [place for places in WORLD.allgather(computed) for place in places]
     filled = [place for place in np.ndindex(*x.numblocks) if all(x.chunks[k][at] for k, at in enumerate(place))]
     assert sorted(place for place in everywhere if place in set(filled)) == filled, "each chunk once, on one rank"
