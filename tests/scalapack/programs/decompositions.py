@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from linalg_cases import COLUMNS, LAST, RANK, ROWS, SIZE, SQUARE, near, put, random, slabs, untouched, whole_of
+from linalg_cases import COLUMNS, LAST, RANK, ROWS, SIZE, SQUARE, copied, near, put, random, slabs, untouched, whole_of
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import linalg
@@ -121,6 +121,24 @@ def least_squares(m: int, n: int, k: int, dtype: str) -> None:
             linalg.lstsq(put(matrix, layouts(m, n)[0]), put(sides, layouts(m, k)[0]))
 
 
+def copies() -> None:
+    """Operands and results of which several processes hold each element."""
+    matrix, right = random((9, 9), "d"), random((9,), "d")
+    matrix += matrix.T
+    a = put(matrix, copied((9, 9)))
+    b = put(right, psr.Descriptor((9,), 2, SQUARE, axes=(0,)))
+    product = linalg.matmul(a, a.T, like=copied((9, 9)))
+    assert product.desc == copied((9, 9))
+    near(whole_of(product), matrix @ matrix, "a product with copies")
+    near(whole_of(linalg.matmul(a, b)), matrix @ right, "a vector with copies")
+    near(linalg.norm(a, 1), np.linalg.norm(matrix, 1), "a norm with copies")
+    values, vectors = linalg.eigh(a, like=copied((9, 9)))
+    near(values, np.linalg.eigvalsh(matrix), "eigenvalues with copies")
+    near(whole_of(vectors) * values @ whole_of(vectors).T, matrix, "eigenvectors with copies")
+    q, r = linalg.qr(a)
+    near(whole_of(q) @ whole_of(r), matrix, "qr with copies")
+
+
 def not_finite() -> None:
     matrix = np.eye(8)
     matrix[6, 5] = matrix[5, 6] = np.nan
@@ -149,6 +167,7 @@ def main() -> None:
     for m, n in ((1, 1), (2, 2), (18, 18), (30, 1), (1, 7)):
         least_squares(m, n, 2, "d")
     vectors()
+    copies()
     not_finite()
     if RANK == 0:
         sys.stdout.write("OK\n")

@@ -26,6 +26,10 @@ def slabs(shape: tuple[int, ...]) -> psr.Descriptor:
     return psr.Descriptor(shape, None, ROWS)
 
 
+def copied(shape: tuple[int, ...]) -> psr.Descriptor:
+    return psr.Descriptor(shape, 3, SQUARE, axes=(1, None)[: len(shape)])
+
+
 def random(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     made = RNG.standard_normal(shape) + (1j * RNG.standard_normal(shape) if dtype in "FD" else 0)
     return made.astype(dtype)
@@ -37,11 +41,13 @@ def put(whole: NDArray[Any], desc: psr.Descriptor, order: str = "F") -> psr.Dist
 
 
 def whole_of(array: psr.DistributedArray) -> NDArray[Any]:
-    """On every rank, without the package's own gather."""
-    whole = np.zeros(array.shape, array.dtype)
-    if array.desc.coords is not None:
-        whole[np.ix_(*(array.desc.global_indices(k) for k in range(array.ndim)))] = array.local
+    """On every rank, without the package's own gather; all copies are equal."""
+    whole, place = np.zeros(array.shape, array.dtype), array.desc.place
+    mesh = np.ix_(*(array.desc.global_indices(k) for k in range(array.ndim)))
+    if place is not None and not any(place[array.ndim :]):
+        whole[mesh] = array.local
     WORLD.Allreduce(MPI.IN_PLACE, whole)
+    assert place is None or np.array_equal(whole[mesh], array.local, equal_nan=True)  # type: ignore[arg-type]
     return whole
 
 

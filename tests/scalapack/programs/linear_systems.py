@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
-from linalg_cases import COLUMNS, LAST, RANK, ROWS, SIZE, SQUARE, near, put, random, slabs, untouched, whole_of
+from linalg_cases import COLUMNS, LAST, RANK, ROWS, SIZE, SQUARE, copied, near, put, random, slabs, untouched, whole_of
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import linalg
@@ -22,6 +22,7 @@ def layouts(n: int, k: int) -> list[tuple[psr.Descriptor, psr.Descriptor]]:
         (psr.Descriptor((n, n), 3, SQUARE), psr.Descriptor((n, k), 3, SQUARE)),
         (psr.Descriptor((n, n), (3, 2), ROWS), psr.Descriptor((n, k), None, COLUMNS)),
         (psr.Descriptor((n, n), None, LAST), psr.Descriptor((n, k), 2, SQUARE, source=last)),
+        (copied((n, n)), psr.Descriptor((n, k), 2, SQUARE, axes=(None, 0))),
         (psr.Descriptor((n, n), 4, SQUARE).T, psr.Descriptor((n + 5, k + 3), 3, ROWS)[2 : n + 2, 1 : k + 1]),
     ]
 
@@ -66,8 +67,8 @@ def cholesky(matrix: Any, sides: Any, desc_a: psr.Descriptor, b: psr.Distributed
             near(whole_of(found), factor if lower else factor.conj().T, f"cholesky, {case}")
             pair = linalg.cho_factor(a, lower, layout=given)
         with untouched(pair[0]):
-            x = linalg.cho_solve(pair, b, layout=given, like=slabs(b.shape))
-        assert x.desc == slabs(b.shape)
+            x = linalg.cho_solve(pair, b, layout=given, like=copied(b.shape))
+        assert x.desc == copied(b.shape)
         near(whole_of(x), np.linalg.solve(positive, sides), f"cho_solve, {case}")
 
 
