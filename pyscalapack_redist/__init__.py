@@ -29,6 +29,7 @@ from .layout.descriptor import Descriptor
 from .layout.grid import ProcessGrid
 from .layout.irregular import Blocks
 from .layout.relabel import RelabelReport, relabel, relabel_report
+from .layout.tiles import Tiles
 
 __version__ = "0.1.0"
 
@@ -49,6 +50,7 @@ __all__ = [
     "RedistributionError",
     "RelabelReport",
     "ScheduleError",
+    "Tiles",
     "accept",
     "batch",
     "blacs",

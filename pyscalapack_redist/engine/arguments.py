@@ -18,7 +18,9 @@ from ..exchanges import check_combination
 from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.grid import same_ranks
+from ..layout.tiles import Tiles
 from .arrays import dtype_digest
+from .layouts import Layout, comm_of, copies_of, has_tiles, moved, ranks_of
 from .operation import Part, checked_fill, checked_operation, checked_part
 from .scheduling import is_one_port
 
@@ -54,7 +56,7 @@ class Request:
         self.comm = self.joint.comm if self.joint is not None else _communicator(desc_a, desc_b, comm)
         self.schedule, self.exchange, self.buffers, self.memory_limit = schedule, exchange, buffers, memory_limit
         self.dtype: np.dtype[Any] | None = None
-        self.descriptors: tuple[Descriptor | None, Descriptor | None] = (None, None)
+        self.descriptors: tuple[Layout | None, Layout | None] = (None, None)
         try:
             self.dtype = None if dtype is None else np.dtype(dtype)
         except Exception as caught:
@@ -66,7 +68,7 @@ class Request:
                 "desc_b alone on the side that gets it"
             )
         self._sends = desc_b is None
-        read = []
+        read: list[Layout | None] = []
         for name, given in (("desc_a", desc_a), ("desc_b", desc_b)):
             try:
                 read.append(_read(name, given, self.comm, explicit=comm is not None))
@@ -88,6 +90,8 @@ class Request:
                     f"uplo = {uplo!r} with buffers = 'datatypes': no derived datatype is made for a trapezoid; "
                     "use buffers='packed'"
                 )
+            if has_tiles(*read):
+                _check_tiles(fill, buffers, via, read)
             self.fill = checked_fill(fill, self.op, self.part, None if read[0] is None else read[0].shape)
             if read[0] is not None and read[1] is not None and self.moved(read[0]).shape != read[1].shape:
                 remedy = "take a sub-array desc[i0:i1, j0:j1] of the larger one"
@@ -110,7 +114,7 @@ class Request:
         except Exception as caught:
             self.error = self.error or caught
         between = () if self.via is None or isinstance(self.via, str) else self.via
-        known = [desc.grid.ranks.ravel().tolist() for desc in (*read, *between) if desc is not None]
+        known = [ranks_of(desc) for desc in (*read, *between) if desc is not None]
         if comm is None and known:  # with one bad descriptor, the other's processes are the best guess
             self.ranks = tuple(sorted(set().union(*known)))
         else:
@@ -151,7 +155,7 @@ class Request:
         return (self.schedule, self.exchange, self.buffers, via, self.memory_limit, self.op, self.part, self.fill)
 
     @property
-    def layouts(self) -> tuple[Descriptor, Descriptor]:
+    def layouts(self) -> tuple[Layout, Layout]:
         """Both descriptors, on a rank that has found nothing wrong.
 
         Raises
@@ -164,9 +168,9 @@ class Request:
             raise self.error or DescriptorError("desc_a or desc_b is None, and comm is not given: pass both, or comm=")
         return a, b
 
-    def moved(self, desc: Descriptor) -> Descriptor:
+    def moved(self, layout: Layout) -> Layout:
         """The layout of op(A)."""
-        return desc if self.op == "N" else desc.T
+        return moved(layout, self.op)
 
     def statements(self) -> list[Statement]:
         """What this rank asks for, for the message where ranks differ. Not collective."""
@@ -221,7 +225,8 @@ def _communicator(desc_a: object, desc_b: object, comm: object) -> MPI.Intracomm
             raise DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm or Intercomm")
         intracomm: MPI.Intracomm = comm  # type: ignore[assignment]
         return intracomm
-    found = [desc.grid.comm for desc in (desc_a, desc_b) if isinstance(desc, Descriptor) and desc.grid.comm is not None]
+    comms = [comm_of(desc) for desc in (desc_a, desc_b) if isinstance(desc, Descriptor | Tiles)]
+    found = [known for known in comms if known is not None]
     if not found:
         raise DescriptorError(
             f"desc_a = {desc_a!r}, desc_b = {desc_b!r}: no communicator is known; "
@@ -230,18 +235,18 @@ def _communicator(desc_a: object, desc_b: object, comm: object) -> MPI.Intracomm
     return found[0]
 
 
-def _read(name: str, given: object, comm: MPI.Intracomm, explicit: bool) -> Descriptor | None:
-    """A Descriptor on `comm`, from a Descriptor or nine integers; None on a rank that does not know the layout."""
-    if isinstance(given, Descriptor):
-        if explicit or same_ranks(given.grid.comm, comm):
+def _read(name: str, given: object, comm: MPI.Intracomm, explicit: bool) -> Layout | None:
+    """A layout on `comm`, from a Descriptor, Tiles or nine integers; None on a rank that does not know the layout."""
+    if isinstance(given, Descriptor | Tiles):
+        if explicit or same_ranks(comm_of(given), comm):
             return given.on(comm)
         raise DescriptorError(
             f"{name} = {given!r} is "
-            + ("on paper" if given.grid.comm is None else "on another communicator than the other grid")
+            + ("on paper" if comm_of(given) is None else "on another communicator than the other grid")
             + ": pass comm=, a communicator that holds both grids"
         )
     if not explicit:
-        raise DescriptorError(f"{name} = {given!r}: pass comm= with anything but two Descriptors")
+        raise DescriptorError(f"{name} = {given!r}: pass comm= with anything but two Descriptors or Tiles")
     if given is None:
         return None
     try:
@@ -254,6 +259,23 @@ def _check_names(schedule: str, exchange: str, buffers: str) -> None:
     """Unknown names are found before anything is planned; "auto" fits everything."""
     one_port = schedule == "auto" or is_one_port(schedule)
     check_combination(schedule, one_port, exchange, buffers)
+
+
+def _check_tiles(fill: object, buffers: str, via: object, layouts: Iterable[Layout | None]) -> None:
+    """Refuse what is not for tiles."""
+    if fill is not None:
+        raise DescriptorError(f"fill = {fill!r} is not for tiles: leave it out, and fill B in its own layout")
+    for layout in layouts:
+        if layout is not None and copies_of(layout) > 1:
+            raise DescriptorError(
+                f"{layout!r} has copies, to and from which tiles are not moved: go by one without copies"
+            )
+    if buffers == "datatypes":
+        raise ScheduleError(
+            "buffers = 'datatypes' with tiles: no derived datatype is made of several local arrays; use buffers='packed'"
+        )
+    if via is not None:
+        raise ScheduleError(f"via = {via!r} is not for tiles: make the legs one by one")
 
 
 def _read_via(via: Via, comm: MPI.Intracomm, joint: Joint | None) -> str | tuple[Descriptor, ...] | None:

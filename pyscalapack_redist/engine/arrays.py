@@ -13,8 +13,19 @@ from ..comm.vote import digest
 from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import fitted
+from .layouts import Layout
 
-__all__ = ["Arrays", "by_columns", "checked_arrays", "dtype_digest"]
+__all__ = [
+    "Arrays",
+    "LocalArray",
+    "by_columns",
+    "check_dtype",
+    "check_target",
+    "checked_arrays",
+    "dtype_digest",
+    "local_array",
+    "made_for",
+]
 
 
 class LocalArray(NamedTuple):
@@ -94,14 +105,14 @@ def checked_arrays(
     if out is None and desc_b.coords is not None:
         if adds:
             raise ArrayError("out is missing: with beta it is added to, so it must be given; or leave beta out")
-        target = _made(desc_b, dtype, zeroed)
+        target = made_for(desc_b, dtype, zeroed)
     else:
         target = fitted("out", out, desc_b)
         if target is not None:
-            _check_target(target, dtype)
+            check_target(target, dtype)
             dtype = target.dtype
     if dtype is not None:
-        _check_dtype(dtype)
+        check_dtype(dtype)
     in_place = out is a and source is not None
     if in_place and (transposed or desc_a != desc_b):
         raise ArrayError(
@@ -118,8 +129,15 @@ def checked_arrays(
     return Arrays(_view(source), _view(target), target, dtype, any(map(by_columns, both)), in_place)
 
 
-def _made(desc: Descriptor, dtype: np.dtype[Any] | None, zeroed: bool = False) -> NDArray[Any]:
-    if desc.parent is not None:
+def made_for(desc: Layout, dtype: np.dtype[Any] | None, zeroed: bool = False) -> Any:
+    """A new local array of B, or with tiles what their `empty` gives. Not collective.
+
+    Raises
+    ------
+    ArrayError
+        B is a sub-array, or the dtype is not known or not of a fixed size.
+    """
+    if isinstance(desc, Descriptor) and desc.parent is not None:
         raise ArrayError(
             f"out is missing: B is a sub-array ({desc!r}); give the whole local array, of shape {desc.local_shape}"
         )
@@ -128,24 +146,26 @@ def _made(desc: Descriptor, dtype: np.dtype[Any] | None, zeroed: bool = False) -
             "out is missing and its dtype is not known on this rank, which holds nothing of A: "
             "pass out, or redistribute(..., dtype=)"
         )
-    _check_dtype(dtype)
+    check_dtype(dtype)
     return desc.zeros(dtype) if zeroed else desc.empty(dtype)
 
 
-def _check_target(target: NDArray[Any], dtype: np.dtype[Any] | None) -> None:
+def check_target(target: NDArray[Any], dtype: np.dtype[Any] | None, name: str = "out") -> None:
+    """Raise an ArrayError for an array that cannot be written, or is not of the dtype. Not collective."""
     if dtype is not None and target.dtype != dtype:
         raise ArrayError(
-            f"out has dtype {target.dtype}, but a has dtype {dtype}: they must be the same; no conversion is made"
+            f"{name} has dtype {target.dtype}, but a has dtype {dtype}: they must be the same; no conversion is made"
         )
     if not target.flags.writeable:
-        raise ArrayError("out is read-only: give an array that can be written")
+        raise ArrayError(f"{name} is read-only: give an array that can be written")
     if target.size and not target.flags.forc and _overlaps_itself(target.shape, target.strides, target.itemsize):
         raise ArrayError(
-            f"out has strides {target.strides}: several of its elements share memory; give an ordinary array"
+            f"{name} has strides {target.strides}: several of its elements share memory; give an ordinary array"
         )
 
 
-def _check_dtype(dtype: np.dtype[Any]) -> None:
+def check_dtype(dtype: np.dtype[Any]) -> None:
+    """Raise an ArrayError for elements that cannot be moved as so many bytes. Not collective."""
     if dtype.hasobject or not dtype.itemsize:
         raise ArrayError(
             f"dtype {dtype} cannot be redistributed: elements must be of a fixed size, "
@@ -191,5 +211,10 @@ def by_columns(array: NDArray[Any]) -> bool:
     return abs(array.strides[0]) <= abs(array.strides[-1])
 
 
+def local_array(array: NDArray[Any]) -> LocalArray:
+    """Where an array starts, and its strides. Not collective."""
+    return LocalArray(array.__array_interface__["data"][0], array.strides)
+
+
 def _view(array: NDArray[Any] | None) -> LocalArray:
-    return NOTHING if array is None else LocalArray(array.__array_interface__["data"][0], array.strides)
+    return NOTHING if array is None else local_array(array)

@@ -13,6 +13,7 @@ from ..exchanges import Options, exchange_class
 from ..exchanges.exchange import MEMORY_LIMIT
 from ..layout.blockcyclic import whole_number
 from ..layout.grid import same_ranks
+from .layouts import comm_of, ranks_of
 from .model import Choice, choose
 from .plan import Redistribution
 from .planner import Messages
@@ -61,7 +62,7 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int = ME
         error = caught
     if not known:
         raise error or ScheduleError("batch() needs at least one plan, made by redistribute")
-    comm = known[0].desc_a.grid.comm
+    comm = comm_of(known[0].desc_a)
     if comm is None:
         raise DescriptorError(f"plan 0 is {known[0]!r}, on paper: make its descriptors on a communicator")
     ranks = tuple(sorted({rank for plan in known if _is_on(plan, comm) for rank in _ranks(plan)}))
@@ -81,13 +82,15 @@ def _check(plans: tuple[object, ...], exchange: str) -> None:
             raise ScheduleError(f"plan {k} is {_named(plan)}: it must be a plan made by redistribute")
         if plan._listed:
             raise ScheduleError(f"plan {k} is a batch itself: give its plans, batch(*one.plans, ...)")
+        if plan._tiled:
+            raise ScheduleError(f"plan {k} is of tiles, {plan!r}, which a batch does not take: call it by itself")
         if len(plan._stages) > 1 or plan._direct is not None:
             raise ScheduleError(
                 f"plan {k} goes through layouts on the way (via=), but in a batch every element moves once: plan it without "
                 "via, or call it by itself"
             )
         first = plans[0]
-        if isinstance(first, Redistribution) and not _is_on(plan, first.desc_a.grid.comm):
+        if isinstance(first, Redistribution) and not _is_on(plan, comm_of(first.desc_a)):
             raise DescriptorError(
                 f"plan {k} is on another communicator than plan 0: make the descriptors of all plans on one communicator that "
                 "holds all their processes"
@@ -101,14 +104,14 @@ def _named(plan: object) -> str:
 
 
 def _is_on(plan: Redistribution, comm: MPI.Intracomm | None) -> bool:
-    return same_ranks(plan.desc_a.grid.comm, comm)
+    return same_ranks(comm_of(plan.desc_a), comm)
 
 
 def _ranks(plan: Redistribution) -> tuple[int, ...]:
     """The processes of a plan, which a process outside it knows from its layouts."""
     if plan._group is not None:
         return plan._group.ranks
-    return tuple(int(rank) for desc in (plan.desc_a, plan.desc_b) for rank in desc.grid.ranks.flat)
+    return tuple(rank for desc in (plan.desc_a, plan.desc_b) for rank in ranks_of(desc))
 
 
 def _agreed(
@@ -149,7 +152,9 @@ def _agreed(
     node = group.make_node()
     pairs = [plan._pairs[0] for plan in plans]
     elements = sum(math.prod(pair.desc_b.shape) for pair in pairs)
-    before, after = (max(desc.grid.size for desc in side) for side in zip(*(pair[:2] for pair in pairs), strict=True))
+    before, after = (
+        max(len(ranks_of(desc)) for desc in side) for side in zip(*(pair[:2] for pair in pairs), strict=True)
+    )
     chosen = choose("natural", exchange, "packed", node, group.links, elements, (before,), (after,))
     made = made_by_all(group, lambda: _batch(plans, group, chosen, memory_limit))
     made._identity = digest((call, chosen.exchange))

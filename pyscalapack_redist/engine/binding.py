@@ -13,6 +13,7 @@ from .._kernels.bundle import Origins
 from ..comm.vote import digest
 from ..errors import ArrayError, RedistributionError, ScheduleError
 from ..exchanges import Exchange
+from ..layout.descriptor import Descriptor
 from .arrays import checked_arrays, dtype_digest
 from .operation import Factors
 from .overlap import check_apart
@@ -95,6 +96,9 @@ def operands(
     strides: list[tuple[int, ...]] = []
     blends, stays, by_columns = [], [], []
     for k, pair in enumerate(pairs):
+        desc_a, desc_b = pair[:2]
+        assert isinstance(desc_a, Descriptor)
+        assert isinstance(desc_b, Descriptor)
         try:
             own = [move for move in moves if move.pair == k]
             transposed = any(move.op != "N" for move in own)
@@ -102,8 +106,8 @@ def operands(
             checked = checked_arrays(
                 arrays[k],
                 outs[k],
-                pair.desc_a,
-                pair.desc_b,
+                desc_a,
+                desc_b,
                 pair.dtype,
                 transposed,
                 both.beta != 0,

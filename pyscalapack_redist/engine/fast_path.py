@@ -39,7 +39,7 @@ def first_call(plan: Redistribution, a: Any, out: Any) -> Call | SmallCall | Non
     """The compiled call for arrays like these, where there is none yet; what is wrong is found again by a transfer."""
     group = plan._group
     first = plan._remembered is None and not plan._asks and plan._stages[0].exchange is Shared
-    if group is None or group.broken is not None or not first:
+    if group is None or group.broken is not None or not first or plan._tiled:
         return None
     try:
         mine = plan._operands(a, out, ONE, ZERO)
@@ -55,7 +55,7 @@ def remember(
     plan: Redistribution, group: Group, mine: Operands, binding: Binding, vote: object, outcome: Outcome
 ) -> None:
     """Serve the next arrays of this kind without checking each; on one node in a compiled call."""
-    if not mine.plain or plan._intermediate:
+    if not mine.plain or plan._intermediate or plan._tiled:
         return
     remembered = plan._remembered
     if isinstance(plan._call, SmallCall) and isinstance(vote, MPIVote):

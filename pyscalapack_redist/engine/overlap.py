@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ArrayError
-from ..layout.descriptor import Descriptor
 from ..layout.dimensions import local_part
+from ..layout.tiles import Tiles
+from .layouts import Layout
 from .stages import Pair
 
-__all__ = ["check_apart"]
+__all__ = ["check_apart", "check_tiles_apart"]
 
 WORK = 100_000  # steps of NumPy's search for an element that two arrays share
 
@@ -59,6 +60,67 @@ def check_apart(pairs: Sequence[Pair], arrays: Sequence[object], outs: Sequence[
         open_.append(array)
 
 
+def check_tiles_apart(
+    pair: Pair, sources: Sequence[tuple[str, NDArray[Any]]], targets: Sequence[tuple[str, NDArray[Any]]]
+) -> None:
+    """Refuse local arrays of a rank that share elements, if one is written. Not collective.
+
+    Their lines are sorted by address; only where these overlap, which those of a strided array may without sharing an
+    element, pairs of arrays are looked at.
+
+    Raises
+    ------
+    ArrayError
+        Names both arrays.
+    """
+    windows = [(name, _window(array, pair.desc_a), False) for name, array in sources]
+    windows += [(name, _window(array, pair.desc_b), True) for name, array in targets]
+    windows = [window for window in windows if window[1].size]
+    if not windows or _lines_apart([_lines(array) for _, array, _ in windows], [written for *_, written in windows]):
+        return
+    open_: list[_Array] = []
+    for array in sorted(
+        (_array(k, name, array) for k, (name, array, _) in enumerate(windows)), key=lambda one: one.first
+    ):
+        open_ = [other for other in open_ if other.last > array.first]
+        for other in open_:
+            if (windows[array.plan][2] or windows[other.plan][2]) and _meet(array.array, other.array):
+                first, second = sorted((array, other), key=lambda each: each.plan)
+                names = first.name if first.name == second.name else f"{first.name} and {second.name}"
+                raise ArrayError(f"{names} share elements: give each tile memory of its own")
+        open_.append(array)
+
+
+def _meet(x: NDArray[Any], y: NDArray[Any]) -> bool:
+    """Whether two arrays share an element; True also where that would take too long to find out."""
+    try:
+        return np.shares_memory(x, y, max_work=WORK)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _lines(array: NDArray[Any]) -> NDArray[np.int64]:
+    """First byte, and that behind the last, of each line along the smaller stride; of a contiguous array, of all of it."""
+    start: int = array.__array_interface__["data"][0]
+    if array.flags.forc:
+        return np.array([[start], [start + array.nbytes]])
+    (short, inner), (_, outer) = sorted(zip(map(abs, array.strides), range(2), strict=True))
+    reach = (array.shape[inner] - 1) * array.strides[inner]
+    first = start + min(0, reach) + array.strides[outer] * np.arange(array.shape[outer])
+    return np.array([first, first + short * (array.shape[inner] - 1) + array.itemsize])
+
+
+def _lines_apart(lines: Sequence[NDArray[np.int64]], written: Sequence[bool]) -> bool:
+    """Whether no line that is written overlaps any other."""
+    first, last = np.concatenate(lines, axis=1)
+    writes = np.repeat(written, [some.shape[1] for some in lines])
+    order = np.argsort(first, kind="stable")
+    first, last, writes = first[order], last[order], writes[order]
+    reached = np.maximum.accumulate(last)[:-1]
+    reached_written = np.maximum.accumulate(np.where(writes, last, 0))[:-1]
+    return not (first[1:] < np.where(writes[1:], reached, reached_written)).any()
+
+
 def _array(plan: int, name: str, array: NDArray[Any]) -> _Array:
     start: int = array.__array_interface__["data"][0]
     reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
@@ -74,20 +136,19 @@ def _array(plan: int, name: str, array: NDArray[Any]) -> _Array:
 def _share(pairs: Sequence[Pair], array: _Array, other: _Array) -> bool:
     """Whether an element of both arrays is read or written."""
     windows = [_window(each.array, _layout(pairs[each.plan], each.name)) for each in (array, other)]
-    try:
-        if not np.shares_memory(windows[0], windows[1], max_work=WORK):  # type: ignore[arg-type]
-            return False
-    except np.exceptions.TooHardError:
-        return True
+    if not _meet(*windows):
+        return False
     return not (array.name == other.name and _on_two_sides(pairs[array.plan], pairs[other.plan], windows))
 
 
-def _layout(pair: Pair, name: str) -> Descriptor:
+def _layout(pair: Pair, name: str) -> Layout:
     return pair.desc_a if name == "a" else pair.desc_b
 
 
-def _window(array: NDArray[Any], desc: Descriptor) -> NDArray[Any]:
-    """What a descriptor moves of a local array."""
+def _window(array: NDArray[Any], desc: Layout) -> NDArray[Any]:
+    """What a descriptor moves of a local array; a tile moves whole."""
+    if isinstance(desc, Tiles):
+        return array
     if desc.coords is None:
         return array[:0]
     return array[local_part(desc.distributions, desc.coords)]

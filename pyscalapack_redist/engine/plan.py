@@ -24,11 +24,13 @@ from .arrays import dtype_digest
 from .binding import BY_COLUMNS, Binding, Operands, bound, listed, operands
 from .fast_path import ONE, ZERO, Remembered, first_call
 from .fill import scale_rest
+from .layouts import Layout, has_tiles, holds, storage_of
 from .operation import Factors, Part
 from .report import PARTS, Profile
 from .reporting import Leg, messages_of, report_of
 from .small import SmallCall
 from .stages import Forms, Pair, Stage
+from .tile_arrays import Kept, operands_of_tiles
 from .transfer import ASKS, Transfer
 from .wrapping import any_distributed, unwrapped, wrapped
 
@@ -49,7 +51,7 @@ class Redistribution:
 
     Attributes
     ----------
-    desc_a, desc_b : Descriptor
+    desc_a, desc_b : Descriptor or Tiles
         Layouts before and after.
     op : str
         Operation on A.
@@ -66,7 +68,7 @@ class Redistribution:
         group: Group | None,
         pairs: Sequence[Pair],
         stages: Sequence[Stage],
-        descriptors: Mapping[int, Descriptor],
+        descriptors: Mapping[int, Layout],
         why: str,
         identity: int,
         listed: bool = False,
@@ -81,19 +83,21 @@ class Redistribution:
         self._numbers: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
         self._remembered: Remembered | None = None
         self._call: Call | SmallCall | None = None
-        self._finishes = any(pair.fill == "zero" or pair.desc_b.coords is None for pair in self._pairs)
+        self._finishes = any(pair.fill == "zero" or not holds(pair.desc_b) for pair in self._pairs)
+        self._tiled = has_tiles(*(desc for pair in self._pairs for desc in pair[:2]))
+        self._kept: Kept | None = None
         self._planned = 0.0
         self._seconds: float | None = None
 
     # -- what it is
 
     @property
-    def desc_a(self) -> Descriptor:
+    def desc_a(self) -> Any:
         """Layout before; of a batch, that of its first plan."""
         return self._pairs[0].desc_a
 
     @property
-    def desc_b(self) -> Descriptor:
+    def desc_b(self) -> Any:
         """Layout after; of a batch, that of its first plan."""
         return self._pairs[0].desc_b
 
@@ -191,9 +195,10 @@ class Redistribution:
 
         Parameters
         ----------
-        a : ndarray, DistributedArray or None
+        a : ndarray, DistributedArray, list of ndarray or None
             Local array of A: of its local shape, or (LLD, columns); any fixed-size dtype, any strides; only read. None
-            (or anything empty) where this rank holds nothing of A. Of a batch, a list or tuple with one for each plan.
+            (or anything empty) where this rank holds nothing of A. Of a batch, a list or tuple with one for each plan; of
+            `Tiles`, with one for each own tile, or one array of one dimension where they have `offsets`.
             A `DistributedArray`, here or as `out`, must be of the plan's layout.
         out : ndarray or DistributedArray, optional
             Local array of B, of the dtype of `a`, any strides. It must be given where B is a sub-array, and where this
@@ -208,7 +213,8 @@ class Redistribution:
         Returns
         -------
         ndarray, DistributedArray or None
-            `out`, or a new array in Fortran order, 0 outside of what is moved; None on a rank outside B. Of a batch, a list.
+            `out`, or a new array in Fortran order, 0 outside of what is moved; None on a rank outside B. Of a batch, a list;
+            of `Tiles`, what their `empty` gives.
             Where `a` is a `DistributedArray`, so is a new one, on every rank, in the layout `desc_b`.
 
         Raises
@@ -269,6 +275,9 @@ class Redistribution:
         pairs: Sequence[Pair] = self._pairs
         if any_distributed((*given, *into)):
             given, into, pairs = unwrapped(pairs, given, into)
+        if self._tiled:
+            mine, self._kept = operands_of_tiles(pairs[0], self._moves[0], given[0], into[0], alpha, beta, self._kept)
+            return mine
         remembered = self._remembered
         if remembered is not None and alpha is ONE and beta is ZERO:
             found = remembered.kinds.match(given, into)
@@ -336,10 +345,12 @@ class Redistribution:
         """The result, once all has moved."""
         results = []
         for k, (pair, target) in enumerate(zip(self._pairs, targets, strict=True)):
+            desc = pair.desc_b
             if pair.fill == "zero" and pair.part is not None and isinstance(outs[k], np.ndarray):
-                edge = pair.part.moved(pair.op).edge(pair.desc_b.shape)
-                scale_rest(outs[k], pair.desc_b, edge, factors[k].beta if factors else 0)
-            results.append(target if pair.desc_b.coords is not None else None)
+                assert isinstance(desc, Descriptor)
+                edge = pair.part.moved(pair.op).edge(desc.shape)
+                scale_rest(outs[k], desc, edge, factors[k].beta if factors else 0)
+            results.append(target if holds(desc) else None)
         return results if self._listed else results[0]
 
     def _distributed(self, a: Any, out: Any) -> tuple[list[Any], list[Any]] | None:
@@ -359,12 +370,12 @@ class Redistribution:
     def _factors_in_words(factors: Iterable[Factors]) -> str:
         return ", ".join(sorted({str(factor) for factor in factors}))
 
-    def _with(self, a: Descriptor | None, b: Descriptor | None, dtype: np.dtype[Any] | None) -> Redistribution:
-        """This plan for what may differ from rank to rank: leading dimensions and the dtype that was told."""
+    def _with(self, a: Layout | None, b: Layout | None, dtype: np.dtype[Any] | None) -> Redistribution:
+        """This plan for what may differ from rank to rank: leading dimensions, offsets, and the dtype that was told."""
         pair = self._pairs[0]
         a, b = a or pair.desc_a, b or pair.desc_b
         same_dtype = (dtype is None) == (pair.dtype is None) and dtype == pair.dtype  # None == float64
-        if same_dtype and (a.lld, b.lld) == (pair.desc_a.lld, pair.desc_b.lld):
+        if same_dtype and list(map(storage_of, (a, b))) == list(map(storage_of, pair[:2])):
             return self
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)

@@ -14,15 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.boxes import Box, Trapezoid
-from ..exchanges import Message
+from ..exchanges import Boxes, Message
 from ..intersections.by_process import Shared, by_process
 from ..layout.blockcyclic import Axis
 from ..layout.descriptor import Descriptor
 from ..schedules.orders import Coords, Order
+from .layouts import Layout
 from .operation import Edge
 from .scheduling import reading
 
-__all__ = ["Messages", "messages_of"]
+__all__ = ["Messages", "box_of", "by_key", "messages_between", "messages_of"]
 
 
 class Messages(NamedTuple):
@@ -64,12 +65,12 @@ def messages_of(
             for receiver in (to,) if served is None else served.get(to, ()):
                 rank = int(places[receiver])
                 if rank == me:
-                    box = _box(dims, "copied", part, a, a.coords)
+                    box = box_of(dims, "copied", part, a, a.coords)
                     if box.size:
                         messages.copies.append(Message(number[rank], box, (), 0, box.size))
                 else:
-                    box = _box(dims, "packed", part, a, a.coords)
-                    messages.sends.extend(_messages(order, a.place, receiver, number[rank], dims, box))
+                    box = box_of(dims, "packed", part, a, a.coords)
+                    messages.sends.extend(messages_between(order, a.place, receiver, number[rank], dims, box))
     if b.coords is not None and b.place is not None:
         places = a.places
         read = None if graph is None else graph.read_by(b.place)
@@ -78,23 +79,23 @@ def messages_of(
             sender = come_from if read is None else read[come_from]
             rank = int(places[sender])
             if rank != me:
-                box = _box(dims, "unpacked", part, b, b.coords)
-                messages.receives.extend(_messages(order, sender, b.place, number[rank], dims, box))
+                box = box_of(dims, "unpacked", part, b, b.coords)
+                messages.receives.extend(messages_between(order, sender, b.place, number[rank], dims, box))
     for some in messages:
-        some.sort(key=_by_key)
+        some.sort(key=by_key)
     return messages
 
 
-_by_key = operator.attrgetter("key")
+by_key = operator.attrgetter("key")
 
 
-def _messages(
+def messages_between(
     order: Order,
     sender: Coords,
     receiver: Coords,
     peer: int,
     dims: tuple[Shared, ...],
-    box: Box,
+    box: Box | Boxes,
 ) -> list[Message]:
     """What two processes owe each other: one message, or one for each step in which the schedule has the pair."""
     shares = order.shares(sender, receiver, tuple([shared.first for shared in dims]))
@@ -111,7 +112,7 @@ def _messages(
     return found
 
 
-def _box(dims: tuple[Shared, ...], kind: str, part: Edge | None, own: Descriptor, coords: Coords) -> Box:
+def box_of(dims: tuple[Shared, ...], kind: str, part: Edge | None, own: Layout, coords: Coords) -> Box:
     """What two processes share, as runs of that kind; nothing is an empty box. This rank's side is `coords` of `own`."""
     runs = [getattr(shared, kind) for shared in dims]
     if part is None:

@@ -29,23 +29,26 @@ from ..exchanges.exchange import MEMORY_LIMIT
 from ..exchanges.shared import Shared
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of
+from ..layout.tiles import Tiles
 from ..schedules.orders import ORDERS, Natural, Order
 from .arguments import Request, Via
 from .fill import second_move
+from .layouts import Layout, copies_of, moved, process_shapes, spread
 from .model import Choice, choose
 from .operation import Part
 from .plan import Redistribution
 from .planner import Messages, messages_of
 from .scheduling import by_formula, order_for, searched, sides
 from .stages import Move, Pair, Stage, made_by_all
+from .tile_messages import messages_of_tiles
 from .waypoints import waypoints
 
 __all__ = ["Redistribution", "redistribute"]
 
 
 def redistribute(
-    desc_a: Descriptor | Distributed | Sequence[int] | NDArray[np.integer] | None,
-    desc_b: Descriptor | Distributed | Sequence[int] | NDArray[np.integer] | None,
+    desc_a: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,
+    desc_b: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,
     *,
     dtype: DTypeLike | None = None,
     comm: MPI.Intracomm | MPI.Intercomm | None = None,
@@ -68,10 +71,10 @@ def redistribute(
 
     Parameters
     ----------
-    desc_a, desc_b : Descriptor, DistributedArray or nine integers
-        Layouts before and after, of the same global shape: a `Descriptor`, that of a `DistributedArray`, or a ScaLAPACK
-        descriptor with a live BLACS context. On a rank outside its grid CTXT may be -1, and a rank that does not know a
-        layout passes None; `comm` must then be given.
+    desc_a, desc_b : Descriptor, Tiles, DistributedArray or nine integers
+        Layouts before and after, of the same global shape: a `Descriptor` or `Tiles`, that of a `DistributedArray`, or a
+        ScaLAPACK descriptor with a live BLACS context. On a rank outside its grid CTXT may be -1, and a rank that does not
+        know a layout passes None; `comm` must then be given.
     dtype : dtype, optional
         Of the arrays. Needed only on ranks that are in B but not in A and will pass no `out`; on an inter-communicator
         it is enough that one rank of either side gives it.
@@ -189,7 +192,7 @@ def _idle_plan(request: Request) -> Redistribution:
     return Redistribution(None, [pair], [stage], {}, chosen.why, _identity(request, a, b, chosen))
 
 
-def _identity(request: Request, a: Descriptor, b: Descriptor, chosen: Choice) -> int:
+def _identity(request: Request, a: Layout, b: Layout, chosen: Choice) -> int:
     """A number equal on all ranks for the same plan."""
     options = (a.layout_digest, b.layout_digest, chosen.schedule, chosen.exchange, request.options)
     return digest(("call", options))
@@ -201,19 +204,19 @@ class _Leg(NamedTuple):
     stage: int
     source: int
     target: int
-    a: Descriptor
-    b: Descriptor
+    a: Layout
+    b: Layout
     op: str
     part: Part | None
     last: bool
 
     @property
-    def moved(self) -> Descriptor:
+    def moved(self) -> Layout:
         """The layout of op(A)."""
-        return self.a if self.op == "N" else self.a.T
+        return moved(self.a, self.op)
 
 
-def _legs(request: Request, a: Descriptor, b: Descriptor) -> list[_Leg]:
+def _legs(request: Request, a: Layout, b: Layout) -> list[_Leg]:
     """The moves of a plan: of the trapezoid and of its mirror image, if there is one, each through the layouts on its way."""
     if request.moved(a).shape != b.shape:
         raise DescriptorError(
@@ -226,8 +229,11 @@ def _legs(request: Request, a: Descriptor, b: Descriptor) -> list[_Leg]:
         kinds += [second] if second is not None else []
     ways = []
     for op, part in kinds:
-        between = [] if request.via is None else waypoints(a if op == "N" else a.T, b, request.via)
-        ways.append((op, part, [a, *between, b]))
+        before = moved(a, op)
+        stops: list[Layout] = [a, b]
+        if request.via is not None and isinstance(before, Descriptor) and isinstance(b, Descriptor):
+            stops[1:1] = waypoints(before, b, request.via)
+        ways.append((op, part, stops))
     longest = max(len(stops) for _, _, stops in ways) - 1
     legs, slot = [], 2
     for op, part, stops in ways:
@@ -245,13 +251,15 @@ def _legs(request: Request, a: Descriptor, b: Descriptor) -> list[_Leg]:
 def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
     """Work out this rank's messages. Collective over the group: all make the plan, or none."""
     if note == LAYOUT_UNKNOWN:
-        a, b = (Descriptor._spread(mine, group, request.comm) for mine in request.descriptors)
+        a, b = (spread(mine, group, request.comm) for mine in request.descriptors)
     else:
         a, b = request.layouts
     node = group.make_node()
-    moved = request.moved(a)
-    most = math.prod(b.shape) * moved.copies * b.copies  # what it would be if every process sent to every other
-    chosen = choose(request.schedule, request.exchange, request.buffers, node, group.links, most, *sides(moved, b))
+    before = request.moved(a)
+    most = (
+        math.prod(b.shape) * copies_of(before) * copies_of(b)
+    )  # what it would be if every process sent to every other
+    chosen = choose(request.schedule, request.exchange, request.buffers, node, group.links, most, *sides(before, b))
     steps: Any = None
     if not by_formula(chosen.schedule):  # a search under a time limit need not end alike on two machines
         found = _searched(chosen.schedule, request, a, b) if group.rank == 0 else None
@@ -269,7 +277,7 @@ def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
     return plan
 
 
-def _searched(name: str, request: Request, a: Descriptor, b: Descriptor) -> Any:
+def _searched(name: str, request: Request, a: Layout, b: Layout) -> Any:
     """The steps of each move, or the error for all ranks."""
     try:
         return [searched(name, leg.moved, leg.b) for leg in _legs(request, a, b)]
@@ -279,8 +287,8 @@ def _searched(name: str, request: Request, a: Descriptor, b: Descriptor) -> Any:
 
 def _plan_of(
     request: Request,
-    a: Descriptor,
-    b: Descriptor,
+    a: Layout,
+    b: Layout,
     group: Group,
     chosen: Choice,
     legs: Sequence[_Leg],
@@ -293,8 +301,12 @@ def _plan_of(
 
     def move_of(leg: _Leg, order: Order) -> Move:
         edge = None if leg.part is None else leg.part.moved(leg.op).edge(leg.b.shape)
-        messages = messages_of(leg.moved, leg.b, me, group.number, order, edge)
-        return Move(0, leg.source, leg.target, leg.a, leg.b, leg.op, leg.last, leg.part, order, messages)
+        before, after = leg.moved, leg.b
+        if isinstance(before, Tiles) or isinstance(after, Tiles):
+            messages, arrays = messages_of_tiles(before, after, me, group.number, order, edge)
+        else:
+            messages, arrays = messages_of(before, after, me, group.number, order, edge), ()
+        return Move(0, leg.source, leg.target, leg.a, leg.b, leg.op, leg.last, leg.part, order, messages, arrays)
 
     by_stage: dict[int, list[Move]] = {}
     for k, leg in enumerate(legs):
@@ -308,7 +320,7 @@ def _plan_of(
 
         def direct() -> Stage:
             whole = _Leg(0, 0, 1, a, b, request.op, request.part, True)
-            shapes = whole.moved.places.shape, b.places.shape
+            shapes = process_shapes(whole.moved, b)
             return Stage([move_of(whole, ORDERS["caterpillar"](*shapes))], exchange, options, group)
 
         plan._direct = direct

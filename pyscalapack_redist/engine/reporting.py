@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,9 +10,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..exchanges import Message
-from ..layout.descriptor import Descriptor
+from ..exchanges.message import dense_strides
 from ..schedules.orders import Order
 from .binding import BY_COLUMNS, Binding, listed
+from .layouts import Layout, local_shapes
 from .report import BatchReport, ChainReport, FilledReport, Report
 from .stages import Forms, Move, Stage
 
@@ -39,12 +41,12 @@ class Leg(NamedTuple):
         return messages_of([self.move])
 
     @property
-    def desc_a(self) -> Descriptor:
+    def desc_a(self) -> Any:
         """Layout before."""
         return self.move.desc_a
 
     @property
-    def desc_b(self) -> Descriptor:
+    def desc_b(self) -> Any:
         """Layout after."""
         return self.move.desc_b
 
@@ -93,7 +95,7 @@ def _chain_report(plan: Redistribution, chain: Sequence[tuple[int, Move]], item:
     legs = [leg_report(plan, plan._stages[number], move, item) for number, move in chain]
     if plan._direct is None:
         return legs[0]
-    held = sum(int(np.prod(move.desc_b.local_shape)) for _, move in chain[:-1]) * item
+    held = sum(math.prod(shape) for _, move in chain[:-1] for shape in local_shapes(move.desc_b)) * item
     direct = plan._direct()
     return ChainReport(tuple(legs), leg_report(plan, direct, direct.moves[0], item), held)
 
@@ -112,16 +114,12 @@ def _bound_for(plan: Redistribution, items: Sequence[int]) -> Binding:
     return Binding(exchanges, BY_COLUMNS, max(items), 0)
 
 
-def _contiguous(moves: Sequence[Move], layouts: Sequence[tuple[Descriptor, Descriptor]], items: Sequence[int]) -> Forms:
+def _contiguous(moves: Sequence[Move], layouts: Sequence[tuple[Layout, Layout]], items: Sequence[int]) -> Forms:
     """The kind of arrays in Fortran order."""
     strides = []
     for (a, b), item in zip(layouts, items, strict=True):
-        for desc in (a, b):
-            step, some = item, []
-            for n in desc.local_shape:
-                some.append(step)
-                step *= n
-            strides.append(tuple(some))
+        for shape in (*local_shapes(a), *local_shapes(b)):
+            strides.append(dense_strides(shape, range(len(shape)), item))
     blends: list[dict[tuple[str, bool], Any]] = [{} for _ in items]
     for move in moves:
         blends[move.pair][move.op, move.last] = None

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from .. import schedules
 from ..errors import ScheduleError, unknown
-from ..layout.descriptor import Descriptor
+from ..layout.tiles import Tiles
 from ..schedules import MessageGraph, Schedule
 from ..schedules.orders import ORDERS, Coords, Order, Scheduled
 from ..schedules.replicated_graph import ReplicatedGraph
 from ..schedules.schedule import ListedSchedule
+from .layouts import Layout, has_tiles, placement_of, process_coords, process_shapes
+from .tile_graph import graph_of_tiles
 
 __all__ = ["by_formula", "is_one_port", "order_for", "reading", "schedules_for", "searched", "sides"]
 
@@ -43,14 +45,14 @@ def by_formula(name: str) -> bool:
     return name in ORDERS or name in BY_FORMULA
 
 
-def order_for(name: str, a: Descriptor, b: Descriptor, steps: Steps | None = None) -> Order:
+def order_for(name: str, a: Layout, b: Layout, steps: Steps | None = None) -> Order:
     """The order of the messages from A to B. Not collective.
 
     Parameters
     ----------
     name : str
         The schedule.
-    a, b : Descriptor
+    a, b : Descriptor or Tiles
         Layouts before and after.
     steps : list, optional
         What `searched` has found, on one rank for all.
@@ -60,7 +62,7 @@ def order_for(name: str, a: Descriptor, b: Descriptor, steps: Steps | None = Non
     ScheduleError
         The schedule does not apply to these layouts; on all ranks.
     """
-    shapes = a.places.shape, b.places.shape
+    shapes = process_shapes(a, b)
     if name in ORDERS:
         return ORDERS[name](*shapes)
     graphs = _graphs(name, a, b)
@@ -68,10 +70,10 @@ def order_for(name: str, a: Descriptor, b: Descriptor, steps: Steps | None = Non
         parts: list[Schedule] = [schedules.build(name, graph) for graph in graphs]
     else:
         parts = [ListedSchedule(name, graph, listed) for graph, listed in zip(graphs, steps, strict=True)]
-    return Scheduled(*shapes, parts, a.place, b.place)
+    return Scheduled(*shapes, parts, *process_coords(a, b))
 
 
-def searched(name: str, a: Descriptor, b: Descriptor) -> Steps:
+def searched(name: str, a: Layout, b: Layout) -> Steps:
     """The steps of a schedule that no formula gives, in each dimension. Not collective.
 
     Raises
@@ -82,8 +84,10 @@ def searched(name: str, a: Descriptor, b: Descriptor) -> Steps:
     return [schedules.build(name, graph).steps for graph in _graphs(name, a, b)]
 
 
-def _graphs(name: str, a: Descriptor, b: Descriptor) -> list[MessageGraph]:
+def _graphs(name: str, a: Layout, b: Layout) -> list[MessageGraph]:
     """Who owes whom: in each dimension; in the whole of both sets for "optimal" on not too many processes, and with copies."""
+    if has_tiles(a, b):
+        return [graph_of_tiles(a, b)]
     graph = reading(a, b)
     if graph is not None:
         if name in BY_FORMULA:
@@ -93,28 +97,28 @@ def _graphs(name: str, a: Descriptor, b: Descriptor) -> list[MessageGraph]:
             )
         return [graph]
     grids: list[MessageGraph] = [schedules.between(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
-    places_a, places_b = a.placement.ravel(), b.placement.ravel()
+    places_a, places_b = placement_of(a).ravel(), placement_of(b).ravel()
     if name == "optimal" and len(places_a) * len(places_b) <= WHOLE:
         return [schedules.whole(grids, same=places_a[:, None] == places_b)]
     return grids
 
 
-def reading(a: Descriptor, b: Descriptor) -> ReplicatedGraph | None:
+def reading(a: Layout, b: Layout) -> ReplicatedGraph | None:
     """Who reads from which copy; None where neither layout has copies. Not collective."""
-    if a.copies == b.copies == 1:
+    if isinstance(a, Tiles) or isinstance(b, Tiles) or a.copies == b.copies == 1:
         return None
     axes = [schedules.between(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
     return ReplicatedGraph(axes, a.places, b.places)
 
 
-def sides(a: Descriptor, b: Descriptor) -> tuple[Coords, Coords]:
+def sides(a: Layout, b: Layout) -> tuple[Coords, Coords]:
     """Processes before and after that a schedule looks at together: those along each dimension, or all. Not collective."""
-    if a.copies == b.copies == 1:
-        return a.places.shape, b.places.shape
+    if isinstance(a, Tiles) or isinstance(b, Tiles) or a.copies == b.copies == 1:
+        return process_shapes(a, b)
     return (a.grid.size,), (b.grid.size,)
 
 
-def schedules_for(name: str, a: Descriptor, b: Descriptor) -> list[Schedule]:
+def schedules_for(name: str, a: Layout, b: Layout) -> list[Schedule]:
     """What such an order is made of: a schedule for each dimension, or one for all. Not collective.
 
     Raises

@@ -16,10 +16,10 @@ from .._kernels.bundle import Bundle
 from ..comm.group import Group
 from ..comm.vote import error_in_words
 from ..errors import CollectiveError
-from ..exchanges import ByteMessage, Exchange, Extents, Form, Message, Options
+from ..exchanges import Boxes, ByteMessage, Exchange, Extents, Form, Message, Options
 from ..exchanges.message import dense_strides
-from ..layout.descriptor import Descriptor
 from ..schedules.orders import Order
+from .layouts import Layout
 from .operation import Part
 from .planner import Messages
 
@@ -37,7 +37,7 @@ class Pair(NamedTuple):
 
     Attributes
     ----------
-    desc_a, desc_b : Descriptor
+    desc_a, desc_b : Descriptor or Tiles
         Layouts before and after.
     dtype : dtype or None
         That this rank was told.
@@ -49,8 +49,8 @@ class Pair(NamedTuple):
         What is written outside of it.
     """
 
-    desc_a: Descriptor
-    desc_b: Descriptor
+    desc_a: Layout
+    desc_b: Layout
     dtype: np.dtype[Any] | None
     op: str = "N"
     part: Part | None = None
@@ -66,7 +66,7 @@ class Move(NamedTuple):
         The pair that it is for.
     source, target : int
         Numbers of the arrays: 2 k and 2 k + 1 for A and B of pair k, then those of layouts in between.
-    desc_a, desc_b : Descriptor
+    desc_a, desc_b : Descriptor or Tiles
         Their layouts.
     op : str
         What becomes of the elements; and `last`, whether alpha and beta apply, for they do once.
@@ -76,18 +76,21 @@ class Move(NamedTuple):
         The schedule's.
     messages : Messages
         This rank's.
+    arrays : tuple of (int, int)
+        With tiles, the pairs of local arrays that boxes are of: their numbers, those of B behind those of A; -1 for none.
     """
 
     pair: int
     source: int
     target: int
-    desc_a: Descriptor
-    desc_b: Descriptor
+    desc_a: Layout
+    desc_b: Layout
     op: str
     last: bool
     part: Part | None
     order: Order
     messages: Messages
+    arrays: tuple[tuple[int, int], ...] = ()
 
 
 class Forms(NamedTuple):
@@ -239,24 +242,32 @@ class _Binder:
         d = move.desc_a.ndim
         return tuple(range(d) if self._order == 2 else range(d - 1, -1, -1))
 
-    def bundle(self, contents: Sequence[tuple[int, Box]], dense: str) -> Bundle:
+    def bundle(self, contents: Sequence[tuple[int, Box | Boxes]], dense: str) -> Bundle:
         """Boxes of moves, one behind another."""
         parts: list[Packed] = []
         for k, box in contents:
-            move, forms = self._moves[k], self._forms
-            item, order = forms.items[move.pair], self._dims(move)
-            source, target = forms.strides[move.source], forms.strides[move.target]
-            if move.op != "N":
-                source = source[::-1]
-            if dense == "source":
-                source = dense_strides(box.shape(), order, item)
-            blend = None
-            if dense == "target":
-                target = dense_strides(box.shape(), order, item)
+            move = self._moves[k]
+            if isinstance(box, Boxes):
+                parts += [self._part(move, number, some, *move.arrays[number], dense) for number, some in box.parts]
             else:
-                blend = forms.blends[move.pair][move.op, move.last]
-            parts.append((self._places[k], box, source, target, order, item, blend))
+                parts.append(self._part(move, self._places[k], box, move.source, move.target, dense))
         return Bundle(parts, dense)
+
+    def _part(self, move: Move, place: int, box: Box, a: int, b: int, dense: str) -> Packed:
+        """A box between arrays `a` and `b`, whose addresses are at `place`."""
+        forms = self._forms
+        item, order = forms.items[move.pair], self._dims(move)
+        if dense == "source":
+            source = dense_strides(box.shape(), order, item)
+        else:
+            source = forms.strides[a] if move.op == "N" else forms.strides[a][::-1]
+        blend = None
+        if dense == "target":
+            target = dense_strides(box.shape(), order, item)
+        else:
+            target = forms.strides[b]
+            blend = forms.blends[move.pair][move.op, move.last]
+        return place, box, source, target, order, item, blend
 
     def messages(self, by_move: Sequence[Sequence[Message]], sending: bool, key: Key) -> list[ByteMessage]:
         """One for each message of a move alone; one for each peer of several moves."""
@@ -264,13 +275,13 @@ class _Binder:
         if len(by_move) == 1:
             move, bundles, made = self._moves[0], {}, []
             item, dims = self._forms.items[move.pair], self._dims(move)
-            strides = self._forms.strides[move.source if sending else move.target]
-            if sending and move.op != "N":
-                strides = strides[::-1]
             for message in by_move[0]:
                 if id(message.box) not in bundles:
                     bundles[id(message.box)] = self.bundle([(0, message.box)], dense)
-                form = Form(message.box, strides, item, dims)
+                form = None
+                if isinstance(message.box, Box):
+                    strides = self._forms.strides[move.source if sending else move.target]
+                    form = Form(message.box, strides if move.op == "N" or not sending else strides[::-1], item, dims)
                 made.append(
                     ByteMessage(
                         message.peer,
@@ -282,7 +293,7 @@ class _Binder:
                     )
                 )
             return made
-        contents: dict[int, dict[tuple[int, int], tuple[int, Box]]] = {}
+        contents: dict[int, dict[tuple[int, int], tuple[int, Box | Boxes]]] = {}
         keys: dict[int, tuple[int, ...]] = {}
         for k, some in enumerate(by_move):
             for message in some:
@@ -291,6 +302,5 @@ class _Binder:
         made = []
         for peer, boxes in contents.items():
             all_ = self.bundle(list(boxes.values()), dense)
-            box = next(iter(boxes.values()))[1]
-            made.append(ByteMessage(peer, keys[peer], all_, 0, all_.size, Form(box, (), 1, self._dims(self._moves[0]))))
+            made.append(ByteMessage(peer, keys[peer], all_, 0, all_.size, None))
         return made

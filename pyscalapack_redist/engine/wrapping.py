@@ -8,6 +8,8 @@ from typing import Any
 from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
+from ..layout.tiles import Tiles
+from .layouts import Layout
 from .stages import Pair
 
 __all__ = ["any_distributed", "unwrapped", "wrapped"]
@@ -37,9 +39,11 @@ def unwrapped(
     return given, into, told
 
 
-def _local_of(name: str, array: Any, desc: Descriptor) -> Any:
+def _local_of(name: str, array: Any, desc: Layout) -> Any:
     if not isinstance(array, Distributed):
         return array
+    if isinstance(desc, Tiles):
+        raise ArrayError(f"{name} is {array!r}, but the plan is for {desc!r}: pass a list of its tiles")
     theirs = array.desc
     if desc.grid.comm is not None and theirs.grid.comm is not None:
         theirs = theirs.on(desc.grid.comm)
@@ -56,6 +60,6 @@ def wrapped(pairs: Sequence[Pair], arrays: Sequence[Any], outs: Sequence[Any], r
     for k, (a, out, pair) in enumerate(zip(arrays, outs, pairs, strict=True)):
         if isinstance(out, Distributed):
             made[k] = out
-        elif isinstance(a, Distributed) and out is None:
+        elif isinstance(a, Distributed) and out is None and isinstance(pair.desc_b, Descriptor):
             made[k] = type(a)._made(pair.desc_b, made[k], a.dtype)
     return made

@@ -6,7 +6,7 @@ from ..errors import ScheduleError, unknown
 from .alltoall import Alltoallv, Alltoallw
 from .buffers import BUFFERS
 from .exchange import Exchange, Extents, Options, Progress, Run
-from .message import ByteMessage, Form, Message
+from .message import Boxes, ByteMessage, Form, Message
 from .nonblocking import Nonblocking, Windowed
 from .ready import Ready
 from .sendrecv import SendReceive
@@ -16,6 +16,7 @@ from .synchronized import Synchronized
 __all__ = [
     "BUFFERS",
     "EXCHANGES",
+    "Boxes",
     "ByteMessage",
     "Exchange",
     "Extents",

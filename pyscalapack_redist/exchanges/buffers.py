@@ -141,6 +141,8 @@ class Datatypes(Buffers):
         """The datatype of a message in the local A, or in the local B. Not collective."""
         key = message.peer, target  # a message is all that two processes share
         if key not in self._types:
+            if message.form is None:
+                raise RuntimeError("a datatype of several boxes: such plans are refused buffers='datatypes'")
             box, strides, item, order = message.form
             self._types[key] = box_type(box, target, strides, item, order)
         return self._types[key]

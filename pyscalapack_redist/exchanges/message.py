@@ -11,7 +11,22 @@ from .._kernels.bundle import Bundle
 # Bytes in one message, or in one round of a collective: counts and displacements are 32-bit in MPI 3.
 LARGEST_COUNT = 2**30
 
-__all__ = ["ByteMessage", "Form", "Message", "Piece", "dense_strides", "pieces_of"]
+__all__ = ["Boxes", "ByteMessage", "Form", "Message", "Piece", "dense_strides", "pieces_of"]
+
+
+class Boxes(NamedTuple):
+    """Boxes of several local arrays, one behind another, as one.
+
+    Attributes
+    ----------
+    parts : tuple of (int, Box)
+        Each box, and the number of its arrays among those of its move (`Move.arrays`).
+    size : int
+        Number of elements.
+    """
+
+    parts: tuple[tuple[int, Box], ...]
+    size: int
 
 
 class Message(NamedTuple):
@@ -21,7 +36,7 @@ class Message(NamedTuple):
     ----------
     peer : int
         Rank of the other process in the group.
-    box : Box
+    box : Box or Boxes
         All elements that the two share: from the local array to a dense buffer in a message to send, the other way in
         one to receive, between local arrays in a copy.
     key : tuple of int
@@ -31,7 +46,7 @@ class Message(NamedTuple):
     """
 
     peer: int
-    box: Box
+    box: Box | Boxes
     key: tuple[int, ...]
     first: int
     last: int
@@ -64,8 +79,8 @@ class ByteMessage(NamedTuple):
         All that the two processes share, numbered by bytes.
     first, last : int
         The part of the bundle's bytes that goes in this step.
-    form : Form
-        The same elements as one box.
+    form : Form or None
+        The same elements as one box, where they are of one array.
     """
 
     peer: int
@@ -73,7 +88,7 @@ class ByteMessage(NamedTuple):
     bundle: Bundle
     first: int
     last: int
-    form: Form
+    form: Form | None
 
     @property
     def size(self) -> int:

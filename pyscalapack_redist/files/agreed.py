@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..comm.group import Group
 from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Statement, digest
-from ..engine.arrays import _check_dtype, dtype_digest
+from ..engine.arrays import check_dtype, dtype_digest
 from ..errors import ArrayError, FileError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import fitted
@@ -123,7 +123,7 @@ def fitting(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
     """The local array as it goes with `desc`; None where this rank has nothing."""
     made = fitted(name, array, desc)
     if made is not None:
-        _check_dtype(made.dtype)
+        check_dtype(made.dtype)
         if name == "out" and not made.flags.writeable:
             raise ArrayError("out is read-only: give an array that can be written")
     return made

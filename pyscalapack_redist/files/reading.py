@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..engine.arguments import everyone_of
-from ..engine.arrays import _made
+from ..engine.arrays import made_for
 from ..errors import FileError
 from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
@@ -217,4 +217,4 @@ def _target(desc: Descriptor, out: NDArray[Any] | None, dtype: np.dtype[Any]) ->
     """The array to read into; None outside the grid."""
     if desc.coords is None:
         return None
-    return _made(desc, dtype) if out is None else out
+    return made_for(desc, dtype) if out is None else out

@@ -17,7 +17,7 @@ from ..comm.vote import digest
 from ..errors import DescriptorError
 from .blockcyclic import check_dimensions, whole_number
 
-__all__ = ["ProcessGrid"]
+__all__ = ["ProcessGrid", "checked_communicator", "same_ranks", "translated"]
 
 
 class ProcessGrid:
@@ -50,7 +50,7 @@ class ProcessGrid:
         ranks: ArrayLike | None = None,
     ) -> None:
         self._shape = _grid_shape(shape)
-        self._comm = _checked_communicator(comm)
+        self._comm = checked_communicator(comm)
         if order not in ("row", "column"):
             raise DescriptorError(f"order = {order!r} must be 'row' or 'column'")
         size = int(np.prod(self._shape, dtype=object))
@@ -199,14 +199,7 @@ class ProcessGrid:
             raise DescriptorError(f"{self} is on paper: give it a communicator to run a redistribution on it")
         if same_ranks(self._comm, comm):
             return ProcessGrid(self._shape, comm, ranks=self._ranks)
-        here, there = self._comm.Get_group(), comm.Get_group()
-        flat = here.Translate_ranks(self._ranks.ravel().tolist(), there)
-        here.Free()
-        there.Free()
-        if MPI.UNDEFINED in flat:
-            missing = int(self._ranks.ravel()[flat.index(MPI.UNDEFINED)])
-            raise DescriptorError(f"rank {missing} of {self} is not in comm: give a communicator that holds both grids")
-        return ProcessGrid(self._shape, comm, ranks=np.reshape(flat, self._shape))
+        return ProcessGrid(self._shape, comm, ranks=translated(self._ranks, self._comm, comm, self))
 
     @property
     def context(self) -> int:
@@ -270,6 +263,24 @@ def same_ranks(a: MPI.Intracomm | None, b: MPI.Intracomm | None) -> bool:
     return bool(MPI.Comm.Compare(a, b) == MPI.CONGRUENT)
 
 
+def translated(ranks: NDArray[np.int64], old: MPI.Intracomm, new: MPI.Intracomm, layout: object) -> NDArray[np.int64]:
+    """The ranks in another communicator of ranks of one. Not collective.
+
+    Raises
+    ------
+    DescriptorError
+        One of them, of which `layout` is made, is not in `new`.
+    """
+    here, there = old.Get_group(), new.Get_group()
+    flat = here.Translate_ranks(ranks.ravel().tolist(), there)
+    here.Free()
+    there.Free()
+    if MPI.UNDEFINED in flat:
+        missing = int(ranks.ravel()[flat.index(MPI.UNDEFINED)])
+        raise DescriptorError(f"rank {missing} of {layout} is not in comm: give a communicator that holds both grids")
+    return np.array(flat, np.int64).reshape(ranks.shape)
+
+
 def _grid_shape(shape: Any) -> tuple[int, ...]:
     try:
         sizes: tuple[Any, ...] = tuple(shape)
@@ -281,7 +292,8 @@ def _grid_shape(shape: Any) -> tuple[int, ...]:
     )
 
 
-def _checked_communicator(comm: MPI.Intracomm | None) -> MPI.Intracomm | None:
+def checked_communicator(comm: MPI.Intracomm | None) -> MPI.Intracomm | None:
+    """An intra-communicator, or None for a layout on paper; a DescriptorError for anything else. Not collective."""
     if comm is None:
         return None
     if hasattr(comm, "Get_size") and not comm:

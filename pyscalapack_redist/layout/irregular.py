@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import DescriptorError
 from .blockcyclic import LARGEST, Axis, whole_number
 
-__all__ = ["Blocks", "Intervals", "Irregular", "balanced"]
+__all__ = ["Blocks", "Intervals", "Irregular", "balanced", "integers"]
 
 Ints = NDArray[np.int64]
 SHOWN = 8  # blocks in a repr
@@ -56,8 +56,8 @@ class Blocks:
     """
 
     def __init__(self, sizes: ArrayLike, owners: ArrayLike | None = None) -> None:
-        given = _integers("sizes", sizes, ": elements in a block")
-        to = np.arange(len(given)) if owners is None else _integers("owners", owners, ": a process coordinate")
+        given = integers("sizes", sizes, ": elements in a block")
+        to = np.arange(len(given)) if owners is None else integers("owners", owners, ": a process coordinate")
         if len(to) != len(given):
             raise DescriptorError(
                 f"owners has {len(to)} entries and sizes {len(given)}: give the process of each block"
@@ -285,8 +285,8 @@ def _like(given: Any, found: Any) -> Any:
     return found if isinstance(given, np.ndarray) else int(found)
 
 
-def _integers(name: str, values: Any, hint: str) -> Ints:
-    """A copy as an array of integers of at least 0."""
+def integers(name: str, values: Any, hint: str) -> Ints:
+    """A copy as an array of integers of at least 0; a DescriptorError where they are not. Not collective."""
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iu":
         smallest, largest = values.min(initial=0), values.max(initial=0)
         if smallest >= 0 and largest <= LARGEST:

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ...._kernels.boxes import Box
 from ....comm.mpi import MPI
 from ....engine.planner import messages_of
 from ....errors import ArrayError
@@ -128,6 +129,12 @@ class _Buffer:
         self.parts = [(message, part.ctypes.data, part) for message, part in zip(messages, parts, strict=True)]
 
 
+def _box(message: Message) -> Box:
+    """What two processes share between descriptors, which is always one box."""
+    assert isinstance(message.box, Box)
+    return message.box
+
+
 class _Whole(Prepared):
     """Packing and unpacking, which both ways have in common."""
 
@@ -145,10 +152,10 @@ class _Whole(Prepared):
         self.extra_bytes = sum(self._out.counts) + sum(self._in.counts)
 
     def _move(self, message: Message, source: Place, target: Place) -> None:
-        message.box.move(*source, *target, self._item, self._order, message.first, message.last)
+        _box(message).move(*source, *target, self._item, self._order, message.first, message.last)
 
     def _dense(self, message: Message, address: int) -> Place:
-        return address, dense_strides(message.box.shape(), self._order, self._item)
+        return address, dense_strides(_box(message).shape(), self._order, self._item)
 
     def _pack(self, message: Message, address: int) -> None:
         self._move(message, self._source, self._dense(message, address))
