@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
-import mmap
 import os
 import re
 import site
-import struct
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from .._blacs import ENTRY_POINTS, Entries
 from ..errors import LibraryError
+from .symbols import address_of, counts_in_64_bits, file_of, linked
 
 __all__ = ["ENVIRONMENT", "Library", "available", "load"]
 
@@ -27,14 +26,15 @@ ENVIRONMENT = "PYSCALAPACK_REDIST_LIBRARY"
 ROUTINES = (
     *(
         f"p{letter}{name}_"
-        for name in ("gemm", "lange", "potrf", "potrs", "getri", "geqrf", "gesvd", "gels")
+        for name in ("gemm", "lange", "potrf", "potrs", "getri", "geqrf", "gesvd", "gels", "trsm", "trmm")
         for letter in "sdcz"
     ),
-    "psorgqr_",
-    "pdorgqr_",
-    "pcungqr_",
-    "pzungqr_",
+    *(f"p{letter}{name}_" for name in ("orgqr", "syev", "sygst") for letter in "sd"),
+    *(f"p{letter}{name}_" for name in ("ungqr", "heev", "hegst") for letter in "cz"),
+    "igamn2d_",
 )
+ILP64 = "it counts in 64-bit integers (ILP64), and descriptors have 32-bit ones"
+MKL_LAYERS = tuple(f"libmkl_{compiler}_ilp64" for compiler in ("intel", "gf"))
 INDISPENSABLE = ("blacs_gridinfo_", "blacs_gridinit_", "pdgemr2d_")
 
 DEBIAN_PACKAGES = {"Open MPI": "libscalapack-openmpi-dev", "MPICH": "libscalapack-mpich-dev"}
@@ -184,7 +184,7 @@ def _running_mpi() -> _RunningMPI:
         ) from error
     first_line = re.split(r"[,\n]", MPI.Get_library_version())[0]
     version = " ".join(first_line.replace("Version:", " ").split())
-    path = _file_of_symbol(ctypes.CDLL(MPI.__file__), "MPI_Comm_rank") or ""
+    path = file_of(ctypes.CDLL(MPI.__file__), "MPI_Comm_rank") or ""
     if "libmpi_abi" in os.path.basename(path):
         family = "the standard MPI ABI"
     elif version.startswith("Open MPI"):
@@ -194,34 +194,6 @@ def _running_mpi() -> _RunningMPI:
     else:
         family = version
     return _RunningMPI(version, family, path)
-
-
-class _SymbolPlace(ctypes.Structure):
-    """Dl_info of dlfcn.h."""
-
-    _fields_ = (
-        ("file", ctypes.c_char_p),
-        ("file_base", ctypes.c_void_p),
-        ("symbol", ctypes.c_char_p),
-        ("address", ctypes.c_void_p),
-    )
-
-
-def _address(library: ctypes.CDLL, symbol: str) -> int:
-    """Address of a symbol of a library or of what it links; 0 where there is none."""
-    try:
-        return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
-    except AttributeError:
-        return 0
-
-
-def _file_of_symbol(library: ctypes.CDLL, symbol: str) -> str | None:
-    """Which file a symbol of a library, or of what it links, comes from."""
-    place = _SymbolPlace()
-    address = _address(library, symbol)
-    if not address or not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(place)):
-        return None
-    return os.path.realpath(os.fsdecode(place.file))
 
 
 # -- what may be loaded
@@ -254,9 +226,7 @@ def _named(path: str, mpi: _RunningMPI) -> _Candidate:
     if not name.startswith("libmkl_"):
         return _netlib(os.path.abspath(path) if os.path.exists(path) else path)
     if "ilp64" in name:
-        raise LibraryError(
-            f"it counts in 64-bit integers; the one with 32-bit integers is {name.replace('ilp64', 'lp64')}"
-        )
+        raise LibraryError(f"{ILP64}; the one with 32-bit integers is {name.replace('ilp64', 'lp64')}")
     if mpi.family not in MKL_BLACS:
         raise LibraryError(f"MKL has no BLACS for the MPI that mpi4py runs on, {mpi}")
     return _mkl(os.path.dirname(actual) or None, mpi)
@@ -310,16 +280,22 @@ def _open(candidate: _Candidate, mpi: _RunningMPI, reason: str, prefix: str = ""
     """Open a candidate, check it and look up its symbols; on failure close what was opened."""
     opened: list[ctypes.CDLL] = []
     try:
+        if candidate.vendor == "MKL":
+            _refuse_wide_mkl()
         for names in candidate.parts:
             opened.append(_open_part(names, _visibility(candidate, mpi), mpi))
             _settle_mkl(opened[-1])
+        if candidate.vendor == "MKL":
+            _refuse_wide_mkl()  # only now has its dispatcher chosen
         _check_mpi(candidate, opened, mpi)
+        if any(map(counts_in_64_bits, opened)):
+            raise LibraryError(f"{candidate.parts[-1][0]}: {ILP64}; use one that is built with 32-bit integers (LP64)")
         addresses = _addresses(candidate, opened, prefix)
     except BaseException:
         for library in reversed(opened):
             _ctypes.dlclose(library._handle)
         raise
-    path = next(filter(None, (_file_of_symbol(library, prefix + "pdgemr2d_") for library in reversed(opened))))
+    path = next(filter(None, (file_of(library, prefix + "pdgemr2d_") for library in reversed(opened))))
     missing = tuple(symbol for symbol, address in addresses.items() if not address)
     return Library(path, candidate.vendor, str(mpi), Entries(addresses, path), reason, missing, addresses)
 
@@ -328,8 +304,8 @@ def _visibility(candidate: _Candidate, mpi: _RunningMPI) -> int:
     process = ctypes.CDLL(None)
     if candidate.vendor != "MKL":
         # where another BLACS is visible to all, it would serve this library's own calls
-        return os.RTLD_LOCAL | (os.RTLD_DEEPBIND if _address(process, "blacs_gridinit_") else 0)
-    if mpi.path and not _address(process, "MPI_Comm_rank"):
+        return os.RTLD_LOCAL | (os.RTLD_DEEPBIND if address_of(process, "blacs_gridinit_") else 0)
+    if mpi.path and not address_of(process, "MPI_Comm_rank"):
         ctypes.CDLL(mpi.path, os.RTLD_NOLOAD | os.RTLD_GLOBAL)
     return os.RTLD_GLOBAL
 
@@ -349,16 +325,35 @@ def _open_part(names: tuple[str, ...], mode: int, mpi: _RunningMPI) -> ctypes.CD
 
 def _settle_mkl(library: ctypes.CDLL) -> None:
     """Have MKL's dispatcher load its layers: its ScaLAPACK needs symbols of theirs, and does not ask for them."""
-    if _address(library, "mkl_get_version_string"):
+    if address_of(library, "mkl_get_version_string"):
         text = ctypes.create_string_buffer(200)
         library.mkl_get_version_string(text, len(text))
 
 
+def _refuse_wide_mkl() -> None:
+    """Its LP64 ScaLAPACK calls the BLAS of the layer that its dispatcher has chosen, or will choose by the environment."""
+    asked = os.environ.get("MKL_INTERFACE_LAYER", "")
+    if "ILP64" in asked.upper().split(","):
+        raise LibraryError(
+            f"MKL_INTERFACE_LAYER={asked} makes MKL count in 64-bit integers (ILP64), and descriptors have 32-bit ones: "
+            "unset it, or set it to LP64"
+        )
+    for name in (stem + suffix for stem in MKL_LAYERS for suffix in MKL_SUFFIXES):
+        try:
+            ctypes.CDLL(name, os.RTLD_NOLOAD)
+        except OSError:
+            continue
+        raise LibraryError(
+            f"{name} is in the process: MKL counts in 64-bit integers (ILP64) for whoever has loaded it, and descriptors "
+            "have 32-bit ones; use MKL's LP64 layer for all, or a ScaLAPACK that is not MKL's"
+        )
+
+
 def _refuse_other_mpi(path: str, mpi: _RunningMPI) -> None:
     """Look at what a file links before it is opened, because two MPIs may clash as soon as both are in the process."""
-    for soname in filter(MPI_FILE.match, _linked(path) if os.path.dirname(path) else ()):
+    for soname in filter(MPI_FILE.match, linked(path) if os.path.dirname(path) else ()):
         try:
-            there = _file_of_symbol(ctypes.CDLL(soname, os.RTLD_NOLOAD), "MPI_Comm_rank")
+            there = file_of(ctypes.CDLL(soname, os.RTLD_NOLOAD), "MPI_Comm_rank")
         except OSError:
             there = None
         if there != mpi.path:
@@ -373,36 +368,11 @@ def _other_mpi(path: str, other: str, mpi: _RunningMPI) -> LibraryError:
     )
 
 
-def _linked(path: str) -> list[str]:
-    """Names of the libraries that an ELF file links; none where it is not a 64-bit little-endian one."""
-    try:
-        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as image:
-            return _linked_names(image) if image[:6] == b"\x7fELF\x02\x01" else []
-    except (OSError, ValueError, StopIteration, struct.error):
-        return []
-
-
-def _linked_names(image: mmap.mmap) -> list[str]:
-    (table,) = struct.unpack_from("<Q", image, 32)
-    size, count = struct.unpack_from("<HH", image, 54)
-    segments = [struct.unpack_from("<IIQQQQ", image, table + k * size) for k in range(count)]
-    loaded = [(address, offset, length) for kind, _, offset, address, _, length in segments if kind == 1]
-    dynamic = [
-        struct.unpack_from("<qQ", image, at)
-        for kind, _, offset, _, _, length in segments
-        if kind == 2
-        for at in range(offset, offset + length, 16)
-    ]
-    (texts,) = (value for tag, value in dynamic if tag == 5)
-    start = next(offset + texts - at for at, offset, length in loaded if at <= texts < at + length)
-    return [image[start + value : image.find(b"\0", start + value)].decode() for tag, value in dynamic if tag == 1]
-
-
 def _check_mpi(candidate: _Candidate, opened: list[ctypes.CDLL], mpi: _RunningMPI) -> None:
     """Look at what the files are bound to: they may link an MPI indirectly, or find it among what is visible to all."""
     process = [ctypes.CDLL(None)] if candidate.vendor == "MKL" else []
     for library in opened + process:
-        used = _file_of_symbol(library, "MPI_Comm_rank")
+        used = file_of(library, "MPI_Comm_rank")
         if used is not None and mpi.path and used != mpi.path:
             raise _other_mpi(candidate.parts[-1][0], used, mpi)
 
@@ -413,13 +383,13 @@ def _addresses(candidate: _Candidate, opened: list[ctypes.CDLL], prefix: str) ->
     found: dict[str, int] = {}
     for symbol in (*ENTRY_POINTS, *ROUTINES):
         spelt = prefix + symbol if symbol.endswith("gemr2d_") else symbol
-        found[symbol] = next(filter(None, (_address(library, spelt) for library in reversed(opened))), 0)
+        found[symbol] = next(filter(None, (address_of(library, spelt) for library in reversed(opened))), 0)
         if not found[symbol] and symbol in INDISPENSABLE:
             raise LibraryError(f"{name} is no complete ScaLAPACK: it has no entry point {spelt}")
     process = ctypes.CDLL(None)
-    if candidate.vendor == "MKL" and _address(process, "blacs_gridinit_") != found["blacs_gridinit_"]:
+    if candidate.vendor == "MKL" and address_of(process, "blacs_gridinit_") != found["blacs_gridinit_"]:
         raise LibraryError(
-            f"{name}: the BLACS in {_file_of_symbol(process, 'blacs_gridinit_')} is visible to the whole process and would "
+            f"{name}: the BLACS in {file_of(process, 'blacs_gridinit_')} is visible to the whole process and would "
             "take MKL's calls: use that library, or load MKL before it"
         )
     return found

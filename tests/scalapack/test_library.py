@@ -134,7 +134,40 @@ def test_a_file_that_is_no_library(run: Run, tmp_path: Path) -> None:
 
 def test_mkl_of_the_wrong_integers(run: Run) -> None:
     said = run("print(refusal('/opt/libmkl_scalapack_ilp64.so.2'))")
-    assert "64-bit integers; the one with 32-bit integers is libmkl_scalapack_lp64.so.2" in said
+    assert "it counts in 64-bit integers (ILP64)" in said
+    assert "the one with 32-bit integers is libmkl_scalapack_lp64.so.2" in said
+
+
+@pytest.mark.parametrize("suffix", ["_64_", "64_"])
+def test_a_library_with_64_bit_names(run: Run, library: Compile, suffix: str) -> None:
+    fake = library("libwide.so", SCALAPACK.replace("pdgemr2d_", "pdgemr2d" + suffix))
+    said = run("print(refusal(sys.argv[1]))", fake)
+    assert f"{fake}: it counts in 64-bit integers (ILP64)" in said
+    assert "use one that is built with 32-bit integers (LP64)" in said
+
+
+@pytest.mark.parametrize(("integer", "refused"), [("long long", True), ("int", False)])
+def test_a_library_of_64_bit_integers_with_ordinary_names(
+    run: Run, library: Compile, integer: str, refused: bool
+) -> None:
+    count = f"{integer} numroc_({integer} *n, {integer} *b, {integer} *p, {integer} *s, {integer} *q)"
+    fake = library("libquiet.so", f"{SCALAPACK} {count} {{ return *n / *q + (*p < *n % *q); }}")
+    said = run("print(refusal(sys.argv[1]))", fake)
+    assert said.startswith("no error: ") != refused, said
+    assert ("it counts in 64-bit integers (ILP64)" in said) == refused, said
+
+
+def test_mkl_with_its_64_bit_layer(run: Run) -> None:
+    for layer in ("ILP64", "GNU,ILP64"):
+        said = run("print(refusal('/opt/libmkl_scalapack_lp64.so.2'))", MKL_INTERFACE_LAYER=layer)
+        assert f"MKL_INTERFACE_LAYER={layer} makes MKL count in 64-bit integers" in said
+        assert "unset it, or set it to LP64" in said
+
+
+def test_mkl_beside_a_64_bit_layer(run: Run, library: Compile) -> None:
+    layer = library("libmkl_intel_ilp64.so.2", "int nothing;")
+    script = "import ctypes; ctypes.CDLL(sys.argv[1]); print(refusal('/opt/libmkl_scalapack_lp64.so.2'))"
+    assert "libmkl_intel_ilp64.so.2 is in the process: MKL counts in 64-bit" in run(script, layer)
 
 
 def test_the_environment_variable(run: Run, library: Compile) -> None:
