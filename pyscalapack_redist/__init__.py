@@ -30,6 +30,7 @@ from .layout.grid import ProcessGrid
 from .layout.irregular import Blocks
 from .layout.relabel import RelabelReport, relabel, relabel_report
 from .layout.tiles import Tiles
+from .tracing import Phase, Phases, trace
 
 __version__ = "0.1.0"
 
@@ -45,6 +46,8 @@ __all__ = [
     "DistributedArray",
     "FileError",
     "LibraryError",
+    "Phase",
+    "Phases",
     "ProcessGrid",
     "Redistribution",
     "RedistributionError",
@@ -67,4 +70,5 @@ __all__ = [
     "scalapack",
     "scatter",
     "schedules",
+    "trace",
 ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from .. import tracing
 from .._kernels.call import DISSENT, Call
 from ..comm import progress
 from ..comm.group import Group
@@ -31,6 +32,7 @@ from .reporting import Leg, messages_of, report_of
 from .small import SmallCall
 from .stages import Forms, Pair, Stage
 from .tile_arrays import Kept, operands_of_tiles
+from .traced import begun, traced
 from .transfer import ASKS, Transfer
 from .wrapping import any_distributed, unwrapped, wrapped
 
@@ -224,6 +226,8 @@ class Redistribution:
         CollectiveError
             One does not fit on another rank, or dtypes differ between ranks. Every rank raises, and no array is touched.
         """
+        if tracing.active and tracing.recording():
+            return traced(self, a, out, alpha, beta)
         if alpha is ONE and beta is ZERO and not progress._here.tasks:
             call = None
             try:
@@ -246,7 +250,10 @@ class Redistribution:
         Until `wait()` has returned or `test()` was true, the elements that move may not be written in `a` nor touched in
         `out`; those around a sub-array may, also by other transfers.
         """
-        return Transfer(self, a, out, alpha, beta)
+        measured = begun(self, a, out) if tracing.active else None
+        transfer = Transfer(self, a, out, alpha, beta)
+        transfer._measured = measured
+        return transfer
 
     def profile(self, a: Any = None, out: Any = None) -> Profile:
         """Redistribute, and say where the time went on this rank. Collective; arrays and errors as in a call."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from .. import tracing
 from ..comm.group import Group
 from ..comm.groups import check_running, group_of
 from ..comm.mpi import MPI
@@ -128,7 +129,8 @@ def redistribute(
     request = Request(desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill)
     if request.idle:
         return _idle_plan(request)
-    return _agreed_plan(request, request.joint.group if request.joint else group_of(request.comm, request.ranks))
+    with tracing.phase("plan", desc_a, desc_b):
+        return _agreed_plan(request, request.joint.group if request.joint else group_of(request.comm, request.ranks))
 
 
 # What a rank notes on its ballot. Where all have planned by themselves, one vote tells both that all ask for the same plan

@@ -39,6 +39,8 @@ ASKS = 1  # the note of a rank that has still to be told of arrays, or to tell
 class Transfer:
     """A redistribution in flight, a nonblocking operation. Made by `start` of a plan."""
 
+    _measured: Any = None  # what `trace` records of it
+
     def __init__(
         self,
         plan: Redistribution,
@@ -126,7 +128,7 @@ class Transfer:
             self._tested = time.perf_counter()
             if self._tested >= until_:
                 break
-        if self.state > COMPLETE:
+        if self.state > COMPLETE or (self.state == COMPLETE and self._measured is not None):
             self._result()
         return self.state == COMPLETE
 
@@ -151,6 +153,8 @@ class Transfer:
         ended = self._phase
         if not isinstance(ended, Ended):
             raise CollectiveError("the redistribution has not ended")
+        if self._measured is not None:
+            self._measured.end(ended.error)
         if ended.error is not None:
             raise ended.error
         if self._distributed is not None:

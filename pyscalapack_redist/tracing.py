@@ -1,0 +1,277 @@
+"""trace(): what a block of a program did on this rank, phase by phase: redistributions and calls of ScaLAPACK.
+
+A phase is recorded once, by the outermost call that gives it a name: "redistribute a" of `linalg.solve`, and not the plan's
+call inside. What a phase is called, and what it moves, the engine, `scalapack` and `linalg` say; this module knows neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, overload
+
+from .comm.mpi import MPI
+from .errors import CollectiveError
+from .layout.descriptor import Descriptor
+
+__all__ = ["Phase", "Phases", "active", "begun", "moved", "moving", "phase", "recording", "routine", "trace"]
+
+active = 0  # traces that are open in this process: looked at first, since threads ask for their own more slowly
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One redistribution, or one call of ScaLAPACK, as a rank saw it.
+
+    Attributes
+    ----------
+    name : str
+        "redistribute a", "pdgetrf", ...
+    routine : str
+        Routine of `linalg` that it is part of; empty outside of them.
+    before, after : Descriptor or None
+        Layouts; the same one twice where nothing moves.
+    seconds : float
+        On this rank from the beginning to the end, with the time that it waited for others.
+    bytes_sent : int
+        Bytes of elements that this rank sent to other ranks.
+    bytes_copied : int
+        Bytes of elements that stayed on this rank, but moved from one array to the other.
+    error : str
+        What was raised in it; empty where nothing was.
+    """
+
+    name: str
+    routine: str
+    before: Descriptor | None
+    after: Descriptor | None
+    seconds: float
+    bytes_sent: int = 0
+    bytes_copied: int = 0
+    error: str = ""
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes sent and copied; over all ranks, those of the array."""
+        return self.bytes_sent + self.bytes_copied
+
+    @property
+    def layout(self) -> str:
+        """The layouts in short: "4x1:75x300 -> 2x2:64x64", grids and blocks."""
+        named = [_in_short(desc) for desc in (self.before, self.after) if desc is not None]
+        return " -> ".join(named[:1] if self.before is self.after else named)
+
+
+class Phases(Sequence[Phase]):
+    """What `trace` recorded, in the order in which phases ended; its `str` is a table."""
+
+    def __init__(self, phases: Iterable[Phase] = ()) -> None:
+        self._phases = list(phases)
+
+    def __len__(self) -> int:
+        return len(self._phases)
+
+    @overload
+    def __getitem__(self, key: int) -> Phase: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> Phases: ...
+
+    def __getitem__(self, key: int | slice) -> Phase | Phases:
+        """A phase, or some of them. Not collective."""
+        return Phases(self._phases[key]) if isinstance(key, slice) else self._phases[key]
+
+    def max(self, comm: MPI.Intracomm) -> Phases:
+        """The same phases with the seconds of the slowest rank, and the bytes of all ranks. Collective over `comm`.
+
+        Raises
+        ------
+        CollectiveError
+            The ranks did not record the same phases. On all ranks.
+        """
+        mine = [(one.name, one.seconds, one.bytes_sent, one.bytes_copied, one.error) for one in self]
+        everywhere = comm.allgather(mine)
+        for rank, theirs in enumerate(everywhere):
+            if [one[0] for one in theirs] != [one[0] for one in everywhere[0]]:
+                raise CollectiveError(
+                    f"rank 0 recorded {len(everywhere[0])} phases and rank {rank} others, {len(theirs)} of them: trace on "
+                    "all ranks a block in which all do the same"
+                )
+        return Phases(
+            replace(
+                one,
+                seconds=max(seconds),
+                bytes_sent=sum(sent),
+                bytes_copied=sum(copied),
+                error=next(filter(None, errors), ""),
+            )
+            for one, (_, seconds, sent, copied, errors) in zip(
+                self, (zip(*told, strict=True) for told in zip(*everywhere, strict=True)), strict=True
+            )
+        )
+
+    def __str__(self) -> str:
+        rows = [
+            (
+                one.routine,
+                one.name,
+                one.layout,
+                f"{one.seconds:.6f}",
+                f"{one.bytes_moved / 1e6:,.3f}" if one.bytes_moved else "",
+                one.error,
+            )
+            for one in self
+        ]
+        total = f"{sum(one.seconds for one in self):.6f}", f"{sum(one.bytes_moved for one in self) / 1e6:,.3f}"
+        table = [("routine", "phase", "layout", "seconds", "MB moved", ""), *rows, ("", "sum", "", *total, "")]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = (
+            "  ".join(cell.rjust(width) if k in (3, 4) else cell.ljust(width) for k, (cell, width) in enumerate(pairs))
+            for pairs in (list(zip(row, widths, strict=True)) for row in table)
+        )
+        return "\n".join(line.rstrip() for line in lines)
+
+    def __repr__(self) -> str:
+        return f"Phases({self._phases!r})"
+
+
+class _Here(threading.local):
+    def __init__(self) -> None:
+        self.traces: list[Phases] = []
+        self.open: _Measured | None = None  # the phase that has a name already
+        self.routine = ""
+        self.inside_call = False
+
+
+_here = _Here()
+_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def trace() -> Iterator[Phases]:
+    """Record what the block does on this rank, in this thread. Not collective.
+
+    Recorded are calls of plans and of `redistribute` (as "redistribute" and "plan"), transfers that were started and
+    waited for (from the start to the end of the wait), and in `linalg` each operand's way into the layout of the call,
+    each routine of ScaLAPACK, and the result's way back. Blocks may be nested: both record. A phase in which an error
+    was raised is recorded with it.
+
+    Returns
+    -------
+    Phases
+        A sequence of `Phase`, which grows until the block ends. Seconds are this rank's, with the time that it waits
+        for others; `Phases.max` has the slowest rank's.
+
+    Examples
+    --------
+    >>> with trace() as phases:  # doctest: +SKIP
+    ...     x = linalg.solve(a, b)
+    >>> print(phases)  # doctest: +SKIP
+    """
+    global active
+    recorded = Phases()
+    with _lock:
+        active += 1
+    _here.traces.append(recorded)
+    try:
+        yield recorded
+    finally:
+        _here.traces[:] = [other for other in _here.traces if other is not recorded]
+        with _lock:
+            active -= 1
+
+
+class _Measured:
+    """A phase under way."""
+
+    def __init__(self, name: str, before: Any, after: Any) -> None:
+        self._name, self._routine, self._traces = name, _here.routine, tuple(_here.traces)
+        self._layouts = [desc if isinstance(desc, Descriptor) else None for desc in (before, after)]
+        self._ended = False
+        self.bytes_sent = self.bytes_copied = 0
+        self._start = time.perf_counter()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Record it, once, where the trace is still open. Not collective."""
+        if self._ended:
+            return
+        self._ended = True
+        seconds = time.perf_counter() - self._start
+        words = "" if error is None else f"{type(error).__name__}: {error}"
+        before, after = self._layouts
+        sizes = self.bytes_sent, self.bytes_copied
+        made = Phase(self._name, self._routine, before, after, seconds, *sizes, error=words)
+        for recorded in self._traces:
+            if any(recorded is other for other in _here.traces):
+                recorded._phases.append(made)
+
+    def __enter__(self) -> None:
+        _here.open = self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _here.open = None
+        self.end(error)
+
+
+_nothing = contextlib.nullcontext()
+
+
+def phase(name: str, before: object = None, after: object = None) -> contextlib.AbstractContextManager[None]:
+    """Record the block as a phase, unless it is part of one, or nothing is traced. Not collective."""
+    if not active or not _here.traces or _here.open is not None:
+        return _nothing
+    return _Measured(name, before, after)
+
+
+def begun(name: str, before: object, after: object) -> _Measured | None:
+    """A phase that ends when its `end` is called, while others may be under way. Not collective."""
+    return _Measured(name, before, after) if recording() else None
+
+
+def recording() -> bool:
+    """Whether this thread traces calls of plans, and is not in one already. Not collective."""
+    return bool(_here.traces) and not _here.inside_call
+
+
+def moved(sent: int, copied: int) -> None:
+    """Count bytes for the phase under way. Not collective."""
+    if _here.open is not None:
+        _here.open.bytes_sent += sent
+        _here.open.bytes_copied += copied
+
+
+@contextlib.contextmanager
+def moving(before: Descriptor, after: Descriptor) -> Iterator[None]:
+    """A plan's call, which is a phase where it is not part of one. Not collective."""
+    with phase("redistribute", before, after):
+        _here.inside_call = True  # the call that is measured comes back to the same place
+        try:
+            yield
+        finally:
+            _here.inside_call = False
+
+
+@contextlib.contextmanager
+def routine(name: str) -> Iterator[None]:
+    """Phases in the block are of this routine of `linalg`. Not collective."""
+    outer, _here.routine = _here.routine, name
+    try:
+        yield
+    finally:
+        _here.routine = outer
+
+
+def _in_short(desc: Descriptor) -> str:
+    """Grid and blocks, as the command line writes them."""
+
+    def by(sizes: Iterable[object]) -> str:
+        return "x".join(str(size) if isinstance(size, int) else "irregular" for size in sizes)
+
+    source = f"@{','.join(map(str, desc.source))}" if any(desc.source) else ""
+    return f"{by(desc.grid.shape)}:{by(desc.block)}{source}"
