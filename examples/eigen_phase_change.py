@@ -31,7 +31,7 @@ from phases import Phases, Refusal, on_all_ranks, timed
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs
-from pyscalapack_redist.scalapack.routines import pxsyevd
+from pyscalapack_redist.scalapack import pxsyevd
 
 TRIED = 320  # order of the leading part of the matrix on which block sizes are tried
 ROUNDS = 2  # of each, of which the fastest counts

@@ -1,7 +1,9 @@
 """Linear algebra on distributed arrays, with names and results as NumPy's and SciPy's."""
 
-from .decompositions import EighResult, LstsqResult, QRResult, SVDResult, eigh, lstsq, qr, svd
+from .decompositions import QRResult, SVDResult, qr, svd
+from .eigenproblems import EighResult, eigh
 from .layouts import layout_for
+from .least_squares import LstsqResult, lstsq
 from .products import matmul, norm
 from .systems import SlogdetResult, cho_factor, cho_solve, cholesky, det, inv, lu_factor, lu_solve, slogdet, solve
 

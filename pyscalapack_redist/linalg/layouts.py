@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
 
-import numpy as np
-
-from .. import blacs
+from .. import blacs, tracing
 from ..comm.mpi import MPI
-from ..errors import DescriptorError
+from ..errors import ArrayError, DescriptorError
 from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed
 from ..layout.grid import ProcessGrid
+from ..scalapack.operands import in_one_block, misaligned, ranks_ascend
 
-__all__ = ["as_column", "check_taken", "layout_for", "shaped_like", "stays"]
+__all__ = ["as_column", "check_rows", "check_taken", "layout_for", "routine", "shaped_like", "stays"]
 
-ROUTINES = (
-    "cho_factor",
-    "cho_solve",
-    "cholesky",
-    "det",
-    "eigh",
-    "inv",
-    "lstsq",
-    "lu_factor",
-    "lu_solve",
-    "matmul",
-    "norm",
-    "qr",
-    "slogdet",
-    "solve",
-    "svd",
-)
+P = ParamSpec("P")
+R = TypeVar("R")
+ROUTINES: set[str] = set()  # names of the functions that are decorated by `routine`
 BLOCK = 64
 LEAST_BLOCK, MOST_BLOCK = BLOCK // 4, 4 * BLOCK
 ELEMENTS = 256 * 256
 LIMIT = 2**31
+
+
+def routine(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function a routine of `linalg`: `layout_for` knows its name, and `trace` notes it with each phase."""
+    name = function.__name__
+    ROUTINES.add(name)
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **keywords: P.kwargs) -> R:
+        if not tracing.active:
+            return function(*arguments, **keywords)
+        with tracing.routine(name):
+            return function(*arguments, **keywords)
+
+    return call
 
 
 def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm) -> Descriptor:
@@ -63,7 +66,7 @@ def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm) -> Descript
         The shape is not of a matrix.
     """
     if name not in ROUTINES:
-        raise ValueError(f"name = {name!r} is no routine of linalg: it must be one of {', '.join(ROUTINES)}")
+        raise ValueError(f"name = {name!r} is no routine of linalg: it must be one of {', '.join(sorted(ROUTINES))}")
     if len(shape) != 2:
         raise DescriptorError(f"shape = {tuple(shape)} must be that of a matrix: two numbers")
     m, n = (whole_number(f"shape[{k}]", size, 0) for k, size in enumerate(shape))
@@ -74,43 +77,40 @@ def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm) -> Descript
     return Descriptor((m, n), block, ProcessGrid(sides, comm))
 
 
-def _unfit(routine: str, desc: Descriptor) -> str | None:
+def _unfit(name: str, desc: Descriptor) -> str | None:
     """What a routine cannot take about a layout."""
     if desc.ndim != 2 or desc.grid.ndim != 2 or desc.axes != (0, 1):
         return "not of two dimensions over a two-dimensional grid, in order"
-    if desc.parent is not None:
-        return "of a sub-array"
-    if not all(isinstance(size, int) for size in desc.block):
-        return "of irregular blocks"
-    if desc.block[0] != desc.block[1]:
-        return f"of blocks of {desc.block[0]} x {desc.block[1]}, which are not square"
-    if any(desc.source):
-        return f"one with source = {desc.source}, which is not 0"
-    if routine == "eigh":
-        if 1 < desc.shape[0] <= desc.block[0] and desc.grid.size > 1:
-            return "of one block on several processes, for which p?syevd is not right"
-        ranks = desc.grid.ranks
-        if blacs.load().vendor == "MKL" and not any(np.all(np.diff(order.ravel()) > 0) for order in (ranks, ranks.T)):
-            return "on ranks that do not ascend, from which MKL's p?syevd does not return"
-    return None
+    what = misaligned(desc)
+    if not what and name == "eigh" and in_one_block(desc):
+        what = "of one block on several processes, for which p?syevd is not right"
+    if not what and name == "eigh" and blacs.load().vendor == "MKL" and not ranks_ascend(desc.grid):
+        what = "on ranks that do not ascend, from which MKL's p?syevd does not return"
+    return what or None
 
 
-def check_taken(routine: str, desc: Descriptor, shape: tuple[int, ...]) -> None:
+def check_taken(name: str, desc: Descriptor, shape: tuple[int, ...]) -> None:
     """Refuse a layout that is given to work in, and does not fit. Not collective."""
     if desc.shape != shape:
         raise DescriptorError(f"layout has shape {desc.shape}: it must have {shape}, that of the matrix")
-    wrong = _unfit(routine, desc)
+    wrong = _unfit(name, desc)
     if wrong is not None:
         raise DescriptorError(
-            f"layout = {desc!r} is {wrong}: {routine} needs square blocks from process (0, 0) on; "
-            f"linalg.layout_for({routine!r}, {shape}, comm) has one that fits"
+            f"layout = {desc!r} is {wrong}: {name} needs square blocks from process (0, 0) on; "
+            f"linalg.layout_for({name!r}, {shape}, comm) has one that fits"
         )
 
 
-def stays(routine: str, desc: Descriptor) -> bool:
+def stays(name: str, desc: Descriptor) -> bool:
     """Whether a routine works in an operand's own layout: it fits, and its blocks are not slow. Not collective."""
     small = max(desc.shape) <= MOST_BLOCK
-    return _unfit(routine, desc) is None and (small or LEAST_BLOCK <= desc.block[0] <= MOST_BLOCK)
+    return _unfit(name, desc) is None and (small or LEAST_BLOCK <= desc.block[0] <= MOST_BLOCK)
+
+
+def check_rows(a: Distributed, b: Distributed) -> None:
+    """Refuse right-hand sides that do not fit a matrix. Not collective."""
+    if b.shape[0] != a.shape[0]:
+        raise ArrayError(f"b has shape {b.shape} and a {a.shape}: b must have {a.shape[0]} rows, as many as a")
 
 
 def check_counts(desc: Descriptor) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.linalg import LinAlgError
 from numpy.typing import NDArray
 
-from .. import blacs
+from .. import blacs, tracing
 from ..comm.groups import MPIGroup
 from ..comm.vote import Ballot, Statement, digest, error_in_words
 from ..distributed_array import DistributedArray
@@ -19,6 +20,7 @@ from ..errors import ArrayError, CollectiveError, DescriptorError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of
 from ..layout.grid import ProcessGrid, same_ranks
+from ..scalapack.calls import agreeing
 from ..scalapack.operands import FACTORED_KINDS, KIND_OF_DTYPE
 from .layouts import as_column, check_counts, check_taken, layout_for, stays
 
@@ -91,17 +93,18 @@ class Problem:
             "like": getattr(descriptor_of(like), "layout_digest", None),
         }
         given = {**operands, "layout": layout, "like": like, "the routine": (routine, *options)}
-        self._group.agree(
-            Ballot(failed=self._group.failed(error), call=digest(("linalg", said))),
-            error,
-            lambda: [Statement(name, value, repr(descriptor_of(given[name]))) for name, value in said.items()],
-            lambda outcome: True,
-        )
-        if chosen is None:
-            raise error or CollectiveError("these ranks have not agreed")
-        taken, self.target = chosen
-        self.dtype = self._agreed_dtype()
-        self._block, self._grid = taken.block, self._kept_grid(taken.grid)
+        with tracing.phase("agree"):
+            self._group.agree(
+                Ballot(failed=self._group.failed(error), call=digest(("linalg", said))),
+                error,
+                lambda: [Statement(name, value, repr(descriptor_of(given[name]))) for name, value in said.items()],
+                lambda outcome: True,
+            )
+            if chosen is None:
+                raise error or CollectiveError("these ranks have not agreed")
+            taken, self.target = chosen
+            self.dtype = self._agreed_dtype()
+            self._block, self._grid = taken.block, self._kept_grid(taken.grid)
 
     # -- what the ranks agree on
 
@@ -188,9 +191,13 @@ class Problem:
         return desc
 
     def zeros(self, shape: tuple[int, int]) -> DistributedArray:
-        """An array to be written, in the layout of the call. Not collective."""
-        desc = self.layout(shape)
-        return DistributedArray(desc, desc.zeros(self.dtype))
+        """An array to be written, in the layout of the call; where there is no memory for it, `run` raises. Not collective."""
+        desc, local = self.layout(shape), None
+        try:
+            local = desc.zeros(self.dtype) if desc.coords is not None else None
+        except Exception as caught:
+            self._error = self._error or caught
+        return DistributedArray._made(desc, local, self.dtype)
 
     def moved(
         self, name: str, *, overwrite: bool = False, read_only: bool = False, rows: int | None = None
@@ -214,13 +221,13 @@ class Problem:
             local = local[:, None] if operand.desc.coords is not None else None
         m, n = desc.shape
         target = self.layout((m if rows is None else rows, n))
-        if rows is not None and rows != m:
-            out = target.zeros(self.dtype)
-            redistribute(desc, target[:m], dtype=self.dtype, comm=self._comm)(local, out)
-            return DistributedArray(target, out)
+        if target.shape != desc.shape:
+            out = self.zeros((target.shape[0], n))
+            self._group.must_all(self._error)
+            self._redistributed(name, desc, target[:m], local, out.local)
+            return out
         if desc != target:
-            plan = redistribute(desc, target, dtype=self.dtype, comm=self._comm)
-            return DistributedArray._made(target, plan(local), self.dtype)
+            return DistributedArray._made(target, self._redistributed(name, desc, target, local), self.dtype)
         try:
             may_stay = local is not None and local.flags.aligned and local.flags.f_contiguous
             if local is not None and not (may_stay and (read_only or (overwrite and self._may_overwrite(name, local)))):
@@ -232,8 +239,12 @@ class Problem:
     def turned(self, matrix: DistributedArray) -> DistributedArray:
         """The conjugate transpose, in the layout of the call."""
         target = self.layout((matrix.shape[1], matrix.shape[0]))
-        plan = redistribute(matrix.desc, target, dtype=self.dtype, comm=self._comm, op="C")
-        return DistributedArray._made(target, plan(matrix.local), self.dtype)
+        local = self._redistributed("transpose", matrix.desc, target, matrix.local, op="C")
+        return DistributedArray._made(target, local, self.dtype)
+
+    def _redistributed(self, name: str, source: Descriptor, target: Descriptor, *arrays: Any, op: str = "N") -> Any:
+        with tracing.phase(f"redistribute {name}", source, target):
+            return redistribute(source, target, dtype=self.dtype, comm=self._comm, op=op)(*arrays)
 
     def _may_overwrite(self, name: str, local: NDArray[Any]) -> bool:
         """Whether a local array can be written, and no other operand is in the same memory."""
@@ -244,19 +255,18 @@ class Problem:
 
     def must_be_finite(self, name: str, matrix: DistributedArray) -> None:
         """Have `run` raise on all ranks where a matrix has infs or NaNs: iterations might not end. Not collective."""
-        if matrix.local is not None and not np.isfinite(matrix.local).all():
-            self._error = self._error or ValueError(f"{name} must not contain infs or NaNs")
-
-    def must(self, error: Exception) -> None:
-        """Have `run` raise this on all ranks. Not collective."""
-        self._error = self._error or error
+        try:
+            if matrix.local is not None and not np.isfinite(matrix.local).all():
+                raise ValueError(f"{name} must not contain infs or NaNs")
+        except Exception as caught:
+            self._error = self._error or caught
 
     def given_back(self, matrix: DistributedArray, target: Descriptor | None = None) -> DistributedArray:
         """A result in the layout in which it is wanted; by default `target`."""
         wanted = target or self.target
         desc, local = as_column(wanted), matrix.local
         if desc != matrix.desc:
-            local = redistribute(matrix.desc, desc, dtype=self.dtype, comm=self._comm)(local)
+            local = self._redistributed("result", matrix.desc, desc, local)
         if wanted.ndim == 1 and local is not None:
             local = local[:, 0]
         return DistributedArray._made(wanted, local, self.dtype)
@@ -264,7 +274,7 @@ class Problem:
     # -- the call
 
     def run(self, work: Callable[[], Any], combined: Callable[[list[Any]], Any] | None = None) -> Any:
-        """Call ScaLAPACK; what it finds is raised on all ranks.
+        """Call ScaLAPACK; what it finds is raised on all ranks. Before each call all agree that all can make it.
 
         Parameters
         ----------
@@ -278,26 +288,47 @@ class Problem:
         numpy.linalg.LinAlgError
             The same on all ranks.
         """
-        self._group.must_all(self._error)
-        error, value = None, None
-        try:
-            value = work()
-        except Exception as caught:
-            error = caught
-        mine = None if error is None else (isinstance(error, np.linalg.LinAlgError), str(error), error_in_words(error))
         choose = combined or (lambda values: next((value for value in values if value is not None), None))
+        error: BaseException | None = self._error
+        refused: BaseException | None = None
+        value = None
 
-        def answer(told: list[Any]) -> tuple[Any, Any]:
-            wrong = [(rank, *found) for rank, (found, _) in enumerate(told) if found is not None]
-            return (wrong[0], None) if wrong else (None, choose([value for _, value in told]))
+        def answer(told: list[tuple[Any, bool, Any]]) -> tuple[Any, bool, Any]:
+            """Of one round: the first error; whether all have ended, and then the result."""
+            wrong = next(((rank, *found) for rank, (found, _, _) in enumerate(told) if found is not None), None)
+            ended = wrong is None and all(ended for _, ended, _ in told)
+            try:
+                return wrong, ended, choose([value for _, _, value in told]) if ended else None
+            except Exception as caught:
+                return (0, False, str(caught), error_in_words(caught)), False, None
 
-        wrong, result = self._group.confer((mine, value), answer)
-        if wrong is None:
-            return result
-        rank, is_singular, text, words = wrong
+        def agree(ended: bool = False) -> tuple[bool, Any]:
+            nonlocal refused
+            mine = None if error is None else (isinstance(error, LinAlgError), str(error), error_in_words(error))
+            wrong, all_ended, result = self._group.confer((mine, ended, value), answer)
+            if wrong is not None:
+                refused = self._refusal(wrong, error)
+                raise refused
+            return all_ended, result
+
+        try:
+            with agreeing(agree):
+                value = work() if error is None else None
+        except BaseException as caught:
+            if caught is refused:
+                raise
+            error = caught
+        all_ended = False
+        while not all_ended:  # ranks that have more to call have others that take part in what they agree on
+            all_ended, result = agree(True)
+        return result
+
+    def _refusal(self, found: tuple[int, bool, str, str], error: BaseException | None) -> BaseException:
+        """What this rank raises after what was found on a rank."""
+        rank, is_singular, text, words = found
         if is_singular:
-            raise np.linalg.LinAlgError(text)
-        raise error or CollectiveError(f"{self._group.names[rank]} could not take part: {words}")
+            return LinAlgError(text)
+        return error or CollectiveError(f"{self._group.names[rank]} could not take part: {words}")
 
 
 def _differing(name: str, dtype: np.dtype[Any], other: str, other_dtype: np.dtype[Any]) -> str:

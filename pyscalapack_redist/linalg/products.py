@@ -12,7 +12,7 @@ from ..distributed_array import DistributedArray
 from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
 from ..scalapack import pxgemm, pxgesvd, pxlange
-from .layouts import shaped_like
+from .layouts import routine, shaped_like
 from .problem import Layout, Problem
 
 __all__ = ["matmul", "norm"]
@@ -21,6 +21,7 @@ NORMS = {None: "F", "fro": "F", 1: "1", np.inf: "I"}
 BY_VALUES: dict[Any, Callable[[NDArray[Any]], Any]] = {2: np.max, -2: np.min, "nuc": np.sum}
 
 
+@routine
 def matmul(a: DistributedArray, b: DistributedArray, *, layout: Layout = None, like: Layout = None) -> DistributedArray:
     """The product A B by ScaLAPACK's p?gemm, as `numpy.matmul`. Collective over the communicator of the operands.
 
@@ -58,6 +59,7 @@ def matmul(a: DistributedArray, b: DistributedArray, *, layout: Layout = None, l
     return problem.given_back(product)
 
 
+@routine
 def norm(a: DistributedArray, ord: Any = None, *, layout: Layout = None) -> Any:
     """A norm of a matrix or a vector, as `numpy.linalg.norm`, on every rank. Collective over the communicator of `a`.
 

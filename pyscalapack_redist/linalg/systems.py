@@ -11,7 +11,8 @@ from ..distributed_array import DistributedArray
 from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
 from ..scalapack import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs
-from .layouts import shaped_like
+from ..scalapack.operands import diagonal_places
+from .layouts import check_rows, routine, shaped_like
 from .problem import Layout, Problem
 
 __all__ = [
@@ -38,11 +39,11 @@ def square(a: DistributedArray) -> Checked:
 
 def _system(a: DistributedArray, b: DistributedArray) -> Checked:
     square(a)
-    if b.shape[0] != a.shape[0]:
-        raise ArrayError(f"b has shape {b.shape} and a {a.shape}: b must have {a.shape[0]} rows, as many as a")
+    check_rows(a, b)
     return a.shape, shaped_like(b.desc, b.shape)
 
 
+@routine
 def solve(
     a: DistributedArray,
     b: DistributedArray,
@@ -91,21 +92,13 @@ def solve(
 
 
 def _lu_factored(problem: Problem, matrix: DistributedArray) -> NDArray[np.intc] | None:
-    """Factor in place; the pivots of this rank. A zero pivot is looked for as well: MKL's p?getrf does not tell of each."""
-    pivots: NDArray[np.intc] | None = None
-
-    def work() -> int | None:
-        nonlocal pivots
-        pivots = pxgetrf(matrix)
-        indices, values = diagonal_of(matrix)
-        return next((int(index) for index in indices[values == 0]), None)
-
-    zero = problem.run(work, lambda found: min((index for index in found if index is not None), default=None))
-    if zero is not None:
-        raise np.linalg.LinAlgError(f"the matrix is singular: pivot {zero + 1} (counted from 1) is exactly zero")
-    return pivots
+    """Factor in place; the pivots of this rank."""
+    found: list[NDArray[np.intc] | None] = []
+    problem.run(lambda: found.append(pxgetrf(matrix)))
+    return found[0]
 
 
+@routine
 def lu_factor(
     a: DistributedArray, *, overwrite_a: bool = False, layout: Layout = None, like: Layout = None
 ) -> tuple[DistributedArray, NDArray[np.intp]]:
@@ -132,7 +125,6 @@ def lu_factor(
     """
     problem = Problem("lu_factor", {"a": a}, square, layout=layout, like=like)
     matrix = problem.moved("a", overwrite=overwrite_a)
-
     pivots = _lu_factored(problem, matrix)
 
     def work() -> tuple[NDArray[Any], NDArray[Any]] | None:
@@ -151,6 +143,7 @@ def lu_factor(
     return problem.given_back(matrix), exchanged
 
 
+@routine
 def lu_solve(
     lu_and_piv: tuple[DistributedArray, NDArray[Any]],
     b: DistributedArray,
@@ -193,10 +186,14 @@ def lu_solve(
     options = ("trans", trans)
     problem = Problem("lu_solve", {"lu": lu, "b": b}, check, layout=layout, like=like, vectors=("b",), options=options)
     matrix, sides = problem.moved("lu", read_only=True), problem.moved("b", overwrite=overwrite_b)
-    desc = matrix.desc
-    pivots = np.zeros(desc.local_shape[0] + desc.block[0], np.intc)
-    pivots[: desc.local_shape[0]] = piv[desc.global_indices(0)] + 1
-    problem.run(lambda: pxgetrs(matrix, pivots, sides, "NTC"[trans]))
+
+    def work() -> None:
+        desc = matrix.desc
+        pivots = np.zeros(desc.local_shape[0] + desc.block[0], np.intc)
+        pivots[: desc.local_shape[0]] = piv[desc.global_indices(0)] + 1
+        pxgetrs(matrix, pivots, sides, "NTC"[trans])
+
+    problem.run(work)
     return problem.given_back(sides)
 
 
@@ -206,10 +203,10 @@ def _two(name: str, given: Any) -> tuple[Any, Any]:
 
 
 def _factored(
-    routine: str, a: DistributedArray, lower: bool, overwrite_a: bool, layout: Layout, like: Layout, clean: bool
+    name: str, a: DistributedArray, lower: bool, overwrite_a: bool, layout: Layout, like: Layout, clean: bool
 ) -> DistributedArray:
     """The Cholesky factor; with `clean`, zeros in the other triangle."""
-    problem = Problem(routine, {"a": a}, square, layout=layout, like=like, options=("lower", bool(lower)))
+    problem = Problem(name, {"a": a}, square, layout=layout, like=like, options=("lower", bool(lower)))
     matrix = problem.moved("a", overwrite=overwrite_a)
     problem.run(lambda: pxpotrf(matrix, "L" if lower else "U"))
     if clean:
@@ -227,11 +224,11 @@ def keep_triangle(matrix: DistributedArray, lower: bool) -> None:
 
 def diagonal_of(matrix: DistributedArray) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """What this rank has of the diagonal: global indices, ascending, and elements. Not collective."""
-    down, across = matrix.desc.global_indices(0), matrix.desc.global_indices(1)
-    indices, rows, columns = np.intersect1d(down, across, assume_unique=True, return_indices=True)
+    indices, rows, columns = diagonal_places(matrix.desc)
     return indices, np.zeros(0) if matrix.local is None else matrix.local[rows, columns]
 
 
+@routine
 def cholesky(
     a: DistributedArray,
     lower: bool = False,
@@ -259,6 +256,7 @@ def cholesky(
     return _factored("cholesky", a, lower, overwrite_a, layout, like, True)
 
 
+@routine
 def cho_factor(
     a: DistributedArray,
     lower: bool = False,
@@ -281,6 +279,7 @@ def cho_factor(
     return _factored("cho_factor", a, lower, overwrite_a, layout, like, False), bool(lower)
 
 
+@routine
 def cho_solve(
     c_and_lower: tuple[DistributedArray, bool],
     b: DistributedArray,
@@ -311,6 +310,7 @@ def cho_solve(
     return problem.given_back(sides)
 
 
+@routine
 def inv(
     a: DistributedArray, *, overwrite_a: bool = False, layout: Layout = None, like: Layout = None
 ) -> DistributedArray:
@@ -340,6 +340,7 @@ class SlogdetResult(NamedTuple):
     logabsdet: Any
 
 
+@routine
 def slogdet(a: DistributedArray, *, overwrite_a: bool = False, layout: Layout = None) -> SlogdetResult:
     """Sign and logarithm of the determinant, as `numpy.linalg.slogdet`. Collective, as `solve`.
 
@@ -361,6 +362,7 @@ def slogdet(a: DistributedArray, *, overwrite_a: bool = False, layout: Layout = 
     return _slogdet("slogdet", a, overwrite_a, layout)
 
 
+@routine
 def det(a: DistributedArray, *, overwrite_a: bool = False, layout: Layout = None) -> Any:
     """Determinant, as `numpy.linalg.det`, on every rank. Collective, as `solve`.
 
@@ -371,8 +373,8 @@ def det(a: DistributedArray, *, overwrite_a: bool = False, layout: Layout = None
         return sign * np.exp(logarithm)
 
 
-def _slogdet(routine: str, a: DistributedArray, overwrite_a: bool, layout: Layout) -> SlogdetResult:
-    problem = Problem(routine, {"a": a}, square, layout=layout)
+def _slogdet(name: str, a: DistributedArray, overwrite_a: bool, layout: Layout) -> SlogdetResult:
+    problem = Problem(name, {"a": a}, square, layout=layout)
     matrix = problem.moved("a", overwrite=overwrite_a)
     number, real = problem.dtype.type, np.zeros(0, problem.dtype).real.dtype.type
 

@@ -1,5 +1,6 @@
 """Routines of the ScaLAPACK library that is installed, on local arrays and descriptors."""
 
+from .eigenproblems import Eigenpairs, pxsyev, pxsyevd, pxsygst
 from .linear_algebra import (
     SingularTriplets,
     pxgels,
@@ -9,9 +10,11 @@ from .linear_algebra import (
     pxorgqr,
     pxpotrf,
     pxpotrs,
+    pxtrmm,
+    pxtrsm,
 )
 from .products import pxgemm, pxlange
-from .routines import Eigenpairs, pxgemr2d, pxgetrf, pxgetrs, pxsyevd, pxtrmr2d
+from .routines import pxgemr2d, pxgetrf, pxgetrs, pxtrmr2d
 
 __all__ = [
     "Eigenpairs",
@@ -28,6 +31,10 @@ __all__ = [
     "pxorgqr",
     "pxpotrf",
     "pxpotrs",
+    "pxsyev",
     "pxsyevd",
+    "pxsygst",
+    "pxtrmm",
     "pxtrmr2d",
+    "pxtrsm",
 ]

@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import blacs
+from .. import blacs, tracing
 from ..layout.descriptor import Descriptor
 from .operands import KIND_OF_DTYPE, Operand
 
-__all__ = ["call", "call_with_workspace", "dtype_of", "norm_of", "size_told"]
+__all__ = ["agreeing", "call", "call_with_workspace", "dtype_of", "entering", "least_over_grid", "norm_of", "size_told"]
 
 Argument = str | int | NDArray[Any] | Operand
+
+_agree: ContextVar[Callable[[], object] | None] = ContextVar("agree", default=None)
+
+
+@contextlib.contextmanager
+def agreeing(agree: Callable[[], object]) -> Iterator[None]:
+    """In the block, `agree` is called before the library is entered: this rank has all that it needs. Not collective.
+
+    A rank that fails before that does not enter, and the others would wait for it inside; where `agree` raises they do not.
+    """
+    token = _agree.set(agree)
+    try:
+        yield
+    finally:
+        _agree.reset(token)
+
+
+def _ready() -> None:
+    agree = _agree.get()
+    if agree is not None:
+        agree()
+
+
+@contextlib.contextmanager
+def entering(name: str, desc: Descriptor | None) -> Iterator[None]:
+    """A call of the library, which takes no memory of ours any more. Collective where `agreeing` is."""
+    _ready()
+    with tracing.phase(name, desc, desc):
+        yield
 
 
 def dtype_of(kind: str) -> np.dtype[Any]:
@@ -42,21 +74,55 @@ def call(name: str, *arguments: Argument, result: Any = None) -> Any:
     result : ctypes type, optional
         Of a function.
     """
-    passed: list[Any] = []
-    for argument in arguments:
-        if isinstance(argument, Operand):
-            address, row, column, nine = argument.where
-            passed += [ctypes.c_void_p(address), ctypes.byref(ctypes.c_int(row)), ctypes.byref(ctypes.c_int(column))]
-            passed.append(ctypes.c_void_p(nine.ctypes.data))
-        elif isinstance(argument, str):
-            passed.append(ctypes.c_char_p(argument.encode()))
-        elif isinstance(argument, np.ndarray):
-            passed.append(ctypes.c_void_p(argument.ctypes.data))
-        else:
-            passed.append(ctypes.byref(ctypes.c_int(argument)))
-    # Fortran compilers pass the lengths of characters after all arguments
-    lengths = [ctypes.c_size_t(1) for argument in arguments if isinstance(argument, str)]
-    return ctypes.CFUNCTYPE(result)(blacs.load().routine(name))(*passed, *lengths)
+    routine = _Call(name, arguments, result)
+    with entering(name, routine.desc):
+        return routine()
+
+
+class _Call:
+    """A routine with its arguments as Fortran takes them."""
+
+    def __init__(self, name: str, arguments: tuple[Argument, ...], result: Any = None) -> None:
+        self._routine = ctypes.CFUNCTYPE(result)(blacs.load().routine(name))
+        self._kept = arguments  # the arrays whose addresses are passed
+        self._passed: list[Any] = []
+        for argument in arguments:
+            if isinstance(argument, Operand):
+                address, row, column, nine = argument.where
+                self._passed += [ctypes.c_void_p(address), _by_reference(row), _by_reference(column)]
+                self._passed.append(ctypes.c_void_p(nine.ctypes.data))
+            elif isinstance(argument, str):
+                self._passed.append(ctypes.c_char_p(argument.encode()))
+            elif isinstance(argument, np.ndarray):
+                self._passed.append(ctypes.c_void_p(argument.ctypes.data))
+            else:
+                self._passed.append(_by_reference(argument))
+        # Fortran compilers pass the lengths of characters after all arguments
+        self._passed += [ctypes.c_size_t(1) for argument in arguments if isinstance(argument, str)]
+
+    @property
+    def desc(self) -> Descriptor | None:
+        return next((argument.desc for argument in self._kept if isinstance(argument, Operand)), None)
+
+    def __call__(self) -> Any:
+        return self._routine(*self._passed)
+
+
+def _by_reference(number: int) -> Any:
+    return ctypes.byref(ctypes.c_int(number))
+
+
+def least_over_grid(desc: Descriptor) -> Callable[[int], int]:
+    """Prepare the least of a number of each process of a grid, by BLACS's igamn2d; its call is collective over the grid."""
+    least, place = np.zeros(1, np.intc), np.zeros(1, np.intc)
+    reduction = _Call("igamn2d", (desc.grid.context, "A", " ", 1, 1, least, 1, place, place, -1, -1, -1))
+
+    def reduce(number: int) -> int:
+        least[0] = number
+        reduction()
+        return int(least[0])
+
+    return reduce
 
 
 def norm_of(which: str, kind: str, desc: Descriptor, matrix: Operand) -> float:
@@ -68,30 +134,40 @@ def norm_of(which: str, kind: str, desc: Descriptor, matrix: Operand) -> float:
 
 
 def call_with_workspace(
-    name: str, kind: str, *arguments: Argument, integers: bool = False, more: tuple[NDArray[Any], ...] = ()
+    name: str, kinds: str, *arguments: Argument, more: tuple[NDArray[Any], ...] = (), missing: int = 0
 ) -> int:
-    """Ask a routine what workspace it needs, call it with that, and return its INFO. Collective, as `call`.
+    """Ask a routine what workspaces it needs, call it with these, and return its INFO. Collective, as `call`.
 
     Parameters
     ----------
     name : str
         The routine.
-    kind : str
-        Letter of the workspace's dtype.
+    kinds : str
+        Letters of the workspaces' dtypes, in their order: "di" for WORK, LWORK, IWORK, LIWORK.
     *arguments
         Those before WORK and LWORK.
-    integers : bool
-        Whether IWORK and LIWORK come after these.
     more : tuple of ndarray
         Workspaces of known size that come then, before INFO.
+    missing : int
+        Elements that it needs beyond what it asks for, in each workspace of floating-point numbers.
     """
-    work, whole_work, sizes = np.zeros(1, dtype_of(kind)), np.zeros(1, np.intc), (-1, -1)
     info = np.zeros(1, np.intc)
-    for _ in range(2):
-        last: tuple[Argument, ...] = (work, sizes[0], *((whole_work, sizes[1]) if integers else ()), *more, info)
-        call(name, *arguments, *last)
-        if info[0] or sizes[0] > 0:
-            break
-        sizes = max(1, size_told(work)), max(1, int(whole_work[0]))
-        work, whole_work = np.zeros(sizes[0], work.dtype), np.zeros(sizes[1], np.intc)
+
+    def with_workspaces(sizes: list[int], arrays: list[NDArray[Any]]) -> _Call:
+        pairs = [part for pair in zip(arrays, sizes, strict=True) for part in pair]
+        return _Call(name, (*arguments, *pairs, *more, info))
+
+    asked = [np.zeros(1, dtype_of(kind)) for kind in kinds]
+    query = with_workspaces([-1] * len(asked), asked)
+    _ready()  # a query compares its arguments on all processes
+    query()
+    if info[0]:
+        return int(info[0])
+    sizes = [
+        max(1, int(array[0]) if kind == "i" else size_told(array) + missing)
+        for kind, array in zip(kinds, asked, strict=True)
+    ]
+    routine = with_workspaces(sizes, [np.zeros(size, dtype_of(kind)) for size, kind in zip(sizes, kinds, strict=True)])
+    with entering(name, routine.desc):
+        routine()
     return int(info[0])

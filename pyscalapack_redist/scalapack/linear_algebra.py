@@ -37,6 +37,8 @@ __all__ = [
     "pxorgqr",
     "pxpotrf",
     "pxpotrs",
+    "pxtrmm",
+    "pxtrsm",
 ]
 
 Local = NDArray[Any] | None
@@ -114,6 +116,52 @@ def pxpotrs(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str 
 
 
 @takes_distributed("local", "desc")
+def pxtrsm(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str = "L", trans: str = "N") -> None:
+    """Solve op(A) X = B with a triangle of A, in place of B, by PBLAS's p?trsm. Collective over the grid.
+
+    Parameters
+    ----------
+    a : ndarray or None
+        Local array, Fortran-ordered, of which the triangle is read.
+    desc : Descriptor
+        Its layout: of a square matrix, in square blocks, source 0.
+    b, desc_b, uplo
+        As for `pxpotrs`.
+    trans : {"N", "T", "C"}
+        Solve with the triangle, its transpose or its conjugate transpose.
+
+    Raises
+    ------
+    ValueError, DescriptorError, ArrayError
+        As for `pxgetrs`.
+    """
+    _triangular("trsm", a, desc, b, desc_b, uplo, trans)
+
+
+@takes_distributed("local", "desc")
+def pxtrmm(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str = "L", trans: str = "N") -> None:
+    """Multiply op(A) B with a triangle of A, in place of B, by PBLAS's p?trmm. Collective over the grid.
+
+    Parameters and errors are those of `pxtrsm`.
+    """
+    _triangular("trmm", a, desc, b, desc_b, uplo, trans)
+
+
+def _triangular(name: str, a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str, trans: str) -> None:
+    triangle, form = letter_of("uplo", uplo, "LU"), letter_of("trans", trans, "NTC")
+    n = factorable_size(desc)
+    check_aligned(desc=desc, desc_b=desc_b)
+    sides_count = sides_count_of(desc, desc_b)
+    if desc.grid.coords is None:
+        return
+    matrix, sides = operand("a", a, desc), operand("b", b, desc_b, written=True)
+    kind = factored_kind(matrix, sides)
+    check_separate(matrix, sides)
+    if 0 not in desc_b.shape:
+        call(f"p{kind}{name}", "L", triangle, form, "N", n, sides_count, np.ones(1, dtype_of(kind)), matrix, sides)
+
+
+@takes_distributed("local", "desc")
 def pxgetri(a: Local, desc: Descriptor, pivots: NDArray[np.intc] | None) -> None:
     """Inverse from the factors of `pxgetrf`, in place, by ScaLAPACK's p?getri. Collective over the grid.
 
@@ -136,7 +184,7 @@ def pxgetri(a: Local, desc: Descriptor, pivots: NDArray[np.intc] | None) -> None
     exchanged = checked_pivots(pivots, desc.local_shape[0] + desc.block[0])
     if n == 0:
         return
-    info = call_with_workspace(f"p{kind}getri", kind, n, matrix, exchanged, integers=True)
+    info = call_with_workspace(f"p{kind}getri", f"{kind}i", n, matrix, exchanged)
     check_info(f"p{kind}getri", info)
     if info > 0:
         raise np.linalg.LinAlgError(

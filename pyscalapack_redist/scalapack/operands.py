@@ -34,13 +34,14 @@ class Operand(NamedTuple):
     name: str
     array: NDArray[Any] | None
     address: int
-    offset: tuple[int, ...]
+    desc: Descriptor
     nine: NDArray[np.intc]
 
     @property
     def where(self) -> tuple[int, int, int, NDArray[np.intc]]:
         """Address, IA, JA and the nine integers."""
-        return self.address, self.offset[0] + 1, self.offset[1] + 1, self.nine
+        row, column = self.desc.offset
+        return self.address, row + 1, column + 1, self.nine
 
 
 def operand(name: str, array: NDArray[Any] | None, desc: Descriptor, *, written: bool = False) -> Operand:
@@ -49,14 +50,14 @@ def operand(name: str, array: NDArray[Any] | None, desc: Descriptor, *, written:
     rows, columns = desc.local_shape
     if desc.grid.coords is None:
         nine[8] = max(1, nine[8])
-        return Operand(name, None, 0, desc.offset, nine)
+        return Operand(name, None, 0, desc, nine)
     if array is None:
         raise ArrayError(
             f"{name} is None, but this rank is in the grid of its layout: pass the local array, of shape {rows, columns}"
         )
     if rows * columns == 0 == array.size:
         nine[8] = max(1, rows)
-        return Operand(name, array, array.ctypes.data, desc.offset, nine)
+        return Operand(name, array, array.ctypes.data, desc, nine)
     if array.shape not in ((rows, columns), (desc.lld, columns)):
         raise ArrayError(
             f"{name} has shape {array.shape}, but this rank holds {rows} x {columns}: make it by the Descriptor's empty()"
@@ -64,7 +65,7 @@ def operand(name: str, array: NDArray[Any] | None, desc: Descriptor, *, written:
     if written and not array.flags.writeable:
         raise ArrayError(f"{name} is read-only and would be written: pass a writeable array")
     nine[8] = _leading_dimension(name, array)
-    return Operand(name, array, array.ctypes.data, desc.offset, nine)
+    return Operand(name, array, array.ctypes.data, desc, nine)
 
 
 def _leading_dimension(name: str, array: NDArray[Any]) -> int:
@@ -213,30 +214,56 @@ def eigenproblem_size(desc: Descriptor, vendor: str) -> int:
         raise DescriptorError(
             f"desc has source = {desc.source}, and ScaLAPACK's p?syevd is right only for 0: redistribute to such a layout first"
         )
-    if 1 < n <= desc.block[0] and desc.grid.size > 1:
+    if in_one_block(desc):
         raise DescriptorError(
             f"desc has blocks of {desc.block[0]} x {desc.block[1]}, of which one holds the whole matrix of {n} x {n}, and "
             f"on {desc.grid.size} processes ScaLAPACK's p?syevd is right only with more than one: redistribute to smaller "
             "blocks, or to one process"
         )
-    ranks = desc.grid.ranks
-    if vendor == "MKL" and not any(np.all(np.diff(order.ravel()) > 0) for order in (ranks, ranks.T)):
+    if vendor == "MKL" and not ranks_ascend(desc.grid):
         raise DescriptorError(
-            f"desc has its processes on the ranks {ranks.tolist()}, and MKL's p?syevd does not return from every such order: "
+            f"desc has its processes on the ranks {desc.grid.ranks.tolist()}, and MKL's p?syevd does not return from every "
+            "such order: "
             "redistribute to a grid whose ranks ascend by rows or by columns, which ProcessGrid makes without ranks="
         )
     return n
+
+
+def in_one_block(desc: Descriptor) -> bool:
+    """Whether one of several processes holds the whole matrix, for which p?syevd is not right."""
+    return bool(1 < desc.shape[0] <= desc.block[0] and desc.grid.size > 1)
+
+
+def ranks_ascend(grid: ProcessGrid) -> bool:
+    """Whether a grid's ranks ascend by rows or by columns: from others MKL's p?syevd does not return."""
+    return any(bool(np.all(np.diff(order.ravel()) > 0)) for order in (grid.ranks, grid.ranks.T))
+
+
+def diagonal_places(desc: Descriptor) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """What this rank holds of the diagonal: global indices, ascending, and their local rows and columns. Not collective."""
+    indices = np.intersect1d(desc.global_indices(0), desc.global_indices(1), assume_unique=True)
+    rows, columns = (axis.local_index(indices) for axis in desc.distributions)
+    return indices, rows, columns
+
+
+def misaligned(desc: Descriptor) -> str:
+    """Why a matrix is no whole array in square blocks from process (0, 0) on; empty where it is."""
+    if desc.parent is not None:
+        return "of a sub-array"
+    if not all(isinstance(size, int) for size in desc.block):
+        return "of irregular blocks"
+    if desc.block[0] != desc.block[1]:
+        return f"of blocks of {desc.block[0]} x {desc.block[1]}, which are not square"
+    return f"one with source = {desc.source}, which is not 0" if any(desc.source) else ""
 
 
 def check_aligned(**layouts: Descriptor) -> None:
     """Refuse what is not a whole array in square blocks of one size from process (0, 0) of one grid on."""
     first = next(iter(layouts.values()))
     for name, desc in layouts.items():
-        what = "of a sub-array" if desc.parent is not None else ""
-        if not what and (len({*desc.block}) > 1 or desc.block != first.block):
+        what = misaligned(desc)
+        if not what and desc.block != first.block:
             what = f"of blocks of {desc.block[0]} x {desc.block[1]}"
-        if not what and any(desc.source):
-            what = f"one with source = {desc.source}"
         if what:
             raise DescriptorError(
                 f"{name} is {what}: this routine is for whole arrays in square blocks, of one size for all of them, with "

@@ -1,4 +1,4 @@
-"""The few ScaLAPACK routines that the package calls: pxgemr2d, pxtrmr2d, pxgetrf, pxgetrs, pxsyevd, on NumPy local arrays.
+"""Routines of ScaLAPACK on NumPy local arrays, in any layouts that it takes: pxgemr2d, pxtrmr2d, pxgetrf, pxgetrs.
 
 ScaLAPACK ends the process on bad input, so everything is checked first, by `operands`; on this rank only, without
 communication. The letter of a routine comes from the dtype: float32 s, float64 d, complex64 c, complex128 z, int32 i.
@@ -7,7 +7,7 @@ In place of a local array and its descriptor every routine takes a `DistributedA
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +15,14 @@ from numpy.typing import NDArray
 from .. import blacs
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
-from .calls import dtype_of, norm_of, size_told
+from .calls import entering, least_over_grid
 from .operands import (
     FACTORED_KINDS,
-    KIND_OF_DTYPE,
-    Operand,
     check_info,
     check_same_shape,
     check_separate,
     checked_pivots,
-    eigenproblem_size,
+    diagonal_places,
     enclosing_context,
     factorable_size,
     kind_of,
@@ -33,7 +31,7 @@ from .operands import (
     sides_count_of,
 )
 
-__all__ = ["Eigenpairs", "pxgemr2d", "pxgetrf", "pxgetrs", "pxsyevd", "pxtrmr2d"]
+__all__ = ["pxgemr2d", "pxgetrf", "pxgetrs", "pxtrmr2d"]
 
 
 @overload
@@ -187,16 +185,29 @@ def pxgetrf(a: NDArray[Any] | None, desc: Descriptor) -> NDArray[np.intc] | None
     pivots = np.zeros(desc.local_shape[0] + desc.block[0], dtype=np.intc)
     if n == 0:
         return pivots
-    info = blacs.load().entries.getrf(kind, n, n, *matrix.where, pivots)
+    places, least = diagonal_places(desc), least_over_grid(desc)
+    with entering(f"p{kind}getrf", desc):
+        info = blacs.load().entries.getrf(kind, n, n, *matrix.where, pivots)
+        # MKL's does not tell of each zero pivot, and netlib's returns from a matrix of one row without a look at it
+        found = least(_first_zero(matrix.array, *places, n)) + 1
     check_info(f"p{kind}getrf", info)
-    # netlib's returns at once from a matrix of one row, without a look at it
-    if n == 1 and info == 0 and desc.parent is None and norm_of("M", kind, desc, matrix) == 0:
-        info = 1
+    if info == 0 and found <= n:
+        info = found
     if info > 0:
         raise np.linalg.LinAlgError(
             f"p{kind}getrf: the matrix is singular: pivot {info} (counted from 1) is exactly zero"
         )
     return pivots
+
+
+def _first_zero(
+    local: NDArray[Any] | None, indices: NDArray[np.int64], rows: NDArray[np.int64], columns: NDArray[np.int64], n: int
+) -> int:
+    """The first zero on this rank's part of the diagonal, counted from 0; `n` where there is none."""
+    for index, row, column in zip(indices, rows, columns, strict=True):
+        if local is not None and local[row, column] == 0:
+            return int(index)
+    return n
 
 
 @overload
@@ -256,114 +267,6 @@ def pxgetrs(
     exchanged = checked_pivots(pivots, desc.local_shape[0] + desc.block[0])
     if 0 in desc_b.shape:
         return
-    info = blacs.load().entries.getrs(kind, form, n, sides_count, *matrix.where, exchanged, *sides.where)
+    with entering(f"p{kind}getrs", desc):
+        info = blacs.load().entries.getrs(kind, form, n, sides_count, *matrix.where, exchanged, *sides.where)
     check_info(f"p{kind}getrs", info)
-
-
-class Eigenpairs(NamedTuple):
-    """What `pxsyevd` returns; None twice on a rank outside the grid.
-
-    Attributes
-    ----------
-    values : ndarray of a real dtype, or None
-        All eigenvalues, ascending, on every rank of the grid.
-    vectors : ndarray or None
-        Local array of the eigenvectors, in the layout of the matrix: column k belongs to value k.
-    """
-
-    values: NDArray[Any] | None
-    vectors: NDArray[Any] | None
-
-
-@overload
-def pxsyevd(a: Distributed, /, uplo: str = "L") -> Eigenpairs: ...
-
-
-@overload
-def pxsyevd(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> Eigenpairs: ...
-
-
-@takes_distributed("local", "desc")
-def pxsyevd(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> Eigenpairs:
-    """Eigenvalues and eigenvectors of a symmetric or Hermitian matrix, by ScaLAPACK's p?syevd or p?heevd (divide and
-    conquer). Collective over the grid.
-
-    Parameters
-    ----------
-    a : ndarray or None
-        Local array, Fortran-ordered, overwritten; ranks outside the grid may pass None.
-    desc : Descriptor
-        Its layout: square, with square blocks, smaller than the matrix unless the grid is of one process, and source 0;
-        with MKL, on a grid whose ranks ascend by rows or by columns.
-        A sub-array is not taken: redistribute it to a layout of its own.
-    uplo : {"L", "U"}
-        Triangle that is read; the other one is taken to mirror it.
-
-    Returns
-    -------
-    Eigenpairs
-        `values` and `vectors`.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        An eigenvalue did not converge.
-    ValueError
-        `uplo` is none of these letters.
-    DescriptorError
-        The layout cannot be taken.
-    ArrayError
-        The local array does not fit it.
-    """
-    triangle = letter_of("uplo", uplo, "LU")
-    n = eigenproblem_size(desc, blacs.load().vendor)
-    if desc.grid.coords is None:
-        return Eigenpairs(None, None)
-    matrix = operand("a", a, desc, written=True)
-    kind = kind_of(matrix, allowed=FACTORED_KINDS)
-    dtype = dtype_of(kind)
-    values = np.zeros(n, np.zeros(0, dtype).real.dtype)
-    vectors = desc.zeros(dtype)
-    if n == 0:
-        return Eigenpairs(values, vectors)
-    target = operand("vectors", vectors, desc, written=True)
-    # p?syevd asks for less than p?ormtr and p?lasrt need, which it calls, where a block is not small beside the matrix
-    rows, columns = desc.local_shape_of((0, 0))
-    missing = (2 * rows + columns + desc.block[0]) * desc.block[0]
-    info = _solve_eigenproblem(dtype, triangle, n, matrix, values, target, missing)
-    routine = f"p{kind}{'he' if kind in 'cz' else 'sy'}evd"
-    check_info(routine, info)
-    if info > 0:
-        raise np.linalg.LinAlgError(f"{routine}: eigenvalue {info // (n + 1)} (counted from 1) did not converge")
-    return Eigenpairs(values, vectors)
-
-
-def _solve_eigenproblem(
-    dtype: np.dtype[Any], triangle: str, n: int, matrix: Operand, values: NDArray[Any], vectors: Operand, missing: int
-) -> int:
-    """Ask p?syevd what workspace it needs, and call it with that and the `missing` elements; INFO."""
-    entries, kind = blacs.load().entries, KIND_OF_DTYPE[dtype]
-    work, real_work = np.zeros(1, dtype), np.zeros(1, values.dtype)
-    integers = np.zeros(1, np.intc)
-    sizes = [-1, -1, -1]
-    for _ in range(2):
-        info = entries.syevd(
-            kind,
-            triangle,
-            n,
-            *matrix.where,
-            values.ctypes.data,
-            *vectors.where,
-            work.ctypes.data,
-            sizes[0],
-            real_work.ctypes.data,
-            sizes[1],
-            integers,
-            sizes[2],
-        )
-        if info or sizes[0] > 0:
-            return info
-        sizes = [*(size_told(array) + missing for array in (work, real_work)), int(integers[0])]
-        work, real_work = np.zeros(sizes[0], work.dtype), np.zeros(sizes[1], real_work.dtype)
-        integers = np.zeros(sizes[2], np.intc)
-    return info

@@ -68,12 +68,12 @@ def eigenproblems(n: int, dtype: str) -> None:
         for layout in (None, *(layout for layout in given(n, n) if layout is not None and n > 4)):
             case = f"eigh, n = {n}, {dtype}, layouts {number}, layout = {layout}"
             with untouched(a):
-                values, vectors = linalg.eigh(a, bool(number % 2), layout=layout)
+                values, vectors = linalg.eigh(a, lower=bool(number % 2), layout=layout)
                 near(values, expected, case)
                 whole = whole_of(vectors)
                 near(whole.conj().T @ whole, np.eye(n, dtype=dtype), case)
                 near(matrix @ whole, (whole * values).astype(dtype), case)
-                near(linalg.eigh(a, bool(number % 2), True, layout=layout), expected, case)
+                near(linalg.eigh(a, lower=bool(number % 2), eigvals_only=True, layout=layout), expected, case)
 
 
 def factorisations(m: int, n: int, dtype: str) -> None:

@@ -12,8 +12,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
-from pyscalapack_redist import blacs
-from pyscalapack_redist.scalapack import routines as scalapack
+from pyscalapack_redist import blacs, scalapack
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()

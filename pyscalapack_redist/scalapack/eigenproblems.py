@@ -1,0 +1,208 @@
+"""Routines of ScaLAPACK for symmetric and Hermitian eigenproblems: pxsyev, pxsyevd, pxsygst.
+
+p?syevr (some of the eigenvectors) is left out: netlib's returns wrong vectors without an error (real matrices, blocks of 32 and
+64), and MKL's does not return from some matrices with equal eigenvalues.
+
+Everything is checked first, on this rank only, without communication, as in `routines`. Layouts are those of p?syevd, which
+is right for fewer than it takes: see `operands.eigenproblem_size`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import blacs
+from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed, takes_distributed
+from .calls import call, call_with_workspace, dtype_of
+from .operands import (
+    check_aligned,
+    check_info,
+    check_same_shape,
+    check_separate,
+    eigenproblem_size,
+    factorable_size,
+    factored_kind,
+    letter_of,
+    operand,
+)
+
+__all__ = ["Eigenpairs", "pxsyev", "pxsyevd", "pxsygst"]
+
+
+class Eigenpairs(NamedTuple):
+    """What `pxsyevd` returns; None twice on a rank outside the grid.
+
+    Attributes
+    ----------
+    values : ndarray of a real dtype, or None
+        All eigenvalues, ascending, on every rank of the grid.
+    vectors : ndarray or None
+        Local array of the eigenvectors, in the blocks and on the grid of the matrix: column k belongs to value k.
+    """
+
+    values: NDArray[Any] | None
+    vectors: NDArray[Any] | None
+
+
+@overload
+def pxsyevd(a: Distributed, /, uplo: str = "L") -> Eigenpairs: ...
+
+
+@overload
+def pxsyevd(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> Eigenpairs: ...
+
+
+@takes_distributed("local", "desc")
+def pxsyevd(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> Eigenpairs:
+    """Eigenvalues and eigenvectors of a symmetric or Hermitian matrix, by ScaLAPACK's p?syevd or p?heevd (divide and
+    conquer). Collective over the grid.
+
+    Parameters
+    ----------
+    a : ndarray or None
+        Local array, Fortran-ordered, overwritten; ranks outside the grid may pass None.
+    desc : Descriptor
+        Its layout: square, with square blocks, smaller than the matrix unless the grid is of one process, and source 0;
+        with MKL, on a grid whose ranks ascend by rows or by columns.
+        A sub-array is not taken: redistribute it to a layout of its own.
+    uplo : {"L", "U"}
+        Triangle that is read; the other one is taken to mirror it.
+
+    Returns
+    -------
+    Eigenpairs
+        `values` and `vectors`.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        An eigenvalue did not converge.
+    ValueError
+        `uplo` is none of these letters.
+    DescriptorError
+        The layout cannot be taken.
+    ArrayError
+        The local array does not fit it.
+    """
+    triangle = letter_of("uplo", uplo, "LU")
+    n = eigenproblem_size(desc, blacs.load().vendor)
+    if desc.grid.coords is None:
+        return Eigenpairs(None, None)
+    matrix = operand("a", a, desc, written=True)
+    kind = factored_kind(matrix)
+    values, vectors = _real_zeros(n, kind), desc.zeros(dtype_of(kind))
+    if n == 0:
+        return Eigenpairs(values, vectors)
+    target = operand("vectors", vectors, desc, written=True)
+    name, missing = _named(kind, "evd"), _missing(desc)
+    info = call_with_workspace(name, _workspaces(kind), "V", triangle, n, matrix, values, target, missing=missing)
+    check_info(name, info)
+    if info > 0:
+        raise np.linalg.LinAlgError(f"{name}: eigenvalue {info // (n + 1)} (counted from 1) did not converge")
+    return Eigenpairs(values, vectors)
+
+
+def _named(kind: str, last: str) -> str:
+    return f"p{kind}{'he' if kind in 'cz' else 'sy'}{last}"
+
+
+def _missing(desc: Descriptor) -> int:
+    """What p?syevd asks for too little: p?ormtr and p?lasrt need more where a block is not small beside the matrix."""
+    rows, columns = desc.local_shape_of((0, 0))
+    return int((2 * rows + columns + desc.block[0]) * desc.block[0])
+
+
+def _workspaces(kind: str) -> str:
+    return {"c": "csi", "z": "zdi"}.get(kind, f"{kind}i")
+
+
+def _real_zeros(n: int, kind: str) -> NDArray[Any]:
+    return np.zeros(n, np.zeros(0, dtype_of(kind)).real.dtype)
+
+
+@takes_distributed("local", "desc")
+def pxsyev(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> NDArray[Any] | None:
+    """Eigenvalues alone of a symmetric or Hermitian matrix, by ScaLAPACK's p?syev or p?heev (QR iteration). Collective
+    over the grid.
+
+    Parameters and errors are those of `pxsyevd`.
+
+    Returns
+    -------
+    ndarray of a real dtype, or None
+        All eigenvalues, ascending, on every rank of the grid; None outside.
+    """
+    triangle = letter_of("uplo", uplo, "LU")
+    n = eigenproblem_size(desc, blacs.load().vendor)
+    if desc.grid.coords is None:
+        return None
+    matrix = operand("a", a, desc, written=True)
+    kind = factored_kind(matrix)
+    values = _real_zeros(n, kind)
+    if n:
+        name = _named(kind, "ev")
+        kinds = _workspaces(kind).removesuffix("i")
+        info = call_with_workspace(name, kinds, "N", triangle, n, matrix, values, matrix, missing=_missing(desc))
+        check_info(name, info)
+        if info > 0:
+            raise np.linalg.LinAlgError(f"{name}: not all eigenvalues were found (INFO = {info})")
+    return values
+
+
+@takes_distributed("local", "desc")
+def pxsygst(
+    a: NDArray[Any] | None,
+    desc: Descriptor,
+    b: NDArray[Any] | None,
+    desc_b: Descriptor,
+    uplo: str = "L",
+    *,
+    problem: int = 1,
+) -> float:
+    """Reduce a generalized eigenproblem to a standard one, in place, by ScaLAPACK's p?sygst or p?hegst. Collective over
+    the grid.
+
+    Parameters
+    ----------
+    a : ndarray or None
+        Local array, Fortran-ordered; its triangle is overwritten by that of inv(L) A inv(L^H) or inv(U^H) A inv(U); for
+        problems 2 and 3 by that of L^H A L or U A U^H.
+    desc : Descriptor
+        Its layout: square, with square blocks, source 0, no sub-array.
+    b, desc_b
+        The factor that `pxpotrf` made of B, in the same triangle, and its layout, aligned with `desc`.
+    uplo : {"L", "U"}
+        Triangle of both.
+    problem : {1, 2, 3}
+        A x = w B x, A B x = w x, or B A x = w x.
+
+    Returns
+    -------
+    float
+        By which the eigenvalues of the standard problem are to be multiplied; 1 outside the grid.
+
+    Raises
+    ------
+    ValueError, DescriptorError, ArrayError
+        As for `pxgetrs`; or `problem` is none of these.
+    """
+    triangle = letter_of("uplo", uplo, "LU")
+    if problem not in (1, 2, 3):
+        raise ValueError(f"problem = {problem!r} must be 1, 2 or 3")
+    n = factorable_size(desc)
+    check_aligned(desc=desc, desc_b=desc_b)
+    check_same_shape(desc, desc_b)
+    if desc.grid.coords is None:
+        return 1.0
+    matrix, factor = operand("a", a, desc, written=True), operand("b", b, desc_b)
+    kind = factored_kind(matrix, factor)
+    check_separate(matrix, factor)
+    scale, info = np.ones(1, _real_zeros(0, kind).dtype), np.zeros(1, np.intc)
+    if n:
+        call(_named(kind, "gst"), problem, triangle, n, matrix, factor, scale, info)
+        check_info(_named(kind, "gst"), int(info[0]))
+    return float(scale[0])
