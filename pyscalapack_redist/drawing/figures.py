@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_heat", "draw_panels", "need_matplotlib", "new_figure", "number_cells"]
 
 MOST_TICKS = 12
+LINE, MOST_LINED = 0.5, 48  # points, between blocks; not between so many more
 TITLE_WIDTH = 60  # characters
 LEAST_FONT, MOST_FONT = 4.0, 11.0  # points
 MOST_NUMBERED = 32  # cells along a side of a heat map with numbers in them
@@ -91,7 +92,8 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     numbers, places = np.unique(panel.ranks, return_inverse=True)
     palette = [colour_of(rank) for rank in numbers.tolist()]
     cells = np.array([to_rgb(colour) for colour in palette])[places.reshape(panel.ranks.shape)]
-    axes.pcolormesh(panel.columns, panel.rows, cells, edgecolors="white", linewidth=0.5)
+    line = LINE if max(panel.ranks.shape) <= MOST_LINED else 0.0
+    axes.pcolormesh(panel.columns, panel.rows, cells, edgecolors="white" if line else "none", linewidth=line)
     axes.set_xlim(0, panel.columns[-1])
     axes.set_ylim(panel.rows[-1], 0)
     axes.set_aspect("auto" if is_wide(panel) else "equal")
@@ -103,10 +105,11 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
 
 def _ticks(axes: Axes, panel: Panel) -> None:
     for edges, axis in ((panel.columns, axes.xaxis), (panel.rows, axes.yaxis)):
-        if len(edges) <= MOST_TICKS:
-            axis.set_ticks(edges.tolist())
-        else:
-            axis.set_ticks(edges[:: math.ceil(len(edges) / MOST_TICKS)].tolist())
+        apart, shown = int(edges[-1]) / MOST_TICKS, [int(edges[-1])]
+        for edge in edges[-2::-1].tolist():
+            if shown[-1] - edge >= apart:
+                shown.append(edge)
+        axis.set_ticks(shown)
     if _is_strip(panel):
         axes.set_yticks([])
 
@@ -142,7 +145,9 @@ def _legend(axes: Axes, numbers: Sequence[int], palette: Sequence[str]) -> None:
                 bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2, frameon=False, handlelength=1.0)  # fmt: skip
 
 
-def draw_heat(axes: Axes, table: NDArray[Any], unit: str, names: tuple[str, str]) -> None:
+def draw_heat(
+    axes: Axes, table: NDArray[Any], unit: str, names: tuple[str, str], numbers: Sequence[int] | None = None
+) -> None:
     """Draw a table as a heat map, with the numbers in it where it is small. Not collective.
 
     Parameters
@@ -155,22 +160,30 @@ def draw_heat(axes: Axes, table: NDArray[Any], unit: str, names: tuple[str, str]
         Of the numbers, for the scale.
     names : (str, str)
         What rows and columns are.
+    numbers : sequence of int, optional
+        Of the rows and of the columns, where they are not 0, 1, 2, ...
     """
     from matplotlib import colormaps
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     shown = np.ma.masked_equal(table, 0)
     most = max(1.0, float(table.max(initial=0)))
     image = axes.imshow(shown, cmap="viridis_r", vmin=0, vmax=most, interpolation="nearest")
     axes.set_aspect("equal" if max(table.shape) <= 4 * min(table.shape) else "auto")
     axes.figure.colorbar(image, ax=axes, label=unit, shrink=0.8)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        if numbers is not None:
+            axis.set_major_formatter(FuncFormatter(lambda at, _: _number_at(numbers, at)))
     axes.set_ylabel(names[0])
     axes.set_xlabel(names[1])
     if max(table.shape) <= MOST_NUMBERED and most < 10**5:
         colours = colormaps["viridis_r"](table / most)
         number_cells(axes, {(i, j): str(n) for (i, j), n in np.ndenumerate(table) if n}, colours)
+
+
+def _number_at(numbers: Sequence[int], at: float) -> str:
+    return str(numbers[int(at)]) if 0 <= at < len(numbers) and at == int(at) else ""
 
 
 def number_cells(axes: Axes, texts: dict[tuple[int, int], str], colours: NDArray[np.float64]) -> None:

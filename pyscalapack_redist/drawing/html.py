@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-__all__ = ["document", "table"]
+__all__ = ["beside", "picture", "table"]
 
 HEAD = "text-align:left;vertical-align:top;font-weight:600;padding:2px 12px 2px 0;white-space:nowrap"
 CELL = "text-align:left;vertical-align:top;padding:2px 8px 2px 0"
@@ -21,11 +21,13 @@ def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
     return f'<table style="border-collapse:collapse;margin:0">{caption}<tbody>{lines}</tbody></table>'
 
 
-def document(words: str, picture: str, note: str = "") -> str:
-    """A table beside its picture, with a note below it. Not collective."""
-    if note:
-        picture += f'<div style="font-size:small">{escape(note)}</div>'
-    return (
-        '<div style="display:flex;flex-wrap:wrap;gap:24px;align-items:flex-start">'
-        f"<div>{words}</div><div>{picture}</div></div>"
-    )
+def beside(*parts: str) -> str:
+    """Parts beside each other, where there is room. Not collective."""
+    inner = "".join(f"<div>{part}</div>" for part in parts)
+    return f'<div style="display:flex;flex-wrap:wrap;gap:24px;align-items:flex-start">{inner}</div>'
+
+
+def picture(svg: str, title: str = "", note: str = "") -> str:
+    """A picture below its title, with a note below it. Not collective."""
+    above, below = (f'<div style="font-size:small">{escape(words)}</div>' if words else "" for words in (title, note))
+    return above + svg + below

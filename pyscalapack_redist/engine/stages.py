@@ -20,7 +20,7 @@ from ..exchanges import ByteMessage, Exchange, Extents, Form, Message, Options
 from ..exchanges.message import dense_strides
 from ..layout.descriptor import Descriptor
 from ..schedules.orders import Order
-from .operation import Part
+from .operation import Edge, Part, edge_of
 from .planner import Messages
 
 if TYPE_CHECKING:
@@ -88,6 +88,16 @@ class Move(NamedTuple):
     part: Part | None
     order: Order
     messages: Messages
+
+    @property
+    def moved(self) -> Descriptor:
+        """The layout of op(A)."""
+        return self.desc_a if self.op == "N" else self.desc_a.T
+
+    @property
+    def edge(self) -> Edge | None:
+        """Which elements of op(A) move; None for all."""
+        return edge_of(self.part, self.op, self.desc_b.shape)
 
 
 class Forms(NamedTuple):

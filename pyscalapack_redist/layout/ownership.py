@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..drawing.html import document, table
+from ..drawing.html import beside, picture, table
 from ..drawing.panels import Panel
 from ..drawing.svg import panels_as_svg
 from ..errors import DescriptorError
@@ -25,7 +25,7 @@ __all__ = ["Ownership", "common_region"]
 
 LARGEST_MAP = 10**8  # entries of a map: 800 MB
 MOST_BLOCKS, MOST_PANELS = 1600, 12  # of a picture of matplotlib
-FEW_BLOCKS = 24  # along a dimension that are drawn in any case, else those of two rounds of all processes
+FEW_BLOCKS = 32  # along a dimension that are drawn in any case, else those of two rounds of all processes
 MOST_IN_HTML, PANELS_IN_HTML = 600, 6
 
 
@@ -192,15 +192,19 @@ class Ownership(ABC):
         LibraryError
             Matplotlib is not installed.
         """
+        return self._draw(ax, self._region(MOST_BLOCKS))
+
+    def _draw(self, ax: Axes | None, region: Sequence[int]) -> Axes:
         from ..drawing.figures import draw_panels
 
-        region = self._region(MOST_BLOCKS)
         return draw_panels(ax, self._panels(region, MOST_PANELS), f"{self._title()}\n{self._left_out(region)}")
 
     def _repr_html_(self) -> str:
         region = self._region(MOST_IN_HTML)
-        picture = panels_as_svg(self._panels(region, PANELS_IN_HTML))
-        return document(table(type(self).__name__, self._rows()), picture, self._left_out(region))
+        return beside(table(type(self).__name__, self._rows()), self._svg(region))
+
+    def _svg(self, region: Sequence[int], title: str = "") -> str:
+        return picture(panels_as_svg(self._panels(region, PANELS_IN_HTML)), title, self._left_out(region))
 
     def _title(self) -> str:
         """The layout in a line, without the ranks."""
