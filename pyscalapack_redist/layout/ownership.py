@@ -218,9 +218,9 @@ class Ownership(ABC):
             return ""
         return f"the first {' x '.join(map(str, region))} of {' x '.join(map(str, shape))} elements"
 
-    def _region(self, most: int) -> tuple[int, ...]:
-        """The first elements along each dimension, of so many blocks in all: a part that can be drawn."""
-        edges = [axis.block_edges(max(FEW_BLOCKS, 2 * axis.processes)) for axis in self._distributions]
+    def _region(self, most: int, along: int | None = None) -> tuple[int, ...]:
+        """The first elements of a part that can be drawn: so many blocks in all, and `along` along each dimension."""
+        edges = [axis.block_edges(along or max(FEW_BLOCKS, 2 * axis.processes)) for axis in self._distributions]
         counts = [max(1, len(some) - 1) for some in edges]
         while math.prod(counts) > most:
             k = counts.index(max(counts))

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from pyscalapack_redist import Blocks, Descriptor, LibraryError, ProcessGrid
+from pyscalapack_redist import Blocks, Descriptor, LibraryError, ProcessGrid, redistribute
 from pyscalapack_redist.drawing.colours import colour_of, ink_on
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
@@ -115,6 +115,47 @@ def test_colours_differ_among_64_ranks() -> None:
     neighbours = np.abs(np.diff(rgb, axis=0)).sum(axis=1)
     assert neighbours.min() > 60
     assert {ink_on("#000000"), ink_on("#ffffff")} == {"#ffffff", "#1a1a1a"}
+
+
+def test_a_plan_is_drawn_before_and_after_with_its_traffic() -> None:
+    a, b = LAYOUTS["matrix"], Descriptor((12, 10), (5, 4), ProcessGrid((1, 3), ranks=[[9, 7, 0]]))
+    figure = redistribute(a, b, op="T").plot()
+    before, after, traffic = figure.axes[:3]
+    for ax, desc in ((before, a), (after, b)):
+        assert [text.get_text() for text in ax.texts] == [str(rank) for rank in desc.owner_map(blocks=True).flat]
+    assert before.get_title().startswith("before: 10 x 12")
+    assert after.get_title().startswith("after: 12 x 10")
+    ranks = [0, 1, 2, 4, 5, 7, 9]
+    expected = np.zeros((7, 7), int)
+    for p, q in zip(a.owner_map().T.flat, b.owner_map().flat, strict=True):
+        expected[ranks.index(p), ranks.index(q)] += 1
+    assert np.array_equal(np.ma.filled(traffic.images[0].get_array(), 0), expected)
+    figure.canvas.draw()
+    labels = [label.get_text() for label in traffic.get_xticklabels() if label.get_text()]
+    assert set(map(int, labels)) <= {*ranks}
+
+
+def test_plans_of_large_arrays_show_the_same_elements() -> None:
+    a, b = (Descriptor((10**6, 10**6), block, ProcessGrid((64, 64))) for block in (None, 64))
+    before, after, traffic = redistribute(a, b).plot().axes[:3]
+    assert before.get_xlim() == after.get_xlim()
+    assert before.get_ylim() == after.get_ylim()
+    assert "too many for a table" in traffic.texts[0].get_text()
+
+
+def test_plans_and_reports_have_html() -> None:
+    a, b = LAYOUTS["matrix"], Descriptor((10, 12), (5, 4), ProcessGrid((1, 3)))
+    plan = redistribute(a, b, via="lcm")
+    root = ElementTree.fromstring(plan._repr_html_())
+    rows = {row[0].text: row[1].text for row in root.iter("tr")}
+    assert rows["from"] == repr(a)
+    assert rows["legs"] == "2"
+    drawn = [rect[0].text for rect in root.iter("{http://www.w3.org/2000/svg}rect")]
+    assert drawn == [f"rank {rank}" for desc in (a, b) for rank in desc.owner_map(blocks=True).flat]
+    for made in (plan, redistribute(LAYOUTS["irregular"], LAYOUTS["irregular"], uplo="U", fill="symmetric")):
+        report = made.report()
+        cells = {row[0].text: row[1].text for row in ElementTree.fromstring(report._repr_html_()).iter("tr")}
+        assert cells == dict(report._rows())
 
 
 def test_without_matplotlib_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
