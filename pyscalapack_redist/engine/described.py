@@ -155,7 +155,7 @@ class Described:
         region = region_of(self, html=True)
         pair = self._pairs[0]
         before = pair.desc_a._svg(region if pair.op == "N" else region[::-1], "before")
-        return beside(table("Redistribution", self._rows()), before, pair.desc_b._svg(region, "after"))
+        return beside(table(type(self).__name__, self._rows()), beside(before, pair.desc_b._svg(region, "after")))
 
     def __repr__(self) -> str:
         if self._listed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -383,18 +383,8 @@ class Descriptor(Ownership):
 
     # -- inside
 
-    def _seen_by(self, rank: int) -> Descriptor:
-        """This layout as it is on a rank: its coordinates and local shape, for a grid on paper too."""
-        place = self._grid.coords_of(rank)
-        view = self._copy()
-        view._place = None if place is None else self._places.at(place)
-        view._coords = None if view._place is None else view._place[: self.ndim]
-        view._local_shape = (0,) * self.ndim if view._coords is None else self._held(view._coords)
-        view._lld, view._paper = max(1, view._local_shape[0]), False
-        return view
-
-    def _copy(self) -> Descriptor:
-        copy = object.__new__(Descriptor)
+    def _copy(self) -> Self:
+        copy = object.__new__(type(self))
         copy.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("layout_digest", "T", "places")})
         return copy
 

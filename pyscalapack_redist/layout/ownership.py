@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +37,9 @@ class Ownership(ABC):
     _whole: tuple[Distribution, ...]
     _distributions: tuple[Distribution, ...]
     _coords: tuple[int, ...] | None
+    _place: tuple[int, ...] | None
+    _local_shape: tuple[int, ...]
+    _lld: int | None
     _paper: bool
 
     @property
@@ -87,6 +90,10 @@ class Ownership(ABC):
             self._grid.rank_of(coords)
             place = self._places.at(coords)[: len(self._whole)]
         return self._distributions[dim].global_indices(place[dim])
+
+    @abstractmethod
+    def _copy(self) -> Self:
+        """The same layout, to be changed."""
 
     @abstractmethod
     def _rows(self) -> list[tuple[str, str]]:
@@ -250,6 +257,16 @@ class Ownership(ABC):
             raise DescriptorError(
                 f"{self!r} is on paper, where no rank has {what}: {instead}; or give its grid a communicator"
             )
+
+    def _seen_by(self, rank: int) -> Self:
+        """This layout as it is on a rank: its coordinates and local shape, for a grid on paper too."""
+        place = self._grid.coords_of(rank)
+        view = self._copy()
+        view._place = None if place is None else self._places.at(place)
+        view._coords = None if view._place is None else view._place[: len(self._whole)]
+        view._local_shape = (0,) * len(self._whole) if view._coords is None else self._held(view._coords)
+        view._lld, view._paper = max(1, view._local_shape[0]), False
+        return view
 
     def _held(self, coords: Sequence[int]) -> tuple[int, ...]:
         return tuple(one.local_size(p) for one, p in zip(self._whole, coords, strict=True))

@@ -128,6 +128,22 @@ def test_a_triangle(uplo: str, diag: str, op: str) -> None:
     check(plan, plan.report(), counted(moved, b, mask))
 
 
+def test_layouts_with_copies() -> None:
+    a = Descriptor((12, 9), (3, 2), ProcessGrid((2, 2)), axes=(0, None))  # two copies of each half of the rows
+    b = Descriptor((12, 9), (2, 4), ProcessGrid((2, 3), ranks=[[4, 0, 2], [1, 5, 9]]))
+    for start, end in ((a, b), (b, a), (a, a)):
+        plan = psr.redistribute(start, end)
+        totals, pairs = plan.report(), Counter[tuple[int, int]]()
+        for rank in range(10):
+            messages = plan.messages_of(rank)
+            pairs.update({(rank, m.peer): m.size for some in ("send", "copy") for m in messages[some]})
+            assert sum(m.size for some in ("receive", "copy") for m in messages[some]) == np.prod(
+                end._seen_by(rank).local_shape
+            )
+        check(plan, totals, pairs)
+        assert totals.bytes_sent + totals.bytes_copied == 8 * 12 * 9 * end.copies
+
+
 def test_a_mirror_image_and_layouts_on_the_way() -> None:
     a, b = Descriptor((17, 17), (3, 4), ProcessGrid((2, 3))), Descriptor((17, 17), (5, 2), ProcessGrid((3, 2)))
     filled = psr.redistribute(a, b, uplo="U", fill="symmetric").report()
