@@ -10,6 +10,7 @@ from . import blacs, intersections, linalg, scalapack, schedules
 from .connection.connect import accept, connect
 from .distributed_array import DistributedArray, distribute
 from .engine.batch import batch
+from .engine.paper import PaperPlan
 from .engine.redistribute import Redistribution, redistribute
 from .engine.report import BatchReport
 from .engine.scatter_gather import gather, scatter
@@ -46,6 +47,7 @@ __all__ = [
     "DistributedArray",
     "FileError",
     "LibraryError",
+    "PaperPlan",
     "Phase",
     "Phases",
     "ProcessGrid",

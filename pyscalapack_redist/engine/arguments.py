@@ -24,7 +24,7 @@ from .layouts import Layout, comm_of, copies_of, has_tiles, moved, ranks_of
 from .operation import Part, checked_fill, checked_operation, checked_part
 from .scheduling import is_one_port
 
-__all__ = ["Request", "Via", "communicator_of", "everyone_of"]
+__all__ = ["Request", "Via", "communicator_of", "everyone_of", "on_paper"]
 
 Via = str | Sequence[Descriptor] | None
 
@@ -53,7 +53,11 @@ class Request:
         self.part: Part | None = None
         self.fill: str | None = None
         self.joint = _joint(comm)
-        self.comm = self.joint.comm if self.joint is not None else _communicator(desc_a, desc_b, comm)
+        self.on_paper = on_paper(desc_a, desc_b, comm)
+        if self.on_paper:
+            self._comm = None
+        else:
+            self._comm = self.joint.comm if self.joint is not None else _communicator(desc_a, desc_b, comm)
         self.schedule, self.exchange, self.buffers, self.memory_limit = schedule, exchange, buffers, memory_limit
         self.dtype: np.dtype[Any] | None = None
         self.descriptors: tuple[Layout | None, Layout | None] = (None, None)
@@ -71,7 +75,7 @@ class Request:
         read: list[Layout | None] = []
         for name, given in (("desc_a", desc_a), ("desc_b", desc_b)):
             try:
-                read.append(_read(name, given, self.comm, explicit=comm is not None))
+                read.append(_read(name, given, self._comm, explicit=comm is not None))
             except Exception as caught:
                 self.error = self.error or caught
                 read.append(None)
@@ -110,9 +114,13 @@ class Request:
             self.error = self.error or caught
         self.via: str | tuple[Descriptor, ...] | None = None
         try:
-            self.via = _read_via(via, self.comm, self.joint)
+            self.via = _read_via(via, self._comm, self.joint)
         except Exception as caught:
             self.error = self.error or caught
+        self.ranks: tuple[int, ...] = ()
+        self.idle = False
+        if self.on_paper:
+            return
         between = () if self.via is None or isinstance(self.via, str) else self.via
         known = [ranks_of(desc) for desc in (*read, *between) if desc is not None]
         if comm is None and known:  # with one bad descriptor, the other's processes are the best guess
@@ -120,6 +128,13 @@ class Request:
         else:
             self.ranks = tuple(range(self.comm.Get_size()))
         self.idle = self.comm.Get_rank() not in self.ranks
+
+    @property
+    def comm(self) -> MPI.Intracomm:
+        """The communicator on which the ranks can tell one another anything; none on paper."""
+        if self._comm is None:
+            raise RuntimeError("a plan on paper has no communicator")
+        return self._comm
 
     def ballot(self, group: Group, note: int) -> Ballot:
         """What this rank votes: what it asks for, and how far it has come with it. Not collective."""
@@ -213,6 +228,12 @@ def everyone_of(desc: Descriptor) -> MPIGroup:
     return group_of(comm, tuple(range(comm.Get_size())))
 
 
+def on_paper(desc_a: object, desc_b: object, comm: object) -> bool:
+    """Whether both layouts are on grids without a communicator, and none is given. Not collective."""
+    descriptors = [desc for desc in (desc_a, desc_b) if isinstance(desc, Descriptor)]
+    return comm is None and len(descriptors) == 2 and all(desc.grid.comm is None for desc in descriptors)
+
+
 def _joint(comm: object) -> Joint | None:
     """Both sides of an inter-communicator as one; None for anything else. Collective over both sides, once."""
     return joined(comm) if hasattr(comm, "Get_remote_size") and comm else None  # type: ignore[arg-type]
@@ -235,17 +256,23 @@ def _communicator(desc_a: object, desc_b: object, comm: object) -> MPI.Intracomm
     return found[0]
 
 
-def _read(name: str, given: object, comm: MPI.Intracomm, explicit: bool) -> Layout | None:
+def _read(name: str, given: object, comm: MPI.Intracomm | None, explicit: bool) -> Layout | None:
     """A layout on `comm`, from a Descriptor, Tiles or nine integers; None on a rank that does not know the layout."""
     if isinstance(given, Descriptor | Tiles):
+        if comm is None:
+            return given
+        if comm_of(given) is None:
+            raise DescriptorError(
+                f"{name} = {given!r} is on paper: give it a communicator to run a redistribution"
+                + ("" if isinstance(given, Tiles) else f", ProcessGrid({given.grid.shape}, comm)")
+                + "; or leave the communicator away from both layouts and from comm=, for a plan to study"
+            )
         if explicit or same_ranks(comm_of(given), comm):
             return given.on(comm)
         raise DescriptorError(
-            f"{name} = {given!r} is "
-            + ("on paper" if comm_of(given) is None else "on another communicator than the other grid")
-            + ": pass comm=, a communicator that holds both grids"
+            f"{name} = {given!r} is on another communicator than the other grid: pass comm=, a communicator that holds both"
         )
-    if not explicit:
+    if not explicit or comm is None:
         raise DescriptorError(f"{name} = {given!r}: pass comm= with anything but two Descriptors or Tiles")
     if given is None:
         return None
@@ -278,7 +305,7 @@ def _check_tiles(fill: object, buffers: str, via: object, layouts: Iterable[Layo
         raise ScheduleError(f"via = {via!r} is not for tiles: make the legs one by one")
 
 
-def _read_via(via: Via, comm: MPI.Intracomm, joint: Joint | None) -> str | tuple[Descriptor, ...] | None:
+def _read_via(via: Via, comm: MPI.Intracomm | None, joint: Joint | None) -> str | tuple[Descriptor, ...] | None:
     """A way by name, or descriptors on `comm`."""
     if via is None or (isinstance(via, str) and via in ("dimensions", "lcm")):
         return via
@@ -289,4 +316,4 @@ def _read_via(via: Via, comm: MPI.Intracomm, joint: Joint | None) -> str | tuple
             "via is a list of Descriptors, and comm an inter-communicator, whose sides know only their own layouts: "
             "give via by name, or make the legs one by one"
         )
-    return tuple(stop.on(comm) for stop in via)
+    return tuple(stop if comm is None else stop.on(comm) for stop in via)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
+
+import numpy as np
 
 from ..comm.group import Group
 from ..comm.groups import group_of
@@ -17,6 +20,7 @@ from .layouts import comm_of, ranks_of
 from .model import Choice, choose
 from .plan import Redistribution
 from .planner import Messages
+from .report import PLANNING
 from .stages import Stage, made_by_all
 
 __all__ = ["batch"]
@@ -149,7 +153,9 @@ def _agreed(
 
     ballot = Ballot(failed=group.failed(error), call=call)
     group.agree(ballot, error, statements, is_first)
+    moments = [time.perf_counter()]
     node = group.make_node()
+    moments += [time.perf_counter()] * 2  # no schedule is searched for
     pairs = [plan._pairs[0] for plan in plans]
     elements = sum(math.prod(pair.desc_b.shape) for pair in pairs)
     before, after = (
@@ -157,6 +163,8 @@ def _agreed(
     )
     chosen = choose("natural", exchange, "packed", node, group.links, elements, (before,), (after,))
     made = made_by_all(group, lambda: _batch(plans, group, chosen, memory_limit))
+    moments.append(time.perf_counter())
+    made._planning = dict(zip(PLANNING, np.diff(moments).tolist(), strict=True))
     made._identity = digest((call, chosen.exchange))
     return made
 

@@ -17,6 +17,7 @@ __all__ = [
     "Layout",
     "comm_of",
     "copies_of",
+    "descriptors",
     "has_tiles",
     "holds",
     "local_shapes",
@@ -92,6 +93,19 @@ def moved(layout: Layout, op: str) -> Layout:
 def has_tiles(*layouts: object) -> bool:
     """Whether one of these is of tiles. Not collective."""
     return any(isinstance(layout, Tiles) for layout in layouts)
+
+
+def descriptors(a: Layout, b: Layout, what: str) -> tuple[Descriptor, Descriptor]:
+    """Two layouts that are descriptors; `what` is for no others. Not collective.
+
+    Raises
+    ------
+    DescriptorError
+        One is of tiles.
+    """
+    if isinstance(a, Tiles) or isinstance(b, Tiles):
+        raise DescriptorError(f"{what} is for descriptors, and {a if isinstance(a, Tiles) else b!r} is of tiles")
+    return a, b
 
 
 def storage_of(layout: Layout) -> Any:

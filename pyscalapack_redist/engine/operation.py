@@ -11,7 +11,7 @@ import numpy as np
 from .._kernels.boxes import Blend
 from ..errors import ArrayError, DescriptorError
 
-__all__ = ["OPERATIONS", "Edge", "Factors", "Part", "checked_fill", "checked_operation", "checked_part"]
+__all__ = ["OPERATIONS", "Edge", "Factors", "Part", "checked_fill", "checked_operation", "checked_part", "edge_of"]
 
 OPERATIONS = {"N": "as it is", "T": "transposed", "C": "transposed and conjugated"}
 TRIANGLES = {"U": "upper", "L": "lower"}
@@ -102,6 +102,11 @@ class Part(NamedTuple):
         m, n = shape
         without = self.diag == "U"
         return (True, without - max(m - n, 0)) if self.uplo == "U" else (False, max(n - m, 0) - without)
+
+
+def edge_of(part: Part | None, op: str, shape: tuple[int, ...]) -> Edge | None:
+    """Which elements of B move, where a part of A does and B has that shape; None for all. Not collective."""
+    return None if part is None else part.moved(op).edge(shape)
 
 
 def checked_part(uplo: object, diag: object) -> Part | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from .. import tracing
 from .._kernels.call import DISSENT, Call
@@ -17,18 +17,17 @@ from ..comm import progress
 from ..comm.group import Group
 from ..comm.vote import digest
 from ..errors import ArrayError
-from ..exchanges import Message
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
-from ..schedules.orders import CombinedOrder, Order
 from .arrays import dtype_digest
 from .binding import BY_COLUMNS, Binding, Operands, bound, listed, operands
+from .described import Described
 from .fast_path import ONE, ZERO, Remembered, first_call
 from .fill import scale_rest
 from .layouts import Layout, has_tiles, holds, storage_of
-from .operation import Factors, Part
+from .operation import Factors
 from .report import PARTS, Profile
-from .reporting import Leg, messages_of, report_of
+from .reporting import Leg
 from .small import SmallCall
 from .stages import Forms, Pair, Stage
 from .tile_arrays import Kept, operands_of_tiles
@@ -37,7 +36,7 @@ from .transfer import ASKS, Transfer
 from .wrapping import any_distributed, unwrapped, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 __all__ = ["Leg", "Redistribution"]
 
@@ -46,7 +45,7 @@ D = TypeVar("D", bound=Distributed)
 BINDINGS_KEPT = 8  # one for each kind of arrays
 
 
-class Redistribution:
+class Redistribution(Described):
     """A plan: `plan(a)` gives the local array of B. Made by `redistribute`, immutable, and may be in flight several times.
 
     One made by `batch` takes and gives a list of arrays, one for each of its `plans`.
@@ -88,46 +87,8 @@ class Redistribution:
         self._finishes = any(pair.fill == "zero" or not holds(pair.desc_b) for pair in self._pairs)
         self._tiled = has_tiles(*(desc for pair in self._pairs for desc in pair[:2]))
         self._kept: Kept | None = None
-        self._planned = 0.0
+        self._planning: dict[str, float] = {}
         self._seconds: float | None = None
-
-    # -- what it is
-
-    @property
-    def desc_a(self) -> Any:
-        """Layout before; of a batch, that of its first plan."""
-        return self._pairs[0].desc_a
-
-    @property
-    def desc_b(self) -> Any:
-        """Layout after; of a batch, that of its first plan."""
-        return self._pairs[0].desc_b
-
-    @property
-    def op(self) -> str:
-        """Operation on A."""
-        return self._pairs[0].op
-
-    @property
-    def part(self) -> Part | None:
-        """The trapezoid of A that is moved."""
-        return self._pairs[0].part
-
-    @property
-    def schedule(self) -> Order:
-        """Order of the messages; with several moves, those of all of them."""
-        orders = [move.order for move in self._moves]
-        return orders[0] if len(orders) == 1 else CombinedOrder(orders)
-
-    @property
-    def messages(self) -> dict[str, tuple[Message, ...]]:
-        """This rank's messages: "send", "receive" and "copy" (from its own A to its own B), stage by stage. Not collective."""
-        return messages_of(self._moves)
-
-    @property
-    def legs(self) -> tuple[Leg, ...]:
-        """The stages of a plan with `via=`, in order."""
-        return tuple(Leg(self, stage, stage.moves[0]) for stage in self._stages)
 
     @functools.cached_property
     def _pair_of(self) -> dict[int, int]:
@@ -139,28 +100,6 @@ class Redistribution:
 
     def __bool__(self) -> bool:
         return True
-
-    def report(self, dtype: DTypeLike | Sequence[DTypeLike] | None = None) -> Any:
-        """What this rank moves and what it costs. Not collective.
-
-        Parameters
-        ----------
-        dtype : dtype or list of dtype, optional
-            Of the elements; by default the plan's own, else float64. Of a batch, for all plans or for each.
-
-        Returns
-        -------
-        Report, ChainReport, FilledReport or BatchReport
-            Of a plan; of one with `via=`; of one with `fill=`; of a batch.
-
-        Raises
-        ------
-        ArrayError
-            The list is not of one dtype for each plan.
-        """
-        return report_of(self, dtype)
-
-    _direct: Callable[[], Stage] | None = None  # with `via=`: the stage that moves every element once
 
     # -- what it does
 
@@ -255,19 +194,19 @@ class Redistribution:
         transfer._measured = measured
         return transfer
 
-    def profile(self, a: Any = None, out: Any = None) -> Profile:
-        """Redistribute, and say where the time went on this rank. Collective; arrays and errors as in a call."""
+    def profile(self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO) -> Profile:
+        """Redistribute, and say where the time went on this rank. Collective; parameters and errors as in a call."""
         spent = dict.fromkeys(PARTS, 0.0)
         start = time.perf_counter()
-        transfer = Transfer(self, a, out, spent=spent)
+        transfer = Transfer(self, a, out, alpha, beta, spent)
         voted = time.perf_counter()
         transfer.wait()
         end = time.perf_counter()
         moved = spent["packed"] + spent["copied"] + spent["unpacked"]
-        spent["planned"], spent["other"] = self._planned, voted - start
+        spent["planned"], spent["other"] = sum(self._planning.values()), voted - start
         spent["agreed"] = max(0.0, spent["agreed"] - spent["other"])
         spent["waited"] = max(0.0, end - start - spent["other"] - spent["agreed"] - moved)
-        return Profile(spent)
+        return Profile(spent, dict(self._planning))
 
     # -- for transfers
 
@@ -389,9 +328,3 @@ class Redistribution:
         other._pairs = (pair._replace(desc_a=a, desc_b=b, dtype=dtype),)
         other._remembered = other._call = None
         return other
-
-    def __repr__(self) -> str:
-        if self._listed:
-            return f"batch({', '.join(map(repr, self.plans))})"
-        how = f"{self.schedule.name}/{self._stages[0].exchange.name}"
-        return f"Redistribution({self.desc_a!r} -> {self.desc_b!r}, {how})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ DENSE = {"packed": "target", "unpacked": "source", "copied": ""}
 
 
 def messages_of(
-    a: Descriptor, b: Descriptor, me: int, number: dict[int, int], order: Order, part: Edge | None = None
+    a: Descriptor, b: Descriptor, me: int, number: Mapping[int, int] | range, order: Order, part: Edge | None = None
 ) -> Messages:
     """The messages of rank `me`, sorted by the keys of `order`. Not collective.
 
@@ -48,7 +49,7 @@ def messages_of(
         Layouts before and after, on one communicator.
     me : int
         This rank in that communicator.
-    number : dict
+    number : dict or range
         Rank in the participants' communicator for each rank of theirs.
     order : Order
         The schedule's order.

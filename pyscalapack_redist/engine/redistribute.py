@@ -9,11 +9,10 @@ This module only composes: what is owed to whom is worked out in `planner`, the 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -23,8 +22,7 @@ from ..comm.group import Group
 from ..comm.groups import check_running, group_of
 from ..comm.mpi import MPI
 from ..comm.progress import interrupts_held
-from ..comm.vote import Outcome, digest
-from ..errors import DescriptorError
+from ..comm.vote import Outcome
 from ..exchanges import Options, exchange_class
 from ..exchanges.exchange import MEMORY_LIMIT
 from ..exchanges.shared import Shared
@@ -32,17 +30,17 @@ from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of
 from ..layout.tiles import Tiles
 from ..schedules.orders import ORDERS, Natural, Order
-from .arguments import Request, Via
-from .fill import second_move
-from .layouts import Layout, copies_of, moved, process_shapes, spread
+from .arguments import Request, Via, on_paper
+from .layouts import Layout, copies_of, process_shapes, spread
+from .legs import PendingMove, identity, pending_moves
 from .model import Choice, choose
-from .operation import Part
+from .paper import plan_on_paper
 from .plan import Redistribution
 from .planner import Messages, messages_of
+from .report import PLANNING
 from .scheduling import by_formula, order_for, searched, sides
 from .stages import Move, Pair, Stage, made_by_all
 from .tile_messages import messages_of_tiles
-from .waypoints import waypoints
 
 __all__ = ["Redistribution", "redistribute"]
 
@@ -65,7 +63,8 @@ def redistribute(
 ) -> Redistribution:
     """Plan the redistribution of an array from layout A to layout B.
 
-    Collective over the processes of the two grids; with `comm`, over all of `comm`. Other ranks may call it too. Plans
+    Collective over the processes of the two grids; with `comm`, over all of `comm`. Other ranks may call it too. On two
+    grids without a communicator the plan is one to study, for any number of processes: see `PaperPlan`. Plans
     are kept with the communicator: asking again for the same one costs one small reduction, holding it costs nothing.
     The first plan of a set of processes on several nodes measures the links between them, once: one rank of each sends
     some 640 kB to the next, unless PYSCALAPACK_REDIST_LINKS names a file with latency and bandwidth.
@@ -115,7 +114,7 @@ def redistribute(
     Returns
     -------
     Redistribution
-        Call it with the local array of A to get that of B.
+        Call it with the local array of A to get that of B. On paper a `PaperPlan`, which says what is missing.
 
     Raises
     ------
@@ -124,9 +123,12 @@ def redistribute(
     CollectiveError
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
-    check_running()
     desc_a, desc_b = descriptor_of(desc_a), descriptor_of(desc_b)
+    if not on_paper(desc_a, desc_b, comm):
+        check_running()
     request = Request(desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill)
+    if request.on_paper:
+        return plan_on_paper(request)
     if request.idle:
         return _idle_plan(request)
     with tracing.phase("plan", desc_a, desc_b):
@@ -151,10 +153,8 @@ def _agreed_plan(request: Request, group: Group) -> Redistribution:
     if key in group.plans:
         plan = group.plans[key]
     elif plan is None or outcome.note != PLANNED:
-        start = time.perf_counter()
         with interrupts_held():  # the others are here as well
             plan = _new_plan(request, group, outcome.note)
-        plan._planned = time.perf_counter() - start
     plan = plan._with(*request.descriptors, request.agreed_dtype(group))
     group.plans.keep(key, plan)
     return plan
@@ -176,8 +176,8 @@ def _plan_ahead(request: Request, group: Group) -> Redistribution | None:
     with contextlib.suppress(Exception):
         chosen = choose(request.schedule, request.exchange, request.buffers, node)
         if chosen.exchange == Shared.name and by_formula(chosen.schedule):
-            plan = _plan_of(request, a, b, group, chosen, _legs(request, a, b))
-            plan._planned = time.perf_counter() - start
+            plan = _plan_of(request, a, b, group, chosen, pending_moves(request, a, b))
+            plan._planning = {"messages": time.perf_counter() - start}
             return plan
     return None
 
@@ -191,84 +191,29 @@ def _idle_plan(request: Request) -> Redistribution:
     move = Move(0, 0, 1, a, b, op, True, part, order, Messages([], [], []))
     stage = Stage([move], exchange_class(chosen.exchange), Options(request.memory_limit, request.buffers), None)
     pair = Pair(a, b, request.dtype, op, part, request.fill)
-    return Redistribution(None, [pair], [stage], {}, chosen.why, _identity(request, a, b, chosen))
-
-
-def _identity(request: Request, a: Layout, b: Layout, chosen: Choice) -> int:
-    """A number equal on all ranks for the same plan."""
-    options = (a.layout_digest, b.layout_digest, chosen.schedule, chosen.exchange, request.options)
-    return digest(("call", options))
-
-
-class _Leg(NamedTuple):
-    """A move that is still to be planned."""
-
-    stage: int
-    source: int
-    target: int
-    a: Layout
-    b: Layout
-    op: str
-    part: Part | None
-    last: bool
-
-    @property
-    def moved(self) -> Layout:
-        """The layout of op(A)."""
-        return moved(self.a, self.op)
-
-
-def _legs(request: Request, a: Layout, b: Layout) -> list[_Leg]:
-    """The moves of a plan: of the trapezoid and of its mirror image, if there is one, each through the layouts on its way."""
-    if request.moved(a).shape != b.shape:
-        raise DescriptorError(
-            f"desc_a has shape {a.shape} and desc_b {b.shape}: a redistribution keeps the global shape"
-            + ("" if request.op == "N" else f"; op = {request.op!r} exchanges rows and columns")
-        )
-    kinds: list[tuple[str, Part | None]] = [(request.op, request.part)]
-    if request.fill is not None and request.part is not None:
-        second = second_move(request.fill, request.op, request.part)
-        kinds += [second] if second is not None else []
-    ways = []
-    for op, part in kinds:
-        before = moved(a, op)
-        stops: list[Layout] = [a, b]
-        if request.via is not None and isinstance(before, Descriptor) and isinstance(b, Descriptor):
-            stops[1:1] = waypoints(before, b, request.via)
-        ways.append((op, part, stops))
-    longest = max(len(stops) for _, _, stops in ways) - 1
-    legs, slot = [], 2
-    for op, part, stops in ways:
-        source, first = 0, longest - (len(stops) - 1)
-        for k, (start, end) in enumerate(itertools.pairwise(stops)):
-            last = end is stops[-1] and k == len(stops) - 2
-            target = 1 if last else slot
-            slot += not last
-            legs.append(_Leg(first + k, source, target, start, end, op if k == 0 else "N", part, last))
-            part = part.moved(op) if part is not None and k == 0 else part
-            source = target
-    return legs
+    return Redistribution(None, [pair], [stage], {}, chosen.why, identity(request, a, b, chosen))
 
 
 def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
     """Work out this rank's messages. Collective over the group: all make the plan, or none."""
+    moments = [time.perf_counter()]
     if note == LAYOUT_UNKNOWN:
         a, b = (spread(mine, group, request.comm) for mine in request.descriptors)
     else:
         a, b = request.layouts
     node = group.make_node()
     before = request.moved(a)
-    most = (
-        math.prod(b.shape) * copies_of(before) * copies_of(b)
-    )  # what it would be if every process sent to every other
+    most = math.prod(b.shape) * copies_of(before) * copies_of(b)  # if every process sent to every other
     chosen = choose(request.schedule, request.exchange, request.buffers, node, group.links, most, *sides(before, b))
+    moments.append(time.perf_counter())
     steps: Any = None
     if not by_formula(chosen.schedule):  # a search under a time limit need not end alike on two machines
         found = _searched(chosen.schedule, request, a, b) if group.rank == 0 else None
         steps = group.confer(found, lambda told: told[0])
+    moments.append(time.perf_counter())
 
     def make() -> Redistribution:
-        legs = _legs(request, a, b)
+        legs = pending_moves(request, a, b)
         if isinstance(steps, Exception):
             raise steps
         return _plan_of(request, a, b, group, chosen, legs, steps)
@@ -276,13 +221,15 @@ def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
     plan = made_by_all(group, make)
     if plan._stages[0].exchange.collective:
         group.make_collectives()
+    moments.append(time.perf_counter())
+    plan._planning = dict(zip(PLANNING, np.diff(moments).tolist(), strict=True))
     return plan
 
 
 def _searched(name: str, request: Request, a: Layout, b: Layout) -> Any:
     """The steps of each move, or the error for all ranks."""
     try:
-        return [searched(name, leg.moved, leg.b) for leg in _legs(request, a, b)]
+        return [searched(name, leg.moved, leg.b) for leg in pending_moves(request, a, b)]
     except Exception as caught:
         return caught
 
@@ -293,7 +240,7 @@ def _plan_of(
     b: Layout,
     group: Group,
     chosen: Choice,
-    legs: Sequence[_Leg],
+    legs: Sequence[PendingMove],
     steps: Sequence[Any] | None = None,
 ) -> Redistribution:
     """This rank's part of a plan. Not collective."""
@@ -301,13 +248,12 @@ def _plan_of(
     exchange = exchange_class(chosen.exchange)
     options = Options(request.memory_limit, request.buffers, piece=chosen.piece or None, window=chosen.window or None)
 
-    def move_of(leg: _Leg, order: Order) -> Move:
-        edge = None if leg.part is None else leg.part.moved(leg.op).edge(leg.b.shape)
+    def move_of(leg: PendingMove, order: Order) -> Move:
         before, after = leg.moved, leg.b
         if isinstance(before, Tiles) or isinstance(after, Tiles):
-            messages, arrays = messages_of_tiles(before, after, me, group.number, order, edge)
+            messages, arrays = messages_of_tiles(before, after, me, group.number, order, leg.edge)
         else:
-            messages, arrays = messages_of(before, after, me, group.number, order, edge), ()
+            messages, arrays = messages_of(before, after, me, group.number, order, leg.edge), ()
         return Move(0, leg.source, leg.target, leg.a, leg.b, leg.op, leg.last, leg.part, order, messages, arrays)
 
     by_stage: dict[int, list[Move]] = {}
@@ -317,11 +263,11 @@ def _plan_of(
     stages = [Stage(by_stage[k], exchange, options, group) for k in sorted(by_stage)]
     between = {leg.target: leg.b for leg in legs if leg.target > 1}
     pair = Pair(a, b, request.dtype, request.op, request.part, request.fill)
-    plan = Redistribution(group, [pair], stages, between, chosen.why, _identity(request, a, b, chosen))
+    plan = Redistribution(group, [pair], stages, between, chosen.why, identity(request, a, b, chosen))
     if request.via is not None:
 
         def direct() -> Stage:
-            whole = _Leg(0, 0, 1, a, b, request.op, request.part, True)
+            whole = PendingMove(0, 0, 1, a, b, request.op, request.part, True)
             shapes = process_shapes(whole.moved, b)
             return Stage([move_of(whole, ORDERS["caterpillar"](*shapes))], exchange, options, group)
 

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from ..comm.group import Group
 from ..comm.links import Links
 from ..exchanges import Exchange
 from .model import predicted_seconds
 from .stages import Move
+from .tabled import Tabled, counted, lined
+from .totals import Totals
 
-__all__ = ["PARTS", "BatchReport", "ChainReport", "FilledReport", "Profile", "Report"]
-
-
-def counted(number: int, noun: str) -> str:
-    """So many of something: "1 message", "2 messages". Not collective."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+__all__ = ["PARTS", "PLANNING", "BatchReport", "ChainReport", "FilledReport", "Profile", "Report"]
 
 
 PARTS = ("planned", "agreed", "packed", "copied", "unpacked", "waited", "other")
+PLANNING = ("processes", "schedule", "messages")
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Tabled):
     """The plan of one rank in figures.
 
     Attributes
@@ -45,6 +44,8 @@ class Report:
     last_seconds : float or None
         Of this rank's last run, from its start; None before the first. Of runs through shared memory alone only the first
         with arrays of a kind is timed.
+    steps_of_all : int or None
+        Steps of the schedule, those of other ranks included; None where its order has none.
     """
 
     schedule: str
@@ -62,6 +63,7 @@ class Report:
     links: Links | None
     predicted_seconds: float | None
     last_seconds: float | None
+    steps_of_all: int | None = None
 
     @classmethod
     def of(cls, move: Move, exchange: Exchange, why: str, item: int, group: Group | None, last: float | None) -> Report:
@@ -90,9 +92,10 @@ class Report:
             links=links,
             predicted_seconds=predicted,
             last_seconds=last,
+            steps_of_all=move.order.number_of_steps,
         )
 
-    def __str__(self) -> str:
+    def _rows(self) -> list[tuple[str, str]]:
         rows = [
             ("schedule / exchange", f"{self.schedule} / {self.exchange} ({self.why})"),
             ("buffers", self.buffers),
@@ -105,50 +108,61 @@ class Report:
         if self.links is not None:
             rows.append(("between nodes", str(self.links)))
         times = (("predicted", self.predicted_seconds), ("last run", self.last_seconds))
-        rows += [(name, f"{1e3 * seconds:.3g} ms") for name, seconds in times if seconds is not None]
-        return "\n".join(f"{name:20} {value}" for name, value in rows)
+        return rows + [(name, f"{1e3 * seconds:.3g} ms") for name, seconds in times if seconds is not None]
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(Tabled):
     """Where the time of one call went on one rank.
 
     Attributes
     ----------
     seconds : dict
-        "planned": when the plan was made, before the call; "agreed": until all ranks had said that their arrays fit;
-        "packed", "copied" and "unpacked": bytes moved by our loops; "waited": for other ranks and for MPI, and what MPI
-        moves itself; "other": checks and the making of `out`.
+        "planned": when the plan was made, before the call, the sum of `planning`; "agreed": until all ranks had said that
+        their arrays fit; "packed", "copied" and "unpacked": bytes moved by our loops; "waited": for other ranks and for MPI,
+        and what MPI moves itself; "other": checks and the making of `out`.
+    planning : dict
+        What is in "planned", once for all calls of the plan: "processes", finding which ranks share a node and, for the first
+        plan between nodes, measuring the links, until all have come; "schedule", the search for the steps of an order
+        that no formula tells; "messages", this rank's messages, and until all have theirs. Of a batch, what it took beside its
+        plans. A plan that the ranks had already has the figures of its first time.
     """
 
     seconds: dict[str, float]
+    planning: dict[str, float] = field(default_factory=dict)
 
     @property
     def total(self) -> float:
         """Seconds of the call, without the planning."""
         return sum(self.seconds.values()) - self.seconds["planned"]
 
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [(part, f"{1e3 * seconds:12.3f} ms") for part, seconds in self.seconds.items()]
+        parts = ", ".join(f"{part} {1e3 * seconds:.3f}" for part, seconds in self.planning.items())
+        if parts:
+            rows[0] = ("planned", f"{rows[0][1]} ({parts})")
+        return [*rows, ("the call", f"{1e3 * self.total:12.3f} ms")]
+
     def __str__(self) -> str:
-        rows = [f"{part:10}{1e3 * seconds:12.3f} ms" for part, seconds in self.seconds.items()]
-        return "\n".join([*rows, f"{'the call':10}{1e3 * self.total:12.3f} ms"])
+        return lined(self._rows(), 10)
 
 
 @dataclass(frozen=True)
-class ChainReport:
-    """The legs of one rank in figures, beside the direct way.
+class ChainReport(Tabled):
+    """The legs of one rank, or of all, in figures, beside the direct way.
 
     Attributes
     ----------
-    legs : tuple of Report
-        One for each leg in which this rank takes part.
-    direct : Report
+    legs : tuple of Report or Totals
+        One for each leg.
+    direct : Report or Totals
         Moving every element once.
     between_bytes : int
-        Local arrays of the layouts in between, beside the legs' own extra memory.
+        Local arrays of the layouts in between, beside the legs' own extra memory: of this rank, or the most of any.
     """
 
-    legs: tuple[Report, ...]
-    direct: Report
+    legs: tuple[Report | Totals, ...]
+    direct: Report | Totals
     between_bytes: int
 
     @property
@@ -158,45 +172,59 @@ class ChainReport:
 
     @property
     def steps(self) -> int:
-        """Steps in which this rank has a message, in all legs."""
-        return sum(leg.steps for leg in self.legs)
+        """Steps in which this rank has a message, in all legs; of all ranks together, those of the schedules."""
+        return sum(leg.steps or 0 for leg in self.legs)
+
+    def _named(self) -> list[tuple[str, Report | Totals]]:
+        return [*((f"leg {k}", leg) for k, leg in enumerate(self.legs)), ("direct", self.direct)]
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [
+            (name, f"{leg.bytes_sent:,} bytes sent in {counted(leg.sends, 'message')}") for name, leg in self._named()
+        ]
+        return [*rows, ("layouts in between", f"{self.between_bytes:,} bytes")]
 
     def __str__(self) -> str:
         lines = [f"{'':20}{'bytes sent':>16}{'messages sent':>16}{'steps':>8}"]
-        for name, leg_report in [*((f"leg {k}", leg) for k, leg in enumerate(self.legs)), ("direct", self.direct)]:
-            lines.append(f"{name:20}{leg_report.bytes_sent:16,}{leg_report.sends:16,}{leg_report.steps:8,}")
+        for name, leg in self._named():
+            steps = "-" if leg.steps is None else f"{leg.steps:,}"
+            lines.append(f"{name:20}{leg.bytes_sent:16,}{leg.sends:16,}{steps:>8}")
         lines.append(f"{'layouts in between':20}{self.between_bytes:16,} bytes")
         return "\n".join(lines)
 
 
 @dataclass(frozen=True)
-class FilledReport:
-    """The moves of one rank in figures.
+class FilledReport(Tabled):
+    """The moves of one rank, or of all, in figures.
 
     Attributes
     ----------
-    moves : tuple of Report or ChainReport
+    moves : tuple of Report, Totals or ChainReport
         That of the trapezoid; and that of its mirror image, where there is one.
     """
 
-    moves: tuple[Report | ChainReport, ...]
+    moves: tuple[Report | Totals | ChainReport, ...]
 
     @property
     def bytes_sent(self) -> int:
         """What goes to other ranks, in all moves."""
         return sum(move.bytes_sent for move in self.moves)
 
+    def _named(self) -> list[tuple[str, Report | Totals | ChainReport]]:
+        return list(zip(("the part", "its mirror image"), self.moves, strict=False))
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return [(f"{name}: {what}", value) for name, move in self._named() for what, value in move._rows()]
+
     def __str__(self) -> str:
-        return "\n\n".join(
-            f"{name}\n{move}" for name, move in zip(("the part", "its mirror image"), self.moves, strict=False)
-        )
+        return "\n\n".join(f"{name}\n{move}" for name, move in self._named())
 
 
 PlanReport = Report | ChainReport | FilledReport
 
 
 @dataclass(frozen=True)
-class BatchReport:
+class BatchReport(Tabled):
     """A batch of one rank in figures.
 
     Attributes
@@ -255,8 +283,8 @@ class BatchReport:
             memory_limit=memory_limit,
         )
 
-    def __str__(self) -> str:
-        rows = [
+    def _rows(self) -> list[tuple[str, str]]:
+        return [
             ("exchange", f"{self.exchange} ({self.why})"),
             ("plans", f"{len(self.plans)}"),
             ("sent", f"{self.bytes_sent:,} bytes in {counted(self.sends, 'message')} ({self.sends_apart} one by one)"),
@@ -267,10 +295,9 @@ class BatchReport:
             ("copied in place", f"{self.bytes_copied:,} bytes"),
             ("extra memory", f"{self.extra_bytes:,} of at most {self.memory_limit:,} bytes"),
         ]
-        return "\n".join(f"{name:20} {value}" for name, value in rows)
 
 
-def _moves(report: PlanReport) -> Iterator[Report]:
+def _moves(report: Any) -> Iterator[Report]:
     """The reports of the moves that a plan is made of."""
     if isinstance(report, Report):
         yield report

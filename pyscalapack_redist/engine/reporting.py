@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ..comm.group import Group
+from ..errors import CollectiveError
 from ..exchanges import Message
 from ..exchanges.message import dense_strides
 from ..schedules.orders import Order
@@ -16,17 +18,18 @@ from .binding import BY_COLUMNS, Binding, listed
 from .layouts import Layout, local_shapes
 from .report import BatchReport, ChainReport, FilledReport, Report
 from .stages import Forms, Move, Stage
+from .totals import Totals
 
 if TYPE_CHECKING:
-    from .plan import Redistribution
+    from .described import Described
 
-__all__ = ["Leg", "leg_report", "messages_of", "report_of"]
+__all__ = ["Leg", "leg_report", "messages_of", "report_of", "totals_of", "totals_on_paper"]
 
 
 class Leg(NamedTuple):
     """A stage of a plan with `via=`."""
 
-    plan: Redistribution
+    plan: Described
     stage: Stage
     move: Move
 
@@ -62,10 +65,10 @@ def messages_of(moves: Sequence[Move]) -> dict[str, tuple[Message, ...]]:
     return {name: tuple(message for move in moves for message in move.messages[k]) for k, name in names}
 
 
-def report_of(plan: Redistribution, dtype: DTypeLike | Sequence[DTypeLike] | None) -> Any:
+def report_of(plan: Described, dtype: DTypeLike | Sequence[DTypeLike] | None) -> Any:
     """The report of a plan, by what it is. Not collective."""
     if plan._listed:
-        given = listed("dtypes", dtype, len(plan)) if isinstance(dtype, list) else [dtype] * len(plan)
+        given = listed("dtypes", dtype, len(plan._pairs)) if isinstance(dtype, list) else [dtype] * len(plan._pairs)
         each: list[np.dtype[Any]] = [
             np.dtype(d or member._pairs[0].dtype or np.float64) for d, member in zip(given, plan.plans, strict=True)
         ]
@@ -79,19 +82,96 @@ def report_of(plan: Redistribution, dtype: DTypeLike | Sequence[DTypeLike] | Non
             plan._memory_limit,
         )
     item = np.dtype(dtype or plan._pairs[0].dtype or np.float64).itemsize  # type: ignore[arg-type]
+    reports = [_chain_report(plan, chain, item) for chain in _chains(plan)]
+    return FilledReport(tuple(reports)) if plan._pairs[0].fill is not None else reports[0]
+
+
+def totals_of(plan: Described, dtype: DTypeLike | Sequence[DTypeLike] | None) -> Any:
+    """The report of a plan for all ranks; None on a rank that has no part in it. Collective over the plan's ranks."""
+    group = plan._group
+    if group is None:
+        return None
+    pairs = plan._pairs
+
+    def known() -> list[np.dtype[Any] | None]:
+        given = listed("dtypes", dtype, len(pairs)) if isinstance(dtype, list) else [dtype] * len(pairs)
+        return [pair.dtype if d is None else np.dtype(d) for d, pair in zip(given, pairs, strict=True)]
+
+    def reports() -> Any:
+        kinds: list[Any] = []
+        for k, said in enumerate(zip(*told, strict=True)):
+            differ = {kind: rank for rank, kind in reversed(list(enumerate(said))) if kind is not None}
+            if len(differ) > 1:
+                words = ", ".join(
+                    f"{group.names[rank]} {kind}" for kind, rank in sorted(differ.items(), key=lambda item: item[1])
+                )
+                raise CollectiveError(f"ranks ask for a report of plan {k} in different dtypes: {words}")
+            kinds.append(next(iter(differ), None))
+        return report_of(plan, kinds if plan._listed else kinds[0])
+
+    told = _from_all(group, known)
+    return _together(_from_all(group, reports))
+
+
+def _from_all(group: Group, make: Callable[[], Any]) -> list[Any]:
+    """What all ranks make, by rank; an error of one is raised on all. Collective over the group."""
+    made, error = None, None
+    try:
+        made = make()
+    except Exception as caught:
+        error = caught
+    group.must_all(error)
+    told: list[Any] = group.confer(made)
+    return told
+
+
+def _together(reports: Sequence[Any]) -> Any:
+    """One report of those of all ranks, which are of one kind."""
+    first = reports[0]
+    if isinstance(first, ChainReport):
+        legs = tuple(_together(legs) for legs in zip(*(report.legs for report in reports), strict=True))
+        between = max(report.between_bytes for report in reports)
+        return ChainReport(legs, _together([report.direct for report in reports]), between)
+    if isinstance(first, FilledReport):
+        return FilledReport(
+            tuple(_together(moves) for moves in zip(*(report.moves for report in reports), strict=True))
+        )
+    return Totals.gathered(reports)
+
+
+def totals_on_paper(plan: Described, dtype: DTypeLike | None) -> Any:
+    """The report of a plan on paper, of all ranks. Not collective."""
+    item = np.dtype(dtype or plan._pairs[0].dtype or np.float64).itemsize
+
+    def totals(move: Move) -> Totals:
+        return Totals.on_paper(move, plan._how, plan._why, item)
+
+    reports: list[Any] = []
+    for chain in _chains(plan):
+        legs = [totals(move) for _, move in chain]
+        if plan._direct is None:
+            reports.append(legs[0])
+            continue
+        most = [math.prod(max(map(axis.local_size, range(axis.processes))) for axis in move.desc_b.distributions)
+                for _, move in chain[:-1]]  # fmt: skip
+        reports.append(ChainReport(tuple(legs), totals(plan._direct().moves[0]), sum(most) * item))
+    return FilledReport(tuple(reports)) if plan._pairs[0].fill is not None else reports[0]
+
+
+def _chains(plan: Described) -> list[list[tuple[int, Move]]]:
+    """The moves that follow one another, with the numbers of their stages: of the part, and of its mirror image."""
     chains: dict[tuple[int, int], list[tuple[int, Move]]] = {}
     for number, stage in enumerate(plan._stages):
         for k, move in enumerate(reversed(stage.moves)):
             chains.setdefault((move.pair, -k), []).append((number, move))
-    reports = [_chain_report(plan, chain, item) for _, chain in sorted(chains.items())]
-    return FilledReport(tuple(reports)) if plan._pairs[0].fill is not None else reports[0]
+    return [chain for _, chain in sorted(chains.items())]
 
 
-def _peers(plan: Redistribution, side: int) -> int:
+def _peers(plan: Described, side: int) -> int:
     return len({m.peer for move in plan._moves for m in move.messages[side]})
 
 
-def _chain_report(plan: Redistribution, chain: Sequence[tuple[int, Move]], item: int) -> Report | ChainReport:
+def _chain_report(plan: Described, chain: Sequence[tuple[int, Move]], item: int) -> Report | ChainReport:
     legs = [leg_report(plan, plan._stages[number], move, item) for number, move in chain]
     if plan._direct is None:
         return legs[0]
@@ -100,14 +180,14 @@ def _chain_report(plan: Redistribution, chain: Sequence[tuple[int, Move]], item:
     return ChainReport(tuple(legs), leg_report(plan, direct, direct.moves[0], item), held)
 
 
-def leg_report(plan: Redistribution, stage: Stage, move: Move, item: int) -> Report:
+def leg_report(plan: Described, stage: Stage, move: Move, item: int) -> Report:
     alone = Stage([move._replace(pair=0, source=0, target=1)], stage.exchange, stage.options, plan._group)
     group = plan._group
     exchange = alone.bound(_contiguous(alone.moves, [(move.desc_a, move.desc_b)], [item]), BY_COLUMNS, item)
     return Report.of(move, exchange, plan._why, item, group, plan._seconds)
 
 
-def _bound_for(plan: Redistribution, items: Sequence[int]) -> Binding:
+def _bound_for(plan: Described, items: Sequence[int]) -> Binding:
     """For arrays in Fortran order."""
     forms = _contiguous(plan._moves, [(pair.desc_a, pair.desc_b) for pair in plan._pairs], items)
     exchanges = tuple(stage.bound(forms, BY_COLUMNS, max(items)) for stage in plan._stages)

@@ -19,8 +19,8 @@ from ..errors import CollectiveError
 from ..exchanges import Boxes, ByteMessage, Exchange, Extents, Form, Message, Options
 from ..exchanges.message import dense_strides
 from ..schedules.orders import Order
-from .layouts import Layout
-from .operation import Part
+from .layouts import Layout, moved
+from .operation import Edge, Part, edge_of
 from .planner import Messages
 
 if TYPE_CHECKING:
@@ -91,6 +91,16 @@ class Move(NamedTuple):
     order: Order
     messages: Messages
     arrays: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def moved(self) -> Layout:
+        """The layout of op(A)."""
+        return moved(self.desc_a, self.op)
+
+    @property
+    def edge(self) -> Edge | None:
+        """Which elements of op(A) move; None for all."""
+        return edge_of(self.part, self.op, self.desc_b.shape)
 
 
 class Forms(NamedTuple):

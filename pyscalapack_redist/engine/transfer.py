@@ -37,7 +37,11 @@ ASKS = 1  # the note of a rank that has still to be told of arrays, or to tell
 
 
 class Transfer:
-    """A redistribution in flight, a nonblocking operation. Made by `start` of a plan."""
+    """A redistribution in flight, a nonblocking operation. Made by `start` of a plan.
+
+    `with plan.start(a, out) as transfer:` waits for it at the end of the block; where the block is left by an error it is not
+    waited for, since other ranks may not come, and goes on as after an interrupt of `wait`.
+    """
 
     _measured: Any = None  # what `trace` records of it
 
@@ -148,6 +152,17 @@ class Transfer:
             block = len(under_way()) == 1 and node is not None and node.ring is not None
             until(lambda: self.advance(block), self._look_around, self, block)
         return self._result()
+
+    def __enter__(self) -> Transfer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Wait; after an error not, for the others may not come: the transfer then goes on as after an interrupt."""
+        if kind is None:
+            self.wait()
+
+    def __repr__(self) -> str:
+        return f"Transfer({self._plan!r}, {self.state.name.lower()})"
 
     def _result(self) -> Any:
         ended = self._phase

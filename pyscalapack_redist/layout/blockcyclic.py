@@ -74,6 +74,18 @@ class Axis(ABC):
     def global_index(self, p: int, local: Any) -> Any:
         """Element that process `p` holds at `local` (an int or an array of them). Not collective."""
 
+    @property
+    @abstractmethod
+    def number_of_blocks(self) -> int:
+        """Blocks that have an element of this array. Not collective."""
+
+    @abstractmethod
+    def block_edges(self, most: int | None = None) -> NDArray[np.int64]:
+        """Index of the first element of each block, ascending, then `n`; of the first `most` blocks alone, their end.
+
+        Not collective.
+        """
+
     @abstractmethod
     def _held_before(self, bound: int, p: int) -> int:
         """How many of the larger array's first `bound` elements process `p` holds."""
@@ -154,6 +166,19 @@ class BlockCyclic(Axis):
     def stride(self) -> int:
         """Elements from one block of a process to its next one: block * processes. Not collective."""
         return self.block * self.processes
+
+    @property
+    def number_of_blocks(self) -> int:
+        """Blocks that have an element of this array. Not collective."""
+        return -(-(self.offset % self.block + self.n) // self.block) if self.n else 0
+
+    def block_edges(self, most: int | None = None) -> NDArray[np.int64]:
+        """Index of the first element of each block, ascending, then `n`; of the first `most` blocks alone, their end.
+
+        Not collective.
+        """
+        count = self.number_of_blocks if most is None else min(most, self.number_of_blocks)
+        return np.clip(np.arange(count + 1) * self.block - self.offset % self.block, 0, self.n)
 
     @overload
     def owner(self, i: int | np.integer[Any]) -> int: ...

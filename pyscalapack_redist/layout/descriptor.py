@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -20,11 +20,12 @@ from .collapsed import merged_with_next, neighbours
 from .dimensions import BlockSizes, Distribution, Places, check_one_size, distributions_of, local_part, sub_array
 from .grid import ProcessGrid
 from .nine_integers import NineIntegers
+from .ownership import Ownership
 
 __all__ = ["Descriptor"]
 
 
-class Descriptor:
+class Descriptor(Ownership):
     """The layout of a global array: shape, block sizes, process grid and source process. Not collective.
 
     Parameters
@@ -66,6 +67,7 @@ class Descriptor:
         self._whole, self._axes = distributions_of(shape, block, grid, source, axes)
         self._distributions = self._whole
         self._parent: Descriptor | None = None
+        self._paper = grid.comm is None
         self._places = Places(self._whole, self._axes, grid)
         self._place = None if grid.coords is None else self._places.at(grid.coords)
         self._coords = None if self._place is None else self._place[: self.ndim]
@@ -75,7 +77,7 @@ class Descriptor:
             raise DescriptorError(
                 f"lld = {lld} is too small: this rank holds {rows} rows, so it must be at least {rows}"
             )
-        self._lld = rows if lld is None else int(lld)
+        self._lld: int | None = int(lld) if lld is not None else None if grid.comm is None else rows
 
     @classmethod
     def from_array(cls, nine_integers: object, comm: MPI.Intracomm) -> Descriptor:
@@ -156,13 +158,10 @@ class Descriptor:
 
     @property
     def lld(self) -> int:
-        """Leading dimension of this rank's local array (LLD)."""
-        return self._lld
-
-    @property
-    def distributions(self) -> tuple[Distribution, ...]:
-        """Distribution of each dimension; one of irregular blocks has the methods of a `BlockCyclic`."""
-        return self._distributions
+        """Leading dimension of this rank's local array (LLD). On paper a DescriptorError, unless it was given."""
+        if self._lld is None:
+            self._check_here("an lld", "local_shape_of(coords)[0] has the rows of any process")
+        return self._lld or 1
 
     @property
     def parent(self) -> Descriptor | None:
@@ -201,29 +200,15 @@ class Descriptor:
 
     @property
     def local_shape(self) -> tuple[int, ...]:
-        """Shape of this rank's local array (a sub-array's is its whole array's); zeros outside the grid."""
-        return self._local_shape
-
-    def local_shape_of(self, coords: Sequence[int]) -> tuple[int, ...]:
-        """Shape of the local array at grid coordinates. Not collective.
+        """Shape of this rank's local array (a sub-array's is its whole array's); zeros outside the grid.
 
         Raises
         ------
         DescriptorError
-            The coordinates are outside the grid.
+            The grid is on paper, where no rank is this one.
         """
-        self._grid.rank_of(coords)
-        return self._held(self._places.at(coords)[: self.ndim])
-
-    def global_indices(self, dim: int) -> NDArray[np.int64]:
-        """Global indices along `dim` that this rank holds, ascending; none outside the grid. Not collective.
-
-        For a sub-array they count from its first element; local index `distributions[dim].local_start(p)` holds the first.
-        """
-        dim = range(self.ndim)[dim]
-        if self._coords is None:
-            return np.empty(0, np.int64)
-        return self._distributions[dim].global_indices(self._coords[dim])
+        self._check_here("a local_shape", "local_shape_of(coords) is that of any process")
+        return self._local_shape
 
     def __getitem__(self, key: object) -> Descriptor:
         """Descriptor of a sub-array, `desc[i0:i1, j0:j1]`. Its arrays are the whole array's local arrays. Not collective.
@@ -285,11 +270,11 @@ class Descriptor:
 
     def empty(self, dtype: DTypeLike = np.float64, order: str = "F") -> NDArray[Any]:
         """This rank's local array, contents arbitrary. Not collective."""
-        return np.empty(self._allocated(), dtype, order=order)[: self.local_shape[0]]  # type: ignore[call-overload,no-any-return]
+        return np.empty(self._allocated(), dtype, order=order)[: self._local_shape[0]]  # type: ignore[call-overload,no-any-return]
 
     def zeros(self, dtype: DTypeLike = np.float64, order: str = "F") -> NDArray[Any]:
         """This rank's local array of zeros. Not collective."""
-        return np.zeros(self._allocated(), dtype, order=order)[: self.local_shape[0]]  # type: ignore[call-overload,no-any-return]
+        return np.zeros(self._allocated(), dtype, order=order)[: self._local_shape[0]]  # type: ignore[call-overload,no-any-return]
 
     def from_function(self, f: Callable[..., Any], dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """This rank's local array with elements f(i, j, ...) of the global indices. Not collective.
@@ -326,7 +311,7 @@ class Descriptor:
             )
         check_one_size(self._whole)
         shape = (self._parent or self).shape
-        return NineIntegers(self._grid, shape, self.block, self.source, self._lld).to_array()
+        return NineIntegers(self._grid, shape, self.block, self.source, self.lld).to_array()
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
@@ -381,29 +366,32 @@ class Descriptor:
     def __hash__(self) -> int:
         return hash(self._layout())
 
-    def __repr__(self) -> str:
-        parts = [_by(self.shape), f"blocks {_by(self.block)}", repr(self._grid)]
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [("shape", _by(self.shape)), ("blocks", _by(self.block)), ("grid", repr(self._grid))]
         if any(self.source):
-            parts.append(f"source {self.source}")
+            rows.append(("source", f"{self.source}"))
         if self._axes != tuple(range(self.ndim)) or self.copies > 1:
-            parts.append(f"axes {self._axes}" + (f", {self.copies} copies" if self.copies > 1 else ""))
+            rows.append(("axes", f"{self._axes}" + (f", {self.copies} copies" if self.copies > 1 else "")))
         if self._parent is not None:
-            parts.append(f"at {self.offset} of {_by(self._parent.shape)}")
+            rows.append(("at", f"{self.offset} of {_by(self._parent.shape)}"))
+        return rows
+
+    def __repr__(self) -> str:
+        unnamed = ("shape", "grid")
+        parts = (value if name in unnamed else f"{name} {value}" for name, value in self._rows())
         return f"Descriptor({', '.join(parts)})"
 
     # -- inside
 
-    def _copy(self) -> Descriptor:
-        copy = object.__new__(Descriptor)
+    def _copy(self) -> Self:
+        copy = object.__new__(type(self))
         copy.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("layout_digest", "T", "places")})
         return copy
 
-    def _held(self, coords: Sequence[int]) -> tuple[int, ...]:
-        return tuple(one.local_size(p) for one, p in zip(self._whole, coords, strict=True))
-
     def _allocated(self) -> tuple[int, ...]:
-        rows, *rest = self.local_shape
-        return (max(rows, self._lld) if rows else 0, *rest)
+        self._check_here("a local array", "an array of shape local_shape_of(coords) is that of any process")
+        rows, *rest = self._local_shape
+        return (max(rows, self.lld) if rows else 0, *rest)
 
 
 def _by(sizes: Sequence[int]) -> str:

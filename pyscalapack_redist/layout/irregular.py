@@ -194,6 +194,19 @@ class Irregular(Axis):
         """Elements of all blocks, at least 1: nothing repeats before. Not collective."""
         return max(1, self.blocks.total)
 
+    @property
+    def number_of_blocks(self) -> int:
+        """Blocks that have an element of this array. Not collective."""
+        return len(self.block_edges()) - 1
+
+    def block_edges(self, most: int | None = None) -> NDArray[np.int64]:
+        """Index of the first element of each block, ascending, then `n`; of the first `most` blocks alone, their end.
+
+        Not collective.
+        """
+        found = np.unique(np.clip(self.blocks._edges - self.offset, 0, self.n))
+        return found if most is None else found[: most + 1]
+
     @overload
     def owner(self, i: int | np.integer[Any]) -> int: ...
     @overload

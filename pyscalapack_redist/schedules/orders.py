@@ -62,6 +62,15 @@ class Order(ABC):
         self.senders, self.receivers = senders, receivers
         self._rounds = max(math.prod(senders), math.prod(receivers))
 
+    @property
+    def number_of_steps(self) -> int | None:
+        """Steps of all processes together; None where the order has no steps that all go through."""
+        return None
+
+    def of(self, sender: Coords | None, receiver: Coords | None) -> Order:
+        """The same order for the rank with these coordinates before and after. Not collective."""
+        return self
+
     @abstractmethod
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
         """When the message between two processes goes; the same on both of them. Not collective.
@@ -102,6 +111,11 @@ class Caterpillar(Order):
     name = "caterpillar"
     one_port = True
 
+    @property
+    def number_of_steps(self) -> int:
+        """The rounds, those in which no pair shares anything included."""
+        return self._rounds
+
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
         """The round of the pair, processes numbered row by row. Not collective."""
         p, q, rounds = self._numbers(sender, receiver)
@@ -113,6 +127,11 @@ class RingOrder(Order):
 
     name = "ring"
     one_port = True
+
+    @property
+    def number_of_steps(self) -> int:
+        """The rounds, those in which no pair shares anything included."""
+        return self._rounds
 
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
         """The round of the pair, processes numbered row by row. Not collective."""
@@ -164,6 +183,15 @@ class Scheduled(Order):
         self._sender = sender
         self._sent = [] if sender is None else self._mine("of_sender", self._places(sender, senders))
         self._received = [] if receiver is None else self._mine("of_receiver", self._places(receiver, receivers))
+
+    @property
+    def number_of_steps(self) -> int:
+        """Of the product of the parts."""
+        return math.prod(part.number_of_steps for part in self.parts)
+
+    def of(self, sender: Coords | None, receiver: Coords | None) -> Order:
+        """The same schedules for the rank with these coordinates before and after. Not collective."""
+        return Scheduled(self.senders, self.receivers, self.parts, sender, receiver)
 
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
         """The steps of the pair, in each dimension; lengths multiply. Not collective."""

@@ -1,7 +1,7 @@
-"""`pyscalapack-redist`: what is installed, plans on paper and in simulation, and the benchmark.
+"""`pyscalapack-redist`: what is installed, layouts, plans on paper and in simulation, and the benchmark.
 
-Under mpiexec every rank reads the same command line, and rank 0 speaks for all; `plan` and `simulate` need and start no MPI.
-Exit status 2: it cannot be done as asked.
+Under mpiexec every rank reads the same command line, and rank 0 speaks for all; `show`, `plan` and `simulate` need and
+start no MPI. Exit status 2: it cannot be done as asked.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .cases import Layout, read_dtype
 from .info import describe
 from .plan.birkeland_model import Model
 from .plan.command import MOST_PROCESSES, plan, read_schedule
+from .show import show
 from .simulate.command import read_methods, simulate
 from .simulate.study import DEFAULT_METHODS as SIMULATED_METHODS
 from .units import bytes_per_second, read_duration, read_size
@@ -29,11 +30,16 @@ __all__ = ["main", "run"]
 T = TypeVar("T")
 
 BAD_USAGE = 2
-PLAN, SIMULATE = WITHOUT_MPI = "plan", "simulate"
+PLAN, SIMULATE, SHOW = WITHOUT_MPI = "plan", "simulate", "show"
 ABOUT_LAYOUTS = (
     "A LAYOUT is PRxPC:MBxNB[@RSRC,CSRC][+FIRST]: grid, block size, process of the first block, rank of the grid's first "
     "process; as 2x4:64x64 or 4x2:32x32+8; other numbers of dimensions alike. A block size may be the word balanced: one "
     "block for each process, in sizes that differ by one at most; as 4x1:balanced, in all dimensions, or 4x2:balancedx32."
+)
+
+ABOUT_PARTS = (
+    "/MxN@IA,JA after it: what is meant is a sub-array, at row IA and column JA (from 0) of a whole array of M x N; /C at the "
+    "end: local arrays in C order."
 )
 
 
@@ -85,7 +91,7 @@ def _finalize() -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Speaks on rank 0 only; those of `plan` and `simulate` without asking MPI which one this is."""
+    """Speaks on rank 0 only; those of `show`, `plan` and `simulate` without asking MPI which one this is."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
@@ -104,6 +110,7 @@ def _parser() -> _Parser:
     parser.add_argument("--version", action="version", version=f"pyscalapack_redist {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_info(commands)
+    _add_show(commands)
     _add_plan(commands)
     _add_simulate(commands)
     _add_bench(commands)
@@ -118,6 +125,21 @@ def _add_info(commands: Any) -> None:
         allow_abbrev=False,
     )
     info.set_defaults(command=_info)
+
+
+def _add_show(commands: Any) -> None:
+    show_ = commands.add_parser(
+        SHOW,
+        help="who owns which block of an array, in colour",
+        description="The blocks of an array with the ranks that own them, in a terminal or as a picture; needs no MPI.",
+        epilog=f"{ABOUT_LAYOUTS} {ABOUT_PARTS}",
+        allow_abbrev=False,
+    )
+    add = show_.add_argument
+    add("layout", type=_argument(Layout.parse_operand), metavar="LAYOUT", help="as 2x4:64x64")
+    add("--shape", nargs="+", type=_argument(_size), metavar="N", required=True, help="global shape of the array")
+    add("--plot", metavar="FILE.png", help="draw it")
+    show_.set_defaults(command=show)
 
 
 def _add_plan(commands: Any) -> None:
@@ -240,8 +262,7 @@ def _add_bench(commands: Any) -> None:
         "bench",
         help="compare methods of redistribution (under mpiexec)",
         description="Time methods of redistribution against each other, interleaved, and verify their results.",
-        epilog=f"{ABOUT_LAYOUTS} /MxN@IA,JA after it: what is moved is a sub-array, at row IA and column JA (from 0) of "
-        "a whole array of M x N; /C at the end: local arrays in C order. "
+        epilog=f"{ABOUT_LAYOUTS} {ABOUT_PARTS} "
         "Start it by: mpiexec -n RANKS python -m mpi4py -m pyscalapack_redist bench ...",
         allow_abbrev=False,
     )

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..engine.report import counted
+from ..engine.tabled import counted
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis

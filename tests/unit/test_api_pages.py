@@ -22,12 +22,14 @@ from pyscalapack_redist.comm.links import Links
 from pyscalapack_redist.engine import report
 from pyscalapack_redist.engine.operation import Part
 from pyscalapack_redist.engine.plan import Leg
+from pyscalapack_redist.engine.totals import Totals
 from pyscalapack_redist.engine.transfer import Transfer
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "api").glob("*.md"))
 SHOWN = re.compile(r"^::: (\S+)\n((?: +.*\n)*)", re.MULTILINE)
 # What users get back from calls, beside the names of the package.
-RETURNED = [Transfer, Leg, Part, Links, *(getattr(report, name) for name in report.__all__ if name != "PARTS")]
+FIGURES = [getattr(report, name) for name in report.__all__ if name not in ("PARTS", "PLANNING")]
+RETURNED = [Transfer, Totals, Leg, Part, Links, *FIGURES]
 
 
 def shown(text: str) -> dict[str, str]:

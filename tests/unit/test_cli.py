@@ -33,6 +33,10 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     [
         ([], ["COMMAND"]),
         (["plan"], ["--shape, --from, --to"]),
+        (["show", "2x3:2x2"], ["--shape"]),
+        (["show", "2x3", "--shape", "9", "9"], ["'2x3'", "PRxPC:MBxNB"]),
+        (["show", "2x3:2x2", "--shape", "9"], ["--shape, LAYOUT", "2 dimensions"]),
+        (["show", "2x3:2x2", "--shape", "9", "9", "--plot", "x.nope"], ["--plot x.nope", "png"]),
         (["plot"], ["invalid choice: 'plot'"]),
         (["bench"], ["--shape, --from, --to missing", "--suite"]),
         (["bench", "--shape", "3", "3"], ["--from, --to missing"]),

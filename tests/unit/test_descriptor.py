@@ -28,7 +28,6 @@ def test_local_shapes_are_those_of_dealing(m: int, n: int, mb: int, nb: int, row
     for i in range(2):
         for j in range(3):
             assert desc.local_shape_of((i, j)) == (len(rows[i]), len(columns[j]))
-    assert desc.local_shape == (0, 0)
 
 
 def test_none_is_one_block_per_process() -> None:
@@ -130,10 +129,6 @@ def test_equality_and_hash_are_of_the_layout() -> None:
         assert desc != other
         assert desc.layout_digest != other.layout_digest
     assert desc != "a descriptor"
-
-
-def test_from_function_on_paper_is_empty() -> None:
-    assert Descriptor((4, 4), 2, GRID).from_function(lambda i, j: i + j).shape == (0, 0)
 
 
 # -- dimensions merged

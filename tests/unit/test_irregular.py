@@ -19,7 +19,6 @@ from pyscalapack_redist import (
     ProcessGrid,
     ScheduleError,
     intersections,
-    redistribute,
     schedules,
 )
 from pyscalapack_redist.engine.waypoints import waypoints
@@ -327,9 +326,3 @@ def test_what_cannot_be_is_named(make: Any, text: str) -> None:
     with pytest.raises(DescriptorError) as caught:
         make()
     assert text in str(caught.value)
-
-
-def test_redistribute_on_paper_is_refused_as_ever() -> None:
-    desc = Descriptor((7, 4), "balanced", GRID)
-    with pytest.raises(DescriptorError, match="no communicator is known"):
-        redistribute(desc, desc)

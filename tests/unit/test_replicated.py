@@ -16,7 +16,7 @@ from layouts import block_sizes
 from numpy.typing import NDArray
 from oracle import Layout, random_axes, random_layout
 
-from pyscalapack_redist import Descriptor, DescriptorError, ProcessGrid, ScheduleError, redistribute
+from pyscalapack_redist import Descriptor, DescriptorError, ProcessGrid, ScheduleError
 from pyscalapack_redist.engine.scheduling import order_for, reading, searched, sides
 from pyscalapack_redist.engine.waypoints import waypoints
 from pyscalapack_redist.schedules import NAMES, build
@@ -259,10 +259,3 @@ def test_auto_looks_at_all_processes_where_there_are_copies() -> None:
     whole, rows = (Descriptor((40, 40), None, grid, axes=axes) for axes in ((0, 1), (0, None)))
     assert sides(whole, whole) == ((4, 5), (4, 5))
     assert sides(whole, rows) == ((20,), (20,))
-
-
-def test_plans_on_paper_are_refused_as_those_without_copies_are() -> None:
-    grid = ProcessGrid((2, 2))
-    a, b = (Descriptor((6, 5), 2, grid, axes=axes) for axes in ((0, None), (0, 1)))
-    with pytest.raises(DescriptorError, match="on paper"):
-        redistribute(a, b)

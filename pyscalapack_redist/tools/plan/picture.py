@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ...drawing.figures import number_cells
 from ..text import counted
 from .study import AxisStudy, Study, block_of
 from .tables import step_figures, steps_of_pairs
@@ -83,8 +84,7 @@ def _draw_grid(axes: Axes, axis: AxisStudy, schedule: Schedule, prefix: str) -> 
         image, aspect="equal" if max(grid.P, grid.Q) <= 4 * min(grid.P, grid.Q) else "auto", interpolation="nearest"
     )
     if max(grid.P, grid.Q) <= MOST_NUMBERED:
-        for (p, q), steps in pairs.items():
-            _number(axes, p, q, steps, image[p, q])
+        number_cells(axes, {pair: _cell(steps) for pair, steps in pairs.items()}, image)
         axes.set_xticks(range(grid.Q), map(str, range(grid.Q)), fontsize=7)
         axes.set_yticks(range(grid.P), map(str, range(grid.P)), fontsize=7)
         axes.set_xticks(np.arange(grid.Q - 1) + 0.5, minor=True)
@@ -100,14 +100,9 @@ def _draw_grid(axes: Axes, axis: AxisStudy, schedule: Schedule, prefix: str) -> 
     axes.set_title(f"{prefix}step of each pair, r = {blocks[0]}, s = {blocks[1]}", fontsize=9)
 
 
-def _number(axes: Axes, p: int, q: int, steps: list[int], colour: NDArray[np.float64]) -> None:
+def _cell(steps: list[int]) -> str:
     text = ",".join(map(str, steps))
-    if len(text) > 5:
-        text = f"{steps[0]},.."
-    dark = float(colour[:3] @ (0.299, 0.587, 0.114)) < 0.55
-    axes.text(
-        q, p, text, ha="center", va="center", fontsize=7 if len(text) < 4 else 5, color="white" if dark else "black"
-    )
+    return text if len(text) <= 5 else f"{steps[0]},.."
 
 
 def _draw_steps(axes: Axes, axis: AxisStudy, schedule: Schedule) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Iterator
@@ -10,9 +11,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ... import schedules
+from ...engine.traffic import Traffic, traffic_of
 from ...errors import ScheduleError
 from ...layout.blockcyclic import Axis, BlockCyclic
 from ...layout.irregular import Irregular, balanced
@@ -256,24 +257,22 @@ class Study:
             (math.prod(a for a, _ in found), math.prod(b for _, b in found)) if len(found) == len(self.axes) else None
         )
 
+    @functools.cached_property
+    def traffic(self) -> Traffic | None:
+        """What each rank sends, receives and keeps; None where the tables are too large."""
+        if not all(axis.fits(MOST_IN_TABLES) for axis in self.axes):
+            return None
+        case = self.case
+        return traffic_of(case.before.descriptor(case.shape, None), case.after.descriptor(case.shape, None))
+
     @property
     def kept(self) -> tuple[int, int] | None:
         """Messages of a rank to itself, and their bytes; None where the tables are too large."""
-        ranks = range(
-            max(self.case.before.first, self.case.after.first), min(self.case.before.end, self.case.after.end)
-        )
-        if not all(axis.fits(MOST_IN_TABLES) for axis in self.axes):
-            return None if ranks else (0, 0)
-        here = np.asarray(ranks, np.int64)
-        shared = np.ones(here.size, np.int64)
-        for axis, p, q in zip(
-            self.axes,
-            _coords(self.case.before.grid, here - self.case.before.first),
-            _coords(self.case.after.grid, here - self.case.after.first),
-            strict=True,
-        ):
-            shared *= axis.whole.lengths[p, q]
-        return int(np.count_nonzero(shared)), int(shared.sum()) * self.case.dtype.itemsize
+        if self.traffic is None:
+            before, after = self.case.before, self.case.after
+            return None if max(before.first, after.first) < min(before.end, after.end) else (0, 0)
+        kept = self.traffic.kept
+        return int(np.count_nonzero(kept)), int(kept.sum()) * self.case.dtype.itemsize
 
     def most_messages(self, side: int) -> int | None:
         """The most messages that one process sends (side 1) or receives (side 0); None where tables are too large."""
@@ -332,7 +331,3 @@ def _axes(layout: Layout, shape: tuple[int, ...]) -> list[Axis]:
 def block_of(axis: Axis) -> int | None:
     """The size of an axis's blocks; None where they are irregular. Not collective."""
     return axis.block if isinstance(axis, BlockCyclic) else None
-
-
-def _coords(grid: tuple[int, ...], places: NDArray[np.int64]) -> tuple[NDArray[np.intp], ...]:
-    return np.unravel_index(places, grid) if places.size else (places,) * len(grid)

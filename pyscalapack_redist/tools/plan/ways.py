@@ -6,17 +6,13 @@ left out.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ... import schedules
+from ...engine.traffic import traffic_of
 from ...engine.waypoints import waypoints
 from ...errors import DescriptorError, ScheduleError
 from ...layout.blockcyclic import Axis
@@ -31,7 +27,6 @@ MOST_RANKS = 2**20
 MOST_PAIRS = 2**20  # entries of one dimension's table
 
 AxisCosts = Callable[[Axis, Axis], tuple[int, Fraction]]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -79,16 +74,6 @@ class Way:
         return model.seconds(Load(self.fewest_steps, self.busiest_bytes))
 
 
-@dataclass(frozen=True)
-class _Leg:
-    """What one leg moves between ranks: elements of all, messages of all, and the most of one rank."""
-
-    messages: int
-    elements: int
-    degree: int
-    busiest: int
-
-
 def compared(case: Case, costs: AxisCosts) -> tuple[Way, ...]:
     """Each way of `via=`. Not collective.
 
@@ -111,7 +96,7 @@ def _way(via: str | None, a: Descriptor, b: Descriptor, item: int, costs: AxisCo
     try:
         stops = [a, *(() if via is None else waypoints(a, b, via)), b]
         pairs = list(itertools.pairwise(stops))
-        legs = [_leg(start, end) for start, end in pairs]
+        legs = [traffic_of(start, end, most_pairs=MOST_PAIRS) for start, end in pairs]
     except (ScheduleError, DescriptorError) as error:
         return Way(via, reason=str(error))
     known = Way(
@@ -133,41 +118,3 @@ def _product(a: Descriptor, b: Descriptor, costs: AxisCosts) -> tuple[int, Fract
     """Steps and cost of one leg: those of its dimensions, multiplied."""
     found = [costs(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
     return math.prod(steps for steps, _ in found), math.prod((cost for _, cost in found), start=Fraction(1))
-
-
-def _leg(a: Descriptor, b: Descriptor) -> _Leg:
-    tables = [_lengths(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
-    kept = _kept(a, b, tables)
-    elements = math.prod(a.shape) - int(kept.sum())
-    messages = math.prod(int(np.count_nonzero(table)) for table in tables) - int(np.count_nonzero(kept))
-    degree = busiest = 0
-    for side, places in ((1, a.placement.ravel()), (0, b.placement.ravel())):
-        sums = _of_each([table.sum(axis=side) for table in tables])
-        counts = _of_each([np.count_nonzero(table, axis=side) for table in tables])
-        busiest = max(busiest, int((sums - kept[places]).max()))
-        degree = max(degree, int((counts - (kept[places] > 0)).max()))
-    return _Leg(messages, elements, degree, busiest)
-
-
-def _kept(a: Descriptor, b: Descriptor, tables: list[Ints]) -> Ints:
-    """Elements that each rank keeps, by rank."""
-    ranks, at_a, at_b = np.intersect1d(a.placement.ravel(), b.placement.ravel(), return_indices=True)
-    kept = np.zeros(1 + max(int(a.placement.max()), int(b.placement.max())), np.int64)
-    kept[ranks] = 1
-    p, q = np.unravel_index(at_a, a.placement.shape), np.unravel_index(at_b, b.placement.shape)
-    for table, i, j in zip(tables, p, q, strict=True):
-        kept[ranks] *= table[i, j]
-    return kept
-
-
-def _of_each(dims: list[Ints]) -> Ints:
-    """Products of the dimensions' figures, one for each process in the order of its coordinates."""
-    return functools.reduce(np.multiply.outer, dims).ravel()
-
-
-def _lengths(a: Axis, b: Axis) -> Ints:
-    if a.processes * b.processes > MOST_PAIRS:
-        raise ScheduleError(
-            f"left out: {a.processes:,} x {b.processes:,} pairs along a dimension; the most is {MOST_PAIRS:,}"
-        )
-    return np.asarray(schedules.between(a, b).lengths, np.int64)

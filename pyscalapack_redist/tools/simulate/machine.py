@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ...engine.report import counted
+from ...engine.tabled import counted
 from ...errors import ScheduleError
 
 __all__ = ["Machine"]

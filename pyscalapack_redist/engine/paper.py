@@ -1,0 +1,128 @@
+"""Plans on paper: on grids without a communicator, for any number of processes, to be studied and not run."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from numpy.typing import DTypeLike
+
+from ..errors import DescriptorError
+from ..exchanges import Message, Options, exchange_class
+from ..schedules.orders import ORDERS
+from .arguments import Request
+from .layouts import process_shapes
+from .legs import identity, pending_moves
+from .model import choose
+from .plan import Redistribution
+from .planner import Messages
+from .reporting import totals_on_paper
+from .scheduling import order_for
+from .stages import Move, Pair, Stage
+
+__all__ = ["PaperPlan", "plan_on_paper"]
+
+
+class PaperPlan(Redistribution):
+    """A plan on grids without a communicator: to be studied, not run. Made by `redistribute`. Not collective.
+
+    It has what any plan has but a rank of its own: `report()` is of all ranks, `messages_of(rank)` of each, `plot()` and
+    `schedule` are the same. Nothing is worked out before it is asked for, but the steps of a schedule that is searched for.
+    """
+
+    @property
+    def messages(self) -> dict[str, tuple[Message, ...]]:
+        """On paper no rank is this one: `messages_of(rank)` has those of any."""
+        raise DescriptorError(
+            f"{self!r} is on paper, where no rank has messages: messages_of(rank) has those of any rank"
+        )
+
+    @property
+    def _how(self) -> str:
+        return "any exchange" if self._asked == "auto" else self._asked
+
+    _asked = "auto"
+
+    def report(self, dtype: DTypeLike | Any = None, *, all_ranks: bool = True) -> Any:
+        """What all ranks move together. Not collective.
+
+        Parameters
+        ----------
+        dtype : dtype, optional
+            Of the elements; by default the plan's own, else float64.
+        all_ranks : bool
+            On paper there are no other figures.
+
+        Returns
+        -------
+        Totals, ChainReport or FilledReport
+            Of a plan; of one with `via=`; of one with `fill=`, with `Totals` in place of each `Report`.
+
+        Raises
+        ------
+        ScheduleError
+            There are too many processes along a dimension for a table of all pairs.
+        """
+        return totals_on_paper(self, dtype)
+
+    def __call__(self, a: Any = None, out: Any = None, *, alpha: Any = 1, beta: Any = 0) -> NoReturn:
+        """A plan on paper cannot be run.
+
+        Raises
+        ------
+        DescriptorError
+            Says what is missing.
+        """
+        self._refuse()
+
+    def start(self, a: Any = None, out: Any = None, *, alpha: Any = 1, beta: Any = 0) -> NoReturn:
+        """A plan on paper cannot be run; raises as a call does. Not collective."""
+        self._refuse()
+
+    def profile(self, a: Any = None, out: Any = None, *, alpha: Any = 1, beta: Any = 0) -> NoReturn:
+        """A plan on paper cannot be run; raises as a call does. Not collective."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        shapes = " and ".join(f"ProcessGrid({desc.grid.shape}, comm)" for desc in (self.desc_a, self.desc_b))
+        raise DescriptorError(
+            f"{self!r} is on paper and cannot be run: its grids have no communicator. Make them on one, {shapes}, and "
+            "plan again"
+        )
+
+    def __repr__(self) -> str:
+        return f"PaperPlan({self.desc_a!r} -> {self.desc_b!r}, {self.schedule.name}/{self._how})"
+
+
+def plan_on_paper(request: Request) -> PaperPlan:
+    """The plan of a request on paper. Not collective.
+
+    Raises
+    ------
+    RedistributionError
+        An argument is wrong, or the schedule does not apply.
+    """
+    a, b = request.layouts
+    moves = pending_moves(request, a, b)
+    chosen = choose(request.schedule, request.exchange, request.buffers, None)
+    why = (
+        "on paper; what moves the bytes is chosen where ranks run"
+        if request.exchange == "auto"
+        else "on paper; as asked"
+    )
+    options = Options(request.memory_limit, request.buffers)
+    nothing = Messages([], [], [])
+    by_stage: dict[int, list[Move]] = {}
+    for pending in moves:
+        order = order_for(chosen.schedule, pending.moved, pending.b)
+        stage, source, target, before, after, op, part, last = pending
+        by_stage.setdefault(stage, []).append(Move(0, source, target, before, after, op, last, part, order, nothing))
+    stages = [Stage(by_stage[k], exchange_class(chosen.exchange), options, None) for k in sorted(by_stage)]
+    between = {pending.target: pending.b for pending in moves if pending.target > 1}
+    pair = Pair(a, b, request.dtype, request.op, request.part, request.fill)
+    plan = PaperPlan(None, [pair], stages, between, why, identity(request, a, b, chosen))
+    plan._asked = request.exchange
+    if request.via is not None:
+        order = ORDERS["caterpillar"](*process_shapes(request.moved(a), b))
+        whole = Move(0, 0, 1, a, b, request.op, True, request.part, order, nothing)
+        plan._direct = lambda: Stage([whole], exchange_class(chosen.exchange), options, None)
+    return plan

@@ -1,0 +1,94 @@
+"""`pyscalapack-redist show`: a layout in the colours of its processes, in a terminal or as a picture. Needs no MPI."""
+
+from __future__ import annotations
+
+import shutil
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..drawing.colours import colour_of, ink_on
+from ..errors import DescriptorError
+from .text import console, counted, on_terminal
+from .usage import UsageError, check_outputs
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from ..drawing.panels import Panel
+    from ..layout.descriptor import Descriptor
+
+__all__ = ["show"]
+
+MOST_PANELS, MOST_ROWS = 8, 40
+WIDTH_OF_FILES = 160
+MARGIN = 12  # for the index in front of a row
+
+
+def show(options: Namespace) -> int:
+    """Show who owns which block of an array. Not collective.
+
+    Parameters
+    ----------
+    options : Namespace
+        The command line: layout, shape, plot.
+
+    Returns
+    -------
+    int
+        Exit status 0.
+
+    Raises
+    ------
+    UsageError
+        It cannot be done as asked.
+    """
+    shape = tuple(options.shape)
+    misfit = options.layout.misfit(shape)
+    if misfit is not None:
+        raise UsageError(f"--shape, LAYOUT: {misfit}")
+    options.json = None
+    check_outputs(options, "show")
+    try:
+        desc = options.layout.descriptor(shape, None)
+    except DescriptorError as error:
+        raise UsageError(f"--shape, LAYOUT: {error}") from None
+    out = console()
+    for line in _lines(desc):
+        out.print(line, soft_wrap=True, markup=False)
+    if options.plot:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(7, 7), layout="constrained")
+        desc.plot(figure.subplots())
+        figure.savefig(options.plot, dpi=150)
+    return 0
+
+
+def _lines(desc: Descriptor) -> Iterator[str | Text]:
+    yield desc._title()
+    width = shutil.get_terminal_size().columns if on_terminal() else WIDTH_OF_FILES
+    cell = len(str(int(desc.placement.max()))) + 2
+    across = max(1, (width - MARGIN) // cell)
+    region = desc._region(across * MOST_ROWS, across if desc.ndim == 1 else min(across, MOST_ROWS))
+    left_out = desc._left_out(region)
+    if left_out:
+        yield left_out
+    for panel in desc._panels(region, MOST_PANELS):
+        if panel.title:
+            yield panel.title
+        yield from _rows(panel, cell)
+        if panel.left_out:
+            yield f"and {counted(panel.left_out, 'more panel')}"
+
+
+def _rows(panel: Panel, cell: int) -> Iterator[Text]:
+    """A line for each row of blocks, in front of it the index of its first row of elements."""
+    from rich.text import Text
+
+    for i, row in enumerate(panel.ranks.tolist()):
+        line = Text(f"{panel.rows[i]:>{MARGIN - 2}}  ")
+        for rank in row:
+            colour = colour_of(rank)
+            line.append(f"{rank:^{cell}}", style=f"{ink_on(colour)} on {colour}")
+        yield line

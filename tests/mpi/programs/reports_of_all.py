@@ -1,0 +1,144 @@
+"""Reports of all ranks, messages of any rank, profiles with factors, transfers in a `with` block, on real ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import pyscalapack_redist as psr
+from pyscalapack_redist.engine.report import ChainReport, FilledReport
+from pyscalapack_redist.engine.totals import Totals
+
+COMM = MPI.COMM_WORLD
+RANK, SIZE = COMM.Get_rank(), COMM.Get_size()
+SOME = max(1, SIZE // 2)  # processes of the smaller grid, the last ones
+ROWS = psr.Descriptor((37, 23), (3, 4), psr.ProcessGrid((SIZE, 1), COMM))
+LATE = psr.Descriptor((37, 23), (5, 2), psr.ProcessGrid((1, SOME), COMM, ranks=[range(SIZE - SOME, SIZE)]))
+
+
+def on_paper(desc: psr.Descriptor) -> psr.Descriptor:
+    grid = psr.ProcessGrid(desc.grid.shape, ranks=desc.grid.ranks)
+    return psr.Descriptor(desc.shape, desc.block, grid)
+
+
+def same(mine: Totals, paper: Totals) -> None:
+    for name in (
+        "ranks",
+        "sends",
+        "most_messages",
+        "steps",
+        "bytes_sent",
+        "bytes_copied",
+        "most_sent",
+        "most_received",
+    ):
+        assert getattr(mine, name) == getattr(paper, name), (name, mine, paper)
+    assert abs(mine.imbalance - paper.imbalance) < 1e-12
+    assert mine.extra_bytes is not None
+    assert paper.extra_bytes is None
+
+
+def totals_are_those_on_paper() -> None:
+    for options in ({}, {"schedule": "ring"}, {"uplo": "L"}, {"schedule": "optimal"}):
+        plan = psr.redistribute(ROWS, LATE, **options)
+        paper = psr.redistribute(on_paper(ROWS), on_paper(LATE), **{"schedule": "caterpillar", **options})
+        same(plan.report(all_ranks=True), paper.report())
+        # what each rank says it sends is what any rank says of it
+        told = COMM.allgather([(m.peer, m.key, m.size) for m in plan.messages["send"]])
+        for rank in range(SIZE):
+            assert [(m.peer, m.key, m.size) for m in plan.messages_of(rank)["send"]] == told[rank]
+    square = psr.Descriptor((23, 23), 3, ROWS.grid), psr.Descriptor((23, 23), 5, LATE.grid)
+    for options, kind in (({"via": "lcm"}, ChainReport), ({"uplo": "U", "fill": "symmetric"}, FilledReport)):
+        mine = psr.redistribute(*square, **options).report("f4", all_ranks=True)
+        paper = psr.redistribute(*map(on_paper, square), **options).report("f4")
+        assert type(mine) is type(paper) is kind
+        assert mine.bytes_sent == paper.bytes_sent
+        if isinstance(mine, ChainReport):
+            assert mine.between_bytes == paper.between_bytes
+
+
+def dtypes_are_agreed() -> None:
+    plan = psr.redistribute(ROWS, LATE, dtype=np.complex128 if RANK == SIZE - 1 else None)
+    sent = plan.report("c16", all_ranks=True).bytes_sent
+    assert plan.report(all_ranks=True).bytes_sent == sent
+    assert plan.report("f4", all_ranks=True).bytes_sent == sent // 4
+    if SIZE > 1:
+        with pytest.raises(psr.CollectiveError, match=r"in different dtypes: .*rank 0 float32, rank 1 float64"):
+            plan.report("f4" if RANK == 0 else "f8", all_ranks=True)
+        with pytest.raises(TypeError if RANK == SIZE - 1 else psr.CollectiveError, match="no such thing"):
+            plan.report("no such thing" if RANK == SIZE - 1 else None, all_ranks=True)
+    assert plan.report(all_ranks=True).bytes_sent == sent
+
+
+def batches_have_both() -> None:
+    plans = [psr.redistribute(ROWS, LATE), psr.redistribute(LATE, ROWS)]
+    both = psr.batch(*plans)
+    whole = both.report(["f8", "f4"], all_ranks=True)
+    assert isinstance(whole, Totals)
+    apart = [plan.report(kind, all_ranks=True) for plan, kind in zip(plans, ("f8", "f4"), strict=True)]
+    assert whole.bytes_sent == sum(one.bytes_sent for one in apart)
+    assert whole.bytes_copied == sum(one.bytes_copied for one in apart)
+    assert whole.sends == len(
+        {(p, q) for one in plans for p in range(SIZE) for m in one.messages_of(p)["send"] for q in [m.peer]}
+    )
+    a, b = ROWS.from_function(lambda i, j: i + 100.0 * j), LATE.from_function(lambda i, j: i - 100.0 * j)
+    outs = [LATE.zeros() if LATE.coords is not None else None, ROWS.zeros()]
+    profile = both.profile([a, b if LATE.coords is not None else None], outs, alpha=[2, 3])
+    assert (outs[1] == ROWS.from_function(lambda i, j: 3 * (i - 100.0 * j))).all()
+    assert profile.planning
+    assert profile.seconds["planned"] == sum(profile.planning.values()) > 0
+
+
+def profiles_take_factors() -> None:
+    plan = psr.redistribute(ROWS, LATE, schedule="stepwise")
+    a = ROWS.from_function(lambda i, j: i + 100.0 * j)
+    out = LATE.from_function(lambda i, j: 1.0 + 0 * (i + j)) if LATE.coords is not None else None
+    profile = plan.profile(a, out, alpha=2, beta=5)
+    if out is not None:
+        assert (out == LATE.from_function(lambda i, j: 2 * (i + 100.0 * j) + 5)).all()
+    assert {*profile.planning} == {"processes", "schedule", "messages"}
+    assert profile.seconds["planned"] == sum(profile.planning.values()) > 0
+    assert "planned" in str(profile)
+    assert "schedule" in profile._repr_html_()
+
+
+def transfers_in_a_with_block() -> None:
+    plan = psr.redistribute(ROWS, LATE, dtype="f8")
+    a = ROWS.from_function(lambda i, j: i + 100.0 * j)
+    expected = LATE.from_function(lambda i, j: i + 100.0 * j)
+    out = LATE.empty() if LATE.coords is not None else None
+    with plan.start(a, out) as transfer:
+        assert repr(transfer).startswith(f"Transfer({plan!r}, ")
+        assert transfer.state.name.lower() in repr(transfer)
+    assert repr(transfer).endswith(", complete)")
+    assert out is None or (out == expected).all()
+    with pytest.raises(ZeroDivisionError), plan.start(a, out) as transfer:
+        1 / 0  # noqa: B018
+    transfer.wait()  # it is still in flight, and completes when it is waited for
+    assert plan(a, out) is out
+
+
+def ranks_outside_have_no_part() -> None:
+    if SIZE < 3:
+        return
+    few = psr.Descriptor((9, 9), 2, psr.ProcessGrid((1, 2), COMM))
+    plan = psr.redistribute(few, few)
+    found = plan.report(all_ranks=True)
+    assert (found is None) == (RANK > 1)
+    assert found is None or found.ranks == 2
+    assert plan.messages_of(SIZE - 1) == {"send": (), "receive": (), "copy": ()}
+    assert [m.size for m in plan.messages_of(0)["copy"]] == [
+        few.local_shape_of((0, 0))[0] * few.local_shape_of((0, 0))[1]
+    ]
+
+
+if __name__ == "__main__":
+    totals_are_those_on_paper()
+    dtypes_are_agreed()
+    batches_have_both()
+    profiles_take_factors()
+    transfers_in_a_with_block()
+    ranks_outside_have_no_part()
+    if RANK == 0:
+        print("OK")
