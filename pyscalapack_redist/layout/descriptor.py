@@ -212,8 +212,7 @@ class Descriptor:
         DescriptorError
             The coordinates are outside the grid.
         """
-        self._grid.rank_of(coords)
-        return self._held(self._places.at(coords)[: self.ndim])
+        return self._held(self._places.at(self._grid._place(coords))[: self.ndim])
 
     def global_indices(self, dim: int) -> NDArray[np.int64]:
         """Global indices along `dim` that this rank holds, ascending; none outside the grid. Not collective.
