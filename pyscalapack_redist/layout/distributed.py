@@ -113,7 +113,7 @@ class Distributed:
         Raises
         ------
         DescriptorError
-            A bound is negative or past the edge, or a step is not 1.
+            A bound is past the edge, or a step is not 1.
         """
         return type(self)(self._desc[key], self._local)
 

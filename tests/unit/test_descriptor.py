@@ -66,14 +66,44 @@ def test_sub_arrays() -> None:
 
 
 @pytest.mark.parametrize(
+    "key",
+    [
+        slice(-3, None),
+        (slice(-5, -2), slice(None, -29)),
+        (slice(-20, 20), slice(-30, -30)),
+        ...,
+        (..., slice(2, 5)),
+        (slice(-3, None), ..., slice(1, -1)),
+        (slice(1, 2), slice(3, 4), ...),
+    ],
+)
+def test_slices_count_from_the_end_as_numpys_do(key: Any) -> None:
+    rows, columns = np.indices((20, 30))
+    for desc in (Descriptor((20, 30), (4, 5), GRID), Descriptor((20, 30), "balanced", GRID)):
+        part = desc[key]
+        assert part.shape == rows[key].shape
+        if rows[key].size:
+            assert part.offset == (rows[key].min(), columns[key].min())
+    block = Descriptor((4, 20, 30), 3, ProcessGrid((1, 2, 3)))
+    assert block[..., -3:] == block[:, :, 27:]
+    assert block[-1:, ...] == block[3:]
+
+
+@pytest.mark.parametrize(
     ("key", "words"),
     [
         ((slice(0, 21),), "dimension 0: 0:21 is not inside 0:20"),
         ((slice(None), slice(-2, 5)), "dimension 1: -2:5 is not inside 0:30"),
+        ((slice(-21, None),), "dimension 0: -21:20 is not inside 0:20"),
+        ((slice(0, -21),), "dimension 0: 0:-21 is not inside 0:20"),
+        ((..., slice(0, 31)), "dimension 1: 0:31 is not inside 0:30"),
+        ((..., slice(None), ...), r"at most one ellipsis \(...\), got 2"),
+        ((..., -1), "taken by slices, not -1"),
         ((slice(5, 3),), "dimension 0: 5:3 is not inside"),
         ((slice(0, 8, 2),), "the step of a sub-array must be 1, not 2"),
         ((3,), "taken by slices, not 3; for one index i write i:i\\+1"),
         ((slice(None),) * 3, "at most 2 slices, got 3"),
+        ((..., *(slice(None),) * 3), "at most 2 slices, got 3"),
         ((slice("a", None),), "must be integers"),
     ],
 )
