@@ -24,6 +24,7 @@ from .layout.descriptor import Descriptor
 from .layout.dimensions import BlockSizes
 from .layout.distributed import Distributed, descriptor_of
 from .layout.grid import ProcessGrid
+from .layout.letters import OPERATIONS, letter_of, transposes
 
 __all__ = ["DistributedArray", "distribute"]
 
@@ -97,8 +98,8 @@ class DistributedArray(Distributed):
             array.
         out : DistributedArray, optional
             In place of a layout: the array, or slice of one, to write into.
-        op : {"N", "T", "C"}
-            As it is, transposed, or transposed and conjugated.
+        op : {"N", "T", "C", "R"}
+            As it is, transposed, transposed and conjugated, or conjugated.
         alpha, beta : number
             As in a call of a plan.
         **options
@@ -158,7 +159,7 @@ class DistributedArray(Distributed):
             if not isinstance(found, Descriptor):
                 raise DescriptorError(f"desc = {desc!r} must be a Descriptor or a DistributedArray")
             return found
-        step = 1 if op == "N" else -1
+        step = -1 if transposes(letter_of("op", op, OPERATIONS)) else 1
         blocks: Any = block
         if isinstance(block, EllipsisType):  # of a slice, what there is of irregular blocks
             blocks = [axis.block for axis in self._desc.distributions][::step]

@@ -18,11 +18,12 @@ from ..exchanges import check_combination
 from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.grid import same_ranks
+from ..layout.letters import OPERATIONS, letter_of, transposes
 from .arrays import dtype_digest
-from .operation import Part, checked_fill, checked_operation, checked_part
+from .operation import Part, checked_fill, checked_part
 from .scheduling import is_one_port
 
-__all__ = ["Request", "Via", "communicator_of", "everyone_of"]
+__all__ = ["Request", "Via", "check_shapes", "communicator_of", "everyone_of"]
 
 Via = str | Sequence[Descriptor] | None
 
@@ -77,8 +78,8 @@ class Request:
         try:
             self.memory_limit = whole_number("memory_limit", memory_limit, 1, ": bytes of extra memory per rank")
             _check_names(schedule, exchange, buffers)
-            self.op = checked_operation(op)
-            if op != "N" and read[0] is not None and read[0].ndim != 2:
+            self.op = letter_of("op", op, OPERATIONS)
+            if transposes(self.op) and read[0] is not None and read[0].ndim != 2:
                 raise DescriptorError(f"op = {op!r} is for matrices, but desc_a has shape {read[0].shape}")
             self.part = checked_part(uplo, diag)
             if self.part is not None and read[0] is not None and read[0].ndim != 2:
@@ -88,20 +89,9 @@ class Request:
                     f"uplo = {uplo!r} with buffers = 'datatypes': no derived datatype is made for a trapezoid; "
                     "use buffers='packed'"
                 )
-            self.fill = checked_fill(fill, self.op, self.part, None if read[0] is None else read[0].shape)
-            if read[0] is not None and read[1] is not None and self.moved(read[0]).shape != read[1].shape:
-                remedy = "take a sub-array desc[i0:i1, j0:j1] of the larger one"
-                if read[0].ndim != read[1].ndim:
-                    remedy = "both must have as many dimensions; desc.merge(k, ...) makes one of several"
-                raise DescriptorError(
-                    f"desc_a has shape {read[0].shape} and desc_b {read[1].shape}: "
-                    + (
-                        "a redistribution keeps the global shape; "
-                        if op == "N"
-                        else f"op = {op!r} exchanges rows and columns; "
-                    )
-                    + remedy
-                )
+            self.fill = checked_fill(fill, self.part, None if read[0] is None else read[0].shape)
+            if read[0] is not None and read[1] is not None:
+                check_shapes(read[0], read[1], self.op)
         except Exception as caught:
             self.error = self.error or caught
         self.via: str | tuple[Descriptor, ...] | None = None
@@ -166,7 +156,7 @@ class Request:
 
     def moved(self, desc: Descriptor) -> Descriptor:
         """The layout of op(A)."""
-        return desc if self.op == "N" else desc.T
+        return desc.T if transposes(self.op) else desc
 
     def statements(self) -> list[Statement]:
         """What this rank asks for, for the message where ranks differ. Not collective."""
@@ -186,6 +176,28 @@ class Request:
             *said,
             Statement("the options", repr(self.options), ", ".join(f"{k}={v!r}" for k, v in options.items())),
         ]
+
+
+def check_shapes(a: Descriptor, b: Descriptor, op: str) -> None:
+    """Raise a DescriptorError where B cannot hold op(A). Not collective."""
+    wanted = a.shape[::-1] if transposes(op) else a.shape
+    if b.shape == wanted:
+        return
+    said = f"desc_a has shape {a.shape} and desc_b {b.shape}: "
+    if a.ndim != b.ndim:
+        raise DescriptorError(
+            f"{said}both must have as many dimensions; desc.merge(k, ...) makes one of several neighbours"
+        )
+    if transposes(op):
+        said += f"op = {op!r} exchanges rows and columns, so desc_b must have shape {wanted}"
+    else:
+        said += f"a redistribution keeps the global shape, so desc_b must have shape {wanted}"
+    pairs = list(zip(wanted, b.shape, strict=True))
+    if all(m <= n for m, n in pairs):
+        said += "; to write into a part of B, give a sub-array desc_b[i0:i1, ...] of that shape"
+    elif all(m >= n for m, n in pairs):
+        said += "; to move a part of A, give a sub-array desc_a[i0:i1, ...]"
+    raise DescriptorError(said)
 
 
 def communicator_of(desc: Descriptor) -> MPI.Intracomm:

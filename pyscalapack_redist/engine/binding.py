@@ -13,6 +13,7 @@ from .._kernels.bundle import Origins
 from ..comm.vote import digest
 from ..errors import ArrayError, RedistributionError, ScheduleError
 from ..exchanges import Exchange
+from ..layout.letters import transposes
 from .arrays import checked_arrays, dtype_digest
 from .operation import Factors
 from .overlap import check_apart
@@ -97,7 +98,7 @@ def operands(
     for k, pair in enumerate(pairs):
         try:
             own = [move for move in moves if move.pair == k]
-            transposed = any(move.op != "N" for move in own)
+            transposed = any(transposes(move.op) for move in own)
             both = Factors.of(alphas[k], betas[k], pair.op)
             checked = checked_arrays(
                 arrays[k],

@@ -23,14 +23,14 @@ from ..comm.groups import check_running, group_of
 from ..comm.mpi import MPI
 from ..comm.progress import interrupts_held
 from ..comm.vote import Outcome, digest
-from ..errors import DescriptorError
 from ..exchanges import Options, exchange_class
 from ..exchanges.exchange import MEMORY_LIMIT
 from ..exchanges.shared import Shared
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of
+from ..layout.letters import transposes
 from ..schedules.orders import ORDERS, Natural, Order
-from .arguments import Request, Via
+from .arguments import Request, Via, check_shapes
 from .fill import second_move
 from .model import Choice, choose
 from .operation import Part
@@ -79,8 +79,9 @@ def redistribute(
         Communicator that holds both grids. By default the one that both grids are on. On an inter-communicator all ranks
         of the side that has the array give `desc_a` alone, all ranks of the other side `desc_b` alone, and the options
         are the same on both; the layouts and the dtype are sent to the other side.
-    op : {"N", "T", "C"}
-        What B gets: A, its transpose, or its conjugate transpose (matrices; B then has A's columns as rows).
+    op : {"N", "T", "C", "R"}
+        What B gets: A, its transpose, its conjugate transpose (of matrices; B then has A's columns as rows), or its
+        conjugate. Like `uplo` and `diag`, in either case.
     uplo : {None, "U", "L"}
         Move only the upper or the lower trapezoid of A (of the sub-array, where it is one), as pxtrmr2d does: i <= j for
         "U", but i <= j + m - n in a tall matrix of m x n; i >= j for "L", but i >= j - (n - m) in a wide one. With "T"
@@ -210,23 +211,19 @@ class _Leg(NamedTuple):
     @property
     def moved(self) -> Descriptor:
         """The layout of op(A)."""
-        return self.a if self.op == "N" else self.a.T
+        return self.a.T if transposes(self.op) else self.a
 
 
 def _legs(request: Request, a: Descriptor, b: Descriptor) -> list[_Leg]:
     """The moves of a plan: of the trapezoid and of its mirror image, if there is one, each through the layouts on its way."""
-    if request.moved(a).shape != b.shape:
-        raise DescriptorError(
-            f"desc_a has shape {a.shape} and desc_b {b.shape}: a redistribution keeps the global shape"
-            + ("" if request.op == "N" else f"; op = {request.op!r} exchanges rows and columns")
-        )
+    check_shapes(a, b, request.op)
     kinds: list[tuple[str, Part | None]] = [(request.op, request.part)]
     if request.fill is not None and request.part is not None:
         second = second_move(request.fill, request.op, request.part)
         kinds += [second] if second is not None else []
     ways = []
     for op, part in kinds:
-        between = [] if request.via is None else waypoints(a if op == "N" else a.T, b, request.via)
+        between = [] if request.via is None else waypoints(a.T if transposes(op) else a, b, request.via)
         ways.append((op, part, [a, *between, b]))
     longest = max(len(stops) for _, _, stops in ways) - 1
     legs, slot = [], 2

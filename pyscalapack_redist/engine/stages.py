@@ -19,6 +19,7 @@ from ..errors import CollectiveError
 from ..exchanges import ByteMessage, Exchange, Extents, Form, Message, Options
 from ..exchanges.message import dense_strides
 from ..layout.descriptor import Descriptor
+from ..layout.letters import transposes
 from ..schedules.orders import Order
 from .operation import Part
 from .planner import Messages
@@ -93,7 +94,7 @@ class Move(NamedTuple):
 class Forms(NamedTuple):
     """What arrays of one kind have in common: of each array the strides, of each pair the bytes of an element.
 
-    `blends` has what becomes of elements, for each of a pair's operations in the last stage ("N", "T", "C"), and "" for
+    `blends` has what becomes of elements, for each of a pair's operations in the last stage ("N", "T", "C", "R"), and "" for
     those of earlier stages; `stays` whether A and B are one array that nothing happens to.
     """
 
@@ -246,7 +247,7 @@ class _Binder:
             move, forms = self._moves[k], self._forms
             item, order = forms.items[move.pair], self._dims(move)
             source, target = forms.strides[move.source], forms.strides[move.target]
-            if move.op != "N":
+            if transposes(move.op):
                 source = source[::-1]
             if dense == "source":
                 source = dense_strides(box.shape(), order, item)
@@ -265,7 +266,7 @@ class _Binder:
             move, bundles, made = self._moves[0], {}, []
             item, dims = self._forms.items[move.pair], self._dims(move)
             strides = self._forms.strides[move.source if sending else move.target]
-            if sending and move.op != "N":
+            if sending and transposes(move.op):
                 strides = strides[::-1]
             for message in by_move[0]:
                 if id(message.box) not in bundles:

@@ -100,7 +100,8 @@ class Distributed:
     def H(self) -> Self:  # noqa: N802 - as numpy.matrix's
         """The conjugate transpose. Of a real array it is `T`, a view; of a complex one the local array is copied.
 
-        Nothing moves between ranks. `redistribute(..., op="C")` conjugates on the way, without that copy. Not collective.
+        Nothing moves between ranks. `redistribute(..., op="C")` conjugates on the way, without that copy, and `op="R"` does
+        so without transposing. Not collective.
         """
         turned = self.T
         if turned._local is not None and turned._local.dtype.kind == "c":

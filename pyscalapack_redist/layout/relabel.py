@@ -23,6 +23,7 @@ from ..errors import DescriptorError
 from ..schedules import between
 from .descriptor import Descriptor
 from .grid import ProcessGrid, same_ranks
+from .letters import OPERATIONS, letter_of, transposes
 
 __all__ = ["RelabelReport", "relabel", "relabel_report"]
 
@@ -90,8 +91,8 @@ def relabel(
     desc_a, desc_b : Descriptor
         Layouts before and after, of the same global shape. Grids need no communicator; if only one has none, its numbers
         are taken as ranks of the other's communicator.
-    op : {"N", "T", "C"}
-        Operation of the redistribution: "T" and "C" transpose, and then B's shape is A's reversed.
+    op : {"N", "T", "C", "R"}
+        Operation of the redistribution, in either case: "T" and "C" transpose, and then B's shape is A's reversed.
     nodes : sequence of hashable, optional
         Node of each rank of B's communicator, in any words (names, numbers). By default what PYSCALAPACK_REDIST_NODES
         says; without it, on paper, or where A has copies, all ranks count as equally far from each other.
@@ -142,6 +143,7 @@ def relabel_report(
     DescriptorError
         As for `relabel`.
     """
+    op = letter_of("op", op, OPERATIONS)
     desc_a = _checked(desc_a, desc_b, op)
     node_of = _node_map(desc_a, desc_b, nodes)
     exact = _checked_weight(weight, desc_b)
@@ -177,7 +179,7 @@ class _Shared(NamedTuple):
 
     @classmethod
     def of(cls, a: Descriptor, b: Descriptor, op: str, node_of: NDArray[np.int64] | None) -> _Shared:
-        moved = a if op == "N" else a.T
+        moved = a.T if transposes(op) else a
         tables = [between(x, y).lengths for x, y in zip(moved.distributions, b.distributions, strict=True)]
         volumes = np.repeat(reduce(np.kron, tables), b.copies, axis=1)
         ranks_a, ranks_b = moved.places.ravel(), b.places.ravel()
@@ -225,9 +227,7 @@ def _checked(a: Any, b: Any, op: str) -> Descriptor:
             raise DescriptorError(
                 f"{name} = {desc!r} must be a Descriptor; Descriptor.from_array makes one of nine integers"
             )
-    if op not in ("N", "T", "C"):
-        raise DescriptorError(f"op = {op!r} must be 'N', 'T' (transpose) or 'C' (conjugate transpose)")
-    wanted = a.shape if op == "N" else a.shape[::-1]
+    wanted = a.shape[::-1] if transposes(op) else a.shape
     if b.shape != wanted:
         raise DescriptorError(
             f"desc_a has shape {a.shape} and desc_b {b.shape}: with op = {op!r} desc_b must have shape {wanted}"
