@@ -53,11 +53,13 @@ def check_case(rng: np.random.Generator, number: int) -> None:
     if rng.random() < 0.3:
         beta = 0
     whole_a, whole_b = (whole_numbers(rng, desc.shape, dtype) for desc in (a, b))
+    if alpha == 0:
+        whole_a[...] = np.nan  # is not read
     before = np.full_like(whole_b, np.nan) if beta == 0 else whole_b
     part = whole_a[a.window()]
     part = {"N": part, "T": part.T, "C": part.conj().T, "R": part.conj()}[op]
     expected = before.copy()
-    expected[b.window()] = alpha * part + (beta * before[b.window()] if beta != 0 else 0)
+    expected[b.window()] = (alpha * part if alpha != 0 else 0) + (beta * before[b.window()] if beta != 0 else 0)
     me, own = WORLD.Get_rank(), np.random.default_rng([number, WORLD.Get_rank()])
     local_a, out, wanted = a.local(whole_a, me), b.local(before, me), b.local(expected, me)
     if local_a is not None:
