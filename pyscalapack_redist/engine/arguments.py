@@ -15,11 +15,11 @@ from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Outcome, Statement, digest
 from ..errors import ArrayError, DescriptorError, RedistributionError, ScheduleError
 from ..exchanges import check_combination
-from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.grid import same_ranks
 from ..layout.letters import OPERATIONS, letter_of, transposes
 from .arrays import dtype_digest
+from .memory import checked_memory
 from .operation import Part, checked_fill, checked_part
 from .scheduling import is_one_port
 
@@ -41,7 +41,7 @@ class Request:
         exchange: str,
         buffers: str,
         via: Via,
-        memory_limit: int,
+        memory_limit: int | str,
         op: str = "N",
         uplo: str | None = None,
         diag: str = "N",
@@ -53,7 +53,7 @@ class Request:
         self.fill: str | None = None
         self.joint = _joint(comm)
         self.comm = self.joint.comm if self.joint is not None else _communicator(desc_a, desc_b, comm)
-        self.schedule, self.exchange, self.buffers, self.memory_limit = schedule, exchange, buffers, memory_limit
+        self.schedule, self.exchange, self.buffers, self.memory_limit = schedule, exchange, buffers, 0
         self.dtype: np.dtype[Any] | None = None
         self.descriptors: tuple[Descriptor | None, Descriptor | None] = (None, None)
         try:
@@ -76,7 +76,7 @@ class Request:
                 read.append(None)
         self.descriptors = (read[0], read[1])
         try:
-            self.memory_limit = whole_number("memory_limit", memory_limit, 1, ": bytes of extra memory per rank")
+            self.memory_limit = checked_memory(memory_limit)
             _check_names(schedule, exchange, buffers)
             self.op = letter_of("op", op, OPERATIONS)
             if transposes(self.op) and read[0] is not None and read[0].ndim != 2:

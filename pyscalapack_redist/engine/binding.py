@@ -15,7 +15,7 @@ from ..errors import ArrayError, RedistributionError, ScheduleError
 from ..exchanges import Exchange
 from ..layout.letters import transposes
 from .arrays import checked_arrays, dtype_digest
-from .operation import Factors
+from .operation import Factors, scalar
 from .overlap import check_apart
 from .stages import Forms, Move, Pair, Stage
 
@@ -183,7 +183,7 @@ def each(name: str, value: object, n: int) -> list[Any]:
     """
     if n == 1 and not isinstance(value, list | tuple):
         return [value]
-    if isinstance(value, numbers.Number):
+    if isinstance(scalar(value), numbers.Number):
         return [value] * n
     if not isinstance(value, list | tuple) or len(value) != n:
         raise ArrayError(f"{name} = {value!r} must be a number, or a list of {n} numbers, one for each plan")

@@ -12,7 +12,7 @@ from .._kernels.boxes import Blend
 from ..errors import ArrayError, DescriptorError
 from ..layout.letters import DIAGONALS, TRIANGLES, conjugates, letter_of, transposes
 
-__all__ = ["Edge", "Factors", "Part", "checked_fill", "checked_part"]
+__all__ = ["Edge", "Factors", "Part", "checked_fill", "checked_part", "scalar"]
 
 FILLS = {"zero": "0", "symmetric": "the transpose of the part", "hermitian": "its conjugate transpose"}
 BLENDED = "fdFD"
@@ -36,10 +36,13 @@ class Factors(NamedTuple):
         ArrayError
             One is not a number.
         """
+        found = []
         for name, value in (("alpha", alpha), ("beta", beta)):
-            if not isinstance(value, numbers.Number):
+            number = scalar(value)
+            if not isinstance(number, numbers.Number):
                 raise ArrayError(f"{name} = {value!r} must be a number")
-        return cls(complex(alpha), complex(beta), conjugates(op))  # type: ignore[call-overload]
+            found.append(complex(number))  # type: ignore[call-overload]
+        return cls(found[0], found[1], conjugates(op))
 
     @property
     def trivial(self) -> bool:
@@ -70,6 +73,11 @@ class Factors(NamedTuple):
 
     def __str__(self) -> str:
         return f"alpha = {_plain(self.alpha)}, beta = {_plain(self.beta)}"
+
+
+def scalar(value: object) -> object:
+    """The scalar in an array of no dimensions; anything else as it is. Not collective."""
+    return np.asarray(value)[()] if getattr(value, "shape", None) == () else value
 
 
 def _plain(value: complex) -> complex:

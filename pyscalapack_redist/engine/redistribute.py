@@ -57,7 +57,7 @@ def redistribute(
     exchange: str = "auto",
     buffers: str = "packed",
     via: Via = None,
-    memory_limit: int = MEMORY_LIMIT,
+    memory_limit: int | str = MEMORY_LIMIT,
 ) -> Redistribution:
     """Plan the redistribution of an array from layout A to layout B.
 
@@ -106,8 +106,9 @@ def redistribute(
         None: every element moves once. "dimensions": one dimension after another. "lcm": blocks grow to the least common
         multiple of both sizes, then shrink. Descriptors: through these layouts. The local arrays of layouts in between
         are made in each call, beside what `memory_limit` counts.
-    memory_limit : int
-        Most bytes of extra memory per rank.
+    memory_limit : int or str
+        Most bytes of extra memory per rank, as a number or as "64MiB" (kB, MB and GB are powers of 1000, KiB, MiB and GiB
+        of 1024).
 
     Returns
     -------

@@ -29,7 +29,7 @@ OPTIONS: list[dict[str, Any]] = [
     {},
     {"exchange": "shared"},
     {"exchange": "nonblocking"},
-    {"memory_limit": 3000},
+    {"memory_limit": "3kB"},
     {"exchange": "shared", "memory_limit": 5000},
     {"exchange": "nonblocking", "memory_limit": 2000},
 ]

@@ -20,7 +20,7 @@ from pyscalapack_redist.exchanges import EXCHANGES
 WORLD = MPI.COMM_WORLD
 WAYS: list[dict[str, Any]] = [
     {},
-    *({"exchange": name, "memory_limit": 2000} for name in EXCHANGES),
+    *({"exchange": name, "memory_limit": "2kb"} for name in EXCHANGES),
     {"via": "dimensions"},
     {"via": "lcm", "exchange": "nonblocking"},
 ]
@@ -71,7 +71,8 @@ def check_case(rng: np.random.Generator, number: int) -> None:
     )
     repeated = 2 if beta == 0 else 1
     for _ in range(repeated):
-        result = plan(local_a, out, alpha=alpha, beta=beta)
+        factors = (alpha, beta) if own.random() < 0.5 else map(np.array, (alpha, beta))
+        result = plan(local_a, out, **dict(zip(("alpha", "beta"), factors, strict=True)))
         assert result is out
         assert wanted is None or np.array_equal(out, wanted, equal_nan=True), f"{a} -> {b} {op} {dtype} {alpha} {beta}"
 
@@ -113,6 +114,8 @@ def bad_input() -> None:
         ({"alpha": 2}, (whole, None), "convert the array"),
         ({"beta": 1}, (real, None), "out is missing: with beta"),
         ({"alpha": "2"}, (real, out), "alpha = '2' must be a number"),
+        ({"alpha": np.array("2")}, (real, out), "alpha = array.* must be a number"),
+        ({"beta": np.array([2.0])}, (real, out), r"beta = array\(\[2.\]\) must be a number"),
     ):
         with pytest.raises(psr.RedistributionError, match=text):
             plan(*arrays, **factors)  # type: ignore[arg-type]
