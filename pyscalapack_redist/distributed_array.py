@@ -24,6 +24,7 @@ from .layout.descriptor import Descriptor
 from .layout.dimensions import BlockSizes
 from .layout.distributed import Distributed, descriptor_of
 from .layout.grid import ProcessGrid
+from .layout.host_array import host_array
 from .layout.letters import OPERATIONS, letter_of, transposes
 
 __all__ = ["DistributedArray", "distribute"]
@@ -196,8 +197,9 @@ def _whole(array: Any, desc: Descriptor) -> NDArray[Any] | None:
         return None
     if _is_masked(array):
         raise ArrayError("the array is a masked array, whose mask would not move with it: pass array.filled(value)")
+    given = host_array("array", array)
     try:
-        made = np.asarray(array)
+        made = np.asarray(given)
     except Exception as caught:
         raise ArrayError(f"NumPy cannot make an array of this {type(array).__name__}: {caught}") from caught
     if made.shape != desc.shape:

@@ -14,6 +14,7 @@ from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
 from ..layout.grid import ProcessGrid
+from ..layout.host_array import host_array
 from .arguments import communicator_of, everyone_of
 from .redistribute import redistribute
 
@@ -115,7 +116,7 @@ def _agreed(
             raise DescriptorError(
                 f"root = {root} is not a rank of the communicator: it must be 0 to {everyone.size - 1}"
             )
-        array = given() if holds else None
+        array = host_array("array" if call == "scatter" else "local", given()) if holds else None
         if array is not None and not isinstance(array, np.ndarray):
             raise ArrayError(f"the array is a {type(array).__name__}: it must be a NumPy array")
     except Exception as caught:

@@ -16,6 +16,7 @@ from ..engine.arrays import _check_dtype, dtype_digest
 from ..errors import ArrayError, FileError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import fitted
+from ..layout.host_array import host_array
 
 __all__ = [
     "HDF5_ENDINGS",
@@ -121,7 +122,7 @@ def checked_order(order: object) -> str:
 
 def fitting(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
     """The local array as it goes with `desc`; None where this rank has nothing."""
-    made = fitted(name, array, desc)
+    made = fitted(name, host_array(name, array), desc)
     if made is not None:
         _check_dtype(made.dtype)
         if name == "out" and not made.flags.writeable:

@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import ArrayError, DescriptorError
 from .descriptor import Descriptor
+from .host_array import host_array
 
 __all__ = ["Distributed", "descriptor_of", "fitted", "takes_distributed"]
 
@@ -47,8 +48,7 @@ class Distributed:
     def __init__(self, desc: Descriptor, local: NDArray[Any] | None) -> None:
         if not isinstance(desc, Descriptor):
             raise DescriptorError(f"desc = {desc!r} must be a Descriptor")
-        if isinstance(local, np.ma.MaskedArray):
-            raise ArrayError("local is a masked array, whose mask would not move with it: pass local.filled(value)")
+        local = host_array("local", local)
         held = fitted("local", local, desc)
         if local is not None and local.shape == desc.local_shape:
             held = local

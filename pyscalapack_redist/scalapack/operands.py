@@ -13,6 +13,7 @@ from ..errors import ArrayError, DescriptorError
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import check_one_size
 from ..layout.grid import ProcessGrid, same_ranks
+from ..layout.host_array import host_array
 
 KIND_OF_DTYPE: dict[np.dtype[Any], str] = {
     np.dtype(np.float32): "s",
@@ -47,6 +48,7 @@ def operand(name: str, array: NDArray[Any] | None, desc: Descriptor, *, written:
     """Check a local array, and put its leading dimension into the nine integers."""
     nine = desc.to_array()
     rows, columns = desc.local_shape
+    array = host_array(name, array)
     if desc.grid.coords is None:
         nine[8] = max(1, nine[8])
         return Operand(name, None, 0, desc.offset, nine)

@@ -11,6 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.engine import planner as messages
@@ -209,6 +210,12 @@ def arrays() -> None:
     refused(good[1:], out, r"a has shape \(\d+, 11\), but this rank's local array .* has shape")
     refused(None, out, "a is None, but this rank holds a local array of shape")
     refused(good.tolist(), out, "a is a list: it must be a NumPy array")
+    refused(np.ma.masked_equal(good, good.flat[0]), out, "a is a masked array, whose mask would not move with it")
+    refused(good, np.ma.masked_array(out), r"out is a masked array, .*: pass out.filled")
+    refused(
+        Tensor(good, 2), out, r"a is a Tensor in the memory of a device \(CUDA\), and only the host's memory is moved"
+    )
+    refused(good, Tensor(out, 2), "out is a Tensor in the memory of a device")
     refused(good.astype(object), out.astype(object), "dtype object cannot be redistributed")
     refused(good, out[:, :-1], "out has shape")
     refused(good, out.astype(np.float32), "out has dtype float32, but a has dtype float64")
@@ -261,6 +268,49 @@ def arrays() -> None:
 
 
 memory_hog = np.zeros((100, 100))
+
+
+class Tensor:
+    """An array of another library that speaks DLPack, in the memory of a device of that type."""
+
+    def __init__(self, array: NDArray[Any], device: int = 1) -> None:
+        self.array, self.device = array, device
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        return self.array.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device, 0
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+        return self.array
+
+
+def arrays_of_other_libraries() -> None:
+    """They go in and out without a copy, on some ranks or on all, beside NumPy's own, in any call."""
+    a, expected = A.from_function(value), B.from_function(value)
+    for options in ({}, {"exchange": "nonblocking"}, {"via": "dimensions"}):
+        plan = psr.redistribute(A, B, **options)  # type: ignore[arg-type]
+        for given in (a, Tensor(a), a, Tensor(a) if RANK else a):
+            out = B.zeros()
+            tensor = Tensor(out)
+            assert plan(given, tensor) is tensor
+            assert np.array_equal(out, expected)
+            result = plan.start(given).wait()
+            assert type(result) is np.ndarray
+            assert np.array_equal(result, expected)
+    both = psr.batch(psr.redistribute(A, B), psr.redistribute(A, B))
+    results = both([Tensor(a), a], [None, tensor])
+    assert results[1] is tensor
+    assert np.array_equal(results[0], expected)
+    assert np.array_equal(tensor.array, expected)
+    same = Tensor(a.copy(order="F"))
+    assert psr.redistribute(A, A)(same, same, alpha=2) is same
+    assert np.array_equal(same.array, 2 * a)
+    whole = psr.gather(A, Tensor(a))  # type: ignore[arg-type]
+    assert np.array_equal(psr.scatter(B, Tensor(whole) if RANK == 0 else None), expected)  # type: ignore[arg-type]
+    held = psr.DistributedArray(A, Tensor(a))  # type: ignore[arg-type]
+    assert np.shares_memory(held.local, a)
 
 
 def outside() -> None:
@@ -324,7 +374,17 @@ def root_of_scatter() -> None:
 
 def main() -> None:
     assert SIZE >= 4, "run on at least four ranks"
-    for group in (layouts, planning, communicators, arrays, outside, some_ranks, order_of_starts, root_of_scatter):
+    for group in (
+        layouts,
+        planning,
+        communicators,
+        arrays,
+        arrays_of_other_libraries,
+        outside,
+        some_ranks,
+        order_of_starts,
+        root_of_scatter,
+    ):
         group()
         WORLD.Barrier()
     if RANK == 0:
