@@ -16,7 +16,7 @@ from ..comm.mpi import MPI
 from ..comm.vote import digest
 from ..errors import DescriptorError
 from .blockcyclic import whole_number
-from .collapsed import merged_with_next, neighbours
+from .collapsed import merged
 from .dimensions import BlockSizes, Distribution, Places, check_one_size, distributions_of, local_part, sub_array
 from .grid import ProcessGrid
 from .nine_integers import NineIntegers
@@ -269,18 +269,11 @@ class Descriptor:
         DescriptorError
             They are not neighbours, this is a sub-array, or a process's elements would not be blocks of one size.
         """
-        pairs = neighbours(dims, self.ndim, order)
         if self._parent is not None:
             raise DescriptorError(
                 "a sub-array's dimensions cannot be merged: its local arrays hold more than the sub-array"
             )
-        made = self
-        for k in pairs:
-            try:
-                made = Descriptor._of(*merged_with_next(made._whole, made._axes, made._grid, k, order))
-            except DescriptorError as error:
-                raise DescriptorError(f"dimensions {k} and {k + 1} of {made!r} cannot be merged: {error}") from None
-        return made
+        return Descriptor._of(*merged(self._whole, self._axes, self._grid, dims, order))
 
     # -- local arrays
 
@@ -292,21 +285,25 @@ class Descriptor:
         """This rank's local array of zeros. Not collective."""
         return np.zeros(self._allocated(), dtype, order=order)[: self.local_shape[0]]  # type: ignore[call-overload,no-any-return]
 
-    def from_function(self, f: Callable[..., Any], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    def from_function(self, f: Callable[..., Any], dtype: DTypeLike | None = None) -> NDArray[Any]:
         """This rank's local array with elements f(i, j, ...) of the global indices. Not collective.
 
         Parameters
         ----------
         f : callable
             Called once with one int64 array for each dimension, shaped to broadcast against each other (an open mesh);
-            for a sub-array indices count from its first element, and the rest of the whole array is zero.
-        dtype : dtype
-            Of the result.
+            for a sub-array indices count from its first element, and the rest of the whole array is zero. The arrays are
+            empty on a rank that holds nothing.
+        dtype : dtype, optional
+            Of the result; by default that of what `f` gives.
         """
+        if dtype is not None and self._coords is None:
+            return self.empty(dtype)
+        given = np.asarray(f(*np.ix_(*(self.global_indices(k) for k in range(self.ndim)))))
+        dtype = given.dtype if dtype is None else dtype
         local = self.empty(dtype) if self._parent is None else self.zeros(dtype)
         if self._coords is not None:
-            mesh = np.ix_(*(self.global_indices(k) for k in range(self.ndim)))
-            local[local_part(self._distributions, self._coords)] = f(*mesh)
+            local[local_part(self._distributions, self._coords)] = given
         return local
 
     # -- ScaLAPACK's nine integers

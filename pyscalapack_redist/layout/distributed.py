@@ -57,7 +57,7 @@ class Distributed:
         self._desc, self._local = desc, held
 
     @classmethod
-    def from_function(cls, desc: Descriptor, f: Callable[..., Any], dtype: DTypeLike = np.float64) -> Self:
+    def from_function(cls, desc: Descriptor, f: Callable[..., Any], dtype: DTypeLike | None = None) -> Self:
         """An array with elements f(i, j, ...) of the global indices, as `Descriptor.from_function` makes it. Not collective."""
         return cls(desc, Descriptor.from_function(desc, f, dtype))
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from oracle import deal
+from rank_zero import RankZero
 
 from pyscalapack_redist import BlockCyclic, Descriptor, DescriptorError, ProcessGrid
 from pyscalapack_redist._descriptor import FIELDS, build_fields, check_fields, read_fields
@@ -29,6 +30,40 @@ def test_local_shapes_are_those_of_dealing(m: int, n: int, mb: int, nb: int, row
         for j in range(3):
             assert desc.local_shape_of((i, j)) == (len(rows[i]), len(columns[j]))
     assert desc.local_shape == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("f", "dtype"),
+    [
+        (lambda i, j: i + 10 * j, np.int64),
+        (lambda i, j: i + 10.0 * j, np.float64),
+        (lambda i, j: np.float32(2) * (i + j).astype(np.float32), np.float32),
+        (lambda i, j: i + 1j * j, np.complex128),
+        (lambda i, j: i > j, np.bool_),
+        (lambda i, j: 7, np.int64),
+    ],
+)
+def test_a_function_gives_the_dtype(f: Any, dtype: Any) -> None:
+    """On ranks of a grid, and on paper, where no elements are held."""
+    grid = ProcessGrid((2, 1), RankZero(2))  # type: ignore[arg-type]
+    for desc in (
+        Descriptor((5, 4), 2, grid),
+        Descriptor((5, 4), 2, grid)[1:4, 1:],
+        Descriptor((1, 4), 1, grid, source=(1, 0)),
+        Descriptor((5, 4), 2, GRID),
+    ):
+        local = desc.from_function(f)
+        assert local.dtype == dtype
+        assert local.shape == desc.local_shape
+        if desc.shape == (5, 4) and desc.coords is not None:
+            whole = np.empty((5, 4), dtype)
+            whole[...] = f(*np.indices((5, 4)))
+            assert np.array_equal(local, whole[[0, 1, 4]])
+        assert desc.from_function(f, np.complex64).dtype == np.complex64
+
+
+def test_a_function_is_not_called_where_nothing_is_held_of_a_known_dtype() -> None:
+    assert Descriptor((5, 4), 2, GRID).from_function(np.vectorize(lambda i, j: i + j), float).dtype == np.float64
 
 
 def test_none_is_one_block_per_process() -> None:
@@ -235,7 +270,11 @@ def test_merging_two_distributed_dimensions_merges_the_grid(order: str, source: 
         ((2, 3), {}, "must be two or more neighbours"),
         ((0, "x"), {}, r"dims\[1\] = 'x' must be an integer"),
         ((1, 2), {"order": "K"}, "order = 'K' must be 'F'"),
-        ((0, 1), {}, r"dimensions 0 and 1 of .* both are distributed: the faster \(a dimension of 8 in blocks of 2"),
+        (
+            (0, 1),
+            {},
+            r"dimensions 0 and 1 cannot be merged: both are distributed: the faster \(a dimension of 8 in blocks of 2",
+        ),
         (
             (1, 2),
             {},
