@@ -18,7 +18,7 @@ from .comm.vote import Ballot, Statement, digest
 from .engine.arguments import communicator_of, everyone_of
 from .engine.redistribute import redistribute
 from .engine.scatter_gather import from_root, gather
-from .errors import ArrayError, DescriptorError
+from .errors import ArrayError, DescriptorError, shown
 from .files import load, save
 from .layout.descriptor import Descriptor
 from .layout.dimensions import BlockSizes
@@ -158,7 +158,7 @@ class DistributedArray(Distributed):
         if desc is not None:
             found = descriptor_of(desc)
             if not isinstance(found, Descriptor):
-                raise DescriptorError(f"desc = {desc!r} must be a Descriptor or a DistributedArray")
+                raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor or a DistributedArray")
             return found
         step = -1 if transposes(letter_of("op", op, OPERATIONS)) else 1
         blocks: Any = block

@@ -13,7 +13,7 @@ from ..comm.groups import MPIGroup, group_of
 from ..comm.intercommunicator import Joint, joined
 from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Outcome, Statement, digest
-from ..errors import ArrayError, DescriptorError, RedistributionError, ScheduleError
+from ..errors import ArrayError, DescriptorError, RedistributionError, ScheduleError, shown
 from ..exchanges import check_combination
 from ..layout.descriptor import Descriptor
 from ..layout.grid import same_ranks
@@ -209,7 +209,9 @@ def communicator_of(desc: Descriptor) -> MPI.Intracomm:
         It is no descriptor, or on paper.
     """
     if not isinstance(desc, Descriptor):
-        raise DescriptorError(f"desc = {desc!r} must be a Descriptor")
+        raise DescriptorError(
+            f"desc = {shown(desc)} must be a Descriptor; of nine integers Descriptor.from_array(..., comm) makes one"
+        )
     if desc.grid.comm is None:
         raise DescriptorError(f"desc = {desc!r} is on paper: give its grid a communicator")
     return desc.grid.comm
@@ -236,7 +238,7 @@ def _communicator(desc_a: object, desc_b: object, comm: object) -> MPI.Intracomm
     found = [desc.grid.comm for desc in (desc_a, desc_b) if isinstance(desc, Descriptor) and desc.grid.comm is not None]
     if not found:
         raise DescriptorError(
-            f"desc_a = {desc_a!r}, desc_b = {desc_b!r}: no communicator is known; "
+            f"desc_a = {shown(desc_a)}, desc_b = {shown(desc_b)}: no communicator is known; "
             "pass comm=, the communicator that holds both grids"
         )
     return found[0]
@@ -252,10 +254,15 @@ def _read(name: str, given: object, comm: MPI.Intracomm, explicit: bool) -> Desc
             + ("on paper" if given.grid.comm is None else "on another communicator than the other grid")
             + ": pass comm=, a communicator that holds both grids"
         )
+    hint = ""
+    if isinstance(given, np.ndarray) and given.shape != (9,):
+        hint = "; an array is for the plan, redistribute(desc_a, desc_b)(a)"
     if not explicit:
-        raise DescriptorError(f"{name} = {given!r}: pass comm= with anything but two Descriptors")
+        raise DescriptorError(f"{name} = {shown(given)}: pass comm= with anything but two Descriptors{hint}")
     if given is None:
         return None
+    if hint:
+        raise DescriptorError(f"{name} = {shown(given)} must be a Descriptor or its nine integers{hint}")
     try:
         return Descriptor._read_array(given, comm)
     except RedistributionError as caught:

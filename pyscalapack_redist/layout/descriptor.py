@@ -14,7 +14,7 @@ from ..comm.group import Group
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..comm.vote import digest
-from ..errors import DescriptorError
+from ..errors import DescriptorError, shown
 from .blockcyclic import whole_number
 from .collapsed import merged
 from .dimensions import BlockSizes, Distribution, Places, check_one_size, distributions_of, local_part, sub_array
@@ -61,7 +61,7 @@ class Descriptor:
         lld: int | None = None,
     ) -> None:
         if not isinstance(grid, ProcessGrid):
-            raise DescriptorError(f"grid = {grid!r} must be a ProcessGrid")
+            raise DescriptorError(f"grid = {shown(grid)} must be a ProcessGrid")
         self._grid = grid
         self._whole, self._axes = distributions_of(shape, block, grid, source, axes)
         self._distributions = self._whole
@@ -121,8 +121,6 @@ class Descriptor:
         """Of a whole array, from the distribution of each dimension."""
         shape, block, source = zip(*((one.n, one.block, one.source) for one in whole), strict=True)
         return cls(shape, block, grid, source=source, axes=axes)
-
-    # -- what it describes
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -275,8 +273,6 @@ class Descriptor:
             )
         return Descriptor._of(*merged(self._whole, self._axes, self._grid, dims, order))
 
-    # -- local arrays
-
     def empty(self, dtype: DTypeLike = np.float64, order: str = "F") -> NDArray[Any]:
         """This rank's local array, contents arbitrary. Not collective."""
         return np.empty(self._allocated(), dtype, order=order)[: self.local_shape[0]]  # type: ignore[call-overload,no-any-return]
@@ -306,8 +302,6 @@ class Descriptor:
             local[local_part(self._distributions, self._coords)] = given
         return local
 
-    # -- ScaLAPACK's nine integers
-
     def to_array(self) -> NDArray[np.intc]:
         """[DTYPE, CTXT, M, N, MB, NB, RSRC, CSRC, LLD], of the whole array for a sub-array. Not collective.
 
@@ -331,8 +325,6 @@ class Descriptor:
             raise ValueError("a Descriptor's nine integers are built when asked for: copy=False cannot be had")
         return self.to_array() if dtype is None else self.to_array().astype(dtype)
 
-    # -- identity
-
     def _layout(self) -> tuple[Any, ...]:
         """All that makes two layouts equal."""
         return (self._grid, self._axes, self._whole, self._distributions)
@@ -343,8 +335,15 @@ class Descriptor:
 
     @classmethod
     def _unpacked(cls, packed: tuple[Any, ...], comm: MPI.Intracomm) -> Descriptor:
-        shape, ranks, axes, whole, parts = packed
-        return cls._of(whole, axes, ProcessGrid(shape, comm, ranks=ranks))._part(parts)
+        shape, ranks, *layout = packed
+        return cls._on(ProcessGrid(shape, comm, ranks=ranks), *layout)
+
+    @classmethod
+    def _on(cls, grid: ProcessGrid, axes: Any, whole: Any, parts: Any) -> Descriptor:
+        return cls._of(whole, axes, grid)._part(parts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Descriptor._on, self._layout()
 
     def on(self, comm: MPI.Intracomm) -> Descriptor:
         """The same layout with its processes as ranks of another communicator. Not collective.
@@ -389,7 +388,10 @@ class Descriptor:
             parts.append(f"at {self.offset} of {_by(self._parent.shape)}")
         return f"Descriptor({', '.join(parts)})"
 
-    # -- inside
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):  # those that there are cannot be set either
+            raise AttributeError(f"{name} of a Descriptor cannot be set: a layout does not change, so make another one")
+        object.__setattr__(self, name, value)
 
     def _copy(self) -> Descriptor:
         copy = object.__new__(Descriptor)

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..errors import ArrayError, DescriptorError
+from ..errors import ArrayError, DescriptorError, shown
 from .descriptor import Descriptor
 from .host_array import host_array
 
@@ -47,7 +47,7 @@ class Distributed:
 
     def __init__(self, desc: Descriptor, local: NDArray[Any] | None) -> None:
         if not isinstance(desc, Descriptor):
-            raise DescriptorError(f"desc = {desc!r} must be a Descriptor")
+            raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor")
         local = host_array("local", local)
         held = fitted("local", local, desc)
         if local is not None and local.shape == desc.local_shape:
@@ -182,6 +182,11 @@ def fitted(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
     if array.shape == (desc.lld, *shape[1:]):
         return array[: shape[0]]
     if array.shape != shape:
+        if desc.parent is not None:
+            raise ArrayError(
+                f"{name} has shape {array.shape}, but goes with a sub-array, whose local arrays are those of the whole "
+                f"{desc.parent!r}: give this rank's, of shape {shape}"
+            )
         raise ArrayError(
             f"{name} has shape {array.shape}, but this rank's local array of {desc!r} has shape {shape}"
             + (f", or {(desc.lld, *shape[1:])} with its leading dimension" if desc.lld > max(1, shape[0]) else "")

@@ -263,6 +263,20 @@ class ProcessGrid:
     def __hash__(self) -> int:
         return hash((self._shape, self._ranks.tobytes()))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its processes as ranks of COMM_WORLD, or of COMM_SELF; no other communicator can be told elsewhere, nor a context."""
+        comm, grid = self._comm, self
+        if comm is not None and comm != MPI.COMM_WORLD and comm != MPI.COMM_SELF:
+            comm = MPI.COMM_WORLD
+            try:
+                grid = self.on(comm)
+            except DescriptorError:
+                raise DescriptorError(
+                    f"{self} cannot be pickled: not all of its processes are in COMM_WORLD, the only communicator that other "
+                    "ranks know by name"
+                ) from None
+        return _unpickled, (self._shape, comm, grid._ranks)
+
     def __repr__(self) -> str:
         n = self.size
         flat = self._ranks.ravel()
@@ -274,6 +288,10 @@ class ProcessGrid:
             where = f"ranks {flat[:4].tolist()} ... {flat[-2:].tolist()}"
         paper = ", on paper" if self._comm is None else ""
         return f"ProcessGrid({' x '.join(map(str, self._shape))}, {where}{paper})"
+
+
+def _unpickled(shape: tuple[int, ...], comm: MPI.Intracomm | None, ranks: NDArray[np.int64]) -> ProcessGrid:
+    return ProcessGrid(shape, comm, ranks=ranks)
 
 
 def same_ranks(a: MPI.Intracomm | None, b: MPI.Intracomm | None) -> bool:

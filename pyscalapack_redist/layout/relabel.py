@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..comm.mpi import MPI
 from ..comm.node import forced_nodes
-from ..errors import DescriptorError
+from ..errors import DescriptorError, shown
 from ..schedules import between
 from .descriptor import Descriptor
 from .grid import ProcessGrid, same_ranks
@@ -225,7 +225,7 @@ def _checked(a: Any, b: Any, op: str) -> Descriptor:
     for name, desc in (("desc_a", a), ("desc_b", b)):
         if not isinstance(desc, Descriptor):
             raise DescriptorError(
-                f"{name} = {desc!r} must be a Descriptor; Descriptor.from_array makes one of nine integers"
+                f"{name} = {shown(desc)} must be a Descriptor; Descriptor.from_array makes one of nine integers"
             )
     wanted = a.shape[::-1] if transposes(op) else a.shape
     if b.shape != wanted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -157,6 +158,7 @@ def test_sub_arrays_past_the_edge(key: tuple[object, ...], words: str) -> None:
         (((4, 4), "x", GRID), {}, "block = .* has 1 entries"),
         (((4, 4), 2.5, GRID), {}, "block = 2.5 must be an integer or a sequence"),
         (((4, 4), (2, 2), "grid"), {}, "grid = 'grid' must be a ProcessGrid"),
+        (((4, 4), (2, 2), np.zeros((2, 3))), {}, r"grid = <ndarray of shape \(2, 3\) and dtype float64> must be a"),
         (((4, 4), (2, 2), GRID), {"source": (2, 0)}, r"source\[0\] = 2 is outside the grid: .* it must be 0 to 1"),
         (((4, 4), (2, 2), GRID), {"source": (0, -1)}, r"source\[1\] = -1 must be at least 0"),
         (((4, 4), (2, 2), GRID), {"axes": (0, 0)}, "uses grid dimension 0 twice"),
@@ -380,3 +382,25 @@ def test_as_many_dimensions_as_an_array_can_have() -> None:
     words = f"shape has {MOST_DIMENSIONS + 1} dimensions: NumPy's arrays have at most {MOST_DIMENSIONS}"
     with pytest.raises(DescriptorError, match=words):
         Descriptor((1, *shape), 2, ProcessGrid((1,)))
+
+
+def test_nothing_of_a_descriptor_can_be_set() -> None:
+    desc = Descriptor((4, 4), 2, GRID)
+    for name in ("blok", "shape", "dtype", "T"):
+        with pytest.raises(AttributeError, match=f"{name} of a Descriptor cannot be set"):
+            setattr(desc, name, 3)
+    assert desc == desc.T.T
+    assert "blok" not in vars(desc)
+
+
+def test_descriptors_are_pickled() -> None:
+    for desc in (
+        Descriptor((4, 5, 6), (2, None, "balanced"), ProcessGrid((2, 1, 3), ranks=np.arange(6)[::-1].reshape(2, 1, 3))),
+        Descriptor((20, 30), (4, 5), GRID, source=(1, 2))[3:, ...],
+    ):
+        hash(desc)
+        desc.layout_digest  # noqa: B018
+        again = pickle.loads(pickle.dumps(desc))
+        assert again == desc
+        assert again.parent == desc.parent
+        assert again.layout_digest == desc.layout_digest

@@ -185,6 +185,55 @@ def communicators() -> None:
         (psr.DescriptorError, r"lld = 1 is too small: this rank holds \d rows"),
     ) if RANK == 0 else still_good()
     half.Free()
+    matrix = np.zeros((30, 30))
+    for swapped, words in (
+        (
+            lambda: psr.redistribute(matrix, A),
+            r"desc_a = <ndarray of shape \(30, 30\) and dtype float64>: .*for the plan",
+        ),
+        (
+            lambda: psr.redistribute(A, matrix, comm=WORLD),
+            r"desc_b = <ndarray of shape \(30, 30\) .*is for the plan, redist",
+        ),
+        (
+            lambda: psr.redistribute(matrix, matrix),
+            r"desc_a = <ndarray of shape \(30, 30\) and dtype float64>, desc_b = <n",
+        ),
+        (
+            lambda: psr.gather(matrix, A),
+            r"desc = <ndarray of shape \(30, 30\) .* must be a Descriptor; of nine integers",
+        ),
+        (
+            lambda: psr.scatter(matrix, A),
+            r"desc = <ndarray of shape \(30, 30\) and dtype float64> must be a Descriptor",
+        ),
+        (lambda: psr.DistributedArray(matrix, A), r"desc = <ndarray of shape \(30, 30\) and dtype float64> must be a"),
+        (
+            lambda: psr.relabel(matrix, A),
+            r"desc_a = <ndarray of shape \(30, 30\) and dtype float64> must be a Descriptor",
+        ),
+    ):
+        expect(swapped, (psr.DescriptorError, words))
+    expect(lambda: psr.redistribute(A, B)(B), (psr.ArrayError, "a is a Descriptor: it must be a NumPy array of shape"))
+
+
+def pickled() -> None:
+    """A layout goes to other ranks: on COMM_WORLD as it is, from any other communicator as ranks of COMM_WORLD."""
+    half = WORLD.Split(RANK % 2, RANK)
+    turned = WORLD.Split(0, -RANK)
+    for comm in (WORLD, turned):
+        desc = psr.Descriptor(SHAPE, (2, 2), psr.ProcessGrid((comm.Get_size(), 1), comm))
+        told = WORLD.bcast(desc if RANK == 0 else None)
+        assert told.grid.comm == WORLD
+        assert told.on(comm) == desc
+        assert told.coords == desc.coords
+    desc = psr.Descriptor(SHAPE, (2, 2), psr.ProcessGrid((half.Get_size(), 1), half))
+    told = WORLD.bcast(desc if RANK == 0 else None)
+    assert told.grid.ranks.ravel().tolist() == list(range(0, SIZE, 2))
+    whole = psr.gather(told, told.from_function(value))
+    assert RANK or np.array_equal(whole, np.fromfunction(value, SHAPE))
+    half.Free()
+    turned.Free()
 
 
 def arrays() -> None:
@@ -207,6 +256,16 @@ def arrays() -> None:
     frozen = B.zeros()
     frozen.flags.writeable = False
     shared = np.zeros(good.size + out.size)
+    part = A[1:5, 2:7]
+    expect(
+        lambda: psr.redistribute(part, B[1:5, 2:7])(good[1:] if RANK == 1 else good, out),
+        (
+            psr.ArrayError,
+            r"a has shape .*, but goes with a sub-array, whose local arrays are those of the whole Descriptor",
+        ),
+        elsewhere("goes with a sub-array"),
+        culprit=1,
+    )
     refused(good[1:], out, r"a has shape \(\d+, 11\), but this rank's local array .* has shape")
     refused(None, out, "a is None, but this rank holds a local array of shape")
     refused(good.tolist(), out, "a is a list: it must be a NumPy array")
@@ -378,6 +437,7 @@ def main() -> None:
         layouts,
         planning,
         communicators,
+        pickled,
         arrays,
         arrays_of_other_libraries,
         outside,
