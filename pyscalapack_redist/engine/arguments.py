@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
+from ..comm.agreement import read_alike
 from ..comm.group import Group
 from ..comm.groups import MPIGroup, group_of
 from ..comm.intercommunicator import Joint, joined
@@ -23,8 +24,9 @@ from .memory import checked_memory
 from .operation import Part, checked_fill, checked_part
 from .scheduling import is_one_port
 
-__all__ = ["Request", "Via", "check_shapes", "communicator_of", "everyone_of"]
+__all__ = ["Layout", "Request", "Via", "check_shapes", "communicator_of", "everyone_of", "layout_on"]
 
+Layout = Descriptor | Sequence[int] | NDArray[np.integer] | None
 Via = str | Sequence[Descriptor] | None
 
 
@@ -209,12 +211,32 @@ def communicator_of(desc: Descriptor) -> MPI.Intracomm:
         It is no descriptor, or on paper.
     """
     if not isinstance(desc, Descriptor):
-        raise DescriptorError(
-            f"desc = {shown(desc)} must be a Descriptor; of nine integers Descriptor.from_array(..., comm) makes one"
-        )
+        raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor")
     if desc.grid.comm is None:
         raise DescriptorError(f"desc = {desc!r} is on paper: give its grid a communicator")
     return desc.grid.comm
+
+
+def layout_on(desc: Layout, comm: MPI.Intracomm | None) -> Descriptor:
+    """The Descriptor that is meant; of nine integers, or None on some ranks, with `comm`. Collective over `comm`, if given.
+
+    Raises
+    ------
+    DescriptorError
+        It is no layout, or no rank knows one.
+    CollectiveError
+        That was so on another rank, or ranks have different ones.
+    """
+    if comm is None:
+        if not isinstance(desc, Descriptor):
+            raise DescriptorError(
+                f"desc = {shown(desc)} must be a Descriptor; nine integers, or None on a rank that does not know them, need "
+                "comm=, the communicator of their grid"
+            )
+        return desc
+    group = group_of(comm, tuple(range(comm.Get_size())))
+    mine = read_alike(group, "desc", lambda: _read("desc", desc, comm, True), lambda found: found.layout_digest)
+    return Descriptor._spread(mine, group, comm)
 
 
 def everyone_of(desc: Descriptor) -> MPIGroup:
@@ -255,7 +277,7 @@ def _read(name: str, given: object, comm: MPI.Intracomm, explicit: bool) -> Desc
             + ": pass comm=, a communicator that holds both grids"
         )
     hint = ""
-    if isinstance(given, np.ndarray) and given.shape != (9,):
+    if isinstance(given, np.ndarray) and given.ndim != 1:
         hint = "; an array is for the plan, redistribute(desc_a, desc_b)(a)"
     if not explicit:
         raise DescriptorError(f"{name} = {shown(given)}: pass comm= with anything but two Descriptors{hint}")

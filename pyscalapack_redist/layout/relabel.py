@@ -31,6 +31,7 @@ WEIGHT = 10.0
 PAIRS = 10**8  # of processes: the table of what they share is then of 800 MB
 EXACT = 2**53  # whole numbers up to this are exact in the solver's floating point
 
+Layout = Descriptor | Sequence[int] | NDArray[np.integer] | None
 Nodes = Sequence[Hashable] | None
 
 
@@ -79,7 +80,13 @@ class RelabelReport:
 
 
 def relabel(
-    desc_a: Descriptor, desc_b: Descriptor, *, op: str = "N", nodes: Nodes = None, weight: float = WEIGHT
+    desc_a: Layout,
+    desc_b: Layout,
+    *,
+    op: str = "N",
+    nodes: Nodes = None,
+    weight: float = WEIGHT,
+    comm: MPI.Intracomm | None = None,
 ) -> Descriptor:
     """The layout of B with its ranks permuted so that they already hold most of their parts. Not collective.
 
@@ -88,7 +95,7 @@ def relabel(
 
     Parameters
     ----------
-    desc_a, desc_b : Descriptor
+    desc_a, desc_b : Descriptor, or nine integers
         Layouts before and after, of the same global shape. Grids need no communicator; if only one has none, its numbers
         are taken as ranks of the other's communicator.
     op : {"N", "T", "C", "R"}
@@ -99,6 +106,8 @@ def relabel(
     weight : float
         What a byte between nodes costs, a byte between ranks of one node costing 1; at least 1, taken to a thousandth. The
         default, 10, is a guess at a network shared by all ranks of a host; give the ratio that you measured.
+    comm : MPI.Intracomm, optional
+        Communicator that holds the grids; needed for nine integers, which this rank must know (CTXT other than -1).
 
     Returns
     -------
@@ -112,23 +121,24 @@ def relabel(
         The shapes differ, the grids are not on one communicator, or the node map or the weight is wrong, or there is a node
         map and A has copies.
     """
-    return relabel_report(desc_a, desc_b, op=op, nodes=nodes, weight=weight).descriptor
+    return relabel_report(desc_a, desc_b, op=op, nodes=nodes, weight=weight, comm=comm).descriptor
 
 
 def relabel_report(
-    desc_a: Descriptor,
-    desc_b: Descriptor,
+    desc_a: Layout,
+    desc_b: Layout,
     dtype: DTypeLike = np.float64,
     *,
     op: str = "N",
     nodes: Nodes = None,
     weight: float = WEIGHT,
+    comm: MPI.Intracomm | None = None,
 ) -> RelabelReport:
     """What `relabel` does and saves. Not collective.
 
     Parameters
     ----------
-    desc_a, desc_b, op, nodes, weight
+    desc_a, desc_b, op, nodes, weight, comm
         As for `relabel`.
     dtype : dtype
         Of the array: the report is in bytes.
@@ -144,6 +154,7 @@ def relabel_report(
         As for `relabel`.
     """
     op = letter_of("op", op, OPERATIONS)
+    desc_a, desc_b = (_read(name, desc, comm) for name, desc in (("desc_a", desc_a), ("desc_b", desc_b)))
     desc_a = _checked(desc_a, desc_b, op)
     node_of = _node_map(desc_a, desc_b, nodes)
     exact = _checked_weight(weight, desc_b)
@@ -220,13 +231,26 @@ class _Shared(NamedTuple):
         return total - int(self.on_rank[chosen, places].sum()), total - int(self.on_node[chosen, places].sum())
 
 
-def _checked(a: Any, b: Any, op: str) -> Descriptor:
+def _read(name: str, given: Layout, comm: MPI.Intracomm | None) -> Descriptor:
+    """A Descriptor, of nine integers where a communicator is given."""
+    if isinstance(given, Descriptor):
+        return given if comm is None else given.on(comm)
+    if comm is None or given is None:
+        raise DescriptorError(f"{name} = {shown(given)} must be a Descriptor, or nine integers with comm=")
+    try:
+        found = Descriptor._read_array(given, comm)
+    except DescriptorError as error:
+        raise DescriptorError(f"{name}: {error}") from error
+    if found is None:
+        raise DescriptorError(
+            f"{name} has CTXT = -1 on this rank, which so does not know the layout: give the Descriptor that "
+            "Descriptor.from_array(..., comm) makes on all ranks"
+        )
+    return found
+
+
+def _checked(a: Descriptor, b: Descriptor, op: str) -> Descriptor:
     """A with its ranks numbered as B's."""
-    for name, desc in (("desc_a", a), ("desc_b", b)):
-        if not isinstance(desc, Descriptor):
-            raise DescriptorError(
-                f"{name} = {shown(desc)} must be a Descriptor; Descriptor.from_array makes one of nine integers"
-            )
     wanted = a.shape[::-1] if transposes(op) else a.shape
     if b.shape != wanted:
         raise DescriptorError(
@@ -237,7 +261,7 @@ def _checked(a: Any, b: Any, op: str) -> Descriptor:
             f"desc_a is on {a.grid.size} processes and desc_b on {b.grid.size}: more than {PAIRS:,} pairs of them cannot be "
             "searched for the best places"
         )
-    made: Descriptor = a
+    made = a
     if a.grid.comm is not None and b.grid.comm is not None and not same_ranks(a.grid.comm, b.grid.comm):
         made = a.on(b.grid.comm)
     elif b.grid.comm is not None and a.grid.ranks.max() >= b.grid.comm.Get_size():

@@ -201,7 +201,7 @@ def communicators() -> None:
         ),
         (
             lambda: psr.gather(matrix, A),
-            r"desc = <ndarray of shape \(30, 30\) .* must be a Descriptor; of nine integers",
+            r"desc = <ndarray of shape \(30, 30\) .* must be a Descriptor; nine integers",
         ),
         (
             lambda: psr.scatter(matrix, A),
@@ -422,6 +422,14 @@ def root_of_scatter() -> None:
         lambda: psr.scatter(A, None),
         (psr.ArrayError, "the array is None on every rank that should hold it: pass it on rank 0"),
     )
+    part, local = A[2:9, 3:], A.zeros()
+    corner = np.arange(1.0, part.shape[0] * part.shape[1] + 1).reshape(part.shape)
+    expect(lambda: psr.scatter(part, corner), (psr.ArrayError, "out is missing: B is a sub-array"))
+    assert psr.scatter(part, corner, out=local) is local
+    found = psr.gather(A, local)
+    wanted = np.zeros(SHAPE)
+    wanted[2:9, 3:] = corner
+    assert RANK or np.array_equal(found, wanted)
     expect(lambda: psr.scatter(A, whole, root=RANK % 2), (psr.CollectiveError, "root must be the same on every rank"))
     expect(
         lambda: psr.scatter(A, whole[1:]),

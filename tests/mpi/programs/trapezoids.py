@@ -48,9 +48,7 @@ def check_case(rng: np.random.Generator, number: int) -> None:
     options = OPTIONS[number % len(OPTIONS)]
     irregular = options.get("via") != "lcm"
     a = random_layout(rng, size, WORLD.Get_size(), irregular=irregular, copies=True)
-    b = random_layout(
-        rng, size[::-1] if op in "TC" else size, WORLD.Get_size(), irregular=irregular, copies=True
-    )
+    b = random_layout(rng, size[::-1] if op in "TC" else size, WORLD.Get_size(), irregular=irregular, copies=True)
     if op in "NR" and rng.random() < 0.1:
         b = replace(a)
     alpha, beta = (int(rng.integers(-1, 4)), int(rng.integers(0, 4))) if multiplied else (1, 0)
