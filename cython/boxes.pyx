@@ -21,6 +21,8 @@ cdef enum:
 cdef class Blend:
     """What becomes of elements on the way: out = alpha * x + beta * out, and x conjugated if `conjugate`.
 
+    As in BLAS, what a factor of 0 removes is not read: it may be no number.
+
     Parameters
     ----------
     dtype : str
@@ -34,7 +36,7 @@ cdef class Blend:
     def __init__(self, str dtype, double complex alpha, double complex beta, bint conjugate):
         self.key = (dtype, alpha, beta, conjugate)
         self.factors.type = 1 + "fdFD".index(dtype)
-        self.factors.conjugate, self.factors.add = conjugate, beta != 0
+        self.factors.conjugate, self.factors.take, self.factors.add = conjugate, alpha != 0, beta != 0
         self.factors.alpha[0], self.factors.alpha[1] = alpha.real, alpha.imag
         self.factors.beta[0], self.factors.beta[1] = beta.real, beta.imag
 

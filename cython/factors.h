@@ -1,21 +1,22 @@
-/* out = alpha * x + beta * out, x conjugated or not; out is not read where beta is 0. Of type PLAIN: a copy. */
+/* out = alpha * x + beta * out, x conjugated or not; x is not read where alpha is 0, nor out where beta is. Of type PLAIN: a copy. */
 #ifndef PYSCALAPACK_REDIST_FACTORS
 #define PYSCALAPACK_REDIST_FACTORS
 
 #include "kernels.h"
 
 enum { PLAIN, FLOAT, DOUBLE, COMPLEX_FLOAT, COMPLEX_DOUBLE };
-typedef struct { int type, conjugate, add; double alpha[2], beta[2]; } Factors;
+typedef struct { int type, conjugate, take, add; double alpha[2], beta[2]; } Factors;
 
 #define REAL(TYPE, D, S) do { \
-    TYPE x, y; memcpy(&x, S, sizeof x); x *= (TYPE)f->alpha[0]; \
+    TYPE x = 0, y; \
+    if (f->take) { memcpy(&x, S, sizeof x); x *= (TYPE)f->alpha[0]; } \
     if (f->add) { memcpy(&y, D, sizeof y); x += (TYPE)f->beta[0] * y; } \
     memcpy(D, &x, sizeof x); } while (0)
 #define COMPLEX(TYPE, D, S) do { \
-    TYPE x[2], y[2], z[2]; const TYPE a = (TYPE)f->alpha[0], b = (TYPE)f->alpha[1]; memcpy(x, S, sizeof x); \
-    if (f->conjugate) x[1] = -x[1]; \
-    z[0] = a * x[0]; z[1] = a * x[1]; \
-    if (b != 0) { z[0] -= b * x[1]; z[1] += b * x[0]; } \
+    TYPE x[2], y[2], z[2] = {0, 0}; const TYPE a = (TYPE)f->alpha[0], b = (TYPE)f->alpha[1]; \
+    if (f->take) { memcpy(x, S, sizeof x); if (f->conjugate) x[1] = -x[1]; \
+        z[0] = a * x[0]; z[1] = a * x[1]; \
+        if (b != 0) { z[0] -= b * x[1]; z[1] += b * x[0]; } } \
     if (f->add) { const TYPE c = (TYPE)f->beta[0], e = (TYPE)f->beta[1]; memcpy(y, D, sizeof y); \
         z[0] += c * y[0] - e * y[1]; z[1] += c * y[1] + e * y[0]; } \
     memcpy(D, z, sizeof z); } while (0)

@@ -13,7 +13,7 @@ cdef extern from "factors.h":
         PLAIN
     ctypedef struct Factors:
         int type
-        int conjugate
+        int conjugate, take
         int add
         double alpha[2]
         double beta[2]

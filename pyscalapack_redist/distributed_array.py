@@ -18,12 +18,14 @@ from .comm.vote import Ballot, Statement, digest
 from .engine.arguments import communicator_of, everyone_of
 from .engine.redistribute import redistribute
 from .engine.scatter_gather import from_root, gather
-from .errors import ArrayError, DescriptorError
+from .errors import ArrayError, DescriptorError, shown
 from .files import load, save
 from .layout.descriptor import Descriptor
 from .layout.dimensions import BlockSizes
 from .layout.distributed import Distributed, descriptor_of
 from .layout.grid import ProcessGrid
+from .layout.host_array import host_array
+from .layout.letters import OPERATIONS, letter_of, transposes
 
 __all__ = ["DistributedArray", "distribute"]
 
@@ -97,8 +99,8 @@ class DistributedArray(Distributed):
             array.
         out : DistributedArray, optional
             In place of a layout: the array, or slice of one, to write into.
-        op : {"N", "T", "C"}
-            As it is, transposed, or transposed and conjugated.
+        op : {"N", "T", "C", "R"}
+            As it is, transposed, transposed and conjugated, or conjugated.
         alpha, beta : number
             As in a call of a plan.
         **options
@@ -156,9 +158,9 @@ class DistributedArray(Distributed):
         if desc is not None:
             found = descriptor_of(desc)
             if not isinstance(found, Descriptor):
-                raise DescriptorError(f"desc = {desc!r} must be a Descriptor or a DistributedArray")
+                raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor or a DistributedArray")
             return found
-        step = 1 if op == "N" else -1
+        step = -1 if transposes(letter_of("op", op, OPERATIONS)) else 1
         blocks: Any = block
         if isinstance(block, EllipsisType):  # of a slice, what there is of irregular blocks
             blocks = [axis.block for axis in self._desc.distributions][::step]
@@ -195,8 +197,9 @@ def _whole(array: Any, desc: Descriptor) -> NDArray[Any] | None:
         return None
     if _is_masked(array):
         raise ArrayError("the array is a masked array, whose mask would not move with it: pass array.filled(value)")
+    given = host_array("array", array)
     try:
-        made = np.asarray(array)
+        made = np.asarray(given)
     except Exception as caught:
         raise ArrayError(f"NumPy cannot make an array of this {type(array).__name__}: {caught}") from caught
     if made.shape != desc.shape:

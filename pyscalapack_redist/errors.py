@@ -1,6 +1,7 @@
 """The exceptions of the package. Each message names the argument, its value, what was expected and what to do."""
 
 import difflib
+import reprlib
 import sys
 from collections.abc import Iterable
 
@@ -14,6 +15,7 @@ __all__ = [
     "RedistributionError",
     "ScheduleError",
     "callers_level",
+    "shown",
     "unknown",
 ]
 
@@ -48,6 +50,18 @@ class ConnectError(RedistributionError, ConnectionError):
 
 class FileError(RedistributionError, OSError):
     """A file cannot be read or written, or does not hold the array asked for; the message names it."""
+
+
+def shown(value: object) -> str:
+    """What was given in place of something else, as messages quote it: never a whole array. Not collective."""
+    try:
+        shape, dtype = value.shape, value.dtype  # type: ignore[attr-defined]
+    except Exception:
+        short = reprlib.Repr()
+        short.maxstring = short.maxother = 200
+        short.maxlist = short.maxtuple = 12
+        return short.repr(value)
+    return f"<{type(value).__name__} of shape {shape} and dtype {dtype}>"
 
 
 def unknown(what: str, name: object, known: Iterable[str]) -> ScheduleError:

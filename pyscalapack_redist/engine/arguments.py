@@ -6,26 +6,38 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
+from ..comm.agreement import read_alike
 from ..comm.group import Group
 from ..comm.groups import MPIGroup, group_of
 from ..comm.intercommunicator import Joint, joined
 from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Outcome, Statement, digest
-from ..errors import ArrayError, DescriptorError, RedistributionError, ScheduleError
+from ..errors import ArrayError, DescriptorError, RedistributionError, ScheduleError, shown
 from ..exchanges import check_combination
-from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.grid import same_ranks
+from ..layout.letters import OPERATIONS, letter_of, transposes
 from ..layout.tiles import Tiles
 from .arrays import dtype_digest
 from .layouts import Layout, comm_of, copies_of, has_tiles, moved, ranks_of
-from .operation import Part, checked_fill, checked_operation, checked_part
+from .memory import checked_memory
+from .operation import Part, checked_fill, checked_part
 from .scheduling import is_one_port
 
-__all__ = ["Request", "Via", "communicator_of", "everyone_of", "on_paper"]
+__all__ = [
+    "LayoutArgument",
+    "Request",
+    "Via",
+    "check_shapes",
+    "communicator_of",
+    "everyone_of",
+    "layout_on",
+    "on_paper",
+]
 
+LayoutArgument = Descriptor | Sequence[int] | NDArray[np.integer] | None
 Via = str | Sequence[Descriptor] | None
 
 
@@ -42,7 +54,7 @@ class Request:
         exchange: str,
         buffers: str,
         via: Via,
-        memory_limit: int,
+        memory_limit: int | str,
         op: str = "N",
         uplo: str | None = None,
         diag: str = "N",
@@ -58,7 +70,7 @@ class Request:
             self._comm = None
         else:
             self._comm = self.joint.comm if self.joint is not None else _communicator(desc_a, desc_b, comm)
-        self.schedule, self.exchange, self.buffers, self.memory_limit = schedule, exchange, buffers, memory_limit
+        self.schedule, self.exchange, self.buffers, self.memory_limit = schedule, exchange, buffers, 0
         self.dtype: np.dtype[Any] | None = None
         self.descriptors: tuple[Layout | None, Layout | None] = (None, None)
         try:
@@ -81,10 +93,10 @@ class Request:
                 read.append(None)
         self.descriptors = (read[0], read[1])
         try:
-            self.memory_limit = whole_number("memory_limit", memory_limit, 1, ": bytes of extra memory per rank")
+            self.memory_limit = checked_memory(memory_limit)
             _check_names(schedule, exchange, buffers)
-            self.op = checked_operation(op)
-            if op != "N" and read[0] is not None and read[0].ndim != 2:
+            self.op = letter_of("op", op, OPERATIONS)
+            if transposes(self.op) and read[0] is not None and read[0].ndim != 2:
                 raise DescriptorError(f"op = {op!r} is for matrices, but desc_a has shape {read[0].shape}")
             self.part = checked_part(uplo, diag)
             if self.part is not None and read[0] is not None and read[0].ndim != 2:
@@ -96,20 +108,9 @@ class Request:
                 )
             if has_tiles(*read):
                 _check_tiles(fill, buffers, via, read)
-            self.fill = checked_fill(fill, self.op, self.part, None if read[0] is None else read[0].shape)
-            if read[0] is not None and read[1] is not None and self.moved(read[0]).shape != read[1].shape:
-                remedy = "take a sub-array desc[i0:i1, j0:j1] of the larger one"
-                if read[0].ndim != read[1].ndim:
-                    remedy = "both must have as many dimensions; desc.merge(k, ...) makes one of several"
-                raise DescriptorError(
-                    f"desc_a has shape {read[0].shape} and desc_b {read[1].shape}: "
-                    + (
-                        "a redistribution keeps the global shape; "
-                        if op == "N"
-                        else f"op = {op!r} exchanges rows and columns; "
-                    )
-                    + remedy
-                )
+            self.fill = checked_fill(fill, self.part, None if read[0] is None else read[0].shape)
+            if read[0] is not None and read[1] is not None:
+                check_shapes(read[0], read[1], self.op)
         except Exception as caught:
             self.error = self.error or caught
         self.via: str | tuple[Descriptor, ...] | None = None
@@ -207,6 +208,28 @@ class Request:
         ]
 
 
+def check_shapes(a: Layout, b: Layout, op: str) -> None:
+    """Raise a DescriptorError where B cannot hold op(A). Not collective."""
+    wanted = a.shape[::-1] if transposes(op) else a.shape
+    if b.shape == wanted:
+        return
+    said = f"desc_a has shape {a.shape} and desc_b {b.shape}: "
+    if a.ndim != b.ndim:
+        raise DescriptorError(
+            f"{said}both must have as many dimensions; desc.merge(k, ...) makes one of several neighbours"
+        )
+    if transposes(op):
+        said += f"op = {op!r} exchanges rows and columns, so desc_b must have shape {wanted}"
+    else:
+        said += f"a redistribution keeps the global shape, so desc_b must have shape {wanted}"
+    pairs = list(zip(wanted, b.shape, strict=True))
+    if all(m <= n for m, n in pairs):
+        said += "; to write into a part of B, give a sub-array desc_b[i0:i1, ...] of that shape"
+    elif all(m >= n for m, n in pairs):
+        said += "; to move a part of A, give a sub-array desc_a[i0:i1, ...]"
+    raise DescriptorError(said)
+
+
 def communicator_of(desc: Descriptor) -> MPI.Intracomm:
     """The communicator of the descriptor's grid. Not collective.
 
@@ -216,10 +239,39 @@ def communicator_of(desc: Descriptor) -> MPI.Intracomm:
         It is no descriptor, or on paper.
     """
     if not isinstance(desc, Descriptor):
-        raise DescriptorError(f"desc = {desc!r} must be a Descriptor")
+        raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor")
     if desc.grid.comm is None:
         raise DescriptorError(f"desc = {desc!r} is on paper: give its grid a communicator")
     return desc.grid.comm
+
+
+def layout_on(desc: LayoutArgument, comm: MPI.Intracomm | None) -> Descriptor:
+    """The Descriptor that is meant; of nine integers, or None on some ranks, with `comm`. Collective over `comm`, if given.
+
+    Raises
+    ------
+    DescriptorError
+        It is no layout, or no rank knows one.
+    CollectiveError
+        That was so on another rank, or ranks have different ones.
+    """
+    if comm is None:
+        if not isinstance(desc, Descriptor):
+            raise DescriptorError(
+                f"desc = {shown(desc)} must be a Descriptor; nine integers, or None on a rank that does not know them, need "
+                "comm=, the communicator of their grid"
+            )
+        return desc
+    group = group_of(comm, tuple(range(comm.Get_size())))
+    mine = read_alike(group, "desc", lambda: _descriptor_on(desc, comm), lambda found: found.layout_digest)
+    return Descriptor._spread(mine, group, comm)
+
+
+def _descriptor_on(desc: LayoutArgument, comm: MPI.Intracomm) -> Descriptor | None:
+    found = _read("desc", desc, comm, True)
+    if isinstance(found, Tiles):
+        raise DescriptorError(f"desc = {found!r} must be a Descriptor: redistribute the tiles to one first")
+    return found
 
 
 def everyone_of(desc: Descriptor) -> MPIGroup:
@@ -250,7 +302,7 @@ def _communicator(desc_a: object, desc_b: object, comm: object) -> MPI.Intracomm
     found = [known for known in comms if known is not None]
     if not found:
         raise DescriptorError(
-            f"desc_a = {desc_a!r}, desc_b = {desc_b!r}: no communicator is known; "
+            f"desc_a = {shown(desc_a)}, desc_b = {shown(desc_b)}: no communicator is known; "
             "pass comm=, the communicator that holds both grids"
         )
     return found[0]
@@ -272,10 +324,15 @@ def _read(name: str, given: object, comm: MPI.Intracomm | None, explicit: bool) 
         raise DescriptorError(
             f"{name} = {given!r} is on another communicator than the other grid: pass comm=, a communicator that holds both"
         )
+    hint = ""
+    if isinstance(given, np.ndarray) and given.ndim != 1:
+        hint = "; an array is for the plan, redistribute(desc_a, desc_b)(a)"
     if not explicit or comm is None:
-        raise DescriptorError(f"{name} = {given!r}: pass comm= with anything but two Descriptors or Tiles")
+        raise DescriptorError(f"{name} = {shown(given)}: pass comm= with anything but two Descriptors or Tiles{hint}")
     if given is None:
         return None
+    if hint:
+        raise DescriptorError(f"{name} = {shown(given)} must be a Descriptor or its nine integers{hint}")
     try:
         return Descriptor._read_array(given, comm)
     except RedistributionError as caught:

@@ -14,9 +14,9 @@ from ..comm.vote import Ballot, Outcome, Statement, digest
 from ..errors import DescriptorError, RedistributionError, ScheduleError, unknown
 from ..exchanges import Options, exchange_class
 from ..exchanges.exchange import MEMORY_LIMIT
-from ..layout.blockcyclic import whole_number
 from ..layout.grid import same_ranks
 from .layouts import comm_of, ranks_of
+from .memory import checked_memory
 from .model import Choice, choose
 from .plan import Redistribution
 from .planner import Messages
@@ -28,7 +28,7 @@ __all__ = ["batch"]
 EXCHANGES = ("auto", "shared", "nonblocking")
 
 
-def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int = MEMORY_LIMIT) -> Redistribution:
+def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int | str = MEMORY_LIMIT) -> Redistribution:
     """Make one plan of several: one vote for all, and one message for all elements that one process sends to another.
 
     Collective over all processes of the plans: each gives all plans, in the same order. A process that has no part in one of
@@ -42,8 +42,8 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int = ME
         not matter here. A plan may be given more than once.
     exchange : {"auto", "shared", "nonblocking"}
         How the bytes move: through memory shared by the ranks of a node, and by MPI between nodes; or all by MPI.
-    memory_limit : int
-        Most bytes of extra memory per rank, for all plans together.
+    memory_limit : int or str
+        Most bytes of extra memory per rank, for all plans together; "64MiB" is understood.
 
     Returns
     -------
@@ -59,9 +59,10 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int = ME
     """
     known = [plan for plan in plans if isinstance(plan, Redistribution)]
     error: RedistributionError | None = None
+    limit = MEMORY_LIMIT
     try:
         _check(plans, exchange)
-        memory_limit = whole_number("memory_limit", memory_limit, 1, ": bytes of extra memory per rank")
+        limit = checked_memory(memory_limit)
     except RedistributionError as caught:
         error = caught
     if not known:
@@ -73,8 +74,8 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int = ME
     if comm.Get_rank() not in ranks:
         if error is not None:
             raise error
-        return _batch(plans, None, Choice("natural", "nonblocking", "no part in any plan"), memory_limit)
-    return _agreed(plans, group_of(comm, ranks), exchange, memory_limit, error)
+        return _batch(plans, None, Choice("natural", "nonblocking", "no part in any plan"), limit)
+    return _agreed(plans, group_of(comm, ranks), exchange, limit, error)
 
 
 def _check(plans: tuple[object, ...], exchange: str) -> None:

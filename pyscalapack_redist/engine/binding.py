@@ -14,8 +14,9 @@ from ..comm.vote import digest
 from ..errors import ArrayError, RedistributionError, ScheduleError
 from ..exchanges import Exchange
 from ..layout.descriptor import Descriptor
+from ..layout.letters import transposes
 from .arrays import checked_arrays, dtype_digest
-from .operation import Factors
+from .operation import Factors, scalar
 from .overlap import check_apart
 from .stages import Forms, Move, Pair, Stage
 
@@ -101,7 +102,7 @@ def operands(
         assert isinstance(desc_b, Descriptor)
         try:
             own = [move for move in moves if move.pair == k]
-            transposed = any(move.op != "N" for move in own)
+            transposed = any(transposes(move.op) for move in own)
             both = Factors.of(alphas[k], betas[k], pair.op)
             checked = checked_arrays(
                 arrays[k],
@@ -186,7 +187,7 @@ def each(name: str, value: object, n: int) -> list[Any]:
     """
     if n == 1 and not isinstance(value, list | tuple):
         return [value]
-    if isinstance(value, numbers.Number):
+    if isinstance(scalar(value), numbers.Number):
         return [value] * n
     if not isinstance(value, list | tuple) or len(value) != n:
         raise ArrayError(f"{name} = {value!r} must be a number, or a list of {n} numbers, one for each plan")

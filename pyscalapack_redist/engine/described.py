@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 from ..comm.group import Group
 from ..drawing.html import beside, table
 from ..exchanges import Message
+from ..layout.letters import transposes
 from ..schedules.orders import CombinedOrder, Order
 from .layouts import descriptors, has_tiles
 from .operation import Part
@@ -164,7 +165,7 @@ class Described:
             return said
         region = region_of(self, html=True)
         a, b = descriptors(pair.desc_a, pair.desc_b, "a picture")
-        before = a._svg(region if pair.op == "N" else region[::-1], "before")
+        before = a._svg(region[::-1] if transposes(pair.op) else region, "before")
         return beside(said, beside(before, b._svg(region, "after")))
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import local_part
+from ..layout.letters import combined
 from .operation import Edge, Part
 
 __all__ = ["scale_rest", "second_move"]
@@ -17,12 +18,12 @@ __all__ = ["scale_rest", "second_move"]
 def second_move(fill: str, op: str, part: Part) -> tuple[str, Part] | None:
     """Operation and part of A for the rest of B; None where that is 0. Not collective.
 
-    The other triangle of op(S) is op'(A's triangle): for a symmetric S it is transposed if op is not, and the other way.
+    The other triangle of op(S) is op of the mirror image, which is A's triangle transposed, or conjugated as well.
     """
     if fill == "zero":
         return None
     mirrored = {"symmetric": "T", "hermitian": "C"}[fill]
-    return (mirrored if op == "N" else "N"), Part(part.uplo, "U")
+    return combined(mirrored, op), Part(part.uplo, "U")
 
 
 def scale_rest(out: NDArray[Any], desc: Descriptor, edge: Edge, beta: complex) -> None:

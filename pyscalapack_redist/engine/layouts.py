@@ -11,6 +11,7 @@ from ..comm.group import Group
 from ..comm.mpi import MPI
 from ..errors import DescriptorError
 from ..layout.descriptor import Descriptor
+from ..layout.letters import transposes
 from ..layout.tiles import Tiles
 
 __all__ = [
@@ -85,7 +86,7 @@ def _number_in(layout: Layout) -> tuple[int, ...] | None:
 
 def moved(layout: Layout, op: str) -> Layout:
     """The layout of op(A). Not collective."""
-    if op == "N":
+    if not transposes(op):
         return layout
     return layout._transposed() if isinstance(layout, Tiles) else layout.T
 

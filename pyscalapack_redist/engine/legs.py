@@ -6,9 +6,8 @@ import itertools
 from typing import NamedTuple
 
 from ..comm.vote import digest
-from ..errors import DescriptorError
 from ..layout.descriptor import Descriptor
-from .arguments import Request
+from .arguments import Request, check_shapes
 from .fill import second_move
 from .layouts import Layout, moved
 from .model import Choice
@@ -49,11 +48,7 @@ class PendingMove(NamedTuple):
 
 def pending_moves(request: Request, a: Layout, b: Layout) -> list[PendingMove]:
     """The moves of a plan: of the trapezoid and of its mirror image, if there is one, each through the layouts on its way."""
-    if request.moved(a).shape != b.shape:
-        raise DescriptorError(
-            f"desc_a has shape {a.shape} and desc_b {b.shape}: a redistribution keeps the global shape"
-            + ("" if request.op == "N" else f"; op = {request.op!r} exchanges rows and columns")
-        )
+    check_shapes(a, b, request.op)
     kinds: list[tuple[str, Part | None]] = [(request.op, request.part)]
     if request.fill is not None and request.part is not None:
         second = second_move(request.fill, request.op, request.part)

@@ -10,12 +10,10 @@ import numpy as np
 
 from .._kernels.boxes import Blend
 from ..errors import ArrayError, DescriptorError
+from ..layout.letters import DIAGONALS, TRIANGLES, conjugates, letter_of, transposes
 
-__all__ = ["OPERATIONS", "Edge", "Factors", "Part", "checked_fill", "checked_operation", "checked_part", "edge_of"]
+__all__ = ["Edge", "Factors", "Part", "checked_fill", "checked_part", "edge_of", "scalar"]
 
-OPERATIONS = {"N": "as it is", "T": "transposed", "C": "transposed and conjugated"}
-TRIANGLES = {"U": "upper", "L": "lower"}
-DIAGONALS = {"N": "with the diagonal", "U": "without it"}
 FILLS = {"zero": "0", "symmetric": "the transpose of the part", "hermitian": "its conjugate transpose"}
 BLENDED = "fdFD"
 
@@ -38,10 +36,13 @@ class Factors(NamedTuple):
         ArrayError
             One is not a number.
         """
+        found = []
         for name, value in (("alpha", alpha), ("beta", beta)):
-            if not isinstance(value, numbers.Number):
+            number = scalar(value)
+            if not isinstance(number, numbers.Number):
                 raise ArrayError(f"{name} = {value!r} must be a number")
-        return cls(complex(alpha), complex(beta), op == "C")  # type: ignore[call-overload]
+            found.append(complex(number))  # type: ignore[call-overload]
+        return cls(found[0], found[1], conjugates(op))
 
     @property
     def trivial(self) -> bool:
@@ -61,7 +62,7 @@ class Factors(NamedTuple):
             return None
         if dtype.char not in BLENDED or not dtype.isnative:
             raise ArrayError(
-                f"{self}{', op = C' if conjugate else ''} with dtype {dtype}: "
+                f"{self}{', conjugated' if conjugate else ''}, with dtype {dtype}: "
                 "only float32, float64, complex64 and complex128 are multiplied on the way; convert the array"
             )
         if dtype.kind != "c" and (self.alpha.imag or self.beta.imag):
@@ -72,6 +73,11 @@ class Factors(NamedTuple):
 
     def __str__(self) -> str:
         return f"alpha = {_plain(self.alpha)}, beta = {_plain(self.beta)}"
+
+
+def scalar(value: object) -> object:
+    """The scalar in an array of no dimensions; anything else as it is. Not collective."""
+    return np.asarray(value)[()] if getattr(value, "shape", None) == () else value
 
 
 def _plain(value: complex) -> complex:
@@ -91,7 +97,7 @@ class Part(NamedTuple):
 
     def moved(self, op: str) -> Part:
         """The part of op(A) that this part of A becomes."""
-        return self if op == "N" else Part("L" if self.uplo == "U" else "U", self.diag)
+        return Part("L" if self.uplo == "U" else "U", self.diag) if transposes(op) else self
 
     def edge(self, shape: tuple[int, ...]) -> Edge:
         """Whether elements (i, j) of j - i >= k belong to it, or those of j - i <= k; and k.
@@ -117,16 +123,14 @@ def checked_part(uplo: object, diag: object) -> Part | None:
     DescriptorError
         One is unknown, or `diag` comes without `uplo`.
     """
-    for name, value, known in (("uplo", uplo, TRIANGLES), ("diag", diag, DIAGONALS)):
-        if not (name == "uplo" and value is None) and not (isinstance(value, str) and value in known):
-            names = ", ".join(f"{value!r} ({what})" for value, what in known.items())
-            raise DescriptorError(f"{name} = {value!r} must be one of {names}")
-    if uplo is None and diag != "N":
+    triangle = None if uplo is None else letter_of("uplo", uplo, TRIANGLES)
+    diagonal = letter_of("diag", diag, DIAGONALS)
+    if triangle is None and diagonal != "N":
         raise DescriptorError(f"diag = {diag!r} without uplo: the whole matrix has a diagonal; give uplo = 'U' or 'L'")
-    return None if uplo is None else Part(str(uplo), str(diag))
+    return None if triangle is None else Part(triangle, diagonal)
 
 
-def checked_fill(fill: object, op: str, part: Part | None, shape: tuple[int, ...] | None) -> str | None:
+def checked_fill(fill: object, part: Part | None, shape: tuple[int, ...] | None) -> str | None:
     """One of FILLS or None, where it goes with the rest. Not collective.
 
     Raises
@@ -143,23 +147,4 @@ def checked_fill(fill: object, op: str, part: Part | None, shape: tuple[int, ...
         raise DescriptorError(f"fill = {fill!r} without uplo: it fills what uplo leaves out; give uplo = 'U' or 'L'")
     if fill != "zero" and shape is not None and shape[0] != shape[1]:
         raise DescriptorError(f"fill = {fill!r} is for square matrices, but desc_a has shape {shape}")
-    if (fill, op) in (("hermitian", "T"), ("symmetric", "C")):
-        use = "C" if op == "T" else "T"
-        raise DescriptorError(
-            f"fill = {fill!r} with op = {op!r} would need A conjugated but not transposed: use op = 'N' or {use!r}"
-        )
     return fill
-
-
-def checked_operation(op: object) -> str:
-    """One of OPERATIONS. Not collective.
-
-    Raises
-    ------
-    DescriptorError
-        It is not.
-    """
-    if not isinstance(op, str) or op not in OPERATIONS:
-        names = ", ".join(f"{name!r} ({what})" for name, what in OPERATIONS.items())
-        raise DescriptorError(f"op = {op!r} must be one of {names}")
-    return op

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ScheduleError
+from ..layout.letters import transposes
 from ..layout.ownership import common_region
 from .layouts import descriptors, moved
 from .traffic import between_ranks
@@ -61,7 +62,7 @@ def draw_plans(plans: Sequence[Described]) -> Figure:
     for plan, (before, after, traffic) in zip(shown, axes, strict=True):
         region, pair = region_of(plan), plan._pairs[0]
         a, b = descriptors(pair.desc_a, pair.desc_b, "a picture")
-        a._draw(before, region if pair.op == "N" else region[::-1])
+        a._draw(before, region[::-1] if transposes(pair.op) else region)
         b._draw(after, region)
         for ax, name in ((before, "before"), (after, "after")):
             ax.set_title(f"{name}: {ax.get_title()}", fontsize=9)

@@ -33,7 +33,7 @@ from .stages import Forms, Pair, Stage
 from .tile_arrays import Kept, operands_of_tiles
 from .traced import begun, traced
 from .transfer import ASKS, Transfer
-from .wrapping import any_distributed, unwrapped, wrapped
+from .wrapping import any_wrapped, unwrapped, wrapped
 
 if TYPE_CHECKING:
     pass
@@ -219,7 +219,7 @@ class Redistribution(Described):
         """This rank's arrays, checked, and what was left out made."""
         given, into = self._lists(a, out)
         pairs: Sequence[Pair] = self._pairs
-        if any_distributed((*given, *into)):
+        if any_wrapped((*given, *into)):
             given, into, pairs = unwrapped(pairs, given, into)
         if self._tiled:
             mine, self._kept = operands_of_tiles(pairs[0], self._moves[0], given[0], into[0], alpha, beta, self._kept)
@@ -299,16 +299,16 @@ class Redistribution(Described):
             results.append(target if holds(desc) else None)
         return results if self._listed else results[0]
 
-    def _distributed(self, a: Any, out: Any) -> tuple[list[Any], list[Any]] | None:
-        """What was given, where any of it is a distributed array; what is wrong is found again with the operands."""
+    def _to_wrap(self, a: Any, out: Any) -> tuple[list[Any], list[Any]] | None:
+        """What was given, where any of it is no NumPy array; what is wrong is found again with the operands."""
         try:
             given, into = self._lists(a, out)
         except ArrayError:
             return None
-        return (given, into) if any_distributed((*given, *into)) else None
+        return (given, into) if any_wrapped((*given, *into)) else None
 
     def _wrapped(self, given: Sequence[Any], outs: Sequence[Any], result: Any) -> Any:
-        """The result, as distributed arrays for those that were given as such."""
+        """The result, as what was given is."""
         made = wrapped(self._pairs, given, outs, result if self._listed else [result])
         return made if self._listed else made[0]
 

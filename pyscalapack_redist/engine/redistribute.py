@@ -59,7 +59,7 @@ def redistribute(
     exchange: str = "auto",
     buffers: str = "packed",
     via: Via = None,
-    memory_limit: int = MEMORY_LIMIT,
+    memory_limit: int | str = MEMORY_LIMIT,
 ) -> Redistribution:
     """Plan the redistribution of an array from layout A to layout B.
 
@@ -82,8 +82,9 @@ def redistribute(
         Communicator that holds both grids. By default the one that both grids are on. On an inter-communicator all ranks
         of the side that has the array give `desc_a` alone, all ranks of the other side `desc_b` alone, and the options
         are the same on both; the layouts and the dtype are sent to the other side.
-    op : {"N", "T", "C"}
-        What B gets: A, its transpose, or its conjugate transpose (matrices; B then has A's columns as rows).
+    op : {"N", "T", "C", "R"}
+        What B gets: A, its transpose, its conjugate transpose (of matrices; B then has A's columns as rows), or its
+        conjugate. Like `uplo` and `diag`, in either case.
     uplo : {None, "U", "L"}
         Move only the upper or the lower trapezoid of A (of the sub-array, where it is one), as pxtrmr2d does: i <= j for
         "U", but i <= j + m - n in a tall matrix of m x n; i >= j for "L", but i >= j - (n - m) in a wide one. With "T"
@@ -108,8 +109,9 @@ def redistribute(
         None: every element moves once. "dimensions": one dimension after another. "lcm": blocks grow to the least common
         multiple of both sizes, then shrink. Descriptors: through these layouts. The local arrays of layouts in between
         are made in each call, beside what `memory_limit` counts.
-    memory_limit : int
-        Most bytes of extra memory per rank.
+    memory_limit : int or str
+        Most bytes of extra memory per rank, as a number or as "64MiB" (kB, MB and GB are powers of 1000, KiB, MiB and GiB
+        of 1024).
 
     Returns
     -------

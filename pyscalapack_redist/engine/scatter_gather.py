@@ -8,34 +8,47 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Statement, digest
 from ..errors import ArrayError, DescriptorError
 from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
 from ..layout.grid import ProcessGrid
-from .arguments import communicator_of, everyone_of
+from ..layout.host_array import host_array
+from .arguments import LayoutArgument, communicator_of, everyone_of, layout_on
 from .redistribute import redistribute
 
 __all__ = ["from_root", "gather", "scatter"]
 
 
-def scatter(desc: Descriptor, array: NDArray[Any] | None, root: int = 0) -> NDArray[Any] | None:
+def scatter(
+    desc: LayoutArgument,
+    array: NDArray[Any] | None,
+    root: int = 0,
+    *,
+    out: NDArray[Any] | None = None,
+    comm: MPI.Intracomm | None = None,
+) -> NDArray[Any] | None:
     """Deal an array of one rank out by a descriptor. Collective over the communicator of the descriptor's grid.
 
     Parameters
     ----------
-    desc : Descriptor
-        Layout to reach; of a whole array, not of a sub-array.
+    desc : Descriptor, or nine integers
+        Layout to reach. Nine integers, and None on a rank that does not know them, as for `redistribute`: with `comm`.
     array : ndarray or None
         On `root` the whole array, of the descriptor's shape; elsewhere not looked at.
     root : int
         Rank that has it.
+    out : ndarray, optional
+        This rank's local array to write into; needed where `desc` is of a sub-array, of which only that is written.
+    comm : MPI.Intracomm, optional
+        Communicator that holds the grid, and then all of its ranks take part. By default that of the grid.
 
     Returns
     -------
     ndarray or None
-        This rank's local array, in Fortran order; None on a rank outside the grid.
+        `out`, or this rank's new local array, in Fortran order; None on a rank outside the grid.
 
     Raises
     ------
@@ -44,7 +57,7 @@ def scatter(desc: Descriptor, array: NDArray[Any] | None, root: int = 0) -> NDAr
     CollectiveError
         One is wrong on another rank.
     """
-    return from_root(desc, lambda: array, root)[0]
+    return from_root(layout_on(desc, comm), lambda: array, root, out)[0]
 
 
 @overload
@@ -52,23 +65,30 @@ def gather(array: Distributed, /, root: int = 0) -> NDArray[Any] | None: ...
 
 
 @overload
-def gather(desc: Descriptor, local: NDArray[Any] | None, root: int = 0) -> NDArray[Any] | None: ...
+def gather(
+    desc: LayoutArgument, local: NDArray[Any] | None, root: int = 0, *, comm: MPI.Intracomm | None = None
+) -> NDArray[Any] | None: ...
 
 
 @takes_distributed("desc", "local")
-def gather(desc: Descriptor, local: NDArray[Any] | None, root: int = 0) -> NDArray[Any] | None:
+def gather(
+    desc: LayoutArgument, local: NDArray[Any] | None, root: int = 0, *, comm: MPI.Intracomm | None = None
+) -> NDArray[Any] | None:
     """Collect a distributed array on one rank. Collective over the communicator of the descriptor's grid.
 
     In place of `desc` and `local` it takes a `DistributedArray`.
 
     Parameters
     ----------
-    desc : Descriptor
-        Layout of the array; of a sub-array, only that is collected.
+    desc : Descriptor, or nine integers
+        Layout of the array; of a sub-array, only that is collected. Nine integers, and None on a rank that does not know
+        them, as for `redistribute`: with `comm`.
     local : ndarray or None
         This rank's local array; None on a rank outside the grid.
     root : int
         Rank that is to have the whole array.
+    comm : MPI.Intracomm, optional
+        Communicator that holds the grid, and then all of its ranks take part. By default that of the grid.
 
     Returns
     -------
@@ -82,25 +102,25 @@ def gather(desc: Descriptor, local: NDArray[Any] | None, root: int = 0) -> NDArr
     CollectiveError
         One is wrong on another rank.
     """
-    return _move("gather", desc, lambda: local, root)[0]
+    return _move("gather", layout_on(desc, comm), lambda: local, root)[0]
 
 
 def from_root(
-    desc: Descriptor, given: Callable[[], NDArray[Any] | None], root: int
+    desc: Descriptor, given: Callable[[], NDArray[Any] | None], root: int, out: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
     """What `scatter` returns, and the dtype, also on ranks outside; only `root` calls `given`. Collective, as `scatter`."""
-    return _move("scatter", desc, given, root)
+    return _move("scatter", desc, given, root, out)
 
 
 def _move(
-    call: str, desc: Descriptor, given: Callable[[], NDArray[Any] | None], root: int
+    call: str, desc: Descriptor, given: Callable[[], NDArray[Any] | None], root: int, out: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
     comm = communicator_of(desc)
     to_root = call == "gather"
     array, dtype = _agreed(call, desc, given, root, desc.coords is not None if to_root else comm.Get_rank() == root)
     single = Descriptor(desc.shape, None, ProcessGrid((1,) * desc.ndim, comm, ranks=np.full((1,) * desc.ndim, root)))
     source, target = (desc, single) if to_root else (single, desc)
-    return redistribute(source, target, dtype=dtype, comm=comm)(array), dtype
+    return redistribute(source, target, dtype=dtype, comm=comm)(array, out), dtype
 
 
 def _agreed(
@@ -115,7 +135,7 @@ def _agreed(
             raise DescriptorError(
                 f"root = {root} is not a rank of the communicator: it must be 0 to {everyone.size - 1}"
             )
-        array = given() if holds else None
+        array = host_array("array" if call == "scatter" else "local", given()) if holds else None
         if array is not None and not isinstance(array, np.ndarray):
             raise ArrayError(f"the array is a {type(array).__name__}: it must be a NumPy array")
     except Exception as caught:

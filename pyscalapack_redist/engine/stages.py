@@ -18,6 +18,7 @@ from ..comm.vote import error_in_words
 from ..errors import CollectiveError
 from ..exchanges import Boxes, ByteMessage, Exchange, Extents, Form, Message, Options
 from ..exchanges.message import dense_strides
+from ..layout.letters import transposes
 from ..schedules.orders import Order
 from .layouts import Layout, moved
 from .operation import Edge, Part, edge_of
@@ -106,7 +107,7 @@ class Move(NamedTuple):
 class Forms(NamedTuple):
     """What arrays of one kind have in common: of each array the strides, of each pair the bytes of an element.
 
-    `blends` has what becomes of elements, for each of a pair's operations in the last stage ("N", "T", "C"), and "" for
+    `blends` has what becomes of elements, for each of a pair's operations in the last stage ("N", "T", "C", "R"), and "" for
     those of earlier stages; `stays` whether A and B are one array that nothing happens to.
     """
 
@@ -270,7 +271,7 @@ class _Binder:
         if dense == "source":
             source = dense_strides(box.shape(), order, item)
         else:
-            source = forms.strides[a] if move.op == "N" else forms.strides[a][::-1]
+            source = forms.strides[a][::-1] if transposes(move.op) else forms.strides[a]
         blend = None
         if dense == "target":
             target = dense_strides(box.shape(), order, item)
@@ -291,7 +292,7 @@ class _Binder:
                 form = None
                 if isinstance(message.box, Box):
                     strides = self._forms.strides[move.source if sending else move.target]
-                    form = Form(message.box, strides if move.op == "N" or not sending else strides[::-1], item, dims)
+                    form = Form(message.box, strides[::-1] if sending and transposes(move.op) else strides, item, dims)
                 made.append(
                     ByteMessage(
                         message.peer,

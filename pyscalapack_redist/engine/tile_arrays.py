@@ -12,6 +12,7 @@ from .._kernels.bundle import Origins
 from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import fitted
+from ..layout.letters import transposes
 from ..layout.tiles import Tiles
 from .arrays import LocalArray, by_columns, check_dtype, check_target, local_array, made_for
 from .binding import BY_COLUMNS, BY_ROWS, Operands, each, factors_of
@@ -99,7 +100,7 @@ def _forms(pair: Pair, move: Move, both: Factors, dtype: np.dtype[Any] | None, n
 
 def _order(sources: Sequence[Array | None], targets: Sequence[Array | None], op: str) -> int | None:
     """The order of elements in messages that suits the arrays; None where there are none."""
-    arrays = [array if op == "N" else array.T for array in sources if array is not None]
+    arrays = [array.T if transposes(op) else array for array in sources if array is not None]
     arrays += [array for array in targets if array is not None]
     return None if not arrays else BY_COLUMNS if any(map(by_columns, arrays)) else BY_ROWS
 

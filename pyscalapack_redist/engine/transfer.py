@@ -56,7 +56,7 @@ class Transfer:
         call: Call | SmallCall | None = None,
         error: BaseException | None = None,
     ) -> None:
-        self._plan, self._distributed = plan, plan._distributed(arrays, outs)
+        self._plan, self._to_wrap = plan, plan._to_wrap(arrays, outs)
         self._tested = started = time.perf_counter()
         self._phase: Phase
         group = plan._group
@@ -172,8 +172,8 @@ class Transfer:
             self._measured.end(ended.error)
         if ended.error is not None:
             raise ended.error
-        if self._distributed is not None:
-            return self._plan._wrapped(*self._distributed, ended.result)
+        if self._to_wrap is not None:
+            return self._plan._wrapped(*self._to_wrap, ended.result)
         return ended.result
 
     def _look_around(self) -> None:

@@ -16,20 +16,41 @@ from ..engine.arrays import check_dtype, dtype_digest
 from ..errors import ArrayError, FileError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import fitted
+from ..layout.host_array import host_array
 
 __all__ = [
     "HDF5_ENDINGS",
+    "NPY_ENDING",
     "agree_on",
     "all_must",
+    "check_not_foreign",
     "checked_order",
     "checked_path",
     "fitting",
     "from_one",
+    "is_hdf5",
+    "is_npy",
     "largest",
 ]
 
 T = TypeVar("T")
 HDF5_ENDINGS = (".h5", ".hdf5")
+NPY_ENDING = ".npy"
+FOREIGN = {
+    ".npz": "NumPy's archive of several arrays",
+    ".csv": "text separated by commas",
+    ".tsv": "text separated by tabulators",
+    ".txt": "text",
+    ".json": "JSON",
+    ".mat": "MATLAB's format",
+    ".mtx": "Matrix Market's format",
+    ".zarr": "Zarr",
+    ".nc": "netCDF",
+    ".parquet": "Parquet",
+    ".pkl": "Python's pickle",
+    ".pt": "PyTorch's format",
+    ".safetensors": "safetensors",
+}
 
 
 def agree_on(
@@ -102,7 +123,7 @@ def checked_path(path: object, dataset: object) -> str:
         raise FileError(f"path = {path!r} must be a str or a pathlib.Path") from None
     if not text:
         raise FileError("path = '' must name a file")
-    hdf5 = text.endswith(HDF5_ENDINGS)
+    hdf5 = is_hdf5(text)
     if dataset is not None and not hdf5:
         raise FileError(
             f"dataset = {dataset!r} is for HDF5: the name of such a file ends in .h5 or .hdf5, not as {text!r}"
@@ -110,6 +131,26 @@ def checked_path(path: object, dataset: object) -> str:
     if hdf5 and dataset is not None and (not isinstance(dataset, str) or not dataset.strip("/")):
         raise FileError(f"dataset = {dataset!r} must be the name of a data set in {text}")
     return text
+
+
+def is_hdf5(name: str) -> bool:
+    """Whether a file of this name is HDF5, in whatever case its ending is."""
+    return name.lower().endswith(HDF5_ENDINGS)
+
+
+def is_npy(name: str) -> bool:
+    """Whether a file of this name is NumPy's."""
+    return name.lower().endswith(NPY_ENDING)
+
+
+def check_not_foreign(name: str) -> None:
+    """Refuse to write the elements alone into a file whose name says that it is of a format that is not written here."""
+    ending = os.path.splitext(name)[1].lower()
+    if ending in FOREIGN:
+        raise FileError(
+            f"{name}: {FOREIGN[ending]} is not written here: give a name in .npy, .h5 or .hdf5, or another ending (.bin) for "
+            "the elements alone"
+        )
 
 
 def checked_order(order: object) -> str:
@@ -121,7 +162,7 @@ def checked_order(order: object) -> str:
 
 def fitting(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
     """The local array as it goes with `desc`; None where this rank has nothing."""
-    made = fitted(name, array, desc)
+    made = fitted(name, host_array(name, array), desc)
     if made is not None:
         check_dtype(made.dtype)
         if name == "out" and not made.flags.writeable:

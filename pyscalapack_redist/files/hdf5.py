@@ -99,6 +99,7 @@ class Hdf5:
         def make() -> None:
             with self._named():
                 if os.path.exists(target):
+                    os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
                     shutil.copyfile(target, self._path)
                 with self._h5py.File(self._path, "r+" if os.path.exists(target) else "w-") as file:
                     if self._dataset in file:

@@ -8,20 +8,22 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..engine.arguments import everyone_of
+from ..comm.mpi import MPI
+from ..engine.arguments import LayoutArgument, everyone_of, layout_on
 from ..engine.arrays import made_for
 from ..errors import FileError
 from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from .agreed import (
-    HDF5_ENDINGS,
     agree_on,
     all_must,
     checked_order,
     checked_path,
     fitting,
     from_one,
+    is_hdf5,
+    is_npy,
 )
 from .hdf5 import DATASET, Hdf5
 from .header import FileArray, read_npy_header
@@ -47,7 +49,7 @@ def load(
 
 @overload
 def load(
-    desc: Descriptor,
+    desc: LayoutArgument,
     path: str | os.PathLike[str],
     out: NDArray[Any] | None = None,
     *,
@@ -56,11 +58,12 @@ def load(
     offset: int | None = None,
     dataset: str | None = None,
     through: str = "slabs",
+    comm: MPI.Intracomm | None = None,
 ) -> NDArray[Any] | None: ...
 
 
 def load(
-    desc: Descriptor | Distributed,
+    desc: LayoutArgument | Distributed,
     path: str | os.PathLike[str],
     out: NDArray[Any] | None = None,
     *,
@@ -69,6 +72,7 @@ def load(
     offset: int | None = None,
     dataset: str | None = None,
     through: str = "slabs",
+    comm: MPI.Intracomm | None = None,
 ) -> Any:
     """Read an array from a file, each rank its own part. Collective over the communicator of the descriptor's grid.
 
@@ -80,7 +84,7 @@ def load(
 
     Parameters
     ----------
-    desc : Descriptor
+    desc : Descriptor, or nine integers
         Layout to reach. The file holds an array of its shape: of a sub-array, of the sub-array's.
     path : str or path
         The file; the same on all ranks, all of which must see it.
@@ -98,6 +102,9 @@ def load(
     through : {"slabs", "view"}
         How a .npy or raw file is read: "slabs", each rank a contiguous part of it, which is then redistributed; or
         "view", by collective MPI-IO through the descriptor's own view of the file (a darray where its layout is one).
+    comm : MPI.Intracomm, optional
+        Communicator that holds the grid, and then all of its ranks take part; needed where `desc` is nine integers, as for
+        `redistribute`, or None on some ranks.
 
     Returns
     -------
@@ -119,6 +126,7 @@ def load(
         keywords: dict[str, Any] = {"order": order, "offset": offset, "dataset": dataset, "through": through}
         load(desc.desc, path, desc.local, dtype=dtype, **keywords)
         return desc
+    desc = layout_on(desc, comm)
     everyone = everyone_of(desc)
     error, name, wanted, fitted = None, "", None, None
     try:
@@ -131,7 +139,7 @@ def load(
         error = caught
     agree_on(everyone, desc, ("load", name, order, offset, dataset, through), wanted, error)
     wanted = everyone.share(wanted)
-    if name.endswith(HDF5_ENDINGS):
+    if is_hdf5(name):
         file = Hdf5(everyone, name, dataset or DATASET)
         stored = file.stored(desc)
     else:
@@ -139,7 +147,7 @@ def load(
         all_must(everyone, lambda: _check_seen(name, stored))
     result = _result_dtype(name, stored.dtype, wanted)
     target = all_must(everyone, lambda: _target(desc, fitted, result))
-    if name.endswith(HDF5_ENDINGS):
+    if is_hdf5(name):
         file.read(desc, target, result)
     else:
         WAYS[through].read(everyone, name, stored, desc, target, result)
@@ -160,7 +168,7 @@ def _wanted(name: str, out: object, dtype: DTypeLike | None) -> np.dtype[Any] | 
 
 def _check_raw(name: str, order: object, offset: object) -> None:
     """What only a raw file can be told."""
-    raw = not name.endswith((".npy", *HDF5_ENDINGS))
+    raw = not (is_npy(name) or is_hdf5(name))
     for argument, value in (("order", order), ("offset", offset)):
         if value is not None and not raw:
             raise FileError(f"{argument} = {value!r} is for raw files: {name} tells itself; omit it")
@@ -174,7 +182,7 @@ def _stored(
     name: str, desc: Descriptor, dtype: np.dtype[Any] | None, order: str | None, offset: int | None
 ) -> FileArray:
     """What the file holds, checked against the layout. On the first rank."""
-    if name.endswith(".npy"):
+    if is_npy(name):
         stored = read_npy_header(name)
         if stored.shape != desc.shape:
             raise FileError(f"{name} holds an array of shape {stored.shape}, but desc has shape {desc.shape}")

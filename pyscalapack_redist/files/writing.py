@@ -6,26 +6,30 @@ import errno
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.arguments import everyone_of
+from ..comm.mpi import MPI
+from ..engine.arguments import LayoutArgument, everyone_of, layout_on
 from ..errors import ArrayError, FileError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
 from ..layout.grid import ProcessGrid
 from . import slabs
 from .agreed import (
-    HDF5_ENDINGS,
     agree_on,
     all_must,
+    check_not_foreign,
     checked_order,
     checked_path,
     fitting,
     from_one,
+    is_hdf5,
+    is_npy,
 )
 from .hdf5 import DATASET, Hdf5
 from .header import FileArray, npy_header
@@ -51,38 +55,41 @@ def save(
 
 @overload
 def save(
-    desc: Descriptor,
+    desc: LayoutArgument,
     local: NDArray[Any] | None,
     path: str | os.PathLike[str],
     *,
     order: str = "C",
     dataset: str | None = None,
     through: str = "slabs",
+    comm: MPI.Intracomm | None = None,
 ) -> None: ...
 
 
 @takes_distributed("desc", "local")
 def save(
-    desc: Descriptor,
+    desc: LayoutArgument,
     local: NDArray[Any] | None,
     path: str | os.PathLike[str],
     *,
     order: str = "C",
     dataset: str | None = None,
     through: str = "slabs",
+    comm: MPI.Intracomm | None = None,
 ) -> None:
     """Write an array into a file, each rank its own part. Collective over the communicator of the descriptor's grid.
 
     In place of `desc` and `local` it takes a `DistributedArray`.
 
-    The suffix of the name selects the format, as for `load`. The file is written in the same directory under another name
+    The suffix of the name selects the format, as for `load`, and one that is of a format which is not written here, such as
+    .npz or .csv, is refused. The file is written in the same directory under another name
     (.NAME.MACHINE.PID.START.TOKEN.part), brought to the disk, and renamed by the first rank: whatever goes wrong before, a
     file that was there stays as it was. What a killed program has left there is removed by the next call for the same
     file, if a rank runs on the machine that had the first rank then; else a RuntimeWarning names it.
 
     Parameters
     ----------
-    desc : Descriptor
+    desc : Descriptor, or nine integers
         Layout of the array. Of a sub-array, only that is written. Of copies, which are taken to be equal, each element is
         written once.
     local : ndarray or None
@@ -97,6 +104,8 @@ def save(
         How a .npy or raw file is written, as for `load`. With "view", the file is read again and compared, since MPI may
         fail and not say so, and a rank that cannot write may leave the others waiting in MPI; room for the whole file is
         made before in any case.
+    comm : MPI.Intracomm, optional
+        As for `load`.
 
     Raises
     ------
@@ -108,13 +117,15 @@ def save(
     CollectiveError
         An argument is wrong on another rank, or a rank could not write.
     """
-    everyone = everyone_of(desc)
+    desc = layout_on(desc, comm)
+    everyone, shape = everyone_of(desc), desc.shape
     error, name, dtype = None, "", None
     try:
         name = checked_path(path, dataset)
+        check_not_foreign(name)
         checked_order(order)
         checked_way(through)
-        if order != "C" and name.endswith(HDF5_ENDINGS):
+        if order != "C" and is_hdf5(name):
             raise FileError(f"order = {order!r}: in {name} the last index runs fastest, as always in HDF5; omit it")
         local = fitting("local", local, desc)
         dtype = None if local is None else local.dtype
@@ -131,12 +142,12 @@ def save(
     if left:
         remove_ended(everyone, left, name)
     try:
-        if name.endswith(HDF5_ENDINGS):
+        if is_hdf5(name):
             file = Hdf5(everyone, temporary, dataset or DATASET, title=name)
             file.create(target, desc.shape, known)
             file.write(desc, local, known)
         else:
-            stored = from_one(everyone, lambda: _begin(temporary, name, known, desc.shape, order))
+            stored = from_one(everyone, lambda: _begin(temporary, target, name, known, shape, order))
             if through == "view" and desc.copies > 1:
                 desc, local = _first_copy(desc, local)
             all_must(everyone, lambda: _check_seen(temporary, stored))
@@ -162,17 +173,28 @@ def _first_copy(desc: Descriptor, local: NDArray[Any] | None) -> tuple[Descripto
 
 def _place(name: str) -> tuple[str, str, list[str]]:
     """The file that is to be replaced: what a link leads to. A temporary name for it, and what has such a name already."""
+    folder = os.path.dirname(name) or "."
+    if not os.path.isdir(folder):
+        raise FileError(f"{name} cannot be written: there is no directory {folder}; make it first")
     target = os.path.realpath(name)
     if os.path.lexists(target) and not stat.S_ISREG(os.stat(target).st_mode):
         raise FileError(f"{target} is not an ordinary file and would be replaced: give another path")
     return target, temporary_name(target), found_beside(target)
 
 
-def _begin(temporary: str, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> FileArray:
+def _opener(target: str) -> Callable[[str, int], int]:
+    """Makes a file that nobody may read who may not read the one that it is to replace."""
+    mode = stat.S_IMODE(os.stat(target).st_mode) & 0o666 if os.path.exists(target) else 0o666
+    return lambda path, flags: os.open(path, flags, mode | stat.S_IWUSR | stat.S_IRUSR)
+
+
+def _begin(
+    temporary: str, target: str, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], order: str
+) -> FileArray:
     """Make the temporary file with its header and all its space, so that a full disk is known before ranks write."""
-    header = npy_header(dtype, shape, order) if name.endswith(".npy") else b""
+    header = npy_header(dtype, shape, order) if is_npy(name) else b""
     stored = FileArray(dtype, shape, order, len(header))
-    with open(temporary, "xb") as file:
+    with open(temporary, "xb", opener=_opener(target)) as file:
         file.write(header)
         file.flush()
         if stored.end > stored.offset:

@@ -18,7 +18,7 @@ from .dimensions import Distribution
 from .grid import ProcessGrid
 from .irregular import Blocks, Irregular
 
-__all__ = ["Merged", "merged_with_next", "neighbours"]
+__all__ = ["Merged", "merged", "merged_with_next", "neighbours"]
 
 
 class Merged(NamedTuple):
@@ -27,6 +27,29 @@ class Merged(NamedTuple):
     distributions: list[Distribution]
     axes: list[int | None]
     grid: ProcessGrid
+
+
+def merged(
+    distributions: Sequence[Distribution],
+    axes: Sequence[int | None],
+    grid: ProcessGrid,
+    dims: Sequence[object],
+    order: str,
+) -> Merged:
+    """The dimensions `dims` of an array as one, which runs through them in `order`. Not collective.
+
+    Raises
+    ------
+    DescriptorError
+        They are not neighbours, or a process's elements would not be blocks of one size.
+    """
+    made = Merged(list(distributions), list(axes), grid)
+    for k in neighbours(dims, len(distributions), order):
+        try:
+            made = merged_with_next(*made, k, order)
+        except DescriptorError as error:
+            raise DescriptorError(f"dimensions {k} and {k + 1} cannot be merged: {error}") from None
+    return made
 
 
 def neighbours(dims: Sequence[object], dimensions: int, order: str) -> Sequence[int]:

@@ -14,9 +14,9 @@ from ..comm.group import Group
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..comm.vote import digest
-from ..errors import DescriptorError
+from ..errors import DescriptorError, shown
 from .blockcyclic import whole_number
-from .collapsed import merged_with_next, neighbours
+from .collapsed import merged
 from .dimensions import BlockSizes, Distribution, Places, check_one_size, distributions_of, local_part, sub_array
 from .grid import ProcessGrid
 from .nine_integers import NineIntegers
@@ -62,7 +62,7 @@ class Descriptor(Ownership):
         lld: int | None = None,
     ) -> None:
         if not isinstance(grid, ProcessGrid):
-            raise DescriptorError(f"grid = {grid!r} must be a ProcessGrid")
+            raise DescriptorError(f"grid = {shown(grid)} must be a ProcessGrid")
         self._grid = grid
         self._whole, self._axes = distributions_of(shape, block, grid, source, axes)
         self._distributions = self._whole
@@ -123,8 +123,6 @@ class Descriptor(Ownership):
         """Of a whole array, from the distribution of each dimension."""
         shape, block, source = zip(*((one.n, one.block, one.source) for one in whole), strict=True)
         return cls(shape, block, grid, source=source, axes=axes)
-
-    # -- what it describes
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -213,10 +211,12 @@ class Descriptor(Ownership):
     def __getitem__(self, key: object) -> Descriptor:
         """Descriptor of a sub-array, `desc[i0:i1, j0:j1]`. Its arrays are the whole array's local arrays. Not collective.
 
+        Negative bounds count from the end, and `...` stands for all dimensions that are not named.
+
         Raises
         ------
         DescriptorError
-            A bound is negative or past the edge, or a step is not 1.
+            A bound is past the edge, or a step is not 1.
         """
         return self._part(sub_array(self._distributions, key))
 
@@ -253,20 +253,11 @@ class Descriptor(Ownership):
         DescriptorError
             They are not neighbours, this is a sub-array, or a process's elements would not be blocks of one size.
         """
-        pairs = neighbours(dims, self.ndim, order)
         if self._parent is not None:
             raise DescriptorError(
                 "a sub-array's dimensions cannot be merged: its local arrays hold more than the sub-array"
             )
-        made = self
-        for k in pairs:
-            try:
-                made = Descriptor._of(*merged_with_next(made._whole, made._axes, made._grid, k, order))
-            except DescriptorError as error:
-                raise DescriptorError(f"dimensions {k} and {k + 1} of {made!r} cannot be merged: {error}") from None
-        return made
-
-    # -- local arrays
+        return Descriptor._of(*merged(self._whole, self._axes, self._grid, dims, order))
 
     def empty(self, dtype: DTypeLike = np.float64, order: str = "F") -> NDArray[Any]:
         """This rank's local array, contents arbitrary. Not collective."""
@@ -276,24 +267,26 @@ class Descriptor(Ownership):
         """This rank's local array of zeros. Not collective."""
         return np.zeros(self._allocated(), dtype, order=order)[: self._local_shape[0]]  # type: ignore[call-overload,no-any-return]
 
-    def from_function(self, f: Callable[..., Any], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    def from_function(self, f: Callable[..., Any], dtype: DTypeLike | None = None) -> NDArray[Any]:
         """This rank's local array with elements f(i, j, ...) of the global indices. Not collective.
 
         Parameters
         ----------
         f : callable
             Called once with one int64 array for each dimension, shaped to broadcast against each other (an open mesh);
-            for a sub-array indices count from its first element, and the rest of the whole array is zero.
-        dtype : dtype
-            Of the result.
+            for a sub-array indices count from its first element, and the rest of the whole array is zero. The arrays are
+            empty on a rank that holds nothing.
+        dtype : dtype, optional
+            Of the result; by default that of what `f` gives.
         """
+        if dtype is not None and self._coords is None:
+            return self.empty(dtype)
+        given = np.asarray(f(*np.ix_(*(self.global_indices(k) for k in range(self.ndim)))))
+        dtype = given.dtype if dtype is None else dtype
         local = self.empty(dtype) if self._parent is None else self.zeros(dtype)
         if self._coords is not None:
-            mesh = np.ix_(*(self.global_indices(k) for k in range(self.ndim)))
-            local[local_part(self._distributions, self._coords)] = f(*mesh)
+            local[local_part(self._distributions, self._coords)] = given
         return local
-
-    # -- ScaLAPACK's nine integers
 
     def to_array(self) -> NDArray[np.intc]:
         """[DTYPE, CTXT, M, N, MB, NB, RSRC, CSRC, LLD], of the whole array for a sub-array. Not collective.
@@ -318,8 +311,6 @@ class Descriptor(Ownership):
             raise ValueError("a Descriptor's nine integers are built when asked for: copy=False cannot be had")
         return self.to_array() if dtype is None else self.to_array().astype(dtype)
 
-    # -- identity
-
     def _layout(self) -> tuple[Any, ...]:
         """All that makes two layouts equal."""
         return (self._grid, self._axes, self._whole, self._distributions)
@@ -330,8 +321,15 @@ class Descriptor(Ownership):
 
     @classmethod
     def _unpacked(cls, packed: tuple[Any, ...], comm: MPI.Intracomm) -> Descriptor:
-        shape, ranks, axes, whole, parts = packed
-        return cls._of(whole, axes, ProcessGrid(shape, comm, ranks=ranks))._part(parts)
+        shape, ranks, *layout = packed
+        return cls._on(ProcessGrid(shape, comm, ranks=ranks), *layout)
+
+    @classmethod
+    def _on(cls, grid: ProcessGrid, axes: Any, whole: Any, parts: Any) -> Descriptor:
+        return cls._of(whole, axes, grid)._part(parts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Descriptor._on, self._layout()
 
     def on(self, comm: MPI.Intracomm) -> Descriptor:
         """The same layout with its processes as ranks of another communicator. Not collective.
@@ -381,7 +379,10 @@ class Descriptor(Ownership):
         parts = (value if name in unnamed else f"{name} {value}" for name, value in self._rows())
         return f"Descriptor({', '.join(parts)})"
 
-    # -- inside
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):  # those that there are cannot be set either
+            raise AttributeError(f"{name} of a Descriptor cannot be set: a layout does not change, so make another one")
+        object.__setattr__(self, name, value)
 
     def _copy(self) -> Self:
         copy = object.__new__(type(self))

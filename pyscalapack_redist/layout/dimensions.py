@@ -139,14 +139,18 @@ def _each(name: str, value: Any, dimensions: int | None) -> tuple[Any, ...]:
 
 
 def sub_array(distributions: Sequence[Distribution], key: object) -> tuple[Distribution, ...]:
-    """The distributions of the part that a slice for each of the first dimensions takes. Not collective."""
+    """The distributions of the part that slices take: of the first dimensions, and of the last ones after `...`."""
     slices = key if isinstance(key, tuple) else (key,)
     dimensions = len(distributions)
-    if len(slices) > dimensions:
+    gaps = [k for k, part in enumerate(slices) if part is Ellipsis]
+    if len(gaps) > 1:
+        raise DescriptorError(f"a sub-array takes at most one ellipsis (...), got {len(gaps)}")
+    if len(slices) - len(gaps) > dimensions:
         raise DescriptorError(
-            f"a sub-array of {dimensions} dimensions takes at most {dimensions} slices, got {len(slices)}"
+            f"a sub-array of {dimensions} dimensions takes at most {dimensions} slices, got {len(slices) - len(gaps)}"
         )
-    slices += (slice(None),) * (dimensions - len(slices))
+    before, after = (slices[: gaps[0]], slices[gaps[0] + 1 :]) if gaps else (slices, ())
+    slices = (*before, *(slice(None),) * (dimensions - len(before) - len(after)), *after)
     return tuple(_part(k, *one) for k, one in enumerate(zip(distributions, slices, strict=True)))
 
 
@@ -162,11 +166,13 @@ def _part(k: int, axis: Distribution, part: object) -> Distribution:
         stop = axis.n if part.stop is None else operator.index(part.stop)
     except TypeError:
         raise DescriptorError(f"dimension {k}: the bounds of {part!r} must be integers") from None
-    if not 0 <= start <= stop <= axis.n:
+    low, high = (bound + axis.n if bound < 0 else bound for bound in (start, stop))
+    if not 0 <= low <= high <= axis.n:
         raise DescriptorError(
-            f"dimension {k}: {start}:{stop} is not inside 0:{axis.n}; bounds count from 0 and must not pass the edge"
+            f"dimension {k}: {start}:{stop} is not inside 0:{axis.n}; bounds count from 0, or back from the end where they "
+            "are negative, and must not pass the edge"
         )
-    return replace(axis, n=stop - start, offset=axis.offset + start)
+    return replace(axis, n=high - low, offset=axis.offset + low)
 
 
 def check_one_size(distributions: Sequence[Distribution]) -> None:

@@ -14,8 +14,9 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..errors import ArrayError, DescriptorError
+from ..errors import ArrayError, DescriptorError, shown
 from .descriptor import Descriptor
+from .host_array import host_array
 
 __all__ = ["Distributed", "descriptor_of", "fitted", "takes_distributed"]
 
@@ -46,9 +47,8 @@ class Distributed:
 
     def __init__(self, desc: Descriptor, local: NDArray[Any] | None) -> None:
         if not isinstance(desc, Descriptor):
-            raise DescriptorError(f"desc = {desc!r} must be a Descriptor")
-        if isinstance(local, np.ma.MaskedArray):
-            raise ArrayError("local is a masked array, whose mask would not move with it: pass local.filled(value)")
+            raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor")
+        local = host_array("local", local)
         held = fitted("local", local, desc)
         if local is not None and local.shape == desc.local_shape:
             held = local
@@ -57,7 +57,7 @@ class Distributed:
         self._desc, self._local = desc, held
 
     @classmethod
-    def from_function(cls, desc: Descriptor, f: Callable[..., Any], dtype: DTypeLike = np.float64) -> Self:
+    def from_function(cls, desc: Descriptor, f: Callable[..., Any], dtype: DTypeLike | None = None) -> Self:
         """An array with elements f(i, j, ...) of the global indices, as `Descriptor.from_function` makes it. Not collective."""
         return cls(desc, Descriptor.from_function(desc, f, dtype))
 
@@ -100,7 +100,8 @@ class Distributed:
     def H(self) -> Self:  # noqa: N802 - as numpy.matrix's
         """The conjugate transpose. Of a real array it is `T`, a view; of a complex one the local array is copied.
 
-        Nothing moves between ranks. `redistribute(..., op="C")` conjugates on the way, without that copy. Not collective.
+        Nothing moves between ranks. `redistribute(..., op="C")` conjugates on the way, without that copy, and `op="R"` does
+        so without transposing. Not collective.
         """
         turned = self.T
         if turned._local is not None and turned._local.dtype.kind == "c":
@@ -113,7 +114,7 @@ class Distributed:
         Raises
         ------
         DescriptorError
-            A bound is negative or past the edge, or a step is not 1.
+            A bound is past the edge, or a step is not 1.
         """
         return type(self)(self._desc[key], self._local)
 
@@ -181,6 +182,11 @@ def fitted(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
     if array.shape == (desc.lld, *shape[1:]):
         return array[: shape[0]]
     if array.shape != shape:
+        if desc.parent is not None:
+            raise ArrayError(
+                f"{name} has shape {array.shape}, but goes with a sub-array, whose local arrays are those of the whole "
+                f"{desc.parent!r}: give this rank's, of shape {shape}"
+            )
         raise ArrayError(
             f"{name} has shape {array.shape}, but this rank's local array of {desc!r} has shape {shape}"
             + (f", or {(desc.lld, *shape[1:])} with its leading dimension" if desc.lld > max(1, shape[0]) else "")

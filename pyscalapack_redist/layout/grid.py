@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +34,8 @@ class ProcessGrid:
     order : {"row", "column"}
         How ranks 0, 1, ... fill the grid where `ranks` is not given; BLACS's "Row" and "Col".
     ranks : array_like of int, optional
-        Rank of `comm` at each place, of the grid's shape: any placement.
+        Rank of `comm` at each place, of the grid's shape: any placement. A flat list will do where at most one
+        dimension of the grid is larger than 1.
 
     Raises
     ------
@@ -149,10 +151,21 @@ class ProcessGrid:
         DescriptorError
             The coordinates are outside the grid.
         """
-        place = tuple(operator.index(c) for c in coords)
-        if len(place) != self.ndim or not all(0 <= c < n for c, n in zip(place, self._shape, strict=True)):
+        return int(self._ranks[self._place(coords)])
+
+    def _place(self, coords: object) -> tuple[int, ...]:
+        """Coordinates as integers that are inside the grid."""
+        try:
+            place = tuple(operator.index(c) for c in coords)  # type: ignore[attr-defined]
+        except TypeError:
+            place = ()
+        if len(place) != self.ndim:
+            raise DescriptorError(
+                f"coords = {coords!r} must be a sequence of integers, one for each dimension of a grid of shape {self._shape}"
+            )
+        if not all(0 <= c < n for c, n in zip(place, self._shape, strict=True)):
             raise DescriptorError(f"coords = {place} are outside a grid of shape {self._shape}")
-        return int(self._ranks[place])
+        return place
 
     def coords_of(self, rank: int) -> tuple[int, ...] | None:
         """Coordinates of a rank of the communicator; None where it is outside the grid. Not collective."""
@@ -243,6 +256,20 @@ class ProcessGrid:
     def __hash__(self) -> int:
         return hash((self._shape, self._ranks.tobytes()))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its processes as ranks of COMM_WORLD, or of COMM_SELF; no other communicator can be told elsewhere, nor a context."""
+        comm, grid = self._comm, self
+        if comm is not None and comm != MPI.COMM_WORLD and comm != MPI.COMM_SELF:
+            comm = MPI.COMM_WORLD
+            try:
+                grid = self.on(comm)
+            except DescriptorError:
+                raise DescriptorError(
+                    f"{self} cannot be pickled: not all of its processes are in COMM_WORLD, the only communicator that other "
+                    "ranks know by name"
+                ) from None
+        return _unpickled, (self._shape, comm, grid._ranks)
+
     def __repr__(self) -> str:
         n = self.size
         flat = self._ranks.ravel()
@@ -254,6 +281,10 @@ class ProcessGrid:
             where = f"ranks {flat[:4].tolist()} ... {flat[-2:].tolist()}"
         paper = ", on paper" if self._comm is None else ""
         return f"ProcessGrid({' x '.join(map(str, self._shape))}, {where}{paper})"
+
+
+def _unpickled(shape: tuple[int, ...], comm: MPI.Intracomm | None, ranks: NDArray[np.int64]) -> ProcessGrid:
+    return ProcessGrid(shape, comm, ranks=ranks)
 
 
 def same_ranks(a: MPI.Intracomm | None, b: MPI.Intracomm | None) -> bool:
@@ -305,6 +336,8 @@ def checked_communicator(comm: MPI.Intracomm | None) -> MPI.Intracomm | None:
 
 def _placement(ranks: ArrayLike, shape: tuple[int, ...], available: int | None) -> NDArray[np.int64]:
     given = np.asarray(ranks)
+    if given.ndim == 1 and given.size == max(shape) == math.prod(shape):  # a line of processes has one order
+        given = given.reshape(shape)
     if given.shape != shape:
         raise DescriptorError(
             f"ranks has shape {given.shape}, but the grid has shape {shape}: give one rank for each place"

@@ -19,10 +19,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..comm.mpi import MPI
 from ..comm.node import forced_nodes
-from ..errors import DescriptorError
+from ..errors import DescriptorError, shown
 from ..schedules import between
 from .descriptor import Descriptor
 from .grid import ProcessGrid, same_ranks
+from .letters import OPERATIONS, letter_of, transposes
 
 __all__ = ["RelabelReport", "relabel", "relabel_report"]
 
@@ -30,6 +31,7 @@ WEIGHT = 10.0
 PAIRS = 10**8  # of processes: the table of what they share is then of 800 MB
 EXACT = 2**53  # whole numbers up to this are exact in the solver's floating point
 
+Layout = Descriptor | Sequence[int] | NDArray[np.integer] | None
 Nodes = Sequence[Hashable] | None
 
 
@@ -78,7 +80,13 @@ class RelabelReport:
 
 
 def relabel(
-    desc_a: Descriptor, desc_b: Descriptor, *, op: str = "N", nodes: Nodes = None, weight: float = WEIGHT
+    desc_a: Layout,
+    desc_b: Layout,
+    *,
+    op: str = "N",
+    nodes: Nodes = None,
+    weight: float = WEIGHT,
+    comm: MPI.Intracomm | None = None,
 ) -> Descriptor:
     """The layout of B with its ranks permuted so that they already hold most of their parts. Not collective.
 
@@ -87,17 +95,19 @@ def relabel(
 
     Parameters
     ----------
-    desc_a, desc_b : Descriptor
+    desc_a, desc_b : Descriptor, or nine integers
         Layouts before and after, of the same global shape. Grids need no communicator; if only one has none, its numbers
         are taken as ranks of the other's communicator.
-    op : {"N", "T", "C"}
-        Operation of the redistribution: "T" and "C" transpose, and then B's shape is A's reversed.
+    op : {"N", "T", "C", "R"}
+        Operation of the redistribution, in either case: "T" and "C" transpose, and then B's shape is A's reversed.
     nodes : sequence of hashable, optional
         Node of each rank of B's communicator, in any words (names, numbers). By default what PYSCALAPACK_REDIST_NODES
         says; without it, on paper, or where A has copies, all ranks count as equally far from each other.
     weight : float
         What a byte between nodes costs, a byte between ranks of one node costing 1; at least 1, taken to a thousandth. The
         default, 10, is a guess at a network shared by all ranks of a host; give the ratio that you measured.
+    comm : MPI.Intracomm, optional
+        Communicator that holds the grids; needed for nine integers, which this rank must know (CTXT other than -1).
 
     Returns
     -------
@@ -111,23 +121,24 @@ def relabel(
         The shapes differ, the grids are not on one communicator, or the node map or the weight is wrong, or there is a node
         map and A has copies.
     """
-    return relabel_report(desc_a, desc_b, op=op, nodes=nodes, weight=weight).descriptor
+    return relabel_report(desc_a, desc_b, op=op, nodes=nodes, weight=weight, comm=comm).descriptor
 
 
 def relabel_report(
-    desc_a: Descriptor,
-    desc_b: Descriptor,
+    desc_a: Layout,
+    desc_b: Layout,
     dtype: DTypeLike = np.float64,
     *,
     op: str = "N",
     nodes: Nodes = None,
     weight: float = WEIGHT,
+    comm: MPI.Intracomm | None = None,
 ) -> RelabelReport:
     """What `relabel` does and saves. Not collective.
 
     Parameters
     ----------
-    desc_a, desc_b, op, nodes, weight
+    desc_a, desc_b, op, nodes, weight, comm
         As for `relabel`.
     dtype : dtype
         Of the array: the report is in bytes.
@@ -142,6 +153,8 @@ def relabel_report(
     DescriptorError
         As for `relabel`.
     """
+    op = letter_of("op", op, OPERATIONS)
+    desc_a, desc_b = (_read(name, desc, comm) for name, desc in (("desc_a", desc_a), ("desc_b", desc_b)))
     desc_a = _checked(desc_a, desc_b, op)
     node_of = _node_map(desc_a, desc_b, nodes)
     exact = _checked_weight(weight, desc_b)
@@ -177,7 +190,7 @@ class _Shared(NamedTuple):
 
     @classmethod
     def of(cls, a: Descriptor, b: Descriptor, op: str, node_of: NDArray[np.int64] | None) -> _Shared:
-        moved = a if op == "N" else a.T
+        moved = a.T if transposes(op) else a
         tables = [between(x, y).lengths for x, y in zip(moved.distributions, b.distributions, strict=True)]
         volumes = np.repeat(reduce(np.kron, tables), b.copies, axis=1)
         ranks_a, ranks_b = moved.places.ravel(), b.places.ravel()
@@ -218,16 +231,27 @@ class _Shared(NamedTuple):
         return total - int(self.on_rank[chosen, places].sum()), total - int(self.on_node[chosen, places].sum())
 
 
-def _checked(a: Any, b: Any, op: str) -> Descriptor:
+def _read(name: str, given: Layout, comm: MPI.Intracomm | None) -> Descriptor:
+    """A Descriptor, of nine integers where a communicator is given."""
+    if isinstance(given, Descriptor):
+        return given if comm is None else given.on(comm)
+    if comm is None or given is None:
+        raise DescriptorError(f"{name} = {shown(given)} must be a Descriptor, or nine integers with comm=")
+    try:
+        found = Descriptor._read_array(given, comm)
+    except DescriptorError as error:
+        raise DescriptorError(f"{name}: {error}") from error
+    if found is None:
+        raise DescriptorError(
+            f"{name} has CTXT = -1 on this rank, which so does not know the layout: give the Descriptor that "
+            "Descriptor.from_array(..., comm) makes on all ranks"
+        )
+    return found
+
+
+def _checked(a: Descriptor, b: Descriptor, op: str) -> Descriptor:
     """A with its ranks numbered as B's."""
-    for name, desc in (("desc_a", a), ("desc_b", b)):
-        if not isinstance(desc, Descriptor):
-            raise DescriptorError(
-                f"{name} = {desc!r} must be a Descriptor; Descriptor.from_array makes one of nine integers"
-            )
-    if op not in ("N", "T", "C"):
-        raise DescriptorError(f"op = {op!r} must be 'N', 'T' (transpose) or 'C' (conjugate transpose)")
-    wanted = a.shape if op == "N" else a.shape[::-1]
+    wanted = a.shape[::-1] if transposes(op) else a.shape
     if b.shape != wanted:
         raise DescriptorError(
             f"desc_a has shape {a.shape} and desc_b {b.shape}: with op = {op!r} desc_b must have shape {wanted}"
@@ -237,7 +261,7 @@ def _checked(a: Any, b: Any, op: str) -> Descriptor:
             f"desc_a is on {a.grid.size} processes and desc_b on {b.grid.size}: more than {PAIRS:,} pairs of them cannot be "
             "searched for the best places"
         )
-    made: Descriptor = a
+    made = a
     if a.grid.comm is not None and b.grid.comm is not None and not same_ranks(a.grid.comm, b.grid.comm):
         made = a.on(b.grid.comm)
     elif b.grid.comm is not None and a.grid.ranks.max() >= b.grid.comm.Get_size():

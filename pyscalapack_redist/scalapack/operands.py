@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import blacs
-from ..errors import ArrayError, DescriptorError
+from ..errors import ArrayError, DescriptorError, shown
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import check_one_size
 from ..layout.grid import ProcessGrid, same_ranks
+from ..layout.host_array import host_array
 
 KIND_OF_DTYPE: dict[np.dtype[Any], str] = {
     np.dtype(np.float32): "s",
@@ -48,6 +49,7 @@ def operand(name: str, array: NDArray[Any] | None, desc: Descriptor, *, written:
     """Check a local array, and put its leading dimension into the nine integers."""
     nine = desc.to_array()
     rows, columns = desc.local_shape
+    array = host_array(name, array)
     if desc.grid.coords is None:
         nine[8] = max(1, nine[8])
         return Operand(name, None, 0, desc, nine)
@@ -131,11 +133,23 @@ def checked_pivots(pivots: NDArray[np.intc] | None, needed: int) -> NDArray[np.i
 
 def letter_of(name: str, value: str, choices: str) -> str:
     if not isinstance(value, str) or len(value) != 1 or value.upper() not in choices:
-        raise ValueError(f"{name} = {value!r} must be one of {', '.join(choices)}")
+        raise DescriptorError(f"{name} = {value!r} must be one of {', '.join(choices)}")
     return value.upper()
 
 
+def _check_matrices(**layouts: object) -> None:
+    """Raise a DescriptorError for what is no Descriptor of a matrix."""
+    for name, desc in layouts.items():
+        if not isinstance(desc, Descriptor):
+            raise DescriptorError(
+                f"{name} = {shown(desc)} must be a Descriptor; of nine integers Descriptor.from_array(..., comm) makes one"
+            )
+        if desc.ndim != 2:
+            raise DescriptorError(f"{name} is of {desc.ndim} dimensions, {desc!r}: ScaLAPACK's arrays are matrices")
+
+
 def check_same_shape(desc_a: Descriptor, desc_b: Descriptor) -> None:
+    _check_matrices(desc_a=desc_a, desc_b=desc_b)
     if desc_a.shape != desc_b.shape:
         raise DescriptorError(f"desc_a has shape {desc_a.shape} and desc_b has {desc_b.shape}: they must be equal")
 
@@ -185,6 +199,7 @@ def _checked_context(context: int, *grids: ProcessGrid) -> int:
 
 def factorable_size(desc: Descriptor) -> int:
     """Rows of a matrix that p?getrf can factor."""
+    _check_matrices(desc=desc)
     rows, columns = desc.shape
     if rows != columns:
         raise DescriptorError(f"desc is of a matrix of {rows} x {columns}: a square one is needed")
@@ -259,6 +274,7 @@ def misaligned(desc: Descriptor) -> str:
 
 def check_aligned(**layouts: Descriptor) -> None:
     """Refuse what is not a whole array in square blocks of one size from process (0, 0) of one grid on."""
+    _check_matrices(**layouts)
     first = next(iter(layouts.values()))
     for name, desc in layouts.items():
         what = misaligned(desc)
@@ -282,6 +298,7 @@ def check_shape(name: str, desc: Descriptor, shape: tuple[int, int], why: str) -
 
 def sides_count_of(desc: Descriptor, desc_b: Descriptor) -> int:
     """Number of right-hand sides, whose layout must fit the matrix's."""
+    _check_matrices(desc_b=desc_b)
     rows, sides = desc_b.shape
     if rows != desc.shape[0]:
         raise DescriptorError(f"desc_b has {rows} rows and the matrix has {desc.shape[0]}: they must be equal")

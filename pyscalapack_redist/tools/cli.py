@@ -7,11 +7,15 @@ start no MPI. Exit status 2: it cannot be done as asked.
 from __future__ import annotations
 
 import argparse
+import errno
+import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import IO, Any, NoReturn, TypeVar
 
 from .. import __version__
+from ..layout.blockcyclic import LARGEST
 from .bench.command import bench
 from .bench.methods import DEFAULT_METHODS, Method, read_method
 from .bench.suites import STUDIES, SUITES
@@ -29,8 +33,12 @@ __all__ = ["main", "run"]
 
 T = TypeVar("T")
 
+POWER = re.compile(r"(?P<digits>\d+)e\+?(?P<power>\d{1,2})")
+
 BAD_USAGE = 2
+READER_GONE = 141  # as a shell shows a process that SIGPIPE has ended
 PLAN, SIMULATE, SHOW = WITHOUT_MPI = "plan", "simulate", "show"
+ABOUT_SHAPES = "global shape of the array: 1000 1000, 1000x1000, 1e6 20"
 ABOUT_LAYOUTS = (
     "A LAYOUT is PRxPC:MBxNB[@RSRC,CSRC][+FIRST]: grid, block size, process of the first block, rank of the grid's first "
     "process; as 2x4:64x64 or 4x2:32x32+8; other numbers of dimensions alike. A block size may be the word balanced: one "
@@ -45,7 +53,18 @@ ABOUT_PARTS = (
 
 def main() -> None:
     """Entry point of `pyscalapack-redist`. Collective over all ranks."""
-    status = run(sys.argv[1:])
+    try:
+        status = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has stopped, as head does: there is nobody to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = READER_GONE
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"pyscalapack-redist: error: the output cannot be written: {error.strerror}", file=sys.stderr, flush=True)
+        status = BAD_USAGE
     if status:
         _finalize()
         sys.exit(status)
@@ -151,7 +170,7 @@ def _add_plan(commands: Any) -> None:
         allow_abbrev=False,
     )
     add = plan_.add_argument
-    add("--shape", nargs="+", type=_argument(_size), metavar="N", help="global shape of the array")
+    add("--shape", nargs="+", action=_Shape, type=_argument(_sizes), metavar="N", help=ABOUT_SHAPES)
     add("--from", dest="before", type=_argument(Layout.parse), metavar="LAYOUT", help="layout before")
     add("--to", dest="after", type=_argument(Layout.parse), metavar="LAYOUT", help="layout after")
     add("--schedule", type=_argument(read_schedule), default="optimal", help="the one to show (default: optimal)")
@@ -181,7 +200,7 @@ def _add_simulate(commands: Any) -> None:
         allow_abbrev=False,
     )
     add = simulate_.add_argument
-    add("--shape", nargs="+", type=_argument(_size), metavar="N", help="global shape of the array")
+    add("--shape", nargs="+", action=_Shape, type=_argument(_sizes), metavar="N", help=ABOUT_SHAPES)
     add("--from", dest="before", type=_argument(Layout.parse), metavar="LAYOUT", help="layout before")
     add("--to", dest="after", type=_argument(Layout.parse), metavar="LAYOUT", help="layout after")
     add("--dtype", type=_argument(read_dtype), help="NumPy dtype of the elements (default: float64)")
@@ -267,7 +286,7 @@ def _add_bench(commands: Any) -> None:
         allow_abbrev=False,
     )
     add = bench_.add_argument
-    add("--shape", nargs="+", type=_argument(_size), metavar="N", help="global shape of the array")
+    add("--shape", nargs="+", action=_Shape, type=_argument(_sizes), metavar="N", help=ABOUT_SHAPES)
     add("--from", dest="before", type=_argument(Layout.parse_operand), metavar="LAYOUT", help="layout before")
     add("--to", dest="after", type=_argument(Layout.parse_operand), metavar="LAYOUT", help="layout after")
     add("--suite", choices=(*SUITES, *STUDIES), help="a named set of cases; those for this number of ranks are run")
@@ -319,8 +338,23 @@ def _argument(read: Callable[[str], T]) -> Callable[[str], T]:
     return parse
 
 
+class _Shape(argparse.Action):
+    """Sizes, each by itself or several joined by x."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+        namespace.shape = [n for sizes in values for n in sizes]
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(_size(part) for part in text.lower().split("x"))
+
+
 def _size(text: str) -> int:
-    return _whole_number(text, 0)
+    number = POWER.fullmatch(text)
+    size = int(number["digits"]) * 10 ** int(number["power"]) if number else _whole_number(text, 0)
+    if size > LARGEST:
+        raise ValueError(f"{text!r} must be at most 2**62, the largest index of this package")
+    return size
 
 
 def _count(text: str) -> int:

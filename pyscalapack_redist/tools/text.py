@@ -21,6 +21,7 @@ __all__ = [
     "log_ticks",
     "new_table",
     "on_terminal",
+    "print_line",
     "print_table",
     "ratio_text",
     "size_text",
@@ -91,11 +92,27 @@ def console() -> Console:
     """A console that is plain and wide enough for whole tables where nobody looks on. Not collective."""
     from rich.console import Console
 
+    width = _told_width()
     if on_terminal():
-        return Console(highlight=False, width=_width())
+        return Console(highlight=False, width=width or _width())
     return Console(
-        force_terminal=False, color_system=None, width=WIDTH_OF_FILES, highlight=False, emoji=False, markup=False
+        force_terminal=False,
+        color_system=None,
+        width=width or WIDTH_OF_FILES,
+        highlight=False,
+        emoji=False,
+        markup=False,
     )
+
+
+def print_line(out: Console, line: str) -> None:
+    """Print a line of text, which is broken only where COLUMNS says how wide the reader's window is. Not collective."""
+    out.print(line, soft_wrap=_told_width() is None, markup=False)
+
+
+def _told_width() -> int | None:
+    told = os.environ.get("COLUMNS", "")
+    return int(told) if told.isdecimal() and int(told) else None
 
 
 def _width() -> int | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 
+from ..engine.memory import number_with_unit, read_size
+
 __all__ = ["bytes_per_second", "read_duration", "read_size"]
 
 NUMBER = r"(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
 RATE = re.compile(rf"{NUMBER}\s*(?P<prefix>[kmgt]?)(?P<unit>bit(?:/s)?|b/s)", re.IGNORECASE)
-WITH_UNIT = re.compile(r"(?P<value>\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
 DURATIONS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-SIZES = {"": 1, "b": 1, "kb": 1000, "mb": 10**6, "kib": 2**10, "mib": 2**20}
 PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
@@ -44,28 +44,7 @@ def read_duration(text: str) -> float:
     ValueError
         Quotes it and says what it must be.
     """
-    value = 0.0 if text == "0" else _read(text, DURATIONS)
-    if not 0 <= value < math.inf:
+    value = 0.0 if text == "0" else number_with_unit(text, DURATIONS)
+    if value is None or value == math.inf:
         raise ValueError(f"{text!r} must be a duration with its unit: 50us, 1.5ms, 300ns, or 0")
     return value
-
-
-def read_size(text: str) -> int:
-    """Bytes, as 64kib or 1000. Not collective.
-
-    Raises
-    ------
-    ValueError
-        Quotes it and says what it must be.
-    """
-    value = _read(text, SIZES)
-    if not (0 <= value < math.inf and value == int(value)):
-        raise ValueError(f"{text!r} must be a whole number of bytes: 64kib, 1mb, 65536")
-    return int(value)
-
-
-def _read(text: str, units: dict[str, float] | dict[str, int]) -> float:
-    """The value in the base unit; -1 where it cannot be read."""
-    found = WITH_UNIT.fullmatch(text.strip())
-    scale = units.get(found["unit"].lower()) if found else None
-    return -1.0 if found is None or scale is None else float(found["value"]) * scale

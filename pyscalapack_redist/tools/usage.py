@@ -9,7 +9,7 @@ from ..errors import DescriptorError
 from .cases import Case
 from .info import EXTRA, missing_extras
 
-__all__ = ["UsageError", "case_of", "check_outputs"]
+__all__ = ["UsageError", "case_of", "check_outputs", "write_text"]
 
 
 class UsageError(Exception):
@@ -26,6 +26,18 @@ def case_of(options: Namespace) -> Case:
         return Case(tuple(options.shape), options.before, options.after, **dtype)
     except DescriptorError as error:
         raise UsageError(f"--shape, --from, --to: {error}") from None
+
+
+def write_text(name: str, path: str, text: str) -> None:
+    """Write a file that an argument names. Not collective.
+
+    Raises UsageError where that fails, as on a full disk.
+    """
+    try:
+        with open(path, "w") as file:
+            file.write(text + "\n")
+    except OSError as error:
+        raise UsageError(f"{name} {path}: it cannot be written: {error.strerror}") from None
 
 
 def check_outputs(options: Namespace, command: str = "bench") -> None:

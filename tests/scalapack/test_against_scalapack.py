@@ -29,8 +29,8 @@ def test_random_trapezoids_are_those_of_pxtrmr2d(ranks: int) -> None:
     assert done.stdout.endswith("OK\n"), done.stdout
 
 
-def test_nine_integer_descriptors() -> None:
-    assert run(PROGRAMS / "descriptors.py", 4, timeout=120).stdout == "OK\n"
+def test_nine_integer_descriptors(tmp_path: Path) -> None:
+    assert run(PROGRAMS / "descriptors.py", 4, tmp_path, timeout=120).stdout == "OK\n"
 
 
 def test_library_and_contexts() -> None:

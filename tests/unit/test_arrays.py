@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
 from rank_zero import RankZero
 
 from pyscalapack_redist import ArrayError, Descriptor, ProcessGrid
 from pyscalapack_redist.engine.arrays import checked_arrays
+from pyscalapack_redist.layout.host_array import host_array
 
 F8 = np.dtype(np.float64)
 
@@ -125,3 +127,78 @@ def test_windows_that_slide_are_no_target() -> None:
         target = as_strided(np.zeros(100)[40:], (6, 3), strides)
         with pytest.raises(ArrayError, match="several of its elements share memory; give an ordinary array"):
             checked_arrays(desc.zeros(), target, desc, desc, None)
+
+
+class Tensor:
+    """An array of another library, in the host's memory unless told otherwise, that speaks DLPack."""
+
+    def __init__(self, array: NDArray[Any], device: tuple[int, int] = (1, 0)) -> None:
+        self.array, self.device = array, device
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        return self.array.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device
+
+
+class Old:
+    """One that speaks NumPy's interface."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.array = array
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self.array.__array_interface__
+
+
+class Unversioned(Tensor):
+    """One whose DLPack cannot say that it may be written, with a view of its own that can."""
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        return self.array.__dlpack__()
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+        return self.array
+
+
+class OnGpu:
+    __cuda_array_interface__: ClassVar[dict[str, Any]] = {"shape": (2, 3)}
+
+
+@pytest.mark.parametrize("kind", [Tensor, Old, Unversioned])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_of_other_libraries_are_taken_without_a_copy(kind: Any, order: Any) -> None:
+    array = np.arange(12.0).reshape(3, 4, order=order)[1:]
+    made = host_array("a", kind(array))
+    assert type(made) is np.ndarray
+    assert np.array_equal(made, array)
+    if np.lib.NumpyVersion(np.__version__) >= "2.1.0" or kind is not Tensor:
+        made[0, 0] = 99
+        assert array[0, 0] == 99
+    else:
+        assert np.shares_memory(made, array)
+
+
+def test_what_may_not_be_written_stays_so() -> None:
+    array = np.zeros((2, 3))
+    array.flags.writeable = False
+    assert not host_array("a", Old(array)).flags.writeable
+    assert not host_array("a", np.broadcast_to(1.0, (2, 3))).flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (Tensor(np.zeros(2), (2, 0)), r"a is a Tensor in the memory of a device \(CUDA\), .* by a.cpu\(\) of PyTorch"),
+        (Tensor(np.zeros(2), (10, 1)), r"device \(ROCm\)"),
+        (Tensor(np.zeros(2), (99, 0)), r"device \(number 99 of DLPack\)"),
+        (OnGpu(), r"a is a OnGpu in the memory of a device \(CUDA\)"),
+        (Tensor(np.zeros(2, object)), "a is a Tensor, whose memory NumPy cannot use without a copy: "),
+        (np.ma.zeros((2, 3)), r"a is a masked array, whose mask would not move with it: pass a.filled\(value\)"),
+    ],
+)
+def test_what_is_not_in_the_hosts_memory_is_refused(given: Any, words: str) -> None:
+    with pytest.raises(ArrayError, match=words):
+        host_array("a", given)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,3 +155,56 @@ def test_a_benchmark_on_one_rank_needs_no_mpiexec() -> None:
     done = alone("bench", "--shape", "9", "9", "--from", "1x1:2x2", "--to", "1x1:3x3", "--methods", "auto,memcpy")
     assert done.returncode == 0, done.stderr
     assert "| auto " in done.stdout
+
+
+PLAN = ["plan", "--from", "2x2:64x64", "--to", "4x1:32x32"]
+
+
+def command(
+    arguments: list[str], env: dict[str, str] | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pyscalapack_redist", *arguments],
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, **(env or {})},
+        **options,
+    )
+
+
+def test_files_are_written_for_a_reader_that_stops_at_once(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    files = [tmp_path / "plan.json", tmp_path / "plan.png"]
+    done = command([*PLAN, "--shape", "1e3x1000", "--json", str(files[0]), "--plot", str(files[1])], stdout=write)
+    os.close(write)
+    assert done.returncode
+    assert done.stderr == ""
+    assert json.loads(files[0].read_text())["shape"] == [1000, 1000]
+    assert files[1].stat().st_size
+
+
+def test_a_full_disk_is_told() -> None:
+    with open("/dev/full", "w") as full:
+        done = command([*PLAN, "--shape", "100", "100"], stdout=full)
+    assert done.returncode == 2
+    assert done.stderr == "pyscalapack-redist: error: the output cannot be written: No space left on device\n"
+    done = command([*PLAN, "--shape", "100", "100", "--json", "/dev/full"], stdout=subprocess.PIPE)
+    assert done.returncode == 2
+    assert done.stderr == "pyscalapack-redist: error: --json /dev/full: it cannot be written: No space left on device\n"
+
+
+def test_the_width_is_that_of_columns() -> None:
+    done = command([*PLAN, "--shape", "100x100"], {"COLUMNS": "60"}, stdout=subprocess.PIPE)
+    assert done.returncode == 0
+    prose = [line for line in done.stdout.splitlines() if not line.startswith("|")]
+    assert max(map(len, prose)) <= 60
+
+
+@pytest.mark.parametrize("size", ["100000000000000000000", "1e20", "5e18x10"])
+def test_a_size_that_no_array_has_is_told(size: str) -> None:
+    done = command([*PLAN, "--shape", size, "10"], stdout=subprocess.PIPE)
+    assert done.returncode == 2
+    assert "must be at most 2**62" in done.stderr
+    assert "Traceback" not in done.stderr

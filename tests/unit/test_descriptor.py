@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from oracle import deal
+from rank_zero import RankZero
 
 from pyscalapack_redist import BlockCyclic, Descriptor, DescriptorError, ProcessGrid
 from pyscalapack_redist._descriptor import FIELDS, build_fields, check_fields, read_fields
@@ -28,6 +30,40 @@ def test_local_shapes_are_those_of_dealing(m: int, n: int, mb: int, nb: int, row
     for i in range(2):
         for j in range(3):
             assert desc.local_shape_of((i, j)) == (len(rows[i]), len(columns[j]))
+
+
+@pytest.mark.parametrize(
+    ("f", "dtype"),
+    [
+        (lambda i, j: i + 10 * j, np.int64),
+        (lambda i, j: i + 10.0 * j, np.float64),
+        (lambda i, j: np.float32(2) * (i + j).astype(np.float32), np.float32),
+        (lambda i, j: i + 1j * j, np.complex128),
+        (lambda i, j: i > j, np.bool_),
+        (lambda i, j: 7, np.int64),
+    ],
+)
+def test_a_function_gives_the_dtype(f: Any, dtype: Any) -> None:
+    """On ranks of a grid, and on paper, where no elements are held."""
+    grid = ProcessGrid((2, 1), RankZero(2))  # type: ignore[arg-type]
+    for desc in (
+        Descriptor((5, 4), 2, grid),
+        Descriptor((5, 4), 2, grid)[1:4, 1:],
+        Descriptor((1, 4), 1, grid, source=(1, 0)),
+        Descriptor((5, 4), 2, GRID),
+    ):
+        local = desc.from_function(f)
+        assert local.dtype == dtype
+        assert local.shape == desc.local_shape
+        if desc.shape == (5, 4) and desc.coords is not None:
+            whole = np.empty((5, 4), dtype)
+            whole[...] = f(*np.indices((5, 4)))
+            assert np.array_equal(local, whole[[0, 1, 4]])
+        assert desc.from_function(f, np.complex64).dtype == np.complex64
+
+
+def test_a_function_is_not_called_where_nothing_is_held_of_a_known_dtype() -> None:
+    assert Descriptor((5, 4), 2, GRID).from_function(np.vectorize(lambda i, j: i + j), float).dtype == np.float64
 
 
 def test_none_is_one_block_per_process() -> None:
@@ -65,14 +101,44 @@ def test_sub_arrays() -> None:
 
 
 @pytest.mark.parametrize(
+    "key",
+    [
+        slice(-3, None),
+        (slice(-5, -2), slice(None, -29)),
+        (slice(-20, 20), slice(-30, -30)),
+        ...,
+        (..., slice(2, 5)),
+        (slice(-3, None), ..., slice(1, -1)),
+        (slice(1, 2), slice(3, 4), ...),
+    ],
+)
+def test_slices_count_from_the_end_as_numpys_do(key: Any) -> None:
+    rows, columns = np.indices((20, 30))
+    for desc in (Descriptor((20, 30), (4, 5), GRID), Descriptor((20, 30), "balanced", GRID)):
+        part = desc[key]
+        assert part.shape == rows[key].shape
+        if rows[key].size:
+            assert part.offset == (rows[key].min(), columns[key].min())
+    block = Descriptor((4, 20, 30), 3, ProcessGrid((1, 2, 3)))
+    assert block[..., -3:] == block[:, :, 27:]
+    assert block[-1:, ...] == block[3:]
+
+
+@pytest.mark.parametrize(
     ("key", "words"),
     [
         ((slice(0, 21),), "dimension 0: 0:21 is not inside 0:20"),
         ((slice(None), slice(-2, 5)), "dimension 1: -2:5 is not inside 0:30"),
+        ((slice(-21, None),), "dimension 0: -21:20 is not inside 0:20"),
+        ((slice(0, -21),), "dimension 0: 0:-21 is not inside 0:20"),
+        ((..., slice(0, 31)), "dimension 1: 0:31 is not inside 0:30"),
+        ((..., slice(None), ...), r"at most one ellipsis \(...\), got 2"),
+        ((..., -1), "taken by slices, not -1"),
         ((slice(5, 3),), "dimension 0: 5:3 is not inside"),
         ((slice(0, 8, 2),), "the step of a sub-array must be 1, not 2"),
         ((3,), "taken by slices, not 3; for one index i write i:i\\+1"),
         ((slice(None),) * 3, "at most 2 slices, got 3"),
+        ((..., *(slice(None),) * 3), "at most 2 slices, got 3"),
         ((slice("a", None),), "must be integers"),
     ],
 )
@@ -91,6 +157,7 @@ def test_sub_arrays_past_the_edge(key: tuple[object, ...], words: str) -> None:
         (((4, 4), "x", GRID), {}, "block = .* has 1 entries"),
         (((4, 4), 2.5, GRID), {}, "block = 2.5 must be an integer or a sequence"),
         (((4, 4), (2, 2), "grid"), {}, "grid = 'grid' must be a ProcessGrid"),
+        (((4, 4), (2, 2), np.zeros((2, 3))), {}, r"grid = <ndarray of shape \(2, 3\) and dtype float64> must be a"),
         (((4, 4), (2, 2), GRID), {"source": (2, 0)}, r"source\[0\] = 2 is outside the grid: .* it must be 0 to 1"),
         (((4, 4), (2, 2), GRID), {"source": (0, -1)}, r"source\[1\] = -1 must be at least 0"),
         (((4, 4), (2, 2), GRID), {"axes": (0, 0)}, "uses grid dimension 0 twice"),
@@ -200,7 +267,11 @@ def test_merging_two_distributed_dimensions_merges_the_grid(order: str, source: 
         ((2, 3), {}, "must be two or more neighbours"),
         ((0, "x"), {}, r"dims\[1\] = 'x' must be an integer"),
         ((1, 2), {"order": "K"}, "order = 'K' must be 'F'"),
-        ((0, 1), {}, r"dimensions 0 and 1 of .* both are distributed: the faster \(a dimension of 8 in blocks of 2"),
+        (
+            (0, 1),
+            {},
+            r"dimensions 0 and 1 cannot be merged: both are distributed: the faster \(a dimension of 8 in blocks of 2",
+        ),
         (
             (1, 2),
             {},
@@ -306,3 +377,25 @@ def test_as_many_dimensions_as_an_array_can_have() -> None:
     words = f"shape has {MOST_DIMENSIONS + 1} dimensions: NumPy's arrays have at most {MOST_DIMENSIONS}"
     with pytest.raises(DescriptorError, match=words):
         Descriptor((1, *shape), 2, ProcessGrid((1,)))
+
+
+def test_nothing_of_a_descriptor_can_be_set() -> None:
+    desc = Descriptor((4, 4), 2, GRID)
+    for name in ("blok", "shape", "dtype", "T"):
+        with pytest.raises(AttributeError, match=f"{name} of a Descriptor cannot be set"):
+            setattr(desc, name, 3)
+    assert desc == desc.T.T
+    assert "blok" not in vars(desc)
+
+
+def test_descriptors_are_pickled() -> None:
+    for desc in (
+        Descriptor((4, 5, 6), (2, None, "balanced"), ProcessGrid((2, 1, 3), ranks=np.arange(6)[::-1].reshape(2, 1, 3))),
+        Descriptor((20, 30), (4, 5), GRID, source=(1, 2))[3:, ...],
+    ):
+        hash(desc)
+        desc.layout_digest  # noqa: B018
+        again = pickle.loads(pickle.dumps(desc))
+        assert again == desc
+        assert again.parent == desc.parent
+        assert again.layout_digest == desc.layout_digest

@@ -84,9 +84,11 @@ def test_what_does_not_fit_is_refused(local: Any, words: str) -> None:
 def test_more_that_is_refused() -> None:
     with pytest.raises(ArrayError, match="but this rank is outside the grid: pass None"):
         DistributedArray(OUTSIDE, np.zeros((2, 2)))
-    with pytest.raises(DescriptorError, match=r"desc = array\(.*\) must be a Descriptor"):
+    with pytest.raises(
+        DescriptorError, match=r"desc = <ndarray of shape \(2,\) and dtype float64> must be a Descriptor"
+    ):
         DistributedArray(np.zeros(2), DESC)  # type: ignore[arg-type]
-    for key in (3, (slice(0, 4, 2),), (slice(-2, None),)):
+    for key in (3, (slice(0, 4, 2),), (slice(-99, None),)):
         with pytest.raises(DescriptorError, match="dimension 0: "):
             of()[key]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from pyscalapack_redist import DescriptorError, ProcessGrid
+from pyscalapack_redist import Descriptor, DescriptorError, ProcessGrid
 from pyscalapack_redist.layout.blockcyclic import MOST_DIMENSIONS
 
 
@@ -67,6 +69,27 @@ def test_contexts_need_ranks_and_two_dimensions() -> None:
         _ = ProcessGrid((1, 1)).context
     with pytest.raises(DescriptorError, match=r"coords = \(2, 0\) are outside a grid of shape \(2, 2\)"):
         ProcessGrid((2, 2)).rank_of((2, 0))
+
+
+@pytest.mark.parametrize("coords", [0, None, (0,), (0, 0, 0), (0, 0.5), "ab", np.zeros(())])
+def test_coordinates_are_as_many_integers_as_dimensions(coords: Any) -> None:
+    grid = ProcessGrid((2, 2))
+    words = r"must be a sequence of integers, one for each dimension of a grid of shape \(2, 2\)"
+    for find in (grid.rank_of, Descriptor((4, 4), 1, grid).local_shape_of):
+        with pytest.raises(DescriptorError, match=rf"coords = .* {words}"):
+            find(coords)
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (1, 3), (3,), (1, 3, 1)])
+def test_the_ranks_of_a_line_of_processes_may_be_flat(shape: tuple[int, ...]) -> None:
+    assert ProcessGrid(shape, ranks=[2, 0, 5]) == ProcessGrid(shape, ranks=np.reshape([2, 0, 5], shape))
+    assert ProcessGrid((1, 1), ranks=[4]).rank_of((0, 0)) == 4
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (4, 1, 2), (3, 1)])
+def test_flat_ranks_of_any_other_grid_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(DescriptorError, match=r"ranks has shape \(4,\), but the grid has shape"):
+        ProcessGrid(shape, ranks=[0, 1, 2, 3])
 
 
 def test_many_ranks() -> None:

@@ -95,7 +95,8 @@ def test_a_transpose_is_relabelled_as_the_transposed_layout(seed: int) -> None:
     desc_a, desc_b = descriptor(a), descriptor(b)
     turned = Layout(a.shape[::-1], a.block[::-1], a.ranks.T, a.source[::-1], a.start[::-1], a.size[::-1])
     assert psr.relabel(descriptor(turned), desc_b, op="T") == psr.relabel(desc_a, desc_b)
-    assert psr.relabel(descriptor(turned), desc_b, op="C") == psr.relabel(desc_a, desc_b)
+    assert psr.relabel(descriptor(turned), desc_b, op="c") == psr.relabel(desc_a, desc_b)
+    assert psr.relabel(desc_a, desc_b, op="R") == psr.relabel(desc_a, desc_b)
 
 
 @settings(max_examples=60, deadline=None)
@@ -194,7 +195,7 @@ def test_a_grid_on_paper_has_no_nodes_of_its_own(monkeypatch: pytest.MonkeyPatch
     [
         ({"desc_a": [1, 2]}, "desc_a = [1, 2] must be a Descriptor"),
         ({"desc_b": psr.Descriptor((5, 6), 1, psr.ProcessGrid((1, 1)))}, "desc_a has shape (6, 5) and desc_b (5, 6)"),
-        ({"op": "X"}, "op = 'X' must be 'N', 'T'"),
+        ({"op": "X"}, "op = 'X' must be one of 'N' (as it is), 'T'"),
         ({"op": "T"}, "with op = 'T' desc_b must have shape (5, 6)"),
         ({"nodes": [0, 0, 1]}, "nodes has 3 entries for 4 ranks: give the node of each"),
         ({"nodes": [0, 0, 1, 1], "weight": 0.5}, "weight = 0.5 must be a number of at least 1"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pyscalapack_redist import DescriptorError
+from pyscalapack_redist.engine.memory import checked_memory
 from pyscalapack_redist.tools.units import bytes_per_second
 
 
@@ -46,3 +48,17 @@ def test_what_is_no_rate_is_quoted(text: str) -> None:
     with pytest.raises(ValueError, match="50mbit") as caught:
         bytes_per_second(text)
     assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("limit", "size"),
+    [(1, 1), ("64MiB", 2**26), ("64 mib", 2**26), ("1.5GB", 1_500_000_000), ("2e3", 2000), ("1GiB", 2**30), ("8B", 8)],
+)
+def test_a_limit_of_memory_may_be_a_text(limit: int | str, size: int) -> None:
+    assert checked_memory(limit) == size
+
+
+@pytest.mark.parametrize("limit", ["much", "", "64MB64", "0.5", "-1MiB", "64 M", "1e999", "0", 0, 2.0, None, b"64MiB"])
+def test_what_is_no_amount_of_memory_is_refused(limit: object) -> None:
+    with pytest.raises(DescriptorError, match=r"memory_limit = .* must be .*such as '64MiB'"):
+        checked_memory(limit)

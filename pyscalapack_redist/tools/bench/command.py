@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...engine.redistribute import Redistribution
 from ...errors import RedistributionError
 from ..cases import Case
-from ..usage import UsageError, case_of, check_outputs
+from ..usage import UsageError, case_of, check_outputs, write_text
 from .benchmark import Clock, profile_of, run_case, ticks_of_case
 from .environment import environment, limit_of, links_of, nodes_of
 from .methods import DEFAULT_METHODS, named_methods
@@ -51,8 +51,7 @@ def bench(options: Namespace) -> int:
             display.table(heading, table)
         display.summary(results, earlier)
         if options.json:
-            with open(options.json, "w") as file:
-                file.write(results.to_json() + "\n")
+            write_text("--json", options.json, results.to_json())
         if options.plot:
             suite.plot(results, options.plot)
         if not results.verified:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import schedules
 from ...errors import DescriptorError, ScheduleError, unknown
-from ..usage import UsageError, case_of, check_outputs
+from ..usage import UsageError, case_of, check_outputs, write_text
 from .study import Study
 
 __all__ = ["MOST_PROCESSES", "plan", "read_schedule"]
@@ -54,16 +54,15 @@ def plan(options: Namespace) -> int:
         raise UsageError(f"--schedule {options.schedule}: {error}") from None
     if options.plot:
         _check_size(study)
-    _show(study)
     if options.json:
         from .document import to_json
 
-        with open(options.json, "w") as file:
-            file.write(to_json(study) + "\n")
+        write_text("--json", options.json, to_json(study))
     if options.plot:
         from .picture import draw
 
         draw(study, options.plot)
+    _show(study)  # last: whoever reads the output may stop, as head does
     return 0
 
 
@@ -81,12 +80,11 @@ def _sweeps(options: Namespace) -> int:
         )
     except DescriptorError as error:
         raise UsageError(f"--shape: {error}") from None
-    sweeps.show()
     if options.json:
-        with open(options.json, "w") as file:
-            file.write(sweeps.to_json() + "\n")
+        write_text("--json", options.json, sweeps.to_json())
     if options.plot:
         draw_sweeps(sweeps, options.plot)
+    sweeps.show()
     return 0
 
 

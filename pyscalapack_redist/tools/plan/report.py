@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...layout.blockcyclic import Axis
 from ...schedules import CommunicationGrid
-from ..text import console, counted, new_table, print_table, ratio_text, size_text, time_text
+from ..text import console, counted, new_table, print_line, print_table, ratio_text, size_text, time_text
 from .study import AxisStudy, Outcome, Study, block_of
 from .tables import MOST_ACROSS, grid_lines, is_small, step_figures, step_lines
 
@@ -199,4 +199,4 @@ def _slices(n: int, grid: CommunicationGrid) -> str:
 
 def _say(out: Console, lines: Iterator[str] | list[str]) -> None:
     for line in lines:
-        out.print(line, soft_wrap=True, markup=False)
+        print_line(out, line)

@@ -6,7 +6,7 @@ from argparse import Namespace
 
 from ...errors import ScheduleError
 from ..text import counted
-from ..usage import UsageError, case_of, check_outputs
+from ..usage import UsageError, case_of, check_outputs, write_text
 from .exchange_rules import EXCHANGES, Sizes, check_method
 from .machine import Machine
 from .study import DEFAULT_METHODS, simulated
@@ -61,14 +61,13 @@ def simulate(options: Namespace) -> int:
         raise UsageError(f"--shape, --from, --to: {error}") from None
     from .report import show, to_json  # after it is known that rich is there
 
-    show(found)
     if options.json:
-        with open(options.json, "w") as file:
-            file.write(to_json(found) + "\n")
+        write_text("--json", options.json, to_json(found))
     if options.plot:
         from .picture import draw
 
         draw(found, options.plot)
+    show(found)  # last: whoever reads the output may stop, as head does
     return 0
 
 

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 
-from ..text import console, new_table, print_table, ratio_text, size_text, time_text
+from ..text import console, new_table, print_line, print_table, ratio_text, size_text, time_text
 from .study import Simulated
 
 __all__ = ["lines", "show", "to_json"]
@@ -16,7 +16,7 @@ def show(found: Simulated) -> None:
     """Print the times. Not collective."""
     out = console()
     for line in lines(found):
-        out.print(line, soft_wrap=True, markup=False)
+        print_line(out, line)
     table = new_table(
         ("method",), ("time", "of the limit", "of the best", "messages", "pieces", "steps", "events", "took")
     )
@@ -40,7 +40,7 @@ def show(found: Simulated) -> None:
         print_table(out, table)
     for prediction in found.predictions:
         if prediction.reason:
-            out.print(f"{prediction.name}: left out: {prediction.reason}", soft_wrap=True, markup=False)
+            print_line(out, f"{prediction.name}: left out: {prediction.reason}")
 
 
 def lines(found: Simulated) -> Iterator[str]:

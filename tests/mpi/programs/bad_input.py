@@ -11,6 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.engine import planner as messages
@@ -184,6 +185,55 @@ def communicators() -> None:
         (psr.DescriptorError, r"lld = 1 is too small: this rank holds \d rows"),
     ) if RANK == 0 else still_good()
     half.Free()
+    matrix = np.zeros((30, 30))
+    for swapped, words in (
+        (
+            lambda: psr.redistribute(matrix, A),
+            r"desc_a = <ndarray of shape \(30, 30\) and dtype float64>: .*for the plan",
+        ),
+        (
+            lambda: psr.redistribute(A, matrix, comm=WORLD),
+            r"desc_b = <ndarray of shape \(30, 30\) .*is for the plan, redist",
+        ),
+        (
+            lambda: psr.redistribute(matrix, matrix),
+            r"desc_a = <ndarray of shape \(30, 30\) and dtype float64>, desc_b = <n",
+        ),
+        (
+            lambda: psr.gather(matrix, A),
+            r"desc = <ndarray of shape \(30, 30\) .* must be a Descriptor; nine integers",
+        ),
+        (
+            lambda: psr.scatter(matrix, A),
+            r"desc = <ndarray of shape \(30, 30\) and dtype float64> must be a Descriptor",
+        ),
+        (lambda: psr.DistributedArray(matrix, A), r"desc = <ndarray of shape \(30, 30\) and dtype float64> must be a"),
+        (
+            lambda: psr.relabel(matrix, A),
+            r"desc_a = <ndarray of shape \(30, 30\) and dtype float64> must be a Descriptor",
+        ),
+    ):
+        expect(swapped, (psr.DescriptorError, words))
+    expect(lambda: psr.redistribute(A, B)(B), (psr.ArrayError, "a is a Descriptor: it must be a NumPy array of shape"))
+
+
+def pickled() -> None:
+    """A layout goes to other ranks: on COMM_WORLD as it is, from any other communicator as ranks of COMM_WORLD."""
+    half = WORLD.Split(RANK % 2, RANK)
+    turned = WORLD.Split(0, -RANK)
+    for comm in (WORLD, turned):
+        desc = psr.Descriptor(SHAPE, (2, 2), psr.ProcessGrid((comm.Get_size(), 1), comm))
+        told = WORLD.bcast(desc if RANK == 0 else None)
+        assert told.grid.comm == WORLD
+        assert told.on(comm) == desc
+        assert told.coords == desc.coords
+    desc = psr.Descriptor(SHAPE, (2, 2), psr.ProcessGrid((half.Get_size(), 1), half))
+    told = WORLD.bcast(desc if RANK == 0 else None)
+    assert told.grid.ranks.ravel().tolist() == list(range(0, SIZE, 2))
+    whole = psr.gather(told, told.from_function(value))
+    assert RANK or np.array_equal(whole, np.fromfunction(value, SHAPE))
+    half.Free()
+    turned.Free()
 
 
 def arrays() -> None:
@@ -206,9 +256,25 @@ def arrays() -> None:
     frozen = B.zeros()
     frozen.flags.writeable = False
     shared = np.zeros(good.size + out.size)
+    part = A[1:5, 2:7]
+    expect(
+        lambda: psr.redistribute(part, B[1:5, 2:7])(good[1:] if RANK == 1 else good, out),
+        (
+            psr.ArrayError,
+            r"a has shape .*, but goes with a sub-array, whose local arrays are those of the whole Descriptor",
+        ),
+        elsewhere("goes with a sub-array"),
+        culprit=1,
+    )
     refused(good[1:], out, r"a has shape \(\d+, 11\), but this rank's local array .* has shape")
     refused(None, out, "a is None, but this rank holds a local array of shape")
     refused(good.tolist(), out, "a is a list: it must be a NumPy array")
+    refused(np.ma.masked_equal(good, good.flat[0]), out, "a is a masked array, whose mask would not move with it")
+    refused(good, np.ma.masked_array(out), r"out is a masked array, .*: pass out.filled")
+    refused(
+        Tensor(good, 2), out, r"a is a Tensor in the memory of a device \(CUDA\), and only the host's memory is moved"
+    )
+    refused(good, Tensor(out, 2), "out is a Tensor in the memory of a device")
     refused(good.astype(object), out.astype(object), "dtype object cannot be redistributed")
     refused(good, out[:, :-1], "out has shape")
     refused(good, out.astype(np.float32), "out has dtype float32, but a has dtype float64")
@@ -263,6 +329,49 @@ def arrays() -> None:
 memory_hog = np.zeros((100, 100))
 
 
+class Tensor:
+    """An array of another library that speaks DLPack, in the memory of a device of that type."""
+
+    def __init__(self, array: NDArray[Any], device: int = 1) -> None:
+        self.array, self.device = array, device
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        return self.array.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device, 0
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+        return self.array
+
+
+def arrays_of_other_libraries() -> None:
+    """They go in and out without a copy, on some ranks or on all, beside NumPy's own, in any call."""
+    a, expected = A.from_function(value), B.from_function(value)
+    for options in ({}, {"exchange": "nonblocking"}, {"via": "dimensions"}):
+        plan = psr.redistribute(A, B, **options)  # type: ignore[arg-type]
+        for given in (a, Tensor(a), a, Tensor(a) if RANK else a):
+            out = B.zeros()
+            tensor = Tensor(out)
+            assert plan(given, tensor) is tensor
+            assert np.array_equal(out, expected)
+            result = plan.start(given).wait()
+            assert type(result) is np.ndarray
+            assert np.array_equal(result, expected)
+    both = psr.batch(psr.redistribute(A, B), psr.redistribute(A, B))
+    results = both([Tensor(a), a], [None, tensor])
+    assert results[1] is tensor
+    assert np.array_equal(results[0], expected)
+    assert np.array_equal(tensor.array, expected)
+    same = Tensor(a.copy(order="F"))
+    assert psr.redistribute(A, A)(same, same, alpha=2) is same
+    assert np.array_equal(same.array, 2 * a)
+    whole = psr.gather(A, Tensor(a))  # type: ignore[arg-type]
+    assert np.array_equal(psr.scatter(B, Tensor(whole) if RANK == 0 else None), expected)  # type: ignore[arg-type]
+    held = psr.DistributedArray(A, Tensor(a))  # type: ignore[arg-type]
+    assert np.shares_memory(held.local, a)
+
+
 def outside() -> None:
     """Ranks that hold nothing of one side."""
     desc = psr.Descriptor(SHAPE, (2, 2), PAIR)
@@ -313,6 +422,14 @@ def root_of_scatter() -> None:
         lambda: psr.scatter(A, None),
         (psr.ArrayError, "the array is None on every rank that should hold it: pass it on rank 0"),
     )
+    part, local = A[2:9, 3:], A.zeros()
+    corner = np.arange(1.0, part.shape[0] * part.shape[1] + 1).reshape(part.shape)
+    expect(lambda: psr.scatter(part, corner), (psr.ArrayError, "out is missing: B is a sub-array"))
+    assert psr.scatter(part, corner, out=local) is local
+    found = psr.gather(A, local)
+    wanted = np.zeros(SHAPE)
+    wanted[2:9, 3:] = corner
+    assert RANK or np.array_equal(found, wanted)
     expect(lambda: psr.scatter(A, whole, root=RANK % 2), (psr.CollectiveError, "root must be the same on every rank"))
     expect(
         lambda: psr.scatter(A, whole[1:]),
@@ -324,7 +441,18 @@ def root_of_scatter() -> None:
 
 def main() -> None:
     assert SIZE >= 4, "run on at least four ranks"
-    for group in (layouts, planning, communicators, arrays, outside, some_ranks, order_of_starts, root_of_scatter):
+    for group in (
+        layouts,
+        planning,
+        communicators,
+        pickled,
+        arrays,
+        arrays_of_other_libraries,
+        outside,
+        some_ranks,
+        order_of_starts,
+        root_of_scatter,
+    ):
         group()
         WORLD.Barrier()
     if RANK == 0:

@@ -29,7 +29,7 @@ OPTIONS: list[dict[str, Any]] = [
     {},
     {"exchange": "shared"},
     {"exchange": "nonblocking"},
-    {"memory_limit": 3000},
+    {"memory_limit": "3kB"},
     {"exchange": "shared", "memory_limit": 5000},
     {"exchange": "nonblocking", "memory_limit": 2000},
 ]
@@ -193,7 +193,7 @@ def disjoint_sets() -> None:
     columns = whole(WORLD, (17, 9), (1, SIZE))
     there = [psr.redistribute(a, a), psr.redistribute(b, b, op="N"), psr.redistribute(a, columns, dtype="i4")]
     batch = psr.batch(*there)
-    value: Callable[..., Any] = lambda i, j: 10 * i + j  # noqa: E731
+    value: Callable[..., Any] = lambda i, j: 10.0 * i + j  # noqa: E731
     x, y, z = a.from_function(value), b.from_function(value), a.from_function(value, np.int32)
     for k in range(5):
         found = batch([None if v is None else v + k for v in (x, y, z)])
@@ -379,7 +379,7 @@ def two_sides() -> None:
     first = RANK < SIZE // 2
     mine = WORLD.Split(int(first), RANK)
     both = mine.Create_intercomm(0, WORLD, SIZE // 2 if first else 0, 7)
-    value: Callable[..., Any] = lambda i, j: 100 * i + j  # noqa: E731
+    value: Callable[..., Any] = lambda i, j: 100.0 * i + j  # noqa: E731
     a = whole(mine, (20, 15), (mine.Get_size(), 1))
     b = whole(mine, (20, 15), (1, mine.Get_size()), 4)
     here, there = (a, None) if first else (None, b), (None, a) if first else (b, None)

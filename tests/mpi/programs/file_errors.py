@@ -108,8 +108,42 @@ def broken(*_: object) -> None:
 def saving(desc: psr.Descriptor, folder: Path) -> None:
     local, target = desc.zeros("d"), folder / "kept.npy"
     on_first(lambda: target.write_bytes(b"what was there"))
-    fails("No such file or directory", lambda: psr.save(desc, local, folder / "nowhere" / "x.npy"))
-    fails("Not a directory", lambda: psr.save(desc, local, target / "x.npy"))
+    fails(
+        "x.npy cannot be written: there is no directory nowhere/here;",
+        lambda: psr.save(desc, local, "nowhere/here/x.npy"),
+    )
+    fails(f"there is no directory {target};", lambda: psr.save(desc, local, target / "x.npy"))
+    for name, text in (
+        (
+            "a.npz",
+            "NumPy's archive of several arrays is not written here: give a name in .npy, .h5 or .hdf5, or another",
+        ),
+        ("a.CSV", "text separated by commas is not written here"),
+        ("a.mat", "MATLAB's format is not written here"),
+        ("a.zarr", "Zarr is not written here"),
+    ):
+        fails(text, lambda name=name: psr.save(desc, local, folder / name))
+        assert not (folder / name).exists()
+    psr.save(desc, local, folder / "CAPITAL.NPY")
+    assert np.array_equal(np.load(folder / "CAPITAL.NPY"), np.zeros(SHAPE))
+    loaded = psr.load(desc, folder / "CAPITAL.NPY")
+    assert loaded is not None
+    assert not loaded.any()
+    private = folder / "private.npy"
+    on_first(lambda: (private.write_bytes(b""), private.chmod(0o600)))
+    begun, modes = writing._begin, []
+
+    def looked_at(temporary: str, *rest: Any) -> Any:
+        made = begun(temporary, *rest)
+        modes.append(os.stat(temporary).st_mode & 0o777)
+        return made
+
+    writing._begin = looked_at
+    psr.save(desc, local, private)
+    writing._begin = begun
+    assert modes == ([0o600] if RANK == 0 else [])
+    assert private.stat().st_mode & 0o777 == 0o600
+    on_first(lambda: [(folder / name).unlink() for name in ("CAPITAL.NPY", "private.npy")])
     fails("is not an ordinary file", lambda: psr.save(desc, local, folder / "folder.npy"))
     fails("is not an ordinary file", lambda: psr.save(desc, local, "/dev/full"))
     fails("order = 'K' must be", lambda: psr.save(desc, local, target, order="K"))

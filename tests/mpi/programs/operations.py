@@ -20,7 +20,7 @@ from pyscalapack_redist.exchanges import EXCHANGES
 WORLD = MPI.COMM_WORLD
 WAYS: list[dict[str, Any]] = [
     {},
-    *({"exchange": name, "memory_limit": 2000} for name in EXCHANGES),
+    *({"exchange": name, "memory_limit": "2kb"} for name in EXCHANGES),
     {"via": "dimensions"},
     {"via": "lcm", "exchange": "nonblocking"},
 ]
@@ -34,14 +34,14 @@ def whole_numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dt
 
 def check_case(rng: np.random.Generator, number: int) -> None:
     """Draw and check one case; every rank draws the same."""
-    op = "NTC"[rng.integers(3)]
+    op = "NTCR"[rng.integers(4)]
     dtype = np.dtype("fdFD"[rng.integers(4)])
     size = random_size(rng)
     keywords = WAYS[number % len(WAYS)]
     irregular = keywords.get("via") != "lcm"
     a = random_layout(rng, size, WORLD.Get_size(), irregular=irregular, copies=True)
-    b = random_layout(rng, size if op == "N" else size[::-1], WORLD.Get_size(), irregular=irregular, copies=True)
-    if op == "N" and rng.random() < 0.1:
+    b = random_layout(rng, size[::-1] if op in "TC" else size, WORLD.Get_size(), irregular=irregular, copies=True)
+    if op in "NR" and rng.random() < 0.1:
         b = replace(a)
     alpha, beta = (
         complex(*rng.choice((-2, 0, 1, 3), 2)) if dtype.kind == "c" else int(rng.integers(-1, 4)) for _ in range(2)
@@ -51,23 +51,33 @@ def check_case(rng: np.random.Generator, number: int) -> None:
     if rng.random() < 0.3:
         beta = 0
     whole_a, whole_b = (whole_numbers(rng, desc.shape, dtype) for desc in (a, b))
+    if alpha == 0:
+        whole_a[...] = np.nan  # is not read
     before = np.full_like(whole_b, np.nan) if beta == 0 else whole_b
     part = whole_a[a.window()]
-    part = {"N": part, "T": part.T, "C": part.conj().T}[op]
+    part = {"N": part, "T": part.T, "C": part.conj().T, "R": part.conj()}[op]
     expected = before.copy()
-    expected[b.window()] = alpha * part + (beta * before[b.window()] if beta != 0 else 0)
+    expected[b.window()] = (alpha * part if alpha != 0 else 0) + (beta * before[b.window()] if beta != 0 else 0)
     me, own = WORLD.Get_rank(), np.random.default_rng([number, WORLD.Get_rank()])
     local_a, out, wanted = a.local(whole_a, me), b.local(before, me), b.local(expected, me)
     if local_a is not None:
         local_a = _as(own, local_a)
     if out is not None:
         out = _as(own, out)
-    plan = psr.redistribute(descriptor(a, WORLD, 0), descriptor(b, WORLD, 0), dtype=dtype, op=op, **keywords)
+    plan = psr.redistribute(
+        descriptor(a, WORLD, 0), descriptor(b, WORLD, 0), dtype=dtype, op=_in_a_case(own, op), **keywords
+    )
     repeated = 2 if beta == 0 else 1
     for _ in range(repeated):
-        result = plan(local_a, out, alpha=alpha, beta=beta)
+        factors = (alpha, beta) if own.random() < 0.5 else map(np.array, (alpha, beta))
+        result = plan(local_a, out, **dict(zip(("alpha", "beta"), factors, strict=True)))
         assert result is out
         assert wanted is None or np.array_equal(out, wanted, equal_nan=True), f"{a} -> {b} {op} {dtype} {alpha} {beta}"
+
+
+def _in_a_case(rng: np.random.Generator, letter: str) -> str:
+    """Ranks may write it differently."""
+    return letter if rng.random() < 0.5 else letter.lower()
 
 
 def _as(rng: np.random.Generator, array: NDArray[Any]) -> NDArray[Any]:
@@ -83,8 +93,15 @@ def bad_input() -> None:
     b = psr.Descriptor((6, 8), (3, 3), psr.ProcessGrid((1, n), WORLD))
     with pytest.raises(psr.DescriptorError, match="op = 'X' must be one of 'N'"):
         psr.redistribute(a, b, op="X")
-    with pytest.raises(psr.DescriptorError, match=r"op = 'T' exchanges rows and columns"):
-        psr.redistribute(a, a, op="T")
+    for op, wanted, text in (
+        ("T", a, r"op = 'T' exchanges rows and columns, so desc_b must have shape \(6, 8\)$"),
+        ("c", a, r"op = 'C' exchanges rows and columns, so desc_b must have shape \(6, 8\)$"),
+        ("R", b, r"keeps the global shape, so desc_b must have shape \(8, 6\)$"),
+        ("N", a[:, :5], r"must have shape \(8, 6\); to move a part of A, give a sub-array desc_a\[i0:i1, ...\]$"),
+        ("T", psr.Descriptor((7, 8), 2, b.grid), r"\(6, 8\); to write into a part of B, give a sub-array desc_b"),
+    ):
+        with pytest.raises(psr.DescriptorError, match=text):
+            psr.redistribute(a, wanted, op=op)
     line = psr.Descriptor((5,), (1,), psr.ProcessGrid((n,), WORLD))
     with pytest.raises(psr.DescriptorError, match=r"op = 'C' is for matrices, but desc_a has shape \(5,\)"):
         psr.redistribute(line, line, op="C")
@@ -95,6 +112,8 @@ def bad_input() -> None:
         ({"alpha": 2}, (whole, None), "convert the array"),
         ({"beta": 1}, (real, None), "out is missing: with beta"),
         ({"alpha": "2"}, (real, out), "alpha = '2' must be a number"),
+        ({"alpha": np.array("2")}, (real, out), "alpha = array.* must be a number"),
+        ({"beta": np.array([2.0])}, (real, out), r"beta = array\(\[2.\]\) must be a number"),
     ):
         with pytest.raises(psr.RedistributionError, match=text):
             plan(*arrays, **factors)  # type: ignore[arg-type]

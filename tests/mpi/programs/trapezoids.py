@@ -34,23 +34,22 @@ def inside(shape: tuple[int, int], uplo: str, diag: str) -> NDArray[np.bool_]:
 
 def check_case(rng: np.random.Generator, number: int) -> None:
     """Draw and check one case; every rank draws the same."""
-    op, uplo, diag = "NTC"[rng.integers(3)], "UL"[rng.integers(2)], "NU"[rng.integers(2)]
+    op, uplo, diag = "NTCR"[rng.integers(4)], "UL"[rng.integers(2)], "NU"[rng.integers(2)]
     multiplied = rng.random() < 0.5
     dtype = np.dtype("fdFD"[rng.integers(4)]) if multiplied else DTYPES[rng.integers(len(DTYPES))]
-    if op == "C" and dtype.kind == "c" and dtype.char not in "FD":
+    if op in "CR" and dtype.kind == "c" and dtype.char not in "FD":
         op = "T"
     size = random_size(rng)
     fill = (None, None, "zero", "symmetric", "hermitian")[rng.integers(5)]
     if fill in ("symmetric", "hermitian"):
         size = (max(size) % 97,) * 2
-        op = "N" if rng.random() < 0.5 else {"symmetric": "T", "hermitian": "C"}[fill]
         if dtype.char == "G":
             dtype = np.dtype("f8")
     options = OPTIONS[number % len(OPTIONS)]
     irregular = options.get("via") != "lcm"
     a = random_layout(rng, size, WORLD.Get_size(), irregular=irregular, copies=True)
-    b = random_layout(rng, size if op == "N" else size[::-1], WORLD.Get_size(), irregular=irregular, copies=True)
-    if op == "N" and rng.random() < 0.1:
+    b = random_layout(rng, size[::-1] if op in "TC" else size, WORLD.Get_size(), irregular=irregular, copies=True)
+    if op in "NR" and rng.random() < 0.1:
         b = replace(a)
     alpha, beta = (int(rng.integers(-1, 4)), int(rng.integers(0, 4))) if multiplied else (1, 0)
     if multiplied or dtype.kind == "c":
@@ -58,10 +57,12 @@ def check_case(rng: np.random.Generator, number: int) -> None:
     else:
         whole_a, whole_b = (numbered(desc.shape, dtype, number + k) for k, desc in enumerate((a, b)))
     part = whole_a[a.window()]
-    if op != "N":
-        part = part.T.conj() if op == "C" and dtype.kind == "c" else part.T
+    if op in "TC":
+        part = part.T
+    if op in "CR" and dtype.kind == "c":
+        part = part.conj()
     kept = inside(size, uplo, diag)
-    kept = kept if op == "N" else kept.T
+    kept = kept.T if op in "TC" else kept
     given = np.count_nonzero(kept)
     if fill == "zero":
         part, kept = np.where(kept, part, np.zeros((), dtype)), np.full(kept.shape, True)
@@ -163,6 +164,8 @@ def bad_input() -> None:
     if n > 1:
         with pytest.raises(psr.CollectiveError, match="the ranks ask for different things"):
             psr.redistribute(a, a, uplo="UL"[RANK % 2])
+    mixed = psr.redistribute(a, a, op="N" if RANK else "n", uplo="L" if RANK else "l", diag="U" if RANK else "u")
+    assert mixed.part == ("L", "U")
 
 
 def in_place() -> None:

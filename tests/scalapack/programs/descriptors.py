@@ -1,8 +1,10 @@
-"""Nine-integer descriptors: read, built, and refused field by field; contexts made by others. Run on four ranks."""
+"""Nine-integer descriptors: read, built, refused field by field; contexts made by others. Argument: folder. On four ranks."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,6 +53,37 @@ def ranks_outside(pair: psr.ProcessGrid) -> None:
     else:
         assert result is not None
         assert np.array_equal(result, desc.from_function(value))
+
+
+def in_other_calls(pair: psr.ProcessGrid, path: Path) -> None:
+    """Nine integers are taken as by `redistribute`, with comm=; on ranks outside they mean nothing, or are None."""
+    desc = psr.Descriptor(SHAPE, (3, 4), pair)
+    whole = np.arange(1.0, SHAPE[0] * SHAPE[1] + 1).reshape(SHAPE)
+    outside: list[Any] = [np.array([99, -1, -5, -5, 0, 0, 77, 77, -9], np.intc), None]
+    for nine in [np.asarray(desc)] * 2 if pair.coords is not None else outside:
+        local = psr.scatter(nine, whole if RANK == 1 else None, 1, comm=WORLD)
+        assert (
+            local is None
+            if pair.coords is None
+            else np.array_equal(local, whole[np.ix_(*map(desc.global_indices, (0, 1)))])
+        )
+        found = psr.gather(nine, local, 2, comm=WORLD)
+        assert RANK != 2 or np.array_equal(found, whole)
+        psr.save(nine, local, path, comm=WORLD)
+        again = psr.load(nine, path, comm=WORLD)
+        assert again is None if local is None else np.array_equal(again, local)
+        with pytest.raises(
+            psr.DescriptorError, match=r"desc = .* must be a Descriptor; nine integers, or None .* need comm="
+        ):
+            psr.gather(nine, local)
+    if pair.coords is not None:
+        rows = psr.Descriptor(SHAPE, (2, 2), psr.ProcessGrid((SIZE, 1), WORLD))
+        assert psr.relabel(np.asarray(desc), rows, comm=WORLD) == psr.relabel(desc, rows)
+    else:
+        with pytest.raises(
+            psr.DescriptorError, match=r"desc_a has CTXT = -1 .* give the Descriptor that Descriptor.from_array"
+        ):
+            psr.relabel(outside[0], desc, comm=WORLD)
 
 
 def made_by_others() -> None:
@@ -135,6 +168,7 @@ def main() -> None:
         pair.make_context()
         round_trip(square)
         ranks_outside(pair)
+        in_other_calls(pair, Path(sys.argv[1]) / "a.npy")
         made_by_others()
         refused(square)
     with pytest.raises(psr.DescriptorError, match="no BLACS context yet"):

@@ -35,7 +35,7 @@ def main() -> None:
         assert solved is None or np.allclose(solved, np.linalg.solve(whole.T, sides))
 
         source = before.redistribute(desc)
-        target = psr.DistributedArray.from_function(psr.Descriptor((N, N), (5, 7), other), lambda i, j: 0 * i)
+        target = psr.DistributedArray.from_function(psr.Descriptor((N, N), (5, 7), other), lambda i, j: 0.0 * i)
         pxgemr2d(source[:9, 3:], target[:9, 3:])
         pxtrmr2d(source[20:, 20:], target[20:, 20:], uplo="L")
         expected = np.zeros((N, N))
