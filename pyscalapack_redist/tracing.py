@@ -33,8 +33,9 @@ class Phase:
         "redistribute a", "pdgetrf", ...
     routine : str
         Routine of `linalg` that it is part of; empty outside of them.
-    before, after : Descriptor or None
-        Layouts; the same one twice where nothing moves.
+    before, after : str
+        Layouts in short, grid and blocks: "4x1:75x300"; the same one twice where nothing moves, and empty where it is not
+        known.
     seconds : float
         On this rank from the beginning to the end, with the time that it waited for others.
     bytes_sent : int
@@ -47,8 +48,8 @@ class Phase:
 
     name: str
     routine: str
-    before: Descriptor | None
-    after: Descriptor | None
+    before: str
+    after: str
     seconds: float
     bytes_sent: int = 0
     bytes_copied: int = 0
@@ -61,9 +62,8 @@ class Phase:
 
     @property
     def layout(self) -> str:
-        """The layouts in short: "4x1:75x300 -> 2x2:64x64", grids and blocks."""
-        named = [_in_short(desc) for desc in (self.before, self.after) if desc is not None]
-        return " -> ".join(named[:1] if self.before is self.after else named)
+        """Both layouts: "4x1:75x300 -> 2x2:64x64". Not collective."""
+        return self.before if self.before == self.after else f"{self.before} -> {self.after}"
 
 
 class Phases(Sequence[Phase]):
@@ -88,30 +88,37 @@ class Phases(Sequence[Phase]):
     def max(self, comm: MPI.Intracomm) -> Phases:
         """The same phases with the seconds of the slowest rank, and the bytes of all ranks. Collective over `comm`.
 
+        A rank outside a grid may have recorded fewer than others. On all ranks the result is the same.
+
         Raises
         ------
         CollectiveError
-            The ranks did not record the same phases. On all ranks.
+            A rank recorded phases that do not come in the same order elsewhere. On all ranks.
         """
-        mine = [(one.name, one.seconds, one.bytes_sent, one.bytes_copied, one.error) for one in self]
-        everywhere = comm.allgather(mine)
-        for rank, theirs in enumerate(everywhere):
-            if [one[0] for one in theirs] != [one[0] for one in everywhere[0]]:
-                raise CollectiveError(
-                    f"rank 0 recorded {len(everywhere[0])} phases and rank {rank} others, {len(theirs)} of them: trace on "
-                    "all ranks a block in which all do the same"
-                )
+        everywhere = comm.allgather(self._phases)
+        longest = max(everywhere, key=len)
+        same: list[list[Phase]] = [[] for _ in longest]
+        for rank, phases in enumerate(everywhere):
+            k = 0
+            for one in phases:
+                while k < len(longest) and longest[k].name != one.name:
+                    k += 1
+                if k == len(longest):
+                    raise CollectiveError(
+                        f"rank {rank} recorded {one.name!r}, and rank {everywhere.index(longest)} did not in that place: "
+                        "trace on all ranks a block in which all do the same"
+                    )
+                same[k].append(one)
+                k += 1
         return Phases(
             replace(
-                one,
-                seconds=max(seconds),
-                bytes_sent=sum(sent),
-                bytes_copied=sum(copied),
-                error=next(filter(None, errors), ""),
+                first,
+                seconds=max(one.seconds for one in some),
+                bytes_sent=sum(one.bytes_sent for one in some),
+                bytes_copied=sum(one.bytes_copied for one in some),
+                error=next((one.error for one in some if one.error), ""),
             )
-            for one, (_, seconds, sent, copied, errors) in zip(
-                self, (zip(*told, strict=True) for told in zip(*everywhere, strict=True)), strict=True
-            )
+            for first, some in zip(longest, same, strict=True)
         )
 
     def __str__(self) -> str:
@@ -190,7 +197,7 @@ class _Measured:
 
     def __init__(self, name: str, before: Any, after: Any) -> None:
         self._name, self._routine, self._traces = name, _here.routine, tuple(_here.traces)
-        self._layouts = [desc if isinstance(desc, Descriptor) else None for desc in (before, after)]
+        self._layouts = [_in_short(desc) if isinstance(desc, Descriptor) else "" for desc in (before, after)]
         self._ended = False
         self.bytes_sent = self.bytes_copied = 0
         self._start = time.perf_counter()

@@ -15,7 +15,6 @@ from mpi4py import MPI
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs, linalg, scalapack
 
-FIRST = psr.ProcessGrid((1, 1), WORLD, ranks=[[0]])
 BAD = SIZE - 1  # the rank that is wrong
 
 
@@ -214,7 +213,9 @@ def traces() -> None:
     assert outer[-1].routine == ""
     assert outer[:6][0] is phases[0]
     assert all(one.seconds > 0 and one.error == "" for one in outer)
-    assert (phases[1].before, phases[1].after) == (rows, square)
+    height, width = SQUARE.shape
+    assert phases[1].layout == f"{SIZE}x1:3x2 -> {height}x{width}:4x4"
+    assert phases[3].layout == f"{height}x{width}:4x4"
     for one in (phases[1], *outer[-2:]):
         assert WORLD.allreduce(one.bytes_moved) == 8 * n * n
         mine = 0 if a.local is None else a.local.nbytes
@@ -235,11 +236,16 @@ def traces() -> None:
     with psr.trace() as refused, pytest.raises((psr.ArrayError, psr.CollectiveError)):
         plan(None if RANK == 0 else a.local)
     assert "Error: " in refused[0].error
+    own = psr.Descriptor((1, 1), 1, psr.ProcessGrid((1, 1), MPI.COMM_SELF))
     with psr.trace() as uneven:
+        plan = psr.redistribute(own, own)
         if RANK == 0:
-            psr.redistribute(alone := psr.Descriptor((1, 1), 1, FIRST), alone)
+            plan(own.zeros())
+    assert [one.name for one in uneven.max(WORLD)] == ["plan", "redistribute"]
+    with psr.trace() as uneven:
+        plan(own.zeros()) if RANK == 0 else psr.redistribute(own, own)
     if SIZE > 1:
-        with pytest.raises(psr.CollectiveError, match="rank 0 recorded 1 phases and rank 1 others, 0 of them"):
+        with pytest.raises(psr.CollectiveError, match="rank 1 recorded 'plan', and rank 0 did not in that place"):
             uneven.max(WORLD)
 
 
