@@ -32,6 +32,7 @@ ROUTINES = (
     *(f"p{letter}{name}_" for name in ("orgqr", "syev", "sygst") for letter in "sd"),
     *(f"p{letter}{name}_" for name in ("ungqr", "heev", "hegst") for letter in "cz"),
     "igamn2d_",
+    *(f"{letter}{name}_" for name in ("gamn2d", "gamx2d") for letter in "sd"),
 )
 ILP64 = "it counts in 64-bit integers (ILP64), and descriptors have 32-bit ones"
 MKL_LAYERS = tuple(f"libmkl_{compiler}_ilp64" for compiler in ("intel", "gf"))

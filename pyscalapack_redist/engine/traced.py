@@ -45,5 +45,7 @@ def _bytes(plan: Redistribution, a: Any, b: Any) -> tuple[int, int]:
 
 def _item(array: Any) -> int:
     """Bytes of an element; 0 where this rank cannot tell."""
+    if isinstance(array, list | tuple):  # of tiles
+        return next(filter(None, map(_item, array)), 0)
     local = array.local if isinstance(array, Distributed) else array
     return local.itemsize if isinstance(local, np.ndarray) else 0

@@ -295,11 +295,13 @@ class Problem:
 
         def answer(told: list[tuple[Any, bool, Any]]) -> tuple[Any, bool, Any]:
             """Of one round: the first error; whether all have ended, and then the result."""
+            nonlocal error
             wrong = next(((rank, *found) for rank, (found, _, _) in enumerate(told) if found is not None), None)
             ended = wrong is None and all(ended for _, ended, _ in told)
             try:
                 return wrong, ended, choose([value for _, _, value in told]) if ended else None
             except Exception as caught:
+                error = caught
                 return (0, False, str(caught), error_in_words(caught)), False, None
 
         def agree(ended: bool = False) -> tuple[bool, Any]:

@@ -15,7 +15,7 @@ from .. import blacs, tracing
 from ..layout.descriptor import Descriptor
 from .operands import KIND_OF_DTYPE, Operand
 
-__all__ = ["agreeing", "call", "call_with_workspace", "dtype_of", "entering", "least_over_grid", "norm_of", "size_told"]
+__all__ = ["agreeing", "call", "call_with_workspace", "dtype_of", "entering", "norm_of", "over_grid", "size_told"]
 
 Argument = str | int | NDArray[Any] | Operand
 
@@ -112,17 +112,14 @@ def _by_reference(number: int) -> Any:
     return ctypes.byref(ctypes.c_int(number))
 
 
-def least_over_grid(desc: Descriptor) -> Callable[[int], int]:
-    """Prepare the least of a number of each process of a grid, by BLACS's igamn2d; its call is collective over the grid."""
-    least, place = np.zeros(1, np.intc), np.zeros(1, np.intc)
-    reduction = _Call("igamn2d", (desc.grid.context, "A", " ", 1, 1, least, 1, place, place, -1, -1, -1))
+def over_grid(name: str, numbers: NDArray[Any], desc: Descriptor) -> Callable[[], None]:
+    """Prepare BLACS's ?gamn2d or ?gamx2d, the least or largest of absolute values, element by element and in place.
 
-    def reduce(number: int) -> int:
-        least[0] = number
-        reduction()
-        return int(least[0])
-
-    return reduce
+    Its call is collective over the grid.
+    """
+    place = np.zeros(1, np.intc)
+    size = max(1, numbers.size)
+    return _Call(name, (desc.grid.context, "A", " ", numbers.size, 1, numbers, size, place, place, -1, -1, -1))
 
 
 def norm_of(which: str, kind: str, desc: Descriptor, matrix: Operand) -> float:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .. import blacs
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
-from .calls import entering, least_over_grid
+from .calls import entering, over_grid
 from .operands import (
     FACTORED_KINDS,
     check_info,
@@ -185,14 +185,16 @@ def pxgetrf(a: NDArray[Any] | None, desc: Descriptor) -> NDArray[np.intc] | None
     pivots = np.zeros(desc.local_shape[0] + desc.block[0], dtype=np.intc)
     if n == 0:
         return pivots
-    places, least = diagonal_places(desc), least_over_grid(desc)
+    places, found = diagonal_places(desc), np.zeros(1, np.intc)
+    least = over_grid("igamn2d", found, desc)
     with entering(f"p{kind}getrf", desc):
         info = blacs.load().entries.getrf(kind, n, n, *matrix.where, pivots)
         # MKL's does not tell of each zero pivot, and netlib's returns from a matrix of one row without a look at it
-        found = least(_first_zero(matrix.array, *places, n)) + 1
+        found[0] = _first_zero(matrix.array, *places, n) + 1
+        least()
     check_info(f"p{kind}getrf", info)
-    if info == 0 and found <= n:
-        info = found
+    if info == 0 and found[0] <= n:
+        info = int(found[0])
     if info > 0:
         raise np.linalg.LinAlgError(
             f"p{kind}getrf: the matrix is singular: pivot {info} (counted from 1) is exactly zero"
