@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from hypothesis import settings
 # Modules beside this file (launch, oracle, documents) are imported by name, here and in the programs under mpiexec.
 sys.path.insert(0, str(Path(__file__).parent))
 import launch
+
+# pytest-xdist tells its workers a width, which is not that of what is printed here.
+os.environ.pop("COLUMNS", None)
 
 # A deadline for one example would fail on a busy machine; a failure prints what repeats it.
 settings.register_profile("project", deadline=None, print_blob=True)

@@ -19,6 +19,7 @@ from pyscalapack_redist._descriptor import FIELDS, build_fields, check_fields, r
 from pyscalapack_redist.layout.blockcyclic import MOST_DIMENSIONS
 
 GRID = ProcessGrid((2, 3))
+OTHERS = ProcessGrid((2, 1), RankZero(3), ranks=[[1], [2]])  # type: ignore[arg-type] # without this rank
 
 
 @given(
@@ -44,13 +45,13 @@ def test_local_shapes_are_those_of_dealing(m: int, n: int, mb: int, nb: int, row
     ],
 )
 def test_a_function_gives_the_dtype(f: Any, dtype: Any) -> None:
-    """On ranks of a grid, and on paper, where no elements are held."""
+    """On ranks of a grid, and outside of it, where no elements are held."""
     grid = ProcessGrid((2, 1), RankZero(2))  # type: ignore[arg-type]
     for desc in (
         Descriptor((5, 4), 2, grid),
         Descriptor((5, 4), 2, grid)[1:4, 1:],
         Descriptor((1, 4), 1, grid, source=(1, 0)),
-        Descriptor((5, 4), 2, GRID),
+        Descriptor((5, 4), 2, OTHERS),
     ):
         local = desc.from_function(f)
         assert local.dtype == dtype
@@ -63,7 +64,7 @@ def test_a_function_gives_the_dtype(f: Any, dtype: Any) -> None:
 
 
 def test_a_function_is_not_called_where_nothing_is_held_of_a_known_dtype() -> None:
-    assert Descriptor((5, 4), 2, GRID).from_function(np.vectorize(lambda i, j: i + j), float).dtype == np.float64
+    assert Descriptor((5, 4), 2, OTHERS).from_function(np.vectorize(lambda i, j: i + j), float).dtype == np.float64
 
 
 def test_none_is_one_block_per_process() -> None:
