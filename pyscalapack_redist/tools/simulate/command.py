@@ -88,7 +88,7 @@ def read_methods(text: str) -> tuple[str, ...]:
                 f"{', '.join(EXCHANGES)}"
             )
         try:
-            check_method("natural" if schedule == "auto" else schedule, exchange)
+            check_method(schedule, exchange)
         except ScheduleError as error:
             raise ValueError(f"method {name!r}: {error}") from None
     return names

@@ -72,17 +72,17 @@ class Work:
 
 
 def check_method(schedule: str, exchange: str) -> None:
-    """Refuse what cannot be simulated. Not collective.
+    """Refuse what cannot be simulated; the schedule "auto" goes with every exchange. Not collective.
 
     Raises
     ------
     ScheduleError
         Says why, and what to use instead.
     """
-    one_port = is_one_port(schedule)
     if exchange not in EXCHANGES:
         raise unknown("exchange", exchange, EXCHANGES)
-    check_combination(schedule, one_port, exchange, "packed")
+    if schedule != "auto":
+        check_combination(schedule, is_one_port(schedule), exchange, "packed")
 
 
 def work_of(exchange: str, messages: Messages, item: int, sizes: Sizes) -> Work:

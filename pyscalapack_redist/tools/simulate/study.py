@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass, field, replace
 
 from ...comm.links import Links
-from ...engine.model import choose
+from ...engine.model import Choice, choose
 from ...errors import ScheduleError
 from ..cases import Case
 from ..text import counted
-from .exchange_rules import Sizes, Work, check_method, work_of
+from .exchange_rules import EXCHANGES, Sizes, Work, check_method, work_of
 from .flow import simulate
 from .lock_step import lock_step
 from .machine import Machine
@@ -105,7 +105,8 @@ def simulated(
     machine : Machine
         With at least as many ranks.
     methods : tuple of str
-        SCHEDULE/EXCHANGE each. What does not apply is left out, with the reason.
+        SCHEDULE/EXCHANGE each; the schedule "auto" is the one that the engine would choose. What does not apply is left out,
+        with the reason.
     sizes : Sizes
         Of pieces and windows; what is not given is what the engine chooses for such links.
     resolution : float, optional
@@ -133,9 +134,13 @@ def simulated(
         resolution = 0.0 if everything.count <= FEW else limit / parts
     links = Links(machine.latency, min(machine.goodput, FASTEST), machine.hosts, "as given")
     grids = case.before.grid, case.after.grid
-    chosen = choose("auto", "windowed", "packed", None, links, math.prod(case.shape), *grids)
-    sizes = Sizes(sizes.window or chosen.window, sizes.piece or chosen.piece)
-    found = [_predicted(name, case, machine, sizes, resolution, traffic) for name in methods]
+    chosen = {
+        exchange: choose("auto", exchange, "packed", None, links, math.prod(case.shape), *grids)
+        for exchange in EXCHANGES
+    }
+    window, piece = chosen["windowed"].window, chosen["windowed"].piece
+    sizes = Sizes(sizes.window or window, sizes.piece or piece)
+    found = [_predicted(name, case, machine, sizes, resolution, traffic, chosen) for name in methods]
     return Simulated(case, machine, limit, busiest, resolution, found)
 
 
@@ -146,12 +151,14 @@ def _predicted(
     sizes: Sizes,
     resolution: float,
     traffic: dict[str, Messages | ScheduleError],
+    chosen: dict[str, Choice],
 ) -> Prediction:
     schedule, _, exchange = name.partition("/")
-    schedule = "natural" if schedule == "auto" else schedule
     start = time.perf_counter()
     try:
         check_method(schedule, exchange)
+        if schedule == "auto":
+            schedule = chosen[exchange].schedule
         messages = _kept(traffic, case, schedule)
         work = work_of(exchange, messages, case.dtype.itemsize, sizes)
     except ScheduleError as error:

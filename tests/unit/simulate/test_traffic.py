@@ -96,6 +96,21 @@ def test_no_method_beats_the_links(before: str, after: str, slots: int) -> None:
         assert prediction.seconds > found.limit
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "order"),
+    [("16x1:4x64", "4x4:2x2", "caterpillar"), ("32x1:4x64", "4x8:2x2", "stepwise"), ("300:1", "300:2", "ring")],
+)
+def test_auto_is_the_order_that_the_engine_chooses(before: str, after: str, order: str) -> None:
+    moved = case((6400, 64) if "x" in before else (120_000,), before, after)
+    exchanges = ("windowed", "sendrecv", "synchronized")
+    names = [f"{schedule}/{exchange}" for exchange in exchanges for schedule in ("auto", order, "natural")]
+    found = simulated(moved, Machine(moved.ranks, rate=1e6, latency=1e-6), tuple(names), Sizes(piece=4096)).predictions
+    for auto, named, natural in zip(found[::3], found[1::3], found[2::3], strict=True):
+        assert auto.seconds is not None
+        assert (auto.seconds, auto.steps) == (named.seconds, named.steps)
+        assert auto.steps != natural.steps
+
+
 def test_lock_step_is_the_sum_of_the_steps_costs() -> None:
     # Each step of `classes` is full and its messages are of one length, so no process is ever ahead of another.
     grid = schedules.CommunicationGrid(8, 8, 3, 5)
