@@ -24,6 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--rate", type=float, default=10, help="of a link, Gbit/s (default: 10)")
     parser.add_argument("--gflops", type=float, default=100, help="of a host in the factorisation (default: 100)")
+    parser.add_argument("--most", type=int, default=max(ORDERS), help="order of the largest matrix")
     options = parser.parse_args()
     before, after = Layout.parse(BEFORE), Layout.parse(AFTER)
     machine = Machine(16, rate=options.rate * 1e9 / 8, latency=5e-6, overhead=1e-6)
@@ -31,7 +32,7 @@ def main() -> None:
         "| n | the matrix | the busiest host sends or receives | one way | there and back | LU | there and back / LU |"
     )
     print("|---" * 7 + "|")
-    for n in ORDERS:
+    for n in (order for order in ORDERS if order <= options.most):
         found = simulated(Case((n, n), before, after), machine, (METHOD,), Sizes())
         one_way = found.predictions[0].seconds
         assert one_way is not None

@@ -87,6 +87,21 @@ def test_paths_in_the_text_exist(page: Path) -> None:
     assert [path for path in missing if "NAME" not in path] == []
 
 
+def test_the_table_of_what_to_expect_is_what_the_benchmark_prints() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "break_even.py", "--most", "4000"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        env=launch.environment(),
+    )
+    rows = done.stdout.splitlines()
+    assert len(rows) == 6  # two of them are the head of the table
+    shown = (ROOT / "docs" / "expect.md").read_text().splitlines()
+    assert [row for row in rows if row not in shown] == []
+
+
 def test_the_architecture_has_every_module_in_it() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     package = ROOT / "pyscalapack_redist"
