@@ -96,7 +96,7 @@ def _parts(stages: list[tuple[Axes, tuple[int, ...]]], plans: list[psr.Redistrib
         yield Part("FFT along " + " and ".join(map(str, dims)), dims)
         if number < len(plans):
             spread, to = (
-                "x".join(str(k) for k, axis in enumerate(one) if axis is not None)
-                for one in (axes, stages[number + 1][0])
+                "x".join(str(k) for k, axis in enumerate(axis_of) if axis is not None)
+                for axis_of in (axes, stages[number + 1][0])
             )
             yield Part(f"{spread} -> {to}", plan=plans[number])

@@ -130,7 +130,7 @@ def change(comm: MPI.Intracomm, solver: Solver, wanted: psr.Descriptor, relabel:
     plan_seconds, plan = timed(comm, lambda: psr.redistribute(solver.desc, desc, comm=comm, dtype=np.float64))
     seconds, state = timed(comm, lambda: plan(solver.state))
     mine = plan.report()
-    sent, kept = (int(comm.allreduce(one)) for one in (mine.bytes_sent, mine.bytes_copied))
+    sent, kept = (int(comm.allreduce(number)) for number in (mine.bytes_sent, mine.bytes_copied))
     return Change(desc, state, plan_seconds, seconds, sent, kept, report.moved_before)
 
 

@@ -63,7 +63,7 @@ def with_scalapack4py(n: int, block: int, rows: int, columns: int) -> Theirs:
     sl = import_module("scalapack4py").ScaLAPACK4py(library())
     context = sl.make_blacs_context(sl.get_default_system_context(), rows, columns)
     nine = [sl.make_blacs_desc(context, n, n, block, block) for _ in range(3)]
-    a, b, c = (one.alloc_zeros(np.float64) for one in nine)
+    a, b, c = (desc.alloc_zeros(np.float64) for desc in nine)
 
     def multiply() -> None:
         sl.pdgemm("N", "N", n, n, n, 1.0, a, 1, 1, nine[0], b, 1, 1, nine[1], 0.0, c, 1, 1, nine[2])

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .comm.vote import Ballot, Statement, digest
-from .engine.arguments import communicator_of, everyone_of
+from .engine.arguments import communicator_of, group_of_all
 from .engine.redistribute import redistribute
 from .engine.scatter_gather import from_root, gather
 from .errors import ArrayError, DescriptorError, shown
@@ -118,7 +118,7 @@ class DistributedArray(Distributed):
         CollectiveError
             An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
         """
-        comm, everyone = communicator_of(self._desc), everyone_of(self._desc)
+        comm, everyone = communicator_of(self._desc), group_of_all(self._desc)
         error: Exception | None = None
         target: Any = None
         try:

@@ -100,23 +100,23 @@ class Phases(Sequence[Phase]):
         same: list[list[Phase]] = [[] for _ in longest]
         for rank, phases in enumerate(everywhere):
             k = 0
-            for one in phases:
-                while k < len(longest) and longest[k].name != one.name:
+            for mine in phases:
+                while k < len(longest) and longest[k].name != mine.name:
                     k += 1
                 if k == len(longest):
                     raise CollectiveError(
-                        f"rank {rank} recorded {one.name!r}, and rank {everywhere.index(longest)} did not in that place: "
+                        f"rank {rank} recorded {mine.name!r}, and rank {everywhere.index(longest)} did not in that place: "
                         "trace on all ranks a block in which all do the same"
                     )
-                same[k].append(one)
+                same[k].append(mine)
                 k += 1
         return Phases(
             replace(
                 first,
-                seconds=max(one.seconds for one in some),
-                bytes_sent=sum(one.bytes_sent for one in some),
-                bytes_copied=sum(one.bytes_copied for one in some),
-                error=next((one.error for one in some if one.error), ""),
+                seconds=max(its.seconds for its in some),
+                bytes_sent=sum(its.bytes_sent for its in some),
+                bytes_copied=sum(its.bytes_copied for its in some),
+                error=next((its.error for its in some if its.error), ""),
             )
             for first, some in zip(longest, same, strict=True)
         )
@@ -124,16 +124,16 @@ class Phases(Sequence[Phase]):
     def __str__(self) -> str:
         rows = [
             (
-                one.routine,
-                one.name,
-                one.layout,
-                f"{one.seconds:.6f}",
-                f"{one.bytes_moved / 1e6:,.3f}" if one.bytes_moved else "",
-                one.error,
+                its.routine,
+                its.name,
+                its.layout,
+                f"{its.seconds:.6f}",
+                f"{its.bytes_moved / 1e6:,.3f}" if its.bytes_moved else "",
+                its.error,
             )
-            for one in self
+            for its in self
         ]
-        total = f"{sum(one.seconds for one in self):.6f}", f"{sum(one.bytes_moved for one in self) / 1e6:,.3f}"
+        total = f"{sum(its.seconds for its in self):.6f}", f"{sum(its.bytes_moved for its in self) / 1e6:,.3f}"
         table = [("routine", "phase", "layout", "seconds", "MB moved", ""), *rows, ("", "sum", "", *total, "")]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = (

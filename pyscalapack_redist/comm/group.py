@@ -248,18 +248,18 @@ class Group:
         """As this rank names the others."""
         return "".join(self.names[part] if isinstance(part, int) else part for part in why or ())
 
-    def confer(self, mine: Any, answer: Callable[[list[Any]], Any] | None = None) -> Any:
+    def combine(self, mine: Any, answer: Callable[[list[Any]], Any] | None = None) -> Any:
         """What all ranks tell, by rank; or what `answer` makes of that, on the first one. Collective over the group."""
         with progress.interrupts_held():
             return self._finished(all_tell(self.channel, self.next_ticket(), mine, answer))
 
-    def must_all(self, error: BaseException | None) -> None:
+    def raise_on_all(self, error: BaseException | None) -> None:
         """Raise on every rank if any has an error. Collective over the group."""
-        self._raise_first(self.confer(None if error is None else error_in_words(error)), error)
+        self._raise_first(self.combine(None if error is None else error_in_words(error)), error)
 
     def share(self, value: T | None) -> T | None:
         """The value of the lowest rank that has one, on all; None where nobody has. Collective over the group."""
-        shared: T | None = self.confer(value, lambda told: next((given for given in told if given is not None), None))
+        shared: T | None = self.combine(value, lambda told: next((given for given in told if given is not None), None))
         return shared if value is None else value
 
     # -- what a group has
@@ -270,8 +270,8 @@ class Group:
     def make_node(self) -> Node:
         """Find the ranks of this node, share memory with them and measure the links to others, once. Collective."""
         if self.node is None:
-            node = Node(self.rank, self.confer, self.names, self.others, self.forced_node)
-            self.links = links_between(self.channel, node, self.confer, self.next_ticket(), self.look_around)
+            node = Node(self.rank, self.combine, self.names, self.others, self.forced_node)
+            self.links = links_between(self.channel, node, self.combine, self.next_ticket(), self.look_around)
             self.node = node
         return self.node
 

@@ -59,7 +59,7 @@ class Links(NamedTuple):
 def links_between(
     channel: Channel,
     node: Node,
-    confer: Callable[..., Any],
+    combine: Callable[..., Any],
     tag: int,
     look_around: Callable[[], None],
 ) -> Links | None:
@@ -71,7 +71,7 @@ def links_between(
         Between the ranks.
     node : Node
         Those of this node.
-    confer : callable
+    combine : callable
         Gives what all ranks tell, by rank. Collective.
     tag : int
         Of messages that nobody else sends.
@@ -87,7 +87,7 @@ def links_between(
     if len(leaders) == 1:
         return None
     path = os.environ.get(VARIABLE) if channel.rank == 0 else None
-    path, problem, *given = confer(_read(path) if path else (None, None))[0]
+    path, problem, *given = combine(_read(path) if path else (None, None))[0]
     if path is not None:
         if problem is not None:
             raise (CollectiveError if channel.rank else RedistributionError)(
@@ -97,7 +97,7 @@ def links_between(
     mine = (0.0, 0.0)
     if channel.rank in leaders:
         mine = _measured(channel, leaders, tag, look_around)
-    latency, per_byte = map(max, zip(*confer(mine), strict=True))
+    latency, per_byte = map(max, zip(*combine(mine), strict=True))
     return Links(latency, 1 / per_byte, len(leaders), "measured")
 
 

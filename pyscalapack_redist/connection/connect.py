@@ -186,7 +186,7 @@ class _Side:
         self._on_root(check)  # before anything else
         joint: Joint = joined(intercomm, watch, self._release)
         joint.group.make_node()
-        joint.group.must_all(None)
+        joint.group.raise_on_all(None)
         return intercomm
 
     def _release(self) -> None:

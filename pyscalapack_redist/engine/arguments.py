@@ -32,7 +32,7 @@ __all__ = [
     "Via",
     "check_shapes",
     "communicator_of",
-    "everyone_of",
+    "group_of_all",
     "layout_on",
     "on_paper",
 ]
@@ -274,7 +274,7 @@ def _descriptor_on(desc: LayoutArgument, comm: MPI.Intracomm) -> Descriptor | No
     return found
 
 
-def everyone_of(desc: Descriptor) -> MPIGroup:
+def group_of_all(desc: Descriptor) -> MPIGroup:
     """All ranks of the communicator of the descriptor's grid. Collective over it the first time."""
     comm = communicator_of(desc)
     return group_of(comm, tuple(range(comm.Get_size())))

@@ -86,7 +86,7 @@ def _check(plans: tuple[object, ...], exchange: str) -> None:
         if not isinstance(plan, Redistribution):
             raise ScheduleError(f"plan {k} is {_named(plan)}: it must be a plan made by redistribute")
         if plan._listed:
-            raise ScheduleError(f"plan {k} is a batch itself: give its plans, batch(*one.plans, ...)")
+            raise ScheduleError(f"plan {k} is a batch itself: give its plans, batch(*that_batch.plans, ...)")
         if plan._tiled:
             raise ScheduleError(f"plan {k} is of tiles, {plan!r}, which a batch does not take: call it by itself")
         if len(plan._stages) > 1 or plan._direct is not None:

@@ -77,7 +77,7 @@ def _remember_as(
         else None
         for pair, out, target in zip(plan._pairs, mine.outs, mine.targets, strict=True)
     ]
-    arrays = [one if isinstance(one, np.ndarray) else None for one in mine.given]
+    arrays = [array if isinstance(array, np.ndarray) else None for array in mine.given]
     try:
         kinds = Kinds(arrays, mine.targets, makes)
     except (BufferError, ValueError):  # dtypes that buffers cannot describe are checked each time

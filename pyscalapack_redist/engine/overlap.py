@@ -80,7 +80,7 @@ def check_tiles_apart(
         return
     open_: list[_Array] = []
     for array in sorted(
-        (_array(k, name, array) for k, (name, array, _) in enumerate(windows)), key=lambda one: one.first
+        (_array(k, name, array) for k, (name, array, _) in enumerate(windows)), key=lambda array: array.first
     ):
         open_ = [other for other in open_ if other.last > array.first]
         for other in open_:

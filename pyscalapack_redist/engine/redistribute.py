@@ -211,7 +211,7 @@ def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
     steps: Any = None
     if not by_formula(chosen.schedule):  # a search under a time limit need not end alike on two machines
         found = _searched(chosen.schedule, request, a, b) if group.rank == 0 else None
-        steps = group.confer(found, lambda told: told[0])
+        steps = group.combine(found, lambda told: told[0])
     moments.append(time.perf_counter())
 
     def make() -> Redistribution:

@@ -120,8 +120,8 @@ def _from_all(group: Group, make: Callable[[], Any]) -> list[Any]:
         made = make()
     except Exception as caught:
         error = caught
-    group.must_all(error)
-    told: list[Any] = group.confer(made)
+    group.raise_on_all(error)
+    told: list[Any] = group.combine(made)
     return told
 
 

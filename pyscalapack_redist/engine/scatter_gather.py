@@ -16,7 +16,7 @@ from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
 from ..layout.grid import ProcessGrid
 from ..layout.host_array import host_array
-from .arguments import LayoutArgument, communicator_of, everyone_of, layout_on
+from .arguments import LayoutArgument, communicator_of, group_of_all, layout_on
 from .redistribute import redistribute
 
 __all__ = ["from_root", "gather", "scatter"]
@@ -127,7 +127,7 @@ def _agreed(
     call: str, desc: Descriptor, given: Callable[[], NDArray[Any] | None], root: int, holds: bool
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
     """The array of a rank that holds one, and its dtype, also on the others."""
-    everyone = everyone_of(desc)
+    everyone = group_of_all(desc)
     error: Exception | None = None
     array: NDArray[Any] | None = None
     try:

@@ -230,10 +230,10 @@ def made_by_all(group: Group, make: Callable[[], Redistribution]) -> Redistribut
     try:
         plan = make()
     except Exception as caught:
-        group.confer((error_in_words(caught), []), largest)
+        group.combine((error_in_words(caught), []), largest)
         raise
     stages = plan._stages
-    failed, extents = group.confer((None, [tuple(stage.extents) for stage in stages]), largest)
+    failed, extents = group.combine((None, [tuple(stage.extents) for stage in stages]), largest)
     if failed is not None:
         raise CollectiveError(f"{group.names[failed[0]]} could not take part: {failed[1]}")
     for stage, numbers in zip(stages, extents, strict=True):

@@ -81,7 +81,7 @@ def all_must(everyone: Group, action: Callable[[], T]) -> T:
         made = action()
     except Exception as caught:
         error = as_file_error(caught)
-    everyone.must_all(error)
+    everyone.raise_on_all(error)
     return made  # type: ignore[return-value]
 
 
@@ -94,7 +94,7 @@ def from_one(everyone: Group, action: Callable[[], T]) -> T:
         except Exception as caught:
             error = as_file_error(caught)
             told = (None, error)
-    made, problem = everyone.confer(told, lambda every: every[0])
+    made, problem = everyone.combine(told, lambda every: every[0])
     if problem is not None:
         raise problem
     return made  # type: ignore[no-any-return]
@@ -102,7 +102,7 @@ def from_one(everyone: Group, action: Callable[[], T]) -> T:
 
 def largest(everyone: Group, number: int) -> int:
     """The largest of a number of each rank, on all. Collective."""
-    top: int = everyone.confer(number, max)
+    top: int = everyone.combine(number, max)
     return top
 
 

@@ -48,7 +48,7 @@ def found_beside(target: str) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             return sorted(
-                one.path for one in entries if mine.fullmatch(one.name) and one.is_file(follow_symlinks=False)
+                entry.path for entry in entries if mine.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
             )
     except OSError:
         return []

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..comm.mpi import MPI
-from ..engine.arguments import LayoutArgument, everyone_of, layout_on
+from ..engine.arguments import LayoutArgument, group_of_all, layout_on
 from ..engine.arrays import made_for
 from ..errors import FileError
 from ..layout.blockcyclic import whole_number
@@ -127,7 +127,7 @@ def load(
         load(desc.desc, path, desc.local, dtype=dtype, **keywords)
         return desc
     desc = layout_on(desc, comm)
-    everyone = everyone_of(desc)
+    everyone = group_of_all(desc)
     error, name, wanted, fitted = None, "", None, None
     try:
         name = checked_path(path, dataset)

@@ -174,7 +174,7 @@ def slabs(desc: Descriptor, item: int, order: str, ranks: int) -> Iterator[Slab]
     """
     grids: dict[tuple[int, ...], ProcessGrid] = {}
     for part in _boxes(desc.shape, max(ranks, SLAB_BYTES * ranks // item), order, ranks):
-        shape = [one.stop - one.start for one in part]
+        shape = [extent.stop - extent.start for extent in part]
         processes = _dealt(shape, ranks) if order == "C" else _dealt(shape[::-1], ranks)[::-1]
         if processes not in grids:
             grids[processes] = ProcessGrid(processes, desc.grid.comm, order="row" if order == "C" else "column")

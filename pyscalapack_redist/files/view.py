@@ -123,7 +123,7 @@ def _transfer(
                     view = view_type(part.axes, part.coords, element, stored.order)
             except Exception as caught:
                 error = as_file_error(caught)
-            everyone.must_all(error)
+            everyone.raise_on_all(error)
             try:
                 start = stored.offset if part is None else part.start
                 blocking(lambda: file.Set_view(start, element, view, "native"))  # noqa: B023
@@ -133,7 +133,7 @@ def _transfer(
             finally:
                 if view is not element:
                     view.Free()
-        everyone.must_all(error)
+        everyone.raise_on_all(error)
     finally:
         element.Free()
 
@@ -173,7 +173,7 @@ def regions(axes: Sequence[Distribution], coords: Sequence[int], item: int, orde
     limit : int
         Bytes of the process in a region; one element if that is more.
     """
-    sizes = [one.local_size(p) for one, p in zip(axes, coords, strict=True)]
+    sizes = [axis.local_size(p) for axis, p in zip(axes, coords, strict=True)]
     if 0 in sizes:
         return
     from_slowest = list(range(len(axes)))[:: 1 if order == "C" else -1]
@@ -240,15 +240,20 @@ def view_type(axes: Sequence[Distribution], coords: Sequence[int], element: MPI.
 
 def _darray(axes: Sequence[BlockCyclic], coords: Sequence[int], element: MPI.Datatype, order: str) -> MPI.Datatype:
     """MPI counts processes from the one that has the first block."""
-    processes = [one.processes for one in axes]
-    turned = [(p - one.source - one.offset // one.block) % one.processes for one, p in zip(axes, coords, strict=True)]
+    processes = [axis.processes for axis in axes]
+    turned = [
+        (p - axis.source - axis.offset // axis.block) % axis.processes for axis, p in zip(axes, coords, strict=True)
+    ]
     number = int(np.ravel_multi_index(turned, processes))
     return element.Create_darray(
         math.prod(processes),
         number,
-        [one.n for one in axes],
+        [axis.n for axis in axes],
         [MPI.DISTRIBUTE_NONE if n == 1 else MPI.DISTRIBUTE_CYCLIC for n in processes],
-        [MPI.DISTRIBUTE_DFLT_DARG if n == 1 else min(one.block, one.n) for one, n in zip(axes, processes, strict=True)],
+        [
+            MPI.DISTRIBUTE_DFLT_DARG if n == 1 else min(axis.block, axis.n)
+            for axis, n in zip(axes, processes, strict=True)
+        ],
         processes,
         MPI.ORDER_C if order == "C" else MPI.ORDER_F,
     )

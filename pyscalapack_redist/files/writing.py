@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..comm.mpi import MPI
-from ..engine.arguments import LayoutArgument, everyone_of, layout_on
+from ..engine.arguments import LayoutArgument, group_of_all, layout_on
 from ..errors import ArrayError, FileError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
@@ -118,7 +118,7 @@ def save(
         An argument is wrong on another rank, or a rank could not write.
     """
     desc = layout_on(desc, comm)
-    everyone, shape = everyone_of(desc), desc.shape
+    everyone, shape = group_of_all(desc), desc.shape
     error, name, dtype = None, "", None
     try:
         name = checked_path(path, dataset)

@@ -17,7 +17,7 @@ from .scan import SCAN
 
 __all__ = ["ALGORITHMS", "FORMS", "Intersections", "find"]
 
-ALGORITHMS: dict[str, Algorithm] = {one.name: one for one in (CLASSICAL, FALLS, SCAN, ASPEN)}
+ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (CLASSICAL, FALLS, SCAN, ASPEN)}
 """Every algorithm, by name."""
 
 

@@ -62,7 +62,7 @@ def neighbours(dims: Sequence[object], dimensions: int, order: str) -> Sequence[
     """
     if order not in ("F", "C"):
         raise DescriptorError(f"order = {order!r} must be 'F' (the first dimension runs fastest) or 'C' (the last)")
-    chosen = [whole_number(f"dims[{k}]", one, 0) for k, one in enumerate(dims)]
+    chosen = [whole_number(f"dims[{k}]", dim, 0) for k, dim in enumerate(dims)]
     first, count = (chosen or [0])[0], len(chosen)
     if count < 2 or chosen != list(range(first, first + count)) or first + count > dimensions:
         raise DescriptorError(
@@ -82,13 +82,13 @@ def merged_with_next(
         The elements of a process would not be blocks of one size; says what would make them so.
     """
     fast, slow = (k, k + 1) if order == "F" else (k + 1, k)
-    one = _as_one(distributions[fast], distributions[slow])
+    merged = _as_one(distributions[fast], distributions[slow])
     spread = fast if distributions[slow].processes == 1 else slow
     rest, left = list(distributions), list(axes)
     if distributions[fast].processes > 1 and distributions[slow].processes > 1:
         grid, left = _with_one_grid_dimension(distributions, axes, grid, fast, slow)
     left[k : k + 2] = [left[spread]]
-    rest[k : k + 2] = [one]
+    rest[k : k + 2] = [merged]
     return Merged(rest, left, grid)
 
 

@@ -121,13 +121,13 @@ class Descriptor(Ownership):
     @classmethod
     def _of(cls, whole: Sequence[Distribution], axes: Sequence[int | None], grid: ProcessGrid) -> Descriptor:
         """Of a whole array, from the distribution of each dimension."""
-        shape, block, source = zip(*((one.n, one.block, one.source) for one in whole), strict=True)
+        shape, block, source = zip(*((axis.n, axis.block, axis.source) for axis in whole), strict=True)
         return cls(shape, block, grid, source=source, axes=axes)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Global shape; of the sub-array for a sub-array."""
-        return tuple(one.n for one in self._distributions)
+        return tuple(axis.n for axis in self._distributions)
 
     @property
     def ndim(self) -> int:
@@ -137,12 +137,12 @@ class Descriptor(Ownership):
     @property
     def block(self) -> tuple[Any, ...]:
         """Block size of each dimension (MB, NB): an int, or `Blocks` where they are irregular."""
-        return tuple(one.block for one in self._whole)
+        return tuple(axis.block for axis in self._whole)
 
     @property
     def source(self) -> tuple[int, ...]:
         """Process coordinate that owns the (whole array's) first block, for each dimension (RSRC, CSRC)."""
-        return tuple(one.source for one in self._whole)
+        return tuple(axis.source for axis in self._whole)
 
     @property
     def axes(self) -> tuple[int | None, ...]:
@@ -169,7 +169,7 @@ class Descriptor(Ownership):
     @property
     def offset(self) -> tuple[int, ...]:
         """Where the sub-array starts in the whole array (IA, JA, from 0); zeros for a whole array."""
-        return tuple(one.offset for one in self._distributions)
+        return tuple(axis.offset for axis in self._distributions)
 
     @property
     def coords(self) -> tuple[int, ...] | None:

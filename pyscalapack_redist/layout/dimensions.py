@@ -151,7 +151,7 @@ def sub_array(distributions: Sequence[Distribution], key: object) -> tuple[Distr
         )
     before, after = (slices[: gaps[0]], slices[gaps[0] + 1 :]) if gaps else (slices, ())
     slices = (*before, *(slice(None),) * (dimensions - len(before) - len(after)), *after)
-    return tuple(_part(k, *one) for k, one in enumerate(zip(distributions, slices, strict=True)))
+    return tuple(_part(k, *both) for k, both in enumerate(zip(distributions, slices, strict=True)))
 
 
 def _part(k: int, axis: Distribution, part: object) -> Distribution:
@@ -197,7 +197,7 @@ class Places:
 
     def __init__(self, distributions: Sequence[Distribution], axes: Sequence[int | None], grid: ProcessGrid) -> None:
         self._axes, self._rest, self._grid = axes, _unused(axes, grid), grid
-        self._processes = [one.processes for one in distributions]
+        self._processes = [axis.processes for axis in distributions]
         self.copies = math.prod(grid.shape[axis] for axis in self._rest)
 
     def ranks(self) -> NDArray[np.int64]:
@@ -223,6 +223,6 @@ class Places:
 def local_part(distributions: Sequence[Distribution], coords: Sequence[int]) -> tuple[slice, ...]:
     """The part of the whole array's local array that holds a process's elements. Not collective."""
     return tuple(
-        slice(start := one.local_start(p), start + one.local_size(p))
-        for one, p in zip(distributions, coords, strict=True)
+        slice(start := axis.local_start(p), start + axis.local_size(p))
+        for axis, p in zip(distributions, coords, strict=True)
     )

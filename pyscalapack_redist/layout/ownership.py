@@ -269,7 +269,7 @@ class Ownership(ABC):
         return view
 
     def _held(self, coords: Sequence[int]) -> tuple[int, ...]:
-        return tuple(one.local_size(p) for one, p in zip(self._whole, coords, strict=True))
+        return tuple(axis.local_size(p) for axis, p in zip(self._whole, coords, strict=True))
 
 
 def common_region(layouts: Sequence[Ownership], html: bool = False) -> tuple[int, ...]:

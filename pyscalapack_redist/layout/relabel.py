@@ -161,7 +161,7 @@ def relabel_report(
     shared = _Shared.of(desc_a, desc_b, op, node_of)
     chosen = shared.best(exact)
     item = np.dtype(dtype).itemsize
-    before, after = (shared.moved(one) for one in (np.arange(len(chosen)), chosen))
+    before, after = (shared.moved(ranks) for ranks in (np.arange(len(chosen)), chosen))
     return RelabelReport(
         descriptor=_placed(desc_b, chosen),
         relabelled=int((chosen != np.arange(len(chosen))).sum()),

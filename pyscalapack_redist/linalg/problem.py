@@ -14,7 +14,7 @@ from .. import blacs, tracing
 from ..comm.groups import MPIGroup
 from ..comm.vote import Ballot, Statement, digest, error_in_words
 from ..distributed_array import DistributedArray
-from ..engine.arguments import communicator_of, everyone_of
+from ..engine.arguments import communicator_of, group_of_all
 from ..engine.redistribute import redistribute
 from ..errors import ArrayError, CollectiveError, DescriptorError
 from ..layout.descriptor import Descriptor
@@ -74,7 +74,7 @@ class Problem:
         found = [operand for operand in operands.values() if isinstance(operand, Distributed)]
         if not found:
             self._check_operands(operands, vectors)
-        self._comm, self._group = communicator_of(found[0].desc), everyone_of(found[0].desc)
+        self._comm, self._group = communicator_of(found[0].desc), group_of_all(found[0].desc)
         self._operands = dict(operands)
         self._error: Exception | None = None
         chosen: tuple[Descriptor, Descriptor] | None = None
@@ -165,7 +165,7 @@ class Problem:
     def _agreed_dtype(self) -> np.dtype[Any]:
         """The one dtype that the ranks know of the operands."""
         mine = [(name, operand.dtype) for name, operand in self._operands.items() if operand.dtype is not None]
-        told: list[tuple[str, np.dtype[Any]]] = [pair for pairs in self._group.confer(mine) for pair in pairs]
+        told: list[tuple[str, np.dtype[Any]]] = [pair for pairs in self._group.combine(mine) for pair in pairs]
         if not told:
             raise ArrayError("no rank knows the dtype: each local array is None; pass empty ones of the dtype")
         for name, dtype in told:
@@ -223,7 +223,7 @@ class Problem:
         target = self.layout((m if rows is None else rows, n))
         if target.shape != desc.shape:
             out = self.zeros((target.shape[0], n))
-            self._group.must_all(self._error)
+            self._group.raise_on_all(self._error)
             self._redistributed(name, desc, target[:m], local, out.local)
             return out
         if desc != target:
@@ -307,7 +307,7 @@ class Problem:
         def agree(ended: bool = False) -> tuple[bool, Any]:
             nonlocal refused
             mine = None if error is None else (isinstance(error, LinAlgError), str(error), error_in_words(error))
-            wrong, all_ended, result = self._group.confer((mine, ended, value), answer)
+            wrong, all_ended, result = self._group.combine((mine, ended, value), answer)
             if wrong is not None:
                 refused = self._refusal(wrong, error)
                 raise refused

@@ -74,11 +74,11 @@ def test_the_module_does_not_start_mpi(run: Run) -> None:
 
 def test_the_default_is_found_once_and_described(run: Run) -> None:
     said = run("""
-        one = blacs.load()
-        assert blacs.available() and blacs.load() is one and blacs.load(one.path) is one
-        assert one.vendor in ("netlib", "MKL") and one.missing == ()
-        assert [one.entries.gridinfo(ctxt) for ctxt in (-1, 0, 7, 10**6)] == [(-1,) * 4] * 4
-        print(*one.describe(), sep="\\n")
+        library = blacs.load()
+        assert blacs.available() and blacs.load() is library and blacs.load(library.path) is library
+        assert library.vendor in ("netlib", "MKL") and library.missing == ()
+        assert [library.entries.gridinfo(ctxt) for ctxt in (-1, 0, 7, 10**6)] == [(-1,) * 4] * 4
+        print(*library.describe(), sep="\\n")
     """)
     assert re.match(
         r"ScaLAPACK: (netlib|MKL), /.+\nMPI: .+, /.+\nchosen: the first that loads among those that fit", said

@@ -180,7 +180,7 @@ def test_equality_and_digest() -> None:
     assert hash(rows) == hash(same)
     assert rows.layout_digest == same.layout_digest
     assert len({rows, columns, apart}) == 3
-    assert len({one.layout_digest for one in (rows, columns, apart)}) == 3
+    assert len({desc.layout_digest for desc in (rows, columns, apart)}) == 3
     assert pickle.loads(pickle.dumps(rows)) == rows
 
 

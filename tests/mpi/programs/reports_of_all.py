@@ -77,10 +77,10 @@ def batches_have_both() -> None:
     whole = both.report(["f8", "f4"], all_ranks=True)
     assert isinstance(whole, Totals)
     apart = [plan.report(kind, all_ranks=True) for plan, kind in zip(plans, ("f8", "f4"), strict=True)]
-    assert whole.bytes_sent == sum(one.bytes_sent for one in apart)
-    assert whole.bytes_copied == sum(one.bytes_copied for one in apart)
+    assert whole.bytes_sent == sum(report.bytes_sent for report in apart)
+    assert whole.bytes_copied == sum(report.bytes_copied for report in apart)
     assert whole.sends == len(
-        {(p, q) for one in plans for p in range(SIZE) for m in one.messages_of(p)["send"] for q in [m.peer]}
+        {(p, q) for each in plans for p in range(SIZE) for m in each.messages_of(p)["send"] for q in [m.peer]}
     )
     a, b = ROWS.from_function(lambda i, j: i + 100.0 * j), LATE.from_function(lambda i, j: i - 100.0 * j)
     outs = [LATE.zeros() if LATE.coords is not None else None, ROWS.zeros()]

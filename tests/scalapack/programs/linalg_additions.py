@@ -207,19 +207,19 @@ def traces() -> None:
         local = plan(a.local)
         plan.start(a.local, local).wait()
     names = ["agree", "redistribute a", "redistribute b", "pdgetrf", "pdgetrs", "redistribute result"]
-    assert [one.name for one in phases] == names
-    assert {one.routine for one in phases} == {"solve"}
-    assert [one.name for one in outer] == [*names, "plan", "redistribute", "redistribute"]
+    assert [phase.name for phase in phases] == names
+    assert {phase.routine for phase in phases} == {"solve"}
+    assert [phase.name for phase in outer] == [*names, "plan", "redistribute", "redistribute"]
     assert outer[-1].routine == ""
     assert outer[:6][0] is phases[0]
-    assert all(one.seconds > 0 and one.error == "" for one in outer)
+    assert all(phase.seconds > 0 and phase.error == "" for phase in outer)
     height, width = SQUARE.shape
     assert phases[1].layout == f"{SIZE}x1:3x2 -> {height}x{width}:4x4"
     assert phases[3].layout == f"{height}x{width}:4x4"
-    for one in (phases[1], *outer[-2:]):
-        assert WORLD.allreduce(one.bytes_moved) == 8 * n * n
+    for phase in (phases[1], *outer[-2:]):
+        assert WORLD.allreduce(phase.bytes_moved) == 8 * n * n
         mine = 0 if a.local is None else a.local.nbytes
-        assert one.bytes_moved == mine
+        assert phase.bytes_moved == mine
     slowest = outer.max(WORLD)
     assert slowest[1].bytes_moved == 8 * n * n
     assert slowest[3].seconds == WORLD.allreduce(phases[3].seconds, MPI.MAX)
@@ -241,7 +241,7 @@ def traces() -> None:
         plan = psr.redistribute(own, own)
         if RANK == 0:
             plan(own.zeros())
-    assert [one.name for one in uneven.max(WORLD)] == ["plan", "redistribute"]
+    assert [phase.name for phase in uneven.max(WORLD)] == ["plan", "redistribute"]
     with psr.trace() as uneven:
         plan(own.zeros()) if RANK == 0 else psr.redistribute(own, own)
     if SIZE > 1:
