@@ -9,6 +9,7 @@ This module only composes: what is owed to whom is worked out in `planner`, the 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import time
 from collections.abc import Sequence
@@ -224,7 +225,8 @@ def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
     if plan._stages[0].exchange.collective:
         group.make_collectives()
     moments.append(time.perf_counter())
-    plan._planning = dict(zip(PLANNING, np.diff(moments).tolist(), strict=True))
+    spent = (end - begin for begin, end in itertools.pairwise(moments))
+    plan._planning = dict(zip(PLANNING, spent, strict=True))
     return plan
 
 

@@ -20,7 +20,7 @@ from .collapsed import merged
 from .dimensions import BlockSizes, Distribution, Places, check_one_size, distributions_of, local_part, sub_array
 from .grid import ProcessGrid
 from .nine_integers import NineIntegers
-from .ownership import Ownership
+from .ownership import Ownership, held_at
 
 __all__ = ["Descriptor"]
 
@@ -63,21 +63,21 @@ class Descriptor(Ownership):
     ) -> None:
         if not isinstance(grid, ProcessGrid):
             raise DescriptorError(f"grid = {shown(grid)} must be a ProcessGrid")
-        self._grid = grid
-        self._whole, self._axes = distributions_of(shape, block, grid, source, axes)
-        self._distributions = self._whole
-        self._parent: Descriptor | None = None
-        self._paper = grid.comm is None
-        self._places = Places(self._whole, self._axes, grid)
-        self._place = None if grid.coords is None else self._places.at(grid.coords)
-        self._coords = None if self._place is None else self._place[: self.ndim]
-        self._local_shape = (0,) * self.ndim if self._coords is None else self._held(self._coords)
-        rows = max(1, self._local_shape[0])
+        whole, spread = distributions_of(shape, block, grid, source, axes)
+        places, on_paper = Places(whole, spread, grid), grid.comm is None
+        place = None if grid.coords is None else places.at(grid.coords)
+        coords = None if place is None else place[: len(whole)]
+        local = (0,) * len(whole) if coords is None else held_at(whole, coords)
+        rows = max(1, local[0])
         if lld is not None and whole_number("lld", lld, 1) < rows:
             raise DescriptorError(
                 f"lld = {lld} is too small: this rank holds {rows} rows, so it must be at least {rows}"
             )
-        self._lld: int | None = int(lld) if lld is not None else None if grid.comm is None else rows
+        # past `__setattr__`, which takes longer than the rest
+        put = vars(self).update
+        put(_grid=grid, _whole=whole, _distributions=whole, _axes=spread, _parent=None, _paper=on_paper)
+        put(_places=places, _place=place, _coords=coords, _local_shape=local)
+        put(_lld=int(lld) if lld is not None else None if on_paper else rows)
 
     @classmethod
     def from_array(cls, nine_integers: object, comm: MPI.Intracomm) -> Descriptor:

@@ -21,7 +21,7 @@ from .grid import ProcessGrid
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Ownership", "common_region"]
+__all__ = ["Ownership", "common_region", "held_at"]
 
 LARGEST_MAP = 10**8  # entries of a map: 800 MB
 MOST_BLOCKS, MOST_PANELS = 1600, 12  # of a picture of matplotlib
@@ -41,6 +41,8 @@ class Ownership(ABC):
     _local_shape: tuple[int, ...]
     _lld: int | None
     _paper: bool
+    _axes: tuple[int | None, ...]
+    _parent: Self | None
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
@@ -61,7 +63,7 @@ class Ownership(ABC):
             The coordinates are outside the grid.
         """
         self._grid.rank_of(coords)
-        return self._held(self._places.at(coords)[: len(self._whole)])
+        return held_at(self._whole, self._places.at(coords)[: len(self._whole)])
 
     def global_indices(self, dim: int, coords: Sequence[int] | None = None) -> NDArray[np.int64]:
         """Global indices along `dim` that this rank holds, or the process at some coordinates, ascending. Not collective.
@@ -264,12 +266,14 @@ class Ownership(ABC):
         view = self._copy()
         view._place = None if place is None else self._places.at(place)
         view._coords = None if view._place is None else view._place[: len(self._whole)]
-        view._local_shape = (0,) * len(self._whole) if view._coords is None else self._held(view._coords)
+        view._local_shape = (0,) * len(self._whole) if view._coords is None else held_at(self._whole, view._coords)
         view._lld, view._paper = max(1, view._local_shape[0]), False
         return view
 
-    def _held(self, coords: Sequence[int]) -> tuple[int, ...]:
-        return tuple(axis.local_size(p) for axis, p in zip(self._whole, coords, strict=True))
+
+def held_at(distributions: Sequence[Distribution], coords: Sequence[int]) -> tuple[int, ...]:
+    """Elements that a process holds along each dimension. Not collective."""
+    return tuple(axis.local_size(p) for axis, p in zip(distributions, coords, strict=True))
 
 
 def common_region(layouts: Sequence[Ownership], html: bool = False) -> tuple[int, ...]:
