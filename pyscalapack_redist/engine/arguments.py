@@ -314,11 +314,13 @@ def _read(name: str, given: object, comm: MPI.Intracomm | None, explicit: bool) 
         if comm is None:
             return given
         if comm_of(given) is None:
-            raise DescriptorError(
-                f"{name} = {given!r} is on paper: give it a communicator to run a redistribution"
-                + ("" if isinstance(given, Tiles) else f", ProcessGrid({given.grid.shape}, comm)")
-                + "; or leave the communicator away from both layouts and from comm=, for a plan to study"
-            )
+            remedy = "give it a communicator, Tiles(..., comm)"
+            if isinstance(given, Descriptor):
+                remedy = (
+                    f"give it a communicator, ProcessGrid({given.grid.shape}, comm), to run a redistribution; or leave the "
+                    "communicator away from both grids and from comm=, for a plan to study"
+                )
+            raise DescriptorError(f"{name} = {given!r} is on paper: {remedy}")
         if explicit or same_ranks(comm_of(given), comm):
             return given.on(comm)
         raise DescriptorError(

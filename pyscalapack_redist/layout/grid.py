@@ -268,7 +268,8 @@ class ProcessGrid:
                     f"{self} cannot be pickled: not all of its processes are in COMM_WORLD, the only communicator that other "
                     "ranks know by name"
                 ) from None
-        return _unpickled, (self._shape, comm, grid._ranks)
+        name = None if comm is None else "COMM_SELF" if comm == MPI.COMM_SELF else "COMM_WORLD"
+        return _unpickled, (self._shape, name, grid._ranks)
 
     def __repr__(self) -> str:
         n = self.size
@@ -283,8 +284,8 @@ class ProcessGrid:
         return f"ProcessGrid({' x '.join(map(str, self._shape))}, {where}{paper})"
 
 
-def _unpickled(shape: tuple[int, ...], comm: MPI.Intracomm | None, ranks: NDArray[np.int64]) -> ProcessGrid:
-    return ProcessGrid(shape, comm, ranks=ranks)
+def _unpickled(shape: tuple[int, ...], name: str | None, ranks: NDArray[np.int64]) -> ProcessGrid:
+    return ProcessGrid(shape, None if name is None else getattr(MPI, name), ranks=ranks)
 
 
 def same_ranks(a: MPI.Intracomm | None, b: MPI.Intracomm | None) -> bool:

@@ -143,6 +143,7 @@ def saving(desc: psr.Descriptor, folder: Path) -> None:
     writing._begin = begun
     assert modes == ([0o600] if RANK == 0 else [])
     assert private.stat().st_mode & 0o777 == 0o600
+    WORLD.Barrier()  # all have looked
     on_first(lambda: [(folder / name).unlink() for name in ("CAPITAL.NPY", "private.npy")])
     fails("is not an ordinary file", lambda: psr.save(desc, local, folder / "folder.npy"))
     fails("is not an ordinary file", lambda: psr.save(desc, local, "/dev/full"))

@@ -366,7 +366,7 @@ def bad_layouts() -> None:
     refused(lambda: redistribute(t, d, schedule="walker-otto"), psr.ScheduleError, "walker-otto")
     refused(lambda: psr.batch(redistribute(t, d)), psr.ScheduleError, "plan 0 is of tiles")
     paper = psr.Tiles([0, M], [0, N], [[0]])
-    refused(lambda: redistribute(paper, d), psr.DescriptorError, "on paper: pass comm=")
+    refused(lambda: redistribute(paper, d), psr.DescriptorError, "on paper: give it a communicator")
     if SIZE > 1:
         copies = psr.Descriptor((M, N), (2, 2), ROWS, axes=(None, 1))
         refused(
