@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,19 @@ from mpi4py import MPI
 
 import pyscalapack_redist as psr
 
-__all__ = ["Phases", "Refusal", "on_all_ranks", "options_parser", "read_words", "start", "timed"]
+__all__ = [
+    "Phases",
+    "Refusal",
+    "grid_shape",
+    "most_square",
+    "on_all_ranks",
+    "options_parser",
+    "positive",
+    "read_words",
+    "say",
+    "start",
+    "timed",
+]
 
 T = TypeVar("T")
 
@@ -68,6 +82,27 @@ def read_words(
     return given
 
 
+def positive(text: str) -> int:
+    """A number of the command line that must be at least 1. Not collective."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number of at least 1")
+    return int(text)
+
+
+def grid_shape(text: str) -> tuple[int, int]:
+    """A process grid of the command line. Not collective."""
+    found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} must be rows x columns of processes, such as 2x2")
+    return int(found[1]), int(found[2])
+
+
+def most_square(ranks: int) -> tuple[int, int]:
+    """The most square grid of all ranks. Not collective."""
+    rows = max(rows for rows in range(1, math.isqrt(ranks) + 1) if ranks % rows == 0)
+    return rows, ranks // rows
+
+
 def start(read: Callable[[MPI.Intracomm, list[str]], T | None], run: Callable[[MPI.Intracomm, T], bool]) -> NoReturn:
     """Run a program and end: status 0 if its result is right, 1 if it is wrong, 2 after a Refusal. Collective.
 
@@ -89,6 +124,12 @@ def start(read: Callable[[MPI.Intracomm, list[str]], T | None], run: Callable[[M
     # all ranks got here: had they not finalized when they end with a status, `python -m mpi4py` would abort them
     MPI.Finalize()
     sys.exit(status)
+
+
+def say(comm: MPI.Intracomm, text: object = "", end: str = "\n") -> None:
+    """Print on rank 0. Not collective."""
+    if comm.rank == 0:
+        print(text, end=end, flush=True)
 
 
 def timed(comm: MPI.Intracomm, work: Callable[[], T]) -> tuple[float, T]:

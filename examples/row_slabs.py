@@ -4,30 +4,26 @@
     mpiexec -n 4 python -m mpi4py examples/row_slabs.py --rows 310 0 205 285
     mpiexec -n 4 python -m mpi4py examples/row_slabs.py --order 800 --chunk 150
 
-Slabs of any heights are one layout, with irregular blocks of rows, and one plan moves them. Square chunks on any rank are
-not: each is a matrix on one process and goes into its part of ScaLAPACK's matrix, which is a sub-array of the layout. All
-are on their way at once.
+Slabs of any heights are a layout with irregular blocks of rows, in which `linalg.solve` takes the matrix and gives the
+solution back. Chunks on any ranks are a layout of tiles, from which one redistribution leads into ScaLAPACK's, and one back.
 
-With --chunk the matrix is a dask array in square chunks of that size. The ranks compute the chunks in turn, none computes two
-times, and the solution is handed back to dask, which verifies it.
+With --chunk the matrix is a dask array in square chunks of that size, dealt to the ranks in turn, each of which computes
+its own. The solution is handed back to dask, which verifies it.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import chain, pairwise, product
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
-from phases import Phases, Refusal, on_all_ranks, options_parser, read_words, start
+from phases import Refusal, grid_shape, on_all_ranks, options_parser, positive, read_words, say, start
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.scalapack.routines import pxgetrf, pxgetrs
 
 Array = NDArray[np.float64]
 
@@ -38,189 +34,62 @@ def element(i: NDArray[np.int64], j: NDArray[np.int64]) -> Array:
     return values
 
 
-def right_side(i: NDArray[np.int64]) -> Array:
-    """The right-hand side."""
-    values: Array = np.sin(1.0 + i)
+def right_side(i: NDArray[np.int64], j: NDArray[np.int64]) -> Array:
+    """The right-hand side, a matrix of one column."""
+    values: Array = np.sin(1.0 + i + j)
     return values
 
 
-class Rows(NamedTuple):
-    """Rows of the solution that this rank has."""
+class Errors(NamedTuple):
+    """max |A x - b|, and max |x|, on every rank."""
 
-    first: int
-    values: Array
-
-
-# -- slabs: one layout
+    residual: float
+    scale: float
 
 
-@dataclass(frozen=True)
-class Slabs:
-    """Slabs of ordinary arrays, of any number of rows on each rank: the layout of irregular blocks."""
-
-    desc: psr.Descriptor
-    array: Array
-    way = "one plan"
-
-    @classmethod
-    def of(cls, comm: MPI.Intracomm, heights: Sequence[int]) -> Slabs:
-        """The matrix of so many rows on each rank. Not collective."""
-        desc = psr.Descriptor((sum(heights),) * 2, (psr.Blocks(heights), None), psr.ProcessGrid((comm.size, 1), comm))
-        return cls(desc, desc.from_function(element))
-
-    @property
-    def title(self) -> str:
-        """What it is, in words."""
-        heights = [self.desc.local_shape_of((rank, 0))[0] for rank in range(self.desc.grid.size)]
-        return f"slabs of {' '.join(map(str, heights))} rows"
-
-    def matrix_in(self, desc: psr.Descriptor) -> Array | None:
-        """This rank's part of the matrix in ScaLAPACK's layout. Collective."""
-        local: Array | None = psr.redistribute(self.desc, desc)(self.array)
-        return local
-
-    def sides_in(self, desc: psr.Descriptor) -> Array | None:
-        """This rank's part of the right-hand side in ScaLAPACK's layout. Collective."""
-        local: Array | None = psr.redistribute(self._column, desc)(right_side(self._rows)[:, np.newaxis])
-        return local
-
-    def solution(self, desc: psr.Descriptor, local: Array | None) -> list[Rows]:
-        """The rows of the solution that this rank's slab has. Collective."""
-        x = psr.redistribute(desc, self._column, dtype=np.float64)(local)
-        return [Rows(int(self._rows[0]), x[:, 0])] if x is not None and x.size else []
-
-    def residual(self, comm: MPI.Intracomm, x: Array) -> float:
-        """max |A x - b|. Collective."""
-        wrong = np.abs(self.array @ x - right_side(self._rows)).max(initial=0)
-        return float(comm.allreduce(float(wrong), MPI.MAX))
-
-    @property
-    def _rows(self) -> NDArray[np.int64]:
-        return self.desc.global_indices(0)
-
-    @property
-    def _column(self) -> psr.Descriptor:
-        return psr.Descriptor((self.desc.shape[0], 1), (self.desc.block[0], None), self.desc.grid)
+def solve_slabs(comm: MPI.Intracomm, heights: tuple[int, ...], layout: psr.Descriptor) -> Errors:
+    """Solve a system of so many rows on each rank; x is in the same rows. Collective."""
+    n, grid, slabs = sum(heights), psr.ProcessGrid((comm.size, 1), comm), psr.Blocks(heights)
+    a = psr.DistributedArray.from_function(psr.Descriptor((n, n), (slabs, None), grid), element)
+    b = psr.DistributedArray.from_function(psr.Descriptor((n, 1), (slabs, None), grid), right_side)
+    x = psr.linalg.solve(a, b, layout=layout)
+    whole: Any = np.concatenate(comm.allgather(x.local))
+    wrong = float(np.abs(a.local @ whole - b.local).max(initial=0))
+    return Errors(comm.allreduce(wrong, MPI.MAX), float(np.abs(whole).max()))
 
 
-# -- chunks: each a part of the matrix that lies whole on one rank
+def solve_chunks(comm: MPI.Intracomm, chunk: int, layout: psr.Descriptor) -> Errors:
+    """Solve a system in the chunks of a dask array, dealt to the ranks in turn; x is in chunks of as many rows. Collective."""
+    import dask.array as da
+
+    n = layout.shape[0]
+    matrix = da.fromfunction(element, shape=(n, n), chunks=(chunk, chunk), dtype=np.float64)
+    sides = da.fromfunction(right_side, shape=(n, 1), chunks=(chunk, 1), dtype=np.float64)
+    owners = np.arange(matrix.npartitions).reshape(matrix.numblocks) % comm.size
+    column = tiles_of(sides, owners[:, :1], comm)
+    a = from_chunks(matrix, tiles_of(matrix, owners, comm), layout)
+    b = from_chunks(sides, column, psr.Descriptor(sides.shape, layout.block, layout.grid))
+    x = psr.linalg.solve(a, b, layout=layout)
+    mine = psr.redistribute(x.desc, column, dtype=np.float64)(x.local)
+    everywhere = comm.gather(list(zip(column.own[:, 0].tolist(), mine, strict=True)))
+    errors = None
+    if everywhere is not None:
+        solution = da.concatenate([part for _, part in sorted(chain(*everywhere), key=lambda pair: pair[0])])
+        largest = da.compute(abs(matrix @ solution - sides).max(), abs(solution).max(), scheduler="synchronous")
+        errors = Errors(*map(float, largest))
+    return comm.bcast(errors)  # type: ignore[no-any-return]
 
 
-class Piece(NamedTuple):
-    """Rows and columns of the matrix, and the rank that has them as an ordinary array."""
-
-    rows: slice
-    columns: slice
-    rank: int
+def tiles_of(array: Any, owners: NDArray[np.int64], comm: MPI.Intracomm) -> psr.Tiles:
+    """The layout of a dask array whose chunks are on these ranks. Not collective."""
+    row_edges, column_edges = ([0, *np.cumsum(sizes).tolist()] for sizes in array.chunks)
+    return psr.Tiles(row_edges, column_edges, owners, comm)
 
 
-@dataclass(frozen=True)
-class Chunks:
-    """A dask array, of which each rank computes its chunks, dealt to the ranks in turn."""
-
-    comm: MPI.Intracomm
-    matrix: Any
-    pieces: list[Piece]
-    arrays: list[Array | None]
-
-    @classmethod
-    def of(cls, comm: MPI.Intracomm, n: int, chunk: int) -> Chunks:
-        """The matrix in square chunks. Not collective."""
-        import dask.array as da
-
-        matrix = da.fromfunction(element, shape=(n, n), chunks=(chunk, chunk), dtype=np.float64)
-        edges = [np.concatenate([[0], np.cumsum(sizes)]) for sizes in matrix.chunks]
-        rows, columns = ([slice(int(a), int(b)) for a, b in pairwise(bounds)] for bounds in edges)
-        pieces = [Piece(*ranges, rank=k % comm.size) for k, ranges in enumerate(product(rows, columns))]
-        arrays = [
-            matrix.blocks[at].compute(scheduler="synchronous") if piece.rank == comm.rank else None
-            for at, piece in zip(np.ndindex(*matrix.numblocks), pieces, strict=True)
-        ]
-        return cls(comm, matrix, pieces, arrays)
-
-    @property
-    def way(self) -> str:
-        """How ScaLAPACK's matrix is filled."""
-        return f"{len(self.pieces)} plans"
-
-    @property
-    def title(self) -> str:
-        """What it is, in words."""
-        return f"a dask array in chunks of {' x '.join(map(str, self.matrix.chunksize))}"
-
-    def matrix_in(self, desc: psr.Descriptor) -> Array | None:
-        """This rank's part of the matrix in ScaLAPACK's layout. Collective."""
-        return self._filled(desc, self.pieces, self.arrays)
-
-    def sides_in(self, desc: psr.Descriptor) -> Array | None:
-        """This rank's part of the right-hand side in ScaLAPACK's layout. Collective."""
-        arrays = [
-            right_side(np.arange(piece.rows.start, piece.rows.stop))[:, np.newaxis]
-            if piece.rank == self.comm.rank
-            else None
-            for piece in self._sides
-        ]
-        return self._filled(desc, self._sides, arrays)
-
-    def solution(self, desc: psr.Descriptor, local: Array | None) -> list[Rows]:
-        """The rows of the solution that this rank's chunks have. Collective."""
-        transfers = [plan.start(local) for plan in list(self._plans(desc, self._sides, back=True))]
-        found = zip(self._sides, [transfer.wait() for transfer in transfers], strict=True)
-        return [Rows(piece.rows.start, x[:, 0]) for piece, x in found if x is not None]
-
-    def residual(self, comm: MPI.Intracomm, x: Array) -> float:
-        """max |A x - b|, by dask. Collective."""
-        import dask.array as da
-
-        found = 0.0
-        if comm.rank == 0:
-            difference = self.matrix @ da.from_array(x, chunks=(self.matrix.chunks[0],)) - right_side(np.arange(len(x)))
-            found = float(np.abs(difference).max().compute(scheduler="synchronous"))
-        return float(comm.bcast(found))
-
-    @property
-    def _sides(self) -> list[Piece]:
-        """The right-hand side beside the first chunk of each row of chunks."""
-        return [Piece(piece.rows, slice(0, 1), piece.rank) for piece in self.pieces if piece.columns.start == 0]
-
-    def _plans(self, desc: psr.Descriptor, pieces: Sequence[Piece], *, back: bool) -> Iterator[psr.Redistribution]:
-        """A plan for each piece, into its part of the matrix or out of it. Collective."""
-        for piece in pieces:
-            part = desc[piece.rows, piece.columns]
-            alone = psr.Descriptor(part.shape, part.shape, psr.ProcessGrid((1, 1), self.comm, ranks=[[piece.rank]]))
-            ends = (part, alone) if back else (alone, part)
-            yield psr.redistribute(*ends, comm=self.comm, dtype=np.float64)
-
-    def _filled(self, desc: psr.Descriptor, pieces: Sequence[Piece], arrays: Sequence[Array | None]) -> Array | None:
-        """This rank's part of a matrix that is made of pieces. Collective."""
-        local = None if desc.coords is None else desc.empty(np.float64)
-        moving = list(self._plans(desc, pieces, back=False))
-        transfers = [plan.start(array, local) for plan, array in zip(moving, arrays, strict=True)]
-        for transfer in transfers:
-            transfer.wait()
-        return local
-
-
-# -- solve and verify
-
-
-def solve(source: Slabs | Chunks, n: int, grid: psr.ProcessGrid, block: int, phases: Phases) -> list[Rows]:
-    """Into ScaLAPACK, LU, and the solution back to the ranks that have those rows. Collective."""
-    desc = psr.Descriptor((n, n), (block, block), grid)
-    desc_sides = psr.Descriptor((n, 1), (block, block), grid)
-    matrix = phases.run("into ScaLAPACK", source.way, lambda: source.matrix_in(desc))
-    b = phases.run("the right-hand side", "", lambda: source.sides_in(desc_sides))
-    pivots = phases.run("factor (pdgetrf)", "", lambda: pxgetrf(matrix, desc))
-    phases.run("solve (pdgetrs)", "", lambda: pxgetrs(matrix, desc, pivots, b, desc_sides))
-    return phases.run("back to the slabs", "", lambda: source.solution(desc_sides, b))
-
-
-def relative_residual(comm: MPI.Intracomm, source: Slabs | Chunks, n: int, solution: list[Rows]) -> float:
-    """max |A x - b| / max |x|. Collective."""
-    x = np.full(n, np.nan)
-    for first, values in chain.from_iterable(comm.allgather(solution)):
-        x[first : first + len(values)] = values
-    return source.residual(comm, x) / float(np.abs(x).max())
+def from_chunks(array: Any, tiles: psr.Tiles, desc: psr.Descriptor) -> psr.DistributedArray:
+    """A dask array in ScaLAPACK's layout; each rank computes its own chunks. Collective."""
+    chunks = [array.blocks[i, j].compute(scheduler="synchronous") for i, j in tiles.own.tolist()]
+    return psr.DistributedArray(desc, psr.redistribute(tiles, desc, dtype=np.float64)(chunks))
 
 
 # -- the program
@@ -232,8 +101,8 @@ class Options:
 
     heights: tuple[int, ...]
     chunk: int | None
-    grid: tuple[int, int]
-    block: int
+    grid: tuple[int, int] | None
+    block: int | None
 
 
 def uneven(order: int, ranks: int) -> tuple[int, ...]:
@@ -245,44 +114,50 @@ def uneven(order: int, ranks: int) -> tuple[int, ...]:
 def read_options(comm: MPI.Intracomm, words: list[str]) -> Options | None:
     """The command line, None where only help was wanted; raises a Refusal where it is wrong. Not collective."""
     parser = options_parser("row_slabs.py", __doc__)
-    parser.add_argument("--order", type=int, default=600, metavar="N", help="unknowns; default: 600")
+    parser.add_argument("--order", type=positive, default=600, metavar="N", help="unknowns; default: 600")
     parser.add_argument("--rows", type=int, nargs="+", metavar="R", help="rows on each rank; default: uneven")
-    parser.add_argument("--chunk", type=int, metavar="C", help="a dask array instead, in chunks of C x C")
-    parser.add_argument("--grid", metavar="PRxPC", help="of ScaLAPACK; default: the most even one of all ranks")
-    parser.add_argument("--block", type=int, default=32, metavar="NB", help="of ScaLAPACK; default: 32")
+    parser.add_argument("--chunk", type=positive, metavar="C", help="a dask array instead, in chunks of C x C")
+    parser.add_argument("--grid", type=grid_shape, metavar="PRxPC", help="of ScaLAPACK; default: linalg.layout_for's")
+    parser.add_argument("--block", type=positive, metavar="NB", help="of ScaLAPACK; default: linalg.layout_for's")
     given = read_words(parser, comm, words, "there are --order, --rows, --chunk, --grid and --block")
     if given is None:
         return None
-    rows = next(p for p in range(int(comm.size**0.5), 0, -1) if comm.size % p == 0)
-    sizes = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", given.grid or f"{rows}x{comm.size // rows}")
-    if sizes is None:
-        raise Refusal(f"--grid {given.grid}: it must be rows x columns of processes, such as 2x2")
-    if given.order < 1 or given.block < 1 or (given.chunk is not None and given.chunk < 1):
-        raise Refusal(f"--order {given.order}, --block {given.block}, --chunk {given.chunk}: all must be at least 1")
     heights = uneven(given.order, comm.size) if given.rows is None else tuple(given.rows)
     if len(heights) != comm.size or min(heights) < 0 or sum(heights) < 1:
         raise Refusal(f"--rows {' '.join(map(str, heights))}: give {comm.size} numbers, one for each rank, not all 0")
     if given.chunk is not None and find_spec("dask") is None:
         raise Refusal("--chunk needs dask: pip install 'dask[array]'")
-    return Options(heights, given.chunk, (int(sizes[1]), int(sizes[2])), given.block)
+    return Options(heights, given.chunk, given.grid, given.block)
+
+
+def layout_of(comm: MPI.Intracomm, n: int, options: Options) -> psr.Descriptor:
+    """ScaLAPACK's layout: what was asked for, and otherwise what suits a matrix of this order. Not collective."""
+    usual = psr.linalg.layout_for("solve", (n, n), comm)
+    grid = usual.grid if options.grid is None else psr.ProcessGrid(options.grid, comm)
+    return psr.Descriptor((n, n), options.block or usual.block, grid)
 
 
 def run(comm: MPI.Intracomm, options: Options) -> bool:
     """Solve and verify; whether all is right. Collective."""
-    n = sum(options.heights)
-    source: Slabs | Chunks = on_all_ranks(
-        comm,
-        lambda: Chunks.of(comm, n, options.chunk) if options.chunk else Slabs.of(comm, options.heights),
-    )
-    phases = Phases(comm)
-    phases.say(f"{n} unknowns on {comm.size} ranks, {source.title}")
-    with on_all_ranks(comm, lambda: psr.ProcessGrid(options.grid, comm)) as grid:
-        on_all_ranks(comm, grid.make_context)
-        solution = solve(source, n, grid, options.block, phases)
-    residual = relative_residual(comm, source, n, solution)
+    n, chunk = sum(options.heights), options.chunk
+    layout = on_all_ranks(comm, lambda: layout_of(comm, n, options))
+    if chunk is None:
+        title = f"slabs of {' '.join(map(str, options.heights))} rows"
+    else:
+        title = f"a dask array in {(-(-n // chunk)) ** 2} chunks of {min(chunk, n)} x {min(chunk, n)}"
+    say(comm, f"{n} unknowns on {comm.size} ranks, {title}\n")
+    with psr.trace() as phases:
+        found = on_all_ranks(
+            comm,
+            lambda: (
+                solve_chunks(comm, chunk, layout) if chunk is not None else solve_slabs(comm, options.heights, layout)
+            ),
+        )
+    say(comm, phases.max(comm))
+    residual = found.residual / found.scale
     right = residual < 100 * n * float(np.finfo(np.float64).eps)
-    where = "by dask " if isinstance(source, Chunks) else ""
-    phases.say(f"residual {where}{residual:.1e} = max |A x - b| / max |x|{'' if right else ': WRONG'}")
+    where = "by dask " if chunk is not None else ""
+    say(comm, f"\nresidual {where}{residual:.1e} = max |A x - b| / max |x|{'' if right else ': WRONG'}")
     return right
 
 

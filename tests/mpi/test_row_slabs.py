@@ -23,22 +23,24 @@ def residual(text: str) -> float:
     [
         (1, ["--order", "21"]),
         (4, ["--rows", "8", "8", "8", "5"]),
-        (4, ["--rows", "9", "9", "0", "0"]),
-        (4, ["--rows", "30", "0", "21", "3", "--block", "7"]),
+        (4, ["--rows", "9", "9", "0", "0", "--grid", "2x2"]),
+        (4, ["--rows", "30", "0", "21", "3", "--grid", "2x2", "--block", "7"]),
         (3, ["--rows", "1", "50", "4", "--grid", "1x2", "--block", "4"]),
     ],
 )
 def test_slabs(ranks: int, words: list[str]) -> None:
     text = launch.run(EXAMPLE, ranks, *words).stdout
-    assert re.search(r"^into ScaLAPACK +one plan ", text, re.MULTILINE), text
+    moved = re.findall(r"^solve +redistribute (a|b|result) .*irregular", text, re.MULTILINE)
+    assert moved == ["a", "b", "result"], text
     assert residual(text) < 1e-12
 
 
 @pytest.mark.skipif(find_spec("dask") is None, reason="dask is not installed: pip install 'dask[array]'")
 @pytest.mark.parametrize(("order", "chunk", "count"), [(50, 13, 16), (30, 64, 1)])
 def test_chunks_of_dask(order: int, chunk: int, count: int) -> None:
-    text = launch.run(EXAMPLE, 4, "--order", order, "--chunk", chunk, "--block", 8).stdout
-    assert f"{count} plans" in text
+    text = launch.run(EXAMPLE, 4, "--order", order, "--chunk", chunk, "--grid", "2x2", "--block", 8).stdout
+    assert f"{count} chunks" in text
+    assert len(re.findall(r"^ +plan ", text, re.MULTILINE)) == 3, text  # of A, b and x
     assert residual(text) < 1e-12
 
 
@@ -48,8 +50,8 @@ def test_chunks_of_dask(order: int, chunk: int, count: int) -> None:
         (["--rows", "3"], "--rows 3: give 2 numbers, one for each rank"),
         (["--rows", "3", "-1"], "give 2 numbers"),
         (["--rows", "0", "0"], "not all 0"),
-        (["--block", "0"], "all must be at least 1"),
-        (["--grid", "2by1"], "--grid 2by1: it must be rows x columns"),
+        (["--block", "0"], "argument --block: '0' must be a whole number of at least 1"),
+        (["--grid", "2by1"], "argument --grid: '2by1' must be rows x columns"),
         (["--grid", "3x3"], "needs 9 processes"),
         (["--size", "4"], "unknown argument --size"),
     ],
