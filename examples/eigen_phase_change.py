@@ -5,8 +5,9 @@
     look at the states  by whole columns            a rank has its states whole, and asks nobody
 
 The matrix is the Hamiltonian of an electron on a square lattice with a random potential, in a magnetic field
-(complex) or without one (real), or a matrix of your own. The energies and states are verified: their residual, and that
-they are orthonormal. Then p?syevd runs where the matrix was assembled, to show what redistributing is worth.
+(complex) or without one (real), or a matrix of your own. `linalg.eigh` redistributes it, calls p?syevd, and hands the
+states out. Energies and states are verified: their residual, and that they are orthonormal. Then p?syevd runs where the
+matrix was assembled, to show what redistributing is worth.
 
     mpiexec -n 4 python -m mpi4py examples/eigen_phase_change.py
     mpiexec -n 4 python -m mpi4py examples/eigen_phase_change.py --side 24 --flux 0.25 --grid 2x2 --blocks 32
@@ -15,23 +16,32 @@ they are orthonormal. Then p?syevd runs where the matrix was assembled, to show 
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from lu_phase_change import LETTERS, grid_shape, positive
+from lu_phase_change import in_short, square_blocks
 from matrix_files import open_matrix
 from mpi4py import MPI
 from numpy.typing import NDArray
-from phases import Phases, Refusal, on_all_ranks, timed
+from phases import (
+    Phases,
+    Refusal,
+    grid_shape,
+    most_square,
+    on_all_ranks,
+    options_parser,
+    positive,
+    read_words,
+    say,
+    start,
+    timed,
+)
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs
-from pyscalapack_redist.scalapack import pxsyevd
 
 TRIED = 320  # order of the leading part of the matrix on which block sizes are tried
 ROUNDS = 2  # of each, of which the fastest counts
@@ -85,59 +95,49 @@ class Lattice:
 # -- the phases
 
 
-class Layouts(NamedTuple):
-    """How the matrix is dealt out in each phase."""
+def assemble(comm: MPI.Intracomm, problem: Problem, phases: Phases) -> psr.DistributedArray:
+    """The matrix by whole rows, which must be Hermitian. Collective."""
+    rows = psr.Descriptor((problem.unknowns, problem.unknowns), (None, None), psr.ProcessGrid((comm.size, 1), comm))
 
-    rows: psr.Descriptor
-    blocks: psr.Descriptor
-    columns: psr.Descriptor
+    def fill() -> psr.DistributedArray:
+        local = rows.empty(problem.dtype)
+        for done in problem.fill(rows.global_indices(0), local):
+            phases.show_progress(done)
+        matrix = psr.DistributedArray(rows, local)
+        mirrored: Any = matrix.redistribute(rows, op="C").local
+        apart = comm.allreduce(float(np.abs(mirrored - local).max(initial=0)), MPI.MAX)
+        if not apart <= 1e-6 * comm.allreduce(float(np.abs(local).max(initial=0)), MPI.MAX):
+            raise ValueError(
+                f"the matrix is not Hermitian: an element differs by {apart:.1e} from the mirrored one's conjugate"
+            )
+        return matrix
+
+    return phases.run("assemble", in_short(rows), fill)
 
 
 class Solved(NamedTuple):
-    """What the phases leave behind: this rank's rows of the matrix, all energies, and this rank's states."""
+    """What the phases leave behind: all energies, the states by whole columns, and how long it took."""
 
-    matrix: LocalArray
     energies: NDArray[Any]
-    states: LocalArray
+    states: psr.DistributedArray
+    seconds: float
+    phases: psr.Phases  # with the seconds of the slowest rank
 
 
-def solve(comm: MPI.Intracomm, problem: Problem, layouts: Layouts, phases: Phases) -> Solved:
-    """Assemble by rows, solve in blocks, look at the states by columns. Collective."""
-    rows, blocks, columns = layouts
-    matrix = phases.run("assemble", shown(rows), lambda: assemble(comm, problem, rows, phases.show_progress))
-    there, back = f"{shown(rows)} -> {shown(blocks)}", f"{shown(blocks)} -> {shown(columns)}"
-    to_blocks = phases.run("plan", there, lambda: psr.redistribute(rows, blocks, comm=comm, dtype=problem.dtype))
-    to_columns = phases.run("plan for the way back", back, lambda: psr.redistribute(blocks, columns, comm=comm))
-    dealt = phases.run("redistribute the matrix", there, lambda: to_blocks(matrix))
-    letter = LETTERS[problem.dtype.name]
-    routine = f"p{letter}{'he' if letter in 'cz' else 'sy'}evd"
-    pairs = phases.run(f"solve ({routine})", shown(blocks), lambda: pxsyevd(dealt, blocks))
-    energies: NDArray[Any] = comm.bcast(pairs.values, root=int(blocks.grid.ranks[0, 0]))
-    states: Any = phases.run(
-        "redistribute the states", back, lambda: to_columns(pairs.vectors, columns.empty(problem.dtype))
-    )
-    return Solved(matrix, energies, states)
-
-
-def assemble(
-    comm: MPI.Intracomm, problem: Problem, desc: psr.Descriptor, show_progress: Callable[[float], None]
-) -> LocalArray:
-    """This rank's rows of the matrix, which must be Hermitian. Collective."""
-    local = desc.empty(problem.dtype)
-    for done in problem.fill(desc.global_indices(0), local):
-        show_progress(done)
-    mirrored = psr.redistribute(desc, desc, op="C")(local)
-    apart = comm.allreduce(float(np.abs(mirrored - local).max(initial=0)), MPI.MAX)
-    if not apart <= 1e-6 * comm.allreduce(float(np.abs(local).max(initial=0)), MPI.MAX):
-        raise ValueError(
-            f"the matrix is not Hermitian: an element differs by {apart:.1e} from the mirrored one's conjugate"
+def solve(comm: MPI.Intracomm, matrix: psr.DistributedArray, blocks: psr.Descriptor) -> Solved:
+    """Solve in blocks, and hand the states out by columns. Collective."""
+    columns = psr.Descriptor(matrix.shape, (None, None), psr.ProcessGrid((1, comm.size), comm))
+    with psr.trace() as phases:
+        seconds, pairs = timed(
+            comm, lambda: on_all_ranks(comm, lambda: psr.linalg.eigh(matrix, layout=blocks, like=columns))
         )
-    return local
+    return Solved(pairs.eigenvalues, pairs.eigenvectors, seconds, phases.max(comm))
 
 
 def sites_per_state(solved: Solved) -> NDArray[np.float64]:
     """Over how many sites each of this rank's states is spread, 1 / sum |z|^4. Not collective: a state is whole here."""
-    spread: NDArray[np.float64] = 1 / (np.abs(solved.states) ** 4).sum(axis=0)
+    states: Any = solved.states.local
+    spread: NDArray[np.float64] = 1 / (np.abs(states) ** 4).sum(axis=0)
     return spread
 
 
@@ -145,27 +145,19 @@ def sites_per_state(solved: Solved) -> NDArray[np.float64]:
 
 
 def fastest_block(
-    comm: MPI.Intracomm, problem: Problem, grid: psr.ProcessGrid, candidates: list[int]
+    comm: MPI.Intracomm, matrix: psr.DistributedArray, grid: psr.ProcessGrid, candidates: list[int]
 ) -> tuple[int, str]:
     """The block size with which p?syevd is fastest on the leading part of the matrix, and the table of all. Collective."""
-    n = min(TRIED, problem.unknowns)
-    lines = [f"{'blocks tried on order ' + str(n):34}{'':34}{'seconds':>9}"]
+    n = min(TRIED, matrix.shape[0])
+    lines = [f"\nblocks tried on order {n}"]
     best: dict[int, float] = {}
     for block in candidates:
         whole_matrix_in_one = grid.size > 1 and block >= n > 1
         if whole_matrix_in_one:
             continue
-        desc = psr.Descriptor((n, n), (block, block), grid)
-        local = np.zeros((len(desc.global_indices(0)), problem.unknowns), problem.dtype)
-        if desc.coords is not None:
-            for _ in problem.fill(desc.global_indices(0), local):
-                pass
-        part = None if desc.coords is None else np.asfortranarray(local[:, desc.global_indices(1)])
-        for _ in range(ROUNDS):
-            again = None if part is None else part.copy(order="F")
-            seconds, _ = timed(comm, lambda desc=desc, again=again: pxsyevd(again, desc))  # type: ignore[misc]
-            best[block] = min(seconds, best.get(block, seconds))
-        lines.append(f"{block:6}{'':62}{best[block]:9.3f}")
+        part = matrix[:n, :n].redistribute(psr.Descriptor((n, n), block, grid))
+        best[block] = min(time_in_place(comm, part) for _ in range(ROUNDS))
+        lines.append(f"{block:6}{'':62}{best[block]:9.3f} s")
     if not best:
         raise Refusal(
             f"--blocks {' '.join(map(str, candidates))}: for a matrix of order {n} on {grid.size} ranks p?syevd needs blocks "
@@ -173,6 +165,13 @@ def fastest_block(
         )
     chosen = comm.bcast(min(best, key=lambda block: best[block]))
     return chosen, "\n".join(lines) + f"\nfastest: {chosen}\n"
+
+
+def time_in_place(comm: MPI.Intracomm, matrix: psr.DistributedArray) -> float:
+    """Seconds of p?syevd in the layout that a matrix is in. Collective."""
+    again = matrix.copy()
+    work = lambda: psr.linalg.eigh(again, layout=again, overwrite_a=True)  # noqa: E731
+    return timed(comm, lambda: on_all_ranks(comm, work))[0]
 
 
 # -- the check
@@ -185,28 +184,17 @@ class Errors(NamedTuple):
     orthogonality: float
 
 
-def errors(comm: MPI.Intracomm, solved: Solved, layouts: Layouts) -> Errors:
-    """max |A Z - Z E| / max |E|, and max |Z^H Z - 1|; every rank with its own states, to which all others' come. Collective."""
-    mine = layouts.columns.global_indices(1)
-    energies = solved.energies
-    residual = orthogonality = 0.0
-    for rank in range(comm.size):
-        held, matrix = comm.bcast((layouts.rows.global_indices(0), solved.matrix), root=rank)
-        difference = matrix @ solved.states - solved.states[held] * energies[mine]
-        residual = max(residual, float(np.abs(difference).max(initial=0)))
-        theirs, states = comm.bcast((mine, solved.states), root=rank)
-        product = states.conj().T @ solved.states - (theirs[:, np.newaxis] == mine)
-        orthogonality = max(orthogonality, float(np.abs(product).max(initial=0)))
+def errors(comm: MPI.Intracomm, matrix: psr.DistributedArray, solved: Solved) -> Errors:
+    """max |A Z - Z E| / max |E|, and max |Z^H Z - 1|; every rank looks at its own columns. Collective."""
+    states, energies = solved.states, solved.energies
+    mine = states.desc.global_indices(1)
+    here: Any = states.local
+    images: Any = psr.linalg.matmul(matrix, states, like=states).local
+    products: Any = psr.linalg.matmul(states.H, states, like=states).local
+    residual = float(np.abs(images - here * energies[mine]).max(initial=0))
+    orthogonality = float(np.abs(products - (np.arange(len(energies))[:, np.newaxis] == mine)).max(initial=0))
     scale = float(np.abs(energies).max()) or 1.0
     return Errors(comm.allreduce(residual, MPI.MAX) / scale, comm.allreduce(orthogonality, MPI.MAX))
-
-
-def time_by_rows(comm: MPI.Intracomm, solved: Solved, rows: psr.Descriptor) -> float:
-    """Seconds of p?syevd where the matrix was assembled; on one column of ranks, the width of a block moves nothing."""
-    height = rows.block[0]
-    square = psr.Descriptor(rows.shape, (height, height), rows.grid)
-    again = solved.matrix.copy(order="F")
-    return timed(comm, lambda: pxsyevd(again, square))[0]
 
 
 # -- the program
@@ -225,42 +213,25 @@ class Options:
     comparison: bool
 
 
-def shown(desc: psr.Descriptor) -> str:
-    """A layout in a few letters."""
-    return f"{desc.grid.shape[0]}x{desc.grid.shape[1]}:{desc.block[0]}x{desc.block[1]}"
-
-
-def read_options(comm: MPI.Intracomm) -> Options | int:
-    """Rank 0 reads the command line for all, so that a mistake is told once; an exit status if it told one. Collective."""
-    read: Options | int = 0
-    if comm.rank == 0:
-        try:
-            read = Options(**vars(parser(comm.size).parse_args()))
-        except SystemExit as stop:
-            read = int(stop.code or 0)
-    everywhere: Options | int = comm.bcast(read)
-    return everywhere
-
-
-def parser(ranks: int) -> argparse.ArgumentParser:
-    most_square = max(rows for rows in range(1, int(ranks**0.5) + 1) if ranks % rows == 0)
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--side", type=positive, default=24, metavar="N", help="sites on a side: order N * N (24)")
-    made.add_argument("--disorder", type=float, default=2.0, metavar="W", help="width of the random energies (2)")
-    made.add_argument(
+def read_options(comm: MPI.Intracomm, words: list[str]) -> Options | None:
+    """The command line, None where only help was wanted; raises a Refusal where it is wrong. Not collective."""
+    parser = options_parser("eigen_phase_change.py", __doc__)
+    parser.add_argument("--side", type=positive, default=24, metavar="N", help="sites on a side: order N * N (24)")
+    parser.add_argument("--disorder", type=float, default=2.0, metavar="W", help="width of the random energies (2)")
+    parser.add_argument(
         "--flux", type=float, default=0.0, metavar="F", help="flux through a cell, in quanta; 0 is real (0)"
     )
-    made.add_argument(
+    parser.add_argument(
         "--matrix", type=Path, metavar="FILE", help="a Hermitian matrix instead, .npy or Matrix Market .mtx"
     )
-    made.add_argument(
+    parser.add_argument(
         "--grid",
         type=grid_shape,
-        default=(most_square, ranks // most_square),
+        default=most_square(comm.size),
         metavar="PRxPC",
         help="rows x columns of processes for p?syevd (the most square grid of all ranks)",
     )
-    made.add_argument(
+    parser.add_argument(
         "--blocks",
         type=positive,
         nargs="+",
@@ -268,8 +239,12 @@ def parser(ranks: int) -> argparse.ArgumentParser:
         metavar="NB",
         help="sizes of blocks to try (16 32 64)",
     )
-    made.add_argument("--no-comparison", dest="comparison", action="store_false", help="solve, and leave it at that")
-    return made
+    parser.add_argument("--no-comparison", dest="comparison", action="store_false", help="solve, and leave it at that")
+    there_are = "there are --side, --disorder, --flux, --matrix, --grid, --blocks and --no-comparison"
+    given = read_words(parser, comm, words, there_are)
+    if given is None:
+        return None
+    return Options(given.side, given.disorder, given.flux, given.matrix, given.grid, given.blocks, given.comparison)
 
 
 def run(comm: MPI.Intracomm, options: Options) -> bool:
@@ -281,58 +256,36 @@ def run(comm: MPI.Intracomm, options: Options) -> bool:
         ),
     )
     n, size = problem.unknowns, comm.size
-    with (
-        psr.ProcessGrid((size, 1), comm) as column,
-        on_all_ranks(comm, lambda: psr.ProcessGrid(options.grid, comm)) as grid,
-    ):
-        on_all_ranks(comm, lambda: (column.make_context(), grid.make_context()))
-        phases = Phases(comm)
-        phases.say(f"order {n}, {problem.dtype}, {size} ranks, ScaLAPACK of {blacs.load().vendor}\n")
-        block, table = fastest_block(comm, problem, grid, options.blocks)
-        phases.say(table)
-        layouts = Layouts(
-            psr.Descriptor((n, n), (None, None), column),
-            psr.Descriptor((n, n), (block, block), grid),
-            psr.Descriptor((n, n), (None, None), psr.ProcessGrid((1, size), comm)),
+    grid = on_all_ranks(comm, lambda: psr.ProcessGrid(options.grid, comm))
+    vendor = on_all_ranks(comm, blacs.load).vendor
+    say(comm, f"order {n}, {problem.dtype}, {size} ranks, ScaLAPACK of {vendor}\n")
+    phases = Phases(comm)
+    matrix = assemble(comm, problem, phases)
+    block, table = fastest_block(comm, matrix, grid, options.blocks)
+    say(comm, table)
+    solved = solve(comm, matrix, psr.Descriptor((n, n), block, grid))
+    say(comm, f"{solved.phases}\n")
+    spread = phases.run("look at the states", in_short(solved.states.desc), lambda: sites_per_state(solved))
+    largest = comm.allreduce(float(spread.max(initial=0)), MPI.MAX)
+    wrong = on_all_ranks(comm, lambda: errors(comm, matrix, solved))
+    right = max(wrong) < 10 * n * float(np.finfo(problem.dtype).eps)
+    say(
+        comm,
+        f"\nlowest energy  {solved.energies[0]:.6f}, highest {solved.energies[-1]:.6f}; "
+        f"the widest state covers {largest:.1f} of {n} sites\n"
+        f"residual       {wrong.residual:.1e}, orthogonality {wrong.orthogonality:.1e}{'' if right else ': WRONG'}",
+    )
+    square = square_blocks(matrix.desc)
+    if options.comparison and (size == 1 or square.block[0] < n):
+        by_rows = time_in_place(comm, psr.DistributedArray(square, matrix.local))
+        moved = sum(phase.seconds for phase in solved.phases if phase.name.startswith("redistribute"))
+        say(
+            comm,
+            f"worth          {by_rows:.3f} s where it was assembled, {solved.seconds:.3f} s with redistribution, of which "
+            f"{moved:.3f} s for redistributing: {by_rows / solved.seconds:.2f} times as fast",
         )
-        phases.say(f"{'phase':34}{'layout':34}{'seconds':>9}")
-        solved = solve(comm, problem, layouts, phases)
-        spread = phases.run("look at the states", shown(layouts.columns), lambda: sites_per_state(solved))
-        largest = comm.allreduce(float(spread.max(initial=0)), MPI.MAX)
-        wrong = errors(comm, solved, layouts)
-        limit = 10 * n * float(np.finfo(problem.dtype).eps)
-        right = max(wrong) < limit
-        phases.say(
-            f"\nlowest energy  {solved.energies[0]:.6f}, highest {solved.energies[-1]:.6f}; "
-            f"the widest state covers {largest:.1f} of {n} sites\n"
-            f"residual       {wrong.residual:.1e}, orthogonality {wrong.orthogonality:.1e}{'' if right else ': WRONG'}"
-        )
-        if options.comparison and (size == 1 or layouts.rows.block[0] < n):
-            by_rows = time_by_rows(comm, solved, layouts.rows)
-            ours = sum(phases.seconds[name] for name in phases.seconds if name.startswith(("plan", "redis", "solve")))
-            moved = sum(phases.seconds[name] for name in phases.seconds if name.startswith(("plan", "redis")))
-            phases.say(
-                f"worth          {by_rows:.3f} s where it was assembled, {ours:.3f} s with redistribution, of which "
-                f"{moved:.3f} s for redistributing: {by_rows / ours:.2f} times as fast"
-            )
-        return right
-
-
-def main() -> int:
-    comm = MPI.COMM_WORLD
-    options = read_options(comm)
-    if not isinstance(options, Options):
-        return options
-    try:
-        return 0 if run(comm, options) else 1
-    except Refusal as refusal:
-        if comm.rank == 0:
-            print(f"eigen_phase_change.py: error: {refusal}", file=sys.stderr, flush=True)
-        return 2
+    return right
 
 
 if __name__ == "__main__":
-    exit_status = main()
-    # all ranks got here: had they not finalized when they end with a status, `python -m mpi4py` would abort them
-    MPI.Finalize()
-    sys.exit(exit_status)
+    start(read_options, run)

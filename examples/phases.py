@@ -142,16 +142,9 @@ def timed(comm: MPI.Intracomm, work: Callable[[], T]) -> tuple[float, T]:
 
 
 class Phases:
-    """Runs one phase after another; rank 0 prints a line for each.
-
-    Attributes
-    ----------
-    seconds : dict
-        How long each phase took, by its name.
-    """
+    """Runs what `psr.trace` does not record, one phase after another; rank 0 prints a line for each."""
 
     def __init__(self, comm: MPI.Intracomm) -> None:
-        self.seconds: dict[str, float] = {}
         self._comm = comm
         self._line = ""
         self._terminal: TextIO | None = None
@@ -163,14 +156,13 @@ class Phases:
     def run(self, name: str, where: object, work: Callable[[], T]) -> T:
         """Do one phase on all ranks. Collective."""
         self._line = f"{name:34}{where!s:34}"
-        self.say(self._line, end="")
+        say(self._comm, self._line, end="")
         try:
             seconds, result = timed(self._comm, lambda: on_all_ranks(self._comm, work))
         except Refusal:
-            self.say()
+            say(self._comm)
             raise
-        self.seconds[name] = seconds
-        self.say(f"{seconds:9.3f}")
+        say(self._comm, f"{seconds:9.3f} s")
         return result
 
     def show_progress(self, fraction: float) -> None:
@@ -178,8 +170,3 @@ class Phases:
         if self._terminal is not None:
             done = f"{fraction:9.0%}" if fraction < 1 else ""
             print(f"\r{self._line}{done}\x1b[K", end="", file=self._terminal, flush=True)
-
-    def say(self, text: str = "", end: str = "\n") -> None:
-        """Print on rank 0. Not collective."""
-        if self._comm.rank == 0:
-            print(text, end=end, flush=True)

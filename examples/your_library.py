@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
-from phases import Phases, Refusal, on_all_ranks, options_parser, read_words, start
+from phases import Phases, Refusal, on_all_ranks, options_parser, read_words, say, start
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs
@@ -86,7 +86,7 @@ def run(comm: MPI.Intracomm, client: str, n: int) -> bool:
         slab.from_function(lambda i, j: np.sin(3.0 * i - j)),
     ]
     phases = Phases(comm)
-    phases.say(f"order {n} on {comm.size} ranks, {client}")
+    say(comm, f"order {n} on {comm.size} ranks, {client}")
     for name, rows, nine, local in zip("AB", factors, theirs.nine, theirs.local, strict=False):
         into = psr.redistribute(slab, nine, comm=comm)
         phases.run(f"{name} into its array", client, lambda into=into, rows=rows, local=local: into(rows, local))  # type: ignore[misc]
@@ -96,7 +96,7 @@ def run(comm: MPI.Intracomm, client: str, n: int) -> bool:
     right_factor = np.concatenate(comm.allgather(factors[1]))
     wrong = comm.allreduce(float(np.abs(product - factors[0] @ right_factor).max(initial=0)), MPI.MAX)
     right = bool(wrong < 10 * n * np.finfo(np.float64).eps)
-    phases.say(f"largest difference from NumPy {wrong:.1e}{'' if right else ': WRONG'}")
+    say(comm, f"largest difference from NumPy {wrong:.1e}{'' if right else ': WRONG'}")
     return right
 
 
