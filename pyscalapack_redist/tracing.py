@@ -17,6 +17,7 @@ from typing import Any, overload
 from .comm.mpi import MPI
 from .errors import CollectiveError
 from .layout.descriptor import Descriptor
+from .layout.tiles import Tiles
 
 __all__ = ["Phase", "Phases", "active", "begun", "moved", "moving", "phase", "recording", "routine", "trace"]
 
@@ -197,7 +198,7 @@ class _Measured:
 
     def __init__(self, name: str, before: Any, after: Any) -> None:
         self._name, self._routine, self._traces = name, _here.routine, tuple(_here.traces)
-        self._layouts = [_in_short(desc) if isinstance(desc, Descriptor) else "" for desc in (before, after)]
+        self._layouts = [_in_short(desc) if isinstance(desc, Descriptor | Tiles) else "" for desc in (before, after)]
         self._ended = False
         self.bytes_sent = self.bytes_copied = 0
         self._start = time.perf_counter()
@@ -274,8 +275,11 @@ def routine(name: str) -> Iterator[None]:
         _here.routine = outer
 
 
-def _in_short(desc: Descriptor) -> str:
-    """Grid and blocks, as the command line writes them."""
+def _in_short(desc: Descriptor | Tiles) -> str:
+    """Grid and blocks, as the command line writes them; of tiles, how many there are."""
+    if isinstance(desc, Tiles):
+        rows, columns = desc.owners.shape
+        return f"{rows}x{columns} tiles"
 
     def by(sizes: Iterable[object]) -> str:
         return "x".join(str(size) if isinstance(size, int) else "irregular" for size in sizes)

@@ -40,7 +40,7 @@ BELOW: dict[str, tuple[str, ...]] = {
     "layout.relabel": ("layout.descriptor",),
     "layout.host_array": ("errors",),
     "layout.distributed": ("layout.descriptor", "layout.host_array"),
-    "tracing": ("layout.descriptor",),
+    "tracing": ("layout.descriptor", "layout.tiles"),
     "engine": ("layout.distributed", "layout.tiles", "exchanges", "tracing"),
     "files": ("engine",),
     "distributed_array": ("files",),
