@@ -24,7 +24,7 @@ from .errors import (
     RedistributionError,
     ScheduleError,
 )
-from .files import load, save
+from .files import dtype_of, load, save, shape_of
 from .layout.blockcyclic import BlockCyclic
 from .layout.descriptor import Descriptor
 from .layout.grid import ProcessGrid
@@ -61,6 +61,7 @@ __all__ = [
     "blacs",
     "connect",
     "distribute",
+    "dtype_of",
     "gather",
     "intersections",
     "linalg",
@@ -72,5 +73,6 @@ __all__ = [
     "scalapack",
     "scatter",
     "schedules",
+    "shape_of",
     "trace",
 ]

@@ -5,7 +5,8 @@ arguments agreed on (agreed) -> what the file holds (header, hdf5) -> slabs or v
 
 from __future__ import annotations
 
+from .contents import dtype_of, shape_of
 from .reading import load
 from .writing import save
 
-__all__ = ["load", "save"]
+__all__ = ["dtype_of", "load", "save", "shape_of"]

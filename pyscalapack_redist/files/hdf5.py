@@ -20,7 +20,7 @@ from .agreed import all_must, from_one
 from .header import FileArray
 from .slabs import Slab, slabs
 
-__all__ = ["DATASET", "Hdf5"]
+__all__ = ["DATASET", "Hdf5", "library", "read_dataset"]
 
 DATASET = "data"
 
@@ -47,7 +47,7 @@ class Hdf5:
 
     def __init__(self, everyone: MPIGroup, path: str, dataset: str, title: str | None = None) -> None:
         self._everyone, self._path, self._dataset, self._title = everyone, path, dataset, title or path
-        self._h5py = all_must(everyone, lambda: _library(self._title))
+        self._h5py = all_must(everyone, lambda: library(self._title))
         self._parallel: bool = from_one(everyone, lambda: bool(self._h5py.get_config().mpi))
         self._callers = everyone.size if self._parallel else 1
         if not self._parallel:
@@ -64,18 +64,12 @@ class Hdf5:
         """What the file holds, checked against the layout. Collective."""
 
         def look() -> FileArray:
-            with self._named(), self._h5py.File(self._path, "r") as file:
-                found = file.get(self._dataset)
-                if not isinstance(found, self._h5py.Dataset):
-                    names = ", ".join(list(file)[:10]) or "nothing"
-                    raise FileError(f"{self._title} has no data set {self._dataset!r}; it has {names}: give dataset=")
-                if found.shape != desc.shape:
-                    raise FileError(
-                        f"{self._title}: {self._dataset} has shape {found.shape}, but desc has shape {desc.shape}"
-                    )
-                if found.dtype.hasobject or not found.dtype.itemsize:
-                    raise FileError(f"{self._title}: {self._dataset} holds {found.dtype}: only fixed sizes can be read")
-                return FileArray(found.dtype, found.shape, "C", 0)
+            found = read_dataset(self._h5py, self._path, self._dataset, self._title)
+            if found.shape != desc.shape:
+                raise FileError(
+                    f"{self._title}: {self._dataset} has shape {found.shape}, but desc has shape {desc.shape}"
+                )
+            return found
 
         return from_one(self._everyone, look)
 
@@ -87,7 +81,7 @@ class Hdf5:
                 def read_part(slab: Slab = slab) -> NDArray[Any] | None:
                     if slab.layout.coords is None:
                         return None
-                    with self._named():
+                    with _named(self._title):
                         return np.asarray(file[self._dataset][slab.own], dtype)
 
                 part = all_must(self._everyone, read_part)
@@ -97,7 +91,7 @@ class Hdf5:
         """Make the file at our path with the data set, and all else that `target` has. Collective."""
 
         def make() -> None:
-            with self._named():
+            with _named(self._title):
                 if os.path.exists(target):
                     os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
                     shutil.copyfile(target, self._path)
@@ -118,7 +112,7 @@ class Hdf5:
 
                 def write_part(slab: Slab = slab, part: NDArray[Any] | None = part) -> None:
                     if part is not None:
-                        with self._named():
+                        with _named(self._title):
                             file[self._dataset][slab.own] = part
 
                 all_must(self._everyone, write_part)
@@ -133,7 +127,7 @@ class Hdf5:
         """The file on the ranks that call HDF5, None on the others. Collective."""
 
         def opened() -> Any:
-            with self._named():
+            with _named(self._title):
                 if self._parallel:
                     return self._h5py.File(path, mode, driver="mpio", comm=self._everyone.comm)
                 return self._h5py.File(path, mode) if self._everyone.rank == 0 else None
@@ -141,7 +135,7 @@ class Hdf5:
         file = all_must(self._everyone, opened)
 
         def close() -> None:
-            with self._named():
+            with _named(self._title):
                 if file is not None:
                     file.close()
 
@@ -153,18 +147,33 @@ class Hdf5:
             raise
         all_must(self._everyone, close)
 
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        """Errors of HDF5, which come as many kinds, are FileErrors."""
-        try:
-            yield
-        except RedistributionError:
-            raise
-        except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
-            raise FileError(f"{self._title}: {error}") from error
+
+def read_dataset(h5py: Any, path: str, dataset: str, title: str) -> FileArray:
+    """What a data set holds; `title` is the file in messages. Not collective."""
+    with _named(title), h5py.File(path, "r") as file:
+        found = file.get(dataset)
+        if not isinstance(found, h5py.Dataset):
+            names = ", ".join(list(file)[:10]) or "nothing"
+            raise FileError(f"{title} has no data set {dataset!r}; it has {names}: give dataset=")
+        if found.shape is None or found.dtype.hasobject or not found.dtype.itemsize:
+            what = "nothing (H5S_NULL)" if found.shape is None else found.dtype
+            raise FileError(f"{title}: {dataset} holds {what}: only fixed sizes can be read")
+        return FileArray(found.dtype, found.shape, "C", 0)
 
 
-def _library(path: str) -> Any:
+@contextmanager
+def _named(title: str) -> Iterator[None]:
+    """Errors of HDF5, which come as many kinds, are FileErrors."""
+    try:
+        yield
+    except RedistributionError:
+        raise
+    except (OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise FileError(f"{title}: {error}") from error
+
+
+def library(path: str) -> Any:
+    """The module h5py, or an error that says which file needs it."""
     try:
         import h5py  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError as error:

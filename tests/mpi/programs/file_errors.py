@@ -87,9 +87,19 @@ def reading(desc: psr.Descriptor, folder: Path) -> None:
     fails("ends at byte 4801", lambda: psr.load(desc, raw, dtype="d", offset=1))
     fails("order = 'A' must be", lambda: psr.load(desc, raw, dtype="d", order="A"))
     fails("dtype = object", lambda: psr.load(desc, raw, dtype=object))
+    assert (psr.shape_of(good), psr.dtype_of(good)) == (SHAPE, np.float64)
+    assert (psr.shape_of(good, comm=WORLD), psr.dtype_of(good, comm=WORLD)) == (SHAPE, np.float64)
+    for comm in (None, WORLD):
+        fails("No such file", lambda comm=comm: psr.shape_of(folder / "missing.npy", comm=comm))
+        fails("has no header that tells", lambda comm=comm: psr.shape_of(raw, comm=comm))
+        fails("path = 3 must be", lambda comm=comm: psr.shape_of(3, comm=comm))
+    fails("comm = 7 must be an mpi4py Intracomm", lambda: psr.shape_of(good, comm=7))  # type: ignore[arg-type]
     if SIZE == 1:
         return
     last = SIZE - 1
+    # The first rank reads for all, wherever the others would look.
+    assert psr.shape_of(good if RANK == 0 else folder / "missing.npy", comm=WORLD) == SHAPE
+    fails("No such file", lambda: psr.shape_of(good if RANK else folder / "missing.npy", comm=WORLD))
     out = desc.zeros("d") if last != RANK else np.zeros((1, 1))
     fails("out has shape (1, 1)", lambda: psr.load(desc, good, out), only=last, kind=psr.ArrayError)
     fails("path = 3 must be", lambda: psr.load(desc, 3 if last == RANK else good), only=last)  # type: ignore[arg-type]

@@ -44,6 +44,8 @@ def check_case(folder: Path, rng: np.random.Generator) -> None:
         with h5py.File(read, "w") as file:
             file["group/some"] = part
     WORLD.Barrier()
+    assert psr.shape_of(read, dataset="group/some", comm=WORLD) == part.shape
+    assert psr.dtype_of(read, dataset="group/some") == dtype
     out = layout.local(np.zeros_like(whole), RANK)
     psr.load(desc, read, out, dataset="group/some")
     wanted = np.zeros_like(whole)
@@ -70,17 +72,23 @@ def errors(folder: Path) -> None:
             file["other"] = np.zeros((5, 6))
             file["text"] = np.full((6, 5), "text", dtype=h5py.string_dtype())
             file["group/one"] = 1
+            file["null"] = h5py.Empty("f8")
     WORLD.Barrier()
     before = path.read_bytes()
     for dataset, text in (
-        (None, "has no data set 'data'; it has group, other, text: give dataset="),
+        (None, "has no data set 'data'; it has group, null, other, text: give dataset="),
         ("group", "has no data set 'group'"),
         ("other", "shape (5, 6), but desc has shape (6, 5)"),
         ("text", "holds object: only fixed sizes"),
+        ("null", "holds nothing (H5S_NULL): only fixed sizes"),
     ):
         with pytest.raises(psr.FileError) as caught:
             psr.load(desc, path, dataset=dataset)
         assert text in str(caught.value), str(caught.value)
+        if dataset != "other":
+            with pytest.raises(psr.FileError) as caught:
+                psr.shape_of(path, dataset=dataset, comm=WORLD)
+            assert text in str(caught.value), str(caught.value)
     with pytest.raises(psr.FileError, match="is a group"):
         psr.save(desc, desc.zeros(), path, dataset="group")
     with pytest.raises(psr.FileError, match="M8"):
