@@ -20,7 +20,7 @@ from .bench.command import bench
 from .bench.methods import DEFAULT_METHODS, Method, read_method
 from .bench.suites import STUDIES, SUITES
 from .cases import Layout, read_dtype
-from .info import describe
+from .info import describe, launched
 from .plan.birkeland_model import Model
 from .plan.command import MOST_PROCESSES, plan, read_schedule
 from .show import show
@@ -92,7 +92,9 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _speaks() -> bool:
-    """Whether this rank speaks for all; yes where there is no MPI."""
+    """Whether this rank speaks for all; yes where there is no MPI, and, without starting it, outside mpiexec."""
+    if not launched():
+        return True
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError):

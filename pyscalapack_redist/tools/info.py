@@ -18,15 +18,19 @@ import numpy as np
 from .. import __version__, blacs
 from ..errors import LibraryError
 
-__all__ = ["EXTRA", "describe", "missing_extras", "mpi_path", "mpi_version"]
+__all__ = ["EXTRA", "describe", "launched", "missing_extras", "mpi_path", "mpi_version"]
 
 EXTRA = "pip install 'pyscalapack_redist[cli]'"
 SHARED_BYTES = 4096
+START_SECONDS = 60
+MOST_LINES = 8  # of what an MPI that does not start says
+# what mpiexec, srun and other launchers tell the processes that they start
+LAUNCHERS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_FD", "PALS_RANKID", "SLURM_STEP_ID")
 MPI_FILE = re.compile(r"/lib(mpi|mpich|mpi_abi)\.so[.\d]*$")
 
 
 def describe() -> Iterator[tuple[str, list[str]]]:
-    """Headings, each with lines of text. Not collective; starts MPI where there is one."""
+    """Headings, each with lines of text. Not collective; starts MPI under mpiexec, elsewhere in a process of its own only."""
     python = f"Python {platform.python_version()}, {sys.executable}"
     yield "versions", [f"pyscalapack_redist {__version__}", python, f"numpy {np.__version__}"]
     # before MPI, since it starts a process
@@ -39,8 +43,13 @@ def describe() -> Iterator[tuple[str, list[str]]]:
     yield "command line", [_extras()]
 
 
+def launched() -> bool:
+    """Whether mpiexec or another launcher of MPI programs has started this process. Not collective."""
+    return any(name in os.environ for name in LAUNCHERS)
+
+
 def mpi_version() -> str:
-    """The MPI library's name and version, in one line. Not collective; starts MPI."""
+    """The MPI library's name and version, in one line. Not collective; starts MPI, if importing mpi4py.MPI does."""
     from mpi4py import MPI
 
     text = " ".join(MPI.Get_library_version().replace("\0", "").split())
@@ -48,7 +57,7 @@ def mpi_version() -> str:
 
 
 def mpi_path() -> str | None:
-    """The file of the MPI library that this process runs on. Not collective; starts MPI."""
+    """The file of the MPI library that this process runs on. Not collective; starts MPI, if importing mpi4py.MPI does."""
     from mpi4py import MPI  # noqa: F401
 
     try:
@@ -72,13 +81,47 @@ def missing_extras(names: tuple[str, ...]) -> list[str]:
 
 def _mpi() -> Iterator[str]:
     yield f"mpi4py {importlib.metadata.version('mpi4py')}"
+    alone = not launched()
+    if alone and "mpi4py.MPI" not in sys.modules:  # an MPI that cannot start ends the process
+        import mpi4py
+
+        mpi4py.rc.initialize = False
     try:
         yield mpi_version()
-        yield mpi_path() or "its file is not known"
-        yield f"mpiexec on PATH: {shutil.which('mpiexec') or 'none'}"
     except (ImportError, RuntimeError) as error:
         yield f"missing: mpi4py cannot start an MPI ({' '.join(str(error).split())})"
         yield "get one: the Debian package openmpi-bin, or `pip install mpich`"
+        return
+    yield mpi_path() or "its file is not known"
+    yield f"mpiexec on PATH: {shutil.which('mpiexec') or 'none'}"
+    if alone:
+        yield from _start()
+
+
+def _start() -> Iterator[str]:
+    """What is wrong when a process that is not under mpiexec starts MPI; tried in another one."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", "from mpi4py import MPI"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=START_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        yield f"does not start outside mpiexec: not within {START_SECONDS} s; try it under mpiexec -n 1"
+        return
+    if not done.returncode:
+        return
+    yield f"does not start outside mpiexec: it ends the process, with status {done.returncode}, and says:"
+    words = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip("- \t")]
+    yield from (f"  {line}" for line in words[:MOST_LINES])
+    missing = [" or ".join(names) for names in (("orted",), ("ssh", "rsh")) if not any(map(shutil.which, names))]
+    if missing and mpi_version().startswith("Open MPI v4"):
+        yield f"outside mpiexec Open MPI 4 needs {' and '.join(missing)} on PATH: install it, or add its folder"
+    else:
+        yield "programs may still run under mpiexec: try mpiexec -n 1 python -m pyscalapack_redist info"
 
 
 def _scalapack() -> list[str]:

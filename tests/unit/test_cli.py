@@ -128,6 +128,47 @@ def test_info_without_scalapack() -> None:
     assert "install" in " ".join(rest)
 
 
+def test_info_says_that_mpi_does_not_start(tmp_path: Path) -> None:
+    code = "import sys, os; os.write(2, b'-----\\nit cannot be\\n'); os._exit(9)"
+    python = tmp_path / "python"
+    python.write_text(f"#!{sys.executable}\nimport os, sys\nif 'mpi4py' in sys.argv[-1]:\n    {code}\n")
+    python.chmod(0o755)
+    done = alone("info", code=f"import sys; sys.executable = {str(python)!r}", PATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    told = headed(done.stdout)
+    assert any(line.startswith("/") for line in told["MPI"])
+    start = next(k for k, line in enumerate(told["MPI"]) if line.startswith("does not start outside mpiexec"))
+    assert "status 9" in told["MPI"][start]
+    assert told["MPI"][start + 1] == "it cannot be"
+    assert "mpiexec" in told["MPI"][start + 2]
+    assert told["ScaLAPACK"]
+    assert told["command line"]
+
+
+def test_info_without_the_programs_of_mpi(tmp_path: Path) -> None:
+    """Open MPI 4 does not find orted, MPICH needs nothing; info tells all that it has to."""
+    done = alone("info", PATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    told = headed(done.stdout)
+    assert ("Open MPI 4 needs orted and ssh or rsh on PATH" in done.stdout) == any(
+        line.startswith("Open MPI v4") for line in told["MPI"]
+    )
+    assert told["command line"]
+
+
+@pytest.mark.parametrize("lines", [0, 1, 3])
+def test_info_for_a_reader_that_stops(lines: int) -> None:
+    program = [sys.executable, "-m", "pyscalapack_redist", "info"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as started:
+        assert started.stdout is not None
+        assert started.stderr is not None
+        for _ in range(lines):
+            started.stdout.readline()
+        started.stdout.close()
+        assert started.stderr.read() == b""
+        assert started.wait(60) in (0, 141)
+
+
 def test_without_mpi() -> None:
     nowhere = {"MPI4PY_LIBMPI": "/nowhere/libmpi.so"}
     done = alone("info", **nowhere)
