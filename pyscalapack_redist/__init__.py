@@ -6,7 +6,15 @@ A plan is made once and used often:
     b = plan(a)
 """
 
-from . import blacs, intersections, linalg, scalapack, schedules
+try:
+    from . import blacs, intersections, linalg, scalapack, schedules
+except ModuleNotFoundError as error:
+    if not (error.name or "").startswith(f"{__name__}._"):
+        raise
+    raise ImportError(
+        f"the compiled module {error.name} is not in {__path__[0]}: in a source tree run `python setup.py build_ext --inplace` "
+        "with this Python, or `pip install .` and start Python in another folder"
+    ) from error
 from .connection.connect import accept, connect
 from .distributed_array import DistributedArray, distribute
 from .engine.batch import batch

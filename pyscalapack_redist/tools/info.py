@@ -20,7 +20,7 @@ from ..errors import LibraryError
 
 __all__ = ["EXTRA", "describe", "launched", "missing_extras", "mpi_path", "mpi_version"]
 
-EXTRA = "pip install 'pyscalapack_redist[cli]'"
+EXTRA = "pip install '.[cli]' in the source tree"
 SHARED_BYTES = 4096
 START_SECONDS = 60
 MOST_LINES = 8  # of what an MPI that does not start says

@@ -188,7 +188,7 @@ def test_the_extra_is_asked_for_when_it_is_needed(name: str, arguments: list[str
     done = alone(*case, *arguments, code=code)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"bench needs {name}" in done.stderr
-    assert "pip install 'pyscalapack_redist[cli]'" in done.stderr
+    assert "pip install '.[cli]' in the source tree" in done.stderr
     assert "missing: " + name in alone("info", code=code).stdout
 
 

@@ -52,6 +52,17 @@ def test_built_module_links_nothing_foreign(name: str) -> None:
     assert_links_nothing_foreign(PACKAGE / f"{name}{EXTENSION}")
 
 
+def test_an_unbuilt_source_tree_says_what_to_do(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / PACKAGE.name, ignore=NOT_SOURCES)
+    command = [sys.executable, "-c", "import pyscalapack_redist"]
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: the compiled module pyscalapack_redist._"), done.stderr
+    assert f"is not in {tmp_path / PACKAGE.name}: in a source tree run `python setup.py build_ext --inplace`" in last
+
+
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An sdist, and a wheel made from it, on a machine without MPI compilers."""
