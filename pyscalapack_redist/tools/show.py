@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..drawing.colours import colour_of, ink_on
 from ..errors import DescriptorError
 from .text import console, counted, on_terminal
-from .usage import UsageError, check_outputs
+from .usage import UsageError, check_outputs, written
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -61,7 +61,8 @@ def show(options: Namespace) -> int:
 
         figure = Figure(figsize=(7, 7), layout="constrained")
         desc.plot(figure.subplots())
-        figure.savefig(options.plot, dpi=150)
+        with written("--plot", options.plot):
+            figure.savefig(options.plot, dpi=150)
     return 0
 
 

@@ -89,15 +89,16 @@ def on_terminal() -> bool:
 
 
 def console() -> Console:
-    """A console that is plain and wide enough for whole tables where nobody looks on. Not collective."""
+    """A console; wide enough for whole tables, and plain but for FORCE_COLOR, where nobody looks on. Not collective."""
     from rich.console import Console
 
     width = _told_width()
     if on_terminal():
         return Console(highlight=False, width=width or _width())
+    plain = not os.environ.get("FORCE_COLOR")  # rich itself sees to NO_COLOR
     return Console(
-        force_terminal=False,
-        color_system=None,
+        force_terminal=False if plain else None,
+        color_system=None if plain else "auto",
         width=width or WIDTH_OF_FILES,
         highlight=False,
         emoji=False,
@@ -144,7 +145,7 @@ def new_table(texts: tuple[str, ...], figures: tuple[str, ...]) -> Table:
 
 def print_table(out: Console, table: Table) -> None:
     """Print a table, in files without the empty lines that its frame is made of. Not collective."""
-    if out.is_terminal:
+    if on_terminal():
         out.print(table)
         return
     with out.capture() as text:

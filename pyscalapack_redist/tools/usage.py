@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ..errors import DescriptorError
 from .cases import Case
 from .info import EXTRA, missing_extras
 
-__all__ = ["UsageError", "case_of", "check_outputs", "write_text"]
+__all__ = ["UsageError", "case_of", "check_outputs", "write_text", "written"]
 
 
 class UsageError(Exception):
@@ -33,11 +35,20 @@ def write_text(name: str, path: str, text: str) -> None:
 
     Raises UsageError where that fails, as on a full disk.
     """
+    with written(name, path), open(path, "w") as file:
+        file.write(text + "\n")
+
+
+@contextmanager
+def written(name: str, path: str) -> Iterator[None]:
+    """Write a file that an argument names, by whatever is done inside. Not collective.
+
+    Raises UsageError where that fails, as on a full disk.
+    """
     try:
-        with open(path, "w") as file:
-            file.write(text + "\n")
+        yield
     except OSError as error:
-        raise UsageError(f"{name} {path}: it cannot be written: {error.strerror}") from None
+        raise UsageError(f"{name} {path}: it cannot be written: {error.strerror or error}") from None
 
 
 def check_outputs(options: Namespace, command: str = "bench") -> None:

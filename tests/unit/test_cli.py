@@ -236,6 +236,28 @@ def test_a_full_disk_is_told() -> None:
     assert done.stderr == "pyscalapack-redist: error: --json /dev/full: it cannot be written: No space left on device\n"
 
 
+@pytest.mark.parametrize(
+    "arguments", [[*PLAN, "--shape", "100", "100"], ["show", "2x2:8x8", "--shape", "30", "30"]], ids=["plan", "show"]
+)
+def test_a_picture_that_cannot_be_written_is_told(arguments: list[str], tmp_path: Path) -> None:
+    full = tmp_path / "full.png"
+    full.symlink_to("/dev/full")
+    done = command([*arguments, "--plot", str(full)], stdout=subprocess.PIPE)
+    assert done.returncode == 2
+    assert done.stderr == f"pyscalapack-redist: error: --plot {full}: it cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("variables", "coloured"),
+    [({}, False), ({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)],
+)
+def test_colours_are_those_of_the_environment(variables: dict[str, str], coloured: bool) -> None:
+    env = {"TERM": "xterm-256color", "FORCE_COLOR": "", **variables}
+    done = command(["show", "2x2:8x8", "--shape", "30", "30"], env, stdout=subprocess.PIPE)
+    assert done.returncode == 0
+    assert ("\x1b[" in done.stdout and ";5;" in done.stdout) == coloured
+
+
 def test_the_width_is_that_of_columns() -> None:
     done = command([*PLAN, "--shape", "100x100"], {"COLUMNS": "60"}, stdout=subprocess.PIPE)
     assert done.returncode == 0

@@ -78,7 +78,7 @@ def test_example_4_in_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert "bounds: at least 4 steps, cost at least 8 elements" in text
     assert ["0", "|", "3", "1", *"......", "2", "4"] in lines
     assert ["sum", "|", *"66666666", "48"] in lines
-    assert "optimal: NS = 4 steps, TC = 8; " in text
+    assert "optimal: 4 steps, cost 8; " in text
     (row,) = [line for line in text.splitlines() if line.startswith("| ring ")]
     assert row.split("|")[2].strip() == "12"
     assert "walker-otto: " in text
@@ -87,7 +87,7 @@ def test_example_4_in_text(capsys: pytest.CaptureFixture[str]) -> None:
 def test_another_schedule_with_empty_steps(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([*arguments(*EXAMPLES[4]), "--schedule", "ring"]) == 0
     text = capsys.readouterr().out
-    assert "ring: NS = 12 steps" in text
+    assert "ring: 12 steps" in text
     assert "steps 3 to 5, each: empty" in text
 
 
@@ -250,7 +250,7 @@ def test_balanced_blocks_are_taken_as_one(tmp_path: Path, capsys: pytest.Capture
     assert reasons["stepwise"] is None
     assert "via = 'lcm' is for blocks of one size" in {way["via"]: way["reason"] or "" for way in found["ways"]}["lcm"]
     text = capsys.readouterr().out
-    assert "r = irregular -> s = 32" in text
+    assert "block size irregular -> 32" in text
     assert "irregular blocks do not repeat" in text
     large = ["plan", "--shape", "100000000", "--from", "2000:balanced", "--to", "3000:64"]
     assert cli.run(large) == 0

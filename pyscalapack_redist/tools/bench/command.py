@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...engine.redistribute import Redistribution
 from ...errors import RedistributionError
 from ..cases import Case
-from ..usage import UsageError, case_of, check_outputs, write_text
+from ..usage import UsageError, case_of, check_outputs, write_text, written
 from .benchmark import Clock, profile_of, run_case, ticks_of_case
 from .environment import environment, limit_of, links_of, nodes_of
 from .methods import DEFAULT_METHODS, named_methods
@@ -47,13 +47,15 @@ def bench(options: Namespace) -> int:
     results = _run(cases, suite, options, comm, display, notes)
     if display is not None:
         display.close()
-        for heading, table in suite.tables(results):
-            display.table(heading, table)
-        display.summary(results, earlier)
+        # first: whoever reads the output may stop, as head does
         if options.json:
             write_text("--json", options.json, results.to_json())
         if options.plot:
-            suite.plot(results, options.plot)
+            with written("--plot", options.plot):
+                suite.plot(results, options.plot)
+        for heading, table in suite.tables(results):
+            display.table(heading, table)
+        display.summary(results, earlier)
         if not results.verified:
             display.lines("WRONG RESULTS: an output was not what it must be; see the column 'verified'")
     return 0 if results.verified else NOT_VERIFIED

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import schedules
 from ...errors import DescriptorError, ScheduleError, unknown
-from ..usage import UsageError, case_of, check_outputs, write_text
+from ..usage import UsageError, case_of, check_outputs, write_text, written
 from .study import Study
 
 __all__ = ["MOST_PROCESSES", "plan", "read_schedule"]
@@ -61,7 +61,8 @@ def plan(options: Namespace) -> int:
     if options.plot:
         from .picture import draw
 
-        draw(study, options.plot)
+        with written("--plot", options.plot):
+            draw(study, options.plot)
     _show(study)  # last: whoever reads the output may stop, as head does
     return 0
 
@@ -83,7 +84,8 @@ def _sweeps(options: Namespace) -> int:
     if options.json:
         write_text("--json", options.json, sweeps.to_json())
     if options.plot:
-        draw_sweeps(sweeps, options.plot)
+        with written("--plot", options.plot):
+            draw_sweeps(sweeps, options.plot)
     sweeps.show()
     return 0
 

@@ -97,7 +97,7 @@ def _draw_grid(axes: Axes, axis: AxisStudy, schedule: Schedule, prefix: str) -> 
     axes.set_xlabel("receiver q")
     axes.set_ylabel("sender p")
     blocks = [block_of(distribution) or "irregular" for distribution in (axis.before, axis.after)]
-    axes.set_title(f"{prefix}step of each pair, r = {blocks[0]}, s = {blocks[1]}", fontsize=9)
+    axes.set_title(f"{prefix}step of each pair, block size {blocks[0]} -> {blocks[1]}", fontsize=9)
 
 
 def _cell(steps: list[int]) -> str:

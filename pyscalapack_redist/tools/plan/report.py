@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["show"]
 
+ABOUT_COSTS = (
+    "cost: each step's longest message, added up; one-port: in a step no process sends to or receives from two"
+)
+
 
 def show(study: Study) -> None:
     """Print a study. Not collective."""
@@ -31,7 +35,7 @@ def show(study: Study) -> None:
             _say(out, ["", f"step of each pair, {study.name}:", *step_lines(axis.schedule, axis.grid)])
         if axis.schedule is not None:
             _say(out, ["", *cost_lines(axis.schedule, study.name)])
-        _say(out, ["", f"algorithms, costs in {_unit(axis)}:"])
+        _say(out, ["", f"algorithms, costs in {_unit(axis)}:", ABOUT_COSTS])
         print_table(out, _comparison(axis))
         _say(out, (f"{outcome.name}: {outcome.reason}" for outcome in axis.outcomes if outcome.reason))
     if len(study.axes) > 1:
@@ -64,7 +68,7 @@ def whole_lines(whole: Outcome | None) -> Iterator[str]:
     """The least cost over all dimensions at once, beside the products. Not collective."""
     if whole is not None and whole.steps is not None:
         yield (
-            f"{whole.name}, messages of ranks to themselves left out: NS = {counted(whole.steps, 'step')}, TC = {whole.cost}; "
+            f"{whole.name}, messages of ranks to themselves left out: {counted(whole.steps, 'step')}, cost {whole.cost}; "
             f"{whole.certificate}"
         )
     elif whole is not None:
@@ -77,7 +81,8 @@ def way_lines(study: Study) -> Iterator[str]:
     yield "ways of via=, all ranks and legs together, without local copies:"
     yield (
         "fewest steps: of any one-port schedule; busiest rank: the most bytes that one rank sends or receives in each leg, "
-        f"added up; NS, TC: of {study.name}, dimension by dimension and with those messages, TC in bytes of the whole array"
+        f"added up; steps, cost: of {study.name}, dimension by dimension and with those messages, the cost in bytes of the "
+        "whole array"
     )
     if study.model is not None:
         yield f"time by the model {study.model}: a start-up for each of the fewest steps, and the busiest rank's bytes"
@@ -87,16 +92,19 @@ def axis_lines(axis: AxisStudy, k: int) -> Iterator[str]:
     """One dimension's parameters and bounds. Not collective."""
     before, after, grid = axis.before, axis.after, axis.grid
     yield (
-        f"dimension {k}: n = {before.n}, P = {before.processes} -> Q = {after.processes}, "
-        f"r = {_block(before)} -> s = {_block(after)}"
+        f"dimension {k}: {before.n} elements, {before.processes} -> {after.processes} processes, "
+        f"block size {_block(before)} -> {_block(after)}"
     )
     sliced = axis.sliced
     if not isinstance(grid, CommunicationGrid):
         yield "the whole axis is taken as one: irregular blocks do not repeat, so there are no slices"
     elif sliced is None:
-        yield f"the whole axis is taken as one: it is shorter than a slice of lcm(P r, Q s) = {grid.slice_length} elements"
+        yield (
+            f"the whole axis is taken as one: it is shorter than a slice, the {grid.slice_length} elements after which both "
+            "layouts repeat"
+        )
     else:
-        yield f"a slice has lcm(P r, Q s) = {grid.slice_length} elements, the axis {_slices(axis.before.n, sliced)}"
+        yield f"both layouts repeat after {grid.slice_length} elements, a slice; the axis has {_slices(axis.before.n, sliced)}"
     if axis.bounds is None:
         yield "bounds: not worked out, the tables are too large"
     else:
@@ -110,7 +118,7 @@ def axis_lines(axis: AxisStudy, k: int) -> Iterator[str]:
 def cost_lines(schedule: Schedule, name: str) -> Iterator[str]:
     """Messages and cost of each step, equal ones in a row told together. Not collective."""
     yield (
-        f"{name}: NS = {counted(schedule.number_of_steps, 'step')}, TC = {schedule.total_cost}; {schedule.certificate}"
+        f"{name}: {counted(schedule.number_of_steps, 'step')}, cost {schedule.total_cost}; {schedule.certificate}"
         + ("" if schedule.one_port else "; not one-port: several may send to one process in a step")
     )
     runs: list[tuple[int, int, tuple[int, int]]] = []
@@ -149,7 +157,7 @@ def _ways(study: Study) -> Table:
     table = new_table(
         ("way",),
         (
-            *("legs", "messages", "bytes", "of direct", "fewest steps", "busiest rank", "NS", "TC", "of direct"),
+            *("legs", "messages", "bytes", "of direct", "fewest steps", "busiest rank", "steps", "cost", "of direct"),
             *([] if study.model is None else ["time by the model"]),
         ),
     )
