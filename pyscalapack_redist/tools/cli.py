@@ -32,9 +32,7 @@ from .usage import UsageError
 __all__ = ["main", "run"]
 
 T = TypeVar("T")
-
 POWER = re.compile(r"(?P<digits>\d+)e\+?(?P<power>\d{1,2})")
-
 BAD_USAGE = 2
 READER_GONE = 141  # as a shell shows a process that SIGPIPE has ended
 PLAN, SIMULATE, SHOW = WITHOUT_MPI = "plan", "simulate", "show"
@@ -377,22 +375,20 @@ def _bytes(text: str) -> int:
 
 
 def _part(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
-        raise ValueError(f"{text!r} must be a number above 0 and at most 1")
-    return value
+    return _positive(text, 1, "a number above 0 and at most 1")
 
 
 def _seconds(text: str) -> float:
+    return _positive(text, sys.float_info.max, "a number of seconds above 0")
+
+
+def _positive(text: str, most: float, what: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{text!r} must be a number of seconds above 0")
+    if not 0 < value <= most:
+        raise ValueError(f"{text!r} must be {what}")
     return value
 
 
