@@ -116,6 +116,11 @@ def test_without_a_library_the_rest_goes_on(tmp_path: Path) -> None:
     [
         (2, ["--shape", "9", "9", "--from", "2x2:1x1", "--to", "1x1:1x1"], "mpiexec -n 4 "),
         (3, ["--suite", "facts"], "2, 4, 8 or 16 ranks, none for 3"),
+        (
+            2,
+            ["--shape", "1e6", "1e6", "--from", "1x2:64x64", "--to", "2x1:64x64"],
+            "would take 14902.1 GiB of a node, more than its memory",
+        ),
         (2, [*SMALL, "--repeat", "none"], "argument --repeat: 'none'"),
         (2, [*SMALL, "--json", "/nowhere/new.json"], "--json /nowhere/new.json"),
         (2, [*SMALL, "--plot", "bars.xyz"], "--plot bars.xyz"),

@@ -11,9 +11,6 @@ from typing import Any
 import pytest
 from variations.suites import VARIATIONS
 
-from pyscalapack_redist import Redistribution
-from pyscalapack_redist.tools import cli
-from pyscalapack_redist.tools.bench.command import check_profiles
 from pyscalapack_redist.tools.bench.results import CaseResult, Column, MethodResult, Results, fastest, ratios
 from pyscalapack_redist.tools.bench.suites import SUITES as INSTALLED
 from pyscalapack_redist.tools.bench.tables import (
@@ -27,7 +24,6 @@ from pyscalapack_redist.tools.bench.tables import (
 )
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.text import console, print_table
-from pyscalapack_redist.tools.usage import UsageError
 
 SUITES = INSTALLED | VARIATIONS
 ENVIRONMENT = {
@@ -134,17 +130,6 @@ def test_a_profile_is_in_the_json() -> None:
     assert Results.from_json(results.to_json()) == results
     assert '"packed": [' in results.to_json()
     assert "profile" not in three_cases().to_json()
-
-
-def test_plans_that_cannot_tell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.delattr(Redistribution, "profile", raising=False)
-    with pytest.raises(UsageError, match="--profile"):
-        check_profiles()
-    monkeypatch.setattr(cli, "_speaks", lambda: True)
-    assert cli.run(["bench", "--suite", "demo", "--profile"]) == 2
-    assert "--profile: plans of this version cannot tell" in capsys.readouterr().err
-    monkeypatch.setattr(Redistribution, "profile", None, raising=False)
-    check_profiles()
 
 
 # -- two runs

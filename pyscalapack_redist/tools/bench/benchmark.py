@@ -27,10 +27,11 @@ from .methods import Method, Prepared
 from .results import CaseResult, MethodResult, Profile
 from .stage import Stage
 
-__all__ = ["Clock", "calls_per_time", "profile_of", "run_case", "ticks_of_case"]
+__all__ = ["MORE_TICKS", "Clock", "calls_per_time", "profile_of", "run_case"]
 
 BYTES_PER_TIME = 2**20
 MOST_CALLS = 64
+MORE_TICKS = 2  # of `run_case`, beside one for each round: after warming up, and after verifying
 SETTLE = 0.01  # seconds between methods: links empty, and ranks that share cores have had their turns
 
 
@@ -74,11 +75,6 @@ def calls_per_time(case: Case) -> int:
     """Calls in a row that one time is the mean of: several where one is too short to time. Not collective."""
     local_bytes = max(1, case.local_elements * case.dtype.itemsize)
     return max(1, min(MOST_CALLS, BYTES_PER_TIME // local_bytes))
-
-
-def ticks_of_case(repeat: int) -> int:
-    """How often `run_case` calls `tick`: after warming up, each round, and verifying."""
-    return repeat + 2
 
 
 def run_case(

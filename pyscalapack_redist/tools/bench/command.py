@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...engine.redistribute import Redistribution
 from ...errors import RedistributionError
 from ..cases import Case
+from ..text import size_text
 from ..usage import UsageError, case_of, check_outputs, write_text, written
-from .benchmark import Clock, profile_of, run_case, ticks_of_case
+from .benchmark import MORE_TICKS, Clock, profile_of, run_case
 from .environment import environment, limit_of, links_of, nodes_of
 from .methods import DEFAULT_METHODS, named_methods
 from .results import CaseResult, Results
@@ -22,7 +23,7 @@ from .tables import Display
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["asked_for", "bench", "check_profiles", "for_size", "read_earlier"]
+__all__ = ["asked_for", "bench", "for_size", "read_earlier"]
 
 START = "mpiexec -n {} python -m mpi4py -m pyscalapack_redist bench ..."
 NOT_VERIFIED = 1
@@ -37,13 +38,12 @@ def bench(options: Namespace) -> int:
         return STUDIES[options.suite](options)
     cases = asked_for(options)
     suite = SUITES[options.suite] if options.suite else Suite(())
-    if options.profile:
-        check_profiles()
     comm = _world()
     cases, notes = for_size(cases, options.suite, comm.Get_size())
+    _check_memory(cases, comm)
     earlier = _prepared(comm, options)
     # other ranks do not need rich
-    display = Display(len(cases) * ticks_of_case(options.repeat)) if comm.Get_rank() == 0 else None
+    display = Display(len(cases) * (options.repeat + MORE_TICKS)) if comm.Get_rank() == 0 else None
     results = _run(cases, suite, options, comm, display, notes)
     if display is not None:
         display.close()
@@ -61,10 +61,14 @@ def bench(options: Namespace) -> int:
     return 0 if results.verified else NOT_VERIFIED
 
 
-def check_profiles() -> None:
-    """Raise UsageError where plans cannot tell where their time goes. Not collective."""
-    if not hasattr(Redistribution, "profile"):
-        raise UsageError("--profile: plans of this version cannot tell where their time goes: omit it")
+def _check_memory(cases: Sequence[Case], comm: MPI.Intracomm) -> None:
+    """Raise UsageError where the local arrays of a case are more than a node's memory. Collective."""
+    nodes = nodes_of(comm)
+    memory, here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), nodes.count(nodes[comm.Get_rank()])
+    for case in cases:
+        needed = 2 * case.local_elements * case.dtype.itemsize * min(here, case.ranks)
+        if comm.allreduce(needed > memory):
+            raise UsageError(f"{case}: local arrays would take {size_text(needed)} of a node, more than its memory")
 
 
 def _world() -> MPI.Intracomm:
