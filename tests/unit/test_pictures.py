@@ -160,5 +160,5 @@ def test_plans_and_reports_have_html() -> None:
 
 def test_without_matplotlib_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(LibraryError, match=r"pip install 'pyscalapack_redist\[cli\]'"):
+    with pytest.raises(LibraryError, match=r"pip install '\.\[cli\]' in the source tree"):
         LAYOUTS["matrix"].plot()
