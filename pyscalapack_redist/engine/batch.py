@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import time
 
-import numpy as np
-
 from ..comm.group import Group
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
@@ -20,7 +18,6 @@ from .memory import checked_memory
 from .model import Choice, choose
 from .plan import Redistribution
 from .planner import Messages
-from .report import PLANNING
 from .stages import Stage, made_by_all
 
 __all__ = ["batch"]
@@ -165,7 +162,7 @@ def _agreed(
     chosen = choose("natural", exchange, "packed", node, group.links, elements, (before,), (after,))
     made = made_by_all(group, lambda: _batch(plans, group, chosen, memory_limit))
     moments.append(time.perf_counter())
-    made._planning = dict(zip(PLANNING, np.diff(moments).tolist(), strict=True))
+    made._planned_at(moments)
     made._identity = digest((call, chosen.exchange))
     return made
 

@@ -6,6 +6,7 @@ import functools
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
@@ -26,7 +27,7 @@ from .fast_path import ONE, ZERO, Remembered, first_call
 from .fill import scale_rest
 from .layouts import Layout, has_tiles, holds, storage_of
 from .operation import Factors
-from .report import PARTS, Profile
+from .report import PARTS, PLANNING, Profile
 from .reporting import Leg
 from .small import SmallCall
 from .stages import Forms, Pair, Stage
@@ -315,6 +316,10 @@ class Redistribution(Described):
     @staticmethod
     def _factors_in_words(factors: Iterable[Factors]) -> str:
         return ", ".join(sorted({str(factor) for factor in factors}))
+
+    def _planned_at(self, moments: Sequence[float]) -> None:
+        """Note the seconds of each part of planning, from the times at which they began and the last one ended."""
+        self._planning = {part: end - begin for part, (begin, end) in zip(PLANNING, pairwise(moments), strict=True)}
 
     def _with(self, a: Layout | None, b: Layout | None, dtype: np.dtype[Any] | None) -> Redistribution:
         """This plan for what may differ from rank to rank: leading dimensions, offsets, and the dtype that was told."""

@@ -9,7 +9,6 @@ This module only composes: what is owed to whom is worked out in `planner`, the 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import time
 from collections.abc import Sequence
@@ -38,7 +37,6 @@ from .model import Choice, choose
 from .paper import plan_on_paper
 from .plan import Redistribution
 from .planner import Messages, messages_of
-from .report import PLANNING
 from .scheduling import by_formula, order_for, searched, sides
 from .stages import Move, Pair, Stage, made_by_all
 from .tile_messages import messages_of_tiles
@@ -225,8 +223,7 @@ def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
     if plan._stages[0].exchange.collective:
         group.make_collectives()
     moments.append(time.perf_counter())
-    spent = (end - begin for begin, end in itertools.pairwise(moments))
-    plan._planning = dict(zip(PLANNING, spent, strict=True))
+    plan._planned_at(moments)
     return plan
 
 
