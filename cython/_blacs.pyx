@@ -34,14 +34,6 @@ ctypedef void (*Getrs)(
     const char *, const int *, const int *, const void *, const int *, const int *, const int *, const int *, void *,
     const int *, const int *, const int *, int *, size_t,
 ) noexcept nogil
-ctypedef void (*Syevd)(
-    const char *, const char *, const int *, void *, const int *, const int *, const int *, void *, void *, const int *,
-    const int *, const int *, void *, const int *, int *, const int *, int *, size_t, size_t,
-) noexcept nogil
-ctypedef void (*Heevd)(
-    const char *, const char *, const int *, void *, const int *, const int *, const int *, void *, void *, const int *,
-    const int *, const int *, void *, const int *, void *, const int *, int *, const int *, int *, size_t, size_t,
-) noexcept nogil
 
 ENTRY_POINTS = (
     "sys2blacs_handle_",
@@ -55,10 +47,6 @@ ENTRY_POINTS = (
     "blacs_pnum_",
     *(f"p{letter}{name}_" for name in ("gemr2d", "trmr2d") for letter in LETTERS),
     *(f"p{letter}{name}_" for name in ("getrf", "getrs") for letter in LETTERS[:4]),
-    "pssyevd_",
-    "pdsyevd_",
-    "pcheevd_",
-    "pzheevd_",
 )
 
 
@@ -106,8 +94,6 @@ cdef class Entries:
     cdef Trmr2d _trmr2d[KINDS]
     cdef Getrf _getrf[KINDS]
     cdef Getrs _getrs[KINDS]
-    cdef Syevd _syevd[KINDS]
-    cdef Heevd _heevd[KINDS]
 
     def __cinit__(self, dict addresses, str library):
         def address(name):
@@ -128,8 +114,6 @@ cdef class Entries:
             self._trmr2d[k] = <Trmr2d> <uintptr_t> address(f"p{kind}trmr2d_")
             self._getrf[k] = <Getrf> <uintptr_t> address(f"p{kind}getrf_")
             self._getrs[k] = <Getrs> <uintptr_t> address(f"p{kind}getrs_")
-            self._syevd[k] = <Syevd> <uintptr_t> address(f"p{kind}syevd_")
-            self._heevd[k] = <Heevd> <uintptr_t> address(f"p{kind}heevd_")
 
     cdef int need(self, const void *entry, str name) except -1:
         if entry is NULL:
@@ -255,40 +239,4 @@ cdef class Entries:
             raise ValueError("pivots is empty; it needs LOCr(M) + MB entries")
         with nogil:
             call(&form, &n, &nrhs, <void *> a, &ia, &ja, matrix, &pivots[0], <void *> b, &ib, &jb, sides, &info, 1)
-        return info
-
-    def syevd(
-        self, str kind, str uplo, int n, uintptr_t a, int ia, int ja, const int[::1] desca, uintptr_t values,
-        uintptr_t z, int iz, int jz, const int[::1] descz, uintptr_t work, int work_size, uintptr_t real_work,
-        int real_size, int[::1] integers, int integers_size,
-    ) -> int:
-        """All eigenvalues and eigenvectors, by p?syevd or, for the letters c and z, p?heevd. Collective over A's context.
-
-        With a `work_size` of -1 only the sizes that the three workspaces need are written into their first elements.
-        Returns INFO.
-        """
-        cdef bint is_complex = kind in ("c", "z")
-        cdef Syevd real_call = self._syevd[position(kind)]
-        cdef Heevd complex_call = self._heevd[position(kind)]
-        cdef const int *matrix = nine("desca", desca)
-        cdef const int *vectors = nine("descz", descz)
-        cdef char triangle = letter("uplo", uplo), job = b"V"
-        cdef int info = 0
-        if is_complex:
-            self.need(<void *> complex_call, f"p{kind}heevd_")
-        else:
-            self.need(<void *> real_call, f"p{kind}syevd_")
-        if integers.shape[0] == 0:
-            raise ValueError("integers is empty; it needs at least one element")
-        with nogil:
-            if is_complex:
-                complex_call(
-                    &job, &triangle, &n, <void *> a, &ia, &ja, matrix, <void *> values, <void *> z, &iz, &jz, vectors,
-                    <void *> work, &work_size, <void *> real_work, &real_size, &integers[0], &integers_size, &info, 1, 1,
-                )
-            else:
-                real_call(
-                    &job, &triangle, &n, <void *> a, &ia, &ja, matrix, <void *> values, <void *> z, &iz, &jz, vectors,
-                    <void *> work, &work_size, &integers[0], &integers_size, &info, 1, 1,
-                )
         return info

@@ -99,7 +99,7 @@ def run(
     words = [str(word) for word in (*(program if isinstance(program, tuple) else (program,)), *args)]
     line = command(hosts, *words, slots=slots, rate=rate, slow=slow, survive=survive)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        status = ended(line, {**environment(hosts * slots), **(env or {})}, timeout, stdout=out, stderr=err)
+        status = ended(line, {**environment(), **(env or {})}, timeout, stdout=out, stderr=err)
         done = subprocess.CompletedProcess(line, -1 if status is None else status, launch.read(out), launch.read(err))
     if status is None or (check and status):
         verdict = f"hung: it had not ended after {timeout:g} s" if status is None else f"failed with status {status}"
@@ -129,8 +129,8 @@ def command(
     ]
 
 
-def environment(ranks: int) -> dict[str, str]:
-    return {**launch.environment(ranks), "PATH": PATH}
+def environment() -> dict[str, str]:
+    return {**launch.environment(), "PATH": PATH}
 
 
 def ended(line: list[str], env: Mapping[str, str], timeout: float | None, **files: Any) -> int | None:
@@ -282,7 +282,7 @@ def main() -> int:
         )
     except ValueError as error:
         parser.error(str(error))
-    status = ended(line, environment(options.hosts * options.slots), None)
+    status = ended(line, environment(), None)
     return 1 if status is None else status
 
 

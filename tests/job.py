@@ -23,6 +23,7 @@ from typing import Any
 
 __all__ = ["LAST", "MORE", "REPLY", "orders_of"]
 
+TESTS = str(Path(__file__).parent)
 REPLY = "ended"  # the pipe on which all ranks say that a program has ended: a byte each, which is LAST if MPI has ended with it
 MORE, LAST = b".", b"!"
 # Variables that are the launcher's.
@@ -68,14 +69,17 @@ def as_if_alone(order: dict[str, Any], rank: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def modules_unchanged() -> Iterator[None]:
-    """What a program has set in modules of this package is undone."""
+    """What a program has set in modules of this package is undone; its own modules, which may know its communicator, go."""
     modules = [module for name, module in sys.modules.items() if name.startswith("pyscalapack_redist")]
-    kept = [dict(vars(module)) for module in modules]
+    kept, known = [dict(vars(module)) for module in modules], set(sys.modules)
     try:
         yield
     finally:
         for module, values in zip(modules, kept, strict=True):
             vars(module).update(values)
+        for name in set(sys.modules) - known:
+            if (getattr(sys.modules[name], "__file__", None) or "").startswith(TESTS):
+                del sys.modules[name]
 
 
 def run_program(words: list[str]) -> None:

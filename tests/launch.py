@@ -76,15 +76,21 @@ def command(ranks: int, *program: str, survive: bool = False) -> list[str]:
     return [*launcher, "-n", str(ranks), sys.executable, *([] if survive else ["-m", "mpi4py"]), *program]
 
 
-def environment(ranks: int = 1) -> dict[str, str]:
-    """This process's environment, one thread for each rank, and what containers and few cores need."""
-    own = os.environ
-    # MPICH's waiting ranks offer their core to the others, which the kernel disregards when anybody else is busy too;
-    # asleep they cannot be disregarded. Open MPI's does well by itself.
-    asleep = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"} if ranks > len(os.sched_getaffinity(0)) else {}
+def environment(ranks: int = 1, alone: bool = False) -> dict[str, str]:
+    """This process's environment, one thread for each rank, and what containers and few cores need.
+
+    Ranks that wait in MPI leave their cores to others, but where they are `alone` on the machine and each has a core.
+    """
+    own, crowded = os.environ, ranks > len(os.sched_getaffinity(0))
+    # Open MPI's waiting ranks offer their core to others where they outnumber the cores, and know nothing of the tests that
+    # run beside them. So do MPICH's, which the kernel disregards when anybody else is busy too; asleep they cannot be
+    # disregarded, but then two ranks take minutes to send what is as large as in `large.py`.
+    yielding = {} if alone and not crowded else {"OMPI_MCA_mpi_yield_when_idle": "1"}
+    if crowded:
+        yielding["MPIR_CVAR_ENABLE_HEAVY_YIELD"] = "1"
     return {
         **own,
-        **asleep,
+        **yielding,
         **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
         **{f"{runtime}_ALLOW_RUN_AS_ROOT{last}": "1" for runtime in ("OMPI", "PRTE") for last in ("", "_CONFIRM")},
         "PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, [own.get("PYTHONPATH")])]),
@@ -92,6 +98,11 @@ def environment(ranks: int = 1) -> dict[str, str]:
         "PYTHONFAULTHANDLER": "1",  # a rank that is told to abort says where it was
         "PYTHONDONTWRITEBYTECODE": "",  # ranks that each compile all modules anew take half as long again to start
     }
+
+
+def cases(number: int) -> int:
+    """How many random cases are run: on a second MPI, where their layouts are no others, some percent of them."""
+    return number * int(os.environ.get("PYSCALAPACK_REDIST_CASES", "100")) // 100
 
 
 def run(
@@ -314,4 +325,4 @@ if __name__ == "__main__":
     line = command(count, *sys.argv[2:])
     print("$", shlex.join(line), flush=True)
     prepare()
-    os.execvpe(line[0], line, environment(count))
+    os.execvpe(line[0], line, environment(count, alone=True))

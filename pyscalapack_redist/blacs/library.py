@@ -29,8 +29,10 @@ ROUTINES = (
         for name in ("gemm", "lange", "potrf", "potrs", "getri", "geqrf", "gesvd", "gels", "trsm", "trmm")
         for letter in "sdcz"
     ),
-    *(f"p{letter}{name}_" for name in ("orgqr", "syev", "sygst") for letter in "sd"),
-    *(f"p{letter}{name}_" for name in ("ungqr", "heev", "hegst") for letter in "cz"),
+    *(f"p{letter}{name}_" for name in ("orgqr", "syev", "syevd", "sygst") for letter in "sd"),
+    *(f"p{letter}{name}_" for name in ("ungqr", "heev", "heevd", "hegst") for letter in "cz"),
+    "pb_topget_",
+    "pb_topset_",
     "igamn2d_",
     *(f"{letter}{name}_" for name in ("gamn2d", "gamx2d") for letter in "sd"),
 )

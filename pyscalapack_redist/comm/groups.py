@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol
 
 from ..errors import CollectiveError
 from . import progress
@@ -14,7 +14,7 @@ from .group import Group
 from .mpi import MPI
 from .node import forced_nodes
 
-__all__ = ["MPIGroup", "check_running", "group_of"]
+__all__ = ["Closable", "MPIGroup", "check_running", "group_of"]
 
 CREATION_TAG = 21_317  # of Create_group, which needs one that concurrent creations do not share
 
@@ -32,6 +32,13 @@ def check_running() -> None:
         raise CollectiveError("nothing can be redistributed: MPI has been finalized")
 
 
+class Closable(Protocol):
+    """What holds something of MPI that must be given back."""
+
+    def close(self) -> None:
+        """Give it back; as collective as what it holds."""
+
+
 class MPIGroup(Group):
     """A group with a private communicator, so that no message of the user's is ever mixed with ours.
 
@@ -39,11 +46,14 @@ class MPIGroup(Group):
     ----------
     comm : MPI.Intracomm
         The private communicator.
+    held : dict
+        What other packages keep for these ranks, in the same order on all of them: closed when the communicator is freed.
     """
 
     def __init__(self, comm: MPI.Intracomm, ranks: Sequence[int]) -> None:
         super().__init__(MPIChannel(comm), ranks)
         self.comm = comm
+        self.held: dict[Hashable, Closable] = {}
         self._freed = False
 
     def make_collectives(self) -> None:
@@ -73,9 +83,11 @@ class MPIGroup(Group):
         super().check_usable()
 
     def free(self) -> None:
-        """Free the communicators. Collective over the group."""
+        """Free the communicators, and what is held with them. Collective over the group."""
         self.close()
         self._freed = True
+        while self.held:
+            self.held.popitem()[1].close()
         if self.transfers or self._votes:
             return  # MPI still moves messages on them
         for comm in (self.comm, self.collectives):
@@ -121,11 +133,13 @@ def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], MPIGroup]:
     return groups
 
 
-def group_of(comm: MPI.Intracomm, ranks: tuple[int, ...]) -> MPIGroup:
-    """The group of these ranks of `comm`, ascending. Collective over these ranks the first time."""
+def group_of(comm: MPI.Intracomm, ranks: tuple[int, ...] | None = None) -> MPIGroup:
+    """The group of these ranks of `comm`, ascending; by default of all. Collective over these ranks the first time."""
     gone = _ended(comm)
     if gone is not None:
         raise CollectiveError(f"nothing can be redistributed: {gone}")
+    if ranks is None:
+        ranks = tuple(range(comm.Get_size()))
     groups = _groups_of(comm)
     if ranks not in groups:
 

@@ -10,7 +10,7 @@ import _signal  # type: ignore[import-not-found]  # the wrappers in `signal` mak
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from .mpi import MPI
 
@@ -97,18 +97,22 @@ def until(
 class interrupts_held:  # noqa: N801 - used as a function is
     """In its body signals that Python handles are held back: they come at the end, or where `let_through` is called.
 
-    A handler may raise, as that of SIGINT does, and in the middle of a step nobody could go on from there.
+    A handler may raise, as that of SIGINT does, and in the middle of a step nobody could go on from there. Where they are held
+    back already, the body of the outermost one decides.
     """
+
+    _outermost: ClassVar[interrupts_held | None] = None
 
     def __enter__(self) -> interrupts_held:
         self._came: list[tuple[int, Any]] = []
         self._handlers: list[tuple[int, Any]] = []
-        if _MAIN is threading.current_thread():
+        if self._outermost is None and _MAIN is threading.current_thread():
             for number in HELD:
                 handler = _signal.getsignal(number)
-                if callable(handler) and type(getattr(handler, "__self__", None)) is not interrupts_held:
+                if callable(handler):
                     _signal.signal(number, self._keep)
                     self._handlers.append((number, handler))
+            type(self)._outermost = self
         return self
 
     def _keep(self, number: int, frame: object) -> None:
@@ -121,6 +125,8 @@ class interrupts_held:  # noqa: N801 - used as a function is
             dict(self._handlers)[number](number, frame)
 
     def __exit__(self, *exception: object) -> None:
+        if self._outermost is self:
+            type(self)._outermost = None
         for number, handler in self._handlers:
             _signal.signal(number, handler)
         if self._came:

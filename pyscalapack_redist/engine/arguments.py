@@ -6,38 +6,33 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
-from ..comm.agreement import read_alike
 from ..comm.group import Group
-from ..comm.groups import MPIGroup, group_of
+from ..comm.groups import MPIGroup, check_running, group_of
 from ..comm.intercommunicator import Joint, joined
 from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Outcome, Statement, digest
-from ..errors import ArrayError, DescriptorError, RedistributionError, ScheduleError, shown
+from ..errors import ArrayError, DescriptorError, ScheduleError, shown
 from ..exchanges import check_combination
 from ..layout.descriptor import Descriptor
-from ..layout.grid import same_ranks
+from ..layout.given import LAYOUTS, Layout, read_layout
 from ..layout.letters import OPERATIONS, letter_of, transposes
-from ..layout.tiles import Tiles
 from .arrays import dtype_digest
-from .layouts import Layout, comm_of, copies_of, has_tiles, moved, ranks_of
+from .layouts import has_tiles, moved
 from .memory import checked_memory
 from .operation import Part, checked_fill, checked_part
 from .scheduling import is_one_port
 
 __all__ = [
-    "LayoutArgument",
     "Request",
     "Via",
     "check_shapes",
     "communicator_of",
     "group_of_all",
-    "layout_on",
     "on_paper",
 ]
 
-LayoutArgument = Descriptor | Sequence[int] | NDArray[np.integer] | None
 Via = str | Sequence[Descriptor] | None
 
 
@@ -64,8 +59,10 @@ class Request:
         self.op = "N"
         self.part: Part | None = None
         self.fill: str | None = None
-        self.joint = _joint(comm)
         self.on_paper = on_paper(desc_a, desc_b, comm)
+        if not self.on_paper:
+            check_running()
+        self.joint = _joint(comm)
         if self.on_paper:
             self._comm = None
         else:
@@ -87,7 +84,7 @@ class Request:
         read: list[Layout | None] = []
         for name, given in (("desc_a", desc_a), ("desc_b", desc_b)):
             try:
-                read.append(_read(name, given, self._comm, explicit=comm is not None))
+                read.append(read_layout(name, given, self._comm, explicit=comm is not None))
             except Exception as caught:
                 self.error = self.error or caught
                 read.append(None)
@@ -123,7 +120,7 @@ class Request:
         if self.on_paper:
             return
         between = () if self.via is None or isinstance(self.via, str) else self.via
-        known = [ranks_of(desc) for desc in (*read, *between) if desc is not None]
+        known = [desc.ranks for desc in (*read, *between) if desc is not None]
         if comm is None and known:  # with one bad descriptor, the other's processes are the best guess
             self.ranks = tuple(sorted(set().union(*known)))
         else:
@@ -245,45 +242,21 @@ def communicator_of(desc: Descriptor) -> MPI.Intracomm:
     return desc.grid.comm
 
 
-def layout_on(desc: LayoutArgument, comm: MPI.Intracomm | None) -> Descriptor:
-    """The Descriptor that is meant; of nine integers, or None on some ranks, with `comm`. Collective over `comm`, if given.
-
-    Raises
-    ------
-    DescriptorError
-        It is no layout, or no rank knows one.
-    CollectiveError
-        That was so on another rank, or ranks have different ones.
-    """
-    if comm is None:
-        if not isinstance(desc, Descriptor):
-            raise DescriptorError(
-                f"desc = {shown(desc)} must be a Descriptor; nine integers, or None on a rank that does not know them, need "
-                "comm=, the communicator of their grid"
-            )
-        return desc
-    group = group_of(comm, tuple(range(comm.Get_size())))
-    mine = read_alike(group, "desc", lambda: _descriptor_on(desc, comm), lambda found: found.layout_digest)
-    return Descriptor._spread(mine, group, comm)
-
-
-def _descriptor_on(desc: LayoutArgument, comm: MPI.Intracomm) -> Descriptor | None:
-    found = _read("desc", desc, comm, True)
-    if isinstance(found, Tiles):
-        raise DescriptorError(f"desc = {found!r} must be a Descriptor: redistribute the tiles to one first")
-    return found
-
-
 def group_of_all(desc: Descriptor) -> MPIGroup:
     """All ranks of the communicator of the descriptor's grid. Collective over it the first time."""
     comm = communicator_of(desc)
-    return group_of(comm, tuple(range(comm.Get_size())))
+    return group_of(comm)
 
 
 def on_paper(desc_a: object, desc_b: object, comm: object) -> bool:
     """Whether both layouts are on grids without a communicator, and none is given. Not collective."""
-    descriptors = [desc for desc in (desc_a, desc_b) if isinstance(desc, Descriptor)]
-    return comm is None and len(descriptors) == 2 and all(desc.grid.comm is None for desc in descriptors)
+    return (
+        comm is None
+        and isinstance(desc_a, Descriptor)
+        and isinstance(desc_b, Descriptor)
+        and desc_a.comm is None
+        and desc_b.comm is None
+    )
 
 
 def _joint(comm: object) -> Joint | None:
@@ -298,7 +271,7 @@ def _communicator(desc_a: object, desc_b: object, comm: object) -> MPI.Intracomm
             raise DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm or Intercomm")
         intracomm: MPI.Intracomm = comm  # type: ignore[assignment]
         return intracomm
-    comms = [comm_of(desc) for desc in (desc_a, desc_b) if isinstance(desc, Descriptor | Tiles)]
+    comms = [desc.comm for desc in (desc_a, desc_b) if isinstance(desc, LAYOUTS)]
     found = [known for known in comms if known is not None]
     if not found:
         raise DescriptorError(
@@ -306,39 +279,6 @@ def _communicator(desc_a: object, desc_b: object, comm: object) -> MPI.Intracomm
             "pass comm=, the communicator that holds both grids"
         )
     return found[0]
-
-
-def _read(name: str, given: object, comm: MPI.Intracomm | None, explicit: bool) -> Layout | None:
-    """A layout on `comm`, from a Descriptor, Tiles or nine integers; None on a rank that does not know the layout."""
-    if isinstance(given, Descriptor | Tiles):
-        if comm is None:
-            return given
-        if comm_of(given) is None:
-            remedy = "give it a communicator, Tiles(..., comm)"
-            if isinstance(given, Descriptor):
-                remedy = (
-                    f"give it a communicator, ProcessGrid({given.grid.shape}, comm), to run a redistribution; or leave the "
-                    "communicator away from both grids and from comm=, for a plan to study"
-                )
-            raise DescriptorError(f"{name} = {given!r} is on paper: {remedy}")
-        if explicit or same_ranks(comm_of(given), comm):
-            return given.on(comm)
-        raise DescriptorError(
-            f"{name} = {given!r} is on another communicator than the other grid: pass comm=, a communicator that holds both"
-        )
-    hint = ""
-    if isinstance(given, np.ndarray) and given.ndim != 1:
-        hint = "; an array is for the plan, redistribute(desc_a, desc_b)(a)"
-    if not explicit or comm is None:
-        raise DescriptorError(f"{name} = {shown(given)}: pass comm= with anything but two Descriptors or Tiles{hint}")
-    if given is None:
-        return None
-    if hint:
-        raise DescriptorError(f"{name} = {shown(given)} must be a Descriptor or its nine integers{hint}")
-    try:
-        return Descriptor._read_array(given, comm)
-    except RedistributionError as caught:
-        raise type(caught)(f"{name}: {caught}") from caught
 
 
 def _check_names(schedule: str, exchange: str, buffers: str) -> None:
@@ -352,7 +292,7 @@ def _check_tiles(fill: object, buffers: str, via: object, layouts: Iterable[Layo
     if fill is not None:
         raise DescriptorError(f"fill = {fill!r} is not for tiles: leave it out, and fill B in its own layout")
     for layout in layouts:
-        if layout is not None and copies_of(layout) > 1:
+        if layout is not None and layout.copies > 1:
             raise DescriptorError(
                 f"{layout!r} has copies, to and from which tiles are not moved: go by one without copies"
             )

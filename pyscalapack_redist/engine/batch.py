@@ -13,7 +13,6 @@ from ..errors import DescriptorError, RedistributionError, ScheduleError, unknow
 from ..exchanges import Options, exchange_class
 from ..exchanges.exchange import MEMORY_LIMIT
 from ..layout.grid import same_ranks
-from .layouts import comm_of, ranks_of
 from .memory import checked_memory
 from .model import Choice, choose
 from .plan import Redistribution
@@ -64,7 +63,7 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int | st
         error = caught
     if not known:
         raise error or ScheduleError("batch() needs at least one plan, made by redistribute")
-    comm = comm_of(known[0].desc_a)
+    comm = known[0].desc_a.comm
     if comm is None:
         raise DescriptorError(f"plan 0 is {known[0]!r}, on paper: make its descriptors on a communicator")
     ranks = tuple(sorted({rank for plan in known if _is_on(plan, comm) for rank in _ranks(plan)}))
@@ -92,7 +91,7 @@ def _check(plans: tuple[object, ...], exchange: str) -> None:
                 "via, or call it by itself"
             )
         first = plans[0]
-        if isinstance(first, Redistribution) and not _is_on(plan, comm_of(first.desc_a)):
+        if isinstance(first, Redistribution) and not _is_on(plan, first.desc_a.comm):
             raise DescriptorError(
                 f"plan {k} is on another communicator than plan 0: make the descriptors of all plans on one communicator that "
                 "holds all their processes"
@@ -106,14 +105,14 @@ def _named(plan: object) -> str:
 
 
 def _is_on(plan: Redistribution, comm: MPI.Intracomm | None) -> bool:
-    return same_ranks(comm_of(plan.desc_a), comm)
+    return same_ranks(plan.desc_a.comm, comm)
 
 
 def _ranks(plan: Redistribution) -> tuple[int, ...]:
     """The processes of a plan, which a process outside it knows from its layouts."""
     if plan._group is not None:
         return plan._group.ranks
-    return tuple(rank for desc in (plan.desc_a, plan.desc_b) for rank in ranks_of(desc))
+    return tuple(rank for desc in (plan.desc_a, plan.desc_b) for rank in desc.ranks)
 
 
 def _agreed(
@@ -156,9 +155,7 @@ def _agreed(
     moments += [time.perf_counter()] * 2  # no schedule is searched for
     pairs = [plan._pairs[0] for plan in plans]
     elements = sum(math.prod(pair.desc_b.shape) for pair in pairs)
-    before, after = (
-        max(len(ranks_of(desc)) for desc in side) for side in zip(*(pair[:2] for pair in pairs), strict=True)
-    )
+    before, after = (max(len(desc.ranks) for desc in side) for side in zip(*(pair[:2] for pair in pairs), strict=True))
     chosen = choose("natural", exchange, "packed", node, group.links, elements, (before,), (after,))
     made = made_by_all(group, lambda: _batch(plans, group, chosen, memory_limit))
     moments.append(time.perf_counter())

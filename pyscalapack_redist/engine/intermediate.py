@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from .._kernels.bundle import Origins
 from .binding import Operands, factors_of
-from .layouts import holds
 from .stages import Forms
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def allocate(
     for slot in sorted(plan._intermediate):
         desc, pair = plan._intermediate[slot], plan._pair_of[slot]
         dtype = dtypes[pair]
-        made.append(desc.empty(dtype) if holds(desc) and dtype is not None else None)
+        made.append(desc.empty(dtype) if desc._held and dtype is not None else None)
     return forms_with(plan, mine._replace(forms=forms), made), made
 
 

@@ -25,7 +25,7 @@ from .binding import BY_COLUMNS, Binding, Operands, bound, listed, operands
 from .described import Described
 from .fast_path import ONE, ZERO, Remembered, first_call
 from .fill import scale_rest
-from .layouts import Layout, has_tiles, holds, storage_of
+from .layouts import Layout, has_tiles
 from .operation import Factors
 from .report import PARTS, PLANNING, Profile
 from .reporting import Leg
@@ -85,7 +85,7 @@ class Redistribution(Described):
         self._numbers: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
         self._remembered: Remembered | None = None
         self._call: Call | SmallCall | None = None
-        self._finishes = any(pair.fill == "zero" or not holds(pair.desc_b) for pair in self._pairs)
+        self._finishes = any(pair.fill == "zero" or not pair.desc_b._held for pair in self._pairs)
         self._tiled = has_tiles(*(desc for pair in self._pairs for desc in pair[:2]))
         self._kept: Kept | None = None
         self._planning: dict[str, float] = {}
@@ -297,7 +297,7 @@ class Redistribution(Described):
                 assert isinstance(desc, Descriptor)
                 edge = pair.part.moved(pair.op).edge(desc.shape)
                 scale_rest(outs[k], desc, edge, factors[k].beta if factors else 0)
-            results.append(target if holds(desc) else None)
+            results.append(target if desc._held else None)
         return results if self._listed else results[0]
 
     def _to_wrap(self, a: Any, out: Any) -> tuple[list[Any], list[Any]] | None:
@@ -326,7 +326,7 @@ class Redistribution(Described):
         pair = self._pairs[0]
         a, b = a or pair.desc_a, b or pair.desc_b
         same_dtype = (dtype is None) == (pair.dtype is None) and dtype == pair.dtype  # None == float64
-        if same_dtype and list(map(storage_of, (a, b))) == list(map(storage_of, pair[:2])):
+        if same_dtype and (a._storage, b._storage) == (pair.desc_a._storage, pair.desc_b._storage):
             return self
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)

@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from .. import tracing
 from ..comm.group import Group
-from ..comm.groups import check_running, group_of
+from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..comm.progress import interrupts_held
 from ..comm.vote import Outcome
@@ -30,8 +30,8 @@ from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of
 from ..layout.tiles import Tiles
 from ..schedules.orders import ORDERS, Natural, Order
-from .arguments import Request, Via, on_paper
-from .layouts import Layout, copies_of, process_shapes, spread
+from .arguments import Request, Via
+from .layouts import Layout, process_shapes, spread
 from .legs import PendingMove, identity, pending_moves
 from .model import Choice, choose
 from .paper import plan_on_paper
@@ -125,8 +125,6 @@ def redistribute(
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
     desc_a, desc_b = descriptor_of(desc_a), descriptor_of(desc_b)
-    if not on_paper(desc_a, desc_b, comm):
-        check_running()
     request = Request(desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill)
     if request.on_paper:
         return plan_on_paper(request)
@@ -204,7 +202,7 @@ def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
         a, b = request.layouts
     node = group.make_node()
     before = request.moved(a)
-    most = math.prod(b.shape) * copies_of(before) * copies_of(b)  # if every process sent to every other
+    most = math.prod(b.shape) * before.copies * b.copies  # if every process sent to every other
     chosen = choose(request.schedule, request.exchange, request.buffers, node, group.links, most, *sides(before, b))
     moments.append(time.perf_counter())
     steps: Any = None

@@ -14,9 +14,10 @@ from ..errors import ArrayError, DescriptorError
 from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
+from ..layout.given import LayoutArgument, layout_on
 from ..layout.grid import ProcessGrid
 from ..layout.host_array import host_array
-from .arguments import LayoutArgument, communicator_of, group_of_all, layout_on
+from .arguments import communicator_of, group_of_all
 from .redistribute import redistribute
 
 __all__ = ["from_root", "gather", "scatter"]

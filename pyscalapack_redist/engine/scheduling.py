@@ -16,7 +16,7 @@ from ..schedules import MessageGraph, Schedule
 from ..schedules.orders import ORDERS, Coords, Order, Scheduled
 from ..schedules.replicated_graph import ReplicatedGraph
 from ..schedules.schedule import ListedSchedule
-from .layouts import Layout, has_tiles, placement_of, process_coords, process_shapes
+from .layouts import Layout, has_tiles, process_coords, process_shapes
 from .tile_graph import graph_of_tiles
 
 __all__ = ["by_formula", "is_one_port", "order_for", "reading", "schedules_for", "searched", "sides"]
@@ -97,7 +97,7 @@ def _graphs(name: str, a: Layout, b: Layout) -> list[MessageGraph]:
             )
         return [graph]
     grids: list[MessageGraph] = [schedules.between(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
-    places_a, places_b = placement_of(a).ravel(), placement_of(b).ravel()
+    places_a, places_b = a.placement.ravel(), b.placement.ravel()
     if name == "optimal" and len(places_a) * len(places_b) <= WHOLE:
         return [schedules.whole(grids, same=places_a[:, None] == places_b)]
     return grids

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..schedules import LengthMatrix, between
-from .layouts import Layout, placement_of, ranks_of
+from .layouts import Layout
 
 __all__ = ["graph_of_tiles"]
 
@@ -15,10 +15,10 @@ def graph_of_tiles(a: Layout, b: Layout) -> LengthMatrix:
 
     The work is that of all tiles of A times the processes of B, or the other way.
     """
-    senders, receivers = ranks_of(a), ranks_of(b)
+    senders, receivers = a.ranks, b.ranks
     lengths = np.zeros((max(1, len(senders)), max(1, len(receivers))), np.int64)
     rows, columns = (between(x, y).lengths for x, y in zip(a.distributions, b.distributions, strict=True))
-    p, q = np.searchsorted(senders, placement_of(a)), np.searchsorted(receivers, placement_of(b))
+    p, q = np.searchsorted(senders, a.placement), np.searchsorted(receivers, b.placement)
     for i, j in np.ndindex(*q.shape):
         # What all places of A share with this one of B.
         np.add.at(lengths, (p, q[i, j]), rows[:, i, None] * columns[:, j])

@@ -17,7 +17,7 @@ from ..intersections.by_process import Shared, by_process
 from ..layout.blockcyclic import Axis
 from ..layout.tiles import Tiles
 from ..schedules.orders import Coords, Order
-from .layouts import Layout, local_shapes, placement_of, ranks_of
+from .layouts import Layout, local_shapes
 from .operation import Edge
 from .planner import Messages, box_of, by_key, messages_between
 
@@ -63,7 +63,7 @@ def messages_of_tiles(
     def arrays(k: int, j: int) -> int:
         return pairs.setdefault((k, j), len(pairs))
 
-    in_a, in_b = ({rank: (p,) for p, rank in enumerate(ranks_of(layout))} for layout in (a, b))
+    in_a, in_b = ({rank: (p,) for p, rank in enumerate(layout.ranks)} for layout in (a, b))
     here = {place: behind + j for j, place in enumerate(own_places(b))}
     sent: dict[int, list[_Piece]] = {}
     received: dict[int, list[_Piece]] = {}
@@ -92,7 +92,7 @@ def messages_of_tiles(
 
 def _shared(own: Layout, other: Layout) -> Iterator[tuple[int, Place, Place, int, tuple[Shared, ...]]]:
     """Local array, place and place there, rank there and what both share, for each own place and all that it meets."""
-    places = placement_of(other)
+    places = other.placement
     axes = zip(own.distributions, other.distributions, strict=True)
     rows, columns = (_by_place(x, y) for x, y in axes)
     for k, mine in enumerate(own_places(own)):

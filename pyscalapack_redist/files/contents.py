@@ -79,7 +79,7 @@ def _described(path: object, dataset: object, comm: object) -> FileArray:
     if not hasattr(comm, "Create_group"):
         raise FileError(f"comm = {shown(comm)} must be an mpi4py Intracomm, or be omitted")
     intracomm: MPI.Intracomm = comm  # type: ignore[assignment]
-    return from_one(group_of(intracomm, tuple(range(intracomm.Get_size()))), lambda: _read(path, dataset))
+    return from_one(group_of(intracomm), lambda: _read(path, dataset))
 
 
 def _read(path: object, dataset: object) -> FileArray:

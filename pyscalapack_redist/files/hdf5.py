@@ -18,6 +18,7 @@ from ..errors import FileError, LibraryError, RedistributionError, callers_level
 from ..layout.descriptor import Descriptor
 from .agreed import all_must, from_one
 from .header import FileArray
+from .part import FilePart
 from .slabs import Slab, slabs
 
 __all__ = ["DATASET", "Hdf5", "library", "read_dataset"]
@@ -60,21 +61,17 @@ class Hdf5:
             stacklevel=callers_level(),
         )
 
-    def stored(self, desc: Descriptor) -> FileArray:
-        """What the file holds, checked against the layout. Collective."""
+    def stored(self, desc: Descriptor, part: FilePart) -> FileArray:
+        """What of the file is meant, checked against the layout. Collective."""
 
         def look() -> FileArray:
             found = read_dataset(self._h5py, self._path, self._dataset, self._title)
-            if found.shape != desc.shape:
-                raise FileError(
-                    f"{self._title}: {self._dataset} has shape {found.shape}, but desc has shape {desc.shape}"
-                )
-            return found
+            return part.of(found, f"{self._title}: {self._dataset}", desc)
 
         return from_one(self._everyone, look)
 
-    def read(self, desc: Descriptor, out: NDArray[Any] | None, dtype: np.dtype[Any]) -> None:
-        """Read the array into `out`, of this dtype. Collective."""
+    def read(self, stored: FileArray, desc: Descriptor, out: NDArray[Any] | None, dtype: np.dtype[Any]) -> None:
+        """Read what is meant into `out`, of this dtype. Collective."""
         with self._opened(self._path, "r") as file:
             for slab in slabs(desc, dtype.itemsize, "C", self._callers):
 
@@ -82,12 +79,12 @@ class Hdf5:
                     if slab.layout.coords is None:
                         return None
                     with _named(self._title):
-                        return np.asarray(file[self._dataset][slab.own], dtype)
+                        return np.asarray(file[self._dataset][stored.within(slab.own)], dtype)
 
                 part = all_must(self._everyone, read_part)
                 redistribute(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
 
-    def create(self, target: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def create(self, target: str, stored: FileArray) -> None:
         """Make the file at our path with the data set, and all else that `target` has. Collective."""
 
         def make() -> None:
@@ -100,20 +97,20 @@ class Hdf5:
                         if not isinstance(file[self._dataset], self._h5py.Dataset):
                             raise FileError(f"{self._title}: {self._dataset} is a group: give another dataset=")
                         del file[self._dataset]
-                    file.create_dataset(self._dataset, shape, dtype)
+                    file.create_dataset(self._dataset, stored.shape, stored.dtype)
 
         from_one(self._everyone, make)
 
-    def write(self, desc: Descriptor, local: NDArray[Any] | None, dtype: np.dtype[Any]) -> None:
-        """Write the array into the data set and see it on the disk. Collective."""
+    def write(self, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
+        """Write what is meant of the data set, which is there, and see it on the disk. Collective."""
         with self._opened(self._path, "r+") as file:
-            for slab in slabs(desc, dtype.itemsize, "C", self._callers):
-                part = redistribute(desc[slab.part], slab.layout, dtype=dtype, comm=desc.grid.comm)(local)
+            for slab in slabs(desc, stored.dtype.itemsize, "C", self._callers):
+                part = redistribute(desc[slab.part], slab.layout, dtype=stored.dtype, comm=desc.grid.comm)(local)
 
                 def write_part(slab: Slab = slab, part: NDArray[Any] | None = part) -> None:
                     if part is not None:
                         with _named(self._title):
-                            file[self._dataset][slab.own] = part
+                            file[self._dataset][stored.within(slab.own)] = part
 
                 all_must(self._everyone, write_part)
         from_one(self._everyone, self._sync)

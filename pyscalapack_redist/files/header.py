@@ -1,57 +1,124 @@
-"""What a file says it holds: the header of a .npy file (NumPy enhancement proposal 1), or what the caller says of a raw one."""
+"""What a file says it holds: the header of a .npy file (NumPy enhancement proposal 1), or what the caller says of a raw one.
+
+And where the elements of a box of it are.
+"""
 
 from __future__ import annotations
 
 import ast
 import io
+import itertools
+import math
+import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import FileError
 
-__all__ = ["FileArray", "Region", "first_element", "npy_header", "read_npy_header"]
+__all__ = ["FileArray", "Region", "Span", "first_element", "npy_header", "read_npy_header"]
 
 Region = tuple[slice, ...]  # a box of an array
 
 LONGEST = 2**20  # bytes of a header; NumPy's own is below 2**16 unless a record has thousands of fields
 
 
+class Span(NamedTuple):
+    """Neighbours in a file, from the first to the last element of a box; others may lie between its elements.
+
+    Attributes
+    ----------
+    start : int
+        Byte of the first one.
+    length : int
+        How many elements.
+    part : tuple of slice
+        The box, in the region of which it is a part; dimensions go from the slowest to the fastest.
+    strides : tuple of int
+        Bytes from index to index along these.
+    """
+
+    start: int
+    length: int
+    part: Region
+    strides: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class FileArray:
-    """An array in a file.
+    """An array in a file, or a window of it. Regions are counted from the window's first element.
 
     Attributes
     ----------
     dtype : dtype
         Of its elements, in the file's byte order.
     shape : tuple of int
-        Its shape.
+        Shape of the whole.
     order : {"C", "F"}
         Which index runs fastest: the last or the first.
     offset : int
         Byte where the first element begins.
+    window : tuple of slice, optional
+        The part that is meant; by default all.
     """
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     order: str
     offset: int
+    window: Region | None = None
 
     @property
     def end(self) -> int:
         """Byte after the last element."""
-        size = self.dtype.itemsize
-        for n in self.shape:
-            size *= n
-        return self.offset + size
+        return self.offset + self.dtype.itemsize * math.prod(self.shape)
 
     def start_of(self, region: Region) -> int:
         """Byte where the first element of a region begins."""
-        return self.offset + first_element(region, self.shape, self.order) * self.dtype.itemsize
+        return self.offset + first_element(self.within(region), self.shape, self.order) * self.dtype.itemsize
+
+    def within(self, region: Region) -> Region:
+        """A region of the window, as one of the whole."""
+        if self.window is None:
+            return region
+        return tuple(
+            slice(part.start + all_of.start, part.stop + all_of.start)
+            for part, all_of in zip(region, self.window, strict=True)
+        )
+
+    def spans(self, region: Region, gap: int, limit: int) -> Iterator[Span]:
+        """A region, which is not empty, in spans of the file, one after another.
+
+        Parameters
+        ----------
+        region : tuple of slice
+            Of the window.
+        gap : int
+            How many others may lie between two runs of its elements that share a span; none with 0.
+        limit : int
+            Length of a span; one without others may be longer.
+        """
+        step = 1 if self.order == "C" else -1
+        lengths = [part.stop - part.start for part in region][::step]
+        strides = [math.prod(self.shape[::step][k + 1 :]) for k in range(len(lengths))]
+        cut, inner = len(lengths), 1  # from the first to the last one in the dimensions from `cut` on
+        while cut and strides[cut - 1] - inner <= gap and (inner <= limit or strides[cut - 1] == inner):
+            cut -= 1
+            inner += (lengths[cut] - 1) * strides[cut]
+        is_short = inner <= max(limit, math.prod(lengths[cut:]))
+        inner -= (lengths[cut] - 1) * strides[cut]
+        each = lengths[cut] if is_short else max(1, (limit - inner) // strides[cut] + 1)
+        first, apart = self.start_of(region), tuple(stride * self.dtype.itemsize for stride in strides)
+        rest = tuple(slice(0, n) for n in lengths[cut + 1 :])
+        for fixed in itertools.product(*map(range, lengths[:cut])):
+            place, outer = first + sum(map(operator.mul, fixed, apart)), tuple(slice(i, i + 1) for i in fixed)
+            for low in range(0, lengths[cut], each):
+                high = min(low + each, lengths[cut])
+                length = (high - low - 1) * strides[cut] + inner
+                yield Span(place + low * apart[cut], length, (*outer, slice(low, high), *rest), apart)
 
 
 def first_element(region: Region, shape: Sequence[int], order: str) -> int:

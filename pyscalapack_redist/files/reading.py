@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..comm.mpi import MPI
-from ..engine.arguments import LayoutArgument, group_of_all, layout_on
+from ..engine.arguments import group_of_all
 from ..engine.arrays import made_for
 from ..errors import FileError
-from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
+from ..layout.given import LayoutArgument, layout_on
 from .agreed import (
     agree_on,
     all_must,
-    checked_order,
     checked_path,
     fitting,
     from_one,
     is_hdf5,
-    is_npy,
 )
 from .hdf5 import DATASET, Hdf5
-from .header import FileArray, read_npy_header
+from .header import FileArray
+from .part import FilePart, Window
 from .ways import WAYS, checked_way
 
 __all__ = ["load"]
@@ -43,6 +43,8 @@ def load(
     order: str | None = None,
     offset: int | None = None,
     dataset: str | None = None,
+    window: Window = None,
+    shape: Sequence[int] | None = None,
     through: str = "slabs",
 ) -> D: ...
 
@@ -57,6 +59,8 @@ def load(
     order: str | None = None,
     offset: int | None = None,
     dataset: str | None = None,
+    window: Window = None,
+    shape: Sequence[int] | None = None,
     through: str = "slabs",
     comm: MPI.Intracomm | None = None,
 ) -> NDArray[Any] | None: ...
@@ -71,6 +75,8 @@ def load(
     order: str | None = None,
     offset: int | None = None,
     dataset: str | None = None,
+    window: Window = None,
+    shape: Sequence[int] | None = None,
     through: str = "slabs",
     comm: MPI.Intracomm | None = None,
 ) -> Any:
@@ -85,7 +91,7 @@ def load(
     Parameters
     ----------
     desc : Descriptor, or nine integers
-        Layout to reach. The file holds an array of its shape: of a sub-array, of the sub-array's.
+        Layout to reach. The file, or its window, holds an array of its shape: of a sub-array, of the sub-array's.
     path : str or path
         The file; the same on all ranks, all of which must see it.
     out : ndarray, optional
@@ -99,9 +105,15 @@ def load(
         Byte of a raw file where the array begins; more may then follow it. Without it, the file is the array.
     dataset : str, optional
         Name of the data set in an HDF5 file; "data" by default.
+    window : slice or tuple of slice, optional
+        Part of the file's array to read, such as `np.s_[10:50, :]`; the rest is not. As in `desc[10:50, :]`, negative
+        bounds count from the end, `...` stands for all dimensions that are not named, and a step is 1.
+    shape : sequence of int, optional
+        With `window`: of the array in a raw file, which does not tell it.
     through : {"slabs", "view"}
         How a .npy or raw file is read: "slabs", each rank a contiguous part of it, which is then redistributed; or
-        "view", by collective MPI-IO through the descriptor's own view of the file (a darray where its layout is one).
+        "view", by collective MPI-IO through the descriptor's own view of the file (a darray where its layout is one), which
+        is not for windows.
     comm : MPI.Intracomm, optional
         Communicator that holds the grid, and then all of its ranks take part; needed where `desc` is nine integers, as for
         `redistribute`, or None on some ranks.
@@ -123,32 +135,32 @@ def load(
     if isinstance(desc, Distributed):
         if out is not None:
             raise TypeError("load(array, path) reads into the array: give out= with a Descriptor only")
-        keywords: dict[str, Any] = {"order": order, "offset": offset, "dataset": dataset, "through": through}
-        load(desc.desc, path, desc.local, dtype=dtype, **keywords)
+        where: dict[str, Any] = {"order": order, "offset": offset, "window": window, "shape": shape}
+        load(desc.desc, path, desc.local, dtype=dtype, dataset=dataset, through=through, **where)
         return desc
     desc = layout_on(desc, comm)
-    everyone = group_of_all(desc)
+    everyone, part = group_of_all(desc), FilePart(window, shape, order, offset)
     error, name, wanted, fitted = None, "", None, None
     try:
         name = checked_path(path, dataset)
         wanted = _wanted(name, out, dtype)
-        checked_way(through)
-        _check_raw(name, order, offset)
+        checked_way(through, window)
+        part.check(name)
         fitted = None if out is None else fitting("out", out, desc)
     except Exception as caught:
         error = caught
-    agree_on(everyone, desc, ("load", name, order, offset, dataset, through), wanted, error)
+    agree_on(everyone, desc, ("load", name, *part.told, dataset, through), wanted, error)
     wanted = everyone.share(wanted)
     if is_hdf5(name):
         file = Hdf5(everyone, name, dataset or DATASET)
-        stored = file.stored(desc)
+        stored = file.stored(desc, part)
     else:
-        stored = from_one(everyone, lambda: _stored(name, desc, wanted, order, offset))
+        stored = from_one(everyone, lambda: part.found(name, desc, wanted))
         all_must(everyone, lambda: _check_seen(name, stored))
     result = _result_dtype(name, stored.dtype, wanted)
     target = all_must(everyone, lambda: _target(desc, fitted, result))
     if is_hdf5(name):
-        file.read(desc, target, result)
+        file.read(stored, desc, target, result)
     else:
         WAYS[through].read(everyone, name, stored, desc, target, result)
     return target if fitted is None else out
@@ -164,41 +176,6 @@ def _wanted(name: str, out: object, dtype: DTypeLike | None) -> np.dtype[Any] | 
     if given is not None and (given.hasobject or not given.itemsize):
         raise FileError(f"dtype = {given}: only elements of a fixed size, without Python objects, can be read")
     return given
-
-
-def _check_raw(name: str, order: object, offset: object) -> None:
-    """What only a raw file can be told."""
-    raw = not (is_npy(name) or is_hdf5(name))
-    for argument, value in (("order", order), ("offset", offset)):
-        if value is not None and not raw:
-            raise FileError(f"{argument} = {value!r} is for raw files: {name} tells itself; omit it")
-    if order is not None:
-        checked_order(order)
-    if offset is not None:
-        whole_number("offset", offset, 0, ": the byte where the array begins")
-
-
-def _stored(
-    name: str, desc: Descriptor, dtype: np.dtype[Any] | None, order: str | None, offset: int | None
-) -> FileArray:
-    """What the file holds, checked against the layout. On the first rank."""
-    if is_npy(name):
-        stored = read_npy_header(name)
-        if stored.shape != desc.shape:
-            raise FileError(f"{name} holds an array of shape {stored.shape}, but desc has shape {desc.shape}")
-        return stored
-    length = os.stat(name).st_size
-    if dtype is None:
-        raise FileError(
-            f"{name} is read as raw binary, which does not tell its dtype: give dtype=, as in ndarray.tofile"
-        )
-    stored = FileArray(dtype, desc.shape, order or "C", offset or 0)
-    if length < stored.end or (offset is None and length > stored.end):
-        raise FileError(
-            f"{name} has {length} bytes, but an array of shape {desc.shape} of {dtype} ends at byte {stored.end}"
-            + (": to read it from a longer file, say where it begins by offset=" if length > stored.end else "")
-        )
-    return stored
 
 
 def _check_seen(name: str, stored: FileArray) -> None:

@@ -27,6 +27,9 @@ from .mpi_file import bytes_of, opened
 __all__ = ["SLAB_BYTES", "Slab", "check", "read", "slabs", "write"]
 
 SLAB_BYTES = 16 * 2**20  # of each rank that reads or writes
+# Of a window, what lies between two runs is read as well where that takes no longer than another call.
+GAP_BYTES = 2**14
+SPAN_BYTES = 4 * 2**20
 
 
 def read(
@@ -95,14 +98,26 @@ def _filled(slab: Slab, stored: FileArray, desc: Descriptor, local: NDArray[Any]
 
 
 def _read(file: MPI.File, path: str, stored: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
-    part = slab.layout.empty(stored.dtype, order=stored.order)
+    part, item = slab.layout.empty(stored.dtype, order=stored.order), stored.dtype.itemsize
     if part.size:
-        status = MPI.Status()
-        place = stored.start_of(slab.own)
-        file.Read_at(place, [bytes_of(part, stored.order), part.nbytes, MPI.BYTE], status)
-        if status.Get_count(MPI.BYTE) != part.nbytes:
-            raise FileError(f"{path} ended while it was read: {status.Get_count(MPI.BYTE)} bytes of {part.nbytes} came")
+        raw = _from_slowest(part, stored)
+        for span in stored.spans(slab.own, GAP_BYTES // item, SPAN_BYTES // item):
+            box = raw[span.part]
+            among = box if span.length == box.size else np.empty(span.length, raw.dtype)
+            status = MPI.Status()
+            file.Read_at(span.start, [bytes_of(among, "C"), among.nbytes, MPI.BYTE], status)
+            came = status.Get_count(MPI.BYTE)
+            if came != among.nbytes:
+                raise FileError(f"{path} ended while it was read: {came} bytes of {among.nbytes} came")
+            if among is not box:
+                box[...] = np.ndarray(box.shape, raw.dtype, among, strides=span.strides)
     return part.astype(dtype, order="K", copy=False)
+
+
+def _from_slowest(part: NDArray[Any], stored: FileArray) -> NDArray[Any]:
+    """The same elements with dimensions from the slowest to the fastest, as bytes: a copy of records would leave gaps out."""
+    raw = part.view((np.void, stored.dtype.itemsize))
+    return raw if stored.order == "C" else raw.T
 
 
 def _check(file: MPI.File, path: str, stored: FileArray, slab: Slab, part: NDArray[Any]) -> None:
@@ -119,13 +134,13 @@ def _check(file: MPI.File, path: str, stored: FileArray, slab: Slab, part: NDArr
 
 def _write(file: MPI.File, stored: FileArray, slab: Slab, part: NDArray[Any]) -> None:
     if part.size:
-        status = MPI.Status()
-        place = stored.start_of(slab.own)
-        file.Write_at(place, [bytes_of(part, stored.order), part.nbytes, MPI.BYTE], status)
-        if status.Get_count(MPI.BYTE) != part.nbytes:
-            raise FileError(
-                f"only {status.Get_count(MPI.BYTE)} bytes of {part.nbytes} could be written: is the disk full?"
-            )
+        raw = _from_slowest(part, stored)
+        for span in stored.spans(slab.own, 0, part.size):
+            box, status = raw[span.part], MPI.Status()
+            file.Write_at(span.start, [bytes_of(box, "C"), box.nbytes, MPI.BYTE], status)
+            went = status.Get_count(MPI.BYTE)
+            if went != box.nbytes:
+                raise FileError(f"only {went} bytes of {box.nbytes} could be written: is the disk full?")
 
 
 # -- the slabs

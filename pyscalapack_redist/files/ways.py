@@ -10,7 +10,9 @@ __all__ = ["WAYS", "checked_way"]
 WAYS = {"slabs": slabs, "view": view}
 
 
-def checked_way(through: object) -> None:
+def checked_way(through: object, window: object) -> None:
     """How the bytes get to or from the file."""
     if through not in tuple(WAYS):
         raise FileError(f"through = {through!r} must be 'slabs' or 'view'")
+    if through != "slabs" and window is not None:
+        raise FileError(f"through = {through!r} is for whole files: with window= it must be 'slabs'")

@@ -1,4 +1,4 @@
-"""save(): a distributed array into a file. The file gets its name when it is complete."""
+"""save(): a distributed array into a file, which gets its name when it is complete, or into a window of one that is there."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comm.groups import MPIGroup
 from ..comm.mpi import MPI
-from ..engine.arguments import LayoutArgument, group_of_all, layout_on
+from ..engine.arguments import group_of_all
 from ..errors import ArrayError, FileError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
+from ..layout.given import LayoutArgument, layout_on
 from ..layout.grid import ProcessGrid
 from . import slabs
 from .agreed import (
@@ -34,6 +37,7 @@ from .agreed import (
 from .hdf5 import DATASET, Hdf5
 from .header import FileArray, npy_header
 from .leftovers import found_beside, remove_ended, temporary_name
+from .part import FilePart, Window
 from .ways import WAYS, checked_way
 
 __all__ = ["save"]
@@ -47,8 +51,11 @@ def save(
     path: str | os.PathLike[str],
     /,
     *,
-    order: str = "C",
+    order: str | None = None,
     dataset: str | None = None,
+    window: Window = None,
+    shape: Sequence[int] | None = None,
+    offset: int | None = None,
     through: str = "slabs",
 ) -> None: ...
 
@@ -59,8 +66,11 @@ def save(
     local: NDArray[Any] | None,
     path: str | os.PathLike[str],
     *,
-    order: str = "C",
+    order: str | None = None,
     dataset: str | None = None,
+    window: Window = None,
+    shape: Sequence[int] | None = None,
+    offset: int | None = None,
     through: str = "slabs",
     comm: MPI.Intracomm | None = None,
 ) -> None: ...
@@ -72,8 +82,11 @@ def save(
     local: NDArray[Any] | None,
     path: str | os.PathLike[str],
     *,
-    order: str = "C",
+    order: str | None = None,
     dataset: str | None = None,
+    window: Window = None,
+    shape: Sequence[int] | None = None,
+    offset: int | None = None,
     through: str = "slabs",
     comm: MPI.Intracomm | None = None,
 ) -> None:
@@ -81,8 +94,12 @@ def save(
 
     In place of `desc` and `local` it takes a `DistributedArray`.
 
+    With `window` it writes into a file that is there, in place: what is outside the window stays as it is, and nothing is
+    written unless all ranks find all arguments right. A program that is killed meanwhile, or cannot write on, leaves some
+    elements of the window new and others old, and of an HDF5 file perhaps one that cannot be opened.
+
     The suffix of the name selects the format, as for `load`, and one that is of a format which is not written here, such as
-    .npz or .csv, is refused. The file is written in the same directory under another name
+    .npz or .csv, is refused. Without `window` the file is written in the same directory under another name
     (.NAME.MACHINE.PID.START.TOKEN.part), brought to the disk, and renamed by the first rank: whatever goes wrong before, a
     file that was there stays as it was. What a killed program has left there is removed by the next call for the same
     file, if a rank runs on the machine that had the first rank then; else a RuntimeWarning names it.
@@ -96,10 +113,17 @@ def save(
         This rank's local array, of any strides; None on a rank outside the grid.
     path : str or path
         The file; the same on all ranks, all of which must see it. Its dtype is that of `local`, byte order included.
-    order : {"C", "F"}
-        Which index is to run fastest in a .npy or raw file: the last or the first. In HDF5 it is always the last.
+    order : {"C", "F"}, optional
+        Which index is to run fastest in a .npy or raw file: the last ("C", the default) or the first. In HDF5 it is always
+        the last. With `window`, which does in a raw file.
     dataset : str, optional
         Name of the data set in an HDF5 file; "data" by default. What else such a file has stays in it.
+    window : slice or tuple of slice, optional
+        Part of the file's array to write, of the shape of `desc`, as for `load`.
+    shape : sequence of int, optional
+        With `window`: of the array in a raw file, which does not tell it.
+    offset : int, optional
+        With `window`: byte of a raw file where the array begins; more may then follow it.
     through : {"slabs", "view"}
         How a .npy or raw file is written, as for `load`. With "view", the file is read again and compared, since MPI may
         fail and not say so, and a rank that cannot write may leave the others waiting in MPI; room for the whole file is
@@ -110,47 +134,107 @@ def save(
     Raises
     ------
     FileError
-        The file cannot be made or written: no such directory, no right, no space. On all ranks, or a CollectiveError on
-        those that could write.
+        The file cannot be made or written: no such directory, no right, no space; or it has another dtype than `local`, or
+        no such window. On all ranks, or a CollectiveError on those that could write.
     ArrayError, DescriptorError, LibraryError
         An argument is wrong on this rank, or h5py is missing.
     CollectiveError
         An argument is wrong on another rank, or a rank could not write.
     """
     desc = layout_on(desc, comm)
-    everyone, shape = group_of_all(desc), desc.shape
+    everyone, part = group_of_all(desc), FilePart(window, shape, order, offset)
     error, name, dtype = None, "", None
     try:
         name = checked_path(path, dataset)
         check_not_foreign(name)
-        checked_order(order)
-        checked_way(through)
-        if order != "C" and is_hdf5(name):
-            raise FileError(f"order = {order!r}: in {name} the last index runs fastest, as always in HDF5; omit it")
+        checked_way(through, window)
+        if window is None:
+            _check_whole(name, part)
+        else:
+            part.check(name)
         local = fitting("local", local, desc)
         dtype = None if local is None else local.dtype
     except Exception as caught:
         error = caught
-    agree_on(everyone, desc, ("save", name, order, dataset, through), dtype, error)
+    agree_on(everyone, desc, ("save", name, *part.told, dataset, through), dtype, error)
     dtype = everyone.share(dtype)
     if dtype is None:
         raise ArrayError(
             "local is None on every rank, so that the dtype is not known: pass an empty array of it on one"
         )
-    known = dtype
+    if window is None:
+        _save_whole(everyone, name, FileArray(dtype, desc.shape, order or "C", 0), desc, local, dataset, through)
+    else:
+        _save_window(everyone, name, part, desc, local, dtype, dataset)
+
+
+def _check_whole(name: str, part: FilePart) -> None:
+    """Refuse what is wrong with the arguments for a new file."""
+    for argument, value in (("shape", part.shape), ("offset", part.offset)):
+        if value is not None:
+            raise FileError(f"{argument} = {value!r} is for window=: without it the file is the array")
+    if part.order is not None:
+        checked_order(part.order)
+    if part.order == "F" and is_hdf5(name):
+        raise FileError(f"order = 'F': in {name} the last index runs fastest, as always in HDF5; omit it")
+
+
+def _save_window(
+    everyone: MPIGroup,
+    name: str,
+    part: FilePart,
+    desc: Descriptor,
+    local: NDArray[Any] | None,
+    dtype: np.dtype[Any],
+    dataset: str | None,
+) -> None:
+    """Write a part of the array in a file that is there. Collective."""
+    if is_hdf5(name):
+        file = Hdf5(everyone, name, dataset or DATASET)
+        stored = file.stored(desc, part)
+    else:
+        stored = from_one(everyone, lambda: part.found(name, desc, dtype))
+    if stored.dtype != dtype:
+        raise FileError(
+            f"local has dtype {_spelled(dtype)}, but {name} has elements of {_spelled(stored.dtype)}: to write into a window "
+            "pass local.astype of that dtype"
+        )
+    length = from_one(everyone, lambda: os.stat(name).st_size)
+    all_must(everyone, lambda: _check_seen(name, length))
+    if is_hdf5(name):
+        file.write(stored, desc, local)
+    else:
+        slabs.write(everyone, name, stored, desc, local)
+
+
+def _spelled(dtype: np.dtype[Any]) -> str:
+    """A dtype with its byte order."""
+    return str(dtype) if dtype.names else dtype.str
+
+
+def _save_whole(
+    everyone: MPIGroup,
+    name: str,
+    wanted: FileArray,
+    desc: Descriptor,
+    local: NDArray[Any] | None,
+    dataset: str | None,
+    through: str,
+) -> None:
+    """Write a new file in place of what has its name. Collective."""
     target, temporary, left = from_one(everyone, lambda: _place(name))
     if left:
         remove_ended(everyone, left, name)
     try:
         if is_hdf5(name):
             file = Hdf5(everyone, temporary, dataset or DATASET, title=name)
-            file.create(target, desc.shape, known)
-            file.write(desc, local, known)
+            file.create(target, wanted)
+            file.write(wanted, desc, local)
         else:
-            stored = from_one(everyone, lambda: _begin(temporary, target, name, known, shape, order))
+            stored = from_one(everyone, lambda: _begin(temporary, target, name, wanted))
             if through == "view" and desc.copies > 1:
                 desc, local = _first_copy(desc, local)
-            all_must(everyone, lambda: _check_seen(temporary, stored))
+            all_must(everyone, lambda: _check_seen(temporary, stored.end))
             WAYS[through].write(everyone, temporary, stored, desc, local)
             if through == "view":
                 slabs.check(everyone, temporary, stored, desc, local)
@@ -188,12 +272,10 @@ def _opener(target: str) -> Callable[[str, int], int]:
     return lambda path, flags: os.open(path, flags, mode | stat.S_IWUSR | stat.S_IRUSR)
 
 
-def _begin(
-    temporary: str, target: str, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], order: str
-) -> FileArray:
+def _begin(temporary: str, target: str, name: str, wanted: FileArray) -> FileArray:
     """Make the temporary file with its header and all its space, so that a full disk is known before ranks write."""
-    header = npy_header(dtype, shape, order) if is_npy(name) else b""
-    stored = FileArray(dtype, shape, order, len(header))
+    header = npy_header(wanted.dtype, wanted.shape, wanted.order) if is_npy(name) else b""
+    stored = replace(wanted, offset=len(header))
     with open(temporary, "xb", opener=_opener(target)) as file:
         file.write(header)
         file.flush()
@@ -207,17 +289,17 @@ def _begin(
     return stored
 
 
-def _check_seen(temporary: str, stored: FileArray) -> None:
-    """Whether this rank sees the file that the first one made, and may write it."""
+def _check_seen(path: str, length: int) -> None:
+    """Whether this rank sees the file that the first one made or found, and may write it."""
     try:
-        with open(temporary, "r+b") as file:
-            length = os.fstat(file.fileno()).st_size
+        with open(path, "r+b") as file:
+            here = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise FileError(
             f"this rank cannot write where the first one can ({error}): it must see the same files"
         ) from error
-    if length != stored.end:
-        raise FileError(f"{temporary} has {length} bytes on this rank and {stored.end} on the first")
+    if here != length:
+        raise FileError(f"{path} has {here} bytes on this rank and {length} on the first: it must see the same files")
 
 
 def _finish(temporary: str, target: str) -> None:

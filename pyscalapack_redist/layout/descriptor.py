@@ -98,7 +98,7 @@ class Descriptor(Ownership):
         CollectiveError
             Another rank found such an error, or has another layout.
         """
-        group = group_of(comm, tuple(range(comm.Get_size())))
+        group = group_of(comm)
         mine = read_alike(
             group, "the descriptor", lambda: cls._read_array(nine_integers, comm), lambda found: found.layout_digest
         )
@@ -355,8 +355,9 @@ class Descriptor(Ownership):
     @functools.cached_property
     def layout_digest(self) -> int:
         """A number equal on all ranks for equal layouts."""
-        shape, ranks, *rest = self._packed()
-        return digest(repr((shape, rest)).encode() + ranks.tobytes())
+        parts = (self._whole,) if self._parent is None else (self._whole, self._distributions)
+        axes = [[(axis.n, axis.block, axis.processes, axis.source, axis.offset) for axis in some] for some in parts]
+        return digest(repr((self._grid.shape, self._axes, axes)).encode() + self._grid.ranks.tobytes())
 
     def __eq__(self, other: object) -> bool:
         return self._layout() == other._layout() if isinstance(other, Descriptor) else NotImplemented

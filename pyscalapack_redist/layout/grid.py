@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -90,7 +91,7 @@ class ProcessGrid:
         CollectiveError
             Another rank found one of these.
         """
-        group = group_of(comm, tuple(range(comm.Get_size())))
+        group = group_of(comm)
         grid = read_alike(
             group,
             "the grid of the BLACS context",
@@ -137,6 +138,11 @@ class ProcessGrid:
     def ranks(self) -> NDArray[np.int64]:
         """Rank of the communicator at each place, read-only, of the grid's shape."""
         return self._ranks
+
+    @functools.cached_property
+    def _ascending(self) -> tuple[int, ...]:
+        """The ranks in order."""
+        return tuple(sorted(self._ranks.ravel().tolist()))
 
     @property
     def coords(self) -> tuple[int, ...] | None:

@@ -39,6 +39,7 @@ def host_array(name: str, given: Any) -> Any:
         raise ArrayError(f"{name} is a masked array, whose mask would not move with it: pass {name}.filled(value)")
     if isinstance(given, np.ndarray):
         return given
+    _check_resolved(name, given)
     device = _attribute(given, "__dlpack_device__")
     try:
         kind = HOST[0] if device is None else int(device()[0])
@@ -50,13 +51,29 @@ def host_array(name: str, given: Any) -> Any:
             return given if device is None else _from_dlpack(given)
     except Exception as caught:
         raise ArrayError(
-            f"{name} is a {type(given).__name__}, whose memory NumPy cannot use without a copy: {caught}"
+            f"{name} is a {type(given).__name__}, whose memory NumPy cannot use without a copy: {str(caught).rstrip('.')}"
+            + (
+                "; elements that NumPy has no dtype for move as integers of their size"
+                if "dtype" in str(caught)
+                else ""
+            )
         ) from caught
     raise ArrayError(
         f"{name} is a {type(given).__name__} in the memory of a device ({DEVICES.get(kind, f'number {kind} of DLPack')}), and "
         f"only the host's memory is moved: copy it there first, by {name}.cpu() of PyTorch, cupy.asnumpy({name}), "
         f"jax.device_get({name}), ..."
     )
+
+
+def _check_resolved(name: str, given: Any) -> None:
+    """Refuse PyTorch's views that conjugate or negate when they are read: DLPack gives the memory of a negated one as it is."""
+    for bit in ("conj", "neg"):
+        is_set = _attribute(given, f"is_{bit}")
+        if callable(is_set) and callable(_attribute(given, f"resolve_{bit}")) and is_set():
+            raise ArrayError(
+                f"{name} is a {type(given).__name__} whose {bit} bit is set, which is not in its memory: pass "
+                f"{name}.resolve_{bit}()"
+            )
 
 
 def _from_dlpack(given: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The letters of BLAS and ScaLAPACK that say what becomes of a matrix: op, uplo and diag. Either case is understood."""
+"""The letters of BLAS and ScaLAPACK that say what becomes of a matrix, or what is asked of it. Either case is understood."""
 
 from __future__ import annotations
 
@@ -6,12 +6,24 @@ from collections.abc import Mapping
 
 from ..errors import DescriptorError
 
-__all__ = ["DIAGONALS", "OPERATIONS", "TRIANGLES", "combined", "conjugates", "letter_of", "transposes"]
+__all__ = [
+    "DIAGONALS",
+    "NORMS",
+    "OPERATIONS",
+    "TRANSPOSES",
+    "TRIANGLES",
+    "combined",
+    "conjugates",
+    "letter_of",
+    "transposes",
+]
 
 # "R" as in mkl_?omatcopy, MKL's extension of BLAS.
-OPERATIONS = {"N": "as it is", "T": "transposed", "C": "transposed and conjugated", "R": "conjugated, not transposed"}
+TRANSPOSES = {"N": "as it is", "T": "transposed", "C": "transposed and conjugated"}
+OPERATIONS = {**TRANSPOSES, "R": "conjugated, not transposed"}
 TRIANGLES = {"U": "upper", "L": "lower"}
 DIAGONALS = {"N": "with the diagonal", "U": "without it"}
+NORMS = {"M": "the largest absolute value", "1": "of the columns", "I": "of the rows", "F": "Frobenius's"}
 
 
 def letter_of(name: str, value: object, known: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..comm.mpi import MPI
 from ..drawing.html import beside, picture, table
 from ..drawing.panels import Panel
 from ..drawing.svg import panels_as_svg
@@ -48,6 +49,26 @@ class Ownership(ABC):
     def distributions(self) -> tuple[Distribution, ...]:
         """Distribution of each dimension; one of irregular blocks has the methods of a `BlockCyclic`."""
         return self._distributions
+
+    @property
+    def comm(self) -> MPI.Intracomm | None:
+        """The grid's communicator; None on paper."""
+        return self._grid.comm
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The grid's ranks, ascending."""
+        return self._grid._ascending
+
+    @property
+    def _held(self) -> bool:
+        """Whether this rank has a local array."""
+        return self._coords is not None
+
+    @property
+    def _storage(self) -> int | None:
+        """What may differ from rank to rank for a layout: the leading dimension."""
+        return self._lld
 
     @property
     @abstractmethod

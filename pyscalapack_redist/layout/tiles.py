@@ -74,7 +74,7 @@ class Tiles:
         Names the argument, its value, and what it must be.
     """
 
-    ndim = 2
+    ndim, copies = 2, 1
 
     def __init__(
         self,
@@ -122,6 +122,21 @@ class Tiles:
         rows, columns = self.distributions
         found = self.owners[rows.owner(i), columns.owner(j)]
         return found if isinstance(found, np.ndarray) else int(found)
+
+    @property
+    def placement(self) -> Ints:
+        """Rank of each tile: `owners`."""
+        return self.owners
+
+    @property
+    def _held(self) -> bool:
+        """Whether this rank has a list of local arrays, which may be empty: every rank has one."""
+        return True
+
+    @property
+    def _storage(self) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+        """What may differ from rank to rank for a layout: `offsets` and `leading_dimensions`."""
+        return self.offsets, self.leading_dimensions
 
     @functools.cached_property
     def local_shapes(self) -> list[tuple[int, int]]:
@@ -246,8 +261,9 @@ class Tiles:
 
     # -- identity
 
-    def _transposed(self) -> Tiles:
-        """The layout of the transpose, with the local arrays in the order in which they are here."""
+    @property
+    def T(self) -> Tiles:  # noqa: N802 - as NumPy's
+        """The layout of the transpose, with the local arrays in the order in which they are here. Not collective."""
         turned = self._copy()
         turned.row_edges, turned.column_edges = self.column_edges, self.row_edges
         turned.owners, turned.own, turned.shape = self.owners.T, self.own[:, ::-1], self.shape[::-1]

@@ -14,7 +14,7 @@ from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.grid import ProcessGrid
-from ..scalapack.operands import in_one_block, misaligned, ranks_ascend
+from ..scalapack.operands import beyond_syevd, misaligned
 
 __all__ = ["as_column", "check_rows", "check_taken", "layout_for", "routine", "shaped_like", "stays"]
 
@@ -82,10 +82,8 @@ def _unfit(name: str, desc: Descriptor) -> str | None:
     if desc.ndim != 2 or desc.grid.ndim != 2 or desc.axes != (0, 1):
         return "not of two dimensions over a two-dimensional grid, in order"
     what = misaligned(desc)
-    if not what and name == "eigh" and in_one_block(desc):
-        what = "of one block on several processes, for which p?syevd is not right"
-    if not what and name == "eigh" and blacs.load().vendor == "MKL" and not ranks_ascend(desc.grid):
-        what = "on ranks that do not ascend, from which MKL's p?syevd does not return"
+    if not what and name == "eigh":
+        what = beyond_syevd(desc, blacs.load().vendor)
     return what or None
 
 

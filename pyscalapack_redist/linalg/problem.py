@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.linalg import LinAlgError
 from numpy.typing import NDArray
 
 from .. import blacs, tracing
-from ..comm.groups import MPIGroup
-from ..comm.vote import Ballot, Statement, digest, error_in_words
+from ..comm.vote import Ballot, Statement, digest
 from ..distributed_array import DistributedArray
 from ..engine.arguments import communicator_of, group_of_all
 from ..engine.redistribute import redistribute
@@ -20,8 +17,8 @@ from ..errors import ArrayError, CollectiveError, DescriptorError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of
 from ..layout.grid import ProcessGrid, same_ranks
-from ..scalapack.calls import agreeing
 from ..scalapack.operands import FACTORED_KINDS, KIND_OF_DTYPE
+from ..scalapack.together import together
 from .layouts import as_column, check_counts, check_taken, layout_for, stays
 
 __all__ = ["Layout", "Problem"]
@@ -31,7 +28,6 @@ Layout = Descriptor | Distributed | None
 Check = Callable[..., tuple[tuple[int, ...], Descriptor]]
 
 DTYPES = [dtype for dtype, kind in KIND_OF_DTYPE.items() if kind in FACTORED_KINDS]
-_GRIDS: weakref.WeakKeyDictionary[MPIGroup, dict[tuple[Any, ...], ProcessGrid]] = weakref.WeakKeyDictionary()
 
 
 class Problem:
@@ -174,13 +170,15 @@ class Problem:
         return told[0][1]
 
     def _kept_grid(self, grid: ProcessGrid) -> ProcessGrid:
-        """An equal grid with a BLACS context, made once for each communicator. Collective over the grid."""
-        grids = _GRIDS.setdefault(self._group, {})
-        key = grid.shape, grid.ranks.tobytes()
-        if key not in grids:
-            grids[key] = ProcessGrid(grid.shape, self._comm, ranks=grid.ranks)
-        grids[key].make_context()
-        return grids[key]
+        """An equal grid with a BLACS context, made once for each communicator, and closed when that is freed. Collective
+        over the grid.
+        """
+        key = ProcessGrid, grid.shape, grid.ranks.tobytes()
+        kept = self._group.held.get(key)
+        if not isinstance(kept, ProcessGrid):
+            kept = self._group.held[key] = ProcessGrid(grid.shape, self._comm, ranks=grid.ranks)
+        kept.make_context()
+        return kept
 
     # -- arrays
 
@@ -288,49 +286,7 @@ class Problem:
         numpy.linalg.LinAlgError
             The same on all ranks.
         """
-        choose = combined or (lambda values: next((value for value in values if value is not None), None))
-        error: BaseException | None = self._error
-        refused: BaseException | None = None
-        value = None
-
-        def answer(told: list[tuple[Any, bool, Any]]) -> tuple[Any, bool, Any]:
-            """Of one round: the first error; whether all have ended, and then the result."""
-            nonlocal error
-            wrong = next(((rank, *found) for rank, (found, _, _) in enumerate(told) if found is not None), None)
-            ended = wrong is None and all(ended for _, ended, _ in told)
-            try:
-                return wrong, ended, choose([value for _, _, value in told]) if ended else None
-            except Exception as caught:
-                error = caught
-                return (0, False, str(caught), error_in_words(caught)), False, None
-
-        def agree(ended: bool = False) -> tuple[bool, Any]:
-            nonlocal refused
-            mine = None if error is None else (isinstance(error, LinAlgError), str(error), error_in_words(error))
-            wrong, all_ended, result = self._group.combine((mine, ended, value), answer)
-            if wrong is not None:
-                refused = self._refusal(wrong, error)
-                raise refused
-            return all_ended, result
-
-        try:
-            with agreeing(agree):
-                value = work() if error is None else None
-        except BaseException as caught:
-            if caught is refused:
-                raise
-            error = caught
-        all_ended = False
-        while not all_ended:  # ranks that have more to call have others that take part in what they agree on
-            all_ended, result = agree(True)
-        return result
-
-    def _refusal(self, found: tuple[int, bool, str, str], error: BaseException | None) -> BaseException:
-        """What this rank raises after what was found on a rank."""
-        rank, is_singular, text, words = found
-        if is_singular:
-            return LinAlgError(text)
-        return error or CollectiveError(f"{self._group.names[rank]} could not take part: {words}")
+        return together(self._group, work, combined, self._error)
 
 
 def _differing(name: str, dtype: np.dtype[Any], other: str, other_dtype: np.dtype[Any]) -> str:

@@ -14,8 +14,19 @@ from numpy.typing import NDArray
 from .. import blacs, tracing
 from ..layout.descriptor import Descriptor
 from .operands import KIND_OF_DTYPE, Operand
+from .topologies import kept
 
-__all__ = ["agreeing", "call", "call_with_workspace", "dtype_of", "entering", "norm_of", "over_grid", "size_told"]
+__all__ = [
+    "agreeing",
+    "call",
+    "call_with_workspace",
+    "dtype_of",
+    "entering",
+    "norm_of",
+    "over_grid",
+    "ready",
+    "size_told",
+]
 
 Argument = str | int | NDArray[Any] | Operand
 
@@ -35,7 +46,8 @@ def agreeing(agree: Callable[[], object]) -> Iterator[None]:
         _agree.reset(token)
 
 
-def _ready() -> None:
+def ready() -> None:
+    """Before the library is entered. Collective where `agreeing` is."""
     agree = _agree.get()
     if agree is not None:
         agree()
@@ -44,8 +56,9 @@ def _ready() -> None:
 @contextlib.contextmanager
 def entering(name: str, desc: Descriptor | None) -> Iterator[None]:
     """A call of the library, which takes no memory of ours any more. Collective where `agreeing` is."""
-    _ready()
-    with tracing.phase(name, desc, desc):
+    ready()
+    keeping = contextlib.nullcontext() if desc is None or desc.grid.coords is None else kept(desc.grid.context)
+    with tracing.phase(name, desc, desc), keeping:
         yield
 
 
@@ -156,7 +169,7 @@ def call_with_workspace(
 
     asked = [np.zeros(1, dtype_of(kind)) for kind in kinds]
     query = with_workspaces([-1] * len(asked), asked)
-    _ready()  # a query compares its arguments on all processes
+    ready()  # a query compares its arguments on all processes
     query()
     if info[0]:
         return int(info[0])

@@ -15,8 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import blacs
+from ..comm.mpi import MPI
 from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed, takes_distributed
+from ..layout.distributed import Distributed
+from ..layout.given import LayoutArgument
+from ..layout.letters import TRIANGLES, letter_of
 from .calls import call, call_with_workspace, dtype_of
 from .operands import (
     check_aligned,
@@ -26,9 +29,9 @@ from .operands import (
     eigenproblem_size,
     factorable_size,
     factored_kind,
-    letter_of,
     operand,
 )
+from .together import routine
 
 __all__ = ["Eigenpairs", "pxsyev", "pxsyevd", "pxsygst"]
 
@@ -49,15 +52,19 @@ class Eigenpairs(NamedTuple):
 
 
 @overload
-def pxsyevd(a: Distributed, /, uplo: str = "L") -> Eigenpairs: ...
+def pxsyevd(a: Distributed, /, uplo: str = "L", *, comm: MPI.Intracomm | None = None) -> Eigenpairs: ...
 
 
 @overload
-def pxsyevd(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> Eigenpairs: ...
+def pxsyevd(
+    a: NDArray[Any] | None, desc: LayoutArgument, uplo: str = "L", *, comm: MPI.Intracomm | None = None
+) -> Eigenpairs: ...
 
 
-@takes_distributed("local", "desc")
-def pxsyevd(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> Eigenpairs:
+@routine
+def pxsyevd(
+    a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L", *, comm: MPI.Intracomm | None = None
+) -> Eigenpairs:
     """Eigenvalues and eigenvectors of a symmetric or Hermitian matrix, by ScaLAPACK's p?syevd or p?heevd (divide and
     conquer). Collective over the grid.
 
@@ -65,12 +72,14 @@ def pxsyevd(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> Eigenp
     ----------
     a : ndarray or None
         Local array, Fortran-ordered, overwritten; ranks outside the grid may pass None.
-    desc : Descriptor
+    desc : Descriptor, or nine integers
         Its layout: square, with square blocks, smaller than the matrix unless the grid is of one process, and source 0;
         with MKL, on a grid whose ranks ascend by rows or by columns.
         A sub-array is not taken: redistribute it to a layout of its own.
     uplo : {"L", "U"}
         Triangle that is read; the other one is taken to mirror it.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
 
     Returns
     -------
@@ -88,7 +97,7 @@ def pxsyevd(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> Eigenp
     ArrayError
         The local array does not fit it.
     """
-    triangle = letter_of("uplo", uplo, "LU")
+    triangle = letter_of("uplo", uplo, TRIANGLES)
     n = eigenproblem_size(desc, blacs.load().vendor)
     if desc.grid.coords is None:
         return Eigenpairs(None, None)
@@ -124,8 +133,10 @@ def _real_zeros(n: int, kind: str) -> NDArray[Any]:
     return np.zeros(n, np.zeros(0, dtype_of(kind)).real.dtype)
 
 
-@takes_distributed("local", "desc")
-def pxsyev(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> NDArray[Any] | None:
+@routine
+def pxsyev(
+    a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L", *, comm: MPI.Intracomm | None = None
+) -> NDArray[Any] | None:
     """Eigenvalues alone of a symmetric or Hermitian matrix, by ScaLAPACK's p?syev or p?heev (QR iteration). Collective
     over the grid.
 
@@ -136,7 +147,7 @@ def pxsyev(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> NDArray
     ndarray of a real dtype, or None
         All eigenvalues, ascending, on every rank of the grid; None outside.
     """
-    triangle = letter_of("uplo", uplo, "LU")
+    triangle = letter_of("uplo", uplo, TRIANGLES)
     n = eigenproblem_size(desc, blacs.load().vendor)
     if desc.grid.coords is None:
         return None
@@ -153,7 +164,7 @@ def pxsyev(a: NDArray[Any] | None, desc: Descriptor, uplo: str = "L") -> NDArray
     return values
 
 
-@takes_distributed("local", "desc")
+@routine
 def pxsygst(
     a: NDArray[Any] | None,
     desc: Descriptor,
@@ -162,6 +173,7 @@ def pxsygst(
     uplo: str = "L",
     *,
     problem: int = 1,
+    comm: MPI.Intracomm | None = None,
 ) -> float:
     """Reduce a generalized eigenproblem to a standard one, in place, by ScaLAPACK's p?sygst or p?hegst. Collective over
     the grid.
@@ -171,7 +183,7 @@ def pxsygst(
     a : ndarray or None
         Local array, Fortran-ordered; its triangle is overwritten by that of inv(L) A inv(L^H) or inv(U^H) A inv(U); for
         problems 2 and 3 by that of L^H A L or U A U^H.
-    desc : Descriptor
+    desc : Descriptor, or nine integers
         Its layout: square, with square blocks, source 0, no sub-array.
     b, desc_b
         The factor that `pxpotrf` made of B, in the same triangle, and its layout, aligned with `desc`.
@@ -179,6 +191,8 @@ def pxsygst(
         Triangle of both.
     problem : {1, 2, 3}
         A x = w B x, A B x = w x, or B A x = w x.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
 
     Returns
     -------
@@ -190,7 +204,7 @@ def pxsygst(
     ValueError, DescriptorError, ArrayError
         As for `pxgetrs`; or `problem` is none of these.
     """
-    triangle = letter_of("uplo", uplo, "LU")
+    triangle = letter_of("uplo", uplo, TRIANGLES)
     if problem not in (1, 2, 3):
         raise ValueError(f"problem = {problem!r} must be 1, 2 or 3")
     n = factorable_size(desc)

@@ -131,18 +131,13 @@ def checked_pivots(pivots: NDArray[np.intc] | None, needed: int) -> NDArray[np.i
 # -- layouts
 
 
-def letter_of(name: str, value: str, choices: str) -> str:
-    if not isinstance(value, str) or len(value) != 1 or value.upper() not in choices:
-        raise DescriptorError(f"{name} = {value!r} must be one of {', '.join(choices)}")
-    return value.upper()
-
-
 def _check_matrices(**layouts: object) -> None:
     """Raise a DescriptorError for what is no Descriptor of a matrix."""
     for name, desc in layouts.items():
         if not isinstance(desc, Descriptor):
             raise DescriptorError(
-                f"{name} = {shown(desc)} must be a Descriptor; of nine integers Descriptor.from_array(..., comm) makes one"
+                f"{name} = {shown(desc)} must be a Descriptor; nine integers, or None on a rank that does not know them, need "
+                "comm=, the communicator of their grid"
             )
         if desc.ndim != 2:
             raise DescriptorError(f"{name} is of {desc.ndim} dimensions, {desc!r}: ScaLAPACK's arrays are matrices")
@@ -218,7 +213,7 @@ def factorable_size(desc: Descriptor) -> int:
 
 
 def eigenproblem_size(desc: Descriptor, vendor: str) -> int:
-    """Rows of a matrix that p?syevd can take. For the last three refused here it returns wrong numbers, or does not return."""
+    """Rows of a matrix that p?syevd can take. For the last two refused here it returns wrong numbers, or does not return."""
     n = factorable_size(desc)
     if desc.parent is not None:
         raise DescriptorError(
@@ -229,29 +224,26 @@ def eigenproblem_size(desc: Descriptor, vendor: str) -> int:
         raise DescriptorError(
             f"desc has source = {desc.source}, and ScaLAPACK's p?syevd is right only for 0: redistribute to such a layout first"
         )
-    if in_one_block(desc):
-        raise DescriptorError(
-            f"desc has blocks of {desc.block[0]} x {desc.block[1]}, of which one holds the whole matrix of {n} x {n}, and "
-            f"on {desc.grid.size} processes ScaLAPACK's p?syevd is right only with more than one: redistribute to smaller "
-            "blocks, or to one process"
-        )
-    if vendor == "MKL" and not ranks_ascend(desc.grid):
-        raise DescriptorError(
-            f"desc has its processes on the ranks {desc.grid.ranks.tolist()}, and MKL's p?syevd does not return from every "
-            "such order: "
-            "redistribute to a grid whose ranks ascend by rows or by columns, which ProcessGrid makes without ranks="
-        )
+    what = beyond_syevd(desc, vendor)
+    if what:
+        raise DescriptorError(f"desc is {what}: redistribute to such a layout first")
     return n
 
 
-def in_one_block(desc: Descriptor) -> bool:
-    """Whether one of several processes holds the whole matrix, for which p?syevd is not right."""
-    return bool(1 < desc.shape[0] <= desc.block[0] and desc.grid.size > 1)
-
-
-def ranks_ascend(grid: ProcessGrid) -> bool:
-    """Whether a grid's ranks ascend by rows or by columns: from others MKL's p?syevd does not return."""
-    return any(bool(np.all(np.diff(order.ravel()) > 0)) for order in (grid.ranks, grid.ranks.T))
+def beyond_syevd(desc: Descriptor, vendor: str) -> str:
+    """Why p?syevd cannot take a matrix in a layout that other routines take; empty where it can."""
+    n, block, grid = desc.shape[0], desc.block[0], desc.grid
+    if 1 < n <= block and grid.size > 1:
+        return (
+            f"of one block of {block} x {block} on {grid.size} processes, and ScaLAPACK's p?syevd is right only for a matrix "
+            "of several blocks, or on one process"
+        )
+    if vendor == "MKL" and not any(np.all(np.diff(order.ravel()) > 0) for order in (grid.ranks, grid.ranks.T)):
+        return (
+            f"on the ranks {grid.ranks.tolist()}, and MKL's p?syevd does not return from every such order: the ranks must "
+            "ascend by rows or by columns, as ProcessGrid has them without ranks="
+        )
+    return ""
 
 
 def diagonal_places(desc: Descriptor) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

@@ -7,18 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comm.mpi import MPI
 from ..errors import DescriptorError
 from ..layout.descriptor import Descriptor
-from ..layout.distributed import takes_distributed
+from ..layout.letters import NORMS, TRANSPOSES, letter_of
 from .calls import call, dtype_of, norm_of
-from .operands import check_aligned, check_separate, check_shape, factored_kind, letter_of, operand
+from .operands import check_aligned, check_separate, check_shape, factored_kind, operand
+from .together import routine
 
 __all__ = ["pxgemm", "pxlange"]
 
 Local = NDArray[Any] | None
 
 
-@takes_distributed("local", "desc")
+@routine
 def pxgemm(
     a: Local,
     desc_a: Descriptor,
@@ -31,6 +33,7 @@ def pxgemm(
     trans_b: str = "N",
     alpha: complex = 1,
     beta: complex = 0,
+    comm: MPI.Intracomm | None = None,
 ) -> None:
     """C = alpha op(A) op(B) + beta C, by ScaLAPACK's p?gemm. Collective over the grid.
 
@@ -38,12 +41,14 @@ def pxgemm(
     ----------
     a, b, c : ndarray or None
         Local arrays, Fortran-ordered; `c` is overwritten. Ranks outside the grid may pass None.
-    desc_a, desc_b, desc_c : Descriptor
+    desc_a, desc_b, desc_c : Descriptor, or nine integers
         Their layouts, aligned.
     trans_a, trans_b : {"N", "T", "C"}
         As it is, transposed, or transposed and conjugated.
     alpha, beta : number
         Factors.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
 
     Raises
     ------
@@ -52,7 +57,7 @@ def pxgemm(
     DescriptorError, ArrayError
         The layouts do not fit each other, or a local array its layout.
     """
-    forms = letter_of("trans_a", trans_a, "NTC"), letter_of("trans_b", trans_b, "NTC")
+    forms = letter_of("trans_a", trans_a, TRANSPOSES), letter_of("trans_b", trans_b, TRANSPOSES)
     check_aligned(desc_a=desc_a, desc_b=desc_b, desc_c=desc_c)
     m, k = desc_a.shape if forms[0] == "N" else desc_a.shape[::-1]
     inner, n = desc_b.shape if forms[1] == "N" else desc_b.shape[::-1]
@@ -71,18 +76,20 @@ def pxgemm(
         call(f"p{kind}gemm", *forms, m, n, k, factors[0], left, right, factors[1], target)
 
 
-@takes_distributed("local", "desc")
-def pxlange(a: Local, desc: Descriptor, norm: str = "F") -> float | None:
+@routine
+def pxlange(a: Local, desc: Descriptor, norm: str = "F", *, comm: MPI.Intracomm | None = None) -> float | None:
     """A norm of a matrix, by ScaLAPACK's p?lange. Collective over the grid.
 
     Parameters
     ----------
     a : ndarray or None
         Local array, Fortran-ordered; ranks outside the grid may pass None.
-    desc : Descriptor
+    desc : Descriptor, or nine integers
         Its layout: square blocks, source 0, no sub-array.
     norm : {"M", "1", "I", "F"}
         The largest absolute value, the largest sum of a column's, the largest of a row's, or Frobenius's norm.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
 
     Returns
     -------
@@ -94,7 +101,7 @@ def pxlange(a: Local, desc: Descriptor, norm: str = "F") -> float | None:
     ValueError, DescriptorError, ArrayError
         As for `pxgemm`.
     """
-    which = letter_of("norm", norm, "M1IF")
+    which = letter_of("norm", norm, NORMS)
     check_aligned(desc=desc)
     if desc.grid.coords is None:
         return None

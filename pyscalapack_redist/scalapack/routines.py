@@ -13,9 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import blacs
+from ..comm.mpi import MPI
 from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed, takes_distributed
-from .calls import entering, over_grid
+from ..layout.distributed import Distributed
+from ..layout.given import LayoutArgument
+from ..layout.letters import DIAGONALS, TRANSPOSES, TRIANGLES, letter_of
+from .calls import entering, over_grid, ready
 from .operands import (
     FACTORED_KINDS,
     check_info,
@@ -26,31 +29,41 @@ from .operands import (
     enclosing_context,
     factorable_size,
     kind_of,
-    letter_of,
     operand,
     sides_count_of,
 )
+from .together import routine
 
 __all__ = ["pxgemr2d", "pxgetrf", "pxgetrs", "pxtrmr2d"]
 
 
 @overload
-def pxgemr2d(a: Distributed, b: Distributed, /, context: int | None = None) -> None: ...
+def pxgemr2d(
+    a: Distributed, b: Distributed, /, context: int | None = None, *, comm: MPI.Intracomm | None = None
+) -> None: ...
 
 
 @overload
 def pxgemr2d(
-    a: NDArray[Any] | None, desc_a: Descriptor, b: NDArray[Any] | None, desc_b: Descriptor, context: int | None = None
+    a: NDArray[Any] | None,
+    desc_a: LayoutArgument,
+    b: NDArray[Any] | None,
+    desc_b: LayoutArgument,
+    context: int | None = None,
+    *,
+    comm: MPI.Intracomm | None = None,
 ) -> None: ...
 
 
-@takes_distributed("local", "desc")
+@routine
 def pxgemr2d(
     a: NDArray[Any] | None,
     desc_a: Descriptor,
     b: NDArray[Any] | None,
     desc_b: Descriptor,
     context: int | None = None,
+    *,
+    comm: MPI.Intracomm | None = None,
 ) -> None:
     """Copy a matrix from one layout to another with ScaLAPACK's p?gemr2d. Collective over the context.
 
@@ -59,11 +72,15 @@ def pxgemr2d(
     a, b : ndarray or None
         Local arrays, Fortran-ordered, the whole array's where a descriptor is of a sub-array; None on a rank outside
         that grid. `b` is written.
-    desc_a, desc_b : Descriptor
+    desc_a, desc_b : Descriptor, or nine integers
         Layouts, of equal shape; the grids' contexts must have been made.
     context : int, optional
         BLACS context that holds both grids, -1 on ranks outside it. Default: that of one of the two grids where its
         ranks include the other's. Ranks outside it have nothing to do.
+    comm : MPI.Intracomm, optional
+        Communicator that holds all processes: needed where a layout is given as nine integers, or as None on a rank that
+        does not know it, as for `redistribute`. All of its ranks take part then, and what one of them finds wrong is raised
+        on all.
 
     Raises
     ------
@@ -81,27 +98,39 @@ def pxgemr2d(
     check_separate(source, target)
     if 0 not in desc_a.shape:
         m, n = desc_a.shape
-        blacs.load().entries.gemr2d(kind, m, n, *source.where, *target.where, ctxt)
-
-
-@overload
-def pxtrmr2d(a: Distributed, b: Distributed, /, *, uplo: str, diag: str = "N", context: int | None = None) -> None: ...
+        entry = blacs.load().entries.gemr2d
+        ready()
+        entry(kind, m, n, *source.where, *target.where, ctxt)
 
 
 @overload
 def pxtrmr2d(
-    a: NDArray[Any] | None,
-    desc_a: Descriptor,
-    b: NDArray[Any] | None,
-    desc_b: Descriptor,
+    a: Distributed,
+    b: Distributed,
+    /,
     *,
     uplo: str,
     diag: str = "N",
     context: int | None = None,
+    comm: MPI.Intracomm | None = None,
 ) -> None: ...
 
 
-@takes_distributed("local", "desc")
+@overload
+def pxtrmr2d(
+    a: NDArray[Any] | None,
+    desc_a: LayoutArgument,
+    b: NDArray[Any] | None,
+    desc_b: LayoutArgument,
+    *,
+    uplo: str,
+    diag: str = "N",
+    context: int | None = None,
+    comm: MPI.Intracomm | None = None,
+) -> None: ...
+
+
+@routine
 def pxtrmr2d(
     a: NDArray[Any] | None,
     desc_a: Descriptor,
@@ -111,6 +140,7 @@ def pxtrmr2d(
     uplo: str,
     diag: str = "N",
     context: int | None = None,
+    comm: MPI.Intracomm | None = None,
 ) -> None:
     """Copy one triangle, or trapezoid, of a matrix with ScaLAPACK's p?trmr2d. Collective over the context.
 
@@ -123,6 +153,8 @@ def pxtrmr2d(
         corner by m - n for "U" of a tall matrix, and right of it by n - m for "L" of a wide one.
     diag : {"N", "U"}
         "U": the diagonal is taken to be of ones and is not copied.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
 
     Raises
     ------
@@ -131,7 +163,7 @@ def pxtrmr2d(
     DescriptorError, ArrayError
         As for `pxgemr2d`.
     """
-    triangle, diagonal = letter_of("uplo", uplo, "UL"), letter_of("diag", diag, "NU")
+    triangle, diagonal = letter_of("uplo", uplo, TRIANGLES), letter_of("diag", diag, DIAGONALS)
     check_same_shape(desc_a, desc_b)
     ctxt = enclosing_context(desc_a, desc_b, context)
     if ctxt < 0:
@@ -141,27 +173,33 @@ def pxtrmr2d(
     check_separate(source, target)
     if 0 not in desc_a.shape:
         m, n = desc_a.shape
-        blacs.load().entries.trmr2d(kind, triangle, diagonal, m, n, *source.where, *target.where, ctxt)
+        entry = blacs.load().entries.trmr2d
+        ready()
+        entry(kind, triangle, diagonal, m, n, *source.where, *target.where, ctxt)
 
 
 @overload
-def pxgetrf(a: Distributed, /) -> NDArray[np.intc] | None: ...
+def pxgetrf(a: Distributed, /, *, comm: MPI.Intracomm | None = None) -> NDArray[np.intc] | None: ...
 
 
 @overload
-def pxgetrf(a: NDArray[Any] | None, desc: Descriptor) -> NDArray[np.intc] | None: ...
+def pxgetrf(
+    a: NDArray[Any] | None, desc: LayoutArgument, *, comm: MPI.Intracomm | None = None
+) -> NDArray[np.intc] | None: ...
 
 
-@takes_distributed("local", "desc")
-def pxgetrf(a: NDArray[Any] | None, desc: Descriptor) -> NDArray[np.intc] | None:
+@routine
+def pxgetrf(a: NDArray[Any] | None, desc: Descriptor, *, comm: MPI.Intracomm | None = None) -> NDArray[np.intc] | None:
     """LU factorisation with row exchanges, in place, by ScaLAPACK's p?getrf. Collective over the grid.
 
     Parameters
     ----------
     a : ndarray or None
         Local array, Fortran-ordered, overwritten by the factors; ranks outside the grid may pass None.
-    desc : Descriptor
+    desc : Descriptor, or nine integers
         Its layout: square, with square blocks; a sub-array must start at a block's edge.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
 
     Returns
     -------
@@ -213,21 +251,31 @@ def _first_zero(
 
 
 @overload
-def pxgetrs(a: Distributed, pivots: NDArray[np.intc] | None, b: Distributed, /, trans: str = "N") -> None: ...
+def pxgetrs(
+    a: Distributed,
+    pivots: NDArray[np.intc] | None,
+    b: Distributed,
+    /,
+    trans: str = "N",
+    *,
+    comm: MPI.Intracomm | None = None,
+) -> None: ...
 
 
 @overload
 def pxgetrs(
     a: NDArray[Any] | None,
-    desc: Descriptor,
+    desc: LayoutArgument,
     pivots: NDArray[np.intc] | None,
     b: NDArray[Any] | None,
-    desc_b: Descriptor,
+    desc_b: LayoutArgument,
     trans: str = "N",
+    *,
+    comm: MPI.Intracomm | None = None,
 ) -> None: ...
 
 
-@takes_distributed("local", "desc")
+@routine
 def pxgetrs(
     a: NDArray[Any] | None,
     desc: Descriptor,
@@ -235,6 +283,8 @@ def pxgetrs(
     b: NDArray[Any] | None,
     desc_b: Descriptor,
     trans: str = "N",
+    *,
+    comm: MPI.Intracomm | None = None,
 ) -> None:
     """Solve A X = B with the factors of `pxgetrf`, by ScaLAPACK's p?getrs. Collective over the grid.
 
@@ -244,10 +294,12 @@ def pxgetrs(
         As left and returned by `pxgetrf`; ranks outside the grid may pass None for arrays.
     b : ndarray or None
         Local array of the right-hand sides, Fortran-ordered, overwritten by the solutions.
-    desc_b : Descriptor
+    desc_b : Descriptor, or nine integers
         Its layout, on the same grid: as many rows as A, in the same blocks, on the same process rows.
     trans : {"N", "T", "C"}
         Solve with A, its transpose or its conjugate transpose.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
 
     Raises
     ------
@@ -258,7 +310,7 @@ def pxgetrs(
     ArrayError
         A local array does not fit its layout.
     """
-    form = letter_of("trans", trans, "NTC")
+    form = letter_of("trans", trans, TRANSPOSES)
     n = factorable_size(desc)
     sides_count = sides_count_of(desc, desc_b)
     if desc.grid.coords is None:

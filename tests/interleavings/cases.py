@@ -214,7 +214,8 @@ def after_death(world: EngineWorld) -> None:
         if rank.rank not in world.dead and rank.rank not in world.waiting:
             for use in rank.did.values():
                 _settled(use)
-            assert not world.waiting or rank.plans["plan"]._group.broken is None, "it has not been told to others"
+            for plan in rank.plans.values():
+                assert not world.waiting or plan._group.broken is None, "it has not been told to others"
 
 
 def after_breaking_off(world: EngineWorld) -> None:
@@ -314,6 +315,25 @@ def overlapping(rank: Rank) -> dict[str, Any]:
     return found
 
 
+def copying(rank: Rank) -> dict[str, Any]:
+    """Plans from and to layouts of which every rank has all."""
+    found = {"to copies": plan_of(rank, "rows", "copies"), "from copies": plan_of(rank, "copies", "columns")}
+    found["copies of one"] = plan_of(rank, "0", "copies")
+    return found | {f"{name}+": plan._with(None, None, np.dtype(np.float64)) for name, plan in found.items()}
+
+
+COPYING = ("to copies", "from copies", "copies of one")
+
+
+def tiling(rank: Rank) -> dict[str, Any]:
+    """Plans from and to tiles."""
+    found = {"to tiles": plan_of(rank, "rows", "tiles"), "from tiles": plan_of(rank, "tiles", "columns")}
+    return found | {f"{name}+": plan._with(None, None, np.dtype(np.float64)) for name, plan in found.items()}
+
+
+TILING = ("to tiles", "from tiles")
+
+
 OVERLAPPING = ("0 and 1", "1 and 2", "0 and 2")
 
 
@@ -405,7 +425,22 @@ CASES = {
     "something else": case(TWO, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual()),
     "something else apart": case(TWO_NODES, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual()),
     "something else on two nodes": case(MIXED, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual()),
+    # Layouts of which several ranks have an element, and of which ranks have several arrays or none.
+    "copies": case(TWO, Kind(COPYING, ways=STORM, faults=FAULTS), copying),
+    "copies on two nodes": case(MIXED, Kind(COPYING, ways=STORM, faults=FAULTS), copying),
+    "interrupts of copies": case(THREE, Kind(COPYING, ways=STORM, faults=FAULTS), copying, interrupts=2),
+    "copies while elements move": case(
+        TWO, Kind(COPYING, ways=("start",), faults=(MOVING,)), copying, checks=after_breaking_off
+    ),
+    "tiles": case(TWO, Kind(TILING, ways=STORM, faults=FAULTS), tiling),
+    "tiles on two nodes": case(MIXED, Kind(TILING, ways=STORM, faults=FAULTS), tiling),
+    "interrupts of tiles": case(THREE, Kind(TILING, ways=STORM, faults=FAULTS), tiling, interrupts=2),
+    "tiles while elements move": case(
+        TWO, Kind(TILING, ways=("start",), faults=(MOVING,)), tiling, checks=after_breaking_off
+    ),
     # Deaths.
+    "death with copies": case(THREE, Kind(COPYING, ways=STORM, faults=FAULTS), copying, checks=after_death, deaths=1),
+    "death with tiles": case(THREE, Kind(TILING, ways=STORM, faults=FAULTS), tiling, checks=after_death, deaths=1),
     "death": case(TWO, Kind(ways=STORM, faults=FAULTS), usual(), checks=after_death, deaths=1),
     "death of one of three": case(THREE, Kind(ways=STORM, faults=FAULTS), usual(), checks=after_death, deaths=1),
     "death on two nodes": case(

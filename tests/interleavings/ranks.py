@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyscalapack_redist import Descriptor, ProcessGrid
+from pyscalapack_redist import Descriptor, ProcessGrid, Tiles
 from pyscalapack_redist._kernels.call import Call
 from pyscalapack_redist._kernels.ring import Ring, bytes_needed
 from pyscalapack_redist.comm import node as nodes
@@ -183,6 +183,10 @@ class Setting:
         if key not in self._numbers:
             desc = pair.desc_b if after else pair.desc_a
             whole = np.arange(float(np.prod(desc.shape))).reshape(desc.shape)
+            if isinstance(desc, Tiles):
+                parts = [whole[window].ravel(order="F") for window in desc.windows]
+                self._numbers[key] = plan, np.concatenate([np.empty(0), *parts])
+                return self._numbers[key][1]
             rows, columns = ([] if desc.coords is None else desc.global_indices(dim) for dim in range(2))
             self._numbers[key] = plan, None if desc.coords is None else whole[np.ix_(rows, columns)]
         return self._numbers[key][1]
@@ -285,10 +289,10 @@ def _call(
     return Call(traffic, kinds, ballot, item, pausing, tickets, listed)
 
 
-def _made(name: str) -> Callable[..., Any]:
-    real = getattr(Descriptor, name)
+def _made(layout: type[Descriptor | Tiles], name: str) -> Callable[..., Any]:
+    real = getattr(layout, name)
 
-    def make(self: Descriptor, *arguments: Any, **options: Any) -> Any:
+    def make(self: Descriptor | Tiles, *arguments: Any, **options: Any) -> Any:
         if _here().no_memory:
             raise MemoryError("no memory for an array")
         return real(self, *arguments, **options)
@@ -334,8 +338,7 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (nodes, "_is_dead", lambda process: process[0] in _here().world.dead),
     (redistribution, "group_of", _group_of),
     (batches, "group_of", _group_of),
-    (Descriptor, "empty", _made("empty")),
-    (Descriptor, "zeros", _made("zeros")),
+    *((layout, name, _made(layout, name)) for layout in (Descriptor, Tiles) for name in ("empty", "zeros")),
 ]
 
 
@@ -382,13 +385,22 @@ class Rank:
             self.pending = False
             raise KeyboardInterrupt("injected")
 
-    def layout(self, name: str) -> Descriptor:
-        """By rows or by columns over all ranks; or all of it on one rank: "0", "1", ..."""
+    def layout(self, name: str) -> Descriptor | Tiles:
+        """By rows or by columns over all ranks; all of it on one rank: "0", "1", ..., or on each; or tiles, three on the last
+        rank, none on the first of three, in one array each.
+        """
         size, shape = self.size, self.world.setting.shape
         if name == "rows":
             return Descriptor(shape, (-(-shape[0] // size), shape[1]), ProcessGrid((size, 1), self.comm))
         if name == "columns":
             return Descriptor(shape, (shape[0], -(-shape[1] // size)), ProcessGrid((1, size), self.comm))
+        if name == "copies":
+            return Descriptor(shape, shape, ProcessGrid((size, 1), self.comm), axes=(None, None))
+        if name == "tiles":
+            owners, edges = [[size - 1, size - 2], [size - 1, size - 1]], ([0, 1, shape[0]], [0, 3, shape[1]])
+            own = Tiles(*edges, owners, self.comm).local_shapes
+            offsets = np.cumsum([0, *(m * n for m, n in own)])[: len(own)]
+            return Tiles(*edges, owners, self.comm, offsets=offsets)
         return Descriptor(shape, shape, ProcessGrid((1, 1), self.comm, ranks=[[int(name)]]))
 
     def drain(self) -> None:
@@ -453,6 +465,8 @@ class Use:
         self.given, self.into = list(self.arrays), list(self.outs)
         if fault == "shape":
             self.given[-1] = np.zeros((9, 9))
+        elif fault == "dtype" and self.before[-1] is not None and self.before[-1].shape == (0,):
+            self.fault = None  # without tiles there is no element of any dtype
         elif fault == "dtype":
             self.given[-1] = np.zeros(1, "O")
         elif fault == "factor":

@@ -23,6 +23,11 @@ def test_errors_on_every_rank(ranks: int, tmp_path: Path) -> None:
     assert run(PROGRAMS / "file_errors.py", ranks, tmp_path, timeout=120).stdout == "OK\n"
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_windows(ranks: int, tmp_path: Path) -> None:
+    assert run(PROGRAMS / "file_windows.py", ranks, tmp_path, 20, SEED + ranks, timeout=120).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_what_a_killed_save_has_left(ranks: int, tmp_path: Path) -> None:
     program = PROGRAMS / "killed_save.py"

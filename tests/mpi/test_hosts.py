@@ -73,7 +73,7 @@ def test_nothing_is_left_where_the_launcher_is_killed(tmp_path: Path) -> None:
     mark = uuid.uuid4().hex
     started = tmp_path / mark
     line = [sys.executable, hosts.__file__, "2", "--", "-c", SLEEPING.format(str(started))]
-    process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=hosts.environment(2))
+    process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=hosts.environment())
     try:
         until = time.monotonic() + 60
         while not started.exists():

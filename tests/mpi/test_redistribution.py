@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from launch import mpi_library, run
+from launch import cases, mpi_library, run
 
 PROGRAMS = Path(__file__).parent / "programs"
 SEED = int(os.environ.get("PYSCALAPACK_REDIST_SEED", "20260"))
@@ -14,8 +14,8 @@ SEED = int(os.environ.get("PYSCALAPACK_REDIST_SEED", "20260"))
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6, 8])
 def test_random_layouts(ranks: int) -> None:
-    done = run(PROGRAMS / "random_layouts.py", ranks, 1350, SEED + ranks, timeout=250)
-    assert done.stdout.split() == ["1350", "cases,", "seed", str(SEED + ranks), "OK"]
+    done = run(PROGRAMS / "random_layouts.py", ranks, cases(1350), SEED + ranks, timeout=250)
+    assert done.stdout.split() == [str(cases(1350)), "cases,", "seed", str(SEED + ranks), "OK"]
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_random_layouts(ranks: int) -> None:
 )
 def test_random_layouts_as_if_they_were_large(ranks: int, area: int, slots: int, stream_from: int) -> None:
     """Stores past the cache or not, and a ring so small that it goes round many times."""
-    done = run(PROGRAMS / "random_layouts.py", ranks, 400, SEED + ranks, area, slots, stream_from, timeout=250)
+    done = run(PROGRAMS / "random_layouts.py", ranks, cases(400), SEED + ranks, area, slots, stream_from, timeout=250)
     assert done.stdout.endswith("OK\n")
 
 
@@ -32,7 +32,7 @@ def test_random_layouts_between_nodes(nodes: str) -> None:
     """Some pairs through shared memory, the others by MPI."""
     ranks = len(nodes.split(","))
     env = {"PYSCALAPACK_REDIST_NODES": nodes}
-    done = run(PROGRAMS / "random_layouts.py", ranks, 600, SEED, timeout=250, env=env)
+    done = run(PROGRAMS / "random_layouts.py", ranks, cases(600), SEED, timeout=250, env=env)
     assert done.stdout.endswith("OK\n")
 
 
@@ -63,23 +63,23 @@ def test_links_between_nodes(what: str, text: str | None, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6])
 def test_plans_called_again_and_again(ranks: int) -> None:
-    assert run(PROGRAMS / "repeated_calls.py", ranks, 60, 40, SEED + ranks, timeout=200).stdout == "OK\n"
+    assert run(PROGRAMS / "repeated_calls.py", ranks, cases(60), 40, SEED + ranks, timeout=200).stdout == "OK\n"
 
 
 @pytest.mark.parametrize("nodes", ["0,1,2,3", "0,1,1,2"])
 def test_plans_called_again_between_nodes(nodes: str) -> None:
     env = {"PYSCALAPACK_REDIST_NODES": nodes}
-    assert run(PROGRAMS / "repeated_calls.py", 4, 60, 40, SEED, timeout=200, env=env).stdout == "OK\n"
+    assert run(PROGRAMS / "repeated_calls.py", 4, cases(60), 40, SEED, timeout=200, env=env).stdout == "OK\n"
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 6])
 def test_operations_on_the_way(ranks: int) -> None:
-    assert run(PROGRAMS / "operations.py", ranks, 300, SEED + ranks).stdout == "OK\n"
+    assert run(PROGRAMS / "operations.py", ranks, cases(300), SEED + ranks).stdout == "OK\n"
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 6])
 def test_trapezoids(ranks: int) -> None:
-    assert run(PROGRAMS / "trapezoids.py", ranks, 200, SEED + ranks, timeout=250).stdout == "OK\n"
+    assert run(PROGRAMS / "trapezoids.py", ranks, cases(200), SEED + ranks, timeout=250).stdout == "OK\n"
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

@@ -163,11 +163,21 @@ class Unversioned(Tensor):
         return self.array
 
 
+class Lazy(Tensor):
+    """One that is conjugated or negated when it is read, which DLPack does not tell."""
+
+    def __init__(self, array: NDArray[Any], bit: str) -> None:
+        super().__init__(array)
+        for name in ("conj", "neg"):
+            setattr(self, f"is_{name}", lambda name=name: name == bit)
+            setattr(self, f"resolve_{name}", lambda: self)
+
+
 class OnGpu:
     __cuda_array_interface__: ClassVar[dict[str, Any]] = {"shape": (2, 3)}
 
 
-@pytest.mark.parametrize("kind", [Tensor, Old, Unversioned])
+@pytest.mark.parametrize("kind", [Tensor, Old, Unversioned, lambda array: Lazy(array, "none")])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_arrays_of_other_libraries_are_taken_without_a_copy(kind: Any, order: Any) -> None:
     array = np.arange(12.0).reshape(3, 4, order=order)[1:]
@@ -196,6 +206,8 @@ def test_what_may_not_be_written_stays_so() -> None:
         (Tensor(np.zeros(2), (99, 0)), r"device \(number 99 of DLPack\)"),
         (OnGpu(), r"a is a OnGpu in the memory of a device \(CUDA\)"),
         (Tensor(np.zeros(2, object)), "a is a Tensor, whose memory NumPy cannot use without a copy: "),
+        (Lazy(np.ones(2), "neg"), r"a is a Lazy whose neg bit is set, .* pass a.resolve_neg\(\)"),
+        (Lazy(np.ones(2), "conj"), r"a is a Lazy whose conj bit is set, .* pass a.resolve_conj\(\)"),
         (np.ma.zeros((2, 3)), r"a is a masked array, whose mask would not move with it: pass a.filled\(value\)"),
     ],
 )

@@ -20,7 +20,7 @@ import pyscalapack_redist as psr
 from pyscalapack_redist.engine.arrays import dtype_digest
 from pyscalapack_redist.files import leftovers
 from pyscalapack_redist.files import slabs as slabs_module
-from pyscalapack_redist.files.header import first_element, npy_header, read_npy_header
+from pyscalapack_redist.files.header import FileArray, first_element, npy_header, read_npy_header
 from pyscalapack_redist.files.leftovers import temporary_name
 from pyscalapack_redist.files.slabs import SLAB_BYTES, Slab, slabs
 from pyscalapack_redist.files.view import RUN_BYTES, regions
@@ -56,6 +56,30 @@ def test_headers_are_those_of_numpy(dtype: np.dtype, shape: tuple[int, ...], ord
     path.write_bytes(mine + content[found.offset :])
     loaded = np.load(path, max_header_size=10**6)
     assert (loaded.dtype, loaded.shape) == (dtype, shape)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.sampled_from("CF"), st.sampled_from([0, 1, 3, 20, 1000]), st.sampled_from([1, 5, 40, 1000]))
+def test_spans_are_all_of_a_window_in_order(data: st.DataObject, order: str, gap: int, limit: int) -> None:
+    shape = data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=4).map(tuple))
+    bounds = [sorted(data.draw(st.sets(st.integers(0, n), min_size=2, max_size=2))) for n in shape]
+    window = tuple(slice(*both) for both in bounds)
+    stored = FileArray(np.dtype("i4"), shape, order, 12, window)
+    flat = np.arange(math.prod(shape), dtype="i4")
+    wanted = flat.reshape(shape, order=order)[window]
+    found, end = np.full(wanted.shape, -1, "i4"), 0
+    turned = found if order == "C" else found.T
+    for span in stored.spans(tuple(slice(0, n) for n in wanted.shape), gap, limit):
+        first, others = divmod(span.start - 12, 4)[0], span.length - turned[span.part].size
+        assert end <= first
+        end = first + span.length
+        among, box = flat[first:end], turned[span.part]
+        box[...] = np.lib.stride_tricks.as_strided(among, box.shape, span.strides)
+        assert others == 0 or (gap and span.length <= max(limit, 1))
+        own = np.sort(box.ravel())
+        assert (own[0], own[-1]) == (first, end - 1)
+        assert np.diff(own).max(initial=1) <= gap + 1
+    assert np.array_equal(found, wanted)
 
 
 @settings(max_examples=200, deadline=None)

@@ -71,7 +71,7 @@ def test_messages_of_all_ranks(seed: int, m: int, n: int, transposed: bool) -> N
     sent, received = {}, {}
     for rank in range(RANKS):
         here_a, here_b = on_rank(a, rank), on_rank(b, rank)
-        source = here_a._transposed() if transposed else here_a
+        source = here_a.T if transposed else here_a
         messages, arrays = messages_of_tiles(source, here_b, rank, number, order)
         for kind, pairs in ((messages.sends, sent), (messages.receives, received)):
             for message in kind:
@@ -82,7 +82,7 @@ def test_messages_of_all_ranks(seed: int, m: int, n: int, transposed: bool) -> N
         assert copied == np.count_nonzero((moved == rank) & (after == rank))
         assert all(x < len(here_a.own) <= y or -1 in (x, y) for x, y in arrays)
     assert sent == received
-    graph = graph_of_tiles(a._transposed() if transposed else a, b)
+    graph = graph_of_tiles(a.T if transposed else a, b)
     for p, q in np.ndindex(RANKS, RANKS):
         shared = np.count_nonzero((moved == p) & (after == q)) if p != q else 0
         _, shapes = sent.get((p, q), (None, []))

@@ -137,6 +137,31 @@ def copies() -> None:
     near(whole_of(vectors) * values @ whole_of(vectors).T, matrix, "eigenvectors with copies")
     q, r = linalg.qr(a)
     near(whole_of(q) @ whole_of(r), matrix, "qr with copies")
+    for m, n in ((9, 4), (4, 9)):
+        singular_and_least_squares_with_copies(m, n)
+
+
+def singular_and_least_squares_with_copies(m: int, n: int) -> None:
+    """Results in layouts with copies: all copies are right."""
+    matrix, few, square = random((m, n), "d"), min(m, n), psr.Descriptor((m, n), 2, SQUARE)
+    a = put(matrix, copied((m, n)))
+    for full, layout in ((False, square), (True, None)):
+        u, s, vh = linalg.svd(a, full, layout=layout)
+        assert (u.desc, vh.desc) == (copied(u.shape), copied(vh.shape)), "they are laid out as the operand"
+        near((whole_of(u)[:, :few] * s) @ whole_of(vh)[:few], matrix, f"svd with copies, {m} x {n}")
+    right = random((m, 2), "d")
+    expected = np.linalg.lstsq(matrix, right)
+    b, line = put(right, copied((m, 2))), psr.Descriptor((m,), 2, SQUARE, axes=(0,))
+    for method, layout in (("qr", square), ("svd", None)):
+        case = f"lstsq by {method} with copies, {m} x {n}, layout = {layout}"
+        for sides, like in ((b, None), (put(right, slabs((m, 2))), copied((n, 2)))):
+            x, residuals, rank, _ = linalg.lstsq(a, sides, method=method, layout=layout, like=like)
+            assert (x.desc, rank) == (copied((n, 2)), few), case
+            near(whole_of(x), expected[0], case)
+            near(residuals, expected[1], case)
+        vector = linalg.lstsq(a, put(right[:, 0], line), method=method, layout=layout).x
+        assert vector.desc.copies == line.copies, case
+        near(whole_of(vector), expected[0][:, 0], case)
 
 
 def not_finite() -> None:

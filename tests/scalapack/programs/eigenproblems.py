@@ -60,7 +60,7 @@ def refused(grid: psr.ProcessGrid) -> None:
     """On every rank, those outside the grid too, before the library is called."""
     fine = psr.Descriptor((12, 12), (2, 2), grid)
     cases: list[tuple[type[Exception], str, Callable[[], object]]] = [
-        (ValueError, "uplo = 'X' must be one of L, U", lambda: scalapack.pxsyevd(None, fine, "X")),
+        (ValueError, r"uplo = 'X' must be one of 'U' \(upper\), 'L'", lambda: scalapack.pxsyevd(None, fine, "X")),
     ]
     wrong = [
         (psr.Descriptor((12, 10), (2, 2), grid), "a square one is needed"),
@@ -69,7 +69,10 @@ def refused(grid: psr.ProcessGrid) -> None:
     ]
     if grid.size > 1:
         wrong += [
-            (psr.Descriptor((12, 12), (12, 12), grid), "one holds the whole matrix of 12 x 12"),
+            (
+                psr.Descriptor((12, 12), (12, 12), grid),
+                r"one block of 12 x 12 on . processes, .* only for a matrix of several blocks",
+            ),
             (psr.Descriptor((12, 12), (2, 2), grid, source=[n - 1 for n in grid.shape]), "is right only for 0"),
         ]
     cases += [(psr.DescriptorError, text, lambda desc=desc: scalapack.pxsyevd(None, desc)) for desc, text in wrong]

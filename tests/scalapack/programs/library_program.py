@@ -227,7 +227,11 @@ def check_rejections(first: Descriptor, second: Descriptor, third: Descriptor, w
     a, b = (None if desc.grid.coords is None else desc.zeros() for desc in (first, second))
     copy = scalapack.pxgemr2d
     raises(DescriptorError, "they must be equal", lambda: copy(a, first, b, Descriptor((13, 16), (4, 5), second.grid)))
-    raises(DescriptorError, "uplo = 'X' must be one of U, L", lambda: scalapack.pxtrmr2d(a, first, b, second, uplo="X"))
+    raises(
+        DescriptorError,
+        "uplo = 'X' must be one of 'U' (upper), 'L'",
+        lambda: scalapack.pxtrmr2d(a, first, b, second, uplo="X"),
+    )
     for shape in ((13,), (3, 4, 5)):
         other: Any = Descriptor(shape, 2, ProcessGrid((1,) * len(shape), first.grid.comm))
         words = f"is of {len(shape)} dimensions, {other!r}: ScaLAPACK's arrays are matrices"
@@ -236,7 +240,9 @@ def check_rejections(first: Descriptor, second: Descriptor, third: Descriptor, w
         raises(DescriptorError, f"desc {words}", lambda other=other: scalapack.pxgetrf(a, other))
         raises(DescriptorError, f"desc {words}", lambda other=other: scalapack.pxgetrs(a, other, None, a, other))
     nine: Any = [1, 0, 4, 4, 2, 2, 0, 0, 4]
-    words = "= [1, 0, 4, 4, 2, 2, 0, 0, 4] must be a Descriptor; of nine integers Descriptor.from_array(..., comm) makes one"
+    words = (
+        "= [1, 0, 4, 4, 2, 2, 0, 0, 4] must be a Descriptor; nine integers, or None on a rank that does not know them"
+    )
     raises(DescriptorError, f"desc_a {words}", lambda: copy(a, nine, b, second))
     raises(DescriptorError, f"desc {words}", lambda: scalapack.pxgetrf(a, nine))
     if first.grid.coords is None:

@@ -193,6 +193,28 @@ def contexts() -> None:
         a = put(np.eye(8), psr.Descriptor((8, 8), 2, psr.ProcessGrid((1, SIZE), WORLD)))
         assert linalg.norm(a, 1) == 1, k
     assert free() == before
+    handles = next_handles()
+    for k in range(6):
+        comm = WORLD.Dup()
+        for grid in (psr.ProcessGrid((1, SIZE), comm), psr.ProcessGrid((1, 1), comm, ranks=[[BAD]])):
+            a = put(np.eye(8), psr.Descriptor((8, 8), 2, grid))
+            assert linalg.norm(a, 1) == 1, k
+        comm.Free()
+        with pytest.raises(psr.CollectiveError, match="communicator has been freed"):
+            linalg.det(a)
+    assert free() == before, "contexts are freed with the communicator for which they were made"
+    assert next_handles() == handles, "and so are communicators"
+
+
+def next_handles() -> list[int]:
+    """Those that MPI gives to the next communicators; Open MPI gives the lowest that are free."""
+    if not MPI.Get_library_version().startswith("Open MPI"):
+        return []
+    comms = [MPI.COMM_SELF.Dup() for _ in range(8)]
+    handles = [comm.py2f() for comm in comms]
+    for comm in comms:
+        comm.Free()
+    return handles
 
 
 def traces() -> None:

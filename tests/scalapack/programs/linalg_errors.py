@@ -79,7 +79,7 @@ def arguments() -> None:
     ):
         fails(what, DescriptorError, lambda a, b, desc=desc: linalg.solve(a, b, layout=desc))
     large = psr.Descriptor((N, N), N, SQUARE)
-    fails("of one block on several processes", DescriptorError, lambda a, b: linalg.eigh(a, layout=large))
+    fails("is of one block of 10 x 10 on ", DescriptorError, lambda a, b: linalg.eigh(a, layout=large))
     huge = psr.Descriptor((2**16, 2**16), 64, LAST)
     fails(
         "ScaLAPACK counts in 32 bits",

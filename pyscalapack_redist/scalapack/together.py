@@ -1,0 +1,123 @@
+"""Ranks that enter the library together, or not at all; and routines that take nine integers with a communicator."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from numpy.linalg import LinAlgError
+
+from ..comm.group import Group
+from ..comm.groups import group_of
+from ..comm.vote import error_in_words
+from ..errors import CollectiveError
+from ..layout.descriptor import Descriptor
+from ..layout.distributed import takes_distributed
+from ..layout.given import layout_on
+from .calls import agreeing
+
+__all__ = ["routine", "together"]
+
+R = TypeVar("R")
+
+
+def routine(function: Callable[..., R]) -> Callable[..., R]:
+    """Let a routine take distributed arrays in place of local arrays and layouts, and, with `comm`, nine integers as layouts.
+
+    With `comm` the layouts are those on which all of its ranks agree, and what one rank finds wrong is raised on all of them.
+    """
+    signature = inspect.signature(function)
+
+    @takes_distributed("local", "desc")
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> R:
+        bound = signature.bind(*arguments, **keywords)
+        comm = bound.arguments.get("comm")
+        if comm is None:
+            return function(*arguments, **keywords)
+        for name, given in bound.arguments.items():
+            if name.startswith("desc"):
+                found = layout_on(given, comm, name)
+                # as it was given, it has its BLACS context
+                bound.arguments[name] = given if isinstance(given, Descriptor) else found
+        made: list[R] = []
+        together(
+            group_of(comm),
+            lambda: made.append(function(*bound.args, **bound.kwargs)),
+        )
+        return made[0]
+
+    return call
+
+
+def together(
+    group: Group,
+    work: Callable[[], Any],
+    combined: Callable[[list[Any]], Any] | None = None,
+    error: BaseException | None = None,
+) -> Any:
+    """Call ScaLAPACK; what a rank finds is raised on all. Before each call all agree that all can make it. Collective.
+
+    Parameters
+    ----------
+    group : Group
+        The ranks.
+    work : callable
+        What this rank calls. What it returns is told to all ranks.
+    combined : callable, optional
+        Makes one value of what all ranks returned, by rank; by default the first that is not None.
+    error : BaseException, optional
+        What this rank has found wrong before; then it calls nothing.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        The same on all ranks.
+    CollectiveError
+        Another rank found something else.
+    """
+    choose = combined or (lambda values: next((value for value in values if value is not None), None))
+    refused: BaseException | None = None
+    value = None
+
+    def answer(told: list[tuple[Any, bool, Any]]) -> tuple[Any, bool, Any]:
+        """Of one round: the first error; whether all have ended, and then the result."""
+        nonlocal error
+        wrong = next(((rank, *found) for rank, (found, _, _) in enumerate(told) if found is not None), None)
+        ended = wrong is None and all(ended for _, ended, _ in told)
+        try:
+            return wrong, ended, choose([value for _, _, value in told]) if ended else None
+        except Exception as caught:
+            error = caught
+            return (0, False, str(caught), error_in_words(caught)), False, None
+
+    def agree(ended: bool = False) -> tuple[bool, Any]:
+        nonlocal refused
+        mine = None if error is None else (isinstance(error, LinAlgError), str(error), error_in_words(error))
+        wrong, all_ended, result = group.combine((mine, ended, value), answer)
+        if wrong is not None:
+            refused = _refusal(group, wrong, error)
+            raise refused
+        return all_ended, result
+
+    try:
+        with agreeing(agree):
+            value = work() if error is None else None
+    except BaseException as caught:
+        if caught is refused:
+            raise
+        error = caught
+    all_ended = False
+    while not all_ended:  # ranks that have more to call have others that take part in what they agree on
+        all_ended, result = agree(True)
+    return result
+
+
+def _refusal(group: Group, found: tuple[int, bool, str, str], error: BaseException | None) -> BaseException:
+    """What this rank raises after what was found on a rank."""
+    rank, is_singular, text, words = found
+    if is_singular:
+        return LinAlgError(text)
+    return error or CollectiveError(f"{group.names[rank]} could not take part: {words}")
