@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import argparse
 
-from pyscalapack_redist.tools.cases import Case, Layout
+from pyscalapack_redist.tools.cases import Case
+from pyscalapack_redist.tools.layouts import Layout
 from pyscalapack_redist.tools.simulate.exchange_rules import Sizes
 from pyscalapack_redist.tools.simulate.machine import Machine
 from pyscalapack_redist.tools.simulate.study import simulated

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pyscalapack_redist.tools.cases import Case, Layout
+from pyscalapack_redist.tools.cases import Case
+from pyscalapack_redist.tools.layouts import Layout
 from pyscalapack_redist.tools.simulate.exchange_rules import EXCHANGES, Sizes
 from pyscalapack_redist.tools.simulate.machine import Machine
 from pyscalapack_redist.tools.simulate.study import simulated

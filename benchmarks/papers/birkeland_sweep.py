@@ -25,7 +25,8 @@ from pyscalapack_redist.errors import ScheduleError
 from pyscalapack_redist.layout.descriptor import Descriptor
 from pyscalapack_redist.tools.bench.methods import Method, Prepared
 from pyscalapack_redist.tools.bench.stage import Stage
-from pyscalapack_redist.tools.cases import Case, Layout
+from pyscalapack_redist.tools.cases import Case
+from pyscalapack_redist.tools.layouts import Layout
 from pyscalapack_redist.tools.plan.birkeland_model import places, route
 
 if TYPE_CHECKING:

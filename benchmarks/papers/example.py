@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 
 from pyscalapack_redist import schedules
-from pyscalapack_redist.tools.cases import Case, Layout
+from pyscalapack_redist.tools.cases import Case
+from pyscalapack_redist.tools.layouts import Layout
 
 __all__ = ["Example"]
 

@@ -15,7 +15,8 @@ import numpy as np
 from pyscalapack_redist.tools.bench.methods import named_methods
 from pyscalapack_redist.tools.bench.results import CaseResult, Results
 from pyscalapack_redist.tools.bench.suite import Suite
-from pyscalapack_redist.tools.cases import Case, Layout
+from pyscalapack_redist.tools.cases import Case
+from pyscalapack_redist.tools.layouts import Layout
 from pyscalapack_redist.tools.text import new_table, time_text
 
 if TYPE_CHECKING:

@@ -19,13 +19,16 @@ from ..layout.blockcyclic import LARGEST
 from .bench.command import bench
 from .bench.methods import DEFAULT_METHODS, Method, read_method
 from .bench.suites import STUDIES, SUITES
-from .cases import Layout, read_dtype
+from .cases import read_dtype, read_side
 from .info import describe, launched
+from .layouts import ABOUT_COPIES, ABOUT_LAYOUTS, ABOUT_PARTS, Layout
 from .plan.birkeland_model import Model
 from .plan.command import MOST_PROCESSES, plan, read_schedule
 from .show import show
 from .simulate.command import read_methods, simulate
 from .simulate.study import DEFAULT_METHODS as SIMULATED_METHODS
+from .text import indented
+from .tile_layouts import ABOUT_TILES
 from .units import bytes_per_second, read_duration, read_size
 from .usage import UsageError
 
@@ -37,16 +40,6 @@ BAD_USAGE = 2
 READER_GONE = 141  # as a shell shows a process that SIGPIPE has ended
 PLAN, SIMULATE, SHOW = WITHOUT_MPI = "plan", "simulate", "show"
 ABOUT_SHAPES = "global shape of the array: 1000 1000, 1000x1000, 1e6 20"
-ABOUT_LAYOUTS = (
-    "A LAYOUT is PRxPC:MBxNB[@RSRC,CSRC][+FIRST]: grid, block size, process of the first block, rank of the grid's first "
-    "process; as 2x4:64x64 or 4x2:32x32+8; other numbers of dimensions alike. A block size may be the word balanced: one "
-    "block for each process, in sizes that differ by one at most; as 4x1:balanced, in all dimensions, or 4x2:balancedx32."
-)
-
-ABOUT_PARTS = (
-    "/MxN@IA,JA after it: what is meant is a sub-array, at row IA and column JA (from 0) of a whole array of M x N; /C at the "
-    "end: local arrays in C order."
-)
 
 
 def main() -> None:
@@ -151,7 +144,7 @@ def _add_show(commands: Any) -> None:
         SHOW,
         help="who owns which block of an array, in colour",
         description="The blocks of an array with the ranks that own them, in a terminal or as a picture; needs no MPI.",
-        epilog=f"{ABOUT_LAYOUTS} {ABOUT_PARTS}",
+        epilog=f"{ABOUT_LAYOUTS} {ABOUT_COPIES} {ABOUT_PARTS}",
         allow_abbrev=False,
     )
     add = show_.add_argument
@@ -281,14 +274,14 @@ def _add_bench(commands: Any) -> None:
         "bench",
         help="compare methods of redistribution (under mpiexec)",
         description="Time methods of redistribution against each other, interleaved, and verify their results.",
-        epilog=f"{ABOUT_LAYOUTS} {ABOUT_PARTS} "
+        epilog=f"{ABOUT_LAYOUTS} {ABOUT_COPIES} {ABOUT_PARTS} {ABOUT_TILES} "
         "Start it by: mpiexec -n RANKS python -m mpi4py -m pyscalapack_redist bench ...",
         allow_abbrev=False,
     )
     add = bench_.add_argument
     add("--shape", nargs="+", action=_Shape, type=_argument(_sizes), metavar="N", help=ABOUT_SHAPES)
-    add("--from", dest="before", type=_argument(Layout.parse_operand), metavar="LAYOUT", help="layout before")
-    add("--to", dest="after", type=_argument(Layout.parse_operand), metavar="LAYOUT", help="layout after")
+    add("--from", dest="before", type=_argument(read_side), metavar="LAYOUT", help="layout before")
+    add("--to", dest="after", type=_argument(read_side), metavar="LAYOUT", help="layout after")
     add("--suite", choices=(*SUITES, *STUDIES), help="a named set of cases; those for this number of ranks are run")
     add("--quick", action="store_true", help="of the suite only a few small cases")
     add("--dtype", type=_argument(read_dtype), help="NumPy dtype of the elements (default: the suite's, else float64)")
@@ -319,7 +312,7 @@ def _info(options: argparse.Namespace) -> int:
         for heading, lines in describe():
             print(heading)
             for line in lines:
-                print(f"  {line}")
+                print(indented(line))
     return 0
 
 

@@ -22,6 +22,7 @@ __all__ = ["show"]
 
 MOST_PANELS, MOST_ROWS = 8, 40
 WIDTH_OF_FILES = 160
+MOST_PROCESSES = 10**7  # their ranks are listed
 MARGIN = 12  # for the index in front of a row
 
 
@@ -47,22 +48,26 @@ def show(options: Namespace) -> int:
     misfit = options.layout.misfit(shape)
     if misfit is not None:
         raise UsageError(f"--shape, LAYOUT: {misfit}")
+    if options.layout.size > MOST_PROCESSES:
+        raise UsageError(
+            f"LAYOUT: {options.layout} has {options.layout.size} processes: show takes {MOST_PROCESSES} at most"
+        )
     options.json = None
     check_outputs(options, "show")
     try:
         desc = options.layout.descriptor(shape, None)
     except DescriptorError as error:
         raise UsageError(f"--shape, LAYOUT: {error}") from None
-    out = console()
-    for line in _lines(desc):
-        out.print(line, soft_wrap=True, markup=False)
-    if options.plot:
+    if options.plot:  # before anything is printed, which whoever reads it may close
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(7, 7), layout="constrained")
         desc.plot(figure.subplots())
         with written("--plot", options.plot):
             figure.savefig(options.plot, dpi=150)
+    out = console()
+    for line in _lines(desc):
+        out.print(line, soft_wrap=True, markup=False)
     return 0
 
 

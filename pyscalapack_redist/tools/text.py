@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "console",
     "counted",
+    "indented",
     "log_ticks",
     "new_table",
     "on_terminal",
@@ -109,6 +111,16 @@ def console() -> Console:
 def print_line(out: Console, line: str) -> None:
     """Print a line of text, which is broken only where COLUMNS says how wide the reader's window is. Not collective."""
     out.print(line, soft_wrap=_told_width() is None, markup=False)
+
+
+def indented(line: str, indent: str = "  ") -> str:
+    """A line of text, broken between words where COLUMNS says how wide the reader's window is. Not collective."""
+    width = _told_width()
+    if width is None:
+        return indent + line
+    return textwrap.fill(
+        line, width, initial_indent=indent, subsequent_indent=2 * indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _told_width() -> int | None:

@@ -11,7 +11,7 @@ from ..errors import DescriptorError
 from .cases import Case
 from .info import EXTRA, missing_extras
 
-__all__ = ["UsageError", "case_of", "check_outputs", "write_text", "written"]
+__all__ = ["UsageError", "case_of", "case_without_copies", "check_outputs", "write_text", "written"]
 
 
 class UsageError(Exception):
@@ -28,6 +28,21 @@ def case_of(options: Namespace) -> Case:
         return Case(tuple(options.shape), options.before, options.after, **dtype)
     except DescriptorError as error:
         raise UsageError(f"--shape, --from, --to: {error}") from None
+
+
+def case_without_copies(options: Namespace, command: str) -> Case:
+    """The same, for a command that studies one dimension after the other. Not collective.
+
+    Raises UsageError for layouts with copies as well.
+    """
+    case = case_of(options)
+    for name, layout in (("--from", case.before), ("--to", case.after)):
+        if layout.copied:
+            raise UsageError(
+                f"{name} {layout}: {command} is for layouts without copies; show draws this one, bench times it, and "
+                "pyscalapack_redist.redistribute() of descriptors on paper has its plan"
+            )
+    return case
 
 
 def write_text(name: str, path: str, text: str) -> None:

@@ -67,14 +67,33 @@ def test_the_table_is_printed_once() -> None:
         (4, ["--shape", "40", "30", "--from", "2x2:3x4@1,0/C", "--to", "1x3:5x7/41x35@1,0/C", "--dtype", "float32"]),
         (3, ["--shape", "0", "30", "--from", "1x3:3x4", "--to", "2x1:5x7", "--dtype", "complex64"]),
         (3, ["--shape", "50", "--from", "3:1", "--to", "2:7@1", "--dtype", "bool"]),
+        (4, ["--shape", "20", "8", "--from", "2x1x2c:9p1,4p0,7p1x4", "--to", "2cx1x2:4x2"]),
     ],
 )
 def test_other_layouts_and_dtypes(tmp_path: Path, ranks: int, arguments: list[str]) -> None:
     methods = "auto,caterpillar/sendrecv,pxgemr2d,gather-scatter,memcpy"
     bench(ranks, *arguments, "--methods", methods, "--repeat", 2, "--json", tmp_path / "new.json")
     case = measured(tmp_path / "new.json")
+    assert [case["from"], case["to"]] == [arguments[arguments.index(side) + 1] for side in ("--from", "--to")]
     assert len(case["methods"]) + len(case["not_run"]) == 5
     assert all(method["verified"] for method in case["methods"])
+
+
+def test_tiles_from_a_file_and_drawn(tmp_path: Path) -> None:
+    edges = {"row_edges": [0, 13, 13, 40], "column_edges": [0, 9, 30], "owners": [[2, 0], [1, 1], [0, 2]]}
+    (tmp_path / "tiles.json").write_text(json.dumps(edges))
+    sides, new = ["--from", f"tiles={tmp_path}/tiles.json", "--to", "3:tiles=5x7@3"], tmp_path / "new.json"
+    methods = ["auto", "ring/sendrecv", "caterpillar/windowed", "pxgemr2d", "gather-scatter", "memcpy"]
+    done = bench(3, "--shape", "40x30", *sides, "--methods", ",".join(methods), "--repeat", 1, "--json", new)
+    case = measured(new)
+    assert [case["from"], case["to"], case["ranks"]] == [*sides[1::2], 3]
+    assert [method["name"] for method in case["methods"]] == ["auto", "ring/sendrecv", "caterpillar/windowed", "memcpy"]
+    assert all(method["verified"] for method in case["methods"])
+    assert [missing["name"] for missing in case["not_run"]] == ["pxgemr2d", "gather-scatter"]
+    assert (
+        "pxgemr2d not run: p?gemr2d is for a local array on each process, and the layout of A is of tiles"
+        in done.stdout
+    )
 
 
 def test_a_suite_runs_the_cases_for_its_ranks() -> None:
@@ -125,6 +144,7 @@ def test_without_a_library_the_rest_goes_on(tmp_path: Path) -> None:
         (2, [*SMALL, "--json", "/nowhere/new.json"], "--json /nowhere/new.json"),
         (2, [*SMALL, "--plot", "bars.xyz"], "--plot bars.xyz"),
         (2, [*SMALL, "--compare", "/nowhere/old.json"], "--compare /nowhere/old.json"),
+        (2, [*SMALL[:-2], "--to", "tiles=/nowhere/tiles.json"], "layout 'tiles=/nowhere/tiles.json': the file must be"),
     ],
 )
 def test_bad_input_is_told_once_and_nothing_aborts(ranks: int, arguments: list[str], said: str) -> None:

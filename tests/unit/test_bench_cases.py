@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from oracle import deal
 
-from pyscalapack_redist import Descriptor, DescriptorError, ProcessGrid
+from pyscalapack_redist import Blocks, Descriptor, DescriptorError, ProcessGrid
 from pyscalapack_redist.tools.bench.benchmark import calls_per_time
 from pyscalapack_redist.tools.bench.methods import read_method
 from pyscalapack_redist.tools.bench.plot import plot
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
-from pyscalapack_redist.tools.bench.stage import Part, global_indices, values
+from pyscalapack_redist.tools.bench.stage import Part, values
 from pyscalapack_redist.tools.bench.suites import SUITES
 from pyscalapack_redist.tools.bench.tables import (
     case_lines,
@@ -29,7 +29,8 @@ from pyscalapack_redist.tools.bench.tables import (
     comparison_table,
     environment_lines,
 )
-from pyscalapack_redist.tools.cases import Case, Layout, read_dtype
+from pyscalapack_redist.tools.cases import Case, read_dtype
+from pyscalapack_redist.tools.layouts import Layout, global_indices
 from pyscalapack_redist.tools.text import console, print_table, ratio_text, size_text, time_text
 
 # -- layouts
@@ -45,6 +46,9 @@ from pyscalapack_redist.tools.text import console, print_table, ratio_text, size
         ("3:5", Layout((3,), (5,), (0,), 0)),
         ("4x2:balanced", Layout((4, 2), ("balanced", "balanced"), (0, 0))),
         ("4x2:32xbalanced@3,0+8", Layout((4, 2), (32, "balanced"), (3, 0), 8)),
+        ("3x2:9p2,4p0,7p2x32@0,1", Layout((3, 2), (Blocks([9, 4, 7], [2, 0, 2]), 32), (0, 1))),
+        ("2x2x3c:64x64", Layout((2, 2), (64, 64), (0, 0), copied=((2, 3),))),
+        ("2cx4x3cx2:8x5p1,6p0+4", Layout((4, 2), (8, Blocks([5, 6], [1, 0])), (0, 0), 4, copied=((0, 2), (2, 3)))),
     ],
 )
 def test_layouts_are_read_and_written(text: str, layout: Layout) -> None:
@@ -54,6 +58,7 @@ def test_layouts_are_read_and_written(text: str, layout: Layout) -> None:
 
 def test_what_is_the_default_is_not_written() -> None:
     assert str(Layout.parse("2x4:64x64@0,0+0")) == "2x4:64x64"
+    assert str(Layout.parse("3x1:9,0,4x5")) == "3x1:9p0,4p2x5"
 
 
 @pytest.mark.parametrize(
@@ -68,10 +73,26 @@ def test_what_is_the_default_is_not_written() -> None:
         ("2x2:balancex1", "the block size 'balancex1'"),
         ("2x2:balancedx3x3", "the block size 'balancedx3x3' must have one number for each dimension of the grid '2x2'"),
         ("2x2:balanced@1,0", "the source process '1,0' must be 0 along a dimension of balanced blocks"),
+        (
+            "2x2:3,4x0",
+            "the block size '3,4x0' must be whole numbers of at least 1 joined by 'x', one for each dimension, balanced",
+        ),
+        ("2x2:3q1x3", "or the sizes of all blocks, as 9,4,7 or 9p2,4p0,7p2"),
+        ("2x2:3,4,5x3", "the blocks '3,4,5' are also of process 2 along a dimension of 2"),
+        ("2x2:3p0,4p2x3", "give a size for each process at most, or SIZEpPROCESS"),
+        ("2x2:99999999999999999999,4x3", "the blocks '99999999999999999999,4' must be"),
+        ("2x2:3,4x3@1,0", "the source process '1,0' must be 0 along a dimension of irregular blocks"),
+        ("3c:2", "the grid '3c' has copies only"),
+        ("2x2x0c:3x3", "the number of copies '0' must be whole numbers of at least 1"),
+        ("2x2xc:3x3", "the number of copies ''"),
+        ("2x2x3c:3x3x3", "the block size '3x3x3' must have one number for each dimension of the grid '2x2'"),
         ("2x2:3x3@1", "the source process '1' must have one number"),
         ("2x2:3x3@0,2", "the source process '0,2' is outside the grid '2x2'"),
         ("2x2:3x3+a", "the first rank 'a' must be a whole number of at least 0"),
         ("2x2:3x3+", "the first rank ''"),
+        (f"{10**20}x2:1x1", f"has {10**20}, which must be at most 2**62"),
+        (f"2x2:{10**20}x1", f"the block size '{10**20}x1' has {10**20}, which"),
+        (f"2x2:3x3+{10**20}", "must be at most 2**62"),
         ("", "has no block size"),
     ],
 )
@@ -105,6 +126,29 @@ def test_balanced_blocks() -> None:
     assert [global_indices(11, "balanced", 3, 0, p).tolist() for p in range(3)] == [
         axis.tolist() for axis in np.array_split(np.arange(11), 3)
     ]
+
+
+def test_irregular_blocks() -> None:
+    layout = Layout.parse("3x2:9p2,4p0,7p2x4")
+    desc = layout.descriptor((20, 8), None)
+    blocks = Blocks([9, 4, 7], [2, 0, 2])
+    assert desc == Descriptor((20, 8), (blocks, 4), ProcessGrid((3, 2)))
+    assert layout.largest_part((20, 8)) == 16 * 4
+    assert [global_indices(20, blocks, 3, 0, p).tolist() for p in range(3)] == [
+        [*range(9, 13)],
+        [],
+        [*range(9), *range(13, 20)],
+    ]
+    with pytest.raises(DescriptorError, match="has blocks of 20 elements along dimension 0, which has 21"):
+        Case((21, 8), layout, layout)
+
+
+def test_copies() -> None:
+    layout = Layout.parse("2cx3x2:4x5+1")
+    grid = ProcessGrid((2, 3, 2), ranks=1 + np.arange(12).reshape(2, 3, 2))
+    assert layout.descriptor((30, 20), None) == Descriptor((30, 20), (4, 5), grid, axes=(1, 2))
+    assert (layout.size, layout.end, layout.ndim) == (12, 13, 2)
+    assert [layout.coords(rank) for rank in (0, 1, 4, 7, 10, 13)] == [None, (0, 0), (1, 1), (0, 0), (1, 1), None]
 
 
 # -- cases and suites

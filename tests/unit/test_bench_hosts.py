@@ -25,7 +25,8 @@ from pyscalapack_redist.tools.bench.hosts import (
 from pyscalapack_redist.tools.bench.results import CaseResult, Column, MethodResult, Results
 from pyscalapack_redist.tools.bench.stage import Part
 from pyscalapack_redist.tools.bench.tables import case_table, extreme, means
-from pyscalapack_redist.tools.cases import Case, Layout
+from pyscalapack_redist.tools.cases import Case
+from pyscalapack_redist.tools.layouts import Layout
 from pyscalapack_redist.tools.text import console, print_table
 from pyscalapack_redist.tools.usage import UsageError
 

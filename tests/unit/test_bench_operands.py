@@ -10,7 +10,8 @@ from oracle import balanced, deal
 
 from pyscalapack_redist import DescriptorError
 from pyscalapack_redist.tools.bench.stage import AROUND, Part, bytes_of, poison, poisoned, values
-from pyscalapack_redist.tools.cases import Case, Layout
+from pyscalapack_redist.tools.cases import Case
+from pyscalapack_redist.tools.layouts import Layout
 
 WHOLE = Layout.parse("1x1:1x1")
 

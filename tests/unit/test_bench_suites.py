@@ -12,7 +12,8 @@ from variations.suites import VARIATIONS
 from pyscalapack_redist.tools.bench.broad import CASES, LEAST, MOST, MOST_IN_ALL, SEED, draw
 from pyscalapack_redist.tools.bench.stage import Part
 from pyscalapack_redist.tools.bench.suites import SUITES as INSTALLED
-from pyscalapack_redist.tools.cases import Case, Layout
+from pyscalapack_redist.tools.cases import Case
+from pyscalapack_redist.tools.layouts import Layout
 
 SUITES = INSTALLED | VARIATIONS
 BROAD = SUITES["broad"].cases

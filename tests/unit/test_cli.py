@@ -22,6 +22,11 @@ def speaking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "_speaks", lambda: True)
 
 
+def copies_in(command: str) -> list[str]:
+    """A command line with copies."""
+    return [command, "--shape", "20", "8", "--from", "2x1x2c:5x4", "--to", "2x2:3x3"]
+
+
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert cli.run(arguments) == 2
     out, err = capsys.readouterr()
@@ -40,6 +45,16 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["show", "2x3", "--shape", "9", "9"], ["'2x3'", "PRxPC:MBxNB"]),
         (["show", "2x3:2x2", "--shape", "9"], ["--shape, LAYOUT", "2 dimensions"]),
         (["show", "2x3:2x2", "--shape", "9", "9", "--plot", "x.nope"], ["--plot x.nope", "png"]),
+        (
+            ["show", "2x1:3,4x2", "--shape", "12", "2"],
+            ["--shape, LAYOUT", "blocks of 7 elements along dimension 0, which has 12"],
+        ),
+        (
+            ["show", "2x1:3q4x2", "--shape", "7", "2"],
+            ["'3q4x2'", "or the sizes of all blocks, as 9,4,7 or 9p2,4p0,7p2"],
+        ),
+        (copies_in("plan"), ["--from 2x1x2c:5x4", "plan is for layouts without copies", "bench times it"]),
+        ([*copies_in("simulate"), "--rate", "1gbit"], ["--from 2x1x2c:5x4", "simulate is for layouts without copies"]),
         (["plot"], ["invalid choice: 'plot'"]),
         (["bench"], ["--shape, --from, --to missing", "--suite"]),
         (["bench", "--shape", "3", "3"], ["--from, --to missing"]),
@@ -237,7 +252,13 @@ def test_a_full_disk_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[*PLAN, "--shape", "100", "100"], ["show", "2x2:8x8", "--shape", "30", "30"]], ids=["plan", "show"]
+    "arguments",
+    [
+        [*PLAN, "--shape", "100", "100"],
+        ["show", "2x2:8x8", "--shape", "30", "30"],
+        ["simulate", *PLAN[1:], "--shape", "100", "100", "--rate", "10gbit"],
+    ],
+    ids=["plan", "show", "simulate"],
 )
 def test_a_picture_that_cannot_be_written_is_told(arguments: list[str], tmp_path: Path) -> None:
     full = tmp_path / "full.png"
@@ -263,6 +284,16 @@ def test_the_width_is_that_of_columns() -> None:
     assert done.returncode == 0
     prose = [line for line in done.stdout.splitlines() if not line.startswith("|")]
     assert max(map(len, prose)) <= 60
+    said = command(["info"], {"COLUMNS": "50"}, stdout=subprocess.PIPE).stdout.splitlines()
+    assert not [line for line in said if len(line) > 50 and " " in line.strip()]
+
+
+def test_a_picture_of_a_layout_is_drawn_for_a_reader_that_stops_at_once(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command(["show", "2x2:8x8", "--shape", "100", "100", "--plot", str(tmp_path / "layout.png")], stdout=write)
+    os.close(write)
+    assert (tmp_path / "layout.png").stat().st_size
 
 
 @pytest.mark.parametrize("size", ["100000000000000000000", "1e20", "5e18x10"])

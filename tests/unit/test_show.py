@@ -10,7 +10,7 @@ import pytest
 
 from pyscalapack_redist.drawing.colours import colour_of
 from pyscalapack_redist.tools import cli
-from pyscalapack_redist.tools.cases import Layout
+from pyscalapack_redist.tools.layouts import Layout
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,8 @@ def test_a_picture_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert cli.run(["show", "2x3:2x2", "--shape", "9", "9", "--plot", str(file)]) == 0
     assert file.read_bytes().startswith(b"\x89PNG")
     capsys.readouterr()
+
+
+def test_more_processes_than_can_be_listed_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["show", "1000000000x1000000000:8x8", "--shape", "100", "100"]) == 2
+    assert "has 1000000000000000000 processes: show takes 10000000 at most" in capsys.readouterr().err

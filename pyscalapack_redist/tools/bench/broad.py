@@ -13,7 +13,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from ..cases import Case, Layout
+from ..cases import Case
+from ..layouts import Layout
 from .methods import named_methods
 from .plot import plot
 from .suite import Suite

@@ -36,12 +36,11 @@ def bench(options: Namespace) -> int:
     """
     if options.suite in STUDIES:
         return STUDIES[options.suite](options)
-    cases = asked_for(options)
     suite = SUITES[options.suite] if options.suite else Suite(())
     comm = _world()
+    cases, earlier = _prepared(comm, options)
     cases, notes = for_size(cases, options.suite, comm.Get_size())
     _check_memory(cases, comm)
-    earlier = _prepared(comm, options)
     # other ranks do not need rich
     display = Display(len(cases) * (options.repeat + MORE_TICKS)) if comm.Get_rank() == 0 else None
     results = _run(cases, suite, options, comm, display, notes)
@@ -82,19 +81,20 @@ def _world() -> MPI.Intracomm:
     return MPI.COMM_WORLD
 
 
-def _prepared(comm: MPI.Intracomm, options: Namespace) -> Results | None:
-    """The earlier run, on rank 0. What is wrong there is told to all ranks. Collective."""
-    earlier, problem = None, None
+def _prepared(comm: MPI.Intracomm, options: Namespace) -> tuple[list[Case], Results | None]:
+    """The cases, and on rank 0 the earlier run. Rank 0 alone reads files, and tells all what is wrong. Collective."""
+    cases, earlier, problem = [], None, None
     if comm.Get_rank() == 0:
         try:
+            cases = asked_for(options)
             check_outputs(options)
             earlier = read_earlier(options.compare)
         except UsageError as error:
             problem = str(error)
-    problem = comm.bcast(problem, root=0)
+    cases, problem = comm.bcast((cases, problem), root=0)
     if problem is not None:
         raise UsageError(problem)
-    return earlier
+    return cases, earlier
 
 
 def _run(
@@ -194,8 +194,6 @@ def read_earlier(path: str | None) -> Results | None:
     try:
         with open(path) as file:
             return Results.from_json(file.read())
-    except OSError as error:
-        why = error.strerror
-    except ValueError as error:
-        why = str(error)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
     raise UsageError(f"--compare {path}: it must be what --json wrote, and cannot be read: {why}")

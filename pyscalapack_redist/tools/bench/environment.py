@@ -21,10 +21,11 @@ from ... import __version__, blacs
 from ..._kernels.flag import answer, round_trips
 from ...comm.groups import group_of
 from ...comm.mpi import MPI
+from ...engine.tile_graph import graph_of_tiles
+from ...engine.traffic import between_ranks
 from ...errors import LibraryError
 from ..cases import Case
 from ..info import mpi_path, mpi_version
-from ..simulate.traffic import messages_of
 
 __all__ = ["Limit", "between_hosts", "environment", "flag_round_trip_ns", "limit_of", "links_of", "nodes_of"]
 
@@ -139,9 +140,14 @@ class Limit(NamedTuple):
 
 def between_hosts(case: Case, hosts: Sequence[int]) -> NDArray[np.int64]:
     """Bytes that each host owes each other host, by the host of each rank; zeros on the diagonal. Not collective."""
-    messages, host = messages_of(case, "caterpillar"), np.asarray(hosts)
+    before, after = (side.descriptor(case.shape, None) for side in (case.before, case.after))
+    if case.tiled:
+        ranks, elements = [before.ranks, after.ranks], graph_of_tiles(before, after).lengths
+    else:
+        all_ranks, elements = between_ranks(before, after)
+        ranks = [tuple(all_ranks.tolist())] * 2
     owed = np.zeros((max(hosts) + 1,) * 2, np.int64)
-    np.add.at(owed, (host[messages.sender], host[messages.receiver]), messages.size)
+    np.add.at(owed, np.ix_(*(np.asarray(hosts)[list(some)] for some in ranks)), elements)
     np.fill_diagonal(owed, 0)
     return owed * case.dtype.itemsize
 
@@ -162,7 +168,7 @@ def links_of(comm: MPI.Intracomm, rate: float | None) -> dict[str, Any]:
     Without a rate it is what the engine measured. Raises RedistributionError where what the environment says of nodes or
     links is wrong, on this rank or on another.
     """
-    group = group_of(comm, tuple(range(comm.Get_size())))
+    group = group_of(comm)
     leaders = group.make_node().leaders.tolist()
     number = {leader: k for k, leader in enumerate(dict.fromkeys(leaders))}
     links = group.links

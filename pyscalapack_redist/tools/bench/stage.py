@@ -1,8 +1,8 @@
-"""A case set up on the ranks: local arrays, and what they must hold by ScaLAPACK's own formulas (NUMROC, INDXL2G).
+"""A case set up on the ranks: local arrays, and what they must hold.
 
-The verification shares no code with the engine. Each element is a function of its global index. Where the dtype has room
-for all of them it is the index itself, so no two are equal; a smaller one has the top bits of the index times an odd number,
-which any shift of rows or columns changes.
+The verification shares no code with the engine: `Layout.indices` has formulas of its own. Each element is a function of its
+global index. Where the dtype has room for all of them it is the index itself, so no two are equal; a smaller one has the top
+bits of the index times an odd number, which any shift of rows or columns changes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...comm.mpi import MPI
-from ..cases import Case, Layout
+from ..cases import Case
+from ..layouts import Layout
 
-__all__ = ["Part", "Stage", "bytes_of", "global_indices", "poison", "poisoned", "values"]
+__all__ = ["Part", "Stage", "bytes_of", "poison", "poisoned", "values"]
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, made odd
 ELEMENTS_AT_ONCE = 2**18
@@ -41,19 +42,6 @@ def poison(array: NDArray[Any] | None) -> None:
 def poisoned(array: NDArray[Any]) -> bool:
     """Whether every byte of an array in Fortran or C order is as `poison` leaves it. Not collective."""
     return bool((bytes_of(array) == POISON).all())
-
-
-def global_indices(n: int, block: int | str, processes: int, source: int, coordinate: int) -> NDArray[np.int64]:
-    """Global indices along one dimension, counted from 0, in the local order of one process. Not collective."""
-    if not isinstance(block, int):
-        return np.array_split(np.arange(n, dtype=np.int64), processes)[coordinate]
-    distance = (processes + coordinate - source) % processes
-    whole_blocks = n // block
-    count = whole_blocks // processes * block
-    extra = whole_blocks % processes
-    count += block if distance < extra else n % block if distance == extra else 0
-    local = np.arange(count, dtype=np.int64)
-    return processes * block * (local // block) + local % block + distance * block
 
 
 def values(index: NDArray[np.int64], count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -87,7 +75,9 @@ def _same(array: NDArray[Any], expected: NDArray[Any]) -> bool:
 
 
 class Part:
-    """What one rank holds of a case's array in one of its layouts. Not collective.
+    """A local array of one rank, of a case's array in one of its layouts. Not collective.
+
+    It is the first one there, or that of the given indices: a rank has one for each of its tiles.
 
     Attributes
     ----------
@@ -99,22 +89,15 @@ class Part:
         For each dimension the global indices of these elements, in local order, counted from the sub-array's first.
     """
 
-    def __init__(self, case: Case, layout: Layout, rank: int) -> None:
+    def __init__(self, case: Case, layout: Layout, rank: int, held: list[NDArray[np.int64]] | None = None) -> None:
         self._case, self._order = case, layout.order
-        coords = layout.coords(rank)
-        self.outside_grid = coords is None
-        self.shape: tuple[int, ...] = (0,) * len(case.shape)
-        self.inside: tuple[slice, ...] = ()
-        self.indices = [np.empty(0, np.int64) for _ in case.shape]
-        if coords is None:
-            return
-        places = zip(layout.whole_shape(case.shape), layout.block, layout.grid, layout.source, coords, strict=True)
-        held = [global_indices(*place) for place in places]
+        found = [held] if held else layout.indices(case.shape, rank)
+        self.outside_grid = not found
+        held = found[0] if found else [np.empty(0, np.int64) for _ in case.shape]
         self.shape = tuple(index.size for index in held)
         starts = layout.offset or (0,) * len(held)
-        ends = [start + n for start, n in zip(starts, case.shape, strict=True)]
-        bounds = [np.searchsorted(*place).tolist() for place in zip(held, zip(starts, ends, strict=True), strict=True)]
-        self.inside = tuple(slice(*pair) for pair in bounds)
+        places = zip(held, starts, case.shape, strict=True)
+        self.inside = tuple(slice(*np.searchsorted(index, (o, o + n)).tolist()) for index, o, n in places)
         self.indices = [index[some] - start for index, some, start in zip(held, self.inside, starts, strict=True)]
 
     @property
@@ -149,9 +132,7 @@ class Part:
 
     def _untouched_around(self, array: NDArray[Any]) -> bool:
         rest = array.copy(order="K").view(f"V{array.dtype.itemsize}")
-        here = np.empty((), rest.dtype)
-        poison(here)
-        rest[self.inside] = here
+        rest[self.inside] = np.full(array.dtype.itemsize, POISON, np.uint8).view(rest.dtype)
         return poisoned(rest)
 
     def _pieces(self) -> Iterator[tuple[slice, NDArray[Any]]]:
@@ -175,35 +156,50 @@ class Stage:
     ----------
     comm : MPI.Intracomm
         All ranks; those outside both layouts take part and have nothing to do.
-    desc_a, desc_b : Descriptor
+    desc_a, desc_b : Descriptor or Tiles
         Layouts before and after.
-    a, out : ndarray or None
-        Local arrays, in the layouts' order: A filled and read-only, and room for B, which all methods share.
+    a, out : ndarray, list of ndarray or None
+        Local arrays, in the layouts' order: A filled and read-only, and room for B, which all methods share. A list where
+        the layout is of tiles.
     part_of_a, part_of_b : ndarray or None
-        Views of the elements in them that move: all but those around a sub-array.
+        Views of the elements in them that move: all but those around a sub-array. Of tiles, a copy of all in one piece.
     """
 
     def __init__(self, case: Case, comm: MPI.Intracomm) -> None:
         self.case, self.comm = case, comm
-        self.desc_a = case.before.descriptor(case.shape, comm)
-        self.desc_b = case.after.descriptor(case.shape, comm)
+        self.desc_a, self.desc_b = (side.descriptor(case.shape, comm) for side in (case.before, case.after))
         rank = comm.Get_rank()
-        before, self._part_b = Part(case, case.before, rank), Part(case, case.after, rank)
-        self.a, self.out = before.filled(), self._part_b.empty()
-        if self.a is not None:
-            self.a.flags.writeable = False
-        self.part_of_a: NDArray[Any] | None = None if self.a is None else self.a[before.inside]
-        self.part_of_b: NDArray[Any] | None = None if self.out is None else self.out[self._part_b.inside]
+        before, self._parts_b = (
+            [Part(case, side, rank, own) for own in side.indices(case.shape, rank)]
+            if side.tiled
+            else [Part(case, side, rank)]
+            for side in (case.before, case.after)
+        )
+        filled, self._outs = [part.filled() for part in before], [part.empty() for part in self._parts_b]
+        for array in filled:
+            if array is not None:
+                array.flags.writeable = False
+        self.a, self.part_of_a = _local(case.before, before, filled)
+        self.out, self.part_of_b = _local(case.after, self._parts_b, self._outs)
         self.poison()
 
     def poison(self) -> None:
         """Overwrite the output, so that nothing correct is left in it."""
-        poison(self.out)
+        for array in self._outs:
+            poison(array)
 
     def correct(self) -> bool:
         """Whether the output is, byte by byte, what it must be on this rank."""
         return self.matches(self.out)
 
-    def matches(self, out: NDArray[Any] | None) -> bool:
-        """Whether another array is, byte by byte, what the output must be."""
-        return self._part_b.matches(out)
+    def matches(self, out: Any) -> bool:
+        """Whether another local array, or list of them, is, byte by byte, what the output must be."""
+        outs = out if isinstance(out, list) else [out]
+        return len(outs) == len(self._parts_b) and all(map(Part.matches, self._parts_b, outs))
+
+
+def _local(layout: Layout, parts: list[Part], arrays: list[Any]) -> tuple[Any, NDArray[Any] | None]:
+    """What a plan takes, and what moves of it."""
+    if layout.tiled:
+        return arrays, np.concatenate([np.empty(0, np.uint8), *map(bytes_of, arrays)])
+    return arrays[0], None if arrays[0] is None else arrays[0][parts[0].inside]

@@ -16,12 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GRIDS", "Suite", "squares"]
 
-GRIDS = {
-    2: ("1x2", "2x1"),
-    4: ("2x2", "1x4"),
-    8: ("2x4", "4x2"),
-    16: ("4x4", "2x8"),
-}  # before and after, by their ranks
+# Before and after, by their ranks.
+GRIDS = {2: ("1x2", "2x1"), 4: ("2x2", "1x4"), 8: ("2x4", "4x2"), 16: ("4x4", "2x8")}
 
 
 def squares(orders_and_blocks: Iterable[tuple[int, int, int]]) -> tuple[Case, ...]:

@@ -18,7 +18,6 @@ from .suite import Suite, squares
 
 __all__ = ["STUDIES", "SUITES"]
 
-METHODS = named_methods(*DEFAULT_METHODS)
 BIG = 4096, 4096
 
 FACTS = (
@@ -37,15 +36,13 @@ FACTS = (
     Case.read((64, 64), "2x2:16x16", "1x4:16x16"),
 )
 
-DEMO = FACTS[0], FACTS[2], FACTS[3]
-
 SIZE = Axis(
     "rows and columns of the matrix",
     lambda case: case.shape[0],
     lambda case: f"{case.dtype}, {case.before} -> {case.after}",
 )
 SUITES: dict[str, Suite] = {
-    "demo": Suite(DEMO),
+    "demo": Suite((FACTS[0], FACTS[2], FACTS[3])),
     "facts": Suite(FACTS),
     "broad": BROAD,
     "sizes": Suite(
@@ -57,7 +54,7 @@ SUITES: dict[str, Suite] = {
     "once": Suite(
         cases=squares(((64, 16, 16), (512, 64, 64), (4096, 64, 64), (4096, 1, 1))),
         quick=squares(((64, 16, 16), (200, 16, 16))),
-        methods=METHODS,
+        methods=named_methods(*DEFAULT_METHODS),
         plans="made anew in each call; contexts made before timing",
         variant=lambda method: method.anew(),
     ),

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import schedules
 from ...errors import DescriptorError, ScheduleError, unknown
-from ..usage import UsageError, case_of, check_outputs, write_text, written
+from ..usage import UsageError, case_without_copies, check_outputs, write_text, written
 from .study import Study
 
 __all__ = ["MOST_PROCESSES", "plan", "read_schedule"]
@@ -46,7 +46,7 @@ def plan(options: Namespace) -> int:
         )
     if options.processes is not None:
         raise UsageError("--processes: it is for --model without --from and --to")
-    case = case_of(options)
+    case = case_without_copies(options, "plan")
     check_outputs(options, "plan")
     try:
         study = replace(Study.of(case, options.schedule, options.time_limit), model=options.model)

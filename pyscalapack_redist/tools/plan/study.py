@@ -18,7 +18,8 @@ from ...errors import ScheduleError
 from ...layout.blockcyclic import Axis, BlockCyclic
 from ...layout.irregular import Irregular, balanced
 from ...schedules import CommunicationGrid, MessageGraph
-from ..cases import BALANCED, Case, Layout
+from ..cases import Case
+from ..layouts import BALANCED, Layout
 from .birkeland_model import Model
 from .closed_forms import WITHOUT_TABLE, cost_of_slice, pairs_with_messages
 from .ways import AxisCosts, Way, compared
@@ -321,9 +322,9 @@ def _costs(axes: list[AxisStudy], name: str, time_limit: float) -> AxisCosts:
 def _axes(layout: Layout, shape: tuple[int, ...]) -> list[Axis]:
     """Each dimension's distribution."""
     return [
-        Irregular(n, balanced(n, processes), processes)
-        if block == BALANCED
-        else BlockCyclic(n, block, processes, source)
+        BlockCyclic(n, block, processes, source)
+        if isinstance(block, int)
+        else Irregular(n, balanced(n, processes) if block == BALANCED else block, processes)
         for n, block, processes, source in zip(shape, layout.block, layout.grid, layout.source, strict=True)
     ]
 

@@ -6,7 +6,7 @@ from argparse import Namespace
 
 from ...errors import ScheduleError
 from ..text import counted
-from ..usage import UsageError, case_of, check_outputs, write_text
+from ..usage import UsageError, case_without_copies, check_outputs, write_text, written
 from .exchange_rules import EXCHANGES, Sizes, check_method
 from .machine import Machine
 from .study import DEFAULT_METHODS, simulated
@@ -37,7 +37,7 @@ def simulate(options: Namespace) -> int:
     missing = [name for name, value in given.items() if value is None]
     if missing:
         raise UsageError(f"{', '.join(missing)} missing: give --shape, --from, --to and --rate, as --rate 10gbit")
-    case = case_of(options)
+    case = case_without_copies(options, "simulate")
     hosts = options.hosts or -(-case.ranks // options.slots)
     if hosts * options.slots < case.ranks:
         raise UsageError(
@@ -66,7 +66,8 @@ def simulate(options: Namespace) -> int:
     if options.plot:
         from .picture import draw
 
-        draw(found, options.plot)
+        with written("--plot", options.plot):
+            draw(found, options.plot)
     show(found)  # last: whoever reads the output may stop, as head does
     return 0
 

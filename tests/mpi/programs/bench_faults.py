@@ -10,7 +10,8 @@ from pyscalapack_redist.tools.bench.environment import flag_round_trip_ns, nodes
 from pyscalapack_redist.tools.bench.methods import Method, Planned, Prepared, read_method
 from pyscalapack_redist.tools.bench.results import Profile
 from pyscalapack_redist.tools.bench.stage import Stage
-from pyscalapack_redist.tools.cases import Case, Layout
+from pyscalapack_redist.tools.cases import Case
+from pyscalapack_redist.tools.layouts import Layout
 
 COMM = MPI.COMM_WORLD
 LAST = 3  # of the ranks that the case uses
@@ -97,6 +98,22 @@ def nothing_is_right_before_it_has_run() -> None:
         run.close()
 
 
+def a_wrong_element_of_a_tile_is_found() -> None:
+    """In B's last tile on one rank; and that a list has too few arrays."""
+    stage = Stage(Case.read((30, 20), "2x1:3x4", "4:tiles=3x5@1"), COMM)
+    run = read_method("auto").prepare(stage)
+    run()
+    assert all(COMM.allgather(run.correct()))
+    if COMM.Get_rank() == LAST:
+        last = [tile for tile in stage.out if tile.size][-1]
+        last[-1, -1] *= -1
+        assert not run.correct()
+        last[-1, -1] *= -1
+        assert run.correct()
+        assert not stage.matches(stage.out[:-1])
+    run.close()
+
+
 def plans_are_made_once_or_anew() -> None:
     """A plan that is kept is the same object when it is asked for again."""
     stage = Stage(Case((30, 20), Layout.parse("1x2:3x3"), Layout.parse("1x3:4x5+1")), COMM)
@@ -131,6 +148,7 @@ def main() -> None:
     assert nodes == [0] * COMM.Get_size()
     wrong_results_are_found()
     nothing_is_right_before_it_has_run()
+    a_wrong_element_of_a_tile_is_found()
     plans_are_made_once_or_anew()
     round_trips_of_a_flag(nodes)
     if COMM.Get_rank() == 0:

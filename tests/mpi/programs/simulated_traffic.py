@@ -9,7 +9,8 @@ from mpi4py import MPI
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import schedules
-from pyscalapack_redist.tools.cases import Case, Layout
+from pyscalapack_redist.tools.cases import Case
+from pyscalapack_redist.tools.layouts import Layout
 from pyscalapack_redist.tools.simulate.traffic import messages_of
 
 CASES = [

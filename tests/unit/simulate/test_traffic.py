@@ -12,7 +12,8 @@ from oracle import deal
 
 from pyscalapack_redist import ScheduleError, schedules
 from pyscalapack_redist.exchanges.nonblocking import Windowed
-from pyscalapack_redist.tools.cases import Case, Layout
+from pyscalapack_redist.tools.cases import Case
+from pyscalapack_redist.tools.layouts import Layout
 from pyscalapack_redist.tools.simulate import traffic
 from pyscalapack_redist.tools.simulate.exchange_rules import EXCHANGES, Sizes, work_of
 from pyscalapack_redist.tools.simulate.machine import Machine

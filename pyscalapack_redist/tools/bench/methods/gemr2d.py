@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from .... import blacs
 from ....errors import LibraryError
 from ....scalapack.operands import KIND_OF_DTYPE
-from ...cases import BALANCED, Case, Layout
+from ...cases import Case
+from ...layouts import BALANCED, Layout
 from ..stage import Stage
 from .method import Method, Prepared
 
@@ -32,11 +33,16 @@ def _obstacle(case: Case, load: Callable[[], blacs.Library]) -> str | None:
     """A dtype, a number of dimensions, an order or a size that it is not for, or no library."""
     if len(case.shape) != 2:
         return f"p?gemr2d is for two dimensions, not {len(case.shape)}"
+    if case.tiled:
+        return f"p?gemr2d is for a local array on each process, and the layout of {case.tiled} is of tiles"
     if case.dtype not in KIND_OF_DTYPE:
         return f"p?gemr2d is for {', '.join(map(str, KIND_OF_DTYPE))}, not {case.dtype}"
     for name, layout in (("A", case.before), ("B", case.after)):
-        if BALANCED in layout.block:
-            return f"p?gemr2d is for blocks of one size, and those of {name} are balanced"
+        if not all(isinstance(size, int) for size in layout.block):
+            what = "balanced" if BALANCED in layout.block else "irregular"
+            return f"p?gemr2d is for blocks of one size, and those of {name} are {what}"
+        if layout.copied:
+            return f"p?gemr2d is for layouts without copies, and several processes hold each element of {name}"
         if layout.order != "F":
             return f"p?gemr2d is for Fortran order, and the local arrays of {name} are in C order"
     shapes = (*case.before.whole_shape(case.shape), *case.after.whole_shape(case.shape))

@@ -204,8 +204,7 @@ class Memcpy(Prepared):
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         part = np.empty(0) if stage.part_of_a is None else stage.part_of_a
-        contiguous = part.flags.f_contiguous or part.flags.c_contiguous
-        self._source: NDArray[Any] = part if contiguous else np.asfortranarray(part)
+        self._source: NDArray[Any] = part if part.flags.c_contiguous else np.asfortranarray(part)
         self._copy = np.empty_like(self._source)
         where = (ctypes.c_void_p(array.ctypes.data) for array in (self._copy, self._source))
         self.extra_bytes = 0
@@ -284,9 +283,11 @@ def _by_columns(array: NDArray[Any] | None) -> NDArray[np.uint8]:
 
 
 def _counted(made: Callable[[Stage], Prepared], what: Literal["bytes", "elements"], name: str, keeps: bool) -> Method:
-    """A method that counts bytes or elements in 32 bits, so that larger local arrays are an obstacle."""
+    """A method for a local array on each process, whose bytes or elements it counts in 32 bits."""
 
     def obstacle(case: Case) -> str | None:
+        if case.tiled:
+            return f"{name} is for a local array on each process, and the layout of {case.tiled} is of tiles"
         size = case.local_elements * (case.dtype.itemsize if what == "bytes" else 1)
         too_large = f"{name} counts {what} in 32 bits: the local arrays are too large for it"
         return too_large if size >= LIMIT else None
