@@ -118,8 +118,9 @@ def run(
     """Run a program, or ("-m", module), to its end. One that hangs is killed with all its ranks, and fails.
 
     It has a launch of its own where it needs another environment than by our own variables, may fail, or is to be `alone`; else
-    it runs in a `Job`.
+    it runs in a `Job`. PYSCALAPACK_REDIST_TIMEOUTS multiplies the limits of time, for slow machines.
     """
+    timeout *= float(os.environ.get("PYSCALAPACK_REDIST_TIMEOUTS", "1"))
     words = [str(word) for word in (*(program if isinstance(program, tuple) else (program,)), *args)]
     ordinary = check and not survive and words[0] != "-c" and all(name.startswith(OURS) for name in env or ())
     if ordinary and not alone and (kept := job_of(ranks)) is not None:

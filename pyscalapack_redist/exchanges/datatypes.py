@@ -100,6 +100,8 @@ class _Steps:
             pairs = [(0, self.repeated(pair, count // 2, -2))]
             return self.placed([*pairs, (1 - count, oldtype)] if count % 2 else pairs)
         if count <= LARGEST_COUNT:
+            if stride == oldtype.extent:  # said so: MPICH copies a vector element by element, even one without gaps
+                return self._keep(oldtype.Create_contiguous(count))
             return self._keep(oldtype.Create_hvector(count, 1, stride))
         many, rest = divmod(count, LARGEST_COUNT)
         part = self.repeated(oldtype, LARGEST_COUNT, stride)

@@ -36,8 +36,8 @@ def check_size(plan: psr.Redistribution, local: Bytes, messages: int) -> None:
 
 
 # Columns of A on two ranks, rows of B on two ranks, nearly all on rank 0 before and on rank 1 after.
-ROWS, COLUMNS = 70_001, 31_717
-LEFT, TOP = 31_200, 68_998  # columns of A on rank 0, rows of B on rank 1
+ROWS, COLUMNS = 700_001, 3_173
+LEFT, TOP = 3_121, 689_981  # columns of A on rank 0, rows of B on rank 1
 ROW, COLUMN = (np.random.default_rng(k).integers(256, size=n, dtype=np.uint8) for k, n in enumerate((ROWS, COLUMNS)))
 
 
@@ -76,7 +76,7 @@ def matrix() -> None:
 
 
 # A vector in blocks, moved on by one element to blocks on the other rank: runs of all but one element of each block.
-BLOCK = 16_381
+BLOCK = 163_819
 BLOCKS = MOST_32 // (BLOCK - 1) + 2  # on each rank
 PERIOD = 1_000_003  # of the values: a prime, so that no distance of a power of two goes unseen
 VALUE = np.resize(np.random.default_rng(2).integers(256, size=PERIOD, dtype=np.uint8), PERIOD + BLOCK)
