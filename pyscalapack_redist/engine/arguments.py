@@ -23,6 +23,7 @@ from .layouts import has_tiles, moved
 from .memory import checked_memory
 from .operation import Part, checked_fill, checked_part
 from .scheduling import is_one_port
+from .waypoints import VIAS
 
 __all__ = [
     "Request",
@@ -306,10 +307,10 @@ def _check_tiles(fill: object, buffers: str, via: object, layouts: Iterable[Layo
 
 def _read_via(via: Via, comm: MPI.Intracomm | None, joint: Joint | None) -> str | tuple[Descriptor, ...] | None:
     """A way by name, or descriptors on `comm`."""
-    if via is None or (isinstance(via, str) and via in ("dimensions", "lcm")):
+    if via is None or (isinstance(via, str) and via in VIAS):
         return via
     if isinstance(via, str) or not isinstance(via, Iterable) or not all(isinstance(stop, Descriptor) for stop in via):
-        raise ScheduleError(f"via = {via!r} must be None, 'dimensions', 'lcm', or a list of Descriptors")
+        raise ScheduleError(f"via = {via!r} must be None, {', '.join(map(repr, VIAS))}, or a list of Descriptors")
     if joint is not None:
         raise ScheduleError(
             "via is a list of Descriptors, and comm an inter-communicator, whose sides know only their own layouts: "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .._kernels.boxes import Box, Trapezoid
 from ..exchanges import Boxes, Message
-from ..intersections.by_process import Shared, by_process
+from ..intersections.by_process import Shared, Slot, by_process, in_slot
 from ..layout.blockcyclic import Axis
 from ..layout.descriptor import Descriptor
 from ..schedules.orders import Coords, Order
@@ -39,7 +39,13 @@ DENSE = {"packed": "target", "unpacked": "source", "copied": ""}
 
 
 def messages_of(
-    a: Descriptor, b: Descriptor, me: int, number: Mapping[int, int] | range, order: Order, part: Edge | None = None
+    a: Descriptor,
+    b: Descriptor,
+    me: int,
+    number: Mapping[int, int] | range,
+    order: Order,
+    part: Edge | None = None,
+    by_slot: bool = False,
 ) -> Messages:
     """The messages of rank `me`, sorted by the keys of `order`. Not collective.
 
@@ -55,6 +61,9 @@ def messages_of(
         The schedule's order.
     part : (bool, int), optional
         Of a matrix, only elements (i, j) of j - i at least (True) or at most (False) that number.
+    by_slot : bool
+        Whether a pair that comes in several steps of a schedule by superblocks has a box for each, which a derived datatype
+        can describe; else one box, of which as many elements go in each step.
     """
     messages = Messages([], [], [])
     graph = reading(a, b)
@@ -71,7 +80,8 @@ def messages_of(
                         messages.copies.append(Message(number[rank], box, (), 0, box.size))
                 else:
                     box = box_of(dims, "packed", part, a, a.coords)
-                    messages.sends.extend(messages_between(order, a.place, receiver, number[rank], dims, box))
+                    parts = _Parts(a, b, dims, "packed", part) if by_slot else None
+                    messages.sends.extend(messages_between(order, a.place, receiver, number[rank], dims, box, parts))
     if b.coords is not None and b.place is not None:
         places = a.places
         read = None if graph is None else graph.read_by(b.place)
@@ -81,13 +91,31 @@ def messages_of(
             rank = int(places[sender])
             if rank != me:
                 box = box_of(dims, "unpacked", part, b, b.coords)
-                messages.receives.extend(messages_between(order, sender, b.place, number[rank], dims, box))
+                parts = _Parts(b, a, dims, "unpacked", part) if by_slot else None
+                messages.receives.extend(messages_between(order, sender, b.place, number[rank], dims, box, parts))
     for some in messages:
         some.sort(key=by_key)
     return messages
 
 
 by_key = operator.attrgetter("key")
+
+
+class _Parts(NamedTuple):
+    """Parts of what this rank, in layout `own`, shares with another: those that go in a step."""
+
+    own: Descriptor
+    other: Descriptor
+    dims: tuple[Shared, ...]
+    kind: str
+    edge: Edge | None
+
+    def box(self, slots: Sequence[Slot | None]) -> Box:
+        """What is in these slots, one for each dimension; None is all."""
+        own, coords = self.own, self.own.coords or ()
+        axes = zip(own.distributions, self.other.distributions, self.dims, coords, slots, strict=True)
+        dims = tuple(whole if slot is None else in_slot(a, b, whole, p, slot) for a, b, whole, p, slot in axes)
+        return box_of(dims, self.kind, self.edge, own, coords)
 
 
 def messages_between(
@@ -97,11 +125,15 @@ def messages_between(
     peer: int,
     dims: tuple[Shared, ...],
     box: Box | Boxes,
+    parts: _Parts | None = None,
 ) -> list[Message]:
     """What two processes owe each other: one message, or one for each step in which the schedule has the pair."""
     shares = order.shares(sender, receiver, tuple([shared.first for shared in dims]))
     if len(shares) == 1:
         return [Message(peer, box, shares[0].key, 0, box.size)] if box.size else []
+    if parts is not None and shares[0].slots:
+        boxes = [(share.key, parts.box(share.slots)) for share in shares]
+        return [Message(peer, some, key, 0, some.size) for key, some in boxes if some.size]
     found = []
     weight, done, first = sum(share.weight for share in shares), 0, 0
     for share in sorted(shares):

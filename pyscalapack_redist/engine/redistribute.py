@@ -95,7 +95,7 @@ def redistribute(
         matrix, its transpose or conjugate transpose elsewhere (then with `diag="U"` the diagonal of B is left as it is).
         The mirror image is a second move of the same elements. The diagonal is copied unchanged.
     schedule : str
-        Order of the messages: "auto" or a name in `schedules.NAMES`. "walker-otto" and "classes" have conditions;
+        Order of the messages: "auto" or a name in `schedules.NAMES`. "walker-otto", "phases" and "classes" have conditions;
         "stepwise", "greedy" and "optimal" are searched for by one rank when the plan is made.
     exchange : str
         How they move: "auto", "shared" (through memory shared by the ranks of a node, by MPI between nodes),
@@ -104,9 +104,10 @@ def redistribute(
     buffers : {"packed", "datatypes"}
         What MPI is given: bytes that are packed and unpacked here, or the arrays themselves, described by derived
         datatypes, with no staging memory of ours (all exchanges but alltoallv).
-    via : {None, "dimensions", "lcm"} or list of Descriptor
+    via : {None, "dimensions", "lcm", "gcd"} or list of Descriptor
         None: every element moves once. "dimensions": one dimension after another. "lcm": blocks grow to the least common
-        multiple of both sizes, then shrink. Descriptors: through these layouts. The local arrays of layouts in between
+        multiple of both sizes, then shrink; each leg has its own schedule. "gcd": they shrink to the greatest common
+        divisor, then grow. Descriptors: through these layouts. The local arrays of layouts in between
         are made in each call, beside what `memory_limit` counts.
     memory_limit : int or str
         Most bytes of extra memory per rank, as a number or as "64MiB" (kB, MB and GB are powers of 1000, KiB, MiB and GiB
@@ -247,12 +248,14 @@ def _plan_of(
     exchange = exchange_class(chosen.exchange)
     options = Options(request.memory_limit, request.buffers, piece=chosen.piece or None, window=chosen.window or None)
 
+    by_slot = options.buffers == "datatypes"
+
     def move_of(leg: PendingMove, order: Order) -> Move:
         before, after = leg.moved, leg.b
         if isinstance(before, Tiles) or isinstance(after, Tiles):
             messages, arrays = messages_of_tiles(before, after, me, group.number, order, leg.edge)
         else:
-            messages, arrays = messages_of(before, after, me, group.number, order, leg.edge), ()
+            messages, arrays = messages_of(before, after, me, group.number, order, leg.edge, by_slot), ()
         return Move(0, leg.source, leg.target, leg.a, leg.b, leg.op, leg.last, leg.part, order, messages, arrays)
 
     by_stage: dict[int, list[Move]] = {}

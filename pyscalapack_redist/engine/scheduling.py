@@ -23,7 +23,7 @@ __all__ = ["by_formula", "is_one_port", "order_for", "reading", "schedules_for",
 
 Steps = list[list[NDArray[np.int64]]]
 
-BY_FORMULA = ("walker-otto", "classes")
+BY_FORMULA = {"walker-otto": True, "classes": True, "phases": False}  # whether they are one-port
 WHOLE = 64 * 64  # pairs of processes up to which "optimal" looks at the whole of two process sets
 
 
@@ -37,7 +37,7 @@ def is_one_port(name: str) -> bool:
     """
     if name not in schedules.NAMES:
         raise unknown("schedule", name, (*schedules.NAMES, "auto"))
-    return name not in ORDERS or ORDERS[name].one_port
+    return ORDERS[name].one_port if name in ORDERS else BY_FORMULA.get(name, True)
 
 
 def by_formula(name: str) -> bool:

@@ -11,13 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ScheduleError
-from ..layout.blockcyclic import BlockCyclic
+from ..layout.blockcyclic import LARGEST, BlockCyclic
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import Distribution
 from ..layout.grid import ProcessGrid
 from ..layout.irregular import Irregular
 
-__all__ = ["waypoints"]
+__all__ = ["VIAS", "waypoints"]
+
+VIAS = ("dimensions", "lcm", "gcd")
+"""Names that `via` can have."""
 
 Axes = tuple[int | None, ...]
 
@@ -29,23 +32,25 @@ def waypoints(a: Descriptor, b: Descriptor, via: str | Iterable[Descriptor]) -> 
     ----------
     a, b : Descriptor
         Layouts before and after, on one communicator; sub-arrays are allowed at the ends.
-    via : "dimensions", "lcm", or descriptors
+    via : "dimensions", "lcm", "gcd", or descriptors
         "dimensions": one dimension after another (Walker & Otto, section 4). Where A and B are spread over one grid of
         processes, a leg is one dimension of that grid, and messages stay inside groups of processes that differ in that
         coordinate alone (Birkeland & Sorevik, section 3). "lcm": to blocks of the least common multiple of both block
-        sizes, then to those of B: an expansion, then a shrinkage (Walker & Otto, section 4); not for irregular blocks.
+        sizes, then to those of B: an expansion, then a shrinkage (Walker & Otto, section 4). "gcd": to blocks of the
+        greatest common divisor, "vice versa". Neither is for irregular blocks. Where the multiple is as large as the
+        array, the first process of the dimension has all of it in between.
         Descriptors: these, in their order.
 
     Raises
     ------
     ScheduleError
         `via` is none of these, a descriptor has another shape, "dimensions" finds no grid for a layout in between, or
-        "lcm" irregular blocks.
+        "lcm" and "gcd" irregular blocks.
     """
     if isinstance(via, str):
-        if via not in ("dimensions", "lcm"):
-            raise ScheduleError(f"via = {via!r} must be 'dimensions', 'lcm', a list of descriptors, or None")
-        return _by_dimension(a, b) if via == "dimensions" else _by_common_multiple(a, b)
+        if via not in VIAS:
+            raise ScheduleError(f"via = {via!r} must be None, {', '.join(map(repr, VIAS))}, or a list of Descriptors")
+        return _by_dimension(a, b) if via == "dimensions" else _by_block_size(a, b, via)
     chosen = list(via)
     for k, stop in enumerate(chosen):
         if not isinstance(stop, Descriptor) or stop.parent is not None:
@@ -55,18 +60,26 @@ def waypoints(a: Descriptor, b: Descriptor, via: str | Iterable[Descriptor]) -> 
     return chosen
 
 
-def _by_common_multiple(a: Descriptor, b: Descriptor) -> list[Descriptor]:
+def _by_block_size(a: Descriptor, b: Descriptor, via: str) -> list[Descriptor]:
     for name, desc in (("desc_a", a), ("desc_b", b)):
         for k, axis in enumerate(desc.distributions):
             if isinstance(axis, Irregular):
                 raise ScheduleError(
-                    f"via = 'lcm' is for blocks of one size, but dimension {k} of {name} has {axis.blocks!r}; use via = None, "
-                    "'dimensions', or give the intermediate descriptors"
+                    f"via = {via!r} is for blocks of one size, but dimension {k} of {name} has {axis.blocks!r}; use via = "
+                    "None, 'dimensions', or give the intermediate descriptors"
                 )
-    blocks = [min(math.lcm(r, s), max(1, n)) for r, s, n in zip(a.block, b.block, a.shape, strict=True)]
+    blocks = [_common_block(via, r, s, n) for r, s, n in zip(a.block, b.block, a.shape, strict=True)]
     if tuple(blocks) in (a.block, b.block):
         return []
     return [Descriptor(a.shape, blocks, a.grid, source=a.source, axes=a.axes)]
+
+
+def _common_block(via: str, r: int, s: int, n: int) -> int:
+    """The block size between `r` and `s`; beyond 2^62 one block for the whole of a dimension of `n` elements."""
+    if via == "gcd":
+        return math.gcd(r, s)
+    multiple = math.lcm(r, s)
+    return multiple if multiple <= LARGEST else max(r, s, n)
 
 
 def _by_dimension(a: Descriptor, b: Descriptor) -> list[Descriptor]:

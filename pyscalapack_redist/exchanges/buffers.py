@@ -115,7 +115,7 @@ class Datatypes(Buffers):
     name: ClassVar[str] = "datatypes"
 
     def __init__(self) -> None:
-        self._types: dict[tuple[int, bool], MPI.Datatype] = {}
+        self._types: dict[tuple[int, tuple[int, ...], bool], MPI.Datatype] = {}
         weakref.finalize(self, _free, self._types)
 
     def cut(self, messages: Sequence[ByteMessage], most: int) -> tuple[list[Piece], int]:
@@ -139,7 +139,7 @@ class Datatypes(Buffers):
 
     def datatype(self, message: ByteMessage, target: bool) -> MPI.Datatype:
         """The datatype of a message in the local A, or in the local B. Not collective."""
-        key = message.peer, target  # a message is all that two processes share
+        key = message.peer, message.key, target
         if key not in self._types:
             if message.form is None:
                 raise RuntimeError("a datatype of several boxes: such plans are refused buffers='datatypes'")
@@ -153,7 +153,7 @@ def memory_at(address: int) -> MPI.buffer:
     return MPI.buffer.fromaddress(address, 0)
 
 
-def _free(types: dict[tuple[int, bool], MPI.Datatype]) -> None:
+def _free(types: dict[tuple[int, tuple[int, ...], bool], MPI.Datatype]) -> None:
     """Free datatypes: a local operation, and what is under way with them goes on."""
     if not MPI.Is_finalized():
         for datatype in types.values():

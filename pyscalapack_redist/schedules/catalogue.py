@@ -16,7 +16,7 @@ from .optimal import optimal
 from .random_order import random_order
 from .schedule import Schedule
 from .stepwise import stepwise
-from .walker_otto import schedule_walker_otto
+from .walker_otto import phases, schedule_walker_otto
 
 __all__ = ["NAMES", "build"]
 
@@ -25,6 +25,7 @@ BUILDERS: dict[str, Callable[..., Schedule]] = {
     "random": random_order,
     "caterpillar": caterpillar,
     "ring": ring,
+    "phases": phases,
     "walker-otto": schedule_walker_otto,
     "classes": classes,
     "stepwise": stepwise,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..intersections.by_process import Slot
 from .caterpillar import caterpillar_step, ring_step
 from .random_order import random_keys
 from .schedule import Schedule
@@ -34,10 +35,22 @@ Coords = tuple[int, ...]
 
 
 class Share(NamedTuple):
-    """Part of a message that goes in one step: the step's key, and its weight among the message's shares."""
+    """Part of a message that goes in one step.
+
+    Attributes
+    ----------
+    key : tuple of int
+        The step's.
+    weight : int
+        The part's, among all parts of the message.
+    slots : tuple of (Slot or None)
+        Along each dimension, which elements of the message are the part; None for all. Without any, elements that are
+        next to one another in the message.
+    """
 
     key: tuple[int, ...]
     weight: int
+    slots: tuple[Slot | None, ...] = ()
 
 
 class Order(ABC):
@@ -199,10 +212,21 @@ class Scheduled(Order):
         rows, peer = (self._sent, receiver) if sending else (self._received, sender)
         peers = self._places(peer, self.receivers if sending else self.senders)
         choices = [row[place] for row, place in zip(rows, peers, strict=True)]
+        slots = [{} if len(some) == 1 else self._slots(k, sender, receiver, some) for k, some in enumerate(choices)]
         return [
-            Share(tuple(step for step, _ in chosen), math.prod(length for _, length in chosen))
+            Share(
+                tuple(step for step, _ in chosen),
+                math.prod(length for _, length in chosen),
+                tuple([some.get(step) for some, (step, _) in zip(slots, chosen, strict=True)]) if any(slots) else (),
+            )
             for chosen in itertools.product(*choices)
         ]
+
+    def _slots(self, k: int, sender: Coords, receiver: Coords, steps: Sequence[tuple[int, int]]) -> dict[int, Slot]:
+        """What goes in each step of a pair, along a dimension; nothing where the schedule does not say."""
+        p, q = self._places(sender, self.senders)[k], self._places(receiver, self.receivers)[k]
+        found = ((step, self.parts[k].slot(p, q, step)) for step, _ in steps)
+        return {step: slot for step, slot in found if slot is not None}
 
     def _places(self, coords: Coords, shape: Coords) -> Coords:
         return coords if len(self.parts) == len(shape) else (_number(coords, shape),)

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from ..errors import ScheduleError
+from ..intersections.by_process import Slot
 from .checks import checked_table
 from .message_graph import Ints, MessageGraph
 
@@ -60,6 +61,10 @@ class Schedule(ABC):
     @abstractmethod
     def of_receiver(self, q: int) -> Ints:
         """Rows step, sender, length of what `q` receives, in ascending order of steps. Not collective."""
+
+    def slot(self, p: int, q: int, step: int) -> Slot | None:
+        """Which elements go from `p` to `q` in a step, where it matters; None: any part of what they share. Not collective."""
+        return None
 
     @cached_property
     def steps(self) -> list[Ints]:

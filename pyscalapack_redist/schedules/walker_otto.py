@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from ..errors import ScheduleError
+from ..intersections.by_process import Slot
 from .checks import checked_table, positive
 from .communication_grid import CommunicationGrid
 from .message_graph import Ints, MessageGraph
 from .schedule import Schedule
 
-__all__ = ["WalkerOtto", "schedule_walker_otto", "walker_otto"]
+__all__ = ["WalkerOtto", "phases", "schedule_walker_otto", "walker_otto"]
 
 
 @dataclass(frozen=True)
@@ -115,24 +116,41 @@ def schedule_walker_otto(grid: MessageGraph) -> Schedule:
     ScheduleError
         The grid is not r -> K r or K r -> r on P = Q processes with blocks that start together.
     """
+    return _Superblocks("walker-otto", *_checked("walker-otto", grid))
+
+
+def phases(grid: MessageGraph) -> Schedule:
+    """The K phases without a schedule: in phase k each process sends its local block k (Walker & Otto, Eq 2). Not collective.
+
+    K r -> r is r -> K r backwards. For K <= P these are the messages of `natural`; for K > P a pair comes in several phases.
+    It is an order with collisions, not a one-port schedule: the first max(K, P) processes all begin with process 0.
+
+    Raises
+    ------
+    ScheduleError
+        The grid is not r -> K r or K r -> r on P = Q processes with blocks that start together.
+    """
+    return _Phases("phases", *_checked("phases", grid), one_port=False)
+
+
+def _checked(name: str, grid: MessageGraph) -> tuple[CommunicationGrid, int, int]:
+    """The grid, its smaller block size and the factor K."""
     if not isinstance(grid, CommunicationGrid):
-        raise ScheduleError(
-            "schedule = 'walker-otto' needs a CommunicationGrid of one dimension; use stepwise or optimal"
-        )
+        raise ScheduleError(f"schedule = {name!r} needs a CommunicationGrid of one dimension; use stepwise or optimal")
     small, large = min(grid.r, grid.s), max(grid.r, grid.s)
     instead = "use classes, stepwise or optimal"
     if grid.P != grid.Q:
-        raise ScheduleError(f"schedule = 'walker-otto' needs P = Q, but P = {grid.P} and Q = {grid.Q}; {instead}")
+        raise ScheduleError(f"schedule = {name!r} needs P = Q, but P = {grid.P} and Q = {grid.Q}; {instead}")
     if large % small:
         raise ScheduleError(
-            f"schedule = 'walker-otto' needs r -> K r or K r -> r with an integer K, but r = {grid.r}, s = {grid.s}; {instead}"
+            f"schedule = {name!r} needs r -> K r or K r -> r with an integer K, but r = {grid.r}, s = {grid.s}; {instead}"
         )
     if grid.shift % small:
         raise ScheduleError(
-            f"schedule = 'walker-otto' needs the boundaries of the larger blocks to be boundaries of the smaller too, but "
+            f"schedule = {name!r} needs the boundaries of the larger blocks to be boundaries of the smaller too, but "
             f"offset = {grid.shift} is no multiple of {small}; {instead}"
         )
-    return _Superblocks(grid, small, large // small)
+    return grid, small, large // small
 
 
 class _Superblocks(Schedule):
@@ -140,8 +158,8 @@ class _Superblocks(Schedule):
 
     grid: CommunicationGrid
 
-    def __init__(self, grid: CommunicationGrid, block: int, K: int) -> None:
-        super().__init__("walker-otto", grid)
+    def __init__(self, name: str, grid: CommunicationGrid, block: int, K: int, *, one_port: bool = True) -> None:
+        super().__init__(name, grid, one_port=one_port)
         self._tables = WalkerOtto(grid.P, K)
         self._block = block
         self._expands = grid.r <= grid.s
@@ -156,8 +174,10 @@ class _Superblocks(Schedule):
         return self._tables.K
 
     @property
-    def lower_bound(self) -> int:
+    def lower_bound(self) -> int | None:
         """The volume of the busiest process where messages are split, else the grid's bound. Not collective."""
+        if not self.one_port:
+            return None
         return self.grid.cost_bound if self._tables.K <= self.grid.P else self.grid.volume_bound
 
     def of_sender(self, p: int) -> Ints:
@@ -171,22 +191,35 @@ class _Superblocks(Schedule):
     def _of_small(self, process: int) -> Ints:
         self._inside(process)
         k = np.arange(self._tables.K)
-        block = self._tables.sent(k, (process - self._turn) % self.grid.P)
+        block = self._block_of(k, process)
         return self._filled(k, block // self._tables.K, self._lengths(block))
 
     def _of_large(self, process: int) -> Ints:
         self._inside(process)
-        k = np.arange(self._tables.K)
-        block = self._tables.received(k, process)
+        k, block = self._blocks_of_large(process)
         return self._filled(k, (block + self._turn) % self.grid.P, self._lengths(block))
 
     def _entries(self) -> Ints:
-        k, large = np.arange(self._tables.K)[:, None], np.arange(self.grid.P)[None]
-        block = self._tables.received(k, large)
-        small = (block + self._turn) % self.grid.P
-        sides = (small, large + 0 * k) if self._expands else (large + 0 * k, small)
-        rows = np.stack([k + 0 * large, *sides, self._lengths(block)], axis=-1).reshape(-1, 4)
+        k, small = np.arange(self._tables.K)[:, None], np.arange(self.grid.P)[None]
+        block = self._block_of(k, small)
+        large = block // self._tables.K
+        sides = (small + 0 * k, large) if self._expands else (large, small + 0 * k)
+        rows = np.stack([k + 0 * small, *sides, self._lengths(block)], axis=-1).reshape(-1, 4)
         return rows[rows[:, 3] > 0]
+
+    def slot(self, p: int, q: int, step: int) -> Slot:
+        """The block that goes from `p` to `q` in a step, at one position of each superblock (Figs 2 and 3). Not collective."""
+        block = self._block_of(step, p if self._expands else q)
+        return Slot(block * self._block - self._start, self._block, self.grid.P * self._tables.K * self._block)
+
+    def _block_of(self, k: Any, small: Any) -> Any:
+        """Position in the superblock of what a process with the smaller blocks sends, or receives, in step `k`."""
+        return self._tables.sent(k, (small - self._turn) % self.grid.P)
+
+    def _blocks_of_large(self, process: int) -> tuple[Ints, Ints]:
+        """Steps, ascending, and positions of the blocks of a process with the larger blocks."""
+        k = np.arange(self._tables.K)
+        return k, self._tables.received(k, process)
 
     def _lengths(self, block: Ints) -> Ints:
         """Elements of the array in the blocks at these places of all superblocks."""
@@ -206,3 +239,14 @@ class _Superblocks(Schedule):
     def _inside(self, process: int) -> None:
         if not 0 <= process < self.grid.P:
             raise IndexError(f"process {process} is outside 0 <= process < {self.grid.P}")
+
+
+class _Phases(_Superblocks):
+    """The same blocks, each in the phase that its number on its process is."""
+
+    def _block_of(self, k: Any, small: Any) -> Any:
+        return k * self.grid.P + (small - self._turn) % self.grid.P
+
+    def _blocks_of_large(self, process: int) -> tuple[Ints, Ints]:
+        block = self._tables.K * process + np.arange(self._tables.K)
+        return block // self.grid.P, block

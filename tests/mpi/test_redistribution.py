@@ -82,6 +82,11 @@ def test_trapezoids(ranks: int) -> None:
     assert run(PROGRAMS / "trapezoids.py", ranks, cases(200), SEED + ranks, timeout=250).stdout == "OK\n"
 
 
+@pytest.mark.parametrize("ranks", [1, 3, 4])
+def test_blocks_of_superblocks_in_phases(ranks: int) -> None:
+    assert run(PROGRAMS / "superblocks.py", ranks, cases(60), SEED + ranks).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_memory_that_ranks_share_or_may_not(ranks: int) -> None:
     assert run(PROGRAMS / "shared_memory.py", ranks).stdout == "OK\n"

@@ -29,7 +29,7 @@ from pyscalapack_redist.scalapack.operands import factorable_size
 
 SEEDS = st.integers(0, 2**32 - 1)
 GRID = ProcessGrid((2, 3))
-WITHOUT_CONDITIONS = [name for name in schedules.NAMES if name not in ("walker-otto", "classes")]
+WITHOUT_CONDITIONS = [name for name in schedules.NAMES if name not in ("walker-otto", "phases", "classes")]
 
 Axis = BlockCyclic | Irregular
 Held = list[list[int]]
@@ -194,7 +194,7 @@ def test_every_schedule_of_a_general_graph(seed: int, n: int, name: str) -> None
 def test_schedules_with_conditions_say_what_to_use() -> None:
     a = Descriptor((9,), ("balanced",), ProcessGrid((2,)))
     b = Descriptor((9,), (1,), ProcessGrid((3,)))
-    for name in ("walker-otto", "classes"):
+    for name in ("walker-otto", "phases", "classes"):
         with pytest.raises(ScheduleError, match=r"needs a CommunicationGrid of one dimension; use stepwise or optimal"):
             schedules.build(name, schedules.between(*a.distributions, *b.distributions))
     with pytest.raises(ScheduleError, match=r"a.n = 9 and b.n = 8 must be equal"):

@@ -142,6 +142,8 @@ WAYS: list[tuple[list[tuple[tuple[int, ...], tuple[int, ...]]], str]] = [
     ([((2, 3, 1), (2, 2, 9)), ((2, 1, 3), (2, 9, 2)), ((1, 2, 3), (3, 3, 2))], "dimensions"),
     ([((2, 2), (3, 4)), ((2, 2), (6, 4)), ((2, 2), (6, 1))], "dimensions"),
     ([((2, 2), (3, 4)), ((2, 2), (6, 4))], "lcm"),
+    ([((4, 2), (3, 4)), ((4, 2), (1, 1)), ((2, 4), (5, 3))], "gcd"),
+    ([((4, 2), (6, 4)), ((4, 2), (2, 4)), ((2, 4), (4, 8))], "gcd"),
 ]
 
 
@@ -153,7 +155,7 @@ def test_ways_are_compared(
     layouts = [f"{'x'.join(map(str, grid))}:{'x'.join(map(str, block))}" for grid, block in stops]
     plan = planned(tmp_path, "plan", "--shape", *map(str, shape), "--from", layouts[0], "--to", layouts[-1])
     ways = {way["via"]: way for way in plan["ways"]}
-    assert list(ways) == [None, "dimensions", "lcm"]
+    assert list(ways) == [None, "dimensions", "lcm", "gcd"]
     held = [owners(shape, *stop) for stop in stops]
     for name, way in ((None, [held[0], held[-1]]), (via, held)):
         figures_of_way = ways[name]
@@ -176,9 +178,9 @@ def test_ways_are_compared(
 def test_ways_that_are_not_worked_out_say_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["plan", "--shape", "60", "--from", "3:2", "--to", "3:6"]
     plan = planned(tmp_path, *words, "--schedule", "walker-otto")
-    assert [way["reason"] for way in plan["ways"]] == [None, None, None]
+    assert [way["reason"] for way in plan["ways"]] == [None] * 4
     plan = planned(tmp_path, "plan", "--shape", "9000000", "--from", "3000:3", "--to", "2000:5")
-    assert [way["bytes"] for way in plan["ways"]] == [None] * 3
+    assert [way["bytes"] for way in plan["ways"]] == [None] * 4
     assert "direct: left out: 3,000 x 2,000 pairs along a dimension" in capsys.readouterr().out
 
 
@@ -208,7 +210,7 @@ def test_ways_by_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     for way in plan["ways"]:
         assert way["seconds"] == pytest.approx(1e-3 * way["fewest_steps"] + 1e-6 * way["busiest_bytes"])
     assert "time by the model ts=0.001,tw=1e-06" in capsys.readouterr().out
-    assert [way["seconds"] for way in planned(tmp_path, *words)["ways"]] == [None] * 3
+    assert [way["seconds"] for way in planned(tmp_path, *words)["ways"]] == [None] * 4
 
 
 @pytest.mark.parametrize("shape", ["0", "1", "50"])

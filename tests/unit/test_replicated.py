@@ -116,7 +116,7 @@ def test_schedules_by_name(seed: int) -> None:
     a, b = (descriptor(rng, layout) for layout in replicated_pair(rng, ranks=8))
     graph = graph_of(a, b)
     for name in NAMES:
-        if name in ("walker-otto", "classes"):
+        if name in ("walker-otto", "phases", "classes"):
             with pytest.raises(
                 ScheduleError, match=f"schedule = '{name}' is for layouts without copies, and .* copies"
             ):

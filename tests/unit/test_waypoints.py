@@ -68,11 +68,24 @@ def test_the_way_of_the_paper() -> None:
 
 def test_what_is_no_way() -> None:
     a = Descriptor((6, 6), None, ProcessGrid((2, 3)))
-    with pytest.raises(
-        ScheduleError, match="via = 'sideways' must be 'dimensions', 'lcm', a list of descriptors, or None"
-    ):
+    with pytest.raises(ScheduleError, match="via = 'sideways' must be None, 'dimensions', 'lcm', 'gcd', or a list of Descr"):
         waypoints(a, a, "sideways")
     with pytest.raises(ScheduleError, match=r"via\[0\] = .* must be the Descriptor of a whole array"):
         waypoints(a, a, [a[1:]])
     with pytest.raises(ScheduleError, match=r"via\[0\] has shape \(6, 5\), but the array has shape \(6, 6\)"):
         waypoints(a, a, [Descriptor((6, 5), None, ProcessGrid((2, 3)))])
+
+
+def test_block_sizes_on_the_way() -> None:
+    """Walker & Otto, section 4: by the least common multiple, or vice versa; also where that exceeds the array."""
+    grid = ProcessGrid((4, 2))
+    for shape in ((96, 50), (10, 3), (0, 1)):
+        a, b = Descriptor(shape, (4, 6), grid), Descriptor(shape, (6, 9), grid)
+        assert [stop.block for stop in waypoints(a, b, "lcm")] == [(12, 18)]
+        assert [stop.block for stop in waypoints(a, b, "gcd")] == [(2, 3)]
+        assert waypoints(a, Descriptor(shape, (8, 12), grid), "lcm") == []
+        assert waypoints(a, Descriptor(shape, (2, 3), grid), "gcd") == []
+    a, b = (Descriptor((7, 7), (2**61 + k, 1), grid) for k in (0, 1))
+    assert [stop.block for stop in waypoints(a, b, "lcm")] == []
+    a, b = (Descriptor((7, 7), (2**40 + k, 1 + k), grid) for k in (0, 1))
+    assert [stop.block for stop in waypoints(a, b, "lcm")] == [], "one block of all rows, and those of B"

@@ -1,4 +1,4 @@
-"""The ways of `via=` side by side: every element moved once, one dimension after another, or expand, then shrink.
+"""The ways of `via=` side by side: every element moved once, one dimension after another, or by way of other block sizes.
 
 What a way moves is counted for all ranks together, in closed form for each dimension, messages of ranks to themselves
 left out.
@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ...engine.traffic import traffic_of
-from ...engine.waypoints import waypoints
+from ...engine.waypoints import VIAS, waypoints
 from ...errors import DescriptorError, ScheduleError
 from ...layout.blockcyclic import Axis
 from ...layout.descriptor import Descriptor
 from ..cases import Case
 from .birkeland_model import Load, Model
 
-__all__ = ["MOST_RANKS", "VIAS", "AxisCosts", "Way", "compared"]
+__all__ = ["MOST_RANKS", "WAYS", "AxisCosts", "Way", "compared"]
 
-VIAS = (None, "dimensions", "lcm")
+WAYS = (None, *VIAS)
 MOST_RANKS = 2**20
 MOST_PAIRS = 2**20  # entries of one dimension's table
 
@@ -87,9 +87,9 @@ def compared(case: Case, costs: AxisCosts) -> tuple[Way, ...]:
     most = max(case.before.size, case.after.size)
     if most > MOST_RANKS:
         why = f"left out: {most:,} ranks; the most is {MOST_RANKS:,}"
-        return tuple(Way(via, reason=why) for via in VIAS)
+        return tuple(Way(via, reason=why) for via in WAYS)
     a, b = (layout.descriptor(case.shape, None) for layout in (case.before, case.after))
-    return tuple(_way(via, a, b, case.dtype.itemsize, costs) for via in VIAS)
+    return tuple(_way(via, a, b, case.dtype.itemsize, costs) for via in WAYS)
 
 
 def _way(via: str | None, a: Descriptor, b: Descriptor, item: int, costs: AxisCosts) -> Way:

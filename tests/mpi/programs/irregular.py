@@ -19,7 +19,7 @@ WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
 COLUMN, ROW = psr.ProcessGrid((SIZE, 1), WORLD), psr.ProcessGrid((1, SIZE), WORLD)
 SHAPE = 37, 11
-WITHOUT_CONDITIONS = [name for name in NAMES if name not in ("walker-otto", "classes")]
+WITHOUT_CONDITIONS = [name for name in NAMES if name not in ("walker-otto", "phases", "classes")]
 
 
 def whole(shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -84,7 +84,7 @@ def every_schedule() -> None:
             check(a, b, schedule=schedule, exchange=exchange)
     check(a, b, via="dimensions")
     check(a, b, via=[layouts(SHAPE)[0], layouts(SHAPE)[4]])
-    for keywords in ({"schedule": "classes"}, {"schedule": "walker-otto"}, {"via": "lcm"}):
+    for keywords in ({"schedule": "classes"}, {"schedule": "walker-otto"}, {"via": "lcm"}, {"via": "gcd"}):
         with pytest.raises(psr.ScheduleError, match="use "):
             psr.redistribute(a, b, **keywords)  # type: ignore[arg-type]
 

@@ -23,6 +23,7 @@ WAYS: list[dict[str, Any]] = [
     *({"exchange": name, "memory_limit": "2kb"} for name in EXCHANGES),
     {"via": "dimensions"},
     {"via": "lcm", "exchange": "nonblocking"},
+    {"via": "gcd"},
 ]
 
 
@@ -38,7 +39,7 @@ def check_case(rng: np.random.Generator, number: int) -> None:
     dtype = np.dtype("fdFD"[rng.integers(4)])
     size = random_size(rng)
     keywords = WAYS[number % len(WAYS)]
-    irregular = keywords.get("via") != "lcm"
+    irregular = keywords.get("via") not in ("lcm", "gcd")
     a = random_layout(rng, size, WORLD.Get_size(), irregular=irregular, copies=True)
     b = random_layout(rng, size[::-1] if op in "TC" else size, WORLD.Get_size(), irregular=irregular, copies=True)
     if op in "NR" and rng.random() < 0.1:

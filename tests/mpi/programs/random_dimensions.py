@@ -41,8 +41,8 @@ def descriptor(rng: np.random.Generator, layout: Layout, comm: MPI.Intracomm, ll
 def pair(rng: np.random.Generator, dims: int, ranks: int, keywords: dict[str, Any]) -> tuple[Layout, Layout]:
     """Two layouts: any, the same places dealt out otherwise, or one grid whose dimensions move over the array."""
     size = random_shape(rng, dims)
-    needs_formula = keywords.get("schedule") in ("walker-otto", "classes")
-    needs_one_size = needs_formula or keywords.get("via") == "lcm"
+    needs_formula = keywords.get("schedule") in ("walker-otto", "phases", "classes")
+    needs_one_size = needs_formula or keywords.get("via") in ("lcm", "gcd")
     margin = max(2, 11 - 2 * dims)
     draw = functools.partial(random_layout, irregular=not needs_one_size, copies=not needs_formula)
     a, b = (draw(rng, size, ranks, margin=margin) for _ in range(2))

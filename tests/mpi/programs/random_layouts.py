@@ -24,6 +24,7 @@ from oracle import Layout, random_layout, random_size
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import node
 from pyscalapack_redist.engine.scheduling import is_one_port
+from pyscalapack_redist.engine.waypoints import VIAS
 from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES, check_combination, shared
 from pyscalapack_redist.schedules import NAMES
 
@@ -88,8 +89,8 @@ def check_case(comm: MPI.Intracomm, rng: np.random.Generator, keywords: dict[str
     size = random_size(rng)
     if longer > 1:
         size = (size[0] * int(rng.integers(1, longer + 1)), size[1] * int(rng.integers(1, longer + 1)))
-    needs_formula = keywords.get("schedule") in ("walker-otto", "classes")
-    needs_one_size = needs_formula or keywords.get("via") == "lcm"
+    needs_formula = keywords.get("schedule") in ("walker-otto", "phases", "classes")
+    needs_one_size = needs_formula or keywords.get("via") in ("lcm", "gcd")
     draw = functools.partial(random_layout, irregular=not needs_one_size, copies=not needs_formula)
     a, b = (draw(rng, size, comm.Get_size()) for _ in range(2))
     if rng.random() < 0.1:
@@ -141,7 +142,7 @@ def check_case(comm: MPI.Intracomm, rng: np.random.Generator, keywords: dict[str
 def combinations() -> Iterator[dict[str, Any]]:
     """Everything that `redistribute` does not refuse."""
     yield {}
-    for via in ("dimensions", "lcm"):
+    for via in VIAS:
         yield {"via": via}
         yield {"via": via, "schedule": "caterpillar", "exchange": "sendrecv", "memory_limit": 400}
     for schedule, exchange, buffers in itertools.product(NAMES, EXCHANGES, BUFFERS):

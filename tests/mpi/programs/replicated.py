@@ -55,7 +55,7 @@ def schedules_by_name() -> None:
     grid = psr.ProcessGrid((2, SIZE // 2), WORLD)
     a, b = (psr.Descriptor((13, 11), 2, grid, axes=axes) for axes in ((0, None), (None, 0)))
     for name in NAMES:
-        if name in ("walker-otto", "classes"):
+        if name in ("walker-otto", "phases", "classes"):
             with pytest.raises(psr.ScheduleError, match=f"{name}' is for layouts without copies.*use stepwise"):
                 psr.redistribute(a, b, schedule=name)
             continue

@@ -150,7 +150,7 @@ def options() -> list[dict[str, Any]]:
     """Schedules and exchanges that go together, with much memory and with little."""
     found: list[dict[str, Any]] = [{}]
     for schedule, exchange in itertools.product((*NAMES, "auto"), EXCHANGES):
-        if schedule in ("walker-otto", "classes"):
+        if schedule in ("walker-otto", "phases", "classes"):
             continue
         try:
             check_combination(schedule, schedule == "auto" or is_one_port(schedule), exchange, "packed")

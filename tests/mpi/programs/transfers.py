@@ -134,7 +134,7 @@ def cached(comm: MPI.Intracomm) -> None:
 def in_legs(comm: MPI.Intracomm) -> None:
     """Through layouts in between, chosen by name or given; the report sets the legs beside the direct way."""
     every = layouts(comm)
-    for a, b, between in ((0, 1, [2]), (2, 3, [0, 1]), (3, 0, "lcm"), (1, 0, []), (0, 0, "dimensions")):
+    for a, b, between in ((0, 1, [2]), (2, 3, [0, 1]), (3, 0, "lcm"), (0, 3, "gcd"), (1, 0, []), (0, 0, "dimensions")):
         via = between if isinstance(between, str) else [every[k] for k in between]
         plan = psr.redistribute(every[a], every[b], via=via, dtype=float)
         local = every[a].from_function(value) if every[a].coords is not None else None
@@ -145,7 +145,7 @@ def in_legs(comm: MPI.Intracomm) -> None:
         assert report.bytes_sent == sum(leg.report(float).bytes_sent for leg in plan.legs)
         assert "direct" in str(report)
     for wrong in ("sideways", 5, [5]):
-        with pytest.raises(psr.ScheduleError, match=r"via = .* must be None, 'dimensions', 'lcm', or a list"):
+        with pytest.raises(psr.ScheduleError, match=r"via = .* must be None, 'dimensions', 'lcm', 'gcd', or a list"):
             psr.redistribute(every[0], every[1], via=wrong)
     other = psr.Descriptor((3, 3), 1, every[0].grid)
     with pytest.raises(psr.ScheduleError, match=r"via\[0\] has shape \(3, 3\), but the array has shape"):

@@ -20,7 +20,7 @@ from pyscalapack_redist.schedules import NAMES
 
 WORLD = MPI.COMM_WORLD
 RANK = WORLD.Get_rank()
-SCHEDULES = [name for name in NAMES if name not in ("walker-otto", "classes")]  # those have conditions
+SCHEDULES = [name for name in NAMES if name not in ("walker-otto", "phases", "classes")]  # those have conditions
 OPTIONS: list[dict[str, Any]] = [*WAYS, *({"schedule": name, "memory_limit": 4000} for name in SCHEDULES)]
 
 

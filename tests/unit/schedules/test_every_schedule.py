@@ -24,8 +24,8 @@ from pyscalapack_redist.schedules import (
     whole,
 )
 
-ORDERS = ("natural", "random")
-ANYWHERE = tuple(name for name in NAMES if name not in ("walker-otto", "classes"))
+ORDERS = ("natural", "random", "phases")
+ANYWHERE = tuple(name for name in NAMES if name not in ("walker-otto", "phases", "classes"))
 sizes = st.integers(1, 9)
 some_slices = st.builds(CommunicationGrid, sizes, sizes, sizes, sizes, st.none(), st.integers(-20, 20))
 some_arrays = st.builds(
@@ -47,7 +47,7 @@ def schedules(grid: MessageGraph) -> Iterator[Schedule]:
         try:
             yield build(name, grid)
         except ScheduleError:
-            assert name in ("walker-otto", "classes")
+            assert name in ("walker-otto", "phases", "classes")
 
 
 def check(schedule: Schedule) -> None:

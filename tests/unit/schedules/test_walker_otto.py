@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pyscalapack_redist import ScheduleError
-from pyscalapack_redist.schedules import CommunicationGrid, build, walker_otto
+from pyscalapack_redist.intersections.by_process import by_process, in_slot
+from pyscalapack_redist.layout.blockcyclic import BlockCyclic
+from pyscalapack_redist.schedules import CommunicationGrid, between, build, walker_otto
 
 SPEC = importlib.util.spec_from_file_location("figures", Path(__file__).with_name("figures_walker_otto.py"))
 FIGURES = importlib.util.module_from_spec(SPEC)
@@ -66,6 +69,48 @@ def test_for_k_above_p_a_pair_comes_in_several_steps() -> None:
     assert len(set(rows[:, 1])) == 3
     assert (rows[:, 2] == 2).all()
     assert schedule.table()[0].tolist() == [rows[rows[:, 1] == q, 0].min() for q in range(3)]
+
+
+def test_phases_are_equation_2() -> None:
+    for P, K in SIZES[::13]:
+        for r, s in ((3, 3 * K), (2 * K, 2)):
+            grid = CommunicationGrid(P, P, r, s)
+            schedule = build("phases", grid)
+            schedule.validate()
+            assert schedule.number_of_steps == K
+            if r < s:
+                sent = [[int(q) for _, q, _ in schedule.of_sender(p)] for p in range(P)]
+                assert sent == [[(k * P + p) // K for k in range(K)] for p in range(P)]
+                if K <= P:
+                    assert (schedule.table() == build("natural", grid).table()).all()
+            by_sender = sorted((step, p, q) for p in range(P) for step, q, _ in schedule.of_sender(p).tolist())
+            assert by_sender == sorted((k, p, q) for q in range(P) for k, p, _ in schedule.of_receiver(q).tolist())
+    hot = build("phases", CommunicationGrid(4, 4, 1, 20))
+    assert not hot.one_port
+    assert hot.steps[0][:, 1].tolist() == [0] * 4, "all begin with process 0"
+    assert hot.lower_bound is None
+
+
+@pytest.mark.parametrize("name", ["walker-otto", "phases"])
+@pytest.mark.parametrize(("r", "s", "start"), [(2, 14, 0), (14, 2, 0), (3, 3, 5), (2, 10, 6), (1, 9, 4)])
+def test_slots_divide_what_a_pair_shares(name: str, r: int, s: int, start: int) -> None:
+    """Each element of a pair is in the slot of one step, which is as long as the step says."""
+    for P, n in itertools.product((2, 3, 4), (0, 1, 7, 95, 200)):
+        a, b = (BlockCyclic(n, block, P, offset=start) for block in (r, s))
+        schedule = build(name, between(a, b))
+        i = np.arange(n)
+        for p in range(P):
+            whole = {shared.remote: shared for shared in by_process(a, b, p)}
+            left = i[a.owner(i) == p] if n else i
+            for step, q, length in schedule.of_sender(p).tolist():
+                slot = schedule.slot(p, q, step)
+                assert slot is not None
+                inside = i[(i - slot.first) % slot.period < slot.length]
+                part = in_slot(a, b, whole[q], p, slot)
+                assert (part.total, part.first) == (length, inside[0])
+                assert part.copied.expand().tolist() == [[a.local_index(k), b.local_index(k)] for k in inside.tolist()]
+                left = np.setdiff1d(left, inside)
+            assert not left.size
 
 
 @pytest.mark.parametrize(
