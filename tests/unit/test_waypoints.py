@@ -68,7 +68,9 @@ def test_the_way_of_the_paper() -> None:
 
 def test_what_is_no_way() -> None:
     a = Descriptor((6, 6), None, ProcessGrid((2, 3)))
-    with pytest.raises(ScheduleError, match="via = 'sideways' must be None, 'dimensions', 'lcm', 'gcd', or a list of Descr"):
+    with pytest.raises(
+        ScheduleError, match="via = 'sideways' must be None, 'dimensions', 'lcm', 'gcd', or a list of Descr"
+    ):
         waypoints(a, a, "sideways")
     with pytest.raises(ScheduleError, match=r"via\[0\] = .* must be the Descriptor of a whole array"):
         waypoints(a, a, [a[1:]])
