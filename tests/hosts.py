@@ -99,6 +99,7 @@ def run(
     words = [str(word) for word in (*(program if isinstance(program, tuple) else (program,)), *args)]
     line = command(hosts, *words, slots=slots, rate=rate, slow=slow, survive=survive)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        timeout = launch.limit(timeout)
         status = ended(line, {**environment(), **(env or {})}, timeout, stdout=out, stderr=err)
         done = subprocess.CompletedProcess(line, -1 if status is None else status, launch.read(out), launch.read(err))
     if status is None or (check and status):

@@ -105,6 +105,11 @@ def cases(number: int) -> int:
     return number * int(os.environ.get("PYSCALAPACK_REDIST_CASES", "100")) // 100
 
 
+def limit(seconds: float) -> float:
+    """A limit of time, longer where PYSCALAPACK_REDIST_TIMEOUTS says so, for machines that are slow or shared."""
+    return seconds * float(os.environ.get("PYSCALAPACK_REDIST_TIMEOUTS", "1"))
+
+
 def run(
     program: str | Path | tuple[str, ...],
     ranks: int,
@@ -118,9 +123,9 @@ def run(
     """Run a program, or ("-m", module), to its end. One that hangs is killed with all its ranks, and fails.
 
     It has a launch of its own where it needs another environment than by our own variables, may fail, or is to be `alone`; else
-    it runs in a `Job`. PYSCALAPACK_REDIST_TIMEOUTS multiplies the limits of time, for slow machines.
+    it runs in a `Job`.
     """
-    timeout *= float(os.environ.get("PYSCALAPACK_REDIST_TIMEOUTS", "1"))
+    timeout = limit(timeout)
     words = [str(word) for word in (*(program if isinstance(program, tuple) else (program,)), *args)]
     ordinary = check and not survive and words[0] != "-c" and all(name.startswith(OURS) for name in env or ())
     if ordinary and not alone and (kept := job_of(ranks)) is not None:

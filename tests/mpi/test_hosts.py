@@ -61,7 +61,8 @@ def test_each_host_has_its_name_its_ranks_and_its_link() -> None:
     assert all({"lo", "eth0"} <= set(rank["devices"]) for rank in seen)
 
 
-def test_a_program_that_hangs_is_ended_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_program_that_hangs_is_ended_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSCALAPACK_REDIST_TIMEOUTS", "1")
     mark = uuid.uuid4().hex
     with pytest.raises(launch.LaunchError, match="hung: it had not ended after 8 s"):
         hosts.run(("-c", SLEEPING.format(str(tmp_path / mark))), 2, timeout=8)

@@ -60,7 +60,8 @@ def test_a_program_that_fails_says_where_and_the_next_runs(tmp_path: Path) -> No
     assert launch.run(write(tmp_path, "sys.exit(0)"), RANKS).stdout == ""
 
 
-def test_a_program_that_hangs_says_where_and_the_next_runs(tmp_path: Path) -> None:
+def test_a_program_that_hangs_says_where_and_the_next_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSCALAPACK_REDIST_TIMEOUTS", "1")
     waits = "import time\ndef waits():\n    time.sleep(100)\nif world.rank == 1:\n    waits()\nworld.Barrier()"
     program = write(tmp_path, waits)
     with pytest.raises(launch.LaunchError, match=r"hung: it had not ended after 3 s(?s:.)*in waits"):
