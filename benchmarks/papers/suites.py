@@ -11,13 +11,14 @@ from .birkeland_figure import plot_sizes as plot_sweeps
 from .curves import plot_factors, plot_sizes
 from .desprez import DESPREZ
 from .overlap import OVERLAP
-from .walker_otto import WALKER_OTTO
+from .walker_otto import WALKER_OTTO, WALKER_OTTO_LINKS
 
 __all__ = ["PAPERS"]
 
 PAPERS: dict[str, Suite] = {
     "overlap": OVERLAP,
     "walker-otto": replace(WALKER_OTTO, plot=plot_factors),
+    "walker-otto-links": replace(WALKER_OTTO_LINKS, plot=plot_factors),
     "desprez": replace(DESPREZ, plot=plot_sizes),
     "birkeland": replace(BIRKELAND, plot=plot_sweeps),
 }

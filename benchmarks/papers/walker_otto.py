@@ -1,7 +1,9 @@
 """The experiments of Walker & Otto (1996, section 3): a block size r of 4 grows to K r on P processes.
 
 Each process has 800 blocks of 4-byte integers, whatever K. Fig 11 is time against K for each method; Table 1 holds the
-redistribution against a broadcast and an all-to-all of as many bytes.
+redistribution against a broadcast and an all-to-all of as many bytes. Theirs are, in their order, `phases/synchronized` and
+`phases/nonblocking`, `random/synchronized`, `walker-otto/synchronized` and `walker-otto/sendrecv`; `natural` has one message
+for a pair of processes where K > P. `walker-otto-links` has blocks enough for the bandwidth of links to count.
 """
 
 from __future__ import annotations
@@ -22,18 +24,21 @@ from pyscalapack_redist.tools.text import new_table, time_text
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["COLLECTIVES", "WALKER_OTTO", "factor"]
+__all__ = ["COLLECTIVES", "WALKER_OTTO", "WALKER_OTTO_LINKS", "factor"]
 
-BLOCK, BLOCKS = 4, 800
+BLOCK, BLOCKS, MANY_BLOCKS = 4, 800, 131_040
 FACTORS = range(2, 21)
-PROCESSES = (4, 8, 16)
+PROCESSES = (3, 4, 8, 10, 16)
 COLLECTIVES = ("bcast", "alltoall")
 METHODS = (
+    "phases/synchronized",
     "natural/synchronized",
+    "phases/nonblocking",
     "natural/nonblocking",
     "random/synchronized",
     "walker-otto/synchronized",
     "walker-otto/sendrecv",
+    "walker-otto/sendrecv/datatypes",
     "auto/alltoallw",
 )
 TABLE_1 = ("walker-otto/sendrecv", (2, 20))
@@ -82,4 +87,12 @@ WALKER_OTTO = Suite(
     methods=named_methods(*METHODS, *COLLECTIVES),
     calls=3,
     tables=tables,
+)
+
+WALKER_OTTO_LINKS = Suite(
+    cases=tuple(_case(processes, K, MANY_BLOCKS) for processes in PROCESSES for K in (2, 4, 8, 20)),
+    quick=tuple(_case(processes, K, 40) for processes in PROCESSES for K in (2, 20)),
+    methods=named_methods(*METHODS, "auto", "mpi-waitall", "pxgemr2d"),
+    calls=1,
+    tables=lambda results: tables(results)[:1],
 )

@@ -176,6 +176,20 @@ class CommunicationGrid(MessageGraph):
         return np.arange(self.Q if self.n is not None else min(self.Q, math.gcd(r, g)))
 
     @property
+    def most_messages(self) -> tuple[int, int]:
+        """Most messages of a slice that a process sends, and that one receives, in closed form. Not collective.
+
+        Of classes that follow one another, each has messages in every s0-th row, Q s0 / g in each, and in every r0-th column,
+        P r0 / g in each, with s0 = gcd(s, g) and r0 = gcd(r, g) for the reduced r, s and g (Lemma 3). Thus some row has one
+        of s0 classes, rounded up, and some column one of r0 (Proposition 5, and where the grid is full).
+        """
+        r, s, g = self.reduced
+        d = math.gcd(self.r, self.s)
+        count = min(g, (self.r - 1 - self.shift) // d - (-self.s - self.shift) // d)
+        of_rows, of_columns = math.gcd(s, g), math.gcd(r, g)
+        return -(-count // of_rows) * (self.Q * of_rows // g), -(-count // of_columns) * (self.P * of_columns // g)
+
+    @property
     def classes(self) -> list[MessageClass]:
         """Pairs whose messages of a slice have the same length, class by class (Definition 2, Lemma 3). Not collective.
 

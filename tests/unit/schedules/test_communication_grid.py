@@ -82,12 +82,31 @@ def test_classes_are_disjoint_alike_and_even(P: int, Q: int, r: int, s: int, off
         assert (grid.lengths[p, q] == residue.length).all()
         assert len(residue.pairs) == P * Q // g  # Proposition 1
         # Lemma 3: P0 entries in each of Q0 columns, none elsewhere, and alike for rows.
-        for side in (p, q):
+        for side, processes, others, common in ((q, Q, P, math.gcd(r, g)), (p, P, Q, math.gcd(s, g))):
             counts = np.bincount(side)
-            assert len(set(counts[counts > 0])) == 1
+            assert (counts[counts > 0] == others * common // g).all()
+            assert np.count_nonzero(counts) == processes // common
     assert (seen == (grid.lengths > 0)).all()
     if not offset:
         assert all(1 - r <= residue.number <= s - 1 for residue in grid.classes)
+
+
+@settings(max_examples=300, deadline=None)
+@given(sizes, sizes, sizes, sizes, st.integers(-40, 40))
+def test_most_messages_of_a_process(P: int, Q: int, r: int, s: int, offset: int) -> None:
+    """Proposition 5, and Lemma 5: the fewest steps."""
+    grid = CommunicationGrid(P, Q, r, s, offset=offset)
+    owed = grid.lengths > 0
+    assert grid.most_messages == (owed.sum(axis=1).max(), owed.sum(axis=0).max())
+    assert max(grid.most_messages) == grid.step_bound
+
+
+def test_most_messages_of_the_papers_examples() -> None:
+    """Examples 1 to 4 of Desprez et al.: steps of the schedules that they print."""
+    for sizes_, steps in (((16, 16, 3, 5), 7), ((16, 16, 7, 11), 16), ((15, 15, 3, 5), 10), ((12, 8, 4, 3), 4)):
+        assert max(CommunicationGrid(*sizes_).most_messages) == steps
+    assert CommunicationGrid(15, 15, 3, 5).most_messages == (10, 9)
+    assert CommunicationGrid(10**6, 10**6, 1000, 1001).most_messages == (2000, 2000)
 
 
 def test_whole_process_sets() -> None:
