@@ -12,6 +12,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import NamedTuple
 
 from ..errors import ScheduleError
@@ -20,13 +21,16 @@ from .message_graph import Ints, MessageGraph
 from .optimal import PROVED, optimal
 from .schedule import EQUALS_BOUND, ListedSchedule, excess
 from .split_bounds import SplitBounds
+from .split_patterns import PatternBound
 from .split_program import solved
 from .splitting import Pieces, folded_lengths, pieces_within, unfolded_steps
 
 __all__ = ["PreemptiveSchedule", "preemptive", "preemptive_pareto"]
 
 TINY = 1e-9
-UNCUT = 0.25  # of the time, for the schedule of whole messages
+UNCUT, SEARCHING = 0.25, 0.6  # of the time: for the schedule of whole messages, and until the bound is improved
+LARGEST_UNIT = 64  # start-up costs with at most this denominator make times multiples of a fraction
+SLOPES = 4  # of the front, for which bounds of the time are worked out
 WEIGHTS = (1.0, 3.0, 0.0)  # towards processes with many messages
 TOTALS = 32  # that are tried between the least and that of whole messages
 
@@ -93,11 +97,15 @@ def preemptive(grid: MessageGraph, startup: float = 0.0, time_limit: float = 1.0
     totals = search.totals() if price else [search.bounds.volume]
     candidates = [search.whole, *search.cut(totals, price)]
     best = min(candidates, key=lambda candidate: candidate.value(price))
-    if best.value(price)[0] <= bound * (1 + TINY):
+    value = best.value(price)[0]
+    if value <= bound * (1 + TINY):
         return PreemptiveSchedule(grid, search.unfolded(best), price, bound)
-    exact = solved(grid.lengths, price, best.number, best.cost, search.deadline)
+    bound = max(bound, search.proved_time(price, value))
+    exact = solved(search.lengths[:, :, 0], price, value, bound, search.end) if search.graph.turns == 1 else None
+    if exact is None:
+        return PreemptiveSchedule(grid, search.unfolded(best), price, bound, solved=True)
     steps = search.unfolded(best) if exact.steps is None else exact.steps
-    return PreemptiveSchedule(grid, steps, price, max(bound, exact.bound), solved=exact.bound > bound)
+    return PreemptiveSchedule(grid, steps, price, exact.bound, solved=True)
 
 
 def preemptive_pareto(grid: MessageGraph, time_limit: float = 1.0) -> list[PreemptiveSchedule]:
@@ -121,10 +129,20 @@ def preemptive_pareto(grid: MessageGraph, time_limit: float = 1.0) -> list[Preem
     """
     search = _Search(grid, time_limit, "cost")
     candidates = [search.whole, search.uncut("steps"), *search.cut(search.totals(), 0.0)]
-    front: list[PreemptiveSchedule] = []
+    chosen: list[_Candidate] = []
     for found in sorted(candidates, key=lambda found: (found.number, found.cost)):
-        if not front or found.cost < front[-1].total_cost:
-            front.append(PreemptiveSchedule(grid, search.unfolded(found), 0.0, search.bounds.cost(found.number)))
+        if not chosen or found.cost < chosen[-1].cost:
+            chosen.append(found)
+    slopes = [(a.cost - b.cost) / (b.number - a.number) for a, b in itertools.pairwise(chosen)]
+    proved = [
+        (slope, search.proved_time(slope, math.inf)) for slope in sorted(slopes)[:: max(1, len(slopes) // SLOPES)]
+    ]
+    front = []
+    for found in chosen:
+        # Of no more steps each, so what is left of a bound of the time is one of the cost.
+        bounds = [math.ceil(bound - slope * found.number - TINY) for slope, bound in proved if bound > -math.inf]
+        bound = max([search.bounds.cost(found.number), *bounds])
+        front.append(PreemptiveSchedule(grid, search.unfolded(found), 0.0, bound))
     return front
 
 
@@ -145,7 +163,8 @@ class _Search:
 
     def __init__(self, grid: MessageGraph, time_limit: float, objective: str | tuple[float, float]) -> None:
         self.seconds = _number("time_limit", time_limit, "seconds, more than 0", TINY)
-        self.deadline = time.monotonic() + self.seconds
+        start = time.monotonic()
+        self.deadline, self.end = start + SEARCHING * self.seconds, start + self.seconds
         self.grid = grid
         self.whole = self.uncut(objective)
         self.bounds = SplitBounds(grid)
@@ -178,6 +197,13 @@ class _Search:
             found = _Candidate(len(pieces), cost, None, pieces)
             best = min(best, found.value(startup)[0])
             yield found
+
+    def proved_time(self, startup: float, enough: float) -> float:
+        """A bound by the program of patterns; -inf where there is no time for any."""
+        program = PatternBound(self.graph, startup, self.bounds.fewest, self.bounds.volume)
+        bound = program.least_time(enough, self.end)
+        unit = Fraction(startup).denominator
+        return math.ceil(bound * unit - TINY) / unit if unit <= LARGEST_UNIT and bound > -math.inf else bound
 
     def unfolded(self, found: _Candidate) -> list[Ints]:
         """Steps of the whole graph."""

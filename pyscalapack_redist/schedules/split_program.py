@@ -32,15 +32,15 @@ class Solved(NamedTuple):
     steps : list of ndarray or None
         Rows sender, receiver, length of each step; None where nothing better was found.
     bound : float
-        What no schedule's time is below; -inf where nothing is known.
+        What no schedule's time is below.
     """
 
     steps: list[Ints] | None
     bound: float
 
 
-def solved(lengths: Ints, startup: float, number: int, cost: int, deadline: float) -> Solved:
-    """The schedule of least time, if the case is tiny and there is time. Not collective.
+def solved(lengths: Ints, startup: float, known: float, bound: float, deadline: float) -> Solved | None:
+    """The schedule of least time; None where the case is not tiny, or where there is no time. Not collective.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ def solved(lengths: Ints, startup: float, number: int, cost: int, deadline: floa
         Of the message from each sender (row) to each receiver (column).
     startup : float
         What each step costs beside its duration, more than 0.
-    number, cost : int
-        Steps and sum of durations of a schedule that is known.
+    known, bound : float
+        Time of a schedule that is known, and what no schedule's time is below.
     deadline : float
         When to stop, on the clock of `time.monotonic`.
     """
@@ -57,11 +57,10 @@ def solved(lengths: Ints, startup: float, number: int, cost: int, deadline: floa
 
     edges = np.argwhere(lengths)
     volume = max(int(lengths.sum(axis=0).max()), int(lengths.sum(axis=1).max()))
-    known = startup * number + cost
-    most = math.floor((known - volume) / startup + TINY) if startup else math.inf
+    most = math.floor((known - volume) / startup + TINY)
     seconds = deadline - time.monotonic()
-    if most * len(edges) > LARGEST or seconds < 0.005:
-        return Solved(None, -math.inf)
+    if most * len(edges) > LARGEST or seconds < 0.005 or known <= bound + TINY:
+        return None
     steps, size = int(most), int(most) * len(edges)
     matrix, high = _constraints(lengths, edges, steps)
     longest = float(lengths.max())
@@ -72,12 +71,12 @@ def solved(lengths: Ints, startup: float, number: int, cost: int, deadline: floa
         integrality=np.ones(2 * steps + 2 * size),
         options={"time_limit": seconds, "mip_rel_gap": 0.0},
     )
-    bound = -math.inf if found.mip_dual_bound is None else float(found.mip_dual_bound)
+    bound = bound if found.mip_dual_bound is None else max(bound, float(found.mip_dual_bound))
     best = known if found.x is None else min(known, float(found.fun))
     # What is above the bound by less than the solver's tolerance is proved.
     bound = best if bound > best - TINY else bound
     if found.x is None or best > known - TINY:
-        return Solved(None, known if bound == best else bound)
+        return Solved(None, bound)
     amounts = np.rint(found.x[2 * steps + size :]).astype(np.int64).reshape(len(edges), steps)
     listed = [np.column_stack([edges[here], column[here]]) for column in amounts.T if (here := column > 0).any()]
     return Solved(listed, bound)

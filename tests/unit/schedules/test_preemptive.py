@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
+import time
 
 import numpy as np
 import pytest
@@ -21,7 +23,9 @@ from pyscalapack_redist.schedules import (
     preemptive_pareto,
     whole,
 )
+from pyscalapack_redist.schedules.amalgam import amalgamated
 from pyscalapack_redist.schedules.split_bounds import SplitBounds
+from pyscalapack_redist.schedules.split_patterns import PatternBound
 
 EQUAL, SOLVED = "equals the lower bound", "proved by integer program"
 sizes = st.integers(1, 9)
@@ -134,6 +138,24 @@ def test_dear_steps_are_few_and_free_steps_cost_least() -> None:
     assert build("preemptive", grid, startup=1000).number_of_steps == grid.step_bound
     times = [build("preemptive", grid, startup=startup).time for startup in (0, 1, 2, 5, 1000)]
     assert times == sorted(times)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 2), st.integers(1, 3), st.integers(1, 4), st.integers(0, 2**32), st.floats(0, 9))
+def test_a_bound_by_patterns_is_one(P: int, Q: int, longest: int, seed: int, startup: float) -> None:
+    lengths = np.random.default_rng(seed).integers(0, longest + 1, (P, Q))
+    grid, start = LengthMatrix(lengths), time.monotonic()
+    least = min(startup * steps + cost for steps, cost in least_costs(lengths).items())
+    for fewest, volume in ((0, 0), (grid.step_bound, grid.volume_bound)):
+        program = PatternBound(amalgamated(grid), startup, fewest, volume)
+        assert program.least_time(math.inf, start + 60) <= least + 1e-6
+        assert program.least_time(math.inf, start) == -math.inf
+
+
+def test_folded_grids_are_proved_by_patterns() -> None:
+    found = [build("preemptive", CommunicationGrid(15, 15, 3, 5), startup=c, time_limit=20) for c in (0.5, 2)]
+    assert [each.time for each in found] == [22.5, 41]
+    assert {each.certificate for each in found} == {SOLVED}
 
 
 def test_three_by_three_is_solved() -> None:
