@@ -150,12 +150,23 @@ def test_a_bound_by_patterns_is_one(P: int, Q: int, longest: int, seed: int, sta
         program = PatternBound(amalgamated(grid), startup, fewest, volume)
         assert program.least_time(math.inf, start + 60) <= least + 1e-6
         assert program.least_time(math.inf, start) == -math.inf
+        if lengths.any():  # any prices give a bound
+            prices = np.random.default_rng(seed).uniform(0, 3, len(program.sizes) * program.levels + 2)
+            assert program._bound(prices)[0] <= least + 1e-6
 
 
 def test_folded_grids_are_proved_by_patterns() -> None:
     found = [build("preemptive", CommunicationGrid(15, 15, 3, 5), startup=c, time_limit=20) for c in (0.5, 2)]
     assert [each.time for each in found] == [22.5, 41]
     assert {each.certificate for each in found} == {SOLVED}
+
+
+def test_a_cut_that_pays_and_one_that_does_not() -> None:
+    grid = LengthMatrix([[10, 1, 0, 0], [0, 0, 6, 5]])  # durations 10, 5 or 5, 5, 1
+    assert [SplitBounds(grid).cost(steps) for steps in (2, 3, 4)] == [15, 11, 11]
+    for startup, steps, cost in ((1, 3, 11), (3, 3, 11), (5, 2, 15)):
+        found = build("preemptive", grid, startup=startup, time_limit=20)
+        assert (found.number_of_steps, found.total_cost, found.certificate) == (steps, cost, EQUAL)
 
 
 def test_three_by_three_is_solved() -> None:
