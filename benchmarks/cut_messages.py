@@ -15,7 +15,7 @@ from pyscalapack_redist.schedules import CommunicationGrid, build, preemptive_pa
 
 GRIDS = ((15, 15, 3, 5), (60, 64, 32, 29))
 STARTUPS = (0, 0.5, 2, 10, 100)
-MOST_IN_A_ROW = 12  # points of the front that are printed
+MOST_IN_A_ROW = 20  # points of the front that are printed
 
 
 def times(grid: CommunicationGrid, seconds: float) -> None:
