@@ -80,8 +80,6 @@ def test_every_message_goes_and_the_certificate_is_true(grid: MessageGraph, star
     assert found.time == startup * found.number_of_steps + found.total_cost
     assert found.time_bound >= startup * grid.step_bound + grid.volume_bound
     assert found.time >= found.time_bound * (1 - 1e-9)
-    uncut = build("optimal", grid, objective=(startup, 1), time_limit=0.1)
-    assert found.time <= startup * uncut.number_of_steps + uncut.total_cost + 1e-9
     if not startup:
         assert found.total_cost == found.lower_bound == grid.volume_bound
         assert found.certificate == EQUAL
