@@ -24,7 +24,8 @@ __all__ = ["by_formula", "is_one_port", "order_for", "reading", "schedules_for",
 Steps = list[list[NDArray[np.int64]]]
 
 BY_FORMULA = {"walker-otto": True, "classes": True, "phases": False}  # whether they are one-port
-WHOLE = 64 * 64  # pairs of processes up to which "optimal" looks at the whole of two process sets
+WITHOUT_DIMENSIONS = ("optimal", "preemptive")
+WHOLE = 64 * 64  # pairs of processes up to which these look at the whole of two process sets
 
 
 def is_one_port(name: str) -> bool:
@@ -85,7 +86,7 @@ def searched(name: str, a: Layout, b: Layout) -> Steps:
 
 
 def _graphs(name: str, a: Layout, b: Layout) -> list[MessageGraph]:
-    """Who owes whom: in each dimension; in the whole of both sets for "optimal" on not too many processes, and with copies."""
+    """Who owes whom: in each dimension; in the whole of both sets for some on not too many processes, and with copies."""
     if has_tiles(a, b):
         return [graph_of_tiles(a, b)]
     graph = reading(a, b)
@@ -98,7 +99,7 @@ def _graphs(name: str, a: Layout, b: Layout) -> list[MessageGraph]:
         return [graph]
     grids: list[MessageGraph] = [schedules.between(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
     places_a, places_b = a.placement.ravel(), b.placement.ravel()
-    if name == "optimal" and len(places_a) * len(places_b) <= WHOLE:
+    if name in WITHOUT_DIMENSIONS and len(places_a) * len(places_b) <= WHOLE:
         return [schedules.whole(grids, same=places_a[:, None] == places_b)]
     return grids
 

@@ -13,6 +13,7 @@ from .communication_grid import CommunicationGrid, MessageClass
 from .irregular_graph import between
 from .message_graph import LengthMatrix, MessageGraph, WholeGraph, whole
 from .pareto import pareto
+from .preemptive import PreemptiveSchedule, preemptive_pareto
 from .product import ProductSchedule, product
 from .schedule import ListedSchedule, Schedule
 from .walker_otto import WalkerOtto, walker_otto
@@ -24,6 +25,7 @@ __all__ = [
     "ListedSchedule",
     "MessageClass",
     "MessageGraph",
+    "PreemptiveSchedule",
     "ProductSchedule",
     "Schedule",
     "WalkerOtto",
@@ -31,6 +33,7 @@ __all__ = [
     "between",
     "build",
     "pareto",
+    "preemptive_pareto",
     "product",
     "walker_otto",
     "whole",

@@ -13,6 +13,7 @@ from .greedy import greedy
 from .message_graph import MessageGraph
 from .natural import natural
 from .optimal import optimal
+from .preemptive import preemptive
 from .random_order import random_order
 from .schedule import Schedule
 from .stepwise import stepwise
@@ -31,6 +32,7 @@ BUILDERS: dict[str, Callable[..., Schedule]] = {
     "stepwise": stepwise,
     "greedy": greedy,
     "optimal": optimal,
+    "preemptive": preemptive,
 }
 NAMES = tuple(BUILDERS)
 """The schedules that `build` makes, by name."""
@@ -46,7 +48,7 @@ def build(name: str, grid: MessageGraph, **options: Any) -> Schedule:
     grid : MessageGraph
         A CommunicationGrid, a LengthMatrix, or what `whole` makes.
     **options
-        Of the algorithm: seed for random; objective and time_limit for optimal.
+        Of the algorithm: seed for random; objective and time_limit for optimal; startup and time_limit for preemptive.
 
     Raises
     ------

@@ -167,7 +167,7 @@ def _add_plan(commands: Any) -> None:
     add("--from", dest="before", type=_argument(Layout.parse), metavar="LAYOUT", help="layout before")
     add("--to", dest="after", type=_argument(Layout.parse), metavar="LAYOUT", help="layout after")
     add("--schedule", type=_argument(read_schedule), default="optimal", help="the one to show (default: optimal)")
-    add("--time-limit", type=_argument(_seconds), default=1.0, metavar="S", help="seconds for optimal (default: 1)")
+    add("--time-limit", type=_argument(_seconds), default=1.0, metavar="S", help="seconds of a search (default: 1)")
     add("--dtype", type=_argument(read_dtype), help="NumPy dtype of the elements (default: float64)")
     add(
         "--model",

@@ -36,6 +36,10 @@ def test_random_layouts_between_nodes(nodes: str) -> None:
     assert done.stdout.endswith("OK\n")
 
 
+def test_cut_messages() -> None:
+    assert run(PROGRAMS / "cut_messages.py", 4, timeout=120).stdout.endswith("OK\n")
+
+
 def test_a_wrong_map_of_nodes_is_an_error_on_every_rank() -> None:
     env = {"PYSCALAPACK_REDIST_NODES": "0,0,one"}
     done = run(PROGRAMS / "random_layouts.py", 3, 1, SEED, env=env, check=False)

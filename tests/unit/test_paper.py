@@ -94,7 +94,7 @@ def test_figures_are_those_of_every_element(name: str) -> None:
     assert plan.report("c8").bytes_sent == plan.report().bytes_sent
 
 
-@pytest.mark.parametrize("schedule", ["natural", "ring", "stepwise", "optimal"])
+@pytest.mark.parametrize("schedule", ["natural", "ring", "stepwise", "optimal", "preemptive"])
 def test_every_schedule_has_the_same_messages(schedule: str) -> None:
     a, b = PAIRS["plain"]
     plan = psr.redistribute(a, b, schedule=schedule, dtype="f4")

@@ -349,3 +349,16 @@ def test_it_needs_no_mpi(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_messages_that_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = planned(tmp_path, *arguments(15, 15, 3, 5), "--schedule", "preemptive")
+    text = capsys.readouterr().out
+    assert "bounds: at least 10 steps, cost at least 21 elements" in text
+    assert "where messages are cut: cost at least 15 elements" in text
+    assert "preemptive: 15 steps, cost 15; equals the lower bound" in text
+    (row,) = [line.split("|") for line in text.splitlines() if line.startswith("| preemptive ")]
+    assert [cell.strip() for cell in row[4:6]] == ["15", "1.00"]
+    (axis,) = plan["dimensions"]
+    steps = axis["step_of_pair"]
+    assert sorted(step for q in range(15) for step in steps[1][q]) == list(range(15))  # process 1 is never idle

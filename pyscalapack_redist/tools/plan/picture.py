@@ -142,5 +142,5 @@ def _label(axes: Axes, costs: list[int]) -> None:
 def _summary(axis: AxisStudy, schedule: Schedule, what: str) -> str:
     return (
         f"{counted(schedule.number_of_steps, 'step')} (bound {axis.grid.step_bound}), cost {schedule.total_cost} "
-        f"(bound {axis.grid.cost_bound}): {schedule.certificate}\n{what}"
+        f"(bound {schedule.lower_bound or axis.grid.cost_bound}): {schedule.certificate}\n{what}"
     )

@@ -109,6 +109,8 @@ def axis_lines(axis: AxisStudy, k: int) -> Iterator[str]:
         yield "bounds: not worked out, the tables are too large"
     else:
         yield f"bounds: at least {counted(axis.bounds[0], 'step')}, cost at least {counted(axis.bounds[1], 'element')}"
+        if axis.grid.volume_bound < axis.bounds[1]:
+            yield f"where messages are cut: cost at least {counted(axis.grid.volume_bound, 'element')}"
     if axis.schedule is None:
         yield f"{axis.entries:,} pairs: too many to schedule them all here; a rank's own part needs no table"
     elif not is_small(grid):
@@ -182,7 +184,7 @@ def _row(outcome: Outcome, bounds: tuple[int, int] | None) -> tuple[str, ...]:
         "-" if outcome.steps is None else str(outcome.steps),
         _of(outcome.steps, bounds and bounds[0]),
         "-" if outcome.cost is None else str(outcome.cost),
-        _of(outcome.cost, bounds and bounds[1]),
+        _of(outcome.cost, bounds and (outcome.cost_bound or bounds[1])),
         {True: "yes", False: "no", None: "-"}[outcome.one_port],
     )
 

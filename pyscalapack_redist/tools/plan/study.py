@@ -52,6 +52,8 @@ class Outcome:
         How near to the least cost it is known to be.
     reason : str or None
         Why something is missing.
+    cost_bound : int or None
+        What the cost of such a schedule cannot be below; less where messages are cut than where they are whole.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Outcome:
     one_port: bool | None = None
     certificate: str | None = None
     reason: str | None = None
+    cost_bound: int | None = None
 
 
 @dataclass(frozen=True)
@@ -184,11 +187,18 @@ class AxisStudy:
             made = shown if shown is not None and shown.name == name else _built(name, self.grid, time_limit)
         except ScheduleError as error:
             return Outcome(name, reason=str(error))
-        return Outcome(name, made.number_of_steps, made.total_cost, made.one_port, made.certificate)
+        return Outcome(
+            name,
+            made.number_of_steps,
+            made.total_cost,
+            made.one_port,
+            made.certificate,
+            cost_bound=made.lower_bound,
+        )
 
 
 def _built(name: str, grid: MessageGraph, time_limit: float) -> Schedule:
-    options = {"time_limit": time_limit} if name == "optimal" else {}
+    options = {"time_limit": time_limit} if name in ("optimal", "preemptive") else {}
     return schedules.build(name, grid, **options)
 
 
@@ -288,7 +298,10 @@ class Study:
         costs = [outcome.cost for outcome in found if outcome.cost is not None]
         if len(steps) < len(found) or len(costs) < len(found):
             return None
-        return Outcome(name, math.prod(steps), math.prod(costs), all(outcome.one_port for outcome in found))
+        bounds = [outcome.cost_bound for outcome in found if outcome.cost_bound is not None]
+        bound = math.prod(bounds) if len(bounds) == len(found) else None
+        one_port = all(outcome.one_port for outcome in found)
+        return Outcome(name, math.prod(steps), math.prod(costs), one_port, cost_bound=bound)
 
 
 def _whole(case: Case, axes: list[AxisStudy], time_limit: float) -> Outcome:

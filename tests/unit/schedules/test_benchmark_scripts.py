@@ -26,3 +26,11 @@ def test_least_cost_schedules(tmp_path: Path) -> None:
     assert "| 15 -> 6 | 7 |" in done.stdout
     assert "15,6,2,3,10,15,11,16,proved by integer program,20,20," in cases.read_text()
     assert picture.stat().st_size > 10_000
+
+
+def test_cut_messages() -> None:
+    command = [sys.executable, BENCHMARKS / "cut_messages.py", "--time-limit", "0.05"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "| 15 -> 15, 3 -> 5 | 0 | 11 | 23 | 23 | 15 | 15 | 15 | 15 | equals the lower bound |" in done.stdout
+    assert "| 60 -> 64, 32 -> 29 | cost at least |" in done.stdout

@@ -1,0 +1,209 @@
+"""Messages that may be cut: least cost, exhaustive search on tiny graphs, certificates, and start-ups against time."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyscalapack_redist import ScheduleError
+from pyscalapack_redist.layout.irregular import Blocks, Irregular
+from pyscalapack_redist.schedules import (
+    CommunicationGrid,
+    LengthMatrix,
+    MessageGraph,
+    between,
+    build,
+    preemptive_pareto,
+    whole,
+)
+from pyscalapack_redist.schedules.amalgam import amalgamated
+from pyscalapack_redist.schedules.split_bounds import SplitBounds
+from pyscalapack_redist.schedules.split_patterns import PatternBound
+
+EQUAL, SOLVED = "equals the lower bound", "proved by integer program"
+sizes = st.integers(1, 9)
+some_grids = st.builds(
+    CommunicationGrid, sizes, sizes, sizes, sizes, st.none() | st.integers(0, 300), st.integers(-20, 20)
+)
+some_matrices = st.integers(0, 2**32).map(
+    lambda seed: LengthMatrix(
+        np.random.default_rng(seed).integers(0, (1 + seed % 7) ** 3, (1 + seed // 7 % 8, 1 + seed // 56 % 8))
+    )
+)
+some_wholes = st.tuples(
+    st.builds(CommunicationGrid, *[st.integers(1, 3)] * 4), st.builds(CommunicationGrid, *[st.integers(1, 3)] * 4)
+).map(lambda two: whole(two, np.eye(two[0].P * two[1].P, two[0].Q * two[1].Q, dtype=bool)))
+
+
+def least_costs(lengths: np.ndarray) -> dict[int, int]:
+    """Least sum of durations for each number of steps, by trying all steps of all durations."""
+    P, Q = lengths.shape
+    matchings = [
+        (rows, columns)
+        for size in range(1, min(P, Q) + 1)
+        for rows in itertools.combinations(range(P), size)
+        for columns in itertools.permutations(range(Q), size)
+    ]
+
+    @functools.cache
+    def of(left: tuple[int, ...]) -> dict[int, int]:
+        if not any(left):
+            return {0: 0}
+        table, best = np.array(left).reshape(P, Q), {}
+        for rows, columns in matchings:
+            longest = table[rows, columns].max()
+            if not table[rows, columns].min():
+                continue
+            for duration in range(1, longest + 1):
+                rest = table.copy()
+                rest[rows, columns] -= np.minimum(table[rows, columns], duration)
+                for steps, cost in of(tuple(rest.ravel().tolist())).items():
+                    best[steps + 1] = min(best.get(steps + 1, 10**9), duration + cost)
+        return best
+
+    return of(tuple(lengths.ravel().tolist()))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(some_grids, some_matrices, some_wholes), st.sampled_from([0, 0.5, 3, 40]))
+def test_every_message_goes_and_the_certificate_is_true(grid: MessageGraph, startup: float) -> None:
+    found = build("preemptive", grid, startup=startup, time_limit=0.1)
+    found.validate()
+    assert found.one_port
+    assert found.time == startup * found.number_of_steps + found.total_cost
+    assert found.time_bound >= startup * grid.step_bound + grid.volume_bound
+    assert found.time >= found.time_bound * (1 - 1e-9)
+    if not startup:
+        assert found.total_cost == found.lower_bound == grid.volume_bound
+        assert found.certificate == EQUAL
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 2), st.integers(1, 3), st.integers(1, 4), st.integers(0, 2**32), st.floats(0, 4))
+def test_tiny_graphs_against_trying_all(P: int, Q: int, longest: int, seed: int, startup: float) -> None:
+    lengths = np.random.default_rng(seed).integers(0, longest + 1, (P, Q))
+    grid, costs = LengthMatrix(lengths), least_costs(lengths)
+    least = min(startup * steps + cost for steps, cost in costs.items())
+    found = build("preemptive", grid, startup=startup, time_limit=20)
+    assert found.time_bound <= least + 1e-6
+    assert found.time == pytest.approx(least)
+    assert found.certificate in (EQUAL, SOLVED)
+    hasty = build("preemptive", grid, startup=startup, time_limit=1e-6)
+    hasty.validate()
+    assert hasty.time_bound <= least + 1e-6
+    assert hasty.time >= least - 1e-6
+    bounds = SplitBounds(grid)
+    for steps, cost in costs.items():
+        assert bounds.cost(steps) <= cost
+        assert bounds.steps(cost) <= steps
+    check_front(grid, costs)
+
+
+def check_front(grid: MessageGraph, costs: dict[int, int]) -> None:
+    front = preemptive_pareto(grid, time_limit=0.1)
+    assert front[-1].total_cost == grid.volume_bound
+    for schedule, after in itertools.zip_longest(front, front[1:]):
+        schedule.validate()
+        least = min(cost for steps, cost in costs.items() if steps <= schedule.number_of_steps)
+        assert schedule.time_bound <= least <= schedule.total_cost
+        assert (schedule.certificate == EQUAL) == (schedule.total_cost == schedule.time_bound)
+        if after is not None:
+            assert schedule.number_of_steps < after.number_of_steps
+            assert schedule.total_cost > after.total_cost
+
+
+@pytest.mark.parametrize(("grid", "cut", "uncut"), [((15, 15, 3, 5), 15, 23), ((60, 64, 32, 29), 928, 1348)])
+def test_cut_messages_cost_what_the_busiest_process_has(grid: tuple[int, ...], cut: int, uncut: int) -> None:
+    found = build("preemptive", CommunicationGrid(*grid))
+    found.validate()
+    assert (found.total_cost, found.certificate) == (cut, EQUAL)
+    assert build("optimal", CommunicationGrid(*grid)).total_cost == uncut
+    front = [(each.number_of_steps, each.total_cost) for each in preemptive_pareto(CommunicationGrid(*grid))]
+    assert front[0][0] == CommunicationGrid(*grid).step_bound
+    assert front[-1][1] == cut
+    assert len(front) > 2
+
+
+def test_dear_steps_are_few_and_free_steps_cost_least() -> None:
+    grid = CommunicationGrid(15, 15, 3, 5)
+    assert build("preemptive", grid, startup=1000).number_of_steps == grid.step_bound
+    times = [build("preemptive", grid, startup=startup).time for startup in (0, 1, 2, 5, 1000)]
+    assert times == sorted(times)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 2), st.integers(1, 3), st.integers(1, 4), st.integers(0, 2**32), st.floats(0, 9))
+def test_a_bound_by_patterns_is_one(P: int, Q: int, longest: int, seed: int, startup: float) -> None:
+    lengths = np.random.default_rng(seed).integers(0, longest + 1, (P, Q))
+    grid, start = LengthMatrix(lengths), time.monotonic()
+    least = min(startup * steps + cost for steps, cost in least_costs(lengths).items())
+    for fewest, volume in ((0, 0), (grid.step_bound, grid.volume_bound)):
+        program = PatternBound(amalgamated(grid), startup, fewest, volume)
+        assert program.least_time(math.inf, start + 60) <= least + 1e-6
+        assert program.least_time(math.inf, start) == -math.inf
+        if lengths.any():  # any prices give a bound
+            prices = np.random.default_rng(seed).uniform(0, 3, len(program.sizes) * program.levels + 2)
+            assert program._bound(prices)[0] <= least + 1e-6
+
+
+def test_folded_grids_are_proved_by_patterns() -> None:
+    found = [build("preemptive", CommunicationGrid(15, 15, 3, 5), startup=c, time_limit=20) for c in (0.5, 2)]
+    assert [each.time for each in found] == [22.5, 41]
+    assert {each.certificate for each in found} == {SOLVED}
+
+
+def test_a_cut_that_pays_and_one_that_does_not() -> None:
+    grid = LengthMatrix([[10, 1, 0, 0], [0, 0, 6, 5]])  # durations 10, 5 or 5, 5, 1
+    assert [SplitBounds(grid).cost(steps) for steps in (2, 3, 4)] == [15, 11, 11]
+    for startup, steps, cost in ((1, 3, 11), (3, 3, 11), (5, 2, 15)):
+        found = build("preemptive", grid, startup=startup, time_limit=20)
+        assert (found.number_of_steps, found.total_cost, found.certificate) == (steps, cost, EQUAL)
+
+
+def test_three_by_three_is_solved() -> None:
+    lengths = np.array([[0, 3, 4], [4, 0, 3], [3, 4, 0]])
+    found = build("preemptive", LengthMatrix(lengths), startup=0.5, time_limit=30)
+    assert found.certificate in (EQUAL, SOLVED)
+    assert found.time == min(0.5 * steps + cost for steps, cost in least_costs(lengths).items())
+
+
+def test_irregular_blocks() -> None:
+    before = Irregular(97, Blocks([30, 5, 41, 21], [0, 1, 2, 0]), 3)
+    after = Irregular(97, Blocks([11, 33, 53]), 3)
+    grid = between(before, after)
+    found = build("preemptive", grid)
+    found.validate()
+    assert found.total_cost == grid.volume_bound
+    assert found.certificate == EQUAL
+
+
+def test_hundreds_of_processes_in_a_remainder_of_a_slice() -> None:
+    grid = CommunicationGrid(100, 120, 7, 9, 100003)
+    found = build("preemptive", grid, time_limit=0.1)
+    found.validate()
+    assert found.total_cost == grid.volume_bound
+    assert found.number_of_steps < 2 * grid.step_bound
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startup": -1}, "startup = -1 must be a number: the cost of a step"),
+        ({"startup": "x"}, "startup = 'x'"),
+        ({"startup": float("nan")}, "startup = nan"),
+        ({"startup": float("inf")}, "startup = inf"),
+        ({"time_limit": 0}, "time_limit = 0 must be a number: seconds, more than 0"),
+        ({"objective": "cost"}, "it has startup and time_limit"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, object], words: str) -> None:
+    with pytest.raises(ScheduleError) as error:
+        build("preemptive", LengthMatrix([[1]]), **options)
+    assert words in str(error.value)
