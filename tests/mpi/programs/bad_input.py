@@ -100,16 +100,11 @@ def layouts() -> None:
         lambda: psr.redistribute(A, B, exchange="alltoallv", buffers="datatypes"),
         (psr.ScheduleError, "alltoallv' takes one datatype for all processes, .* use exchange='alltoallw'"),
     )
-    fine, coarse = (psr.Descriptor((8 * SIZE, 3), (block, 3), ROWS) for block in (1, 2 * SIZE))
     for exchange in ("alltoallv", "alltoallw"):
         expect(
             lambda exchange=exchange: psr.redistribute(A, B, schedule="caterpillar", exchange=exchange),
             (psr.ScheduleError, f"{exchange}' leaves it to MPI which message goes when, so schedule = 'caterpillar'"),
         )
-    expect(
-        lambda: psr.redistribute(fine, coarse, schedule="walker-otto", buffers="datatypes"),
-        (psr.ScheduleError, "this schedule has the pair in several steps, .*: use buffers='packed'"),
-    )
     expect(
         lambda: psr.redistribute(A, B, buffers="packed" if last else "datatypes"),
         (psr.CollectiveError, "the options must be the same .*buffers='datatypes'"),
