@@ -1,11 +1,36 @@
 """The compiled modules. They link neither MPI nor ScaLAPACK; the rest of the metadata is in pyproject.toml."""
 
+import importlib.metadata
 import os
+import re
 import shlex
+import tomllib
 from pathlib import Path
 
-from Cython.Build import cythonize
-from setuptools import Extension, setup
+
+def check_build_requirements() -> None:
+    """End the build with what to install where something is missing or too old, as it may be without build isolation."""
+    required = tomllib.loads(Path("pyproject.toml").read_text())["build-system"]["requires"]
+    problems = []
+    for name, least in (requirement.split(">=") for requirement in required):
+        try:
+            found = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            problems.append(f"{name} is not installed")
+            continue
+        if [int(n) for n in re.findall(r"\d+", found)][:2] < [int(n) for n in least.split(".")]:
+            problems.append(f"{name} is {found}")
+    if problems:
+        wanted = " ".join(f"'{requirement}'" for requirement in required)
+        raise SystemExit(
+            f"pyscalapack_redist is built with {' and '.join(required)}, but {' and '.join(problems)}: run "
+            f"`python -m pip install {wanted}`, or build with isolation (pip install without --no-build-isolation)"
+        )
+
+
+check_build_requirements()
+from Cython.Build import cythonize  # noqa: E402
+from setuptools import Extension, setup  # noqa: E402
 
 MODULES = sorted(path.stem for path in Path("cython").glob("*.pyx"))
 OPTIONS = shlex.split(os.environ.get("PYSCALAPACK_REDIST_OPTIONS", "-O3"))  # others for ci/test --sanitize

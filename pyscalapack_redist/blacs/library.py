@@ -307,7 +307,7 @@ def _visibility(candidate: _Candidate, mpi: _RunningMPI) -> int:
     process = ctypes.CDLL(None)
     if candidate.vendor != "MKL":
         # where another BLACS is visible to all, it would serve this library's own calls
-        return os.RTLD_LOCAL | (os.RTLD_DEEPBIND if address_of(process, "blacs_gridinit_") else 0)
+        return os.RTLD_LOCAL | (getattr(os, "RTLD_DEEPBIND", 0) if address_of(process, "blacs_gridinit_") else 0)
     if mpi.path and not address_of(process, "MPI_Comm_rank"):
         ctypes.CDLL(mpi.path, os.RTLD_NOLOAD | os.RTLD_GLOBAL)
     return os.RTLD_GLOBAL

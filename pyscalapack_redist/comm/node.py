@@ -19,6 +19,7 @@ import numpy as np
 
 from .._kernels.ring import Ring, SharedMemory, bytes_needed
 from ..errors import CollectiveError, RedistributionError
+from .cores import usable_cores
 
 __all__ = ["AREA", "Node", "forced_nodes"]
 
@@ -194,7 +195,7 @@ def _identity(forced: Callable[[], int | None]) -> Identity:
         node = forced()
     except Exception as caught:
         problem = str(caught)
-    return Identity(machine, node, _process(os.getpid()), frozenset(os.sched_getaffinity(0)), problem)
+    return Identity(machine, node, _process(os.getpid()), usable_cores(), problem)
 
 
 def _process(number: int) -> tuple[int, str] | None:
@@ -236,6 +237,8 @@ def _mapped(path: str, size: int, mark: bytes) -> SharedMemory:
 
 def _memory_file(size: int) -> tuple[int, str, bool]:
     """An anonymous file: its number, the path by which others open it, and that it has no name."""
+    if not hasattr(os, "memfd_create"):
+        raise OSError("this system has no memfd_create")
     descriptor = os.memfd_create("pyscalapack_redist")
     os.ftruncate(descriptor, size)
     return descriptor, f"/proc/{os.getpid()}/fd/{descriptor}", False

@@ -7,11 +7,11 @@ between two steps, and the transfer stays under way.
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # the wrappers in `signal` make enumerations of all numbers, which takes longer than the rest
-import os
 import threading
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from .cores import give_way
 from .mpi import MPI
 
 __all__ = ["Task", "advance_others", "blocking", "interrupts_held", "pause", "under_way", "until"]
@@ -38,7 +38,7 @@ class _UnderWay(threading.local):
 
 
 _here = _UnderWay()
-pause: Callable[[], object] = os.sched_yield  # what a wait does that has found nothing to do
+pause: Callable[[], object] = give_way  # what a wait does that has found nothing to do
 
 
 def under_way() -> dict[Task, None]:

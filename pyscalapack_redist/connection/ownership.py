@@ -101,6 +101,8 @@ def let_read(file: int, user: int) -> None:
         The file system has none.
     """
     entries = [(OWNER, 6, NOBODY), (USER, 4, user), (GROUP, 0, NOBODY), (MASK, 4, NOBODY), (OTHER, 0, NOBODY)]
+    if not hasattr(os, "setxattr"):
+        raise OSError(errno.ENOTSUP, "this system's access control lists are not Linux's")
     packed = b"".join(struct.pack("<HHI", *entry) for entry in entries)
     os.setxattr(file, "system.posix_acl_access", struct.pack("<I", ACL_VERSION) + packed)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from ..comm.cores import usable_cores
 from ..comm.links import Links
 from ..comm.node import Node
 from ..exchanges import exchange_class
@@ -122,7 +122,7 @@ def predicted_seconds(moved: int, between: int, links: Links | None, ranks: int,
     wire = 0.0
     if links is not None:
         wire = (math.ceil(math.log2(max(2, ranks))) + 1) * links.latency + between / links.rate
-    turns = max(1.0, node_ranks / len(os.sched_getaffinity(0)))
+    turns = max(1.0, node_ranks / len(usable_cores()))
     return max(wire, turns * moved / _copy_rate())
 
 

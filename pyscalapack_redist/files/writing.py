@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any, BinaryIO, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -280,13 +280,21 @@ def _begin(temporary: str, target: str, name: str, wanted: FileArray) -> FileArr
         file.write(header)
         file.flush()
         if stored.end > stored.offset:
-            try:
-                os.posix_fallocate(file.fileno(), 0, stored.end)
-            except OSError as error:
-                if error.errno not in NOT_OFFERED:
-                    raise FileError(f"{name}: there is no room for {stored.end} bytes: {error}") from error
-                file.truncate(stored.end)
+            _take_room(file, stored.end, name)
     return stored
+
+
+def _take_room(file: BinaryIO, nbytes: int, name: str) -> None:
+    """Make the file that long, on a system that can also see to it that the disk has room."""
+    if not hasattr(os, "posix_fallocate"):
+        file.truncate(nbytes)
+        return
+    try:
+        os.posix_fallocate(file.fileno(), 0, nbytes)
+    except OSError as error:
+        if error.errno not in NOT_OFFERED:
+            raise FileError(f"{name}: there is no room for {nbytes} bytes: {error}") from error
+        file.truncate(nbytes)
 
 
 def _check_seen(path: str, length: int) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import __version__, blacs
+from ..comm.cores import usable_cores
 from ..errors import LibraryError
 
 __all__ = ["EXTRA", "describe", "launched", "missing_extras", "mpi_path", "mpi_version"]
@@ -169,7 +170,7 @@ def _posix_memory() -> str:
 
 
 def _cores() -> str:
-    usable, all_ = len(os.sched_getaffinity(0)), os.cpu_count()
+    usable, all_ = len(usable_cores()), os.cpu_count()
     return f"{all_}" + (f", of which this process is bound to {usable}" if usable != all_ else "")
 
 

@@ -63,6 +63,45 @@ def test_an_unbuilt_source_tree_says_what_to_do(tmp_path: Path) -> None:
     assert f"is not in {tmp_path / PACKAGE.name}: in a source tree run `python setup.py build_ext --inplace`" in last
 
 
+def built_with(tmp_path: Path, versions: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """What setup.py writes where these versions of what it needs are installed and nothing else is."""
+    for name, version in versions.items():
+        folder = tmp_path / "site" / f"{name}-{version}.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    code = "import sys; sys.path[:] = [sys.argv[1], *(p for p in sys.path if 'site-packages' not in p)]"
+    # -S: without the environment in which the tests run
+    command = [sys.executable, "-S", "-c", f"{code}; exec(open('setup.py').read())", tmp_path / "site"]
+    return subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("versions", "problem"),
+    [
+        ({"setuptools": "77.0.3"}, "Cython is not installed"),
+        ({"setuptools": "68.1.2", "Cython": "3.10.1"}, "setuptools is 68.1.2"),
+        ({"setuptools": "80.9.0", "Cython": "3.0.12"}, "Cython is 3.0.12"),
+        ({}, "setuptools is not installed and Cython is not installed"),
+    ],
+)
+def test_a_build_without_what_it_needs_says_what_to_install(
+    tmp_path: Path, versions: dict[str, str], problem: str
+) -> None:
+    done = built_with(tmp_path, versions)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"pyscalapack_redist is built with setuptools>=77 and Cython>=3.1, but {problem}: run "
+        "`python -m pip install 'setuptools>=77' 'Cython>=3.1'`, or build with isolation (pip install without "
+        "--no-build-isolation)\n"
+    )
+
+
+def test_enough_to_build_with_is_not_refused(tmp_path: Path) -> None:
+    done = built_with(tmp_path, {"setuptools": "77.0", "Cython": "3.1"})
+    # These are names only; what is not there now is the import.
+    assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'Cython'"
+
+
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An sdist, and a wheel made from it, on a machine without MPI compilers."""
