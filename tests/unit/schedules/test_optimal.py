@@ -74,7 +74,7 @@ def test_small_graphs_against_trying_all(P: int, Q: int, seed: int, alpha: float
     ],
 )
 def test_examples_of_desprez(grid: tuple[int, ...], least: tuple[int, int], stepwise: tuple[int, int]) -> None:
-    found = build("optimal", CommunicationGrid(*grid))
+    found = build("optimal", CommunicationGrid(*grid), time_limit=60)
     assert found.certificate in PROVED
     assert (found.number_of_steps, found.total_cost) == least
     found = build("stepwise", CommunicationGrid(*grid))
