@@ -1,0 +1,285 @@
+"""The best schedule for an aim that is found in a time, with a bound: what `optimal` runs.
+
+A slice is folded and its program solved, with whole counts where real ones do not come out whole. What does not fold, an array
+that ends within a slice above all, is put into levels message by message; small programs give the bound, and the numbers of
+steps of each cost to try: of processes put together, then of the messages for which no room was found.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from .amalgam import Amalgam, amalgamated, folded_slice, slices
+from .caterpillar import ring
+from .communication_grid import CommunicationGrid
+from .greedy import greedy_parts
+from .levels import TINY, Levels, Limit, Reals, Solution
+from .lifting import lifted
+from .message_graph import Ints, MessageGraph
+from .nested import Attempt, Messages, Targets
+from .relaxation import Grouped, around, residues, wishes
+from .stepwise import stepwise_parts
+
+__all__ = ["Aim", "Search"]
+
+MOST_HEURISTIC = 2_000  # types for which stepwise and greedy are tried where each process is a group
+LARGEST_EXACT = 8_000  # counts of a program that is solved with whole numbers before others
+LARGEST_PROGRAM = 20_000  # counts of the programs of a part
+MOST_MESSAGES = 4_000_000  # that are put into levels one by one
+FIRST_PART = 300  # messages of the first part of a graph whose program is solved
+SHARE = 0.5  # of the time that is left, for one program: what follows needs some too
+SEEDS = 3
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What is to be least: alpha NS + beta TC, with at most some number of steps.
+
+    Attributes
+    ----------
+    alpha, beta : float
+        Weights of the number of steps and of the total cost.
+    most_steps : int or None
+        Limit on the number of steps.
+    then_steps : bool
+        Whether the fewest steps are sought among schedules of the least value.
+    """
+
+    alpha: float
+    beta: float
+    most_steps: int | None = None
+    then_steps: bool = False
+
+    def value(self, steps: int, cost: int) -> float:
+        """What is to be least; infinite if there are too many steps. Not collective."""
+        if self.most_steps is not None and steps > self.most_steps:
+            return np.inf
+        return self.alpha * steps + self.beta * cost
+
+    def weights(self, costs: Ints) -> Reals:
+        """Of a step of each cost. Not collective."""
+        return np.asarray(self.alpha + self.beta * costs, dtype=np.float64)
+
+    def limits(self, costs: Ints) -> list[Limit]:
+        """On the steps of each cost. Not collective."""
+        return [] if self.most_steps is None else [Limit(np.ones(len(costs)), 0, self.most_steps)]
+
+
+class Search:
+    """The best so far, and the bound. Not collective.
+
+    Parameters
+    ----------
+    grid : MessageGraph
+        What is scheduled.
+    aim : Aim
+        What is to be least.
+    deadline : float
+        When to stop, on the clock of `time.monotonic`.
+
+    Attributes
+    ----------
+    value, bound : float
+        What the best schedule has, and what none can be below.
+    """
+
+    def __init__(self, grid: MessageGraph, aim: Aim, deadline: float) -> None:
+        self.grid, self.aim, self.deadline = grid, aim, deadline
+        self.value: float = np.inf
+        self.steps_then = 0
+        self.found: Callable[[], list[Ints]] = list
+        self.bound = self.first_bound
+
+    @property
+    def first_bound(self) -> float:
+        """The bound of the level sets. Not collective."""
+        return self.aim.alpha * self.grid.step_bound + self.aim.beta * self.grid.cost_bound
+
+    def run(self) -> list[Ints]:
+        """The steps of the best schedule. Not collective."""
+        if not self.grid.step_bound:
+            self.value = 0
+        elif isinstance(self.grid, CommunicationGrid) and slices(self.grid):
+            self._folded(amalgamated(self.grid))
+            if self._open:
+                self._by_message()
+        else:
+            self._by_message()
+        if not np.isfinite(self.value):
+            self._keep_steps(ring(self.grid).steps)
+        return self.found()
+
+    @property
+    def _open(self) -> bool:
+        return self.value > self.bound + TINY and time.monotonic() < self.deadline
+
+    def _until(self, share: float = SHARE) -> float:
+        now = time.monotonic()
+        return now + max(0.0, share * (self.deadline - now))
+
+    def _keep(self, number: int, cost: int, found: Callable[[], list[Ints]]) -> None:
+        value = self.aim.value(number, cost)
+        if (value, number) < (self.value, self.steps_then):
+            self.value, self.steps_then, self.found = value, number, found
+
+    def _keep_steps(self, steps: list[Ints]) -> None:
+        steps = [step for step in steps if len(step)]
+        self._keep(len(steps), sum(int(step[:, 2].max()) for step in steps), lambda: steps)
+
+    def _raise_bound(self, bound: float) -> None:
+        self.bound = max(self.bound, min(bound, self.value))
+
+    # Folded graphs: counts of types.
+
+    def _folded(self, graph: Amalgam) -> None:
+        levels = Levels(graph, self._until())
+        least = np.array([np.count_nonzero(self.grid.profile == cost) for cost in levels.costs], dtype=np.int64)
+        if not levels.too_large and not self._take(levels, levels.fitting(least)):
+            self._programs(levels)
+        if not np.isfinite(self.value) and graph.types <= MOST_HEURISTIC:
+            self._heuristics(graph)
+
+    def _take(self, levels: Levels, solution: Solution) -> bool:
+        """Keep a solution if it is the best so far."""
+        if solution.steps is None or solution.counts is None:
+            return False
+        number, cost = int(solution.steps.sum()), int(solution.steps @ levels.costs)
+        graph, counts = levels.graph, solution.counts
+        assert isinstance(graph, Amalgam)
+        self._keep(number, cost, partial(lifted, graph, counts))
+        return True
+
+    def _programs(self, levels: Levels) -> None:
+        weights, limits = self.aim.weights(levels.costs), self.aim.limits(levels.costs)
+        real = levels.least(weights, limits)
+        self._raise_bound(real.bound)
+        if not self._take(levels, real) and real.steps is not None:
+            self._take(levels, levels.fitting(real.steps))
+        for finer in self._finer(levels):
+            if self.value <= self.bound + TINY:
+                break
+            whole = finer.least(weights, limits, whole=True)
+            self._take(finer, whole)
+            if finer.turns == 1:
+                self._raise_bound(whole.bound)
+        if self.aim.then_steps and np.isfinite(self.value) and self.steps_then > self.grid.step_bound:
+            self._fewer_steps(levels)
+
+    def _finer(self, levels: Levels) -> Iterator[Levels]:
+        """The program folded as much as can be, then less and less."""
+        yield levels
+        if isinstance(self.grid, CommunicationGrid) and slices(self.grid):
+            for turns in range(levels.turns - 1, 0, -1):
+                if levels.turns % turns == 0:
+                    finer = Levels(folded_slice(self.grid, turns), levels.deadline)
+                    if finer.too_large:
+                        return
+                    yield finer
+
+    def _fewer_steps(self, levels: Levels) -> None:
+        costs = levels.costs.astype(float)
+        fewer = levels.least(np.ones(len(costs)), [Limit(costs, 0, self.value)])
+        if fewer.steps is not None and fewer.counts is None:
+            fewer = levels.fitting(fewer.steps)
+        self._take(levels, fewer)
+
+    def _heuristics(self, graph: Amalgam) -> None:
+        for parts in (stepwise_parts(graph), greedy_parts(graph)):
+            self._keep(*_measured(graph, parts), partial(lifted, graph, parts))
+
+    # Graphs that do not fold: message by message.
+
+    def _by_message(self) -> None:
+        """Levels of the messages one by one, for steps that small programs tell."""
+        if self.grid.P * self.grid.Q > MOST_MESSAGES:
+            return
+        messages = Messages(self.grid.lengths)
+        costs = np.unique(messages.length)[::-1]
+        profile = np.array([np.count_nonzero(self.grid.profile == cost) for cost in costs], dtype=np.int64)
+        found = self._attempt(messages, Targets(costs, profile))
+        if self._open and isinstance(self.grid, CommunicationGrid):
+            self._grouped(messages, costs, profile)
+        if self._open and len(messages.length) * len(costs) <= 2 * LARGEST_EXACT:
+            self._exact()
+        if self._open:
+            self._parts(messages, costs, profile, found)
+
+    def _attempt(
+        self, messages: Messages, targets: Targets, wish: Ints | None = None, seed: int | None = None
+    ) -> Attempt:
+        """Keep what comes of some targets; where that has too many steps, of fewer and costlier ones."""
+        while True:
+            found = messages.attempt(targets, self.deadline, wish, seed)
+            self._keep(found.steps, found.cost, partial(messages.listed, found))
+            if self.aim.most_steps is None or found.steps <= self.aim.most_steps or targets.alike:
+                return found
+            targets = targets.without_cheaper(int(messages.length[found.raised[-1]]))
+
+    def _least(self, group: Grouped, costs: Ints, profile: Ints, deadline: float) -> Solution:
+        """The program of a relaxation, with what the level sets tell of the whole."""
+        weights, limits = self.aim.weights(costs), self.aim.limits(costs)
+        for k in range(len(costs)):
+            among = (np.arange(len(costs)) <= k).astype(float)
+            limits.append(Limit(among, float(profile[: k + 1].sum()), np.inf))
+        solution = Levels(group, deadline, costs).least(weights, limits)
+        self._raise_bound(solution.bound)
+        return solution
+
+    def _grouped(self, messages: Messages, costs: Ints, profile: Ints) -> None:
+        """Processes put together as in a slice."""
+        assert isinstance(self.grid, CommunicationGrid)
+        group = residues(self.grid, messages)
+        if group.types * len(costs) > LARGEST_PROGRAM:
+            return
+        solution = self._least(group, costs, profile, self._until())
+        if solution.steps is None or solution.shares is None:
+            return
+        targets = Targets(costs, solution.steps)
+        self._attempt(messages, targets)
+        if self._open:
+            wish = wishes(group, solution.shares)
+            for seed in (None, *range(SEEDS)):
+                if self._open:
+                    self._attempt(messages, targets, wish, seed)
+
+    def _exact(self) -> None:
+        levels = Levels(amalgamated(self.grid), self._until())
+        if levels.graph.types * len(levels.costs) <= LARGEST_EXACT:
+            self._programs(levels)
+
+    def _parts(self, messages: Messages, costs: Ints, profile: Ints, found: Attempt) -> None:
+        """The program of the messages around those for which there was no room, of more and more of them."""
+        seeds, most, targets = found.raised, FIRST_PART, Targets(costs, profile)
+        chosen = np.zeros(0, dtype=np.int64)
+        while self._open and most * len(costs) <= 4 * LARGEST_PROGRAM:
+            chosen = np.union1d(chosen, seeds)
+            part = around(messages, chosen, most)
+            if len(part.chosen) * len(costs) <= 4 * LARGEST_PROGRAM:
+                solution = self._least(part, costs, profile, self._until())
+                if solution.steps is None:
+                    return
+                targets = Targets(costs, solution.steps)
+            tried = []
+            for seed in (None, *range(SEEDS)):
+                if self._open:
+                    tried.append(self._attempt(messages, targets, seed=seed))
+            if not tried:
+                return
+            seeds = min(tried, key=lambda attempt: (attempt.cost, attempt.steps)).raised
+            most = 3 * most // 2
+
+
+def _measured(graph: Amalgam, parts: Ints) -> tuple[int, int]:
+    """Steps and cost of runs of equal steps."""
+    sizes = np.concatenate([graph.sender_sizes, graph.receiver_sizes])
+    ends = np.concatenate([graph.sender_group, graph.receiver_group + len(graph.sender_sizes)])
+    degrees = np.zeros((len(sizes), parts.shape[1]), dtype=np.int64)
+    np.add.at(degrees, ends, np.concatenate([parts, parts]))
+    times = (-(-degrees // sizes[:, None])).max(axis=0, initial=0)
+    longest = np.where(parts > 0, graph.length[:, None], 0).max(axis=0, initial=0)
+    return int(times.sum()), int(times @ longest)
