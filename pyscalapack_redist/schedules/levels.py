@@ -107,6 +107,11 @@ class Levels:
             return exact._replace(bound=found.bound)
         return found
 
+    def shares(self, steps: Ints) -> Reals | None:
+        """Messages of each type in steps of each cost, whole or not, for given steps; None if none fit. Not collective."""
+        fixed = steps.astype(float)
+        return self._solve(np.flatnonzero(steps), np.zeros(len(steps)), [], whole=False, low=fixed, high=fixed).shares
+
     def least(self, weights: Reals, limits: list[Limit], *, whole: bool = False) -> Solution:
         """The steps of least weight. Not collective.
 

@@ -18,7 +18,7 @@ from .communication_grid import CommunicationGrid
 from .message_graph import Ints
 from .nested import Messages
 
-__all__ = ["Grouped", "around", "residues", "wishes"]
+__all__ = ["Grouped", "around", "part", "residues", "wishes"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ def residues(grid: CommunicationGrid, messages: Messages) -> Grouped:
     return Grouped(messages, np.arange(len(messages.length)), senders, receivers)
 
 
-def around(messages: Messages, chosen: Ints, most: int) -> Grouped:
+def around(messages: Messages, chosen: Ints, most: int) -> Ints:
     """Some messages, those of their processes, those of the processes at the other ends, and so on. Not collective.
 
     Parameters
@@ -120,22 +120,27 @@ def around(messages: Messages, chosen: Ints, most: int) -> Grouped:
     chosen : ndarray
         Messages to begin with.
     most : int
-        Number of messages at which it ends.
+        No more messages than this, unless there are more to begin with.
     """
     inside = np.zeros(len(messages.length), dtype=bool)
     inside[chosen] = True
-    for _ in range(sum(messages.shape)):
+    while True:
         senders, receivers = np.zeros(messages.shape[0], dtype=bool), np.zeros(messages.shape[1], dtype=bool)
         senders[messages.sender[inside]] = True
         receivers[messages.receiver[inside]] = True
         wider = senders[messages.sender] | receivers[messages.receiver]
         if np.count_nonzero(wider) > most or np.count_nonzero(wider) == np.count_nonzero(inside):
-            break
+            return np.flatnonzero(inside)
         inside = wider
-    here = np.flatnonzero(inside)
-    return Grouped(
-        messages, here, *(_numbers(end, here, n) for end, n in zip((messages.sender, messages.receiver), messages.shape))
+
+
+def part(messages: Messages, chosen: Ints) -> Grouped:
+    """Some of the messages, each process a group. Not collective."""
+    senders, receivers = (
+        _numbers(end, chosen, processes)
+        for end, processes in zip((messages.sender, messages.receiver), messages.shape, strict=True)
     )
+    return Grouped(messages, chosen, senders, receivers)
 
 
 def wishes(group: Grouped, shares: NDArray[np.float64]) -> Ints:

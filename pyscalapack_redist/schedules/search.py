@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -22,17 +22,18 @@ from .levels import TINY, Levels, Limit, Reals, Solution
 from .lifting import lifted
 from .message_graph import Ints, MessageGraph
 from .nested import Attempt, Messages, Targets
-from .relaxation import Grouped, around, residues, wishes
+from .relaxation import Grouped, around, part, residues, wishes
 from .stepwise import stepwise_parts
 
 __all__ = ["Aim", "Search"]
 
-MOST_HEURISTIC = 2_000  # types for which stepwise and greedy are tried where each process is a group
+MOST_HEURISTIC = 200  # types for which stepwise and greedy are tried where each process is a group
 LARGEST_EXACT = 8_000  # counts of a program that is solved with whole numbers before others
 LARGEST_PROGRAM = 20_000  # counts of the programs of a part
 MOST_MESSAGES = 4_000_000  # that are put into levels one by one
-FIRST_PART = 300  # messages of the first part of a graph whose program is solved
+FIRST_PART = 80  # messages of the first part of a graph whose program is solved
 SHARE = 0.5  # of the time that is left, for one program: what follows needs some too
+FIRST_SHARE, LARGE_SHARE = 0.2, 0.8  # of the time for what comes first of a slice, and for all its programs
 SEEDS = 3
 
 
@@ -106,7 +107,7 @@ class Search:
             self.value = 0
         elif isinstance(self.grid, CommunicationGrid) and slices(self.grid):
             self._folded(amalgamated(self.grid))
-            if self._open:
+            if not np.isfinite(self.value):
                 self._by_message()
         else:
             self._by_message()
@@ -117,6 +118,10 @@ class Search:
     @property
     def _open(self) -> bool:
         return self.value > self.bound + TINY and time.monotonic() < self.deadline
+
+    @cached_property
+    def _messages(self) -> Messages:
+        return Messages(self.grid.lengths)
 
     def _until(self, share: float = SHARE) -> float:
         now = time.monotonic()
@@ -137,12 +142,27 @@ class Search:
     # Folded graphs: counts of types.
 
     def _folded(self, graph: Amalgam) -> None:
-        levels = Levels(graph, self._until())
-        least = np.array([np.count_nonzero(self.grid.profile == cost) for cost in levels.costs], dtype=np.int64)
-        if not levels.too_large and not self._take(levels, levels.fitting(least)):
-            self._programs(levels)
+        levels = Levels(graph, self._until(LARGE_SHARE))
+        if not levels.too_large:
+            least = np.array([np.count_nonzero(self.grid.profile == cost) for cost in levels.costs], dtype=np.int64)
+            if not self._take(levels, Levels(graph, self._until(FIRST_SHARE)).fitting(least)):
+                self._programs(levels)
         if not np.isfinite(self.value) and graph.types <= MOST_HEURISTIC:
             self._heuristics(graph)
+
+    def _unfolded(self, costs: Ints, steps: Ints) -> None:
+        """What a program says of a slice, tried message by message."""
+        assert isinstance(self.grid, CommunicationGrid)
+        group = residues(self.grid, self._messages)
+        self._try(group, Targets(costs, steps), Levels(group, self._until(), costs).shares(steps))
+
+    def _try(self, group: Grouped, targets: Targets, shares: Reals | None) -> None:
+        """Targets, without wishes and with those of a program."""
+        self._attempt(self._messages, targets)
+        wish = None if shares is None or not self._open else wishes(group, shares)
+        for seed in (None, *range(SEEDS)):
+            if wish is not None and self._open:
+                self._attempt(self._messages, targets, wish, seed)
 
     def _take(self, levels: Levels, solution: Solution) -> bool:
         """Keep a solution if it is the best so far."""
@@ -160,6 +180,8 @@ class Search:
         self._raise_bound(real.bound)
         if not self._take(levels, real) and real.steps is not None:
             self._take(levels, levels.fitting(real.steps))
+            if self._open and isinstance(levels.graph, Amalgam) and isinstance(self.grid, CommunicationGrid):
+                self._unfolded(levels.costs, real.steps)
         for finer in self._finer(levels):
             if self.value <= self.bound + TINY:
                 break
@@ -198,7 +220,7 @@ class Search:
         """Levels of the messages one by one, for steps that small programs tell."""
         if self.grid.P * self.grid.Q > MOST_MESSAGES:
             return
-        messages = Messages(self.grid.lengths)
+        messages = self._messages
         costs = np.unique(messages.length)[::-1]
         profile = np.array([np.count_nonzero(self.grid.profile == cost) for cost in costs], dtype=np.int64)
         found = self._attempt(messages, Targets(costs, profile))
@@ -237,15 +259,8 @@ class Search:
         if group.types * len(costs) > LARGEST_PROGRAM:
             return
         solution = self._least(group, costs, profile, self._until())
-        if solution.steps is None or solution.shares is None:
-            return
-        targets = Targets(costs, solution.steps)
-        self._attempt(messages, targets)
-        if self._open:
-            wish = wishes(group, solution.shares)
-            for seed in (None, *range(SEEDS)):
-                if self._open:
-                    self._attempt(messages, targets, wish, seed)
+        if solution.steps is not None:
+            self._try(group, Targets(costs, solution.steps), solution.shares)
 
     def _exact(self) -> None:
         levels = Levels(amalgamated(self.grid), self._until())
@@ -253,25 +268,28 @@ class Search:
             self._programs(levels)
 
     def _parts(self, messages: Messages, costs: Ints, profile: Ints, found: Attempt) -> None:
-        """The program of the messages around those for which there was no room, of more and more of them."""
-        seeds, most, targets = found.raised, FIRST_PART, Targets(costs, profile)
-        chosen = np.zeros(0, dtype=np.int64)
-        while self._open and most * len(costs) <= 4 * LARGEST_PROGRAM:
-            chosen = np.union1d(chosen, seeds)
-            part = around(messages, chosen, most)
-            if len(part.chosen) * len(costs) <= 4 * LARGEST_PROGRAM:
-                solution = self._least(part, costs, profile, self._until())
-                if solution.steps is None:
-                    return
-                targets = Targets(costs, solution.steps)
-            tried = []
-            for seed in (None, *range(SEEDS)):
-                if self._open:
-                    tried.append(self._attempt(messages, targets, seed=seed))
-            if not tried:
+        """The program of the messages around the first for which there was no room, of more and more of them."""
+        chosen, targets, size = np.zeros(0, dtype=np.int64), Targets(costs, profile), FIRST_PART
+        while self._open and len(found.raised):
+            first = found.raised[:1]
+            if np.isin(first, chosen).all():
+                size *= 2
+            before = len(chosen)
+            chosen = np.union1d(chosen, around(messages, first, size))
+            if len(chosen) * len(costs) > LARGEST_PROGRAM:
                 return
-            seeds = min(tried, key=lambda attempt: (attempt.cost, attempt.steps)).raised
-            most = 3 * most // 2
+            if len(chosen) == before:
+                if before == len(messages.length) or size > before:
+                    return
+                continue
+            solution = self._least(part(messages, chosen), costs, profile, self._until())
+            if solution.steps is None:
+                return
+            targets = Targets(costs, solution.steps)
+            found = self._attempt(messages, targets)
+            for seed in range(SEEDS):
+                if self._open and len(found.raised):
+                    found = min(found, self._attempt(messages, targets, seed=seed), key=lambda attempt: attempt.cost)
 
 
 def _measured(graph: Amalgam, parts: Ints) -> tuple[int, int]:
