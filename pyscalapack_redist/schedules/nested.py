@@ -8,6 +8,7 @@ an augmenting path. Nothing is folded, so this is for graphs in which few proces
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,16 +40,17 @@ class Targets:
     @property
     def alike(self) -> bool:
         """Whether all steps cost the same. Not collective."""
-        return np.count_nonzero(self.steps) <= 1
+        return int(np.count_nonzero(self.steps)) <= 1
 
-    def without_cheaper(self, cost: int) -> Targets:
-        """The steps of at most some cost made ones of the next greater cost. Not collective."""
+    def merged(self, least: int) -> Targets:
+        """The cheapest steps given the cost of dearer ones, until at least so many cost the same. Not collective."""
         steps = self.steps.copy()
-        dearer = np.flatnonzero((self.costs > cost) & (steps > 0))
-        if len(dearer):
-            cheap = self.costs <= cost
-            steps[dearer[-1]] += steps[cheap].sum()
-            steps[cheap] = 0
+        used = np.flatnonzero(steps)
+        number = np.cumsum(steps[used][::-1])
+        kept = len(used) - 1 - min(int(np.searchsorted(number, least)), len(used) - 1)
+        last = used[kept]
+        steps[last] = steps[last:].sum()
+        steps[last + 1 :] = 0
         return Targets(self.costs, steps)
 
 
@@ -87,7 +89,7 @@ class Messages:
     """
 
     def __init__(self, lengths: Ints) -> None:
-        self.shape = lengths.shape
+        self.shape: tuple[int, int] = (lengths.shape[0], lengths.shape[1])
         sender, receiver = np.nonzero(lengths)
         length = lengths[sender, receiver]
         order = np.argsort(-length, kind="stable")
@@ -95,9 +97,7 @@ class Messages:
         self.receiver: Ints = receiver[order]
         self.length: Ints = length[order]
 
-    def attempt(
-        self, targets: Targets, deadline: float, wish: Ints | None = None, seed: int | None = None
-    ) -> Attempt:
+    def attempt(self, targets: Targets, deadline: float, wish: Ints | None = None, seed: int | None = None) -> Attempt:
         """Levels with the number of steps that is given, or with more or costlier ones. Not collective.
 
         Parameters
@@ -126,9 +126,32 @@ class Messages:
         raised = np.zeros(count, np.uint8)
         costs = np.ascontiguousarray(targets.costs)
         level = np.empty(count, np.int64)
-        level[order] = nested_levels(sender, receiver, length, *self.shape, wish, costs, steps, TRIES, deadline, raised)
+        level[order] = nested_levels(
+            sender, receiver, length, self.shape[0], self.shape[1], wish, costs, steps, TRIES, deadline, raised
+        )
         used = self._steps_of(level, len(costs))
         return Attempt(level, int(used.sum()), int(used @ costs), order[np.flatnonzero(raised)])
+
+    def within(
+        self,
+        most_steps: int | None,
+        targets: Targets,
+        deadline: float,
+        wish: Ints | None = None,
+        seed: int | None = None,
+    ) -> Attempt:
+        """The first attempt that has no more than some number of steps, the cheapest made costlier until then.
+
+        Parameters as for `attempt`. The maximum degree of the graph is always enough steps: where all cost the same, there is
+        room for every message (Koenig). Not collective.
+        """
+        found = self.attempt(targets, deadline, wish, seed)
+        alike = 1
+        while most_steps is not None and found.steps > most_steps and not targets.alike:
+            alike = 4 * alike if time.monotonic() < deadline else most_steps
+            targets = targets.merged(alike)
+            found = self.attempt(targets, deadline, wish, seed)
+        return found
 
     def listed(self, attempt: Attempt) -> list[Ints]:
         """The steps, rows sender, receiver, length each. Not collective."""

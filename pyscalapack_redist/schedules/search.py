@@ -28,7 +28,8 @@ from .stepwise import stepwise_parts
 __all__ = ["Aim", "Search"]
 
 MOST_HEURISTIC = 200  # types for which stepwise and greedy are tried where each process is a group
-LARGEST_EXACT = 8_000  # counts of a program that is solved with whole numbers before others
+LARGEST_EXACT = 8_000  # counts of a program that is solved with whole numbers
+SMALLEST_PARTS = 2_000  # counts of one that is solved at once
 LARGEST_PROGRAM = 20_000  # counts of the programs of a part
 MOST_MESSAGES = 4_000_000  # that are put into levels one by one
 FIRST_PART = 80  # messages of the first part of a graph whose program is solved
@@ -226,21 +227,19 @@ class Search:
         found = self._attempt(messages, Targets(costs, profile))
         if self._open and isinstance(self.grid, CommunicationGrid):
             self._grouped(messages, costs, profile)
-        if self._open and len(messages.length) * len(costs) <= 2 * LARGEST_EXACT:
-            self._exact()
-        if self._open:
+        counts = len(messages.length) * len(costs)
+        if self._open and counts > SMALLEST_PARTS:
             self._parts(messages, costs, profile, found)
+        if self._open and counts <= 2 * LARGEST_EXACT:
+            self._exact()
 
     def _attempt(
         self, messages: Messages, targets: Targets, wish: Ints | None = None, seed: int | None = None
     ) -> Attempt:
         """Keep what comes of some targets; where that has too many steps, of fewer and costlier ones."""
-        while True:
-            found = messages.attempt(targets, self.deadline, wish, seed)
-            self._keep(found.steps, found.cost, partial(messages.listed, found))
-            if self.aim.most_steps is None or found.steps <= self.aim.most_steps or targets.alike:
-                return found
-            targets = targets.without_cheaper(int(messages.length[found.raised[-1]]))
+        found = messages.within(self.aim.most_steps, targets, self.deadline, wish, seed)
+        self._keep(found.steps, found.cost, partial(messages.listed, found))
+        return found
 
     def _least(self, group: Grouped, costs: Ints, profile: Ints, deadline: float) -> Solution:
         """The program of a relaxation, with what the level sets tell of the whole."""
@@ -263,7 +262,7 @@ class Search:
             self._try(group, Targets(costs, solution.steps), solution.shares)
 
     def _exact(self) -> None:
-        levels = Levels(amalgamated(self.grid), self._until())
+        levels = Levels(amalgamated(self.grid), self.deadline)
         if levels.graph.types * len(levels.costs) <= LARGEST_EXACT:
             self._programs(levels)
 
