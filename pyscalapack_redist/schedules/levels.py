@@ -33,6 +33,7 @@ TINY = 1e-6
 FIRST = 12  # costs of the first integer program
 GRACE = 0.1  # seconds to see that a rounding fits, when time is up
 LARGEST = 400_000  # counts
+EACH_SECOND = 15_000  # counts for each second that is left: solvers look at the clock once in a while only
 
 
 class Limit(NamedTuple):
@@ -94,8 +95,11 @@ class Levels:
 
     @property
     def too_large(self) -> bool:
-        """Whether the program is beyond what is solved."""
-        return int((self.graph.length[:, None] <= self.costs[None]).sum()) > LARGEST if self.graph.types else False
+        """Whether the program is beyond what is solved, in the time that is left. Not collective."""
+        if not self.graph.types:
+            return False
+        most = min(LARGEST, EACH_SECOND * (self.deadline - time.monotonic()))
+        return int((self.graph.length[:, None] <= self.costs[None]).sum()) > most
 
     def fitting(self, steps: Ints) -> Solution:
         """Counts for given steps of each cost: real ones, whole if they come out so; else whole ones. Not collective."""

@@ -153,6 +153,13 @@ class Messages:
             found = self.attempt(targets, deadline, wish, seed)
         return found
 
+    def cheapest(self, targets: Targets) -> Ints:
+        """The cheapest level with steps that is open to each message, as a wish. Not collective."""
+        used = np.flatnonzero(targets.steps)
+        place = np.searchsorted(-targets.costs[used], -self.length, side="right") - 1
+        wish: Ints = used[np.maximum(place, 0)] if len(used) else np.zeros(len(self.length), np.int64)
+        return wish
+
     def listed(self, attempt: Attempt) -> list[Ints]:
         """The steps, rows sender, receiver, length each. Not collective."""
         steps: list[Ints] = []

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import ScheduleError
-from .checks import checked_table
+from .amalgam import amalgamated, slices
+from .checks import checked_messages, checked_table
+from .communication_grid import CommunicationGrid
 from .levels import TINY
 from .message_graph import Ints, MessageGraph
 from .schedule import EQUALS_BOUND, ListedSchedule, excess
@@ -98,8 +100,13 @@ def sought(grid: MessageGraph, aim: Aim, time_limit: float = 1.0) -> OptimalSche
     if not fine:
         raise ScheduleError(f"time_limit = {time_limit!r} must be a number of seconds of more than 0")
     start = time.monotonic()
-    checked_table(grid.P, grid.Q)
-    lifting = LIFTING * grid.P * grid.Q
-    search = Search(grid, aim, start + max(seconds / 2, SPARE * seconds - lifting))
+    folded = amalgamated(grid) if isinstance(grid, CommunicationGrid) and slices(grid) else None
+    if folded is None:
+        checked_table(grid.P, grid.Q)
+        messages = grid.P * grid.Q
+    else:
+        messages = int(folded.count.sum()) * folded.turns
+        checked_messages(messages)
+    search = Search(grid, folded, aim, start + max(seconds / 2, SPARE * seconds - LIFTING * messages))
     steps = search.run()
     return OptimalSchedule(grid, steps, aim, search.bound)

@@ -14,7 +14,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from .amalgam import Amalgam, amalgamated, folded_slice, slices
+from .amalgam import Amalgam, amalgamated, folded_slice
 from .caterpillar import ring
 from .communication_grid import CommunicationGrid
 from .greedy import greedy_parts
@@ -30,8 +30,8 @@ __all__ = ["Aim", "Search"]
 MOST_HEURISTIC = 200  # types for which stepwise and greedy are tried where each process is a group
 LARGEST_EXACT = 8_000  # counts of a program that is solved with whole numbers
 SMALLEST_PARTS = 2_000  # counts of one that is solved at once
-LARGEST_PROGRAM = 20_000  # counts of the programs of a part
-MOST_MESSAGES = 4_000_000  # that are put into levels one by one
+LARGEST_PART = 20_000  # messages of a part whose program is solved
+MOST_MESSAGES = 10_000_000  # that are put into levels one by one
 FIRST_PART = 80  # messages of the first part of a graph whose program is solved
 SHARE = 0.5  # of the time that is left, for one program: what follows needs some too
 FIRST_SHARE, LARGE_SHARE = 0.2, 0.8  # of the time for what comes first of a slice, and for all its programs
@@ -79,6 +79,8 @@ class Search:
     ----------
     grid : MessageGraph
         What is scheduled.
+    folded : Amalgam or None
+        The graph folded, where it is one of whole slices.
     aim : Aim
         What is to be least.
     deadline : float
@@ -90,8 +92,8 @@ class Search:
         What the best schedule has, and what none can be below.
     """
 
-    def __init__(self, grid: MessageGraph, aim: Aim, deadline: float) -> None:
-        self.grid, self.aim, self.deadline = grid, aim, deadline
+    def __init__(self, grid: MessageGraph, folded: Amalgam | None, aim: Aim, deadline: float) -> None:
+        self.grid, self.folded, self.aim, self.deadline = grid, folded, aim, deadline
         self.value: float = np.inf
         self.steps_then = 0
         self.found: Callable[[], list[Ints]] = list
@@ -106,8 +108,8 @@ class Search:
         """The steps of the best schedule. Not collective."""
         if not self.grid.step_bound:
             self.value = 0
-        elif isinstance(self.grid, CommunicationGrid) and slices(self.grid):
-            self._folded(amalgamated(self.grid))
+        elif self.folded is not None:
+            self._of_slice(self.folded)
             if not np.isfinite(self.value):
                 self._by_message()
         else:
@@ -142,7 +144,7 @@ class Search:
 
     # Folded graphs: counts of types.
 
-    def _folded(self, graph: Amalgam) -> None:
+    def _of_slice(self, graph: Amalgam) -> None:
         levels = Levels(graph, self._until(LARGE_SHARE))
         if not levels.too_large:
             least = np.array([np.count_nonzero(self.grid.profile == cost) for cost in levels.costs], dtype=np.int64)
@@ -153,17 +155,11 @@ class Search:
 
     def _unfolded(self, costs: Ints, steps: Ints) -> None:
         """What a program says of a slice, tried message by message."""
-        assert isinstance(self.grid, CommunicationGrid)
+        if not isinstance(self.grid, CommunicationGrid) or self.grid.P * self.grid.Q > MOST_MESSAGES:
+            return
         group = residues(self.grid, self._messages)
-        self._try(group, Targets(costs, steps), Levels(group, self._until(), costs).shares(steps))
-
-    def _try(self, group: Grouped, targets: Targets, shares: Reals | None) -> None:
-        """Targets, without wishes and with those of a program."""
-        self._attempt(self._messages, targets)
-        wish = None if shares is None or not self._open else wishes(group, shares)
-        for seed in (None, *range(SEEDS)):
-            if wish is not None and self._open:
-                self._attempt(self._messages, targets, wish, seed)
+        shares = Levels(group, self._until(), costs).shares(steps)
+        self._attempts(Targets(costs, steps), None if shares is None else wishes(group, shares))
 
     def _take(self, levels: Levels, solution: Solution) -> bool:
         """Keep a solution if it is the best so far."""
@@ -181,7 +177,7 @@ class Search:
         self._raise_bound(real.bound)
         if not self._take(levels, real) and real.steps is not None:
             self._take(levels, levels.fitting(real.steps))
-            if self._open and isinstance(levels.graph, Amalgam) and isinstance(self.grid, CommunicationGrid):
+            if self._open and self.folded is not None:
                 self._unfolded(levels.costs, real.steps)
         for finer in self._finer(levels):
             if self.value <= self.bound + TINY:
@@ -196,7 +192,7 @@ class Search:
     def _finer(self, levels: Levels) -> Iterator[Levels]:
         """The program folded as much as can be, then less and less."""
         yield levels
-        if isinstance(self.grid, CommunicationGrid) and slices(self.grid):
+        if isinstance(self.grid, CommunicationGrid) and self.folded is not None:
             for turns in range(levels.turns - 1, 0, -1):
                 if levels.turns % turns == 0:
                     finer = Levels(folded_slice(self.grid, turns), levels.deadline)
@@ -224,7 +220,7 @@ class Search:
         messages = self._messages
         costs = np.unique(messages.length)[::-1]
         profile = np.array([np.count_nonzero(self.grid.profile == cost) for cost in costs], dtype=np.int64)
-        found = self._attempt(messages, Targets(costs, profile))
+        found = self._attempts(Targets(costs, profile), seeds=0)
         if self._open and isinstance(self.grid, CommunicationGrid):
             self._grouped(messages, costs, profile)
         counts = len(messages.length) * len(costs)
@@ -233,21 +229,32 @@ class Search:
         if self._open and counts <= 2 * LARGEST_EXACT:
             self._exact()
 
-    def _attempt(
-        self, messages: Messages, targets: Targets, wish: Ints | None = None, seed: int | None = None
-    ) -> Attempt:
+    def _attempt(self, targets: Targets, wish: Ints | None = None, seed: int | None = None) -> Attempt:
         """Keep what comes of some targets; where that has too many steps, of fewer and costlier ones."""
-        found = messages.within(self.aim.most_steps, targets, self.deadline, wish, seed)
-        self._keep(found.steps, found.cost, partial(messages.listed, found))
+        found = self._messages.within(self.aim.most_steps, targets, self.deadline, wish, seed)
+        self._keep(found.steps, found.cost, partial(self._messages.listed, found))
         return found
+
+    def _attempts(self, targets: Targets, wish: Ints | None = None, seeds: int = SEEDS) -> Attempt:
+        """The best of several attempts: by first fit, with the wish, and with wishes for the cheapest levels."""
+        best = self._attempt(targets)
+        cheapest = self._messages.cheapest(targets)
+        for seed in (None, *range(seeds)):
+            for wanted in (wish, cheapest):
+                if wanted is not None and self._open and len(best.raised):
+                    best = min(best, self._attempt(targets, wanted, seed), key=lambda attempt: attempt.cost)
+        return best
 
     def _least(self, group: Grouped, costs: Ints, profile: Ints, deadline: float) -> Solution:
         """The program of a relaxation, with what the level sets tell of the whole."""
+        levels = Levels(group, deadline, costs)
+        if levels.too_large:
+            return Solution(None, None, -np.inf)
         weights, limits = self.aim.weights(costs), self.aim.limits(costs)
         for k in range(len(costs)):
             among = (np.arange(len(costs)) <= k).astype(float)
             limits.append(Limit(among, float(profile[: k + 1].sum()), np.inf))
-        solution = Levels(group, deadline, costs).least(weights, limits)
+        solution = levels.least(weights, limits)
         self._raise_bound(solution.bound)
         return solution
 
@@ -255,11 +262,9 @@ class Search:
         """Processes put together as in a slice."""
         assert isinstance(self.grid, CommunicationGrid)
         group = residues(self.grid, messages)
-        if group.types * len(costs) > LARGEST_PROGRAM:
-            return
         solution = self._least(group, costs, profile, self._until())
-        if solution.steps is not None:
-            self._try(group, Targets(costs, solution.steps), solution.shares)
+        if solution.steps is not None and solution.shares is not None:
+            self._attempts(Targets(costs, solution.steps), wishes(group, solution.shares))
 
     def _exact(self) -> None:
         levels = Levels(amalgamated(self.grid), self.deadline)
@@ -268,27 +273,21 @@ class Search:
 
     def _parts(self, messages: Messages, costs: Ints, profile: Ints, found: Attempt) -> None:
         """The program of the messages around the first for which there was no room, of more and more of them."""
-        chosen, targets, size = np.zeros(0, dtype=np.int64), Targets(costs, profile), FIRST_PART
+        chosen, size = np.zeros(0, dtype=np.int64), FIRST_PART
         while self._open and len(found.raised):
             first = found.raised[:1]
             if np.isin(first, chosen).all():
                 size *= 2
             before = len(chosen)
             chosen = np.union1d(chosen, around(messages, first, size))
-            if len(chosen) * len(costs) > LARGEST_PROGRAM:
-                return
             if len(chosen) == before:
-                if before == len(messages.length) or size > before:
+                if before == len(messages.length) or size > LARGEST_PART:
                     return
                 continue
             solution = self._least(part(messages, chosen), costs, profile, self._until())
             if solution.steps is None:
                 return
-            targets = Targets(costs, solution.steps)
-            found = self._attempt(messages, targets)
-            for seed in range(SEEDS):
-                if self._open and len(found.raised):
-                    found = min(found, self._attempt(messages, targets, seed=seed), key=lambda attempt: attempt.cost)
+            found = self._attempts(Targets(costs, solution.steps))
 
 
 def _measured(graph: Amalgam, parts: Ints) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Levels of messages, the bounds of small programs, and finite arrays: valid, within time, and no bound above what is possible."""
+"""Levels of messages, the bounds of small programs, and finite arrays."""
 
 from __future__ import annotations
 
