@@ -33,7 +33,7 @@ TINY = 1e-6
 FIRST = 12  # costs of the first integer program
 GRACE = 0.1  # seconds to see that a rounding fits, when time is up
 LARGEST = 400_000  # counts
-EACH_SECOND = 15_000  # counts for each second that is left: solvers look at the clock once in a while only
+EACH_SECOND = 30_000  # counts for each second that is left: solvers look at the clock once in a while only
 
 
 class Limit(NamedTuple):

@@ -25,8 +25,8 @@ from .search import Aim, Search
 __all__ = ["OptimalSchedule", "aim_of", "optimal", "sought"]
 
 PROVED = "proved by integer program"
-LIFTING = 5e-7  # seconds for each message
-SPARE = 0.85  # solvers notice late that their time is up
+LIFTING = 2.5e-7  # seconds for each message
+SPARE = 0.9  # solvers notice late that their time is up
 
 
 class OptimalSchedule(ListedSchedule):

@@ -32,8 +32,9 @@ LARGEST_EXACT = 8_000  # counts of a program that is solved with whole numbers
 SMALLEST_PARTS = 2_000  # counts of one that is solved at once
 LARGEST_PART = 20_000  # messages of a part whose program is solved
 MOST_MESSAGES = 10_000_000  # that are put into levels one by one
+MOST_TWICE = 200_000  # that are tried a second time before any program
 FIRST_PART = 80  # messages of the first part of a graph whose program is solved
-SHARE = 0.5  # of the time that is left, for one program: what follows needs some too
+SHARE = 0.7  # of the time that is left, for one program: what follows needs some too
 FIRST_SHARE, LARGE_SHARE = 0.2, 0.8  # of the time for what comes first of a slice, and for all its programs
 SEEDS = 3
 
@@ -220,7 +221,8 @@ class Search:
         messages = self._messages
         costs = np.unique(messages.length)[::-1]
         profile = np.array([np.count_nonzero(self.grid.profile == cost) for cost in costs], dtype=np.int64)
-        found = self._attempts(Targets(costs, profile), seeds=0)
+        targets = Targets(costs, profile)
+        found = self._attempt(targets) if len(messages.length) > MOST_TWICE else self._attempts(targets, seeds=0)
         if self._open and isinstance(self.grid, CommunicationGrid):
             self._grouped(messages, costs, profile)
         counts = len(messages.length) * len(costs)
@@ -284,7 +286,7 @@ class Search:
                 if before == len(messages.length) or size > LARGEST_PART:
                     return
                 continue
-            solution = self._least(part(messages, chosen), costs, profile, self._until())
+            solution = self._least(part(messages, chosen), costs, profile, self.deadline)
             if solution.steps is None:
                 return
             found = self._attempts(Targets(costs, solution.steps))
