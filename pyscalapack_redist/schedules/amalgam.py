@@ -15,13 +15,46 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
 from .communication_grid import CommunicationGrid
 from .message_graph import Ints, MessageGraph
 
-__all__ = ["Amalgam", "amalgamated"]
+__all__ = ["Amalgam", "Types", "amalgamated"]
+
+
+class Types(Protocol):
+    """Groups of senders and of receivers, and how many messages of each type go between them; see `Amalgam`."""
+
+    @property
+    def sender_sizes(self) -> Ints:
+        """Number of copies of each group."""
+
+    @property
+    def receiver_sizes(self) -> Ints:
+        """Number of copies of each group."""
+
+    @property
+    def sender_group(self) -> Ints:
+        """Of each type."""
+
+    @property
+    def receiver_group(self) -> Ints:
+        """Of each type."""
+
+    @property
+    def length(self) -> Ints:
+        """Of each type."""
+
+    @property
+    def count(self) -> Ints:
+        """Edges of each type."""
+
+    @property
+    def types(self) -> int:
+        """Number of types."""
 
 
 @dataclass(frozen=True, eq=False)

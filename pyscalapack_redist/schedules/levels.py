@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .amalgam import Amalgam
+from .amalgam import Types
 from .message_graph import Ints
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ TINY = 1e-6
 FIRST = 12  # costs of the first integer program
 GRACE = 0.1  # seconds to see that a rounding fits, when time is up
 LARGEST = 400_000  # counts
+EACH_SECOND = 30_000  # counts for each second that is left: solvers look at the clock once in a while only
 
 
 class Limit(NamedTuple):
@@ -54,11 +55,14 @@ class Solution(NamedTuple):
         For each type and cost the number of messages; None where they are not whole numbers.
     bound : float
         No solution's value is below it; infinite where there is no solution.
+    shares : ndarray or None
+        For each type and cost the number of messages, whole or not.
     """
 
     steps: Ints | None
     counts: Ints | None
     bound: float
+    shares: Reals | None = None
 
 
 class _Relaxed(NamedTuple):
@@ -72,20 +76,30 @@ class Levels:
 
     Parameters
     ----------
-    graph : Amalgam
+    graph : Types
         The folded graph.
     deadline : float
         When to stop, on the clock of `time.monotonic`.
+    costs : ndarray, optional
+        Of the steps that there may be, descending, every length among them; the lengths where it is not given.
     """
 
-    def __init__(self, graph: Amalgam, deadline: float) -> None:
+    def __init__(self, graph: Types, deadline: float, costs: Ints | None = None) -> None:
         self.graph, self.deadline = graph, deadline
-        self.costs: Ints = np.unique(graph.length)[::-1]
+        self.costs: Ints = np.unique(graph.length)[::-1] if costs is None else costs
+
+    @property
+    def turns(self) -> int:
+        """Messages for each edge of the graph. Not collective."""
+        return getattr(self.graph, "turns", 1)
 
     @property
     def too_large(self) -> bool:
-        """Whether the program is beyond what is solved."""
-        return int((self.graph.length[:, None] <= self.costs[None]).sum()) > LARGEST if self.graph.types else False
+        """Whether the program is beyond what is solved, in the time that is left. Not collective."""
+        if not self.graph.types:
+            return False
+        most = min(LARGEST, EACH_SECOND * (self.deadline - time.monotonic()))
+        return int((self.graph.length[:, None] <= self.costs[None]).sum()) > most
 
     def fitting(self, steps: Ints) -> Solution:
         """Counts for given steps of each cost: real ones, whole if they come out so; else whole ones. Not collective."""
@@ -94,8 +108,13 @@ class Levels:
         found = self._solve(used, np.zeros(len(steps)), [], whole=False, low=fixed, high=fixed)
         if found.bound < np.inf and found.counts is None:
             exact = self._solve(used, np.zeros(len(steps)), [], whole=True, low=fixed, high=fixed)
-            return Solution(exact.steps, exact.counts, found.bound)
+            return exact._replace(bound=found.bound)
         return found
+
+    def shares(self, steps: Ints) -> Reals | None:
+        """Messages of each type in steps of each cost, whole or not, for given steps; None if none fit. Not collective."""
+        fixed = steps.astype(float)
+        return self._solve(np.flatnonzero(steps), np.zeros(len(steps)), [], whole=False, low=fixed, high=fixed).shares
 
     def least(self, weights: Reals, limits: list[Limit], *, whole: bool = False) -> Solution:
         """The steps of least weight. Not collective.
@@ -129,17 +148,17 @@ class Levels:
             reduced <= best - unit - value + TINY * max(1.0, abs(value)) if np.isfinite(best) else np.ones_like(some)
         )
         if best <= bound + TINY or not (needed & ~some).any():
-            return Solution(first.steps, first.counts, max(bound, min(_rounded_up(first.bound, unit), best)))
+            return first._replace(bound=max(bound, min(_rounded_up(first.bound, unit), best)))
         second = self._solve(np.flatnonzero(some | needed), weights, limits, whole=whole)
         bound = max(bound, min(_rounded_up(second.bound, unit), best))
-        return Solution(*(second if _value(second, weights) < best else first)[:2], bound)
+        return (second if _value(second, weights) < best else first)._replace(bound=bound)
 
     def _roundings(self, steps: Reals, weights: Reals, limits: list[Limit]) -> Solution:
         """Steps of each cost or more, rounded up: what fitted before fits again."""
         rounded = np.diff(np.ceil(np.cumsum(steps) - TINY), prepend=0)
         if any(not limit.least <= rounded @ limit.weights <= limit.most for limit in limits):
             return Solution(None, None, -np.inf)
-        some_time = Levels(self.graph, max(self.deadline, time.monotonic() + GRACE))
+        some_time = Levels(self.graph, max(self.deadline, time.monotonic() + GRACE), self.costs)
         return some_time.fitting(rounded.astype(np.int64))
 
     def _relaxed(self, weights: Reals, limits: list[Limit]) -> _Relaxed | None:
@@ -214,7 +233,9 @@ class Levels:
             return Solution(None, None, bound)
         steps = np.zeros(len(self.costs), dtype=np.int64)
         steps[used] = np.diff(np.rint(found.x[:levels]).astype(np.int64), prepend=0)
-        return Solution(steps, self._counts(program, found.x[levels:], steps), bound)
+        shares = np.zeros((self.graph.types, len(self.costs)))
+        shares[program.kind, program.used[program.level]] = found.x[levels:]
+        return Solution(steps, self._counts(program, found.x[levels:], steps), bound, shares)
 
     def _counts(self, program: _Program, values: Reals, steps: Ints) -> Ints | None:
         near = np.rint(values)
@@ -239,7 +260,7 @@ class Levels:
 class _Program:
     """Rows of the constraints: first the steps of each cost, then the counts."""
 
-    def __init__(self, graph: Amalgam, costs: Ints, used: Ints) -> None:
+    def __init__(self, graph: Types, costs: Ints, used: Ints) -> None:
         self.graph, self.used = graph, used
         self.kind, self.level = np.nonzero(graph.length[:, None] <= costs[used][None])
 

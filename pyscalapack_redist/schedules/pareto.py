@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from .message_graph import MessageGraph
-from .optimal import Aim, OptimalSchedule, sought
+from .optimal import OptimalSchedule, sought
 from .schedule import EQUALS_BOUND
+from .search import Aim
 
 __all__ = ["pareto"]
 

@@ -1,0 +1,186 @@
+"""Messages put into levels, longest first: how many steps there are of each cost is given, and raised where it must be.
+
+A level is a group of steps of one cost, open to messages of that length or less. No process may have more messages in a level
+than the level has steps; each level is then coloured on its own (Koenig; Desprez, Theorem 1). The lists of steps open to
+messages are nested: what is open to a message is open to every shorter one. A search for room between two levels is one for
+an augmenting path. Nothing is folded, so this is for graphs in which few processes are alike: finite arrays.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._kernels.nested import nested_levels
+from .lifting import coloured
+from .message_graph import Ints
+
+__all__ = ["Attempt", "Messages", "Targets"]
+
+TRIES = 64  # pairs of levels between which room is sought for one message
+
+
+@dataclass(frozen=True)
+class Targets:
+    """How many steps there are to be of each cost.
+
+    Attributes
+    ----------
+    costs : ndarray
+        Strictly descending; every length is among them.
+    steps : ndarray
+        Number of steps of each cost.
+    """
+
+    costs: Ints
+    steps: Ints
+
+    @property
+    def alike(self) -> bool:
+        """Whether all steps cost the same. Not collective."""
+        return int(np.count_nonzero(self.steps)) <= 1
+
+    def merged(self, least: int) -> Targets:
+        """The cheapest steps given the cost of dearer ones, until at least so many cost the same. Not collective."""
+        steps = self.steps.copy()
+        used = np.flatnonzero(steps)
+        number = np.cumsum(steps[used][::-1])
+        kept = len(used) - 1 - min(int(np.searchsorted(number, least)), len(used) - 1)
+        last = used[kept]
+        steps[last] = steps[last:].sum()
+        steps[last + 1 :] = 0
+        return Targets(self.costs, steps)
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """Levels of all messages.
+
+    Attributes
+    ----------
+    level : ndarray
+        Of each message, in their order in `Messages`.
+    steps, cost : int
+        Number of steps and total cost, at most.
+    raised : ndarray
+        Messages for which a step was made costlier, or added.
+    """
+
+    level: Ints
+    steps: int
+    cost: int
+    raised: Ints
+
+
+class Messages:
+    """All messages of a graph, longest first. Not collective.
+
+    Parameters
+    ----------
+    lengths : ndarray
+        P x Q, 0 where there is no message.
+
+    Attributes
+    ----------
+    sender, receiver, length : ndarray
+        Of each message.
+    """
+
+    def __init__(self, lengths: Ints) -> None:
+        self.shape: tuple[int, int] = (lengths.shape[0], lengths.shape[1])
+        sender, receiver = np.nonzero(lengths)
+        length = lengths[sender, receiver]
+        order = np.argsort(-length, kind="stable")
+        self.sender: Ints = sender[order]
+        self.receiver: Ints = receiver[order]
+        self.length: Ints = length[order]
+
+    def attempt(self, targets: Targets, deadline: float, wish: Ints | None = None, seed: int | None = None) -> Attempt:
+        """Levels with the number of steps that is given, or with more or costlier ones. Not collective.
+
+        Parameters
+        ----------
+        targets : Targets
+            How many steps there are to be.
+        deadline : float
+            When to stop looking for room, on the clock of `time.monotonic`; a first fit does for what is then left.
+        wish : ndarray, optional
+            The level in which each message is put where there is room.
+        seed : int, optional
+            Of a random order of the messages of each length; without it, they come by senders.
+        """
+        count = len(self.length)
+        if not count:
+            return Attempt(np.zeros(0, np.int64), 0, 0, np.zeros(0, np.int64))
+        wish = np.zeros(count, np.int64) if wish is None else np.asarray(wish, np.int64)
+        sender, receiver, length, steps = self.sender, self.receiver, self.length, targets.steps.copy()
+        order = np.arange(count)
+        if seed is not None:
+            order = np.random.default_rng(seed).permutation(count)
+            order = order[np.argsort(-length[order], kind="stable")]
+            sender, receiver, wish = sender[order], receiver[order], wish[order]
+        # A wish for a level that is not open to a message is one for the cheapest that is.
+        wish = np.minimum(wish, np.searchsorted(-targets.costs, -length, side="right") - 1)
+        raised = np.zeros(count, np.uint8)
+        costs = np.ascontiguousarray(targets.costs)
+        level = np.empty(count, np.int64)
+        level[order] = nested_levels(
+            sender, receiver, length, self.shape[0], self.shape[1], wish, costs, steps, TRIES, deadline, raised
+        )
+        used = self._steps_of(level, len(costs))
+        return Attempt(level, int(used.sum()), int(used @ costs), order[np.flatnonzero(raised)])
+
+    def within(
+        self,
+        most_steps: int | None,
+        targets: Targets,
+        deadline: float,
+        wish: Ints | None = None,
+        seed: int | None = None,
+    ) -> Attempt:
+        """The first attempt that has no more than some number of steps, the cheapest made costlier until then.
+
+        Parameters as for `attempt`. The maximum degree of the graph is always enough steps: where all cost the same, there is
+        room for every message (Koenig). Not collective.
+        """
+        found = self.attempt(targets, deadline, wish, seed)
+        alike = 1
+        while most_steps is not None and found.steps > most_steps and not targets.alike:
+            alike = 4 * alike if time.monotonic() < deadline else most_steps
+            targets = targets.merged(alike)
+            found = self.attempt(targets, deadline, wish, seed)
+        return found
+
+    def cheapest(self, targets: Targets) -> Ints:
+        """The cheapest level with steps that is open to each message, as a wish. Not collective."""
+        used = np.flatnonzero(targets.steps)
+        place = np.searchsorted(-targets.costs[used], -self.length, side="right") - 1
+        wish: Ints = used[np.maximum(place, 0)] if len(used) else np.zeros(len(self.length), np.int64)
+        return wish
+
+    def listed(self, attempt: Attempt) -> list[Ints]:
+        """The steps, rows sender, receiver, length each. Not collective."""
+        steps: list[Ints] = []
+        for here in _runs(attempt.level):
+            colour = coloured(self.sender[here], self.receiver[here])
+            steps += [
+                np.column_stack([self.sender[step], self.receiver[step], self.length[step]])
+                for step in (here[run] for run in _runs(colour))
+            ]
+        return steps
+
+    def _steps_of(self, level: Ints, levels: int) -> Ints:
+        """The most messages that a process has in each level."""
+        most = np.zeros(levels, dtype=np.int64)
+        for end, processes in zip((self.sender, self.receiver), self.shape, strict=True):
+            degrees = np.bincount(end * levels + level, minlength=processes * levels).reshape(processes, levels)
+            np.maximum(most, degrees.max(axis=0), out=most)
+        return most
+
+
+def _runs(key: Ints) -> list[Ints]:
+    """Places of each key, keys ascending."""
+    order = np.argsort(key, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(key[order])) + 1) if len(key) else []

@@ -1,0 +1,303 @@
+"""The best schedule for an aim that is found in a time, with a bound: what `optimal` runs.
+
+A slice is folded and its program solved, with whole counts where real ones do not come out whole. What does not fold, an array
+that ends within a slice above all, is put into levels message by message; small programs give the bound, and the numbers of
+steps of each cost to try: of processes put together, then of the messages for which no room was found.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+
+from .amalgam import Amalgam, amalgamated, folded_slice
+from .caterpillar import ring
+from .communication_grid import CommunicationGrid
+from .greedy import greedy_parts
+from .levels import TINY, Levels, Limit, Reals, Solution
+from .lifting import lifted
+from .message_graph import Ints, MessageGraph
+from .nested import Attempt, Messages, Targets
+from .relaxation import Grouped, around, part, residues, wishes
+from .stepwise import stepwise_parts
+
+__all__ = ["Aim", "Search"]
+
+MOST_HEURISTIC = 200  # types for which stepwise and greedy are tried where each process is a group
+LARGEST_EXACT = 8_000  # counts of a program that is solved with whole numbers
+SMALLEST_PARTS = 2_000  # counts of one that is solved at once
+LARGEST_PART = 20_000  # messages of a part whose program is solved
+MOST_MESSAGES = 10_000_000  # that are put into levels one by one
+MOST_TWICE = 200_000  # that are tried a second time before any program
+FIRST_PART = 80  # messages of the first part of a graph whose program is solved
+SHARE = 0.7  # of the time that is left, for one program: what follows needs some too
+FIRST_SHARE, LARGE_SHARE = 0.2, 0.8  # of the time for what comes first of a slice, and for all its programs
+SEEDS = 3
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What is to be least: alpha NS + beta TC, with at most some number of steps.
+
+    Attributes
+    ----------
+    alpha, beta : float
+        Weights of the number of steps and of the total cost.
+    most_steps : int or None
+        Limit on the number of steps.
+    then_steps : bool
+        Whether the fewest steps are sought among schedules of the least value.
+    """
+
+    alpha: float
+    beta: float
+    most_steps: int | None = None
+    then_steps: bool = False
+
+    def value(self, steps: int, cost: int) -> float:
+        """What is to be least; infinite if there are too many steps. Not collective."""
+        if self.most_steps is not None and steps > self.most_steps:
+            return np.inf
+        return self.alpha * steps + self.beta * cost
+
+    def weights(self, costs: Ints) -> Reals:
+        """Of a step of each cost. Not collective."""
+        return np.asarray(self.alpha + self.beta * costs, dtype=np.float64)
+
+    def limits(self, costs: Ints) -> list[Limit]:
+        """On the steps of each cost. Not collective."""
+        return [] if self.most_steps is None else [Limit(np.ones(len(costs)), 0, self.most_steps)]
+
+
+class Search:
+    """The best so far, and the bound. Not collective.
+
+    Parameters
+    ----------
+    grid : MessageGraph
+        What is scheduled.
+    folded : Amalgam or None
+        The graph folded, where it is one of whole slices.
+    aim : Aim
+        What is to be least.
+    deadline : float
+        When to stop, on the clock of `time.monotonic`.
+
+    Attributes
+    ----------
+    value, bound : float
+        What the best schedule has, and what none can be below.
+    """
+
+    def __init__(self, grid: MessageGraph, folded: Amalgam | None, aim: Aim, deadline: float) -> None:
+        self.grid, self.folded, self.aim, self.deadline = grid, folded, aim, deadline
+        self.value: float = np.inf
+        self.steps_then = 0
+        self.found: Callable[[], list[Ints]] = list
+        self.bound = self.first_bound
+
+    @property
+    def first_bound(self) -> float:
+        """The bound of the level sets. Not collective."""
+        return self.aim.alpha * self.grid.step_bound + self.aim.beta * self.grid.cost_bound
+
+    def run(self) -> list[Ints]:
+        """The steps of the best schedule. Not collective."""
+        if not self.grid.step_bound:
+            self.value = 0
+        elif self.folded is not None:
+            self._of_slice(self.folded)
+            if not np.isfinite(self.value):
+                self._by_message()
+        else:
+            self._by_message()
+        if not np.isfinite(self.value):
+            self._keep_steps(ring(self.grid).steps)
+        return self.found()
+
+    @property
+    def _open(self) -> bool:
+        return self.value > self.bound + TINY and time.monotonic() < self.deadline
+
+    @cached_property
+    def _messages(self) -> Messages:
+        return Messages(self.grid.lengths)
+
+    def _until(self, share: float = SHARE) -> float:
+        now = time.monotonic()
+        return now + max(0.0, share * (self.deadline - now))
+
+    def _keep(self, number: int, cost: int, found: Callable[[], list[Ints]]) -> None:
+        value = self.aim.value(number, cost)
+        if (value, number) < (self.value, self.steps_then):
+            self.value, self.steps_then, self.found = value, number, found
+
+    def _keep_steps(self, steps: list[Ints]) -> None:
+        steps = [step for step in steps if len(step)]
+        self._keep(len(steps), sum(int(step[:, 2].max()) for step in steps), lambda: steps)
+
+    def _raise_bound(self, bound: float) -> None:
+        self.bound = max(self.bound, min(bound, self.value))
+
+    # Folded graphs: counts of types.
+
+    def _of_slice(self, graph: Amalgam) -> None:
+        levels = Levels(graph, self._until(LARGE_SHARE))
+        if not levels.too_large:
+            least = np.array([np.count_nonzero(self.grid.profile == cost) for cost in levels.costs], dtype=np.int64)
+            if not self._take(levels, Levels(graph, self._until(FIRST_SHARE)).fitting(least)):
+                self._programs(levels)
+        if not np.isfinite(self.value) and graph.types <= MOST_HEURISTIC:
+            self._heuristics(graph)
+
+    def _unfolded(self, costs: Ints, steps: Ints) -> None:
+        """What a program says of a slice, tried message by message."""
+        if not isinstance(self.grid, CommunicationGrid) or self.grid.P * self.grid.Q > MOST_MESSAGES:
+            return
+        group = residues(self.grid, self._messages)
+        shares = Levels(group, self._until(), costs).shares(steps)
+        self._attempts(Targets(costs, steps), None if shares is None else wishes(group, shares))
+
+    def _take(self, levels: Levels, solution: Solution) -> bool:
+        """Keep a solution if it is the best so far."""
+        if solution.steps is None or solution.counts is None:
+            return False
+        number, cost = int(solution.steps.sum()), int(solution.steps @ levels.costs)
+        graph, counts = levels.graph, solution.counts
+        assert isinstance(graph, Amalgam)
+        self._keep(number, cost, partial(lifted, graph, counts))
+        return True
+
+    def _programs(self, levels: Levels) -> None:
+        weights, limits = self.aim.weights(levels.costs), self.aim.limits(levels.costs)
+        real = levels.least(weights, limits)
+        self._raise_bound(real.bound)
+        if not self._take(levels, real) and real.steps is not None:
+            self._take(levels, levels.fitting(real.steps))
+            if self._open and self.folded is not None:
+                self._unfolded(levels.costs, real.steps)
+        for finer in self._finer(levels):
+            if self.value <= self.bound + TINY:
+                break
+            whole = finer.least(weights, limits, whole=True)
+            self._take(finer, whole)
+            if finer.turns == 1:
+                self._raise_bound(whole.bound)
+        if self.aim.then_steps and np.isfinite(self.value) and self.steps_then > self.grid.step_bound:
+            self._fewer_steps(levels)
+
+    def _finer(self, levels: Levels) -> Iterator[Levels]:
+        """The program folded as much as can be, then less and less."""
+        yield levels
+        if isinstance(self.grid, CommunicationGrid) and self.folded is not None:
+            for turns in range(levels.turns - 1, 0, -1):
+                if levels.turns % turns == 0:
+                    finer = Levels(folded_slice(self.grid, turns), levels.deadline)
+                    if finer.too_large:
+                        return
+                    yield finer
+
+    def _fewer_steps(self, levels: Levels) -> None:
+        costs = levels.costs.astype(float)
+        fewer = levels.least(np.ones(len(costs)), [Limit(costs, 0, self.value)])
+        if fewer.steps is not None and fewer.counts is None:
+            fewer = levels.fitting(fewer.steps)
+        self._take(levels, fewer)
+
+    def _heuristics(self, graph: Amalgam) -> None:
+        for parts in (stepwise_parts(graph), greedy_parts(graph)):
+            self._keep(*_measured(graph, parts), partial(lifted, graph, parts))
+
+    # Graphs that do not fold: message by message.
+
+    def _by_message(self) -> None:
+        """Levels of the messages one by one, for steps that small programs tell."""
+        if self.grid.P * self.grid.Q > MOST_MESSAGES:
+            return
+        messages = self._messages
+        costs = np.unique(messages.length)[::-1]
+        profile = np.array([np.count_nonzero(self.grid.profile == cost) for cost in costs], dtype=np.int64)
+        targets = Targets(costs, profile)
+        found = self._attempt(targets) if len(messages.length) > MOST_TWICE else self._attempts(targets, seeds=0)
+        if self._open and isinstance(self.grid, CommunicationGrid):
+            self._grouped(messages, costs, profile)
+        counts = len(messages.length) * len(costs)
+        if self._open and counts > SMALLEST_PARTS:
+            self._parts(messages, costs, profile, found)
+        if self._open and counts <= 2 * LARGEST_EXACT:
+            self._exact()
+
+    def _attempt(self, targets: Targets, wish: Ints | None = None, seed: int | None = None) -> Attempt:
+        """Keep what comes of some targets; where that has too many steps, of fewer and costlier ones."""
+        found = self._messages.within(self.aim.most_steps, targets, self.deadline, wish, seed)
+        self._keep(found.steps, found.cost, partial(self._messages.listed, found))
+        return found
+
+    def _attempts(self, targets: Targets, wish: Ints | None = None, seeds: int = SEEDS) -> Attempt:
+        """The best of several attempts: by first fit, with the wish, and with wishes for the cheapest levels."""
+        best = self._attempt(targets)
+        cheapest = self._messages.cheapest(targets)
+        for seed in (None, *range(seeds)):
+            for wanted in (wish, cheapest):
+                if wanted is not None and self._open and len(best.raised):
+                    best = min(best, self._attempt(targets, wanted, seed), key=lambda attempt: attempt.cost)
+        return best
+
+    def _least(self, group: Grouped, costs: Ints, profile: Ints, deadline: float) -> Solution:
+        """The program of a relaxation, with what the level sets tell of the whole."""
+        levels = Levels(group, deadline, costs)
+        if levels.too_large:
+            return Solution(None, None, -np.inf)
+        weights, limits = self.aim.weights(costs), self.aim.limits(costs)
+        for k in range(len(costs)):
+            among = (np.arange(len(costs)) <= k).astype(float)
+            limits.append(Limit(among, float(profile[: k + 1].sum()), np.inf))
+        solution = levels.least(weights, limits)
+        self._raise_bound(solution.bound)
+        return solution
+
+    def _grouped(self, messages: Messages, costs: Ints, profile: Ints) -> None:
+        """Processes put together as in a slice."""
+        assert isinstance(self.grid, CommunicationGrid)
+        group = residues(self.grid, messages)
+        solution = self._least(group, costs, profile, self._until())
+        if solution.steps is not None and solution.shares is not None:
+            self._attempts(Targets(costs, solution.steps), wishes(group, solution.shares))
+
+    def _exact(self) -> None:
+        levels = Levels(amalgamated(self.grid), self.deadline)
+        if levels.graph.types * len(levels.costs) <= LARGEST_EXACT:
+            self._programs(levels)
+
+    def _parts(self, messages: Messages, costs: Ints, profile: Ints, found: Attempt) -> None:
+        """The program of the messages around the first for which there was no room, of more and more of them."""
+        chosen, size = np.zeros(0, dtype=np.int64), FIRST_PART
+        while self._open and len(found.raised):
+            first = found.raised[:1]
+            if np.isin(first, chosen).all():
+                size *= 2
+            before = len(chosen)
+            chosen = np.union1d(chosen, around(messages, first, size))
+            if len(chosen) == before:
+                if before == len(messages.length) or size > LARGEST_PART:
+                    return
+                continue
+            solution = self._least(part(messages, chosen), costs, profile, self.deadline)
+            if solution.steps is None:
+                return
+            found = self._attempts(Targets(costs, solution.steps))
+
+
+def _measured(graph: Amalgam, parts: Ints) -> tuple[int, int]:
+    """Steps and cost of runs of equal steps."""
+    sizes = np.concatenate([graph.sender_sizes, graph.receiver_sizes])
+    ends = np.concatenate([graph.sender_group, graph.receiver_group + len(graph.sender_sizes)])
+    degrees = np.zeros((len(sizes), parts.shape[1]), dtype=np.int64)
+    np.add.at(degrees, ends, np.concatenate([parts, parts]))
+    times = (-(-degrees // sizes[:, None])).max(axis=0, initial=0)
+    longest = np.where(parts > 0, graph.length[:, None], 0).max(axis=0, initial=0)
+    return int(times.sum()), int(times @ longest)
