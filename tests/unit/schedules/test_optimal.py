@@ -44,17 +44,17 @@ def cheapest(lengths: np.ndarray) -> dict[int, int]:
 def test_small_graphs_against_trying_all(P: int, Q: int, seed: int, alpha: float, beta: float) -> None:
     lengths = np.random.default_rng(seed).integers(0, 6, (P, Q))
     grid, all_of_them = LengthMatrix(lengths), cheapest(lengths)
-    least = build("optimal", grid)
+    least = build("optimal", grid, time_limit=60)
     cost = min(all_of_them.values())
     assert least.certificate in PROVED
     assert least.total_cost == cost
     assert least.number_of_steps == min(steps for steps, least_cost in all_of_them.items() if least_cost == cost)
-    fewest = build("optimal", grid, objective="steps")
+    fewest = build("optimal", grid, objective="steps", time_limit=60)
     assert (fewest.number_of_steps, fewest.total_cost) == min(all_of_them.items())
-    affine = build("optimal", grid, objective=(alpha, beta))
+    affine = build("optimal", grid, objective=(alpha, beta), time_limit=60)
     value = alpha * affine.number_of_steps + beta * affine.total_cost
     assert value == pytest.approx(min(alpha * steps + beta * total for steps, total in all_of_them.items()))
-    front = [(schedule.number_of_steps, schedule.total_cost) for schedule in pareto(grid)]
+    front = [(schedule.number_of_steps, schedule.total_cost) for schedule in pareto(grid, time_limit=60)]
     lowest, expected = 10**9, []
     for steps, total in sorted(all_of_them.items()):
         if total < lowest:
@@ -87,9 +87,13 @@ def test_stepwise_is_optimal_from_blocks_to_their_multiples(P: int) -> None:
     """Proposition 6."""
     for Q, K in itertools.product(range(1, 13), range(2, 8)):
         grid = CommunicationGrid(P, Q, 1, K)
-        found, cheapest = build("stepwise", grid), build("optimal", grid)
+        found, cheapest = build("stepwise", grid), build("optimal", grid, time_limit=60)
         assert cheapest.certificate in PROVED
-        assert found.number_of_steps == build("optimal", grid, objective="steps").number_of_steps, (P, Q, K)
+        assert found.number_of_steps == build("optimal", grid, objective="steps", time_limit=60).number_of_steps, (
+            P,
+            Q,
+            K,
+        )
         assert found.total_cost == cheapest.total_cost, (P, Q, K)
 
 
@@ -101,7 +105,8 @@ def test_stepwise_is_not_always_optimal(
     grid: tuple[int, ...], stepwise: tuple[int, int], least: tuple[int, int]
 ) -> None:
     """Not even where all rows are alike, as in the first case: Proposition 6 is of block sizes that divide."""
-    found, cheapest = build("stepwise", CommunicationGrid(*grid)), build("optimal", CommunicationGrid(*grid))
+    found = build("stepwise", CommunicationGrid(*grid))
+    cheapest = build("optimal", CommunicationGrid(*grid), time_limit=60)
     assert cheapest.certificate in PROVED
     assert (found.number_of_steps, found.total_cost) == stepwise
     assert (cheapest.number_of_steps, cheapest.total_cost) == least
@@ -123,13 +128,13 @@ def test_ratios_of_desprez() -> None:
     assert ring.number_of_steps == 12
     used = [step for step in ring.steps if len(step)]
     assert len(used) == 6  # 6 of 12 rounds are empty
-    assert build("optimal", fourth).number_of_steps / len(used) == 4 / 6
+    assert build("optimal", fourth, time_limit=60).number_of_steps / len(used) == 4 / 6
 
 
 def test_product_and_whole_of_two_dimensions() -> None:
     grids = [CommunicationGrid(3, 2, 4, 3), CommunicationGrid(4, 2, 4, 1)]
-    axes = product([build("optimal", grid) for grid in grids])
-    all_of_it = build("optimal", whole(grids))
+    axes = product([build("optimal", grid, time_limit=60) for grid in grids])
+    all_of_it = build("optimal", whole(grids), time_limit=60)
     axes.validate()
     all_of_it.validate()
     assert (axes.total_cost, all_of_it.total_cost) == (56, 48)
@@ -170,6 +175,6 @@ def test_large_grids_are_valid(name: str, size: tuple[int, int]) -> None:
 
 
 def test_the_front_of_example_5() -> None:
-    front = pareto(CommunicationGrid(15, 6, 2, 3))
+    front = pareto(CommunicationGrid(15, 6, 2, 3), time_limit=60)
     assert [(schedule.number_of_steps, schedule.total_cost) for schedule in front] == [(10, 20), (11, 16)]
     assert all(schedule.certificate in PROVED for schedule in front)
