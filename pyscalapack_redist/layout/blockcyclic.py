@@ -96,7 +96,8 @@ class Axis(ABC):
 
     def local_size(self, p: int) -> int:
         """Number of elements on process `p` (NUMROC when offset is 0). Not collective."""
-        return self._held_before(self.offset + self.n, self._process(p)) - self.local_start(p)
+        held = self._held_before(self.offset + self.n, self._process(p))
+        return held - self._held_before(self.offset, p) if self.offset else held
 
     def global_indices(self, p: int) -> NDArray[np.int64]:
         """All elements on process `p`, ascending: one for each local index from `local_start`. Not collective."""
@@ -148,6 +149,15 @@ class BlockCyclic(Axis):
     offset: int = 0
 
     def __post_init__(self) -> None:
+        n, block, processes, source, offset = self.n, self.block, self.processes, self.source, self.offset
+        if (
+            type(n) is type(block) is type(processes) is type(source) is type(offset) is int
+            and 0 <= n <= LARGEST
+            and 0 < block <= LARGEST
+            and 0 <= source < processes <= LARGEST
+            and 0 <= offset <= LARGEST
+        ):
+            return  # each of them once more, by name, takes longer than all else that making an axis does
         for name, least, hint in (
             ("n", 0, ""),
             ("block", 1, ": it is the number of elements in a block"),
