@@ -12,8 +12,9 @@ import itertools
 import math
 import time
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import NamedTuple
+
+import numpy as np
 
 from ..errors import ScheduleError
 from .amalgam import Amalgam, amalgamated
@@ -29,7 +30,7 @@ __all__ = ["PreemptiveSchedule", "preemptive", "preemptive_pareto"]
 
 TINY = 1e-9
 UNCUT, SEARCHING = 0.25, 0.6  # of the time: for the schedule of whole messages, and until the bound is improved
-LARGEST_UNIT = 64  # start-up costs with at most this denominator make times multiples of a fraction
+MOST_STEPS = 10**6  # whose times are looked through
 SLOPES = 4  # of the front, for which bounds of the time are worked out
 WEIGHTS = (1.0, 3.0, 0.0)  # towards processes with many messages
 TOTALS = 32  # that are tried between the least and that of whole messages
@@ -201,13 +202,22 @@ class _Search:
     def proved_time(self, startup: float, enough: float) -> float:
         """A bound by the program of patterns; -inf where there is no time for any."""
         program = PatternBound(self.graph, startup, self.bounds.fewest, self.bounds.volume)
-        bound = program.least_time(enough, self.end)
-        unit = Fraction(startup).denominator
-        return math.ceil(bound * unit - TINY) / unit if unit <= LARGEST_UNIT and bound > -math.inf else bound
+        return next_time(program.least_time(enough, self.end), startup, self.bounds.fewest, self.bounds.volume)
 
     def unfolded(self, found: _Candidate) -> list[Ints]:
         """Steps of the whole graph."""
         return unfolded_steps(self.graph, found.pieces) if found.whole is None else found.whole
+
+
+def next_time(bound: float, startup: float, fewest: int, volume: int) -> float:
+    """The least time not below a bound: steps and costs are whole numbers, so few times are possible. Not collective."""
+    if bound == -math.inf:
+        return bound
+    first = startup * fewest + max(volume, math.ceil(bound - startup * fewest - TINY))
+    if first - volume > startup * (fewest + MOST_STEPS):
+        return bound
+    steps = np.arange(fewest, (first - volume) / startup + 1)
+    return float(np.min(startup * steps + np.maximum(volume, np.ceil(bound - startup * steps - TINY)), initial=first))
 
 
 def _reversed_bits(number: int) -> float:

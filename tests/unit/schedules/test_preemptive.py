@@ -24,6 +24,7 @@ from pyscalapack_redist.schedules import (
     whole,
 )
 from pyscalapack_redist.schedules.amalgam import amalgamated
+from pyscalapack_redist.schedules.preemptive import next_time
 from pyscalapack_redist.schedules.split_bounds import SplitBounds
 from pyscalapack_redist.schedules.split_patterns import PatternBound
 
@@ -151,6 +152,24 @@ def test_a_bound_by_patterns_is_one(P: int, Q: int, longest: int, seed: int, sta
         if lengths.any():  # any prices give a bound
             prices = np.random.default_rng(seed).uniform(0, 3, len(program.sizes) * program.levels + 2)
             assert program._bound(prices)[0] <= least + 1e-6
+
+
+def test_a_bound_goes_up_to_a_time_that_is_possible() -> None:
+    assert next_time(-math.inf, 0.5, 2, 3) == -math.inf
+    assert next_time(4.2, 0.5, 2, 3) == 4.5  # 3 steps, 3 elements
+    assert next_time(3.5, 0.5, 2, 3) == 4  # no fewer steps, no fewer elements
+    assert next_time(4.2, 1e-30, 2, 3) == 4.2  # too many numbers of steps
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        startup, fewest, volume = float(rng.uniform(0.1, 4)), int(rng.integers(1, 4)), int(rng.integers(1, 6))
+        possible = sorted(startup * (fewest + k) + volume + n for k in range(200) for n in range(30))
+        bound = float(rng.uniform(0, 15))
+        assert next_time(bound, startup, fewest, volume) == pytest.approx(min(t for t in possible if t >= bound))
+
+
+def test_a_bound_just_below_a_start_up_that_is_no_fraction_is_a_proof() -> None:
+    found = build("preemptive", LengthMatrix([[2, 1, 1], [3, 1, 1]]), startup=0.8371241704711418, time_limit=20)
+    assert found.certificate == SOLVED
 
 
 def test_folded_grids_are_proved_by_patterns() -> None:
