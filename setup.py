@@ -31,25 +31,44 @@ def check_build_requirements() -> None:
 check_build_requirements()
 from Cython.Build import cythonize  # noqa: E402
 from setuptools import Extension, setup  # noqa: E402
+from setuptools.command.build_ext import build_ext  # noqa: E402
 
 MODULES = sorted(path.stem for path in Path("cython").glob("*.pyx"))
 OPTIONS = shlex.split(os.environ.get("PYSCALAPACK_REDIST_OPTIONS", "-O3"))  # others for ci/test --sanitize
 
+DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "cdivision": True}
+
+
+class BuildModules(build_ext):
+    """Translates all modules at once, and only where they are compiled: metadata and an sdist need none of that."""
+
+    def run(self) -> None:
+        translated = cythonize(
+            self.extensions,
+            nthreads=os.cpu_count() or 1,
+            force=self.force,
+            compiler_directives=DIRECTIVES,
+            build_dir="build/cython",
+        )
+        by_name = {extension.name: extension for extension in translated}
+        for extension in self.extensions:
+            extension.sources = by_name[extension.name].sources
+            extension.depends = by_name[extension.name].depends
+        super().run()
+
+
 setup(
-    ext_modules=cythonize(
-        [
-            Extension(
-                f"pyscalapack_redist.{name if name.startswith('_') else f'_kernels.{name}'}",
-                [f"cython/{name}.pyx"],
-                include_dirs=["cython"],
-                depends=["cython/kernels.h", "cython/factors.h", "cython/flags.h"],
-                extra_compile_args=OPTIONS,
-                extra_link_args=OPTIONS,
-            )
-            for name in MODULES
-        ],
-        compiler_directives={"language_level": 3, "boundscheck": False, "wraparound": False, "cdivision": True},
-        build_dir="build/cython",
-    ),
+    cmdclass={"build_ext": BuildModules},
+    ext_modules=[
+        Extension(
+            f"pyscalapack_redist.{name if name.startswith('_') else f'_kernels.{name}'}",
+            [f"cython/{name}.pyx"],
+            include_dirs=["cython"],
+            depends=["cython/kernels.h", "cython/factors.h", "cython/flags.h"],
+            extra_compile_args=OPTIONS,
+            extra_link_args=OPTIONS,
+        )
+        for name in MODULES
+    ],
     options={"build_ext": {"parallel": True}},
 )

@@ -17,7 +17,7 @@ from elftools.elf.elffile import ELFFile
 
 import pyscalapack_redist
 
-pytestmark = pytest.mark.xdist_group("packaging")  # the fixture takes a minute
+pytestmark = pytest.mark.xdist_group("packaging")  # so that the fixture is made once
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(pyscalapack_redist.__file__).parent
 SOURCES = sorted(path.stem for path in (ROOT / "cython").glob("*.pyx"))
@@ -118,7 +118,8 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert not shutil.which("mpicc", path=str(tools))
     # Without isolation: what building needs is among what the tests need, and nothing is downloaded.
     build = ("-m", "build", "--no-isolation", "--outdir", home / "dist")
-    run(sys.executable, *build, cwd=home / "checkout", PATH=str(tools))
+    # Without optimisation, which takes most of the time and changes nothing of what is looked at here.
+    run(sys.executable, *build, cwd=home / "checkout", PATH=str(tools), PYSCALAPACK_REDIST_OPTIONS="-O0")
     return home / "dist"
 
 
