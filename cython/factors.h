@@ -7,41 +7,120 @@
 enum { PLAIN, FLOAT, DOUBLE, COMPLEX_FLOAT, COMPLEX_DOUBLE };
 typedef struct { int type, conjugate, take, add; double alpha[2], beta[2]; } Factors;
 
-#define REAL(TYPE, D, S) do { \
-    TYPE x = 0, y; \
-    if (f->take) { memcpy(&x, S, sizeof x); x *= (TYPE)f->alpha[0]; } \
-    if (f->add) { memcpy(&y, D, sizeof y); x += (TYPE)f->beta[0] * y; } \
-    memcpy(D, &x, sizeof x); } while (0)
-#define COMPLEX(TYPE, D, S) do { \
-    TYPE x[2], y[2], z[2] = {0, 0}; const TYPE a = (TYPE)f->alpha[0], b = (TYPE)f->alpha[1]; \
-    if (f->take) { memcpy(x, S, sizeof x); if (f->conjugate) x[1] = -x[1]; \
-        z[0] = a * x[0]; z[1] = a * x[1]; \
-        if (b != 0) { z[0] -= b * x[1]; z[1] += b * x[0]; } } \
-    if (f->add) { const TYPE c = (TYPE)f->beta[0], e = (TYPE)f->beta[1]; memcpy(y, D, sizeof y); \
-        z[0] += c * y[0] - e * y[1]; z[1] += c * y[1] + e * y[0]; } \
-    memcpy(D, z, sizeof z); } while (0)
-#define EACH_TYPE(LOOP, D, S) switch (f->type) { \
-    case FLOAT: LOOP REAL(float, D, S); break; \
-    case DOUBLE: LOOP REAL(double, D, S); break; \
-    case COMPLEX_FLOAT: LOOP COMPLEX(float, D, S); break; \
-    case COMPLEX_DOUBLE: LOOP COMPLEX(double, D, S); break; }
+/* Vectors of GCC and Clang, which are compiled for any processor: numbers of a type, or pairs of real and imaginary parts. */
+typedef float Floats __attribute__((vector_size(16)));
+typedef double Doubles __attribute__((vector_size(16)));
+#define FOUR(EVEN, ODD) {EVEN, ODD, EVEN, ODD}
+#define TWO(EVEN, ODD) {EVEN, ODD}
+#define SWAPPED_FOUR(X) (Floats){X[1], X[0], X[3], X[2]}
+#define SWAPPED_TWO(X) (Doubles){X[1], X[0]}
 
-static inline void add_spans(char *d, const char *s, const Span *spans, ptrdiff_t count, const Factors *f)
+/* Lines are as far apart in the target as `to` says, or equally far. */
+typedef struct { const ptrdiff_t *to; ptrdiff_t apart_to, apart_from, count; } Lines;
+
+/* SIZE bytes of source and target, at most a vector. A factor that is real leaves infinite parts what they are: there is no
+ * product with its imaginary part. */
+#define VECTOR(TYPE, SWAPPED, SIZE, TAKE, ADD, CROSS) do { \
+    TYPE x = {0}, y = {0}, z = {0}; \
+    if (TAKE) { \
+        memcpy(&x, from, SIZE); \
+        z = alpha * x; \
+        if (CROSS && imaginary_alpha) z += alpha_swapped * SWAPPED(x); \
+    } \
+    if (ADD) { \
+        memcpy(&y, to, SIZE); \
+        z = TAKE ? z + beta * y : beta * y; \
+        if (CROSS && imaginary_beta) z += beta_swapped * SWAPPED(y); \
+    } \
+    memcpy(to, &z, SIZE); } while (0)
+#define LINES_OF(TYPE, SWAPPED, ITEM, TAKE, ADD, CROSS) \
+    for (j = 0; j < lines.count; j++) { \
+        char *to = d + (lines.to ? lines.to[j] : j * lines.apart_to); \
+        const char *from = s + j * lines.apart_from; \
+        if (dense) { \
+            for (i = n * ITEM; i >= 16; i -= 16, to += 16, from += 16) VECTOR(TYPE, SWAPPED, 16, TAKE, ADD, CROSS); \
+            if (i & 8) { VECTOR(TYPE, SWAPPED, 8, TAKE, ADD, CROSS); to += 8; from += 8; } \
+            if (i & 4) VECTOR(TYPE, SWAPPED, 4, TAKE, ADD, CROSS); \
+        } else \
+            for (i = 0; i < n; i++, to += dd, from += ds) VECTOR(TYPE, SWAPPED, ITEM, TAKE, ADD, CROSS); \
+    }
+#define WAYS(TYPE, SWAPPED, ITEM, CROSS) do { \
+    if (f->take && f->add) LINES_OF(TYPE, SWAPPED, ITEM, 1, 1, CROSS) \
+    else if (f->take) LINES_OF(TYPE, SWAPPED, ITEM, 1, 0, CROSS) \
+    else if (f->add) LINES_OF(TYPE, SWAPPED, ITEM, 0, 1, CROSS) \
+    else LINES_OF(TYPE, SWAPPED, ITEM, 0, 0, CROSS) } while (0)
+/* alpha * x is (a x0 - b x1, a x1 + b x0), and with x conjugated x1 has the other sign. */
+#define COEFFICIENTS(TYPE, NUMBER, PAIRS) \
+    const NUMBER sign = f->conjugate ? -1 : 1; \
+    const TYPE alpha = PAIRS((NUMBER)f->alpha[0], sign * (NUMBER)f->alpha[0]); \
+    const TYPE alpha_swapped = PAIRS(-sign * (NUMBER)f->alpha[1], (NUMBER)f->alpha[1]); \
+    const TYPE beta = PAIRS((NUMBER)f->beta[0], (NUMBER)f->beta[0]); \
+    const TYPE beta_swapped = PAIRS(-(NUMBER)f->beta[1], (NUMBER)f->beta[1])
+#define FUNCTION(NAME, TYPE, NUMBER, PAIRS, SWAPPED, ITEM, PAIRED) \
+static void NAME(char *d, ptrdiff_t dd, const char *s, ptrdiff_t ds, ptrdiff_t n, Lines lines, const Factors *f) \
+{ \
+    COEFFICIENTS(TYPE, NUMBER, PAIRS); \
+    const int dense = dd == ITEM && ds == ITEM; \
+    ptrdiff_t i, j; \
+    const int imaginary_alpha = f->alpha[1] != 0, imaginary_beta = f->beta[1] != 0; \
+    if (PAIRED && (imaginary_alpha || imaginary_beta)) WAYS(TYPE, SWAPPED, ITEM, 1); \
+    else WAYS(TYPE, SWAPPED, ITEM, 0); \
+}
+FUNCTION(add_floats, Floats, float, FOUR, SWAPPED_FOUR, 4, 0)
+FUNCTION(add_doubles, Doubles, double, TWO, SWAPPED_TWO, 8, 0)
+FUNCTION(add_complex_floats, Floats, float, FOUR, SWAPPED_FOUR, 8, 1)
+FUNCTION(add_complex_doubles, Doubles, double, TWO, SWAPPED_TWO, 16, 1)
+
+/* Lines of n elements each, at equal distances on either side; source and target are apart from each other. */
+static inline void add_lines(char *d, ptrdiff_t dd, const char *s, ptrdiff_t ds, ptrdiff_t n, Lines lines, const Factors *f)
 {
-    ptrdiff_t k, i;
-    for (k = 0; k < count; k++) {
-        char *to = d + spans[k].to;
-        const char *from = s + spans[k].from;
-        const ptrdiff_t n = spans[k].n, dd = spans[k].stride_to, ds = spans[k].stride_from;
-        EACH_TYPE(for (i = 0; i < n; i++), to + i * dd, from + i * ds)
+    switch (f->type) {
+    case FLOAT: add_floats(d, dd, s, ds, n, lines, f); break;
+    case DOUBLE: add_doubles(d, dd, s, ds, n, lines, f); break;
+    case COMPLEX_FLOAT: add_complex_floats(d, dd, s, ds, n, lines, f); break;
+    case COMPLEX_DOUBLE: add_complex_doubles(d, dd, s, ds, n, lines, f); break;
     }
 }
 
-static inline void add_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
-                     const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, const Factors *f)
+static inline void add_spans(char *d, const char *s, const Span *spans, ptrdiff_t count, const Factors *f)
 {
-    ptrdiff_t i, j;
-    EACH_TYPE(for (j = 0; j < columns; j++) for (i = 0; i < rows; i++), d + to0[i] + to1[j], s + from0[i] + from1[j])
+    const Lines one = {NULL, 0, 0, 1};
+    ptrdiff_t k;
+    for (k = 0; k < count; k++)
+        add_lines(d + spans[k].to, spans[k].stride_to, s + spans[k].from, spans[k].stride_from, spans[k].n, one, f);
+}
+
+/* Dense lines at equal distances. */
+static inline void add_dense_lines(char *d, ptrdiff_t dd, const char *s, ptrdiff_t ds, ptrdiff_t lines, ptrdiff_t n, ptrdiff_t item,
+                            const Factors *f)
+{
+    if (dd == n * item && ds == n * item) {
+        n *= lines;
+        lines = 1;
+    }
+    add_lines(d, item, s, item, n, (Lines){NULL, dd, ds, lines}, f);
+}
+
+enum { LARGEST_TILE = 32, LARGEST_ITEM = 16 };
+
+/* A tile is transposed into a buffer first: that is fast in squares, and what is added is in lines on both sides. */
+static inline void add_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
+                     const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item, const Factors *f)
+{
+    char tile[LARGEST_TILE * LARGEST_TILE * LARGEST_ITEM];
+    ptrdiff_t place0[LARGEST_TILE], place1[LARGEST_TILE], i, j, n;
+    for (i = 0; i < rows; i++)
+        place0[i] = i * item;
+    for (j = 0; j < columns; j++)
+        place1[j] = j * rows * item;
+    if (f->take)
+        copy_tile(tile, place0, place1, s, from0, from1, rows, columns, item);
+    for (i = 0; i < rows; i = n) {  /* elements at equal distances in the target */
+        const ptrdiff_t step = i + 1 < rows ? to0[i + 1] - to0[i] : item;
+        for (n = i + 1; n < rows && to0[n] - to0[n - 1] == step; n++)
+            ;
+        add_lines(d + to0[i], step, tile + place0[i], item, n - i, (Lines){to1, 0, rows * item, columns}, f);
+    }
 }
 
 #endif

@@ -24,8 +24,10 @@ cdef extern from "kernels.h":
 
 cdef extern from "factors.h":
     void add_spans(char *d, const char *s, const Span *spans, Py_ssize_t count, const Factors *f) noexcept nogil
+    void add_dense_lines(char *d, Py_ssize_t dd, const char *s, Py_ssize_t ds, Py_ssize_t lines, Py_ssize_t n, Py_ssize_t item,
+                         const Factors *f) noexcept nogil
     void add_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
-                  const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, const Factors *f) noexcept nogil
+                  const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item, const Factors *f) noexcept nogil
 
 cdef enum:
     SPANS = 512  # runs whose places are worked out once for all lines of a piece
@@ -198,6 +200,16 @@ cdef inline void _copy_line(const Job *job, const Line *line, const char *s, cha
         copy_spans(t, s, line.spans + group.start, group.count, job.item, group.bytes, line.dense, line.past)
 
 
+cdef inline void _copy_lines(const Job *job, const Span *run, const Cursor *c, const char *s, char *t, bint stream) noexcept nogil:
+    """Lines of one dense run."""
+    s += c.x * job.ss[1] + run.from_
+    t += c.y * job.ts[1] + run.to
+    if job.factors.type != PLAIN:
+        add_dense_lines(t, c.step_y * job.ts[1], s, c.step_x * job.ss[1], c.count, run.n, job.item, &job.factors)
+    else:
+        copy_lines(t, c.step_y * job.ts[1], s, c.step_x * job.ss[1], c.count, run.n * job.item, stream)
+
+
 cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
                    const char *s, char *t, bint stream) noexcept nogil:
     """Line by line, some hundred runs of each."""
@@ -211,10 +223,8 @@ cdef void _columns(const Job *job, int64_t row, int64_t row_end, int64_t column,
         _take(job, &r, column_end - column, stream, &line)
         begin(job.axes[1], column, column_end, &c)
         while next_run(job.axes[1], &c):
-            if line.count == 1 and line.dense and job.factors.type == PLAIN:
-                copy_lines(t + c.y * job.ts[1] + line.spans[0].to, c.step_y * job.ts[1],
-                           s + c.x * job.ss[1] + line.spans[0].from_, c.step_x * job.ss[1], c.count,
-                           line.spans[0].n * job.item, stream)
+            if line.count == 1 and line.dense:
+                _copy_lines(job, line.spans, &c, s, t, stream)
                 continue
             for j in range(c.count):
                 _copy_line(job, &line, s + (c.x + j * c.step_x) * job.ss[1], t + (c.y + j * c.step_y) * job.ts[1])
@@ -275,7 +285,8 @@ cdef inline void _tile_by_tile(const Job *job, char *t, const Py_ssize_t *y0, co
         while i < rows:
             height = min(job.side, rows - i)
             if job.factors.type != PLAIN:
-                add_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, &job.factors)
+                add_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, job.item,
+                         &job.factors)
             else:
                 copy_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, job.item)
             i += job.side
