@@ -30,7 +30,12 @@ Case = tuple[str, str, str]  # op, factors, by whom
 
 
 def routine(
-    op: str, alpha: complex, beta: complex, pair: tuple[psr.Descriptor, psr.Descriptor], a: NDArray[Any], c: NDArray[Any]
+    op: str,
+    alpha: complex,
+    beta: complex,
+    pair: tuple[psr.Descriptor, psr.Descriptor],
+    a: NDArray[Any],
+    c: NDArray[Any],
 ) -> Callable[[], Any]:
     """ScaLAPACK's routine, on local arrays."""
     kind = KIND_OF_DTYPE[a.dtype]
@@ -43,7 +48,11 @@ def routine(
     arguments += [ctypes.byref(ctypes.c_int(n)) for n in pair[1].shape]
     for number, (address, row, column, nine) in zip(numbers, (each.where for each in operands), strict=True):
         arguments += [ctypes.c_void_p(number.ctypes.data), ctypes.c_void_p(address)]
-        arguments += [ctypes.byref(ctypes.c_int(row)), ctypes.byref(ctypes.c_int(column)), ctypes.c_void_p(nine.ctypes.data)]
+        arguments += [
+            ctypes.byref(ctypes.c_int(row)),
+            ctypes.byref(ctypes.c_int(column)),
+            ctypes.c_void_p(nine.ctypes.data),
+        ]
     kept = numbers, operands  # what the arguments point to
     return lambda kept=kept: entry(*arguments)
 
@@ -89,7 +98,9 @@ def main() -> None:
     rows = max(p for p in range(1, math.isqrt(comm.size) + 1) if comm.size % p == 0)
     grid = psr.ProcessGrid((rows, comm.size // rows), comm)
     grid.make_context()
-    table = new_table(("order", "dtype", "op", "factors"), ("minimum", "median", "of plain N", "ScaLAPACK's", "of ours"))
+    table = new_table(
+        ("order", "dtype", "op", "factors"), ("minimum", "median", "of plain N", "ScaLAPACK's", "of ours")
+    )
     for order in options.order:
         for dtype in options.dtypes:
             seconds = measure(psr.Descriptor((order, order), options.block, grid), dtype, options.repeat)

@@ -1,4 +1,5 @@
-"""The fast path: the next use with arrays of the same kind as the last ones', in one compiled call or a `SmallCall`."""
+"""The fast path: the next use with arrays of the same kind as the last ones' and the same factors, in one compiled call or a
+`SmallCall`."""
 
 from __future__ import annotations
 
@@ -20,29 +21,63 @@ from .small import SmallCall
 if TYPE_CHECKING:
     from .plan import Redistribution
 
-__all__ = ["ONE", "ZERO", "Remembered", "first_call", "remember"]
+__all__ = ["ONE", "ZERO", "Key", "Remembered", "call_with", "factors_key", "first_call", "remember", "remembered_of"]
 
 # Compared by identity: small integers are single objects, and anything else is looked at by `Factors`.
 ONE: Any = 1
 ZERO: Any = 0
 
+Key = tuple[complex, complex]  # alpha and beta
+PLAIN: Key = 1, 0
+NUMBERS = frozenset({int, float, complex, np.float32, np.float64, np.complex64, np.complex128})
+KEPT = 8  # of a plan: factors with which it is used in turn
+
 
 class Remembered(NamedTuple):
-    """What the next use with arrays like the last ones' goes by: their kind, and what moves them."""
+    """What the next use with arrays like the last ones' goes by: their kind, what moves them, and the compiled call if any."""
 
     kinds: Kinds
     operands: Operands
     binding: Binding
+    call: Call | SmallCall | None
 
 
-def first_call(plan: Redistribution, a: Any, out: Any) -> Call | SmallCall | None:
+def factors_key(alpha: Any, beta: Any) -> Key | None:
+    """What uses with equal factors have in common; None where these are of other types than most."""
+    if alpha is ONE and beta is ZERO:
+        return PLAIN
+    return (alpha, beta) if type(alpha) in NUMBERS and type(beta) in NUMBERS else None
+
+
+def remembered_of(plan: Redistribution, mine: Operands) -> Remembered | None:
+    """What is known of earlier uses with the factors of these arrays."""
+    key = _key_of(mine)
+    return None if key is None else plan._remembered.get(key)
+
+
+def _key_of(mine: Operands) -> Key | None:
+    """As `factors_key`; None also where a batch has several."""
+    alpha, beta, _ = mine.factors[0]
+    return (alpha, beta) if all(other[:2] == (alpha, beta) for other in mine.factors) else None
+
+
+def call_with(plan: Redistribution, a: Any, out: Any, alpha: Any, beta: Any) -> Call | SmallCall | None:
+    """The compiled call with these factors, if there can be one."""
+    key = factors_key(alpha, beta)
+    if key is None:
+        return None
+    remembered = plan._remembered.get(key)
+    return first_call(plan, a, out, alpha, beta) if remembered is None else remembered.call
+
+
+def first_call(plan: Redistribution, a: Any, out: Any, alpha: Any = ONE, beta: Any = ZERO) -> Call | SmallCall | None:
     """The compiled call for arrays like these, where there is none yet; what is wrong is found again by a transfer."""
     group = plan._group
-    first = plan._remembered is None and not plan._asks and plan._stages[0].exchange is Shared
+    first = not plan._asks and plan._stages[0].exchange is Shared and factors_key(alpha, beta) not in plan._remembered
     if group is None or group.broken is not None or not first or plan._tiled:
         return None
     try:
-        mine = plan._operands(a, out, ONE, ZERO)
+        mine = plan._operands(a, out, alpha, beta)
         if mine.order is None:
             return None
         binding = plan._binding(mine, mine.forms, mine.order, mine.item)
@@ -55,11 +90,11 @@ def remember(
     plan: Redistribution, group: Group, mine: Operands, binding: Binding, vote: object, outcome: Outcome
 ) -> None:
     """Serve the next arrays of this kind without checking each; on one node in a compiled call."""
-    if not mine.plain or plan._intermediate or plan._tiled:
+    if plan._intermediate or plan._tiled:
         return
-    remembered = plan._remembered
-    if isinstance(plan._call, SmallCall) and isinstance(vote, MPIVote):
-        plan._call.expected = vote.largest.tobytes()
+    remembered = remembered_of(plan, mine)
+    if remembered is not None and isinstance(remembered.call, SmallCall) and isinstance(vote, MPIVote):
+        remembered.call.expected = vote.largest.tobytes()
     if remembered is not None and remembered.binding is binding and remembered.operands.forms is mine.forms:
         return
     _remember_as(plan, group, mine, binding, int(outcome.item), vote)
@@ -68,8 +103,9 @@ def remember(
 def _remember_as(
     plan: Redistribution, group: Group, mine: Operands, binding: Binding, item: int, vote: object = None
 ) -> Call | SmallCall | None:
-    plan._remembered = plan._call = None
-    if any(mine.forms.stays):
+    key = _key_of(mine)
+    _forget(plan, key)
+    if key is None or any(mine.forms.stays):
         return None
     makes = [
         (pair.desc_b.empty if pair.part is None else pair.desc_b.zeros)
@@ -96,7 +132,7 @@ def _remember_as(
     if traffic is not None:
         dtype, note = plan._dtype_in_vote(mine)
         ballot = Ballot(
-            call=plan._identity,
+            call=plan._call_number(mine),
             dtype=dtype,
             note=note,
             item=mine.item,
@@ -105,5 +141,15 @@ def _remember_as(
         )
         call = Call(traffic, kinds, ballot, item, look_around, group.tickets, plan._listed)
     kept = mine._replace(given=[], outs=[], targets=[])
-    plan._remembered, plan._call = Remembered(kinds, kept, binding), call
+    while len(plan._remembered) >= KEPT:
+        _forget(plan, next(iter(plan._remembered)))
+    plan._remembered[key] = Remembered(kinds, kept, binding, call)
+    if key == PLAIN:
+        plan._call = call
     return call
+
+
+def _forget(plan: Redistribution, key: Key | None) -> None:
+    plan._remembered.pop(key, None)
+    if key == PLAIN:
+        plan._call = None

@@ -23,7 +23,7 @@ from ..layout.distributed import Distributed
 from .arrays import dtype_digest
 from .binding import BY_COLUMNS, Binding, Operands, bound, listed, operands
 from .described import Described
-from .fast_path import ONE, ZERO, Remembered, first_call
+from .fast_path import ONE, ZERO, Key, Remembered, call_with, factors_key, first_call, remembered_of
 from .fill import scale_rest
 from .layouts import Layout, has_tiles
 from .operation import Factors
@@ -83,8 +83,8 @@ class Redistribution(Described):
         self._memory_limit = stages[0].options.memory_limit
         self._bindings: OrderedDict[Any, Binding] = OrderedDict()
         self._numbers: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
-        self._remembered: Remembered | None = None
-        self._call: Call | SmallCall | None = None
+        self._remembered: dict[Key | None, Remembered] = {}
+        self._call: Call | SmallCall | None = None  # of that without factors
         self._finishes = any(pair.fill == "zero" or not pair.desc_b._held for pair in self._pairs)
         self._tiled = has_tiles(*(desc for pair in self._pairs for desc in pair[:2]))
         self._kept: Kept | None = None
@@ -168,20 +168,23 @@ class Redistribution(Described):
         """
         if tracing.active and tracing.recording():
             return traced(self, a, out, alpha, beta)
-        if alpha is ONE and beta is ZERO and not progress._here.tasks:
+        if not progress._here.tasks:
             call = None
             try:
-                call = self._call or first_call(self, a, out)
+                if alpha is ONE and beta is ZERO:
+                    call = self._call or first_call(self, a, out)
+                else:
+                    call = call_with(self, a, out, alpha, beta)
                 result = NotImplemented if call is None else call(a, out)
             except BaseException as caught:
                 if call is None or not call.begun:
-                    return Transfer(self, a, out, error=caught).wait()
+                    return Transfer(self, a, out, alpha, beta, error=caught).wait()
                 Transfer(self, a, out, call=call)  # it goes on when this rank calls anything again
                 raise
             if result is DISSENT:
                 return Transfer(self, a, out, call=call).wait()
             if result is not NotImplemented:
-                return self._result_of(a, out, result) if self._finishes else result
+                return self._result_of(a, out, result, alpha, beta) if self._finishes else result
         return Transfer(self, a, out, alpha, beta).wait()
 
     def start(self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO) -> Transfer:
@@ -225,13 +228,17 @@ class Redistribution(Described):
         if self._tiled:
             mine, self._kept = operands_of_tiles(pairs[0], self._moves[0], given[0], into[0], alpha, beta, self._kept)
             return mine
-        remembered = self._remembered
-        if remembered is not None and alpha is ONE and beta is ZERO:
+        remembered = self._remembered.get(factors_key(alpha, beta))
+        if remembered is not None:
             found = remembered.kinds.match(given, into)
             if found is not None:
                 kept = remembered.operands
                 return Operands(given, into, found[0], found[1], kept.forms, kept.dtypes, kept.order, kept.factors)
         return operands(pairs, self._moves, given, into, alpha, beta)
+
+    def _call_number(self, mine: Operands) -> int:
+        """What a vote says of the plan and the factors."""
+        return self._identity if mine.plain else digest((self._identity, mine.factors))
 
     def _known(self, mine: Operands) -> Sequence[np.dtype[Any] | None] | None:
         """The dtypes of all pairs, where nobody has to be asked for them."""
@@ -265,7 +272,7 @@ class Redistribution(Described):
         """The order of elements in messages, as far as this rank can tell."""
         if len(self._stages) > 1:
             return BY_COLUMNS
-        remembered = self._remembered
+        remembered = remembered_of(self, mine)
         if remembered is not None and remembered.operands.forms.strides == mine.forms.strides:
             return remembered.binding.order
         return mine.order or BY_COLUMNS
@@ -284,9 +291,10 @@ class Redistribution(Described):
             self._bindings.move_to_end(key)
         return kept
 
-    def _result_of(self, a: Any, out: Any, made: Any) -> Any:
+    def _result_of(self, a: Any, out: Any, made: Any, alpha: Any, beta: Any) -> Any:
         """The result of a compiled call."""
-        return self._finished(self._lists(a, out)[1], made if self._listed else [made], ())
+        factors = () if beta is ZERO else [Factors.of(alpha, beta, pair.op) for pair in self._pairs]
+        return self._finished(self._lists(a, out)[1], made if self._listed else [made], factors)
 
     def _finished(self, outs: Sequence[Any], targets: Sequence[Any], factors: Sequence[Factors]) -> Any:
         """The result, once all has moved."""
@@ -331,5 +339,5 @@ class Redistribution(Described):
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._pairs = (pair._replace(desc_a=a, desc_b=b, dtype=dtype),)
-        other._remembered = other._call = None
+        other._remembered, other._call = {}, None
         return other

@@ -23,7 +23,7 @@ from ..comm.vote import Outcome, Statement, Vote, differ
 from ..errors import CollectiveError
 from .arrays import dtype_digest
 from .binding import BY_COLUMNS, Operands
-from .fast_path import remember
+from .fast_path import remember, remembered_of
 from .intermediate import allocate
 from .movement import Movement
 
@@ -313,7 +313,7 @@ def take(context: Context, mine: Operands, known: Dtypes | None, item: int = 0) 
     plan = context.plan
     if known is None or (mine.order is None and not plan._asks):
         return None
-    remembered = plan._remembered
+    remembered = remembered_of(plan, mine)
     if remembered is not None and remembered.operands.forms is mine.forms:
         return Movement(plan, context.group, context.ticket, mine, remembered.binding, context.spent)
     forms, between = allocate(plan, mine, known)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .._kernels.call import Call
 from ..comm.group import Group
 from ..comm.progress import advance_others, interrupts_held, under_way, until
-from ..comm.vote import Ballot, MPIVote, RingVote, digest
+from ..comm.vote import Ballot, MPIVote, RingVote
 from ..errors import CollectiveError
 from ..exchanges import Progress, Run
 from ..exchanges.nonblocking import AtOnce
@@ -216,7 +216,7 @@ def _cast(
     if mine is None:
         ballot = Ballot(failed=failed, call=plan._identity)
     else:
-        call = plan._identity if mine.plain else digest((plan._identity, mine.factors))
+        call = plan._call_number(mine)
         dtype, note = plan._dtype_in_vote(mine)
         ballot = Ballot(failed=failed, call=call, dtype=dtype, note=note, item=mine.item, order=mine.order or 0)
     voting = Voting(context, group.cast(ballot), mine, movement, error)
@@ -228,7 +228,7 @@ def _cast(
 def _continued(context: Context, call: Call | SmallCall, arrays: Any, outs: Any) -> Voting:
     """A compiled call has voted, and come no further."""
     plan, group = context.plan, context.group
-    kept, starts = plan._remembered, call.origins
+    kept, starts = next((known for known in plan._remembered.values() if known.call is call), None), call.origins
     if kept is None or starts is None:
         raise RuntimeError("a transfer continues a call that has not begun")
     given, into = plan._lists(arrays, outs)

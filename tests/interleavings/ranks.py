@@ -150,7 +150,8 @@ class Setting:
             team.begin(world)
         for mine in self.plans:
             for plan in mine.values():
-                plan._remembered = plan._call = None
+                plan._remembered.clear()
+                plan._call = None
                 plan._numbers.clear()
         self._show(world)
 

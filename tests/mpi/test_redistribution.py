@@ -81,6 +81,12 @@ def test_operations_on_the_way(ranks: int) -> None:
     assert run(PROGRAMS / "operations.py", ranks, cases(300), SEED + ranks).stdout == "OK\n"
 
 
+@pytest.mark.parametrize(("ranks", "nodes"), [(1, "0"), (2, "0,0"), (3, "0,0,0"), (3, "0,1,1")])
+def test_factors_in_turn(ranks: int, nodes: str) -> None:
+    env = {"PYSCALAPACK_REDIST_NODES": nodes}
+    assert run(PROGRAMS / "factors_in_turn.py", ranks, cases(60), SEED, env=env).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 4, 6])
 def test_trapezoids(ranks: int) -> None:
     assert run(PROGRAMS / "trapezoids.py", ranks, cases(200), SEED + ranks, timeout=250).stdout == "OK\n"
