@@ -10,7 +10,7 @@ from launch import cases, run
 
 PROGRAMS = Path(__file__).parent / "programs"
 SEED = int(os.environ.get("PYSCALAPACK_REDIST_SEED", "20261"))
-CASES = cases(900)
+CASES = cases(570)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6, 8])
@@ -21,7 +21,7 @@ def test_random_dimensions(ranks: int) -> None:
 
 def test_random_dimensions_as_if_they_were_large() -> None:
     """Stores past the cache, and messages that share lines moved together."""
-    assert run(PROGRAMS / "random_dimensions.py", 4, cases(400), SEED, 65536, 4, timeout=250).stdout.endswith("OK\n")
+    assert run(PROGRAMS / "random_dimensions.py", 4, cases(160), SEED, 65536, 4, timeout=250).stdout.endswith("OK\n")
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6])

@@ -14,8 +14,8 @@ SEED = int(os.environ.get("PYSCALAPACK_REDIST_SEED", "20260"))
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6, 8])
 def test_random_layouts(ranks: int) -> None:
-    done = run(PROGRAMS / "random_layouts.py", ranks, cases(1350), SEED + ranks, timeout=250)
-    assert done.stdout.split() == [str(cases(1350)), "cases,", "seed", str(SEED + ranks), "OK"]
+    done = run(PROGRAMS / "random_layouts.py", ranks, cases(570), SEED + ranks, timeout=250)
+    assert done.stdout.split() == [str(cases(570)), "cases,", "seed", str(SEED + ranks), "OK"]
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_random_layouts(ranks: int) -> None:
 )
 def test_random_layouts_as_if_they_were_large(ranks: int, area: int, slots: int, stream_from: int) -> None:
     """Stores past the cache or not, and a ring so small that it goes round many times."""
-    done = run(PROGRAMS / "random_layouts.py", ranks, cases(400), SEED + ranks, area, slots, stream_from, timeout=250)
+    done = run(PROGRAMS / "random_layouts.py", ranks, cases(160), SEED + ranks, area, slots, stream_from, timeout=250)
     assert done.stdout.endswith("OK\n")
 
 
@@ -32,7 +32,7 @@ def test_random_layouts_between_nodes(nodes: str) -> None:
     """Some pairs through shared memory, the others by MPI."""
     ranks = len(nodes.split(","))
     env = {"PYSCALAPACK_REDIST_NODES": nodes}
-    done = run(PROGRAMS / "random_layouts.py", ranks, cases(600), SEED, timeout=250, env=env)
+    done = run(PROGRAMS / "random_layouts.py", ranks, cases(570), SEED, timeout=250, env=env)
     assert done.stdout.endswith("OK\n")
 
 
