@@ -1,8 +1,9 @@
 """What do op, alpha and beta cost beside a plain redistribution, and beside ScaLAPACK's own p?geadd and p?tran?
 
-A matrix of A's layout goes into one of the same layout (the rows "N"), and into its transpose's ("T", and "C" where the
-dtype is complex): as it is, with alpha and beta, and with beta = 1 alone. All are timed in turn, with the routine that does
-the same: p?geadd adds in one layout, p?tran and p?tranu, p?tranc transpose. Each time is the slowest rank's, after a barrier.
+A matrix goes into one of the same layout ("same"), to the other grid ("other grid": of Q x P processes), and into its
+transpose on the first grid ("T", and "C" where the dtype is complex), where as much moves as to the other grid: as it is, with
+beta = 1, and with alpha and beta. All are timed in turn, with the routine that does the same: p?geadd adds in one layout,
+p?tran, p?tranu and p?tranc transpose. Each time is the slowest rank's, after a barrier.
 Run: mpiexec -n 2 python -m mpi4py benchmarks/operations.py --order 4096 512
 """
 
@@ -25,8 +26,8 @@ from pyscalapack_redist.scalapack.operands import KIND_OF_DTYPE, operand
 from pyscalapack_redist.tools.text import console, new_table, print_table, ratio_text, time_text
 
 FACTORS = {"alone": (1, 0), "beta = 1": (1, 1), "alpha and beta": (1.5, -0.5)}
-PLAIN = "N", "alone", "psr"  # what the others are compared with
-Case = tuple[str, str, str]  # op, factors, by whom
+SAME, OTHER = "same", "other grid"
+Case = tuple[str, str, str]  # what is done, factors, by whom
 
 
 def routine(
@@ -61,19 +62,23 @@ def measure(desc: psr.Descriptor, dtype: str, repeat: int) -> dict[Case, list[fl
     """Seconds of each case. Collective."""
     comm = MPI.COMM_WORLD
     turned = psr.Descriptor(desc.shape[::-1], desc.block[::-1], desc.grid)
+    other = psr.Descriptor(desc.shape, desc.block, psr.ProcessGrid(desc.grid.shape[::-1], comm))
     rng = np.random.default_rng(comm.rank)
     calls: dict[Case, Callable[[], Any]] = {}
-    for op in "NTC" if np.dtype(dtype).kind == "c" else "NT":
-        pair = desc, desc if op == "N" else turned
-        a, out = (layout.empty(dtype) for layout in pair)
+    targets = {SAME: ("N", desc), OTHER: ("N", other), "T": ("T", turned), "C": ("C", turned)}
+    if np.dtype(dtype).kind != "c":
+        del targets["C"]
+    for what, (op, target) in targets.items():
+        a, out = (layout.empty(dtype) for layout in (desc, target))
         for array in (a, out):
             array[...] = rng.random(array.shape)
-        plan = psr.redistribute(*pair, dtype=dtype, op=op)
+        plan = psr.redistribute(desc, target, dtype=dtype, op=op)
         for name, (alpha, beta) in FACTORS.items():
-            calls[op, name, "psr"] = lambda plan=plan, a=a, out=out, alpha=alpha, beta=beta: plan(
+            calls[what, name, "psr"] = lambda plan=plan, a=a, out=out, alpha=alpha, beta=beta: plan(
                 a, out, alpha=alpha, beta=beta
             )
-            calls[op, name, "ScaLAPACK"] = routine(op, alpha, beta, pair, a, out)
+            if what != OTHER:
+                calls[what, name, "ScaLAPACK"] = routine(op, alpha, beta, (desc, target), a, out)
     seconds: dict[Case, list[float]] = {case: [] for case in calls}
     for round_ in range(repeat + 1):
         for case, run in calls.items():
@@ -98,23 +103,24 @@ def main() -> None:
     rows = max(p for p in range(1, math.isqrt(comm.size) + 1) if comm.size % p == 0)
     grid = psr.ProcessGrid((rows, comm.size // rows), comm)
     grid.make_context()
-    table = new_table(
-        ("order", "dtype", "op", "factors"), ("minimum", "median", "of plain N", "ScaLAPACK's", "of ours")
-    )
+    figures = ("minimum", "median", "of plain", "ScaLAPACK's", "of ours")
+    table = new_table(("order", "dtype", "what", "factors"), figures)
     for order in options.order:
         for dtype in options.dtypes:
             seconds = measure(psr.Descriptor((order, order), options.block, grid), dtype, options.repeat)
-            for (op, factors, by), times in seconds.items():
+            for (what, factors, by), times in seconds.items():
                 if by != "psr":
                     continue
-                theirs = seconds[op, factors, "ScaLAPACK"]
+                plain = seconds[SAME if what == SAME else OTHER, "alone", "psr"]
+                theirs = seconds.get((what, factors, "ScaLAPACK"))
                 table.add_row(
-                    *(str(order), dtype, op, factors, time_text(min(times)), time_text(statistics.median(times))),
-                    *(ratio_text(min(times) / min(seconds[PLAIN])), time_text(min(theirs))),
-                    ratio_text(min(theirs) / min(times)),
+                    *(str(order), dtype, what, factors, time_text(min(times)), time_text(statistics.median(times))),
+                    ratio_text(min(times) / min(plain)),
+                    *(("", "") if theirs is None else (time_text(min(theirs)), ratio_text(min(theirs) / min(times)))),
                 )
     if comm.rank == 0:
-        print(f"{comm.size} ranks, grid {rows}x{comm.size // rows}, blocks of {options.block}; ratios are of minima")
+        print(f"{comm.size} ranks, grid {rows}x{comm.size // rows}, blocks of {options.block}; ratios are of minima,")
+        print("of plain: to the plain move in one layout, or to the other grid; of ours: how many times as long")
         print_table(console(), table)
 
 

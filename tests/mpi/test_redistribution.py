@@ -67,13 +67,13 @@ def test_links_between_nodes(what: str, text: str | None, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6])
 def test_plans_called_again_and_again(ranks: int) -> None:
-    assert run(PROGRAMS / "repeated_calls.py", ranks, cases(60), 40, SEED + ranks, timeout=200).stdout == "OK\n"
+    assert run(PROGRAMS / "repeated_calls.py", ranks, cases(60), 24, SEED + ranks, timeout=200).stdout == "OK\n"
 
 
 @pytest.mark.parametrize("nodes", ["0,1,2,3", "0,1,1,2"])
 def test_plans_called_again_between_nodes(nodes: str) -> None:
     env = {"PYSCALAPACK_REDIST_NODES": nodes}
-    assert run(PROGRAMS / "repeated_calls.py", 4, cases(60), 40, SEED, timeout=200, env=env).stdout == "OK\n"
+    assert run(PROGRAMS / "repeated_calls.py", 4, cases(60), 24, SEED, timeout=200, env=env).stdout == "OK\n"
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 6])
@@ -144,7 +144,7 @@ def test_transfers_in_flight_between_nodes(nodes: str) -> None:
 
 
 def test_nothing_is_left_behind() -> None:
-    done = run(PROGRAMS / "resources.py", 4, 10_000, 1_000, 500, timeout=280, alone=True)
+    done = run(PROGRAMS / "resources.py", 3, 10_000, 1_000, 500, timeout=280, alone=True)
     assert done.stdout.endswith("OK\n"), done.stdout
 
 

@@ -182,9 +182,10 @@ def test_every_schedule_of_a_general_graph(seed: int, n: int, name: str) -> None
     made = schedules.build(name, graph)
     made.validate()
     for p in range(graph.P):
-        assert {int(q): int(length) for _, q, length in made.of_sender(p)} == {
-            q: length for q, length in enumerate(graph.lengths[p].tolist()) if length
-        }
+        sent = np.zeros(graph.Q, np.int64)
+        for _, q, length in made.of_sender(p):
+            sent[q] += length  # "preemptive" cuts messages
+        assert sent.tolist() == graph.lengths[p].tolist()
     if name == "natural":
         firsts = graph.first_elements(np.arange(graph.P))
         for p in range(graph.P):

@@ -76,6 +76,14 @@ def strides(times: int) -> None:
         plan(a[:, : desc_a.local_shape[1]])
 
 
+def factors(times: int) -> None:
+    """Ever other alpha and beta."""
+    desc_a, desc_b = pair(WORLD, 2)
+    plan, a, out = psr.redistribute(desc_a, desc_b), desc_a.zeros(), desc_b.zeros()
+    for k in range(times):
+        plan(a, out, alpha=k, beta=k % 3)
+
+
 def in_flight(times: int) -> None:
     desc_a, desc_b = pair(WORLD, 2)
     plan, a = psr.redistribute(desc_a, desc_b), desc_a.zeros()
@@ -151,7 +159,7 @@ def main() -> None:
     arrays_go_at_once()
     buffers.box_type = watched
     amounts = dict(zip((calls, plans, communicators), map(int, sys.argv[1:]), strict=True))
-    amounts[strides] = max(1, amounts[calls] // 5)
+    amounts[strides] = amounts[factors] = max(1, amounts[calls] // 5)
     amounts[in_flight] = amounts[failures] = amounts[batches] = max(1, amounts[calls] // 20)
     for work, times in amounts.items():
         work(max(times // 4, min(times, 250)))  # warm up: pools of MPI and of Python fill
