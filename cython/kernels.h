@@ -61,11 +61,72 @@ static inline void end_tail(Tail *t)
     t->n = 0;
 }
 
+/* 16 bytes, or 8 where the processor has such stores: past the cache, or not. */
+INLINE void stream_unit(char *d, const char *s, size_t unit)
+{
+#if defined(__x86_64__)
+    if (unit == 8) {
+        long long w;
+        memcpy(&w, s, 8);
+        _mm_stream_si64((long long *)d, w);
+        return;
+    }
+#endif
+    (void)unit;
+    _mm_stream_si128((__m128i *)d, _mm_loadu_si128((const __m128i *)s));
+}
+#if defined(__x86_64__)
+enum { LEAST_UNIT = 8 };
+#else
+enum { LEAST_UNIT = 16 };
+#endif
+
+/* As `stream_run`, where all is in such units: they go past the cache one by one, which writes whole lines as well. */
+INLINE void stream_units(Tail *t, char *d, const char *s, size_t n, size_t unit)
+{
+    size_t k, part;
+    if (t->n) {
+        part = 64 - t->n < n ? 64 - t->n : n;
+        if (t->n + part < 64) {
+            for (k = 0; k < part; k += unit)
+                memcpy(t->line + t->n + k, s + k, unit);
+            t->n += part;
+            return;
+        }
+        for (k = 0; k < t->n; k += unit)
+            stream_unit(t->at + k, t->line + k, unit);
+        for (k = 0; k < part; k += unit)
+            stream_unit(d + k, s + k, unit);
+    } else {
+        part = (size_t)(-(uintptr_t)d & 63);
+        if (part > n)
+            part = n;
+        for (k = 0; k < part; k += unit)
+            memcpy(d + k, s + k, unit);
+    }
+    d += part; s += part; n -= part;
+    t->n = n & 63;
+    t->at = d + (n - t->n);
+    stream_lines(d, s, n - t->n);
+    for (k = 0; k < t->n; k += unit)
+        memcpy(t->line + k, s + (n - t->n) + k, unit);
+}
+
 /* A run of which whole lines go past the cache, together with the runs before and behind it where they touch. */
 static inline void stream_run(Tail *t, char *d, const char *s, size_t n)
 {
     size_t part;
-    if (t->n && t->at + t->n == d) {
+    if (t->n && t->at + t->n != d)
+        end_tail(t);
+    if ((((uintptr_t)d | n | t->n) & 15) == 0) {
+        stream_units(t, d, s, n, 16);
+        return;
+    }
+    if ((((uintptr_t)d | n | t->n) & (LEAST_UNIT - 1)) == 0) {
+        stream_units(t, d, s, n, LEAST_UNIT);
+        return;
+    }
+    if (t->n) {
         part = 64 - t->n < n ? 64 - t->n : n;
         copy_short(t->line + t->n, s, part);
         t->n += part; d += part; s += part; n -= part;
@@ -73,8 +134,7 @@ static inline void stream_run(Tail *t, char *d, const char *s, size_t n)
             return;
         stream_lines(t->at, t->line, 64);
         t->n = 0;
-    } else
-        end_tail(t);
+    }
     part = (size_t)(-(uintptr_t)d & 63);
     if (part > n)
         part = n;

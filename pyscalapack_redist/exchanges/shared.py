@@ -22,7 +22,7 @@ __all__ = ["Shared", "Together"]
 
 STREAM_FROM = 64 * 2**20  # bytes that a node's ranks write from which on non-temporal stores are used for the target
 WOVEN_FROM = 2**20  # the same for messages that share columns: from which on they are packed interleaved
-SHORTEST = 64  # bytes of such messages' runs, in the mean: shorter ones take longer to tell apart than to move
+SHORTEST = 40  # bytes of such messages' runs, in the mean: shorter ones take longer to tell apart than to move
 SLOTS = 4
 
 
