@@ -11,6 +11,9 @@ cdef struct Braid
 cdef Braid *braid_of(const Job **jobs, const char *past, Py_ssize_t count, bint by_source, int64_t shortest) except? NULL
 cdef void end_braid(Braid *braid) noexcept
 
+# Whether a strand is written past the cache from now on.
+cdef void write_past(Braid *braid, Py_ssize_t strand, bint past) noexcept nogil
+
 # Whether two messages can be strands of one braid, along the lines of their sources or of their targets.
 cdef bint same_lines(const Job *a, const Job *b, bint by_source) noexcept
 

@@ -94,6 +94,10 @@ cdef void end_braid(Braid *braid) noexcept:
         free(braid)
 
 
+cdef void write_past(Braid *braid, Py_ssize_t strand, bint past) noexcept nogil:
+    braid.past[strand] = past
+
+
 cdef void weave(Braid *braid, const char **sources, char **targets, int64_t first, int64_t last) noexcept nogil:
     cdef const Job *job
     cdef Cursor *c

@@ -7,10 +7,12 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
 from .bundle cimport end_of_piece
-from .interleave cimport Braid, braid_of, end_braid, lines_of, same_lines, weave
-from .lanes cimport FETCHED, chunk_of, copy_to, has_come, has_room, packed_to, parts_of, slot_of, unpacked_to
+from .interleave cimport Braid, braid_of, end_braid, lines_of, same_lines, weave, write_past
+from .lanes cimport (
+    FETCHED, chunk_of, copy_to, goes_past, has_come, has_room, note_time, packed_to, parts_of, slot_of, unpacked_to,
+)
 from .moving cimport Job
-from .ring cimport fetch
+from .ring cimport fetch, now
 
 cdef enum:
     GROUPED = 64  # lanes of a group, the copy not counted
@@ -119,6 +121,7 @@ cdef bint pack_together(const Progress *run, Group *group, bint copying) noexcep
         lane = group.lanes[k]
         group.sources[k] = run.sources[lane.load.sections.array]
         group.targets[k] = slot_of(lane) - lane.done
+        write_past(braid, k, goes_past(lane))
     _weave(group, braid, first, last)
     for k in range(group.size):
         packed_to(group.lanes[k], last * group.lanes[k].column)
@@ -148,6 +151,7 @@ cdef bint unpack_together(Progress *run, Group *group) noexcept nogil:
     cdef Lane *lane
     cdef Braid *braid
     cdef int64_t first = group.lanes[0].done / group.lanes[0].column, last = lines_of(&group.lanes[0].load.sections.job)
+    cdef int64_t begun, spent, nbytes = 0
     cdef Py_ssize_t k
     for k in range(group.size):
         lane = group.lanes[k]
@@ -160,13 +164,17 @@ cdef bint unpack_together(Progress *run, Group *group) noexcept nogil:
     braid = _braid_from(run, group, first, True)
     if braid == NULL:
         return False
+    begun = now()
     for k in range(group.size):
         lane = group.lanes[k]
+        nbytes += last * lane.column - lane.done
         group.sources[k] = chunk_of(lane) - lane.begun
         group.targets[k] = run.targets[lane.load.sections.array]
         fetch(group.sources[k] + lane.done, min(last * lane.column - lane.done, <int64_t> FETCHED / group.size))
     _weave(group, braid, first, last)
+    spent = now() - begun
     for k in range(group.size):
+        note_time(group.lanes[k], nbytes, spent)
         unpacked_to(run, group.lanes[k], last * group.lanes[k].column)
     return True
 

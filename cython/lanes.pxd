@@ -37,15 +37,18 @@ cdef struct Progress:
 
 cdef enum:
     FETCHED = 16 * 1024  # bytes that are asked for before they are unpacked: they fit in the first cache
+    TIMED = 32 * 1024  # bytes of a chunk, from which on it may be written past the cache, and is timed
 
 # Whether there is a slot for the next chunk; where it is; go on behind the chunk that was packed there.
 cdef bint has_room(const Lane *lane) noexcept nogil
 cdef char *slot_of(const Lane *lane) noexcept nogil
+cdef bint goes_past(const Lane *lane) noexcept nogil  # whether to write it past the cache
 cdef void packed_to(Lane *lane, int64_t last) noexcept nogil
 
 # Whether there is a chunk to unpack, or the rest of one; where it is; go on behind what was unpacked of it.
 cdef bint has_come(const Progress *run, Lane *lane) noexcept nogil
 cdef char *chunk_of(const Lane *lane) noexcept nogil
+cdef void note_time(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil  # ns to read so many bytes
 cdef void unpacked_to(Progress *run, Lane *lane, int64_t last) noexcept nogil
 
 # Publish the next chunk of a lane; False where there is no room for it.

@@ -1,12 +1,23 @@
 """Lanes through a ring: a message goes in chunks through slots of its sender's area, each lane by itself.
 
 The sender counts what it has published, the receiver what it has consumed; a slot is free again once its chunk is consumed.
+
+Where two cores share a cache, chunks go through it. Where they do not, each line would come from the other core's cache by
+itself, and chunks that are written past the cache, to memory, are read several times as fast. The receiver finds out which it
+is: it times what it reads, has the sender write some chunks in the other way now and then, and keeps to the faster one.
 """
 
 from libc.stdint cimport int64_t
 
 from .bundle cimport carry, end_of_piece
-from .ring cimport BASE, CONSUMED, PUBLISHED, REPACKED, SLOTS, STEP, STRIDE, fetch, peek, put
+from .ring cimport (
+    BASE, CONSUMED, LEAST, LEFT, PERIOD, PUBLISHED, REPACKED, SLOTS, STEP, STRIDE, SWITCH, TRIED, fetch, now, peek, put,
+)
+
+cdef enum:
+    SAMPLE = 3  # chunks that are written in the other way in a trial
+    SHORTEST_PERIOD = 16  # chunks from one trial to the next, after one that led to a change
+    LONGEST_PERIOD = 512  # and after many that did not
 
 
 cdef bint has_room(const Lane *lane) noexcept nogil:
@@ -15,6 +26,46 @@ cdef bint has_room(const Lane *lane) noexcept nogil:
 
 cdef char *slot_of(const Lane *lane) noexcept nogil:
     return lane.area + lane.base + lane.line[PUBLISHED] % lane.slots * lane.stride
+
+
+cdef inline bint _past(const int64_t *line, int64_t number) noexcept nogil:
+    """How chunk `number` is written: SWITCH is twice the number of the first chunk of a way, plus 1 if that is past the cache."""
+    cdef int64_t switch = peek(line + SWITCH)
+    return (switch & 1) == (number >= switch >> 1)
+
+
+cdef bint goes_past(const Lane *lane) noexcept nogil:
+    return lane.step >= TIMED and _past(lane.line, lane.line[PUBLISHED])
+
+
+cdef inline void _switch(int64_t *line, bint past) noexcept nogil:
+    """Ask for another way, from the first chunk on whose sender will have heard of it."""
+    put(line + SWITCH, 2 * (line[CONSUMED] + line[SLOTS]) + past)
+
+
+cdef void note_time(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil:
+    cdef int64_t *line = lane.line
+    cdef int64_t *least = line + LEAST
+    cdef int64_t cost = spent * TIMED // nbytes + 1
+    cdef bint past = _past(line, line[CONSUMED]), tried = line[SWITCH] & 1
+    if nbytes < TIMED or line[STEP] < TIMED:
+        return
+    least[past] = min(cost, least[past]) if least[past] else cost
+    line[LEFT] -= 1
+    if line[LEFT] > 0:
+        return
+    line[TRIED] = not line[TRIED]
+    if line[TRIED]:
+        least[0] = least[1] = 0
+        _switch(line, not tried)
+        line[LEFT] = line[SLOTS] + SAMPLE
+        return
+    if least[tried] and 5 * least[tried] < 4 * least[not tried]:
+        line[PERIOD] = SHORTEST_PERIOD
+    else:
+        line[PERIOD] = min(max(2 * line[PERIOD], <int64_t> SHORTEST_PERIOD), <int64_t> LONGEST_PERIOD)
+        _switch(line, not tried)
+    line[LEFT] = line[PERIOD]
 
 
 cdef void packed_to(Lane *lane, int64_t last) noexcept nogil:
@@ -51,18 +102,22 @@ cdef bint pack(const Progress *run, Lane *lane) noexcept nogil:
     if not has_room(lane):
         return False
     last = end_of_piece(lane.load, lane.done, lane.step)
-    carry(lane.load, run.sources, run.targets, slot_of(lane), lane.done, last, False)
+    carry(lane.load, run.sources, run.targets, slot_of(lane), lane.done, last, goes_past(lane))
     packed_to(lane, last)
     return True
 
 
 cdef bint unpack(Progress *run, Lane *lane) noexcept nogil:
     cdef char *chunk
+    cdef int64_t begun
     if not has_come(run, lane):
         return False
     chunk = chunk_of(lane) + (lane.done - lane.begun)
+    begun = now() if lane.until - lane.done >= TIMED else 0
     fetch(chunk, min(lane.until - lane.done, <int64_t> FETCHED))
     carry(lane.load, run.sources, run.targets, chunk, lane.done, lane.until, run.stream)
+    if begun:
+        note_time(lane, lane.until - lane.done, now() - begun)
     unpacked_to(run, lane, lane.until)
     return True
 

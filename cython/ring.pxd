@@ -19,8 +19,13 @@ cdef enum:
     STEP = 3
     SLOTS = 4
     REPACKED = 5
-    # and the receiver's, behind it
+    # and the receiver's, behind it; those after SWITCH are its own, see lanes.pyx
     CONSUMED = LINE
+    SWITCH = LINE + 1
+    LEFT = LINE + 2
+    PERIOD = LINE + 3
+    TRIED = LINE + 4
+    LEAST = LINE + 5  # two of them
 
 # The fields of a vote, in the order in which they stand behind its number; RULES in ring.pyx says what they mean. Those
 # from SOURCE on are on a second cache line, which the vote of a transfer does without.

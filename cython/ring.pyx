@@ -187,6 +187,16 @@ cdef class Ring:
     cdef int64_t *lane(self, int64_t sender, int64_t receiver) noexcept nogil:
         return self._lanes + (sender * self.size + receiver) * PAIR
 
+    def past_the_cache(self):
+        """For each rank, whether it writes large chunks for this one past the cache; None where that was never tried."""
+        cdef int64_t sender
+        cdef int64_t *line
+        ways = []
+        for sender in range(self.size):
+            line = self.lane(sender, self.rank)
+            ways.append(bool(line[SWITCH] & 1) if line[PERIOD] else None)
+        return ways
+
     cdef bint post(self, const int64_t *values, int64_t width) noexcept nogil:
         """Publish this rank's next vote; False while too many are open."""
         cdef int64_t *line

@@ -36,6 +36,11 @@ def test_random_layouts_between_nodes(nodes: str) -> None:
     assert done.stdout.endswith("OK\n")
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_chunks_in_the_cache_and_past_it(ranks: int) -> None:
+    assert run(PROGRAMS / "large_chunks.py", ranks, 12).stdout == "OK\n"
+
+
 def test_cut_messages() -> None:
     assert run(PROGRAMS / "cut_messages.py", 4, timeout=120).stdout.endswith("OK\n")
 
