@@ -1,9 +1,9 @@
 """What do op, alpha and beta cost beside a plain redistribution, and beside ScaLAPACK's own p?geadd and p?tran?
 
-A matrix goes into one of the same layout ("same"), to the other grid ("other grid": of Q x P processes), and into its
-transpose on the first grid ("T", and "C" where the dtype is complex), where as much moves as to the other grid: as it is, with
-beta = 1, and with alpha and beta. All are timed in turn, with the routine that does the same: p?geadd adds in one layout,
-p?tran, p?tranu and p?tranc transpose. Each time is the slowest rank's, after a barrier.
+A matrix goes into one of the same layout ("same"), to a column of processes ("column"), and into its transpose on the first
+grid ("T", and "C" where the dtype is complex): as it is, with beta = 1, and with alpha and beta. All are timed in turn, with
+the routine that does the same: p?geadd adds in one layout, p?tran, p?tranu and p?tranc transpose. Each time is the slowest
+rank's, after a call of the same and a barrier.
 Run: mpiexec -n 2 python -m mpi4py benchmarks/operations.py --order 4096 512
 """
 
@@ -26,7 +26,7 @@ from pyscalapack_redist.scalapack.operands import KIND_OF_DTYPE, operand
 from pyscalapack_redist.tools.text import console, new_table, print_table, ratio_text, time_text
 
 FACTORS = {"alone": (1, 0), "beta = 1": (1, 1), "alpha and beta": (1.5, -0.5)}
-SAME, OTHER = "same", "other grid"
+SAME, OTHER = "same", "column"
 Case = tuple[str, str, str]  # what is done, factors, by whom
 
 
@@ -62,7 +62,7 @@ def measure(desc: psr.Descriptor, dtype: str, repeat: int) -> dict[Case, list[fl
     """Seconds of each case. Collective."""
     comm = MPI.COMM_WORLD
     turned = psr.Descriptor(desc.shape[::-1], desc.block[::-1], desc.grid)
-    other = psr.Descriptor(desc.shape, desc.block, psr.ProcessGrid(desc.grid.shape[::-1], comm))
+    other = psr.Descriptor(desc.shape, desc.block, psr.ProcessGrid((comm.size, 1), comm))
     rng = np.random.default_rng(comm.rank)
     calls: dict[Case, Callable[[], Any]] = {}
     targets = {SAME: ("N", desc), OTHER: ("N", other), "T": ("T", turned), "C": ("C", turned)}
@@ -82,6 +82,7 @@ def measure(desc: psr.Descriptor, dtype: str, repeat: int) -> dict[Case, list[fl
     seconds: dict[Case, list[float]] = {case: [] for case in calls}
     for round_ in range(repeat + 1):
         for case, run in calls.items():
+            run()
             comm.Barrier()
             start = time.perf_counter()
             run()
@@ -120,7 +121,7 @@ def main() -> None:
                 )
     if comm.rank == 0:
         print(f"{comm.size} ranks, grid {rows}x{comm.size // rows}, blocks of {options.block}; ratios are of minima,")
-        print("of plain: to the plain move in one layout, or to the other grid; of ours: how many times as long")
+        print("of plain: to the plain move in one layout, or to a column; of ours: how many times as long")
         print_table(console(), table)
 
 
