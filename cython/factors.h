@@ -101,6 +101,22 @@ static inline void add_dense_lines(char *d, ptrdiff_t dd, const char *s, ptrdiff
     add_lines(d, item, s, item, n, (Lines){NULL, dd, ds, lines}, f);
 }
 
+/* As `copy_strand_runs`, where some strands have factors. */
+static inline void add_strand_runs(char *const *d, const char *const *s, const char *past, const Factors *const *factors,
+                            const ptrdiff_t *items, const StrandRun *runs, ptrdiff_t count, Tail *tail)
+{
+    const Lines one = {NULL, 0, 0, 1};
+    ptrdiff_t k;
+    for (k = 0; k < count; k++) {
+        const StrandRun *run = runs + k;
+        const ptrdiff_t item = items[run->strand];
+        if (factors[run->strand]->type == PLAIN)
+            copy_strand_runs(d, s, past, run, 1, tail);
+        else
+            add_lines(d[run->strand] + run->to, item, s[run->strand] + run->from, item, run->n / item, one, factors[run->strand]);
+    }
+}
+
 enum { LARGEST_TILE = 32, LARGEST_ITEM = 16 };
 
 /* A tile is transposed into a buffer first: that is fast in squares, and what is added is in lines on both sides. */

@@ -8,7 +8,7 @@ from end to end. What comes in from several processes writes the same columns in
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free, qsort
 
-from .moving cimport PLAIN, Job, find_matrix
+from .moving cimport PLAIN, Factors, Job, find_matrix
 from .runs cimport Cursor, Table, begin, next_run
 
 cdef extern from "kernels.h":
@@ -24,6 +24,10 @@ cdef extern from "kernels.h":
     void end_tail(Tail *tail) noexcept nogil
     void end_stream() noexcept nogil
 
+cdef extern from "factors.h":
+    void add_strand_runs(char *const *d, const char *const *s, const char *past, const Factors *const *factors,
+                         const Py_ssize_t *items, const StrandRun *runs, Py_ssize_t count, Tail *tail) noexcept nogil
+
 cdef enum:
     MOST_RUNS = 1 << 15  # of one line
     MOST_COMPARED = 1 << 16  # runs of the other dimensions
@@ -33,6 +37,9 @@ cdef struct Braid:
     const Job **jobs
     StrandRun *runs
     char *past
+    bint adds  # some strands have factors
+    const Factors **factors
+    Py_ssize_t *items
     Cursor *cursors
     const char **s
     char **t
@@ -61,7 +68,7 @@ cdef Braid *braid_of(const Job **jobs, const char *past, Py_ssize_t count, bint 
     braid = <Braid *> calloc(1, sizeof(Braid))
     if braid == NULL:
         raise MemoryError(f"no memory for a braid of {count} messages")
-    braid.jobs = <const Job **> calloc(5 * count, sizeof(void *))
+    braid.jobs = <const Job **> calloc(7 * count, sizeof(void *))
     braid.runs = <StrandRun *> calloc(runs, sizeof(StrandRun))
     braid.past = <char *> calloc(count, 1)
     braid.cursors = <Cursor *> calloc(count, sizeof(Cursor))
@@ -72,9 +79,13 @@ cdef Braid *braid_of(const Job **jobs, const char *past, Py_ssize_t count, bint 
     braid.t = <char **> braid.s + count
     braid.line_s = <const char **> braid.t + count
     braid.line_t = <char **> braid.line_s + count
+    braid.factors = <const Factors **> braid.line_t + count
+    braid.items = <Py_ssize_t *> braid.factors + count
     braid.count = count
     for k in range(count):
         braid.jobs[k] = jobs[k]
+        braid.factors[k], braid.items[k] = &jobs[k].factors, jobs[k].item
+        braid.adds = braid.adds or jobs[k].factors.type != PLAIN
         braid.past[k] = past[k]
         begin(jobs[k].axes[0], 0, jobs[k].axes[0].total, &c)
         while next_run(jobs[k].axes[0], &c):
@@ -123,6 +134,10 @@ cdef void weave(Braid *braid, const char **sources, char **targets, int64_t firs
                 c.x += c.step_x
                 c.y += c.step_y
                 c.count -= 1
+            if braid.adds:
+                add_strand_runs(braid.line_t, braid.line_s, braid.past, braid.factors, braid.items, braid.runs, braid.n_runs,
+                                &tail)
+                continue
             copy_strand_runs(braid.line_t, braid.line_s, braid.past, braid.runs, braid.n_runs, &tail)
         first += width
     end_tail(&tail)
@@ -130,9 +145,9 @@ cdef void weave(Braid *braid, const char **sources, char **targets, int64_t firs
 
 
 cdef bint _in_lines(const Job *job) noexcept:
-    """Whether a message is runs of bytes along lines of both sides, copied as they are."""
+    """Whether a message is runs of bytes along lines of both sides."""
     return (
-        not job.tiled and job.part == NULL and job.factors.type == PLAIN
+        not job.tiled and job.part == NULL
         and job.axes[0].unit and job.ss[0] == job.item and job.ts[0] == job.item
     )
 

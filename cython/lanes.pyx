@@ -15,9 +15,9 @@ from .ring cimport (
 )
 
 cdef enum:
-    SAMPLE = 3  # chunks that are written in the other way in a trial
+    SAMPLE = 2  # chunks that are written in the other way in a trial
     SHORTEST_PERIOD = 16  # chunks from one trial to the next, after one that led to a change
-    LONGEST_PERIOD = 512  # and after many that did not
+    LONGEST_PERIOD = 256  # and after many that did not
 
 
 cdef bint has_room(const Lane *lane) noexcept nogil:

@@ -86,6 +86,11 @@ def test_operations_on_the_way(ranks: int) -> None:
     assert run(PROGRAMS / "operations.py", ranks, cases(300), SEED + ranks).stdout == "OK\n"
 
 
+@pytest.mark.parametrize(("ranks", "area", "slots"), [(2, 65536, 4), (4, 8192, 2)])
+def test_operations_as_if_arrays_were_large(ranks: int, area: int, slots: int) -> None:
+    assert run(PROGRAMS / "operations.py", ranks, cases(200), SEED + ranks, area, slots).stdout == "OK\n"
+
+
 @pytest.mark.parametrize(("ranks", "nodes"), [(1, "0"), (2, "0,0"), (3, "0,0,0"), (3, "0,1,1")])
 def test_factors_in_turn(ranks: int, nodes: str) -> None:
     env = {"PYSCALAPACK_REDIST_NODES": nodes}

@@ -1,4 +1,7 @@
-"""out = alpha * op(A) + beta * out for random layouts, against NumPy. Arguments: number of cases, seed."""
+"""out = alpha * op(A) + beta * out for random layouts, against NumPy. Arguments: number of cases, seed.
+
+Two more are for the ring, as in `random_layouts.py`: arrays go the way of large ones.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import pytest
 from mpi4py import MPI
 from numpy.typing import NDArray
 from oracle import random_layout, random_size
-from random_layouts import descriptor, placed
+from random_layouts import descriptor, force, placed
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.exchanges import EXCHANGES
@@ -139,7 +142,9 @@ def in_place() -> None:
 
 
 def main() -> None:
-    cases, seed = int(sys.argv[1]), int(sys.argv[2])
+    cases, seed, *forced = map(int, sys.argv[1:])
+    if forced:
+        force(*forced)
     for number, case in enumerate(itertools.repeat(seed, cases)):
         check_case(np.random.default_rng([case, number]), number)
     bad_input()
