@@ -46,10 +46,11 @@ cdef inline void _switch(int64_t *line, bint past) noexcept nogil:
 cdef void note_time(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil:
     cdef int64_t *line = lane.line
     cdef int64_t *least = line + LEAST
-    cdef int64_t cost = spent * TIMED // nbytes + 1
+    cdef int64_t cost
     cdef bint past = _past(line, line[CONSUMED]), tried = line[SWITCH] & 1
     if nbytes < TIMED or line[STEP] < TIMED:
         return
+    cost = spent * TIMED // nbytes + 1
     least[past] = min(cost, least[past]) if least[past] else cost
     line[LEFT] -= 1
     if line[LEFT] > 0:
