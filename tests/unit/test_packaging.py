@@ -173,7 +173,8 @@ def test_wheel_works_outside_the_checkout(dist: Path, tmp_path: Path) -> None:
     python = tmp_path / "venv/bin/python"
     wheel = only(dist, "*.whl")
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
-    run(*pip, "install", "--no-deps", "--no-index", wheel, cwd=tmp_path)
+    # A checkout on PYTHONPATH would be taken for the package to be replaced.
+    run(*pip, "install", "--no-deps", "--no-index", wheel, cwd=tmp_path, PYTHONPATH="")
     # NumPy and the rest come from this environment; its link to the checkout does not work from PYTHONPATH.
     here = {"PYTHONPATH": sysconfig.get_path("purelib")}
     folder = Path(
