@@ -35,17 +35,15 @@ from setuptools.command.build_ext import build_ext  # noqa: E402
 
 MODULES = sorted(path.stem for path in Path("cython").glob("*.pyx"))
 OPTIONS = shlex.split(os.environ.get("PYSCALAPACK_REDIST_OPTIONS", "-O3"))  # others for ci/test --sanitize
-
 DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "cdivision": True}
 
 
 class BuildModules(build_ext):
-    """Translates all modules at once, and only where they are compiled: metadata and an sdist need none of that."""
+    """Translates modules only where they are compiled: metadata and an sdist need none of that."""
 
     def run(self) -> None:
         translated = cythonize(
             self.extensions,
-            nthreads=os.cpu_count() or 1,
             force=self.force,
             compiler_directives=DIRECTIVES,
             build_dir="build/cython",
