@@ -82,12 +82,17 @@ static inline void add_lines(char *d, ptrdiff_t dd, const char *s, ptrdiff_t ds,
     }
 }
 
+/* One such line. */
+static inline void add_run(char *d, ptrdiff_t dd, const char *s, ptrdiff_t ds, ptrdiff_t n, const Factors *f)
+{
+    add_lines(d, dd, s, ds, n, (Lines){NULL, 0, 0, 1}, f);
+}
+
 static inline void add_spans(char *d, const char *s, const Span *spans, ptrdiff_t count, const Factors *f)
 {
-    const Lines one = {NULL, 0, 0, 1};
     ptrdiff_t k;
     for (k = 0; k < count; k++)
-        add_lines(d + spans[k].to, spans[k].stride_to, s + spans[k].from, spans[k].stride_from, spans[k].n, one, f);
+        add_run(d + spans[k].to, spans[k].stride_to, s + spans[k].from, spans[k].stride_from, spans[k].n, f);
 }
 
 /* Dense lines at equal distances. */
@@ -105,7 +110,6 @@ static inline void add_dense_lines(char *d, ptrdiff_t dd, const char *s, ptrdiff
 static inline void add_strand_runs(char *const *d, const char *const *s, const char *past, const Factors *const *factors,
                             const ptrdiff_t *items, const StrandRun *runs, ptrdiff_t count, Tail *tail)
 {
-    const Lines one = {NULL, 0, 0, 1};
     ptrdiff_t k;
     for (k = 0; k < count; k++) {
         const StrandRun *run = runs + k;
@@ -113,7 +117,7 @@ static inline void add_strand_runs(char *const *d, const char *const *s, const c
         if (factors[run->strand]->type == PLAIN)
             copy_strand_runs(d, s, past, run, 1, tail);
         else
-            add_lines(d[run->strand] + run->to, item, s[run->strand] + run->from, item, run->n / item, one, factors[run->strand]);
+            add_run(d[run->strand] + run->to, item, s[run->strand] + run->from, item, run->n / item, factors[run->strand]);
     }
 }
 

@@ -61,7 +61,7 @@ static inline void end_tail(Tail *t)
     t->n = 0;
 }
 
-/* 16 bytes, or 8 where the processor has such stores: past the cache, or not. */
+/* 16 bytes past the cache, or 8 where the processor has such stores. */
 INLINE void stream_unit(char *d, const char *s, size_t unit)
 {
 #if defined(__x86_64__)

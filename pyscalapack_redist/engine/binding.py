@@ -20,9 +20,21 @@ from .operation import Factors, scalar
 from .overlap import check_apart
 from .stages import Forms, Move, Pair, Stage
 
-__all__ = ["BY_COLUMNS", "BY_ROWS", "Binding", "Operands", "bound", "each", "factors_of", "listed", "operands"]
+__all__ = [
+    "BINDINGS_KEPT",
+    "BY_COLUMNS",
+    "BY_ROWS",
+    "Binding",
+    "Operands",
+    "bound",
+    "each",
+    "factors_of",
+    "listed",
+    "operands",
+]
 
 BY_ROWS, BY_COLUMNS = 1, 2  # order of elements in messages
+BINDINGS_KEPT = 8  # of a plan, one for each kind of arrays or pair of factors
 
 
 class Operands(NamedTuple):

@@ -15,7 +15,7 @@ from ..comm.vote import MPIVote, Outcome
 from ..exchanges import Exchange
 from ..exchanges.nonblocking import Nonblocking
 from ..exchanges.shared import Shared
-from .binding import BY_COLUMNS, BY_ROWS, Binding, Operands
+from .binding import BINDINGS_KEPT, BY_COLUMNS, BY_ROWS, Binding, Operands
 from .small import SmallCall
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ ZERO: Any = 0
 Key = tuple[complex, complex]  # alpha and beta
 PLAIN: Key = 1, 0
 NUMBERS = frozenset({int, float, complex, np.float32, np.float64, np.complex64, np.complex128})
-KEPT = 8  # of a plan: factors with which it is used in turn
 
 
 class Remembered(NamedTuple):
@@ -141,7 +140,7 @@ def _remember_as(
         )
         call = Call(traffic, kinds, ballot, item, look_around, group.tickets, plan._listed)
     kept = mine._replace(given=[], outs=[], targets=[])
-    while len(plan._remembered) >= KEPT:
+    while len(plan._remembered) >= BINDINGS_KEPT:
         _forget(plan, next(iter(plan._remembered)))
     plan._remembered[key] = Remembered(kinds, kept, binding, call)
     if key == PLAIN:

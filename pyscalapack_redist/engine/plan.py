@@ -21,7 +21,7 @@ from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from .arrays import dtype_digest
-from .binding import BY_COLUMNS, Binding, Operands, bound, listed, operands
+from .binding import BINDINGS_KEPT, BY_COLUMNS, Binding, Operands, bound, listed, operands
 from .described import Described
 from .fast_path import ONE, ZERO, Key, Remembered, call_with, factors_key, first_call, remembered_of
 from .fill import scale_rest
@@ -43,7 +43,6 @@ __all__ = ["Leg", "Redistribution"]
 
 Array = NDArray[Any]
 D = TypeVar("D", bound=Distributed)
-BINDINGS_KEPT = 8  # one for each kind of arrays
 
 
 class Redistribution(Described):
