@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -100,6 +101,56 @@ def test_enough_to_build_with_is_not_refused(tmp_path: Path) -> None:
     done = built_with(tmp_path, {"setuptools": "77.0", "Cython": "3.1"})
     # These are names only; what is not there now is the import.
     assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'Cython'"
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+RECIPES = {
+    ROOT / "packaging/conda-forge/recipe.yaml": {"version": '  version: "{}"', "needs": "    - {name} >={least}"},
+    ROOT / "packaging/spack/py_pyscalapack_redist/package.py": {
+        "version": '    version("{}", sha256=',
+        "needs": '    depends_on("py-{name}@{least}:", type=(',
+    },
+}
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.parents[0].name)
+def test_a_recipe_has_the_version_and_the_least_versions_of_pyproject(recipe: Path) -> None:
+    text, patterns = recipe.read_text(), RECIPES[recipe]
+    assert "\n" + patterns["version"].format(PROJECT["project"]["version"]) in text
+    for name, least in (requirement.split(">=") for requirement in PROJECT["project"]["dependencies"]):
+        assert "\n" + patterns["needs"].format(name=name, least=least) in text
+    for requirement in PROJECT["build-system"]["requires"]:
+        name, least = requirement.lower().split(">=")
+        wanted = patterns["needs"].partition(", type")[0].format(name=name, least=least)
+        assert "\n" + wanted in text
+
+
+def test_the_package_has_the_version_of_pyproject() -> None:
+    assert pyscalapack_redist.__version__ == PROJECT["project"]["version"]
+
+
+SCRIPTS = sorted(path for path in (ROOT / "ci").iterdir() if path.is_file())
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_scripts_can_be_parsed(script: Path) -> None:
+    run("bash", "-n", script, cwd=ROOT)
+    if shutil.which("shellcheck") and script.stat().st_mode & 0o111:  # what others source is looked at there
+        run("shellcheck", "-x", "-s", "bash", "-P", "SCRIPTDIR", "-S", "warning", script, cwd=ROOT)
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        (("ci/release", "nonsense"), "release: nonsense is none of tree versions tests"),
+        (("ci/matrix", "--nonsense"), "matrix: --nonsense is no option"),
+        (("ci/matrix", "nonsense"), "matrix: nonsense is none of "),
+    ],
+)
+def test_scripts_refuse_what_they_do_not_know(command: tuple[str, ...], problem: str) -> None:
+    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith(problem)
 
 
 @pytest.fixture(scope="module")
