@@ -1,7 +1,7 @@
 """The shared memory of a node with a thread in place of each rank: votes, and messages of every size, byte by byte.
 
 ThreadSanitizer, which knows the memory model of C and not that of a processor, sees threads of one process only. Nothing
-here needs MPI. `python tests/ring_in_threads.py RANKS RUNS [SEED]`; `ci/memory-order` runs it.
+here needs MPI. `python tests/ring_in_threads.py RANKS PLANS [SEED]`; `ci/memory-order` runs it.
 """
 
 from __future__ import annotations
@@ -9,17 +9,20 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyscalapack_redist._kernels.boxes import Box
 from pyscalapack_redist._kernels.bundle import Bundle, Origins
-from pyscalapack_redist._kernels.ring import Ballot, Ring, RingVote, bytes_needed
+from pyscalapack_redist._kernels.call import DISSENT, Call, Kinds
+from pyscalapack_redist._kernels.ring import Ballot, Ring, RingVote, Tickets, bytes_needed
 from pyscalapack_redist._kernels.runs import Runs
 from pyscalapack_redist._kernels.transport import Traffic
 
 AREA, SLOTS, ITEM = 1 << 18, 4, 8
+WAYS = "vote", "call", "dissent"
 PATIENCE = 100  # seconds without an end, after which a rank gives up
 
 
@@ -39,48 +42,79 @@ def drawn(rng: np.random.Generator, size: int) -> tuple[NDArray[np.int64], int]:
     return rows, int(rng.integers(1, 2 ** rng.integers(1, 9)))
 
 
-def elements(run: int, rank: int, rows: int, columns: int) -> NDArray[np.int64]:
-    """A matrix of elements that no other rank or run has."""
+def elements(use: int, rank: int, rows: int, columns: int) -> NDArray[np.int64]:
+    """A matrix of elements that no other rank or use has."""
     numbers = np.arange(rows * columns, dtype=np.int64).reshape((rows, columns), order="F")
-    return np.asfortranarray(numbers + (run * 64 + rank) * 2**32)
+    return np.asfortranarray(numbers + (use * 64 + rank) * 2**32)
 
 
-def run_once(ring: Ring, run: int, rng: np.random.Generator) -> None:
-    rows, columns = drawn(rng, ring.size)
-    stream, together, mark = (bool(n) for n in rng.integers(0, 2, 3))
-    me, before_a, before_b = ring.rank, rows.cumsum(axis=1) - rows, rows.cumsum(axis=0) - rows
-    rows_a, rows_b = int(rows[me].sum()), int(rows[:, me].sum())
-    a, b = elements(run, me, rows_a, columns), np.full((rows_b, columns), -1, np.int64, order="F")
-    sends = [
-        (peer, bundle(int(n), columns, int(before_a[me, peer]), rows_a, 0, int(n), "target"))
-        for peer, n in enumerate(rows[me])
-        if n and peer != me
-    ]
-    receives = [
-        (peer, bundle(int(n), columns, 0, int(n), int(before_b[peer, me]), rows_b, "source"))
-        for peer, n in enumerate(rows[:, me])
-        if n and peer != me
-    ]
-    own = int(rows[me, me])
-    copies = [bundle(own, columns, int(before_a[me, me]), rows_a, int(before_b[me, me]), rows_b, "")] if own else []
-    origins = Origins(1)
-    origins.put(0, a.ctypes.data, b.ctypes.data)
-    traffic = Traffic(
-        ring, sends, receives, copies, limit=AREA, most_slots=SLOTS, stream=stream, shortest=0 if together else -1
-    )
-    vote = RingVote(ring, Ballot(failed=0, note=run))
-    until = time.monotonic() + PATIENCE
-    while not vote.test(block=True):
-        assert time.monotonic() < until, f"rank {me}, run {run}: no votes of {ring.missing()}"
-    assert vote.outcome is not None
-    assert vote.outcome.note == run, f"rank {me}, run {run}: the vote is one of run {vote.outcome.note}"
-    traffic.begin(origins, vote.number if mark else 0)
-    while not traffic.advance(True):
-        assert time.monotonic() < until, f"rank {me}, run {run}: messages do not arrive"
-    for peer, n in enumerate(rows[:, me]):
-        sent = elements(run, peer, int(rows[peer].sum()), columns)[before_a[peer, me] :][:n]
-        came = b[before_b[peer, me] :][:n]
-        assert np.array_equal(sent, came), f"rank {me}, run {run}: wrong elements from rank {peer}"
+class Plan:
+    """What one rank sends, receives and copies, with its arrays."""
+
+    def __init__(self, ring: Ring, rng: np.random.Generator) -> None:
+        self.ring, self.rank = ring, ring.rank
+        self.rows, self.columns = drawn(rng, ring.size)
+        stream, together = (bool(n) for n in rng.integers(0, 2, 2))
+        me, columns = ring.rank, self.columns
+        before_a = self.rows.cumsum(axis=1) - self.rows
+        before_b = self.rows.cumsum(axis=0) - self.rows
+        self.before_a, self.before_b = before_a[:, me], before_b[:, me]
+        self.rows_a, self.rows_b = int(self.rows[me].sum()), int(self.rows[:, me].sum())
+        sends, receives, copies = [], [], []
+        for peer in range(ring.size):
+            out, come = int(self.rows[me, peer]), int(self.rows[peer, me])
+            from_, to = int(before_a[me, peer]), int(before_b[peer, me])
+            if peer == me:
+                copies = [bundle(out, columns, from_, self.rows_a, to, self.rows_b, "")] if out else []
+                continue
+            if out:
+                sends.append((peer, bundle(out, columns, from_, self.rows_a, 0, out, "target")))
+            if come:
+                receives.append((peer, bundle(come, columns, 0, come, to, self.rows_b, "source")))
+        self.traffic = Traffic(
+            ring, sends, receives, copies, limit=AREA, most_slots=SLOTS, stream=stream, shortest=0 if together else -1
+        )
+        self.a = np.zeros((self.rows_a, columns), np.int64, order="F")
+        self.b = np.zeros((self.rows_b, columns), np.int64, order="F")
+
+    def use(self, use: int, way: str) -> None:
+        """One move of new elements."""
+        self.a[...], self.b[...] = elements(use, self.rank, self.rows_a, self.columns), -1
+        late = time.monotonic() + PATIENCE
+
+        def look_around() -> None:
+            assert time.monotonic() < late, (
+                f"rank {self.rank}, use {use}: no votes of {self.ring.missing()}, or no chunks"
+            )
+
+        if way == "vote":
+            self._by_steps(0, use, look_around)
+        else:  # packed before the vote is known, as a plan does that has been used before
+            dissent = way == "dissent" and self.ring.size > 1
+            ballot = Ballot(item=ITEM, order=2, packed=2, call=self.rank == 0 and dissent)
+            call = Call(self.traffic, Kinds([self.a], [self.b], [None]), ballot, ITEM, look_around, Tickets(), False)
+            came = call(self.a, self.b)
+            assert came is (DISSENT if dissent else self.b), f"rank {self.rank}, use {use}: the call gave {came}"
+            if dissent:
+                self._by_steps(self.ring.counted + 1, use, look_around)
+        for peer in range(self.ring.size):
+            n = int(self.rows[peer, self.rank])
+            sent = elements(use, peer, int(self.rows[peer].sum()), self.columns)[self.before_a[peer] :][:n]
+            came = self.b[self.before_b[peer] :][:n]
+            assert np.array_equal(sent, came), f"rank {self.rank}, use {use}: wrong elements from rank {peer}"
+
+    def _by_steps(self, mark: int, use: int, look_around: Callable[[], None]) -> None:
+        """As a transfer does it: vote, then move; a mark says that what was packed before it was taken back."""
+        vote = RingVote(self.ring, Ballot(failed=0, note=use))
+        while not vote.test(block=True):
+            look_around()
+        assert vote.outcome is not None
+        assert vote.outcome.note == use, f"rank {self.rank}, use {use}: the vote is one of use {vote.outcome.note}"
+        origins = Origins(1)
+        origins.put(0, self.a.ctypes.data, self.b.ctypes.data)
+        self.traffic.begin(origins, mark)
+        while not self.traffic.advance(True):
+            look_around()
 
 
 def main(size: int, number: int, seed: int = 0) -> None:
@@ -90,8 +124,12 @@ def main(size: int, number: int, seed: int = 0) -> None:
     def rank(me: int) -> None:
         try:
             ring, rng = Ring(memory, me, size, AREA, 100), np.random.default_rng(seed)
-            for run in range(number):
-                run_once(ring, run, rng)
+            use = 0
+            for _ in range(number):
+                plan = Plan(ring, rng)
+                for way in rng.choice(WAYS, 3):
+                    use += 1
+                    plan.use(use, way)
         except BaseException as error:
             failed.append(error)
 
@@ -102,7 +140,7 @@ def main(size: int, number: int, seed: int = 0) -> None:
         thread.join()
     if failed:
         raise failed[0]
-    print(f"{size} ranks in threads, {number} runs with seed {seed}: every element arrived", flush=True)
+    print(f"{size} ranks in threads, {number} plans with seed {seed}: every element arrived", flush=True)
 
 
 if __name__ == "__main__":
