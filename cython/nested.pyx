@@ -45,7 +45,7 @@ cdef struct State:
 
 
 def nested_levels(const int64_t[::1] left, const int64_t[::1] right, const int64_t[::1] length, int64_t lefts,
-                  int64_t rights, const int64_t[::1] wish, const int64_t[::1] cost, int64_t[::1] steps, int64_t tries, double deadline, uint8_t[::1] raised):
+                  int64_t rights, const int64_t[::1] wish, const int64_t[::1] cost, int64_t[::1] steps, int64_t tries, double deadline, uint8_t[::1] raised, bint firm):
     """A level for each edge, such that no vertex has more edges in a level than it has steps.
 
     Parameters
@@ -66,6 +66,8 @@ def nested_levels(const int64_t[::1] left, const int64_t[::1] right, const int64
         When to stop looking for paths, on the clock of `time.monotonic`; what is then left takes steps of its own.
     raised : uint8 array
         Set to 1 for edges for which a step was moved or added.
+    firm : bool
+        Whether to stop at the first such edge, which is marked, and has no level, and leave the steps as they are.
 
     Returns
     -------
@@ -104,8 +106,10 @@ def nested_levels(const int64_t[::1] left, const int64_t[::1] right, const int64
             if e & OFTEN == 0 and now() > deadline:
                 state.late = True
             if not _placed(<int32_t>e, wish[e], open_, tries, &state):
-                _raised(open_ - 1, &state)
                 raised[e] = True
+                if firm:
+                    break
+                _raised(open_ - 1, &state)
                 _put(<int32_t>e, open_ - 1, &state)
     return answer
 

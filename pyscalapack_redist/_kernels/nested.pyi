@@ -15,4 +15,5 @@ def nested_levels(
     tries: int,
     deadline: float,
     raised: NDArray[np.uint8],
+    firm: bool,
 ) -> Ints: ...

@@ -97,7 +97,15 @@ class Messages:
         self.receiver: Ints = receiver[order]
         self.length: Ints = length[order]
 
-    def attempt(self, targets: Targets, deadline: float, wish: Ints | None = None, seed: int | None = None) -> Attempt:
+    def attempt(
+        self,
+        targets: Targets,
+        deadline: float,
+        wish: Ints | None = None,
+        seed: int | None = None,
+        *,
+        firm: bool = False,
+    ) -> Attempt:
         """Levels with the number of steps that is given, or with more or costlier ones. Not collective.
 
         Parameters
@@ -110,6 +118,9 @@ class Messages:
             The level in which each message is put where there is room.
         seed : int, optional
             Of a random order of the messages of each length; without it, they come by senders.
+        firm : bool
+            Whether to stop at the first message for which there is no room, the only one of `raised`; those after it, and
+            it, have level -1.
         """
         count = len(self.length)
         if not count:
@@ -127,9 +138,11 @@ class Messages:
         costs = np.ascontiguousarray(targets.costs)
         level = np.empty(count, np.int64)
         level[order] = nested_levels(
-            sender, receiver, length, self.shape[0], self.shape[1], wish, costs, steps, TRIES, deadline, raised
+            sender, receiver, length, self.shape[0], self.shape[1], wish, costs, steps, TRIES, deadline, raised, firm
         )
-        used = self._steps_of(level, len(costs))
+        if firm and raised.any():
+            return Attempt(level, int(targets.steps.sum()), int(targets.steps @ costs), order[np.flatnonzero(raised)])
+        used = self.steps_of(level, len(costs))
         return Attempt(level, int(used.sum()), int(used @ costs), order[np.flatnonzero(raised)])
 
     def within(
@@ -171,8 +184,8 @@ class Messages:
             ]
         return steps
 
-    def _steps_of(self, level: Ints, levels: int) -> Ints:
-        """The most messages that a process has in each level."""
+    def steps_of(self, level: Ints, levels: int) -> Ints:
+        """The most messages that a process has in each level. Not collective."""
         most = np.zeros(levels, dtype=np.int64)
         for end, processes in zip((self.sender, self.receiver), self.shape, strict=True):
             degrees = np.bincount(end * levels + level, minlength=processes * levels).reshape(processes, levels)

@@ -103,7 +103,7 @@ def sought(grid: MessageGraph, aim: Aim, time_limit: float = 1.0) -> OptimalSche
     folded = amalgamated(grid) if isinstance(grid, CommunicationGrid) and slices(grid) else None
     if folded is None:
         checked_table(grid.P, grid.Q)
-        messages = grid.P * grid.Q
+        messages = int(np.count_nonzero(grid.lengths))
     else:
         messages = int(folded.count.sum()) * folded.turns
         checked_messages(messages)

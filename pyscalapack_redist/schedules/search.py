@@ -22,6 +22,7 @@ from .levels import TINY, Levels, Limit, Reals, Solution
 from .lifting import lifted
 from .message_graph import Ints, MessageGraph
 from .nested import Attempt, Messages, Targets
+from .refinement import Refinement
 from .relaxation import Grouped, around, part, residues, wishes
 from .stepwise import stepwise_parts
 
@@ -37,6 +38,9 @@ FIRST_PART = 80  # messages of the first part of a graph whose program is solved
 SHARE = 0.7  # of the time that is left, for one program: what follows needs some too
 FIRST_SHARE, LARGE_SHARE = 0.2, 0.8  # of the time for what comes first of a slice, and for all its programs
 SEEDS = 3
+REFINED = 0.8  # of the time that is left, for refining steps
+FEW = 30_000  # messages of graphs that are refined before processes are put together
+SMALL = 300  # counts of a program that is solved at once
 
 
 @dataclass(frozen=True)
@@ -223,9 +227,14 @@ class Search:
         profile = np.array([np.count_nonzero(self.grid.profile == cost) for cost in costs], dtype=np.int64)
         targets = Targets(costs, profile)
         found = self._attempt(targets) if len(messages.length) > MOST_TWICE else self._attempts(targets, seeds=0)
-        if self._open and isinstance(self.grid, CommunicationGrid):
-            self._grouped(messages, costs, profile)
         counts = len(messages.length) * len(costs)
+        first = counts > SMALL and len(messages.length) <= FEW
+        if self._open and first:
+            self._refined(costs, profile, profile, found)
+        if self._open and isinstance(self.grid, CommunicationGrid):
+            steps = self._grouped(messages, costs, profile)
+            if self._open and not first:
+                self._refined(costs, profile, profile if steps is None else steps, found)
         if self._open and counts > SMALLEST_PARTS:
             self._parts(messages, costs, profile, found)
         if self._open and counts <= 2 * LARGEST_EXACT:
@@ -260,13 +269,26 @@ class Search:
         self._raise_bound(solution.bound)
         return solution
 
-    def _grouped(self, messages: Messages, costs: Ints, profile: Ints) -> None:
+    def _refined(self, costs: Ints, profile: Ints, steps: Ints, found: Attempt) -> None:
+        """What is found where there is no room (see `refinement`)."""
+
+        def keep(found: Attempt) -> None:
+            self._keep(found.steps, found.cost, partial(messages.listed, found))
+
+        messages = self._messages
+        weights, most = self.aim.weights(costs), self.aim.most_steps
+        refinement = Refinement(messages, costs, np.cumsum(profile), weights, most, keep, self._raise_bound)
+        best = np.cumsum(messages.steps_of(found.level, len(costs)))
+        refinement.run(np.cumsum(steps), best, self.bound, self._until(REFINED))
+
+    def _grouped(self, messages: Messages, costs: Ints, profile: Ints) -> Ints | None:
         """Processes put together as in a slice."""
         assert isinstance(self.grid, CommunicationGrid)
         group = residues(self.grid, messages)
         solution = self._least(group, costs, profile, self._until())
         if solution.steps is not None and solution.shares is not None:
             self._attempts(Targets(costs, solution.steps), wishes(group, solution.shares))
+        return solution.steps
 
     def _exact(self) -> None:
         levels = Levels(amalgamated(self.grid), self.deadline)
