@@ -6,7 +6,7 @@ import operator
 
 from ..errors import ScheduleError
 
-__all__ = ["LARGEST_TABLE", "checked_messages", "checked_table", "integer", "positive"]
+__all__ = ["LARGEST_TABLE", "checked_messages", "checked_seconds", "checked_table", "integer", "positive"]
 
 LARGEST_TABLE = 10**8  # entries of a P x Q table: 800 MB of int64
 INSTEAD = (
@@ -58,3 +58,21 @@ def checked_table(P: int, Q: int) -> None:
             f"P = {P}, Q = {Q}: a table of all P x Q pairs has {P * Q:.3g} entries, more than the {LARGEST_TABLE:.0e} that "
             f"are made; {INSTEAD}"
         )
+
+
+def checked_seconds(time_limit: object) -> float:
+    """Return a limit of time, or raise a ScheduleError. Not collective.
+
+    Raises
+    ------
+    ScheduleError
+        It is not a number of seconds of more than 0.
+    """
+    try:
+        seconds = operator.index(time_limit) if isinstance(time_limit, int) else float(time_limit)  # type: ignore[arg-type]
+        fine = seconds > 0
+    except (TypeError, ValueError):
+        fine = False
+    if not fine:
+        raise ScheduleError(f"time_limit = {time_limit!r} must be a number of seconds of more than 0")
+    return seconds

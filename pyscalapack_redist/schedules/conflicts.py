@@ -62,7 +62,9 @@ class Conflicts:
         self.found: list[Conflict | Cut] = []
 
     def value(self, steps: Ints) -> float:
-        """The weight of steps, given how many there are of each cost or more. Not collective."""
+        """The weight of steps, given how many there are of each cost or more; infinite if they are too many. Not collective."""
+        if self.most_steps is not None and len(steps) and steps[-1] > self.most_steps:
+            return float(np.inf)
         return float(self.each @ steps)
 
     def lifted(self, part: Vicinity, steps: Ints) -> Conflict:

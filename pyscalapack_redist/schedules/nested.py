@@ -9,6 +9,7 @@ an augmenting path. Nothing is folded, so this is for graphs in which few proces
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from .message_graph import Ints
 
 __all__ = ["Attempt", "Messages", "Targets"]
 
+ALIKE = (16, 64, 4, 1)  # parts of the steps that are made to cost the same where there are too many, likely ones first
 TRIES = 64  # pairs of levels between which room is sought for one message
 
 
@@ -37,11 +39,6 @@ class Targets:
     costs: Ints
     steps: Ints
 
-    @property
-    def alike(self) -> bool:
-        """Whether all steps cost the same. Not collective."""
-        return int(np.count_nonzero(self.steps)) <= 1
-
     def merged(self, least: int) -> Targets:
         """The cheapest steps given the cost of dearer ones, until at least so many cost the same. Not collective."""
         steps = self.steps.copy()
@@ -51,6 +48,18 @@ class Targets:
         last = used[kept]
         steps[last] = steps[last:].sum()
         steps[last + 1 :] = 0
+        return Targets(self.costs, steps)
+
+    def coarser(self, least: int) -> Targets:
+        """Steps given the cost of dearer ones so that at least so many cost the same, but for the cheapest. Not collective."""
+        steps = np.zeros_like(self.steps)
+        used = np.flatnonzero(self.steps)
+        first = 0
+        for place in range(1, len(used) + 1):
+            together = int(self.steps[used[first:place]].sum())
+            if together >= least or place == len(used):
+                steps[used[first]] = together
+                first = place
         return Targets(self.costs, steps)
 
 
@@ -153,18 +162,38 @@ class Messages:
         wish: Ints | None = None,
         seed: int | None = None,
     ) -> Attempt:
-        """The first attempt that has no more than some number of steps, the cheapest made costlier until then.
+        """The cheapest attempt that has no more than some number of steps, of a few. Not collective.
 
         Parameters as for `attempt`. The maximum degree of the graph is always enough steps: where all cost the same, there is
-        room for every message (Koenig). Not collective.
+        room for every message (Koenig). Where an attempt has too many steps, its cheapest ones become fewer that cost as
+        much as the dearest of them; then it is tried with fewer and fewer different costs from the start.
         """
         found = self.attempt(targets, deadline, wish, seed)
-        alike = 1
-        while most_steps is not None and found.steps > most_steps and not targets.alike:
-            alike = 4 * alike if time.monotonic() < deadline else most_steps
-            targets = targets.merged(alike)
-            found = self.attempt(targets, deadline, wish, seed)
-        return found
+        if most_steps is None or found.steps <= most_steps:
+            return found
+        best, number = self._squeezed(found, targets.costs, most_steps), int(targets.steps.sum())
+        for part in ALIKE:
+            if time.monotonic() > deadline:
+                break
+            alike = max(1, number // part)
+            for fewer in (targets.coarser(alike), targets.merged(alike)):
+                more = self.attempt(fewer, deadline, self.cheapest(fewer) if wish is None else wish, seed)
+                found = min(found, more, key=lambda attempt: attempt.steps)
+                best = min(best, self._squeezed(more, fewer.costs, most_steps), key=lambda attempt: attempt.cost)
+        return best
+
+    def _squeezed(self, attempt: Attempt, costs: Ints, most_steps: int) -> Attempt:
+        """Its last levels made one, as few of them as must be for the number of steps."""
+        levels = len(costs)
+        later = np.zeros(levels, dtype=np.int64)  # the most messages that a process has in a level or a later one
+        for degrees in self._degrees(attempt.level, levels):
+            np.maximum(later, np.cumsum(degrees[:, ::-1], axis=1)[:, ::-1].max(axis=0), out=later)
+        steps = self.steps_of(attempt.level, levels)
+        fits = np.flatnonzero(np.cumsum(steps) - steps + later <= most_steps)
+        last = int(fits[-1]) if len(fits) else 0
+        level = np.minimum(attempt.level, last)
+        used = self.steps_of(level, levels)
+        return Attempt(level, int(used.sum()), int(used @ costs), attempt.raised)
 
     def cheapest(self, targets: Targets) -> Ints:
         """The cheapest level with steps that is open to each message, as a wish. Not collective."""
@@ -187,10 +216,15 @@ class Messages:
     def steps_of(self, level: Ints, levels: int) -> Ints:
         """The most messages that a process has in each level. Not collective."""
         most = np.zeros(levels, dtype=np.int64)
-        for end, processes in zip((self.sender, self.receiver), self.shape, strict=True):
-            degrees = np.bincount(end * levels + level, minlength=processes * levels).reshape(processes, levels)
+        for degrees in self._degrees(level, levels):
             np.maximum(most, degrees.max(axis=0), out=most)
         return most
+
+    def _degrees(self, level: Ints, levels: int) -> Iterator[Ints]:
+        """Messages of each sender (row) in each level, and of each receiver."""
+        for end, processes in zip((self.sender, self.receiver), self.shape, strict=True):
+            counts = np.bincount(end * levels + level, minlength=processes * levels)
+            yield counts.reshape(processes, levels)
 
 
 def _runs(key: Ints) -> list[Ints]:

@@ -7,7 +7,6 @@ less and less, until a bound of the whole meets the cost or time is up.
 
 from __future__ import annotations
 
-import operator
 import time
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from ..errors import ScheduleError
 from .amalgam import amalgamated, slices
-from .checks import checked_messages, checked_table
+from .checks import checked_messages, checked_seconds, checked_table
 from .communication_grid import CommunicationGrid
 from .levels import TINY
 from .message_graph import Ints, MessageGraph
@@ -92,13 +91,7 @@ def aim_of(objective: Any, grid: MessageGraph) -> Aim:
 
 def sought(grid: MessageGraph, aim: Aim, time_limit: float = 1.0) -> OptimalSchedule:
     """The best schedule for an aim that is found in a time. Not collective."""
-    try:
-        seconds = operator.index(time_limit) if isinstance(time_limit, int) else float(time_limit)
-        fine = seconds > 0
-    except (TypeError, ValueError):
-        fine = False
-    if not fine:
-        raise ScheduleError(f"time_limit = {time_limit!r} must be a number of seconds of more than 0")
+    seconds = checked_seconds(time_limit)
     start = time.monotonic()
     folded = amalgamated(grid) if isinstance(grid, CommunicationGrid) and slices(grid) else None
     if folded is None:

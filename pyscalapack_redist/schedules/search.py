@@ -214,6 +214,7 @@ class Search:
 
     def _heuristics(self, graph: Amalgam) -> None:
         for parts in (stepwise_parts(graph), greedy_parts(graph)):
+            assert parts is not None
             self._keep(*_measured(graph, parts), partial(lifted, graph, parts))
 
     # Graphs that do not fold: message by message.

@@ -10,6 +10,7 @@ import time
 import numpy as np
 
 from .amalgam import Amalgam, amalgamated, slices
+from .checks import LARGEST_TABLE, checked_seconds
 from .communication_grid import CommunicationGrid
 from .lifting import lifted
 from .matching import HeaviestStep
@@ -20,37 +21,49 @@ from .schedule import ListedSchedule, Schedule
 __all__ = ["stepwise", "stepwise_parts"]
 
 MOST_WORK = 10**7  # pairs of processes times steps for which matchings are sought: some tenths of a second
-SECONDS = 0.5  # for levels
+LISTING = 4e-7  # seconds for each message of the steps
 
 
-def stepwise(grid: MessageGraph) -> Schedule:
+def stepwise(grid: MessageGraph, time_limit: float = 1.0) -> Schedule:
     """As many steps as the maximum degree, each as heavy as that allows (Desprez, Theorem 1). Not collective.
 
     A graph that does not fold and is so large that its matchings would take more than about a second is put into levels
-    message by message instead (see `nested`): as few steps, which need not each be the heaviest.
+    message by message instead (see `nested`): as few steps, which need not each be the heaviest. So is one whose matchings
+    do take longer than the limit.
+
+    Parameters
+    ----------
+    grid : MessageGraph
+        What is scheduled.
+    time_limit : float
+        Seconds. There always is a schedule; with more time it may cost less.
 
     Raises
     ------
     ScheduleError
-        There are more than 10^8 messages.
+        An option is not one of these, or there are more than 10^8 messages.
     """
+    deadline = time.monotonic() + checked_seconds(time_limit)
     folds = isinstance(grid, CommunicationGrid) and slices(grid)
-    if not folds and grid.P * grid.Q * grid.step_bound > MOST_WORK:
-        return ListedSchedule("stepwise", grid, _by_levels(grid))
-    graph = amalgamated(grid)
-    return ListedSchedule("stepwise", grid, lifted(graph, stepwise_parts(graph)))
+    if folds or grid.P * grid.Q * grid.step_bound <= MOST_WORK:
+        graph = amalgamated(grid)
+        lists = grid.P * grid.Q <= LARGEST_TABLE
+        parts = stepwise_parts(graph, deadline if lists else np.inf)
+        if parts is not None:
+            return ListedSchedule("stepwise", grid, lifted(graph, parts))
+    return ListedSchedule("stepwise", grid, _by_levels(grid, deadline))
 
 
-def _by_levels(grid: MessageGraph) -> list[Ints]:
+def _by_levels(grid: MessageGraph, deadline: float) -> list[Ints]:
     messages = Messages(grid.lengths)
     costs = np.unique(messages.length)[::-1]
     steps = np.array([np.count_nonzero(grid.profile == cost) for cost in costs], dtype=np.int64)
-    found = messages.within(grid.step_bound, Targets(costs, steps), time.monotonic() + SECONDS)
+    found = messages.within(grid.step_bound, Targets(costs, steps), deadline - LISTING * len(messages.length))
     return messages.listed(found)
 
 
-def stepwise_parts(graph: Amalgam) -> Ints:
-    """Counts of each type (row) in runs of equal steps (column). Not collective."""
+def stepwise_parts(graph: Amalgam, deadline: float = np.inf) -> Ints | None:
+    """Counts of each type (row) in runs of equal steps (column); None if time is up before. Not collective."""
     heaviest = HeaviestStep(graph)
     sizes = np.concatenate([graph.sender_sizes, graph.receiver_sizes])
     remaining = graph.count.copy()
@@ -58,6 +71,8 @@ def stepwise_parts(graph: Amalgam) -> Ints:
     left = int((-(-degrees // sizes)).max(initial=0))
     parts = []
     while left:
+        if time.monotonic() > deadline:
+            return None
         # So many of a group must take part that the others can send all they have in the steps that are then left.
         step = heaviest.find(remaining, degrees - (left - 1) * sizes)
         times = _times(step, remaining, heaviest.taking_part(step), degrees - (left - 1) * sizes, sizes)
