@@ -48,7 +48,8 @@ def build(name: str, grid: MessageGraph, **options: Any) -> Schedule:
     grid : MessageGraph
         A CommunicationGrid, a LengthMatrix, or what `whole` makes.
     **options
-        Of the algorithm: seed for random; objective and time_limit for optimal; time_limit for stepwise; startup and time_limit for preemptive.
+        Of the algorithm: seed for random; objective and time_limit for optimal; time_limit for stepwise; startup and time_limit
+        for preemptive.
 
     Raises
     ------

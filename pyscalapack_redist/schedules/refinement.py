@@ -8,7 +8,7 @@ the least steps for which all such findings hold are tried next, and their cost 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from .vicinity import Neighbours, Vicinity
 
 __all__ = ["Refinement"]
 
-BESIDE = ((16, False), (48, False), (144, False), (432, False), (432, True), (1296, True), (3000, True))
+BESIDE = ((48, False), (144, False), (432, False), (432, True), (1296, True), (3000, True))
 Bools = NDArray[np.bool_]
 SEVERAL = 432  # messages around one that are looked up at once
 ALONE = (12, 24, 48, 96, 192, 384)  # messages that are searched for a conflict
@@ -82,9 +82,10 @@ class Refinement:
             When to stop, on the clock of `time.monotonic`.
         """
         stuck, self._best, self._value = 0, best, self.conflicts.value(best)
+        weighed: Sequence[int] = ()  # a good schedule first: programs take time
         while stuck < STUCK and bound < self._value - TINY and time.monotonic() < deadline:
             known, value = len(self.conflicts.found), self._value
-            self._completed(steps, deadline)
+            self._completed(steps, deadline, weighed)
             if len(self.conflicts.found) > known:
                 least, found = self.conflicts.least(bound, deadline)
                 bound = max(bound, min(found, self._value))
@@ -92,13 +93,14 @@ class Refinement:
                 if least is None:
                     break
                 steps = least
+            weighed = WEIGHED
             new = len(self.conflicts.found) > known or self._value < value
             stuck, self._seed = (0, 0) if new else (stuck + 1, self._seed + 1)
         while bound < self._value - TINY and time.monotonic() < deadline:
             if not self._cheaper(deadline):
                 break
 
-    def _completed(self, steps: Ints, deadline: float) -> None:
+    def _completed(self, steps: Ints, deadline: float, weighed: Sequence[int]) -> None:
         """Raise steps until there is room for all messages, or until they weigh as much as the best."""
         known = len(self.conflicts.found)
         while self.conflicts.value(steps) < self._value - TINY and len(self.conflicts.found) < known + AT_ONCE:
@@ -106,7 +108,7 @@ class Refinement:
             if found is None or not len(found.raised):
                 return
             message = int(found.raised[0])
-            finding = self._finding(message, found.level >= 0, steps, deadline)
+            finding = self._finding(message, found.level >= 0, steps, deadline, weighed)
             if finding is not None:
                 self.conflicts.found.append(finding)
                 steps = self.conflicts.heeded(steps, finding)
@@ -147,12 +149,14 @@ class Refinement:
             if size > len(near) == SEVERAL:
                 near = self._near.nearest(message, BESIDE[-1][0], placed)
             some = Vicinity(self.messages, near[:size])
-            level = some.beside(found.level, targets.costs, targets.steps, kept=kept)
+            level = some.beside(self._near, found.level, targets.costs, targets.steps, kept=kept)
             if level is not None:
                 return level
         return None
 
-    def _finding(self, message: int, placed: Bools, steps: Ints, deadline: float) -> Conflict | Cut | None:
+    def _finding(
+        self, message: int, placed: Bools, steps: Ints, deadline: float, weighed: Sequence[int]
+    ) -> Conflict | Cut | None:
         """What steps must fulfil for a message to have room among those that are placed."""
         nearest = self._near.nearest(message, ALONE[-1], placed)
         for size in ALONE:
@@ -164,7 +168,7 @@ class Refinement:
             if answer != FITS or len(near.chosen) < size or time.monotonic() > deadline:
                 break
         each = np.diff(steps, prepend=0)
-        for size in WEIGHED:
+        for size in weighed:
             if size > len(nearest) >= ALONE[-1]:
                 nearest = self._near.nearest(message, size, placed)
             chosen = nearest[:size]

@@ -39,7 +39,7 @@ SHARE = 0.7  # of the time that is left, for one program: what follows needs som
 FIRST_SHARE, LARGE_SHARE = 0.2, 0.8  # of the time for what comes first of a slice, and for all its programs
 SEEDS = 3
 REFINED = 0.8  # of the time that is left, for refining steps
-FEW = 30_000  # messages of graphs that are refined before processes are put together
+FEW, MANY = 30_000, 100_000  # messages of graphs, and of short arrays, refined before processes are put together
 SMALL = 300  # counts of a program that is solved at once
 
 
@@ -229,7 +229,7 @@ class Search:
         targets = Targets(costs, profile)
         found = self._attempt(targets) if len(messages.length) > MOST_TWICE else self._attempts(targets, seeds=0)
         counts = len(messages.length) * len(costs)
-        first = counts > SMALL and len(messages.length) <= FEW
+        first = counts > SMALL and len(messages.length) <= (MANY if self._short else FEW)
         if self._open and first:
             self._refined(costs, profile, profile, found)
         if self._open and isinstance(self.grid, CommunicationGrid):
@@ -240,6 +240,12 @@ class Search:
             self._parts(messages, costs, profile, found)
         if self._open and counts <= 2 * LARGEST_EXACT:
             self._exact()
+
+    @property
+    def _short(self) -> bool:
+        """Whether the array is so short that processes do not resemble each other as in a slice."""
+        grid = self.grid
+        return isinstance(grid, CommunicationGrid) and 4 * (grid.n or 0) < grid.slice_length
 
     def _attempt(self, targets: Targets, wish: Ints | None = None, seed: int | None = None) -> Attempt:
         """Keep what comes of some targets; where that has too many steps, of fewer and costlier ones."""

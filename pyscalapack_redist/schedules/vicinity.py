@@ -48,15 +48,25 @@ class Neighbours:
             ends = ends[np.sort(np.unique(ends, return_index=True)[1])]
             ends = ends[~met[ends]]
             met[ends] = True
-            sizes = self._first[ends + 1] - self._first[ends]
-            places = np.repeat(self._first[ends] - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
-            near = self._at[places]
+            near = self.of(ends)
             near = near[taken[near]]
             near = near[np.sort(np.unique(near, return_index=True)[1])]
             taken[near] = False
             found.append(near)
             count += len(near)
         return np.concatenate(found)[:most]
+
+    def of(self, ends: Ints) -> Ints:
+        """Messages of some processes, one process after another; receivers' numbers follow the senders'. Not collective."""
+        sizes = self.degrees(ends)
+        places = np.repeat(self._first[ends] - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
+        answer: Ints = self._at[places]
+        return answer
+
+    def degrees(self, ends: Ints) -> Ints:
+        """Number of messages of some processes. Not collective."""
+        answer: Ints = self._first[ends + 1] - self._first[ends]
+        return answer
 
 
 class Vicinity:
@@ -104,15 +114,19 @@ class Vicinity:
     def _room(self, steps: Ints) -> Ints:
         return np.tile(np.diff(steps, prepend=0), (self._processes, 1))
 
-    def beside(self, level: Ints, costs: Ints, steps: Ints, *, kept: bool) -> Ints | None:
+    def beside(self, near: Neighbours, level: Ints, costs: Ints, steps: Ints, *, kept: bool) -> Ints | None:
         """Levels of all messages, these moved so that they fit beside the others; None where none are found. Not collective.
 
         Parameters
         ----------
+        near : Neighbours
+            Of all messages.
         level : ndarray
             Of all messages; -1 for one that has none.
         costs, steps : ndarray
             Number of steps of each cost.
+        kept : bool
+            Whether each message is tried first where it is.
         """
         used = np.flatnonzero(steps)
         widest = np.searchsorted(-costs[used], -self.lengths, side="right")[self._kind] - 1
@@ -120,21 +134,13 @@ class Vicinity:
             return None
         place = np.zeros(len(steps) + 1, dtype=np.int64)
         place[used] = np.arange(len(used))
-        others = level >= 0
-        others[self.chosen] = False
-        room = np.tile(steps[used], (self._processes, 1))
-        start = 0
-        for end, names, processes in zip(
-            (self.messages.sender, self.messages.receiver),
-            (self._senders, self._receivers),
-            self.messages.shape,
-            strict=True,
-        ):
-            row = np.full(processes, -1)
-            row[names] = start + np.arange(len(names))
-            near = np.flatnonzero(others & (row[end] >= 0))
-            np.subtract.at(room, (row[end[near]], place[level[near]]), 1)
-            start += len(names)
+        outside = level.copy()
+        outside[self.chosen] = -1
+        ends = np.concatenate([self._senders, self.messages.shape[0] + self._receivers])
+        others, row = outside[near.of(ends)], np.repeat(np.arange(len(ends)), near.degrees(ends))
+        cells = row[others >= 0] * len(used) + place[others[others >= 0]]
+        taken = np.bincount(cells, minlength=len(ends) * len(used)).reshape(len(ends), len(used))
+        room = steps[used] - taken
         found = (
             np.where(level[self.chosen] < 0, -1, place[level[self.chosen]]) if kept else np.full(len(self.chosen), -1)
         )
