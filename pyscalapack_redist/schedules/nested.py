@@ -20,7 +20,15 @@ from .message_graph import Ints
 
 __all__ = ["Attempt", "Messages", "Targets"]
 
-ALIKE = (16, 64, 4, 1)  # parts of the steps that are made to cost the same where there are too many, likely ones first
+ALIKE = (
+    16,
+    64,
+    32,
+    8,
+    4,
+    2,
+    1,
+)  # parts of the steps that are made to cost the same where there are too many, likely ones first
 TRIES = 64  # pairs of levels between which room is sought for one message
 
 
@@ -171,14 +179,17 @@ class Messages:
         found = self.attempt(targets, deadline, wish, seed)
         if most_steps is None or found.steps <= most_steps:
             return found
-        best, number = self._squeezed(found, targets.costs, most_steps), int(targets.steps.sum())
+        best, number, finest = self._squeezed(found, targets.costs, most_steps), int(targets.steps.sum()), 0
         for part in ALIKE:
             if time.monotonic() > deadline:
                 break
+            if part < finest:
+                continue
             alike = max(1, number // part)
             for fewer in (targets.coarser(alike), targets.merged(alike)):
                 more = self.attempt(fewer, deadline, self.cheapest(fewer) if wish is None else wish, seed)
                 found = min(found, more, key=lambda attempt: attempt.steps)
+                finest = part if more.steps <= most_steps else finest
                 best = min(best, self._squeezed(more, fewer.costs, most_steps), key=lambda attempt: attempt.cost)
         return best
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyscalapack_redist.errors import ScheduleError
 from pyscalapack_redist.schedules import CommunicationGrid, LengthMatrix, build
 from pyscalapack_redist.schedules.levels import Levels
 from pyscalapack_redist.schedules.nested import Attempt, Messages, Targets
@@ -113,3 +114,50 @@ def test_fewest_steps_of_large_arrays(name: str, case: tuple[int, ...]) -> None:
     schedule = build(name, grid, **({"objective": "steps"} if name == "optimal" else {}))
     schedule.validate()
     assert schedule.number_of_steps == grid.step_bound
+
+
+def test_where_there_are_too_many_steps_fewer_costs_are_tried() -> None:
+    grid = CommunicationGrid(127, 128, 37, 64, 1562499)
+    messages = Messages(grid.lengths)
+    targets = profile_of(grid, messages)
+    assert messages.attempt(targets, time.monotonic() + 60).steps > grid.step_bound
+    found = messages.within(grid.step_bound, targets, time.monotonic() + 60)
+    hasty = messages.within(grid.step_bound, targets, time.monotonic() - 1)
+    for attempt in (found, hasty):
+        schedule = ListedSchedule("levels", grid, messages.listed(attempt))
+        schedule.validate()
+        assert schedule.number_of_steps == grid.step_bound
+    assert found.cost <= grid.cost_bound * 1.1 < hasty.cost
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 40))
+def test_fewer_costs_are_as_many_steps_none_of_them_cheaper(seed: int, levels: int, least: int) -> None:
+    steps = np.random.default_rng(seed).integers(0, 9, levels)
+    targets = Targets(np.arange(levels, 0, -1), steps)
+    for fewer in (targets.coarser(least), targets.merged(least)):
+        assert fewer.steps.sum() == steps.sum()
+        assert (np.cumsum(fewer.steps) >= np.cumsum(steps)).all()
+    used = targets.coarser(least).steps
+    assert (used[used > 0][:-1] >= least).all()
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        CommunicationGrid(60, 64, 32, 29),
+        CommunicationGrid(60, 64, 32, 29, 1000007),
+        CommunicationGrid(127, 128, 37, 64, 1562499),
+    ],
+)
+def test_stepwise_has_the_fewest_steps_however_little_time_there_is(grid: CommunicationGrid) -> None:
+    schedule = build("stepwise", grid, time_limit=1e-9)
+    schedule.validate()
+    assert schedule.number_of_steps == grid.step_bound
+
+
+@pytest.mark.parametrize("limit", [0, -1.0, "soon", None])
+def test_a_limit_that_is_no_time(limit: object) -> None:
+    for name in ("stepwise", "optimal"):
+        with pytest.raises(ScheduleError, match=r"time_limit = .* must be a number of seconds of more than 0"):
+            build(name, CommunicationGrid(15, 6, 2, 3), time_limit=limit)
