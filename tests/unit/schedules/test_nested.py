@@ -134,6 +134,7 @@ def test_where_there_are_too_many_steps_fewer_costs_are_tried() -> None:
 @given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 40))
 def test_fewer_costs_are_as_many_steps_none_of_them_cheaper(seed: int, levels: int, least: int) -> None:
     steps = np.random.default_rng(seed).integers(0, 9, levels)
+    steps[int(steps[0]) % levels] += 1
     targets = Targets(np.arange(levels, 0, -1), steps)
     for fewer in (targets.coarser(least), targets.merged(least)):
         assert fewer.steps.sum() == steps.sum()
