@@ -34,3 +34,12 @@ def test_cut_messages() -> None:
     assert done.returncode == 0, done.stderr
     assert "| 15 -> 15, 3 -> 5 | 0 | 11 | 23 | 23 | 15 | 15 | 15 | 15 | equals the lower bound |" in done.stdout
     assert "| 60 -> 64, 32 -> 29 | cost at least |" in done.stdout
+
+
+def test_steps_against_cost(tmp_path: Path) -> None:
+    picture = tmp_path / "a" / "picture.png"
+    command = [sys.executable, BENCHMARKS / "steps_against_cost.py", "--plot", picture]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "| 15 -> 6, 2 -> 3 | 10, 20; 11, 16 | 10 | 15 |" in done.stdout
+    assert picture.stat().st_size > 10_000
