@@ -39,7 +39,7 @@ SHARE = 0.7  # of the time that is left, for one program: what follows needs som
 FIRST_SHARE, LARGE_SHARE = 0.2, 0.8  # of the time for what comes first of a slice, and for all its programs
 SEEDS = 3
 REFINED = 0.8  # of the time that is left, for refining steps
-FEW, MANY = 30_000, 100_000  # messages of graphs, and of short arrays, refined before processes are put together
+MANY = 100_000  # messages of short arrays that are refined before processes are put together
 SMALL = 300  # counts of a program that is solved at once
 
 
@@ -229,13 +229,14 @@ class Search:
         targets = Targets(costs, profile)
         found = self._attempt(targets) if len(messages.length) > MOST_TWICE else self._attempts(targets, seeds=0)
         counts = len(messages.length) * len(costs)
-        first = counts > SMALL and len(messages.length) <= (MANY if self._short else FEW)
+        first = counts > SMALL and self._short and len(messages.length) <= MANY
         if self._open and first:
             self._refined(costs, profile, profile, found)
+        steps = None
         if self._open and isinstance(self.grid, CommunicationGrid):
             steps = self._grouped(messages, costs, profile)
-            if self._open and not first:
-                self._refined(costs, profile, profile if steps is None else steps, found)
+        if self._open and counts > SMALL and not first:
+            self._refined(costs, profile, profile if steps is None else steps, found)
         if self._open and counts > SMALLEST_PARTS:
             self._parts(messages, costs, profile, found)
         if self._open and counts <= 2 * LARGEST_EXACT:
