@@ -24,8 +24,8 @@ __all__ = ["by_formula", "is_one_port", "order_for", "reading", "schedules_for",
 Steps = list[list[NDArray[np.int64]]]
 
 BY_FORMULA = {"walker-otto": True, "classes": True, "phases": False}  # whether they are one-port
-WITHOUT_DIMENSIONS = ("optimal", "preemptive")
-WHOLE = 64 * 64  # pairs of processes up to which these look at the whole of two process sets
+# Pairs of processes up to which these look at the whole of two process sets.
+WITHOUT_DIMENSIONS = {"optimal": 64 * 64, "preemptive": 64 * 64, "open-shop": 1024 * 1024}
 
 
 def is_one_port(name: str) -> bool:
@@ -99,7 +99,7 @@ def _graphs(name: str, a: Layout, b: Layout) -> list[MessageGraph]:
         return [graph]
     grids: list[MessageGraph] = [schedules.between(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
     places_a, places_b = a.placement.ravel(), b.placement.ravel()
-    if name in WITHOUT_DIMENSIONS and len(places_a) * len(places_b) <= WHOLE:
+    if len(places_a) * len(places_b) <= WITHOUT_DIMENSIONS.get(name, 0):
         return [schedules.whole(grids, same=places_a[:, None] == places_b)]
     return grids
 

@@ -12,11 +12,13 @@ from .catalogue import NAMES, build
 from .communication_grid import CommunicationGrid, MessageClass
 from .irregular_graph import between
 from .message_graph import LengthMatrix, MessageGraph, WholeGraph, whole
+from .open_shop import OpenShopSchedule
 from .pareto import pareto
 from .preemptive import PreemptiveSchedule, preemptive_pareto
 from .product import ProductSchedule, product
 from .schedule import ListedSchedule, Schedule
 from .walker_otto import WalkerOtto, walker_otto
+from .without_barriers import Timetable, completion_time, port_bound, timetable
 
 __all__ = [
     "NAMES",
@@ -25,16 +27,21 @@ __all__ = [
     "ListedSchedule",
     "MessageClass",
     "MessageGraph",
+    "OpenShopSchedule",
     "PreemptiveSchedule",
     "ProductSchedule",
     "Schedule",
+    "Timetable",
     "WalkerOtto",
     "WholeGraph",
     "between",
     "build",
+    "completion_time",
     "pareto",
+    "port_bound",
     "preemptive_pareto",
     "product",
+    "timetable",
     "walker_otto",
     "whole",
 ]

@@ -12,6 +12,7 @@ from .classes import classes
 from .greedy import greedy
 from .message_graph import MessageGraph
 from .natural import natural
+from .open_shop import open_shop
 from .optimal import optimal
 from .preemptive import preemptive
 from .random_order import random_order
@@ -33,6 +34,7 @@ BUILDERS: dict[str, Callable[..., Schedule]] = {
     "greedy": greedy,
     "optimal": optimal,
     "preemptive": preemptive,
+    "open-shop": open_shop,
 }
 NAMES = tuple(BUILDERS)
 """The schedules that `build` makes, by name."""
@@ -49,7 +51,7 @@ def build(name: str, grid: MessageGraph, **options: Any) -> Schedule:
         A CommunicationGrid, a LengthMatrix, or what `whole` makes.
     **options
         Of the algorithm: seed for random; objective and time_limit for optimal; time_limit for stepwise; startup and time_limit
-        for preemptive.
+        for preemptive; startup, time_limit and hosts for open-shop.
 
     Raises
     ------

@@ -127,7 +127,7 @@ def test_schedules_by_name(seed: int) -> None:
         if schedule.one_port:
             assert schedule.number_of_steps >= graph.step_bound
             assert schedule.total_cost >= schedule.lower_bound
-        if name in ("stepwise", "greedy", "optimal", "preemptive"):
+        if name in ("stepwise", "greedy", "optimal", "preemptive", "open-shop"):
             order_for(name, a, b, searched(name, a, b))
     assert build("stepwise", graph).number_of_steps == graph.step_bound
 

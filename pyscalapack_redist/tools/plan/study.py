@@ -198,7 +198,7 @@ class AxisStudy:
 
 
 def _built(name: str, grid: MessageGraph, time_limit: float) -> Schedule:
-    options = {"time_limit": time_limit} if name in ("optimal", "preemptive") else {}
+    options = {"time_limit": time_limit} if name in ("optimal", "preemptive", "open-shop") else {}
     return schedules.build(name, grid, **options)
 
 

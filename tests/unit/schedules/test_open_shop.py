@@ -1,0 +1,291 @@
+"""Orders without barriers: times against an event simulation, least times against all orders, certificates and hosts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pyscalapack_redist import ScheduleError
+from pyscalapack_redist.schedules import (
+    CommunicationGrid,
+    LengthMatrix,
+    ListedSchedule,
+    MessageGraph,
+    OpenShopSchedule,
+    Schedule,
+    build,
+    completion_time,
+    port_bound,
+    timetable,
+)
+from pyscalapack_redist.schedules.dense_order import Priority, Transfers, dense_starts
+from pyscalapack_redist.schedules.open_shop_program import common_unit, proof
+from pyscalapack_redist.schedules.open_shop_search import MOST, searched_through
+
+sizes = st.integers(1, 9)
+some_grids = st.builds(
+    CommunicationGrid, sizes, sizes, sizes, sizes, st.none() | st.integers(0, 300), st.integers(-20, 20)
+)
+some_matrices = st.integers(0, 2**32).map(
+    lambda seed: LengthMatrix(
+        np.random.default_rng(seed).integers(0, (1 + seed % 7) ** 3, (1 + seed // 7 % 8, 1 + seed // 56 % 8))
+    )
+)
+startups = st.sampled_from([0.0, 0.5, 1.0, 3.0, 0.1, 100.0])
+tiny = st.integers(0, 2**32).map(
+    lambda seed: np.random.default_rng(seed).integers(0, 6, (1 + seed % 3, 1 + seed // 3 % 3))
+)
+
+
+def made(grid: MessageGraph, **options: object) -> OpenShopSchedule:
+    found = build("open-shop", grid, **options)
+    assert isinstance(found, OpenShopSchedule)
+    return found
+
+
+def rows_of(schedule: Schedule) -> list[list[int]]:
+    return [row for step in schedule.steps for row in step.tolist()]
+
+
+def least_time(lengths: np.ndarray, startup: float) -> float:
+    """The least of all orders in which messages could be begun, one by one as early as possible."""
+    messages = [(int(p), int(q), startup + float(lengths[p, q])) for p, q in np.argwhere(lengths)]
+    if len(messages) > 7:
+        messages = messages[:7]
+    best = math.inf
+    for order in itertools.permutations(messages):
+        free: dict[tuple[str, int], float] = {}
+        for p, q, duration in order:
+            ports = ("out", p), ("in", q)
+            end = max(free.get(port, 0.0) for port in ports) + duration
+            free.update(dict.fromkeys(ports, end))
+        best = min(best, max(free.values(), default=0.0))
+    return best
+
+
+def seven(lengths: np.ndarray) -> np.ndarray:
+    """The same with its first seven messages only."""
+    places = np.argwhere(lengths)[:7]
+    some = np.zeros_like(lengths)
+    some[tuple(places.T)] = lengths[tuple(places.T)]
+    return some
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    some_grids | some_matrices,
+    st.sampled_from(["caterpillar", "ring", "stepwise", "greedy", "optimal", "natural"]),
+    startups,
+)
+def test_nobody_waits_for_more_than_the_two_processes(grid: MessageGraph, name: str, startup: float) -> None:
+    schedule = build(name, grid)
+    table = timetable(schedule, startup)
+    assert table.messages.tolist() == rows_of(schedule)
+    assert table.completion == completion_time(schedule, startup) >= port_bound(grid, startup) - 1e-6
+    if schedule.one_port:
+        assert table.completion <= schedule.total_cost + startup * schedule.number_of_steps + 1e-6
+    free: dict[tuple[str, int], float] = {}
+    for (p, q, length), start, end in zip(table.messages.tolist(), table.start, table.end, strict=True):
+        ports = ("out", p), ("in", q)
+        assert start == max(free.get(port, 0.0) for port in ports)
+        assert end == pytest.approx(start + startup + length)
+        free.update(dict.fromkeys(ports, end))
+
+
+def test_an_example_by_hand() -> None:
+    grid = LengthMatrix([[2, 3], [4, 1]])
+    steps = [np.array([[0, 0, 2], [1, 1, 1]]), np.array([[0, 1, 3], [1, 0, 4]])]
+    schedule = ListedSchedule("mine", grid, steps)
+    table = timetable(schedule)
+    assert table.start.tolist() == [0, 0, 2, 2]
+    assert table.end.tolist() == [2, 1, 5, 6]
+    assert (schedule.total_cost, table.completion, completion_time(schedule, 0.5)) == (6, 6, 7)
+    late = ListedSchedule("late", grid, [steps[0][:1], *steps[::-1][:1], steps[0][1:]])
+    assert timetable(late).start.tolist() == [0, 2, 2, 6]
+    assert port_bound(grid) == 6
+    assert port_bound(grid, 0.5) == 7
+
+
+@settings(max_examples=60, deadline=None)
+@given(tiny, startups)
+@example(np.array([[1, 1, 1], [1, 1, 2], [1, 1, 0]]), 0.0)
+def test_least_times_are_those_of_all_orders(lengths: np.ndarray, startup: float) -> None:
+    lengths = seven(lengths)
+    schedule = made(LengthMatrix(lengths), startup=startup, time_limit=20)
+    schedule.validate()
+    least = least_time(lengths, startup)
+    assert schedule.time == pytest.approx(least)
+    assert schedule.time_bound == pytest.approx(least)
+    assert schedule.certificate.endswith(("equals the lower bound", "proved by integer program", "proved by search"))
+
+
+@settings(max_examples=40, deadline=None)
+@given(tiny, st.sampled_from([0.0, 0.5, 1.0, 0.1]))
+def test_both_proofs_find_the_least_time(lengths: np.ndarray, startup: float) -> None:
+    lengths = seven(lengths)
+    places = np.argwhere(lengths)
+    if not len(places):
+        return
+    transfers = Transfers(*places.T, startup + lengths[tuple(places.T)])
+    least = least_time(lengths, startup)
+    known = 1.5 * least + 1
+    start, complete = searched_through(transfers, known, math.inf)
+    assert complete
+    assert start is not None
+    assert_fits(transfers, start, least)
+    assert searched_through(transfers, least, math.inf) == (None, True)
+    found = proof(transfers, known, math.inf) if common_unit(transfers.duration) else None
+    assert (found is None) == (startup == 0.1)
+    if found is not None:
+        assert found.start is not None
+        assert_fits(transfers, found.start, least)
+        assert found.bound == pytest.approx(least)
+        assert proof(transfers, least, math.inf) == (None, pytest.approx(least))
+
+
+def assert_fits(transfers: Transfers, start: np.ndarray, within: float) -> None:
+    """Every port has one transfer at a time, and all end by then."""
+    assert (start + transfers.duration).max() == pytest.approx(within)
+    for side in (transfers.source, transfers.target):
+        for port in set(side.tolist()):
+            mine = np.flatnonzero(side == port)
+            mine = mine[np.argsort(start[mine])]
+            assert (start[mine][1:] >= (start + transfers.duration)[mine][:-1] - 1e-6).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(some_grids | some_matrices, startups, st.sampled_from([0.0, 0.5, 2.0]), st.sampled_from([0.0, 1.0]))
+def test_dense_orders_are_within_twice_the_bound(
+    grid: MessageGraph, startup: float, longest: float, noise: float
+) -> None:
+    places = np.argwhere(grid.lengths)
+    if not len(places):
+        return
+    transfers = Transfers(*places.T, startup + grid.lengths[tuple(places.T)])
+    start = dense_starts(transfers, Priority(longest, noise), np.random.default_rng(1))
+    end = start + transfers.duration
+    assert_fits(transfers, start, end.max())
+    assert end.max() < 2 * transfers.bound
+    for number, (p, q) in enumerate(places):  # before a transfer begins, always one of its ports is busy
+        mine = ((places[:, 0] == p) | (places[:, 1] == q)) & (start < start[number])
+        busy_until = 0.0
+        for k in np.flatnonzero(mine)[np.argsort(start[mine])]:
+            assert start[k] <= busy_until + 1e-6
+            busy_until = max(busy_until, end[k])
+        assert start[number] <= busy_until + 1e-6
+
+
+@settings(max_examples=40, deadline=None)
+@given(some_grids | some_matrices, startups)
+def test_open_shop_is_no_worse_than_other_orders(grid: MessageGraph, startup: float) -> None:
+    found = made(grid, startup=startup, time_limit=0.2)
+    found.validate()
+    assert found.time == completion_time(found, startup)
+    assert port_bound(grid, startup) - 1e-6 <= found.time_bound <= found.time + 1e-6
+    assert found.time < 2 * port_bound(grid, startup) or not grid.lengths.any()
+    assert found.time <= completion_time(build("stepwise", grid), startup) + 1e-6
+    assert found.certificate.startswith(f"{found.time:g} without barriers: ")
+
+
+@pytest.mark.parametrize(
+    ("grid", "time", "how"),
+    [
+        ((15, 6, 2, 3), 15, "equals the lower bound"),
+        ((16, 16, 3, 5), 15, "equals the lower bound"),  # folds to one sender and one receiver
+        ((15, 15, 3, 5), 16, "proved by integer program"),  # 23 with barriers; the busiest process takes 15
+        ((12, 8, 4, 3), 6, "equals the lower bound"),
+    ],
+)
+def test_examples_of_the_papers(grid: tuple[int, ...], time: float, how: str) -> None:
+    found = made(CommunicationGrid(*grid), time_limit=120)
+    assert (found.time, found.certificate) == (time, f"{time} without barriers: {how}")
+
+
+def test_what_is_too_large_to_prove_has_its_gap() -> None:
+    grid = LengthMatrix(np.random.default_rng(0).integers(1, 10**6, (12, 12)))
+    found = made(grid, time_limit=0.05)
+    assert found.time_bound == grid.volume_bound
+    gap = math.ceil((found.time / found.time_bound - 1) * 1000 - 1e-9) / 10
+    known = f"best found, within {gap:.1f} %" if gap else "equals the lower bound"
+    assert found.certificate == f"{found.time:g} without barriers: {known}"
+    assert len(np.argwhere(grid.lengths)) > MOST
+
+
+hosts_of_six = st.lists(st.integers(0, 3), min_size=6, max_size=6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    hosts_of_six,
+    hosts_of_six,
+    startups,
+    st.sampled_from(["caterpillar", "stepwise", "open-shop"]),
+)
+def test_hosts_have_one_message_at_a_time(
+    seed: int, sources: list[int], targets: list[int], startup: float, name: str
+) -> None:
+    grid = LengthMatrix(np.random.default_rng(seed).integers(0, 5, (6, 6)))
+    hosts = sources, targets
+    options = {"hosts": hosts, "startup": startup, "time_limit": 0.1} if name == "open-shop" else {}
+    schedule = build(name, grid, **options)
+    schedule.validate()
+    table = timetable(schedule, startup, hosts)
+    assert table.completion >= port_bound(grid, startup, hosts) - 1e-6
+    source, target = np.array(sources)[table.messages[:, 0]], np.array(targets)[table.messages[:, 1]]
+    away = source != target
+    assert (table.end[~away] == table.start[~away]).all()
+    if away.any():
+        transfers = Transfers(source[away], target[away], (table.end - table.start)[away])
+        assert np.allclose(transfers.duration, startup + table.messages[away, 2])
+        assert_fits(transfers, table.start[away], table.end[away].max())
+    for column in (0, 1):  # every process keeps its order
+        for process in range(6):
+            mine = table.messages[:, column] == process
+            assert (table.start[mine][1:] >= table.end[mine][:-1] - 1e-6).all()
+    if isinstance(schedule, OpenShopSchedule):
+        assert schedule.time == table.completion
+        assert schedule.time_bound >= port_bound(grid, startup, hosts) - 1e-6
+
+
+@settings(max_examples=40, deadline=None)
+@given(some_grids | some_matrices, st.sampled_from(["caterpillar", "greedy", "natural"]), startups)
+def test_a_host_for_each_process_changes_nothing(grid: MessageGraph, name: str, startup: float) -> None:
+    schedule = build(name, grid)
+    apart = np.arange(grid.P), grid.P + np.arange(grid.Q)
+    if schedule.one_port:
+        assert timetable(schedule, startup, apart).start == pytest.approx(timetable(schedule, startup).start)
+    assert port_bound(grid, startup, apart) == pytest.approx(port_bound(grid, startup))
+
+
+def test_hosts_that_share_a_link_get_an_order_of_their_own() -> None:
+    grid = LengthMatrix(np.random.default_rng(5).integers(0, 9, (8, 8)))
+    hosts = np.arange(8) // 2, 4 + np.arange(8) // 2
+    found = made(grid, hosts=hosts, time_limit=20)
+    assert found.time == found.time_bound == port_bound(grid, 0.0, hosts) == 70
+    assert completion_time(build("caterpillar", grid), 0.0, hosts) == 82
+    together = made(grid, hosts=(np.zeros(8, int), np.zeros(8, int)))
+    together.validate()
+    assert (together.time, together.time_bound) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startup": -1}, "startup = -1 must be a number of at least 0"),
+        ({"startup": "x"}, "startup = 'x'"),
+        ({"time_limit": 0}, "time_limit = 0 must be a number of seconds"),
+        ({"hosts": [0, 1]}, r"hosts = \[0, 1\] must be two lists"),
+        ({"hosts": ([0, 1, 2], [0, 1])}, "the host of each of 2 senders and of each of 2 receivers"),
+        ({"hosts": ([0, -1], [0, 1])}, "of at least 0"),
+        ({"seed": 1}, "startup and time_limit and hosts"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, object], words: str) -> None:
+    with pytest.raises(ScheduleError, match=words):
+        build("open-shop", LengthMatrix([[1, 2], [3, 4]]), **options)
