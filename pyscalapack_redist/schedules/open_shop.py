@@ -135,6 +135,7 @@ class _Search:
         self.how = EQUALS_BOUND
         self.time, self.steps = math.inf, list[Ints]()
         self.rng = np.random.default_rng(0)
+        self.inside = [] if hosts is None else _inside(grid, *hosts)
 
     def run(self) -> OpenShopSchedule:
         """The best that is found. Not collective."""
@@ -143,15 +144,12 @@ class _Search:
         for weight in LONGEST if first.transfers.number <= MOST_TRANSFERS else ():
             if self._open(first):
                 self._try(first, Priority(weight))
-        if self.hosts is None:
-            self._others()
+        self._others()
         for messages in cases:
             self._by_chance(messages, CHANCE, TRIES)
             self._exactly(messages)
         for messages in cases[-1:]:
             self._by_chance(messages, 1.0)
-        if self.hosts is not None:
-            self.steps = _with_inside(self.grid, self.steps, *self.hosts)
         return OpenShopSchedule(self.grid, self.steps, self.startup, self.hosts, self.bound, self.how)
 
     def _cases(self) -> Iterator[_Messages]:
@@ -188,15 +186,18 @@ class _Search:
     def _open(self, messages: _Messages) -> bool:
         return self.time > self.bound * (1 + TINY) and messages.transfers.number > 0
 
-    def _keep(self, found: float, steps: list[Ints]) -> None:
+    def _keep(self, schedule: Schedule) -> None:
+        """Where it is the best. With hosts only a run tells: a port may take a message before its turn."""
+        found = completion_time(schedule, self.startup, self.hosts)
         if found < self.time:
-            self.time, self.steps = found, steps
+            self.time, self.steps = found, schedule.steps
+
+    def _keep_begins(self, messages: _Messages, start: Floats) -> None:
+        if float((start + messages.transfers.duration).max()) < self.time:
+            self._keep(ListedSchedule("open-shop", self.grid, messages.steps(start) + self.inside))
 
     def _try(self, messages: _Messages, priority: Priority) -> None:
-        start = dense_starts(messages.transfers, priority, self.rng)
-        found = float((start + messages.transfers.duration).max())
-        if found < self.time:
-            self._keep(found, messages.steps(start))
+        self._keep_begins(messages, dense_starts(messages.transfers, priority, self.rng))
 
     def _others(self) -> None:
         """Orders of schedules that are made for barriers."""
@@ -207,7 +208,7 @@ class _Search:
         if len(lengths) * int(lengths.sum()) <= MOST_LEVELS:
             made.append(optimal(self.grid, "cost", UNCUT * self.seconds))
         for schedule in made:
-            self._keep(completion_time(schedule, self.startup), schedule.steps)
+            self._keep(schedule)
 
     def _by_chance(self, messages: _Messages, part: float, tries: float = math.inf) -> None:
         number = 0
@@ -225,14 +226,15 @@ class _Search:
         deadline, whole = self.begin + self.seconds, messages.graph is None
         start, complete = searched_through(messages.transfers, self.time, time.monotonic() + self._left(1.0) / 2)
         if start is not None:
-            self._keep(float((start + messages.transfers.duration).max()), messages.steps(start))
+            self._keep_begins(messages, start)
         if complete and whole:
-            self._prove(self.time, SEARCHED)
+            least = self.time if start is None else float((start + messages.transfers.duration).max())
+            self._prove(least, SEARCHED)
         if complete or not self._open(messages):
             return
         found = proof(messages.transfers, self.time, deadline)
         if found.start is not None:
-            self._keep(float((found.start + messages.transfers.duration).max()), messages.steps(found.start))
+            self._keep_begins(messages, found.start)
         if whole:
             self._prove(found.bound, PROVED)
 
@@ -255,22 +257,12 @@ def _listed(source: Ints, target: Ints, start: Floats) -> list[Ints]:
     return [np.array(step) for step in steps]
 
 
-def _with_inside(grid: MessageGraph, steps: list[Ints], sources: Ints, targets: Ints) -> list[Ints]:
-    """The steps with the messages within hosts: each in the first step in which neither of its processes has another."""
-    rows = [step.tolist() for step in steps]
-    sends = [{row[0] for row in step} for step in rows]
-    receives = [{row[1] for row in step} for step in rows]
+def _inside(grid: MessageGraph, sources: Ints, targets: Ints) -> list[Ints]:
+    """Steps of the messages within hosts. They go last: nobody waits for them."""
     lengths = grid.lengths
-    for p, q in np.argwhere((lengths > 0) & (sources[:, None] == targets)).tolist():
-        number = next((k for k, used in enumerate(sends) if p not in used and q not in receives[k]), len(rows))
-        if number == len(rows):
-            rows.append([])
-            sends.append(set())
-            receives.append(set())
-        rows[number].append([p, q, int(lengths[p, q])])
-        sends[number].add(p)
-        receives[number].add(q)
-    return [np.array(step, np.int64) for step in rows]
+    places = np.argwhere((lengths > 0) & (sources[:, None] == targets))
+    listed = _listed(places[:, 0], places[:, 1], np.zeros(len(places)))
+    return [np.column_stack([places[some], lengths[tuple(places[some].T)]]) for some in listed]
 
 
 def _seconds(value: Any) -> float:

@@ -259,6 +259,12 @@ def _add_simulate(commands: Any) -> None:
         help="the most in a piece, for windowed (default: the engine's)",
     )
     add(
+        "--receives",
+        type=_argument(_count),
+        metavar="R",
+        help="receives posted, for windowed (default: the engine's)",
+    )
+    add(
         "--resolution",
         type=_argument(read_duration),
         metavar="T",

@@ -14,8 +14,8 @@ SEED = int(os.environ.get("PYSCALAPACK_REDIST_SEED", "20260"))
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6, 8])
 def test_random_layouts(ranks: int) -> None:
-    done = run(PROGRAMS / "random_layouts.py", ranks, cases(570), SEED + ranks, timeout=250)
-    assert done.stdout.split() == [str(cases(570)), "cases,", "seed", str(SEED + ranks), "OK"]
+    done = run(PROGRAMS / "random_layouts.py", ranks, cases(630), SEED + ranks, timeout=250)
+    assert done.stdout.split() == [str(cases(630)), "cases,", "seed", str(SEED + ranks), "OK"]
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_random_layouts_between_nodes(nodes: str) -> None:
     """Some pairs through shared memory, the others by MPI."""
     ranks = len(nodes.split(","))
     env = {"PYSCALAPACK_REDIST_NODES": nodes}
-    done = run(PROGRAMS / "random_layouts.py", ranks, cases(570), SEED, timeout=250, env=env)
+    done = run(PROGRAMS / "random_layouts.py", ranks, cases(630), SEED, timeout=250, env=env)
     assert done.stdout.endswith("OK\n")
 
 

@@ -21,7 +21,7 @@ def simulate(options: Namespace) -> int:
     ----------
     options : Namespace
         The command line: shape, before, after, dtype, hosts, slots, rate, latency, overhead, efficiency, turns_after,
-        burst, methods, window, piece, resolution, json, plot.
+        burst, methods, window, piece, receives, resolution, json, plot.
 
     Returns
     -------
@@ -56,7 +56,8 @@ def simulate(options: Namespace) -> int:
         options.burst,
     )
     try:
-        found = simulated(case, machine, options.methods, Sizes(options.window, options.piece), options.resolution)
+        sizes = Sizes(options.window, options.piece, options.receives)
+        found = simulated(case, machine, options.methods, sizes, options.resolution)
     except ScheduleError as error:
         raise UsageError(f"--shape, --from, --to: {error}") from None
     from .report import show, to_json  # after it is known that rich is there

@@ -33,10 +33,13 @@ class Sizes:
         Pieces in flight each way.
     piece : int or None
         Bytes of a piece.
+    receives : int or None
+        Receives posted; with one of them, and a window of 1, a process has one port each way.
     """
 
     window: int | None = None
     piece: int | None = None
+    receives: int | None = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,8 @@ def work_of(exchange: str, messages: Messages, item: int, sizes: Sizes) -> Work:
     window = posted_receives = 0
     if issubclass(cls, Nonblocking):
         posted_receives, window = cls.in_flight(options, min(step, longest) * item)
+        if exchange == "windowed" and sizes.receives:
+            posted_receives = sizes.receives
     count = -(-messages.size // step)
     which = np.repeat(np.arange(messages.count), count)
     number = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)

@@ -139,7 +139,7 @@ def simulated(
         for exchange in EXCHANGES
     }
     window, piece = chosen["windowed"].window, chosen["windowed"].piece
-    sizes = Sizes(sizes.window or window, sizes.piece or piece)
+    sizes = Sizes(sizes.window or window, sizes.piece or piece, sizes.receives)
     found = [_predicted(name, case, machine, sizes, resolution, traffic, chosen) for name in methods]
     return Simulated(case, machine, limit, busiest, resolution, found)
 

@@ -124,6 +124,29 @@ def test_lock_step_is_the_sum_of_the_steps_costs() -> None:
     assert machine.vote == 0.5
 
 
+@pytest.mark.parametrize("name", ["caterpillar", "stepwise", "optimal", "open-shop"])
+@pytest.mark.parametrize(("before", "after"), [((15, 3), (15, 5)), ((9, 7), (4, 2)), ((4, 3), (9, 2))])
+def test_one_message_at_a_time_takes_the_time_without_barriers(
+    name: str, before: tuple[int, int], after: tuple[int, int]
+) -> None:
+    grid = schedules.CommunicationGrid(before[0], after[0], before[1], after[1])
+    (P, r), (Q, s) = before, after
+    moved = case((grid.slice_length,), f"{P}:{r}", f"{Q}:{s}+{P}")
+    startup = 0.75  # in elements of 8 bytes
+    machine = Machine(P + Q, rate=8.0, latency=startup)
+    one_port = Sizes(window=1, piece=2**30, receives=1)
+    (found,) = simulated(moved, machine, (f"{name}/windowed",), one_port).predictions
+    whole = schedules.CommunicationGrid(P, Q, r, s, grid.slice_length)
+    time = schedules.completion_time(schedules.build(name, whole), startup)
+    if name in ("optimal", "open-shop"):  # a search need not find the same schedule twice
+        assert found.seconds is not None
+        assert found.seconds >= machine.vote + schedules.port_bound(whole, startup) * (1 - 1e-9)
+    else:
+        assert found.seconds == pytest.approx(machine.vote + time)
+    (many,) = simulated(moved, machine, (f"{name}/windowed",), Sizes(window=1, piece=2**30)).predictions
+    assert many.seconds != found.seconds or many.seconds == pytest.approx(machine.vote + time)
+
+
 def test_too_many_messages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traffic, "MOST_MESSAGES", 10)
     with pytest.raises(ScheduleError, match="16 messages; at most 10"):
