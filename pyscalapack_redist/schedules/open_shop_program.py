@@ -83,7 +83,7 @@ def _fitted(transfers: Transfers, durations: Ints, limit: int, seconds: float) -
 
     choices = limit - durations + 1  # at least one: a port's sum is no less than each of its durations
     columns = int(choices.sum())
-    if seconds < 0.005 or int((choices * (1 + 2 * durations)).sum()) > LARGEST:
+    if seconds < 0.005 or float((choices * (1.0 + 2.0 * durations)).sum()) > LARGEST:
         return None, False
     which = np.repeat(np.arange(transfers.number), choices)
     begin = np.arange(columns) - np.repeat(np.cumsum(choices) - choices, choices)

@@ -43,3 +43,11 @@ def test_steps_against_cost(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "| 15 -> 6, 2 -> 3 | 10, 20; 11, 16 | 10 | 15 |" in done.stdout
     assert picture.stat().st_size > 10_000
+
+
+def test_open_shop() -> None:
+    command = [sys.executable, BENCHMARKS / "open_shop.py", "--time-limit", "0.05"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "| Example 1: 16 -> 16, 3 -> 5 | 15 | 15 | equals the lower bound |" in done.stdout
+    assert "| 8x8 -> 4x16 | 8 | 319488 | " in done.stdout

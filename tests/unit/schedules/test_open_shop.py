@@ -216,6 +216,12 @@ def test_what_is_too_large_to_prove_has_its_gap() -> None:
     assert len(np.argwhere(grid.lengths)) > MOST
 
 
+def test_programs_of_long_messages_are_not_begun() -> None:
+    durations = np.array([10**12, 10**12 + 1, 7], dtype=np.float64)
+    transfers = Transfers(np.array([0, 1, 1]), np.array([0, 0, 1]), durations)
+    assert proof(transfers, transfers.bound + 3, math.inf) == (None, transfers.bound)
+
+
 hosts_of_six = st.lists(st.integers(0, 3), min_size=6, max_size=6)
 
 
