@@ -25,7 +25,7 @@ Steps = list[list[NDArray[np.int64]]]
 
 BY_FORMULA = {"walker-otto": True, "classes": True, "phases": False}  # whether they are one-port
 # Pairs of processes up to which these look at the whole of two process sets.
-WITHOUT_DIMENSIONS = {"optimal": 64 * 64, "preemptive": 64 * 64, "open-shop": 1024 * 1024}
+WITHOUT_DIMENSIONS = {"optimal": 64 * 64, "preemptive": 64 * 64, "open-shop": 4096 * 4096}
 
 
 def is_one_port(name: str) -> bool:

@@ -20,14 +20,14 @@ from .amalgam import Amalgam, amalgamated, slices
 from .checks import checked_table
 from .communication_grid import CommunicationGrid
 from .dense_order import Priority, Transfers, dense_starts
-from .message_graph import Ints, MessageGraph
+from .message_graph import Ints, MessageGraph, WholeGraph
 from .open_shop_program import proof
 from .open_shop_search import searched_through
 from .optimal import PROVED, optimal
 from .schedule import EQUALS_BOUND, ListedSchedule, Schedule, excess
 from .splitting import Pieces, folded_lengths, unfolded_steps
 from .stepwise import stepwise
-from .without_barriers import Hosts, completion_time, hosts_of, port_bound, startup_of
+from .without_barriers import Hosts, completion_time, hosts_of, startup_of
 
 __all__ = ["OpenShopSchedule", "open_shop"]
 
@@ -36,7 +36,8 @@ TINY = 1e-9
 SEARCHED = "proved by search"
 LONGEST = (0.5, 0.0, 1.0, 2.0)  # weights of a message's own duration in its priority
 NOISE = (0.3, 1.0, 0.1)
-MOST_TRANSFERS = 40_000  # for which dense orders are made: some seconds
+MOST_TRANSFERS = 100_000  # for which dense orders are made: some seconds
+MOST_PAIRS = 2**20  # of processes, for which tables are made where an order is known already
 MOST_LEVELS = (
     200_000  # lengths times messages for which the least cost with barriers is sought: some tenths of a second
 )
@@ -131,7 +132,7 @@ class _Search:
     def __init__(self, grid: MessageGraph, startup: float, hosts: tuple[Ints, Ints] | None, seconds: float) -> None:
         self.grid, self.startup, self.hosts, self.seconds = grid, startup, hosts, seconds
         self.begin = time.monotonic()
-        self.bound = port_bound(grid, startup, hosts)
+        self.bound = 0.0
         self.how = EQUALS_BOUND
         self.time, self.steps = math.inf, list[Ints]()
         self.rng = np.random.default_rng(0)
@@ -141,8 +142,9 @@ class _Search:
         """The best that is found. Not collective."""
         cases = [self._whole()] if self.hosts is not None else list(self._cases())
         first = cases[0]
+        self.bound = first.transfers.bound
         for weight in LONGEST if first.transfers.number <= MOST_TRANSFERS else ():
-            if self._open(first):
+            if self._open(first) and (weight == LONGEST[0] or self._left(CHANCE) > 0):
                 self._try(first, Priority(weight))
         self._others()
         for messages in cases:
@@ -167,14 +169,12 @@ class _Search:
 
     def _whole(self) -> _Messages:
         """All messages; with hosts those between two of them, whose ports are the hosts'."""
-        table = self.grid.lengths
-        places = np.argwhere(table)
+        places, length = _owed(self.grid)
         source, target = places.T
         if self.hosts is not None:
             source, target = self.hosts[0][places[:, 0]], self.hosts[1][places[:, 1]]
             away = source != target
-            places, source, target = places[away], source[away], target[away]
-        length = table[tuple(places.T)]
+            places, length, source, target = places[away], length[away], source[away], target[away]
         return _Messages(None, places, length, Transfers(source, target, self._durations(length)))
 
     def _durations(self, length: Ints) -> Floats:
@@ -201,7 +201,8 @@ class _Search:
 
     def _others(self) -> None:
         """Orders of schedules that are made for barriers."""
-        if self.time <= self.bound * (1 + TINY):
+        many = self.grid.P * self.grid.Q > MOST_PAIRS
+        if self.time <= self.bound * (1 + TINY) or (many and self.time < math.inf):
             return
         made: list[Schedule] = [stepwise(self.grid)]
         lengths = np.unique(self.grid.lengths[self.grid.lengths > 0], return_counts=True)[1]
@@ -241,6 +242,23 @@ class _Search:
     def _prove(self, bound: float, how: str) -> None:
         if bound > self.bound * (1 + TINY):
             self.bound, self.how = bound, how
+
+
+def _owed(grid: MessageGraph) -> tuple[Ints, Ints]:
+    """Rows sender, receiver and lengths of all messages; of a product of dimensions without a table of all pairs."""
+    if not isinstance(grid, WholeGraph):
+        places = np.argwhere(grid.lengths)
+        return places, grid.lengths[tuple(places.T)]
+    sender, receiver, length = (np.array([first]) for first in (0, 0, 1))
+    for axis in grid.axes:
+        places, own = _owed(axis)
+        sender = np.add.outer(sender * axis.P, places[:, 0]).ravel()
+        receiver = np.add.outer(receiver * axis.Q, places[:, 1]).ravel()
+        length = np.multiply.outer(length, own).ravel()
+    order = np.lexsort((receiver, sender))
+    if grid.own is not None:
+        order = order[grid.own[sender[order]] != receiver[order]]
+    return np.column_stack([sender, receiver])[order], length[order]
 
 
 def _listed(source: Ints, target: Ints, start: Floats) -> list[Ints]:
