@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from .mpi import MPI
 
 __all__ = ["Channel", "Incoming", "MPIChannel", "Request"]
@@ -51,9 +48,6 @@ class Channel(Protocol):
     def probe(self, peer: int | None, tag: int) -> Incoming | None:
         """A message that has come from a rank, or from any, with that tag; None where there is none."""
 
-    def reduce(self, mine: NDArray[np.int64], largest: NDArray[np.int64]) -> Request:
-        """Start to find the largest of all ranks' numbers; all ranks start these in the same order."""
-
     def first_done(self, requests: Sequence[Any]) -> int | None:
         """The place of a request that has completed since it was asked for last; None where none has."""
 
@@ -69,17 +63,13 @@ class MPIChannel:
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.tags = min(int(comm.Get_attr(MPI.TAG_UB) or 32767), 2**30)
         self.send, self.receive, self.poke = comm.Isend, comm.Irecv, comm.Iprobe
-        self._max, self.nothing, self._testany = MPI.MAX, MPI.REQUEST_NULL, MPI.Request.Testany
+        self.nothing, self._testany = MPI.REQUEST_NULL, MPI.Request.Testany
         self._any, self._status, self._undefined = MPI.ANY_SOURCE, MPI.Status(), MPI.UNDEFINED
 
     def probe(self, peer: int | None, tag: int) -> Incoming | None:
         """A message that has come from a rank, or from any, with that tag; None where there is none."""
         found = self.comm.Improbe(self._any if peer is None else peer, tag, self._status)
         return None if found is None else _Matched(found, self._status)
-
-    def reduce(self, mine: NDArray[np.int64], largest: NDArray[np.int64]) -> Request:
-        """Start to find the largest of all ranks' numbers; all ranks start these in the same order."""
-        return self.comm.Iallreduce(mine, largest, self._max)
 
     def first_done(self, requests: Sequence[Any]) -> int | None:
         """The place of a request that has completed since it was asked for last; None where none has."""

@@ -11,14 +11,15 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
-from .._kernels.ring import Tickets
+from .._kernels.ring import Ring, Tickets
 from ..errors import CollectiveError
 from . import progress
 from .agreement import Agreement
 from .channel import Channel
-from .conversation import TAGS, TALK, Conversation, Refusal, all_tell
+from .conversation import TAGS, TALK, VOTE, Conversation, Refusal, all_tell
 from .kept import Plans, Staging
 from .links import Links, links_between
+from .log_steps import Rows, radix_for
 from .mpi import MPI
 from .node import Node
 from .progress import until
@@ -112,14 +113,36 @@ class Group:
         if self.broken is not None:
             raise CollectiveError(f"these ranks cannot redistribute any more ({self.broken}): use another communicator")
 
-    def cast(self, ballot: Ballot) -> Vote:
-        """Start a vote; all ranks start theirs in the same order. They are posted and counted in that order."""
+    @property
+    def voting_ring(self) -> Ring | None:
+        """Where votes are cast in shared memory; None where they go by messages."""
         node = self.node
+        return node.ring if node is not None and node.whole else None
+
+    @property
+    def radix(self) -> int:
+        """Of votes that go by messages."""
+        return 2 if self.links is None else radix_for(self.size, self.links.latency)
+
+    def cast(self, ballot: Ballot, ticket: int, rows: Rows | None = None) -> Vote:
+        """Start a vote; all ranks start theirs in the same order. They are posted and counted in that order.
+
+        Parameters
+        ----------
+        ballot : Ballot
+            What this rank says.
+        ticket : int
+            That of what is voted on.
+        rows : Rows, optional
+            Where the vote goes by messages: blocks that travel with it, as for `LogSteps.start`.
+        """
         vote: Vote
-        if node is not None and node.ring is not None and node.whole:
-            vote = RingVote(node.ring, ballot)
+        ring = self.voting_ring
+        if ring is not None:
+            vote = RingVote(ring, ballot)
         else:
-            vote = MPIVote(self.channel, ballot)
+            vote = MPIVote(self.channel, ballot, self.radix)
+            vote.cast(ticket + VOTE, rows)
         self._votes.append(vote)
         self.count()
         return vote
@@ -187,7 +210,8 @@ class Group:
         cast: tuple[int, Vote] | None = None
         try:
             with progress.interrupts_held():
-                cast = ticket, vote = self.next_ticket(), self.cast(ballot)
+                ticket = self.next_ticket()
+                cast = ticket, vote = ticket, self.cast(ballot, ticket)
             outcome = until(lambda: self.count(vote), self.look_around)
         except CollectiveError:
             raise

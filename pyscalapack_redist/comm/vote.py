@@ -1,7 +1,7 @@
 """Votes: what all ranks of a group must agree on before anything moves, and what is said where they do not.
 
 A vote is a record of named fields, each with a rule (`_kernels.ring.RULES`). Ranks of one node cast it in shared memory
-(`_kernels.ring.RingVote`), others by a reduction of MPI.
+(`_kernels.ring.RingVote`), others by messages of MPI.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from .._kernels.ring import RULES, Ballot, Outcome, RingVote
 from .channel import Channel
+from .log_steps import LogSteps, Rows
 
 __all__ = [
     "Ballot",
@@ -57,31 +56,32 @@ def differ(what: str, said: Sequence[tuple[int, str]]) -> Verdict:
 
 
 class MPIVote:
-    """A vote by a reduction of MPI."""
+    """A vote by messages of MPI, in few steps (`LogSteps`), with which blocks of bytes for all ranks may travel.
 
-    def __init__(self, channel: Channel, ballot: Ballot) -> None:
+    It may be cast again once it was counted.
+    """
+
+    def __init__(self, channel: Channel, ballot: Ballot, radix: int) -> None:
         self.outcome: Outcome | None = None
         self.number = 0
         self.ballot = ballot
-        self._mine, self.largest = np.empty((2, 2 * len(RULES)), np.int64)
-        ballot.numbers(self._mine)
-        self._request = channel.reduce(self._mine, self.largest)
+        self._steps = LogSteps(channel, radix, 2 * len(RULES))
+        self.largest = self._steps.largest
 
-    @classmethod
-    def started(cls, ballot: Ballot, mine: Any, largest: Any, request: Any) -> MPIVote:
-        """A vote whose reduction a call has started."""
-        made = cls.__new__(cls)
-        made.outcome, made.number, made.ballot = None, 0, ballot
-        made._mine, made.largest, made._request = mine, largest, request
-        return made
+    def cast(self, tag: int, rows: Rows | None = None) -> None:
+        """Start it; `rows` as for `LogSteps.start`."""
+        self.outcome = None
+        self.ballot.numbers(self.largest)
+        self._steps.start(tag, rows)
 
     def post(self) -> bool:
-        """It is posted from the beginning."""
+        """It is posted from the beginning; let it go on."""
+        self._steps.advance()
         return True
 
     def test(self, block: bool = False) -> bool:
         """Whether all ranks have voted."""
-        if self.outcome is None and self._request.Test():
+        if self.outcome is None and self._steps.advance():
             self.outcome = Outcome.of(self.ballot, self.largest)
         return self.outcome is not None
 

@@ -13,6 +13,7 @@ from .._kernels.ring import Ballot
 from ..comm.group import Group
 from ..comm.vote import MPIVote, Outcome
 from ..exchanges import Exchange
+from ..exchanges.bruck import Bruck
 from ..exchanges.nonblocking import Nonblocking
 from ..exchanges.shared import Shared
 from .binding import BINDINGS_KEPT, BY_COLUMNS, BY_ROWS, Binding, Operands
@@ -120,7 +121,8 @@ def _remember_as(
     call: Call | SmallCall | None = None
     exchange = binding.exchanges[0]
     look_around = functools.partial(group.look_around, plan)
-    if isinstance(vote, MPIVote) and isinstance(exchange, Nonblocking) and exchange.goes_ahead and not plan._asks:
+    at_once = exchange.goes_ahead and not plan._asks
+    if isinstance(vote, MPIVote) and isinstance(exchange, Nonblocking | Bruck) and at_once:
 
         def turned() -> Exchange:
             other = BY_ROWS + BY_COLUMNS - binding.order

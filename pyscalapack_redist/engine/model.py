@@ -6,16 +6,22 @@ import functools
 import math
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..comm.cores import usable_cores
 from ..comm.links import Links
+from ..comm.log_steps import radix_for, work_of
 from ..comm.node import Node
 from ..exchanges import exchange_class
+from ..exchanges.bruck import Bruck
+from ..exchanges.nonblocking import Windowed
 
-__all__ = ["Choice", "choose", "predicted_seconds"]
+if TYPE_CHECKING:
+    from .plan import Redistribution
+
+__all__ = ["Choice", "choose", "predicted_seconds", "take_log_steps"]
 
 ELEMENT = 8  # bytes that an element is taken to have before the arrays are known
 # As measured on limited links (docs/between-hosts.md): whole messages up to this size win, while the wire is the bottleneck.
@@ -93,6 +99,20 @@ def choose(
     return Choice(schedule, exchange, why, piece, window)
 
 
+def take_log_steps(plan: Redistribution, links: Links | None) -> None:
+    """Let messages that "auto" sends in a window travel in log2 P steps where that is faster. Not collective.
+
+    Equal on all ranks, for they know the largest numbers of messages and of elements.
+    """
+    stage = plan._stages[0]
+    if links is None or plan._asks or stage.exchange is not Windowed or stage.options.buffers != "packed":
+        return
+    if Bruck.pays(stage.options._replace(item=ELEMENT), links):
+        stage.exchange = Bruck
+        most = stage.options.extents.messages
+        plan._why = f"bruck: {most} messages of a rank take longer to start than their bytes take through other ranks"
+
+
 def _order(links: Links | None, elements: int, before: Sequence[int], after: Sequence[int]) -> tuple[str, str]:
     """A one-port order, and why."""
     if links is None:
@@ -121,7 +141,8 @@ def predicted_seconds(moved: int, between: int, links: Links | None, ranks: int,
     """
     wire = 0.0
     if links is not None:
-        wire = (math.ceil(math.log2(max(2, ranks))) + 1) * links.latency + between / links.rate
+        votes = work_of(ranks, radix_for(ranks, links.latency)).steps
+        wire = (votes + 1) * links.latency + between / links.rate
     turns = max(1.0, node_ranks / len(usable_cores()))
     return max(wire, turns * moved / _copy_rate())
 

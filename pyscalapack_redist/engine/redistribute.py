@@ -33,7 +33,7 @@ from ..schedules.orders import ORDERS, Natural, Order
 from .arguments import Request, Via
 from .layouts import Layout, process_shapes, spread
 from .legs import PendingMove, identity, pending_moves
-from .model import Choice, choose
+from .model import Choice, choose, take_log_steps
 from .paper import plan_on_paper
 from .plan import Redistribution
 from .planner import Messages, messages_of
@@ -100,8 +100,8 @@ def redistribute(
         by one rank when the plan is made.
     exchange : str
         How they move: "auto", "shared" (through memory shared by the ranks of a node, by MPI between nodes),
-        "nonblocking", "windowed", "synchronized", "ready", "sendrecv", or "alltoallv" and "alltoallw", which leave the
-        order to MPI.
+        "nonblocking", "windowed", "synchronized", "ready", "sendrecv", "bruck" (through other ranks, in log2 P messages of
+        each rank), or "alltoallv" and "alltoallw", which leave the order to MPI.
     buffers : {"packed", "datatypes"}
         What MPI is given: bytes that are packed and unpacked here, or the arrays themselves, described by derived
         datatypes, with no staging memory of ours (all exchanges but alltoallv).
@@ -220,6 +220,8 @@ def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
         return _plan_of(request, a, b, group, chosen, legs, steps)
 
     plan = made_by_all(group, make)
+    if request.exchange == request.schedule == "auto":
+        take_log_steps(plan, group.links)
     if plan._stages[0].exchange.collective:
         group.make_collectives()
     moments.append(time.perf_counter())

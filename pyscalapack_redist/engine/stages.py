@@ -236,10 +236,11 @@ def made_by_all(group: Group, make: Callable[[], Redistribution]) -> Redistribut
     failed, extents = group.combine((None, [tuple(stage.extents) for stage in stages]), largest)
     if failed is not None:
         raise CollectiveError(f"{group.names[failed[0]]} could not take part: {failed[1]}")
+    travels = group.voting_ring is None and not plan._asks
     for stage, numbers in zip(stages, extents, strict=True):
         agreed = Extents(*numbers)
         stage.exchange.check(agreed, stage.options.buffers)
-        stage.options = stage.options._replace(extents=agreed)
+        stage.options = stage.options._replace(extents=agreed, ranks=group.size, radix=group.radix, travels=travels)
     return plan
 
 

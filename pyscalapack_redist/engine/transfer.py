@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from .._kernels.call import Call
 from ..comm.group import Group
+from ..comm.log_steps import Rows
 from ..comm.progress import advance_others, interrupts_held, under_way, until
-from ..comm.vote import Ballot, MPIVote, RingVote
+from ..comm.vote import Ballot, RingVote
 from ..errors import CollectiveError
-from ..exchanges import Progress, Run
-from ..exchanges.nonblocking import AtOnce
 from ..exchanges.shared import Together
 from .binding import Operands
 from .movement import Movement
@@ -195,11 +194,12 @@ def _cast(
 ) -> Voting:
     """Check this rank's arrays, take all that the transfer needs, and vote; what is wrong is told to all ranks.
 
-    Small messages are sent right away.
+    Small messages are sent right away, or go with the vote.
     """
     plan, group = context.plan, context.group
     mine: Operands | None = None
     movement: Movement | None = None
+    rows: Rows | None = None
     try:
         if error is None:
             mine = plan._operands(arrays, outs, *factors)
@@ -210,6 +210,8 @@ def _cast(
                     raise
                 plan._forget(mine)  # it does for arrays that others had last time; they tell again
             let_through()
+            if movement is not None and mine.item:
+                rows = movement.progress.with_vote()
     except BaseException as caught:
         error = caught
     failed = group.failed(error)
@@ -219,7 +221,8 @@ def _cast(
         call = plan._call_number(mine)
         dtype, note = plan._dtype_in_vote(mine)
         ballot = Ballot(failed=failed, call=call, dtype=dtype, note=note, item=mine.item, order=mine.order or 0)
-    voting = Voting(context, group.cast(ballot), mine, movement, error)
+    vote = group.cast(ballot, context.ticket, None if error else rows)
+    voting = Voting(context, vote, mine, movement, error)
     if movement is not None and error is None:
         movement.progress.ahead()
     return voting
@@ -235,17 +238,17 @@ def _continued(context: Context, call: Call | SmallCall, arrays: Any, outs: Any)
     targets = call.targets if plan._listed else [call.targets]
     mine = kept.operands._replace(given=given, outs=into, targets=targets, origins=starts)
     if isinstance(call, SmallCall):
-        small = group.adopt(MPIVote.started(call.ballot, call.mine, call.largest, call.request))
-        requests, left, staging = call.requests, call.left, call.staging
+        small, moving = group.adopt(call.vote), call.progress
         call.hand_over()
-
-        def begin(exchange: Any, run: Run) -> Progress:
-            progress = AtOnce(exchange, run)
-            progress.take_over(requests, left)
-            return progress
-
         movement = Movement(
-            plan, group, context.ticket, mine, kept.binding, context.spent, begin=begin, staging=staging
+            plan,
+            group,
+            context.ticket,
+            mine,
+            kept.binding,
+            context.spent,
+            begin=lambda exchange, run: moving,
+            staging=moving.run.staging,
         )
         return Voting(context, small, mine, movement)
     traffic = None if call.voted and not call.as_expected else call.traffic

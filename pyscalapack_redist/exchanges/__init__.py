@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..errors import ScheduleError, unknown
 from .alltoall import Alltoallv, Alltoallw
+from .bruck import Bruck
 from .buffers import BUFFERS
 from .exchange import Exchange, Extents, Options, Progress, Run
 from .message import Boxes, ByteMessage, Form, Message
@@ -31,7 +32,7 @@ __all__ = [
 
 EXCHANGES: dict[str, type[Exchange]] = {
     exchange.name: exchange
-    for exchange in (Synchronized, Nonblocking, Ready, SendReceive, Windowed, Alltoallv, Alltoallw, Shared)
+    for exchange in (Synchronized, Nonblocking, Ready, SendReceive, Windowed, Bruck, Alltoallv, Alltoallw, Shared)
 }
 
 

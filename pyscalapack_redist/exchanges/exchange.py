@@ -13,6 +13,7 @@ import numpy as np
 from .._kernels.bundle import Bundle, Origins
 from .._kernels.transport import Traffic
 from ..comm.channel import Channel
+from ..comm.log_steps import Rows
 from ..comm.mpi import MPI
 from ..comm.node import Node
 from ..errors import ScheduleError
@@ -118,6 +119,12 @@ class Options(NamedTuple):
         Of elements in messages: 1 by rows, 2 by columns.
     piece, window : int or None
         Between nodes: bytes of a piece, and how many are sent at a time; None for the exchange's own.
+    ranks : int
+        Ranks of the group.
+    radix : int
+        Of votes by messages, and of what goes like them (`LogSteps`).
+    travels : bool
+        Whether messages may travel with the vote: it goes by messages too, and whoever has any knows the dtype by then.
     """
 
     memory_limit: int
@@ -127,6 +134,9 @@ class Options(NamedTuple):
     order: int = 2
     piece: int | None = None
     window: int | None = None
+    ranks: int = 1
+    radix: int = 2
+    travels: bool = False
 
 
 class Exchange(ABC):
@@ -212,7 +222,7 @@ class Exchange(ABC):
 
     @property
     def goes_ahead(self) -> bool:
-        """Whether a run sends before the vote is known (`Progress.ahead`). Not collective."""
+        """Whether a run sends before the vote is known, or with it. Not collective."""
         return False
 
     def compiled(self) -> Traffic | None:
@@ -231,6 +241,10 @@ class Progress(ABC):
         self.run, self.channel = run, run.channel
         self.buffers = exchange.buffers
         self._copies, self._copied = exchange.copies, 0
+
+    def with_vote(self) -> Rows | None:
+        """Pack what travels with the vote: blocks for all ranks, if any. Not collective."""
+        return None
 
     def ahead(self) -> None:  # noqa: B027 (few do)
         """Send what may go before the vote is known. Not collective."""

@@ -11,18 +11,16 @@ it. Each says in which order its elements are, for its sender knew that before t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from .._kernels.bundle import Origins
-from ..comm.channel import Channel
 from .buffers import Packed, Slot, slots
 from .exchange import Exchange, Options, Progress, Run
 from .message import ByteMessage, Piece
 
-__all__ = ["AtOnce", "Nonblocking", "Windowed", "send_small", "small_slots", "unpack_small"]
+__all__ = ["HEADER", "SMALL", "AtOnce", "Nonblocking", "Windowed"]
 
 SMALL = 128 * 1024  # bytes of all messages, of the rank that has most, up to which they go at once
 HEADER = 16  # bytes before the elements of a small message
@@ -173,18 +171,24 @@ class AtOnce(Progress):
     def __init__(self, exchange: Nonblocking, run: Run) -> None:
         super().__init__(exchange, run)
         self._exchange = exchange
-        self._out, self._in = small_slots(exchange, run.staging)
+        made = slots(run.staging, [message.size + HEADER for message in (*exchange.sends, *exchange.receives)])
+        self._out, self._in = made[: len(exchange.sends)], made[len(exchange.sends) :]
+        for slot in self._out:
+            order_in(slot)[0] = exchange.options.order
+        self.renew()
+
+    def renew(self) -> None:
+        """As before the first use, for the run as it is now. Not collective."""
         self._requests: list[Any] = []
         self._left = -1
+        self._copied = 0
 
     def ahead(self) -> None:
         """Pack and send all. Not collective."""
-        send_small(self._exchange, self.channel, self._out, self.run.origins, self.run.tag, self._requests)
-
-    def take_over(self, requests: list[Any], left: int) -> None:
-        """A call has sent all already; where `left` is not negative, it has copied and begun to receive. Not collective."""
-        self._requests, self._left = requests, left
-        self._copied = self._copies.size if left >= 0 else 0
+        send, run = self.channel.send, self.run
+        for message, slot in zip(self._exchange.sends, self._out, strict=True):
+            message.bundle.move(run.origins, slot.address + HEADER, 0, message.size)
+            self._requests.append(send(slot.memory, message.peer, run.tag))
 
     def take_back(self) -> tuple[int, ...]:
         """The vote was not good: the ranks to which something has been sent. Not collective."""
@@ -197,7 +201,7 @@ class AtOnce(Progress):
 
     def start(self, exchange: Exchange, mark: int = 0) -> None:
         """Receive all; and send, if that was not done before. Not collective."""
-        if self._left >= 0:
+        if self._left >= 0:  # in a call that was interrupted
             return
         if not self._requests:
             self.ahead()
@@ -221,35 +225,11 @@ class AtOnce(Progress):
 
     def _arrived(self, number: int) -> None:
         """Unpack a message, in the order in which it was packed."""
-        unpack_small(self._exchange, number, self._in[number], self.run.origins, self.run.turned)
-
-
-def send_small(
-    exchange: Nonblocking, channel: Channel, out: Sequence[Slot], origins: Origins, tag: int, requests: list[Any]
-) -> None:
-    """Pack and send the messages that go at once; their requests are appended as they are made. Not collective."""
-    for message, slot in zip(exchange.sends, out, strict=True):
-        message.bundle.move(origins, slot.address + HEADER, 0, message.size)
-        requests.append(channel.send(slot.memory, message.peer, tag))
-
-
-def unpack_small(
-    exchange: Nonblocking, number: int, slot: Slot, origins: Origins, turned: Callable[[], Exchange]
-) -> None:
-    """Unpack such a message, in the order in which it was packed. Not collective."""
-    message = exchange.receives[number]
-    if order_in(slot)[0] != exchange.options.order:
-        message = turned().receives[number]
-    message.bundle.move(origins, slot.address + HEADER, 0, message.size)
-
-
-def small_slots(exchange: Nonblocking, staging: np.ndarray) -> tuple[list[Slot], list[Slot]]:
-    """Places of messages that go at once, to send and to receive; the former say their order already. Not collective."""
-    made = slots(staging, [message.size + HEADER for message in (*exchange.sends, *exchange.receives)])
-    out, into = made[: len(exchange.sends)], made[len(exchange.sends) :]
-    for slot in out:
-        order_in(slot)[0] = exchange.options.order
-    return out, into
+        exchange, slot, run = self._exchange, self._in[number], self.run
+        message = exchange.receives[number]
+        if order_in(slot)[0] != exchange.options.order:
+            message = run.turned().receives[number]
+        message.bundle.move(run.origins, slot.address + HEADER, 0, message.size)
 
 
 def order_in(slot: Slot) -> np.ndarray:

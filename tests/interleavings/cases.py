@@ -372,6 +372,9 @@ CASES = {
     "calls in pieces": case(TWO_NODES, Kind(), usual(memory_limit=64)),
     "calls in pieces on two nodes": case(MIXED, Kind(), usual(memory_limit=128)),
     "calls by messages": case(TWO, Kind(), usual(exchange="nonblocking")),
+    "calls with the vote": case(THREE_NODES, Kind(), usual(exchange="bruck")),
+    "calls apart with the vote": case(TWO_NODES, Kind(), usual(exchange="bruck")),
+    "calls after the vote": case(THREE_NODES, Kind(), usual(exchange="bruck", memory_limit=400)),
     "calls step by step": case(TWO_NODES, Kind(), usual(exchange="synchronized")),
     "all calls": case(TWO, Kind(), usual(), scripts=TURNED, bound=2, **ALONE),
     "all calls apart": case(TWO_NODES, Kind(), usual(), scripts=TURNED[:1], bound=1, delays=(1, QUIET)),
@@ -388,6 +391,8 @@ CASES = {
     "errors of three": case(THREE, Kind(ways=STORM, faults=FAULTS), usual()),
     "errors apart": case(TWO_NODES, Kind(ways=STORM, faults=FAULTS), usual()),
     "errors on two nodes": case(MIXED, Kind(ways=STORM, faults=FAULTS), usual()),
+    "errors apart with the vote": case(TWO_NODES, Kind(ways=STORM, faults=FAULTS), usual(exchange="bruck")),
+    "errors with the vote": case(THREE_NODES, Kind(ways=STORM, faults=FAULTS), usual(exchange="bruck")),
     "errors in stages": case(TWO, Kind(STAGES, ways=STORM, faults=FAULTS), stages),
     "errors in stages apart": case(TWO_NODES, Kind(STAGES, ways=STORM, faults=FAULTS), stages),
     "errors in stages on two nodes": case(MIXED, Kind(STAGES, ways=STORM, faults=FAULTS), stages),
@@ -411,11 +416,17 @@ CASES = {
     "errors while elements move apart": case(
         TWO_NODES, Kind(ways=("start",), faults=(MOVING,)), usual(), checks=after_breaking_off
     ),
+    "errors while elements move with the vote": case(
+        THREE_NODES, Kind(ways=("start",), faults=(MOVING,)), usual(exchange="bruck"), checks=after_breaking_off
+    ),
     # Interrupts.
     "interrupts": case(TWO, Kind(ways=STORM), usual(), interrupts=2),
     "interrupts of three": case(THREE, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=3),
     "interrupts apart": case(TWO_NODES, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=2),
     "interrupts on two nodes": case(MIXED, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=2),
+    "interrupts with the vote": case(
+        THREE_NODES, Kind(ways=STORM, faults=FAULTS), usual(exchange="bruck"), interrupts=2
+    ),
     "interrupts in stages": case(TWO, Kind(STAGES, ways=STORM, faults=FAULTS), stages, interrupts=2),
     "interrupts of agreements": case(TWO, Kind(ways=(*STORM, "agree")), usual(), interrupts=2),
     "interrupts of agreements apart": case(TWO_NODES, Kind(ways=(*STORM, "agree")), usual(), interrupts=2),
@@ -424,6 +435,9 @@ CASES = {
     "late on two nodes": case(MIXED, Kind(ways=STORM), usual(), late=[0]),
     "something else": case(TWO, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual()),
     "something else apart": case(TWO_NODES, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual()),
+    "something else with the vote": case(
+        THREE_NODES, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual(exchange="bruck")
+    ),
     "something else on two nodes": case(MIXED, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual()),
     # Layouts of which several ranks have an element, and of which ranks have several arrays or none.
     "copies": case(TWO, Kind(COPYING, ways=STORM, faults=FAULTS), copying),

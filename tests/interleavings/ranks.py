@@ -19,6 +19,7 @@ from pyscalapack_redist._kernels.ring import Ring, bytes_needed
 from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm import progress, waiting
 from pyscalapack_redist.comm.group import Group
+from pyscalapack_redist.comm.log_steps import Rows
 from pyscalapack_redist.comm.node import Node
 from pyscalapack_redist.comm.vote import Ballot, Vote
 from pyscalapack_redist.engine import batch as batches
@@ -57,9 +58,9 @@ class Comm:
 class ExploredGroup(Group):
     """A group that knows when a rank has voted: what can fail before that does so until then."""
 
-    def cast(self, ballot: Ballot) -> Vote:
+    def cast(self, ballot: Ballot, ticket: int, rows: Rows | None = None) -> Vote:
         _here().no_memory = False
-        return super().cast(ballot)
+        return super().cast(ballot, ticket, rows)
 
 
 class Team:

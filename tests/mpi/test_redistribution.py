@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -27,13 +28,26 @@ def test_random_layouts_as_if_they_were_large(ranks: int, area: int, slots: int,
     assert done.stdout.endswith("OK\n")
 
 
-@pytest.mark.parametrize("nodes", ["0,0,1,1", "0,1,0,2,1,1"])
+@pytest.mark.parametrize("nodes", ["0,0,1,1", "0,1,0,2,1,1", "0,1,2,3,4"])
 def test_random_layouts_between_nodes(nodes: str) -> None:
-    """Some pairs through shared memory, the others by MPI."""
+    """Some pairs through shared memory, the others by MPI; all by MPI."""
     ranks = len(nodes.split(","))
     env = {"PYSCALAPACK_REDIST_NODES": nodes}
     done = run(PROGRAMS / "random_layouts.py", ranks, cases(630), SEED, timeout=250, env=env)
     assert done.stdout.endswith("OK\n")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 5, 8])
+def test_messages_in_few_steps(ranks: int) -> None:
+    assert run(PROGRAMS / "log_steps.py", ranks).stdout == "OK\n"
+
+
+@pytest.mark.parametrize(("latency", "radix", "messages"), [(1e-9, 2, 3), (1.1e-5, 3, 4), (1.0, 8, 7)])
+def test_small_messages_travel_with_the_vote(latency: float, radix: int, messages: int, tmp_path: Path) -> None:
+    links = tmp_path / "links.json"
+    links.write_text(json.dumps({"latency": latency, "rate": 1e9}))
+    env = {"PYSCALAPACK_REDIST_NODES": "0,1,2,3,4,5,6,7", "PYSCALAPACK_REDIST_LINKS": str(links)}
+    assert run(PROGRAMS / "with_vote.py", 8, radix, messages, env=env).stdout == "OK\n"
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

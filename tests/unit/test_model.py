@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pyscalapack_redist.comm.links import Links
+from pyscalapack_redist.comm.log_steps import radix_for, work_of
 from pyscalapack_redist.engine.model import FAST_PIECE, LARGEST_WINDOW, SLOW_PIECE, SMALLEST_WINDOW, choose
+from pyscalapack_redist.exchanges import Extents, Options
+from pyscalapack_redist.exchanges.bruck import Bruck
 
 
 def links(latency: float, rate: float) -> Links:
@@ -45,3 +48,25 @@ def test_the_window_holds_what_a_link_does() -> None:
 def test_steps_are_searched_for_where_they_count(elements: int, processes: int, order: str) -> None:
     chosen = choose("auto", "auto", "packed", None, links(1e-5, 1e8), elements, (processes, 1), (1, processes))
     assert chosen.schedule == order
+
+
+def test_few_messages_where_they_are_quick_and_few_steps_where_they_are_slow() -> None:
+    assert [radix_for(16, latency) for latency in (0.0, 1e-6, 2e-5, 1e-3)] == [2, 2, 4, 16]
+    assert radix_for(1, 1.0) == 2
+    assert work_of(16, 2) == (4, 4, 32, 8)
+    assert work_of(16, 16) == (1, 15, 15, 1)
+    assert work_of(10, 4)[:2] == (2, 3 + 2)
+    assert radix_for(1000, 1.0) == 32
+
+
+def test_messages_go_through_others_where_their_start_costs_more_than_their_bytes() -> None:
+    def pays(messages: int, elements: int, rate: float, radix: int = 2, ranks: int = 16) -> bool:
+        extents = Extents(messages, elements)
+        return Bruck.pays(Options(2**26, extents=extents, item=8, ranks=ranks, radix=radix), links(1e-5, rate))
+
+    assert pays(15, 10, 1e9)
+    assert not pays(15, 10, 1e6)  # 10 kB in place of 1.4 take 8 ms more
+    assert not pays(1, 400, 1e9)  # 15 starts are saved by nobody who has one message
+    assert not pays(15, 600, 1e12)  # more than fits into the messages of a vote
+    assert not pays(0, 0, 1e9)
+    assert pays(2, 100, 1e6, radix=16)  # straight away, with a vote that goes to all

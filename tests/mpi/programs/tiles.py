@@ -156,7 +156,7 @@ def options() -> list[dict[str, Any]]:
             check_combination(schedule, schedule == "auto" or is_one_port(schedule), exchange, "packed")
         except psr.ScheduleError:
             continue
-        small = 2000 if EXCHANGES[exchange].collective else 300
+        small = 4000 if exchange == "bruck" else 2000 if EXCHANGES[exchange].collective else 300
         found += [{"schedule": schedule, "exchange": exchange, **more} for more in ({}, {"memory_limit": small})]
     return found
 
