@@ -125,6 +125,14 @@ cdef class Outcome:
     def __getattr__(self, name):
         return _value(self.tally.largest, name)
 
+    def is_same(self, Outcome other):
+        """Whether another vote came to the same."""
+        cdef int64_t k
+        for k in range(FIELDS if self.wide else NARROW):
+            if self.tally.largest[k] != other.tally.largest[k] or self.tally.smallest[k] != other.tally.smallest[k]:
+                return False
+        return self.wide == other.wide
+
     @property
     def disputed(self):
         """The names of the fields in which two ranks differ that must not."""

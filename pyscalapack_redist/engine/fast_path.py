@@ -1,5 +1,5 @@
 """The fast path: the next use with arrays of the same kind as the last ones' and the same factors, in one compiled call or a
-`SmallCall`."""
+`DirectCall`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ import numpy as np
 from .._kernels.call import Call, Kinds
 from .._kernels.ring import Ballot
 from ..comm.group import Group
-from ..comm.vote import MPIVote, Outcome
+from ..comm.vote import Outcome
 from ..exchanges import Exchange
-from ..exchanges.bruck import Bruck
-from ..exchanges.nonblocking import Nonblocking
 from ..exchanges.shared import Shared
 from .binding import BINDINGS_KEPT, BY_COLUMNS, BY_ROWS, Binding, Operands
-from .small import SmallCall
+from .direct import DirectCall
 
 if TYPE_CHECKING:
     from .plan import Redistribution
@@ -39,7 +37,7 @@ class Remembered(NamedTuple):
     kinds: Kinds
     operands: Operands
     binding: Binding
-    call: Call | SmallCall | None
+    call: Call | DirectCall | None
 
 
 def factors_key(alpha: Any, beta: Any) -> Key | None:
@@ -61,7 +59,7 @@ def _key_of(mine: Operands) -> Key | None:
     return (alpha, beta) if all(other[:2] == (alpha, beta) for other in mine.factors) else None
 
 
-def call_with(plan: Redistribution, a: Any, out: Any, alpha: Any, beta: Any) -> Call | SmallCall | None:
+def call_with(plan: Redistribution, a: Any, out: Any, alpha: Any, beta: Any) -> Call | DirectCall | None:
     """The compiled call with these factors, if there can be one."""
     key = factors_key(alpha, beta)
     if key is None:
@@ -70,7 +68,7 @@ def call_with(plan: Redistribution, a: Any, out: Any, alpha: Any, beta: Any) -> 
     return first_call(plan, a, out, alpha, beta) if remembered is None else remembered.call
 
 
-def first_call(plan: Redistribution, a: Any, out: Any, alpha: Any = ONE, beta: Any = ZERO) -> Call | SmallCall | None:
+def first_call(plan: Redistribution, a: Any, out: Any, alpha: Any = ONE, beta: Any = ZERO) -> Call | DirectCall | None:
     """The compiled call for arrays like these, where there is none yet; what is wrong is found again by a transfer."""
     group = plan._group
     first = not plan._asks and plan._stages[0].exchange is Shared and factors_key(alpha, beta) not in plan._remembered
@@ -86,23 +84,21 @@ def first_call(plan: Redistribution, a: Any, out: Any, alpha: Any = ONE, beta: A
         return None
 
 
-def remember(
-    plan: Redistribution, group: Group, mine: Operands, binding: Binding, vote: object, outcome: Outcome
-) -> None:
+def remember(plan: Redistribution, group: Group, mine: Operands, binding: Binding, outcome: Outcome) -> None:
     """Serve the next arrays of this kind without checking each; on one node in a compiled call."""
     if plan._intermediate or plan._tiled:
         return
     remembered = remembered_of(plan, mine)
-    if remembered is not None and isinstance(remembered.call, SmallCall) and isinstance(vote, MPIVote):
-        remembered.call.expected = vote.largest.tobytes()
+    if remembered is not None and isinstance(remembered.call, DirectCall):
+        remembered.call.expected = outcome
     if remembered is not None and remembered.binding is binding and remembered.operands.forms is mine.forms:
         return
-    _remember_as(plan, group, mine, binding, int(outcome.item), vote)
+    _remember_as(plan, group, mine, binding, int(outcome.item), outcome)
 
 
 def _remember_as(
-    plan: Redistribution, group: Group, mine: Operands, binding: Binding, item: int, vote: object = None
-) -> Call | SmallCall | None:
+    plan: Redistribution, group: Group, mine: Operands, binding: Binding, item: int, outcome: Outcome | None = None
+) -> Call | DirectCall | None:
     key = _key_of(mine)
     _forget(plan, key)
     if key is None or any(mine.forms.stays):
@@ -118,29 +114,22 @@ def _remember_as(
         kinds = Kinds(arrays, mine.targets, makes)
     except (BufferError, ValueError):  # dtypes that buffers cannot describe are checked each time
         return None
-    call: Call | SmallCall | None = None
+    call: Call | DirectCall | None = None
     exchange = binding.exchanges[0]
     look_around = functools.partial(group.look_around, plan)
-    at_once = exchange.goes_ahead and not plan._asks
-    if isinstance(vote, MPIVote) and isinstance(exchange, Nonblocking | Bruck) and at_once:
+    dtype, note = plan._dtype_in_vote(mine)
+    said = {"call": plan._call_number(mine), "dtype": dtype, "note": note, "item": mine.item, "order": mine.order or 0}
+    traffic = exchange.compiled() if item else None
+    if traffic is not None:
+        ballot = Ballot(**said, packed=binding.order)
+        call = Call(traffic, kinds, ballot, item, look_around, group.tickets, plan._listed)
+    elif outcome is not None and item and not plan._asks and DirectCall.suits(exchange):
 
         def turned() -> Exchange:
             other = BY_ROWS + BY_COLUMNS - binding.order
             return plan._binding(kept, kept.forms, other, item).exchanges[0]
 
-        call = SmallCall(group, exchange, kinds, vote, look_around, turned) if item else None
-    traffic = binding.exchanges[0].compiled() if item else None
-    if traffic is not None:
-        dtype, note = plan._dtype_in_vote(mine)
-        ballot = Ballot(
-            call=plan._call_number(mine),
-            dtype=dtype,
-            note=note,
-            item=mine.item,
-            order=mine.order or 0,
-            packed=binding.order,
-        )
-        call = Call(traffic, kinds, ballot, item, look_around, group.tickets, plan._listed)
+        call = DirectCall(group, exchange, kinds, Ballot(**said), outcome, look_around, turned)
     kept = mine._replace(given=[], outs=[], targets=[])
     while len(plan._remembered) >= BINDINGS_KEPT:
         _forget(plan, next(iter(plan._remembered)))

@@ -23,13 +23,13 @@ from ..layout.distributed import Distributed
 from .arrays import dtype_digest
 from .binding import BINDINGS_KEPT, BY_COLUMNS, Binding, Operands, bound, listed, operands
 from .described import Described
+from .direct import DirectCall
 from .fast_path import ONE, ZERO, Key, Remembered, call_with, factors_key, first_call, remembered_of
 from .fill import scale_rest
 from .layouts import Layout, has_tiles
 from .operation import Factors
 from .report import PARTS, PLANNING, Profile
 from .reporting import Leg
-from .small import SmallCall
 from .stages import Forms, Pair, Stage
 from .tile_arrays import Kept, operands_of_tiles
 from .traced import begun, traced
@@ -83,7 +83,7 @@ class Redistribution(Described):
         self._bindings: OrderedDict[Any, Binding] = OrderedDict()
         self._numbers: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
         self._remembered: dict[Key | None, Remembered] = {}
-        self._call: Call | SmallCall | None = None  # of that without factors
+        self._call: Call | DirectCall | None = None  # of that without factors
         self._finishes = any(pair.fill == "zero" or not pair.desc_b._held for pair in self._pairs)
         self._tiled = has_tiles(*(desc for pair in self._pairs for desc in pair[:2]))
         self._kept: Kept | None = None

@@ -339,7 +339,7 @@ def _agreed(
         movement.agree(order, item)
     packed = outcome.packed
     again = packed is not None and (packed != order or "packed" in outcome.disputed)
-    remember(plan, context.group, mine, movement.binding, vote, outcome)
+    remember(plan, context.group, mine, movement.binding, outcome)
     return Ready(context, outcome, mine, movement, vote.number if again else 0)
 
 

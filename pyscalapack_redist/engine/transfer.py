@@ -19,8 +19,8 @@ from ..comm.vote import Ballot, RingVote
 from ..errors import CollectiveError
 from ..exchanges.shared import Together
 from .binding import Operands
+from .direct import DirectCall
 from .movement import Movement
-from .small import SmallCall
 from .states import Broken, Complete, Context, Counted, Ended, Phase, State, Voting, take
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Transfer:
         alpha: object = 1,
         beta: object = 0,
         spent: dict[str, float] | None = None,
-        call: Call | SmallCall | None = None,
+        call: Call | DirectCall | None = None,
         error: BaseException | None = None,
     ) -> None:
         self._plan, self._to_wrap = plan, plan._to_wrap(arrays, outs)
@@ -228,7 +228,7 @@ def _cast(
     return voting
 
 
-def _continued(context: Context, call: Call | SmallCall, arrays: Any, outs: Any) -> Voting:
+def _continued(context: Context, call: Call | DirectCall, arrays: Any, outs: Any) -> Voting:
     """A compiled call has voted, and come no further."""
     plan, group = context.plan, context.group
     kept, starts = next((known for known in plan._remembered.values() if known.call is call), None), call.origins
@@ -237,8 +237,8 @@ def _continued(context: Context, call: Call | SmallCall, arrays: Any, outs: Any)
     given, into = plan._lists(arrays, outs)
     targets = call.targets if plan._listed else [call.targets]
     mine = kept.operands._replace(given=given, outs=into, targets=targets, origins=starts)
-    if isinstance(call, SmallCall):
-        small, moving = group.adopt(call.vote), call.progress
+    if isinstance(call, DirectCall):
+        cast, moving = group.adopt(call.vote), call.progress
         call.hand_over()
         movement = Movement(
             plan,
@@ -250,7 +250,7 @@ def _continued(context: Context, call: Call | SmallCall, arrays: Any, outs: Any)
             begin=lambda exchange, run: moving,
             staging=moving.run.staging,
         )
-        return Voting(context, small, mine, movement)
+        return Voting(context, cast, mine, movement)
     traffic = None if call.voted and not call.as_expected else call.traffic
     vote: Counted | RingVote
     if call.voted:

@@ -242,6 +242,10 @@ class Progress(ABC):
         self.buffers = exchange.buffers
         self._copies, self._copied = exchange.copies, 0
 
+    def renew(self) -> None:
+        """Be as before the first use, for the run as it is now; the one before is complete. Not collective."""
+        self._copied = 0
+
     def with_vote(self) -> Rows | None:
         """Pack what travels with the vote: blocks for all ranks, if any. Not collective."""
         return None

@@ -82,7 +82,7 @@ class _Steps(Progress):
         """Start the first step. Not collective."""
         assert isinstance(exchange, Synchronized)
         sends, receives, *_ = exchange.pieces
-        self._copies = exchange.copies
+        self._copies, self._received = exchange.copies, 0
         self._sends = sends[::-1]
         sent, received = ([message.key for message in some] for some in (exchange.sends, exchange.receives))
         counts = awaited(sent, received, bool(exchange.options.extents.unbalanced))

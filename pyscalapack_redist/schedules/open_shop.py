@@ -204,7 +204,7 @@ class _Search:
         many = self.grid.P * self.grid.Q > MOST_PAIRS
         if self.time <= self.bound * (1 + TINY) or (many and self.time < math.inf):
             return
-        made: list[Schedule] = [stepwise(self.grid)]
+        made: list[Schedule] = [stepwise(self.grid, max(TINY, self._left(1.0)))]
         lengths = np.unique(self.grid.lengths[self.grid.lengths > 0], return_counts=True)[1]
         if len(lengths) * int(lengths.sum()) <= MOST_LEVELS:
             made.append(optimal(self.grid, "cost", UNCUT * self.seconds))

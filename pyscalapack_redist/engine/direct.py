@@ -1,7 +1,7 @@
-"""SmallCall: a use of a plan whose small messages go between nodes, straight through the states of a transfer.
+"""DirectCall: a use of a plan whose messages go by MPI, straight through the states of a transfer.
 
-As `_kernels.call.Call` through the ring: it casts the same vote, sends the same messages with it or beside it, and where it
-cannot go on a `Transfer` does so from the state that it has reached. What it saves is making the objects of a transfer anew.
+As `_kernels.call.Call` through the ring: it casts the same vote, sends the same messages, and where it cannot go on a
+`Transfer` does so from the state that it has reached. What it saves is making the objects of a transfer anew.
 """
 
 from __future__ import annotations
@@ -16,27 +16,30 @@ from .._kernels.call import DISSENT, Kinds
 from ..comm import progress
 from ..comm.conversation import DATA, VOTE
 from ..comm.group import Group
-from ..comm.vote import Ballot, MPIVote
-from ..exchanges import Exchange, Run
-from ..exchanges.bruck import Blocks, Bruck
-from ..exchanges.nonblocking import AtOnce, Nonblocking
+from ..comm.vote import Ballot, MPIVote, Outcome, RingVote, Vote
+from ..exchanges import Exchange, Progress, Run
+from ..exchanges.shared import Shared
 
-__all__ = ["SmallCall"]
+__all__ = ["DirectCall"]
+
+MOST_KEPT = 2**20  # bytes of staging memory that a plan keeps for its next call
 
 
-class SmallCall:
+class DirectCall:
     """Uses of one plan with arrays of one kind, one after another. Not collective.
 
     Parameters
     ----------
     group : Group
         The ranks.
-    exchange : Nonblocking or Bruck
-        What is moved: small messages, with the vote or beside it.
+    exchange : Exchange
+        What moves the messages; one that `suits`.
     kinds : Kinds
         What the arrays are like.
-    vote : MPIVote
-        That of a transfer with such arrays, which was good.
+    ballot : Ballot
+        That of a transfer with such arrays, which all ranks agreed to.
+    outcome : Outcome
+        What came of it.
     look_around : callable
         Called while nothing comes; raises when there is nothing to wait for.
     turned : callable
@@ -46,38 +49,50 @@ class SmallCall:
     ----------
     begun : bool
         Whether a use has cast its vote, and has not ended.
-    vote : MPIVote
+    vote : Vote
         That of such a use.
-    progress : AtOnce or Blocks
+    progress : Progress
         What moves its messages.
     """
 
     def __init__(
         self,
         group: Group,
-        exchange: Nonblocking | Bruck,
+        exchange: Exchange,
         kinds: Kinds,
-        vote: MPIVote,
+        ballot: Ballot,
+        outcome: Outcome,
         look_around: Callable[[], None],
         turned: Callable[[], Exchange],
     ) -> None:
-        self._group, self._exchange, self._kinds = group, exchange, kinds
+        self._group, self._exchange, self._kinds, self._ballot = group, exchange, kinds, ballot
         self._look_around, self._turned = look_around, turned
-        self._ballot, self.expected = vote.ballot, vote.largest.tobytes()
+        self.expected = outcome
         self.begun = False
         self.targets: Any = None
         self.origins: Origins | None = None
-        self._renew(self._ballot)
+        self._renew()
 
-    def _renew(self, ballot: Ballot) -> None:
+    @staticmethod
+    def suits(exchange: Exchange) -> bool:
+        """Whether a call can go without a transfer, and may keep the memory for the next. Not collective."""
+        return not isinstance(exchange, Shared) and exchange.private_bytes <= MOST_KEPT
+
+    def _renew(self) -> None:
         """Memory that no transfer has."""
         group, exchange = self._group, self._exchange
-        self.vote = MPIVote(group.channel, ballot, group.radix)
         staging = np.empty(exchange.private_bytes, np.uint8)
-        run = Run(group.channel, None, 0, Origins(1), (0, 0), staging, None, self._turned)
-        made = exchange.begin(run)
-        assert isinstance(made, AtOnce | Blocks)
-        self.progress: AtOnce | Blocks = made
+        run = Run(group.channel, group.collectives, 0, Origins(1), (0, 0), staging, None, self._turned)
+        self.progress: Progress = exchange.begin(run)
+        self.vote: Vote = self._new_vote()
+
+    def _new_vote(self) -> Vote:
+        ring = self._group.voting_ring
+        return (
+            MPIVote(self._group.channel, self._ballot, self._group.radix)
+            if ring is None
+            else RingVote(ring, self._ballot)
+        )
 
     def __call__(self, a: Any, out: Any) -> Any:
         """The local array of B; NotImplemented where the arrays are of another kind, DISSENT where the vote is another."""
@@ -86,22 +101,23 @@ class SmallCall:
             found = self._kinds.match([a], [out])
         except Exception:
             found = None  # it comes again where all ranks hear of it
-        if found is None or not group.is_ready:
+        if found is None or not group.is_ready or group.transfers:
             return NotImplemented
-        ticket = group.coming_ticket
+        ticket, run = group.coming_ticket, moving.run
         with progress.interrupts_held() as held:
             (self.targets,), self.origins = found
-            moving.run.tag, moving.run.origins = ticket + DATA, found[1]
+            run.tag, run.origins, run.addresses = ticket + DATA, found[1], found[1].pair(0)
             moving.renew()
             rows = moving.with_vote()
             self.begun = True
-            vote.cast(ticket + VOTE, rows)
+            if isinstance(vote, MPIVote):
+                vote.cast(ticket + VOTE, rows)
             moving.ahead()
             looks = 0
             while not vote.test():
                 looks = self._idle(looks)
                 held.let_through()
-            if vote.largest.tobytes() != self.expected:
+            if vote.outcome is None or not vote.outcome.is_same(self.expected):
                 return DISSENT
             moving.start(self._exchange)
             looks = 0
@@ -109,6 +125,8 @@ class SmallCall:
                 looks = self._idle(looks)
         self.begun = False
         group.tickets.drawn += 1
+        if not isinstance(vote, MPIVote):
+            self.vote = self._new_vote()
         return self.targets
 
     def _idle(self, looks: int) -> int:
@@ -122,4 +140,4 @@ class SmallCall:
     def hand_over(self) -> None:
         """Forget the use that a `Transfer` goes on with, and leave it the memory."""
         self.begun = False
-        self._renew(self._ballot)
+        self._renew()
