@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from .mpi import MPI
 
-__all__ = ["Channel", "Incoming", "MPIChannel", "Request"]
+__all__ = ["Channel", "Incoming", "MPIChannel", "Persistent", "Request"]
 
 
 class Request(Protocol):
@@ -19,6 +19,16 @@ class Request(Protocol):
 
     def Test(self) -> bool:  # noqa: N802 - as MPI's requests are asked
         """Whether it has completed."""
+
+
+class Persistent(Request, Protocol):
+    """A nonblocking operation that can be started again once it has completed."""
+
+    def Start(self) -> None:  # noqa: N802
+        """Start it."""
+
+    def Free(self) -> None:  # noqa: N802
+        """It is not started any more."""
 
 
 class Incoming(Protocol):
@@ -45,6 +55,12 @@ class Channel(Protocol):
     def receive(self, buffer: Any, peer: int, tag: int, /) -> Request:
         """Start to receive what a rank sends with that tag."""
 
+    def send_init(self, buffer: Any, peer: int, tag: int, /) -> Persistent:
+        """What sends a buffer whenever it is started."""
+
+    def receive_init(self, buffer: Any, peer: int, tag: int, /) -> Persistent:
+        """What receives into a buffer whenever it is started."""
+
     def probe(self, peer: int | None, tag: int) -> Incoming | None:
         """A message that has come from a rank, or from any, with that tag; None where there is none."""
 
@@ -63,6 +79,7 @@ class MPIChannel:
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.tags = min(int(comm.Get_attr(MPI.TAG_UB) or 32767), 2**30)
         self.send, self.receive, self.poke = comm.Isend, comm.Irecv, comm.Iprobe
+        self.send_init, self.receive_init = comm.Send_init, comm.Recv_init
         self.nothing, self._testany = MPI.REQUEST_NULL, MPI.Request.Testany
         self._any, self._status, self._undefined = MPI.ANY_SOURCE, MPI.Status(), MPI.UNDEFINED
 

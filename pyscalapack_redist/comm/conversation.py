@@ -17,11 +17,9 @@ from .channel import Channel, Request
 if TYPE_CHECKING:
     from .group import Group
 
-__all__ = ["DATA", "TAGS", "TALK", "VOTE", "Conversation", "Refusal", "all_tell"]
+__all__ = ["DATA", "TAGS", "TALK", "Conversation", "Refusal", "all_tell"]
 
-DATA, TALK, VOTE, TAGS = range(
-    4
-)  # of one ticket: the tags of its messages, of conversations, of its vote, and how many
+DATA, TALK, TAGS = range(3)  # of one ticket: the tag of its messages, that of conversations, and how many tags it has
 
 
 class Conversation:

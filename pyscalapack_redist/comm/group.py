@@ -16,10 +16,10 @@ from ..errors import CollectiveError
 from . import progress
 from .agreement import Agreement
 from .channel import Channel
-from .conversation import TAGS, TALK, VOTE, Conversation, Refusal, all_tell
+from .conversation import TAGS, TALK, Conversation, Refusal, all_tell
 from .kept import Plans, Staging
 from .links import Links, links_between
-from .log_steps import Rows, radix_for
+from .log_steps import LogSteps, Rows, radix_for
 from .mpi import MPI
 from .node import Node
 from .progress import until
@@ -86,8 +86,10 @@ class Group:
         self.transfers: dict[Any, None] = {}
         self.tickets = Tickets()
         self._closed = False
-        self._notices = channel.tags - 1
+        self._notices = channel.tags - 1  # the last tags are of notices, and of votes
+        self._most_tickets = (channel.tags - 2) // TAGS
         self._votes: deque[Vote] = deque()
+        self._free_steps: list[LogSteps] = []  # of votes that were counted
         self._waiting = Waiting(self, self._notices)
 
     # -- tickets and votes
@@ -99,7 +101,7 @@ class Group:
 
     @property
     def _ticket(self) -> int:
-        return TAGS * (self.tickets.drawn % (self._notices // TAGS))
+        return TAGS * (self.tickets.drawn % self._most_tickets)
 
     def check_usable(self) -> None:
         """See whether these ranks can still redistribute.
@@ -124,25 +126,26 @@ class Group:
         """Of votes that go by messages."""
         return 2 if self.links is None else radix_for(self.size, self.links.latency)
 
-    def cast(self, ballot: Ballot, ticket: int, rows: Rows | None = None) -> Vote:
+    def vote_by_messages(self, ballot: Ballot) -> MPIVote:
+        """A vote that is not cast yet, with the requests of one that was counted, if there is one."""
+        radix, free = self.radix, self._free_steps
+        while free and free[-1].radix != radix:  # of before the links were known
+            free.pop().free()
+        steps = free.pop() if free else MPIVote.steps(self.channel, radix, self._notices - 1)
+        return MPIVote(ballot, steps, free.append)
+
+    def cast(self, ballot: Ballot, rows: Rows | None = None) -> Vote:
         """Start a vote; all ranks start theirs in the same order. They are posted and counted in that order.
 
         Parameters
         ----------
         ballot : Ballot
             What this rank says.
-        ticket : int
-            That of what is voted on.
         rows : Rows, optional
             Where the vote goes by messages: blocks that travel with it, as for `LogSteps.start`.
         """
-        vote: Vote
         ring = self.voting_ring
-        if ring is not None:
-            vote = RingVote(ring, ballot)
-        else:
-            vote = MPIVote(self.channel, ballot, self.radix)
-            vote.cast(ticket + VOTE, rows)
+        vote: Vote = self.vote_by_messages(ballot).cast(rows) if ring is None else RingVote(ring, ballot)
         self._votes.append(vote)
         self.count()
         return vote
@@ -170,7 +173,7 @@ class Group:
     @property
     def coming_ticket(self) -> int:
         """The ticket that will be drawn next."""
-        return TAGS * ((self.tickets.drawn + 1) % (self._notices // TAGS))
+        return TAGS * ((self.tickets.drawn + 1) % self._most_tickets)
 
     def failed(self, error: BaseException | None) -> int:
         """What a ballot says of an error on this rank."""
@@ -210,8 +213,7 @@ class Group:
         cast: tuple[int, Vote] | None = None
         try:
             with progress.interrupts_held():
-                ticket = self.next_ticket()
-                cast = ticket, vote = ticket, self.cast(ballot, ticket)
+                cast = ticket, vote = self.next_ticket(), self.cast(ballot)
             outcome = until(lambda: self.count(vote), self.look_around)
         except CollectiveError:
             raise
@@ -340,5 +342,7 @@ class Group:
     def close(self) -> None:
         """Start no call any more that goes straight through."""
         self._closed = True
+        while self._free_steps:
+            self._free_steps.pop().free()
         if self.node is not None and self.node.ring is not None:
             self.node.ring.closed = True

@@ -10,13 +10,13 @@ log2 P messages, and P log2(P) / 2 blocks; with radix P it sends all blocks stra
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .channel import Channel, Request
+from .channel import Channel
 
 __all__ = ["LONGEST", "MESSAGE_SECONDS", "LogSteps", "Rows", "Work", "radix_for", "work_of"]
 
@@ -73,6 +73,7 @@ def work_of(size: int, radix: int) -> Work:
     return Work(len(steps), len(blocks), sum(blocks), max(blocks, default=0))
 
 
+@functools.lru_cache(maxsize=256)
 def radix_for(size: int, latency: float) -> int:
     """The radix with which short messages are through soonest. Not collective."""
     return min((r for r in RADICES if r <= max(2, size)), key=lambda r: work_of(size, r).seconds(latency))
@@ -93,6 +94,9 @@ class LogSteps:
         Numbers of which the maximum is found.
     longest : int
         Most bytes of the blocks in a message.
+    tag : int, optional
+        Of the messages, where such exchanges of all objects with this tag come one after another, in the same order on all
+        ranks. Its requests are then made once; `free` ends them.
 
     Attributes
     ----------
@@ -100,95 +104,153 @@ class LogSteps:
         Before the start this rank's numbers; in the end the largest of all ranks.
     """
 
-    def __init__(self, channel: Channel, radix: int, numbers: int, longest: int = LONGEST) -> None:
-        self._channel = channel
-        # By step, as everything that follows.
-        self._steps = steps_of(channel.size, radix)
-        self._head = 8 * (numbers + 1)  # the numbers, and the bytes of a block: 0 for none
-        most = self._head + longest
-        self._incoming = [[np.empty(most, np.uint8) for _ in step] for step in self._steps]
-        self._outgoing = [[np.empty(0, np.uint8) for _ in step] for step in self._steps]
-        self._receives: list[list[Request]] = []
-        self._coming: list[int] = []  # messages of this step that have not come
-        self._sends: list[Request] = []
-        self._at = 0
-        self._tag = 0
+    def __init__(
+        self, channel: Channel, radix: int, numbers: int, longest: int = LONGEST, tag: int | None = None
+    ) -> None:
+        self.radix = radix
+        self._channel, self._fixed = channel, tag is not None
+        self._head = 8 * (numbers + 1)  # bytes of the numbers, and before them the bytes of a block: 0 for none
+        self._steps = [
+            [_Message(channel, distance, blocks, self._head, longest, tag) for distance, blocks in step]
+            for step in steps_of(channel.size, radix)
+        ]
+        self._messages = [message for step in self._steps for message in step]
+        self._at = self._missing = self._unsent = 0
         self._rows: NDArray[np.uint8] | None = None
         self._lengths: Sequence[int] | None = None
-        head = np.zeros(numbers + 1, np.int64)
-        self._block, self.largest = head[:1], head[1:]
-        self._all = head.view(np.uint8)
+        self._mine = np.zeros(numbers + 1, np.int64)
+        self.largest = self._mine[1:]
 
-    def start(self, tag: int, rows: Rows | None = None) -> None:
+    def start(self, rows: Rows | None = None, tag: int = 0) -> None:
         """Send what the first step has; all of before has completed.
 
         Parameters
         ----------
-        tag : int
-            Of messages that nobody else sends.
         rows : Rows, optional
             This rank's blocks, and in the end those for it. Used until then.
+        tag : int
+            Of messages that nobody else sends, if the object has none.
         """
-        rank, size, receive = self._channel.rank, self._channel.size, self._channel.receive
-        self._tag, self._at = tag, 0
         self._rows = None if rows is None else rows.blocks
         self._lengths = rows.lengths if rows is not None and len(self._steps) == 1 else None
-        self._sends = []
-        self._receives = [
-            [receive(into, (rank - distance) % size, tag) for (distance, _), into in zip(step, buffers, strict=True)]
-            for step, buffers in zip(self._steps, self._incoming, strict=True)
-        ]
+        self._at, self._unsent, self._tag = 0, len(self._messages), tag
+        for message in self._messages:
+            if self._fixed:
+                message.start_receiving()
+            else:
+                message.receiving = self._channel.receive(message.incoming, message.source, tag)
         self._send()
 
     def advance(self) -> bool:
         """Go on as far as possible; True when all has come, and MPI has done with what was sent."""
-        while self._at < len(self._receives):
-            requests = self._receives[self._at]
-            came = [number for number in self._coming if requests[number].Test()]
-            for number in came:
-                self._coming.remove(number)
-                self._take(number)
-            if self._coming:
-                return False
+        while self._at < len(self._steps):
+            messages = self._steps[self._at]
+            while self._missing:  # all are needed, so the last one is as good as any
+                message = messages[self._missing - 1]
+                if not message.receiving.Test():
+                    return False
+                self._missing -= 1
+                self._take(message)
             self._at += 1
             self._send()
-        if self._sends:
-            self._sends = [request for request in self._sends if not request.Test()]
-        return not self._sends
+        while self._unsent:
+            if not self._messages[self._unsent - 1].sending.Test():
+                return False
+            self._unsent -= 1
+        return True
+
+    def free(self) -> None:
+        """Free the requests; nothing is under way. Not collective."""
+        for message in self._messages:
+            message.free()
 
     def _send(self) -> None:
         """The messages of this step, if there are any."""
         if self._at == len(self._steps):
             return
-        channel, rows, step, buffers = self._channel, self._rows, self._steps[self._at], self._outgoing[self._at]
-        self._coming = list(range(len(step)))
-        block = 0 if rows is None else rows.shape[1]
-        for k, (distance, blocks) in enumerate(step):
-            if self._lengths is not None:
-                block = self._lengths[distance]
-            self._block[0] = block
-            out, nbytes = buffers[k], self._head + len(blocks) * block
-            if len(out) != nbytes:
-                out = buffers[k] = np.empty(nbytes, np.uint8)
-            out[: self._head] = self._all
-            if self._lengths is not None and rows is not None:
-                out[self._head :] = rows[distance, :block]
-            elif rows is not None:
-                rows.take(blocks, 0, out[self._head :].reshape(len(blocks), block), "clip")
-            self._sends.append(channel.send(out, (channel.rank + distance) % channel.size, self._tag))
+        rows, lengths, mine, head = self._rows, self._lengths, self._mine, self._head
+        messages = self._steps[self._at]
+        self._missing = len(messages)
+        mine[0] = block = 0 if rows is None else rows.shape[1]
+        for message in messages:
+            if lengths is not None:
+                mine[0] = block = lengths[message.distance]
+            nbytes = head + message.number * block
+            if message.nbytes != nbytes:
+                message.resize(nbytes)
+            message.outgoing_head[:] = mine
+            if not block or rows is None:
+                pass
+            elif lengths is not None:
+                message.outgoing[head:] = rows[message.distance, :block]
+            else:
+                rows.take(message.blocks, 0, message.outgoing[head:].reshape(message.number, block), "clip")
+            if self._fixed:
+                message.start_sending()
+            else:
+                message.sending = self._channel.send(message.outgoing, message.target, self._tag)
 
-    def _take(self, number: int) -> None:
+    def _take(self, message: _Message) -> None:
         """What a message of this step has brought."""
-        came, (distance, blocks) = self._incoming[self._at][number], self._steps[self._at][number]
-        head = came[: self._head].view(np.int64)
-        np.maximum(self.largest, head[1:], out=self.largest)
-        block, rows = int(head[0]), self._rows
+        np.maximum(self.largest, message.numbers, out=self.largest)
+        block, rows, head = int(message.incoming_head[0]), self._rows, self._head
+        if not block:
+            return
         if len(self._steps) == 1:
             if rows is not None and block <= rows.shape[1]:
-                rows[distance, :block] = came[self._head : self._head + block]
+                rows[message.distance, :block] = message.incoming[head : head + block]
             return
-        if block and rows is None:
+        if rows is None:
             rows = self._rows = np.zeros((self._channel.size, block), np.uint8)
         # Blocks of another size are of a rank that does something else: the numbers tell, and nobody reads the blocks.
-        if block and rows is not None and rows.shape[1] == block:
-            rows[blocks] = came[self._head : self._head + len(blocks) * block].reshape(len(blocks), block)
+        if rows.shape[1] == block:
+            number = message.number
+            rows[message.blocks] = message.incoming[head : head + number * block].reshape(number, block)
+
+
+class _Message:
+    """A message that is sent in a step, and the one that is received from as far away: which blocks, and memory for both."""
+
+    def __init__(
+        self, channel: Channel, distance: int, blocks: NDArray[np.intp], head: int, longest: int, tag: int | None
+    ) -> None:
+        self.distance, self.blocks, self.number = distance, blocks, len(blocks)
+        self.target, self.source = (channel.rank + distance) % channel.size, (channel.rank - distance) % channel.size
+        self._channel, self._tag, self._head = channel, tag, head
+        self.incoming = np.empty(head + longest, np.uint8)
+        self.incoming_head = self.incoming[:head].view(np.int64)
+        self.numbers = self.incoming_head[1:]
+        self.receiving: Any = None
+        self.sending: Any = None
+        self.start_receiving: Callable[[], object] = self._first_receive
+        self.resize(head)
+
+    def resize(self, nbytes: int) -> None:
+        """Have so many bytes to send."""
+        if self._tag is not None and self.sending is not None:
+            self.sending.Free()
+        self.nbytes, self.outgoing, self.sending = nbytes, np.empty(nbytes, np.uint8), None
+        self.outgoing_head = self.outgoing[: self._head].view(np.int64)
+        self.start_sending: Callable[[], object] = self._first_send
+
+    def _first_receive(self) -> None:
+        assert self._tag is not None
+        self.receiving = self._channel.receive_init(self.incoming, self.source, self._tag)
+        self.start_receiving = self.receiving.Start
+        self.start_receiving()
+
+    def _first_send(self) -> None:
+        assert self._tag is not None
+        self.sending = self._channel.send_init(self.outgoing, self.target, self._tag)
+        self.start_sending = self.sending.Start
+        self.start_sending()
+
+    def free(self) -> None:
+        """Free its requests, which it has where it has a tag."""
+        if self._tag is None:
+            return
+        for request in (self.receiving, self.sending):
+            if request is not None:
+                request.Free()
+        self.receiving = self.sending = None
+        self.start_receiving, self.start_sending = self._first_receive, self._first_send

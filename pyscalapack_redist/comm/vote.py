@@ -7,7 +7,7 @@ A vote is a record of named fields, each with a rule (`_kernels.ring.RULES`). Ra
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .._kernels.ring import RULES, Ballot, Outcome, RingVote
@@ -58,31 +58,35 @@ def differ(what: str, said: Sequence[tuple[int, str]]) -> Verdict:
 class MPIVote:
     """A vote by messages of MPI, in few steps (`LogSteps`), with which blocks of bytes for all ranks may travel.
 
-    It may be cast again once it was counted.
+    Votes must be cast in the same order on all ranks, and each is counted before the next one goes on.
     """
 
-    def __init__(self, channel: Channel, ballot: Ballot, radix: int) -> None:
+    def __init__(self, ballot: Ballot, steps: LogSteps, done: Callable[[LogSteps], None]) -> None:
         self.outcome: Outcome | None = None
         self.number = 0
         self.ballot = ballot
-        self._steps = LogSteps(channel, radix, 2 * len(RULES))
-        self.largest = self._steps.largest
+        self._steps, self._done = steps, done
 
-    def cast(self, tag: int, rows: Rows | None = None) -> None:
+    @staticmethod
+    def steps(channel: Channel, radix: int, tag: int) -> LogSteps:
+        """What votes go by, one after another."""
+        return LogSteps(channel, radix, 2 * len(RULES), tag=tag)
+
+    def cast(self, rows: Rows | None = None) -> MPIVote:
         """Start it; `rows` as for `LogSteps.start`."""
-        self.outcome = None
-        self.ballot.numbers(self.largest)
-        self._steps.start(tag, rows)
+        self.ballot.numbers(self._steps.largest)
+        self._steps.start(rows)
+        return self
 
     def post(self) -> bool:
-        """It is posted from the beginning; let it go on."""
-        self._steps.advance()
+        """It is posted from the beginning."""
         return True
 
     def test(self, block: bool = False) -> bool:
         """Whether all ranks have voted."""
         if self.outcome is None and self._steps.advance():
-            self.outcome = Outcome.of(self.ballot, self.largest)
+            self.outcome = Outcome.of(self.ballot, self._steps.largest)
+            self._done(self._steps)
         return self.outcome is not None
 
 

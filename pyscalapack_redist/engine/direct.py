@@ -14,7 +14,7 @@ import numpy as np
 from .._kernels.bundle import Origins
 from .._kernels.call import DISSENT, Kinds
 from ..comm import progress
-from ..comm.conversation import DATA, VOTE
+from ..comm.conversation import DATA
 from ..comm.group import Group
 from ..comm.vote import Ballot, MPIVote, Outcome, RingVote, Vote
 from ..exchanges import Exchange, Progress, Run
@@ -69,6 +69,7 @@ class DirectCall:
         self._look_around, self._turned = look_around, turned
         self.expected = outcome
         self.begun = False
+        self.vote: Vote
         self.targets: Any = None
         self.origins: Origins | None = None
         self._renew()
@@ -84,35 +85,28 @@ class DirectCall:
         staging = np.empty(exchange.private_bytes, np.uint8)
         run = Run(group.channel, group.collectives, 0, Origins(1), (0, 0), staging, None, self._turned)
         self.progress: Progress = exchange.begin(run)
-        self.vote: Vote = self._new_vote()
-
-    def _new_vote(self) -> Vote:
-        ring = self._group.voting_ring
-        return (
-            MPIVote(self._group.channel, self._ballot, self._group.radix)
-            if ring is None
-            else RingVote(ring, self._ballot)
-        )
 
     def __call__(self, a: Any, out: Any) -> Any:
         """The local array of B; NotImplemented where the arrays are of another kind, DISSENT where the vote is another."""
-        group, moving, vote = self._group, self.progress, self.vote
+        group, moving = self._group, self.progress
         try:
             found = self._kinds.match([a], [out])
         except Exception:
             found = None  # it comes again where all ranks hear of it
         if found is None or not group.is_ready or group.transfers:
             return NotImplemented
-        ticket, run = group.coming_ticket, moving.run
+        run = moving.run
         with progress.interrupts_held() as held:
             (self.targets,), self.origins = found
-            run.tag, run.origins, run.addresses = ticket + DATA, found[1], found[1].pair(0)
+            run.tag, run.origins, run.addresses = group.coming_ticket + DATA, found[1], found[1].pair(0)
             moving.renew()
             rows = moving.with_vote()
+            ring = group.voting_ring
+            self.vote = vote = group.vote_by_messages(self._ballot) if ring is None else RingVote(ring, self._ballot)
             self.begun = True
-            if isinstance(vote, MPIVote):
-                vote.cast(ticket + VOTE, rows)
             moving.ahead()
+            if isinstance(vote, MPIVote):
+                vote.cast(rows)
             looks = 0
             while not vote.test():
                 looks = self._idle(looks)
@@ -125,8 +119,6 @@ class DirectCall:
                 looks = self._idle(looks)
         self.begun = False
         group.tickets.drawn += 1
-        if not isinstance(vote, MPIVote):
-            self.vote = self._new_vote()
         return self.targets
 
     def _idle(self, looks: int) -> int:

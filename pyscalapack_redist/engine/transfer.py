@@ -221,7 +221,7 @@ def _cast(
         call = plan._call_number(mine)
         dtype, note = plan._dtype_in_vote(mine)
         ballot = Ballot(failed=failed, call=call, dtype=dtype, note=note, item=mine.item, order=mine.order or 0)
-    vote = group.cast(ballot, context.ticket, None if error else rows)
+    vote = group.cast(ballot, None if error else rows)
     voting = Voting(context, vote, mine, movement, error)
     if movement is not None and error is None:
         movement.progress.ahead()

@@ -178,7 +178,7 @@ class Blocks(Progress):
             return False
         sends, self._receives = following
         self._number += 1
-        self._steps.start(self.run.tag, self._pack(sends))
+        self._steps.start(self._pack(sends), self.run.tag)
         return True
 
     def advance(self, block: bool) -> bool:

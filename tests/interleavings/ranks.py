@@ -58,9 +58,9 @@ class Comm:
 class ExploredGroup(Group):
     """A group that knows when a rank has voted: what can fail before that does so until then."""
 
-    def cast(self, ballot: Ballot, ticket: int, rows: Rows | None = None) -> Vote:
+    def cast(self, ballot: Ballot, rows: Rows | None = None) -> Vote:
         _here().no_memory = False
-        return super().cast(ballot, ticket, rows)
+        return super().cast(ballot, rows)
 
 
 class Team:

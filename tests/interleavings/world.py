@@ -345,6 +345,26 @@ class _Collective:
         self.largest: Any = None
 
 
+class _Persistent:
+    """An operation that is started again and again."""
+
+    def __init__(self, begin: Callable[[], _Request]) -> None:
+        self._begin = begin
+        self._request: _Request | None = None
+
+    def Start(self) -> None:  # noqa: N802 - as MPI's
+        if self._request is not None and not self._request.done:
+            raise TransportError("a persistent request is started before it has completed")
+        self._request = self._begin()
+
+    def Test(self) -> bool:  # noqa: N802
+        return self._request is None or self._request.Test()
+
+    def Free(self) -> None:  # noqa: N802
+        if self._request is not None and not self._request.done:
+            raise TransportError("a persistent request is freed before it has completed")
+
+
 class _Incoming:
     """A message that a probe has taken out of the queue."""
 
@@ -420,6 +440,14 @@ class Channel:
         else:
             stream.posted.append(request)
         return request
+
+    def send_init(self, buffer: Any, peer: int, tag: int) -> _Persistent:
+        """What sends a buffer whenever it is started."""
+        return _Persistent(lambda: self.send(buffer, peer, tag))
+
+    def receive_init(self, buffer: Any, peer: int, tag: int) -> _Persistent:
+        """What receives into a buffer whenever it is started."""
+        return _Persistent(lambda: self.receive(buffer, peer, tag))
 
     def probe(self, peer: int | None, tag: int) -> _Incoming | None:
         """A message that has come from a rank, or from any, with that tag; None where there is none."""

@@ -16,9 +16,9 @@ def content(source: int, target: int, nbytes: int) -> np.ndarray:
     return np.random.default_rng([source, target]).integers(0, 256, nbytes).astype(np.uint8)
 
 
-def check(channel: MPIChannel, radix: int, block: int, without: tuple[int, ...]) -> None:
+def check(channel: MPIChannel, radix: int, block: int, without: tuple[int, ...], tag: int | None) -> None:
     rank, size = channel.rank, channel.size
-    steps = LogSteps(channel, radix, 3)
+    steps = LogSteps(channel, radix, 3, tag=tag)
     for use in range(3):
         steps.largest[:] = rank, -rank, use * (rank == size // 2)
         rows = None
@@ -28,7 +28,7 @@ def check(channel: MPIChannel, radix: int, block: int, without: tuple[int, ...])
             for j, length in enumerate(lengths):
                 blocks[j, :length] = content(rank, (rank + j) % size, length)
             rows = Rows(blocks, lengths)
-        steps.start(use, rows)
+        steps.start(rows, use)
         until(steps.advance)
         assert steps.largest.tolist() == [size - 1, 0, use], (radix, steps.largest)
         if rows is None:
@@ -38,6 +38,7 @@ def check(channel: MPIChannel, radix: int, block: int, without: tuple[int, ...])
             if source not in without:
                 came = rows.blocks[j, : block - use]
                 assert np.array_equal(came, content(source, rank, block - use)), (radix, block, source)
+    steps.free()
 
 
 def main() -> None:
@@ -46,7 +47,8 @@ def main() -> None:
     ranks = tuple(range(size))
     for radix, block in itertools.product((2, 3, 4, size, size + 3), (8, 1000)):
         for without in ((), (size - 1,), ranks[1:], ranks[::2], ranks):
-            check(channel, max(2, radix), block, without)
+            for tag in (None, 7):
+                check(channel, max(2, radix), block, without, tag)
     for radix in (2, 3, 4, size):
         work = work_of(size, max(2, radix))
         assert (work.messages == 0) == (size == 1)
