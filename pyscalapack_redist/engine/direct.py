@@ -49,6 +49,8 @@ class DirectCall:
     ----------
     begun : bool
         Whether a use has cast its vote, and has not ended.
+    started : bool
+        Whether its elements have begun to move.
     vote : Vote
         That of such a use.
     progress : Progress
@@ -68,7 +70,7 @@ class DirectCall:
         self._group, self._exchange, self._kinds, self._ballot = group, exchange, kinds, ballot
         self._look_around, self._turned = look_around, turned
         self.expected = outcome
-        self.begun = False
+        self.begun = self.started = False
         self.vote: Vote
         self.targets: Any = None
         self.origins: Origins | None = None
@@ -103,23 +105,33 @@ class DirectCall:
             rows = moving.with_vote()
             ring = group.voting_ring
             self.vote = vote = group.vote_by_messages(self._ballot) if ring is None else RingVote(ring, self._ballot)
-            self.begun = True
-            moving.ahead()
+            self.begun, self.started = True, False
             if isinstance(vote, MPIVote):
                 vote.cast(rows)
+            moving.ahead()
             looks = 0
             while not vote.test():
                 looks = self._idle(looks)
                 held.let_through()
             if vote.outcome is None or not vote.outcome.is_same(self.expected):
                 return DISSENT
-            moving.start(self._exchange)
-            looks = 0
-            while not moving.advance(False):
-                looks = self._idle(looks)
+            self.started = True
+            try:
+                self._move()
+            except BaseException as caught:
+                group.break_off(f"{type(caught).__name__}: {caught}")
+                group.wreckage.append(moving)
+                raise
         self.begun = False
         group.tickets.drawn += 1
         return self.targets
+
+    def _move(self) -> None:
+        """All are well; nothing interrupts this."""
+        moving, looks = self.progress, 0
+        moving.start(self._exchange)
+        while not moving.advance(False):
+            looks = self._idle(looks)
 
     def _idle(self, looks: int) -> int:
         """Wait a little; how often that has been."""

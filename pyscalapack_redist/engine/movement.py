@@ -46,6 +46,8 @@ class Movement:
         Makes the progress of the first stage, where a compiled call has begun it.
     staging : ndarray, optional
         Memory that such a call has used already.
+    started : bool
+        Whether such a call has started to move already.
 
     Attributes
     ----------
@@ -67,13 +69,14 @@ class Movement:
         between: Sequence[NDArray[Any] | None] = (),
         begin: Callable[[Any, Run], Progress] | None = None,
         staging: NDArray[np.uint8] | None = None,
+        started: bool = False,
     ) -> None:
         self._plan, self._group, self._ticket, self._spent = plan, group, ticket, spent
         self._mine, self._between = mine, between
         self._forms = forms or mine.forms
         self.binding = binding
         self._staging = group.staging.take(binding.private_bytes) if staging is None else staging
-        self._stage = 0
+        self._stage, self._started = 0, started
         self.exchange = binding.exchanges[0]
         self.progress = self.exchange.begin(self._run()) if begin is None else begin(self.exchange, self._run())
 
@@ -84,8 +87,9 @@ class Movement:
             self.exchange = self.binding.exchanges[self._stage]
 
     def start(self, mark: int) -> None:
-        """Start moving; `mark` as for `Progress.start`."""
-        self.progress.start(self.exchange, mark)
+        """Start moving, if it has not been; `mark` as for `Progress.start`."""
+        if not self._started:
+            self.progress.start(self.exchange, mark)
 
     def advance(self, block: bool) -> bool:
         """Stage after stage; True when all has moved."""

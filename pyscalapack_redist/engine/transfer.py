@@ -238,7 +238,7 @@ def _continued(context: Context, call: Call | DirectCall, arrays: Any, outs: Any
     targets = call.targets if plan._listed else [call.targets]
     mine = kept.operands._replace(given=given, outs=into, targets=targets, origins=starts)
     if isinstance(call, DirectCall):
-        cast, moving = group.adopt(call.vote), call.progress
+        cast, moving, started = group.adopt(call.vote), call.progress, call.started
         call.hand_over()
         movement = Movement(
             plan,
@@ -249,6 +249,7 @@ def _continued(context: Context, call: Call | DirectCall, arrays: Any, outs: Any
             context.spent,
             begin=lambda exchange, run: moving,
             staging=moving.run.staging,
+            started=started,
         )
         return Voting(context, cast, mine, movement)
     traffic = None if call.voted and not call.as_expected else call.traffic

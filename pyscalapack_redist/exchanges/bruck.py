@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -99,9 +99,7 @@ class Blocks(Progress):
     def __init__(self, exchange: Bruck, run: Run) -> None:
         super().__init__(exchange, run)
         self._prepare(exchange, run.staging)
-        self._rounds: Iterator[Round] = iter(())
-        self._receives: Sequence[Piece] = ()
-        self.renew()
+        self._round: Round | None = None  # under way, after the vote
 
     def _prepare(self, exchange: Bruck, staging: NDArray[np.uint8]) -> None:
         """Take the memory for such blocks."""
@@ -111,11 +109,6 @@ class Blocks(Progress):
         self._steps: LogSteps | None = None
         if not exchange.travels_with_vote:
             self._steps = LogSteps(self.channel, options.radix, 0, work_of(size, options.radix).longest * block)
-
-    def renew(self) -> None:
-        """As before the first use, for the run as it is now. Not collective."""
-        self._copied = 0
-        self._moving = False
 
     def with_vote(self) -> Rows | None:
         """Pack all, where it goes with the vote. Not collective."""
@@ -153,41 +146,32 @@ class Blocks(Progress):
     def start(self, exchange: Exchange, mark: int = 0) -> None:
         """Unpack what came with the vote, or start the first round. Not collective."""
         assert isinstance(exchange, Bruck)
-        if self._moving:  # in a call that was interrupted
-            return
-        self._moving = True
         if exchange.travels_with_vote:
-            if self._exchange.travels_with_vote:
+            if self._exchange.travels_with_vote:  # else this rank knew no dtype when it voted, and has no elements
                 self._unpack(0, self._exchange.rounds[0][1])
-            self._steps = None
             return
-        if (
-            self._exchange.block != exchange.block or self._steps is None
-        ):  # this rank, which has no elements, knew no dtype
+        if self._steps is None or self._exchange.block != exchange.block:
             self._prepare(exchange, np.empty(exchange.private_bytes, np.uint8))
         self._exchange, self._copies = exchange, exchange.copies
-        self._rounds = iter(exchange.rounds)
-        self._number = -1
+        self._rounds, self._number = iter(exchange.rounds), -1
         self._next()
 
-    def _next(self) -> bool:
+    def _next(self) -> None:
         """Pack and start the next round, if there is one."""
-        following = next(self._rounds, None)
-        if following is None or self._steps is None:
-            self._steps = None
-            return False
-        sends, self._receives = following
-        self._number += 1
-        self._steps.start(self._pack(sends), self.run.tag)
-        return True
+        self._round = following = next(self._rounds, None)
+        if following is not None:
+            assert self._steps is not None
+            self._number += 1
+            self._steps.start(self._pack(following[0]), self.run.tag)
 
     def advance(self, block: bool) -> bool:
         """Round after round, and copy locally in between. Not collective."""
-        while self._steps is not None:
+        while self._round is not None:
+            assert self._steps is not None
             if not self._steps.advance():
                 if not self.copy_piece():
                     return False
                 continue
-            self._unpack(self._number, self._receives)
+            self._unpack(self._number, self._round[1])
             self._next()
         return self.copy_all()

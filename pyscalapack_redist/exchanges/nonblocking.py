@@ -201,8 +201,6 @@ class AtOnce(Progress):
 
     def start(self, exchange: Exchange, mark: int = 0) -> None:
         """Receive all; and send, if that was not done before. Not collective."""
-        if self._left >= 0:  # in a call that was interrupted
-            return
         if not self._requests:
             self.ahead()
         for message, slot in zip(self._exchange.receives, self._in, strict=True):

@@ -416,6 +416,12 @@ CASES = {
     "errors while elements move apart": case(
         TWO_NODES, Kind(ways=("start",), faults=(MOVING,)), usual(), checks=after_breaking_off
     ),
+    "errors while elements move in calls": case(
+        TWO, Kind(ways=("call",), faults=(MOVING,)), usual(exchange="nonblocking"), checks=after_breaking_off
+    ),
+    "errors while elements move in calls apart": case(
+        TWO_NODES, Kind(ways=("call",), faults=(MOVING,)), usual(exchange="sendrecv"), checks=after_breaking_off
+    ),
     "errors while elements move with the vote": case(
         THREE_NODES, Kind(ways=("start",), faults=(MOVING,)), usual(exchange="bruck"), checks=after_breaking_off
     ),
@@ -424,6 +430,7 @@ CASES = {
     "interrupts of three": case(THREE, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=3),
     "interrupts apart": case(TWO_NODES, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=2),
     "interrupts on two nodes": case(MIXED, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=2),
+    "interrupts of calls": case(TWO, Kind(), usual(exchange="windowed", memory_limit=64), interrupts=2),
     "interrupts with the vote": case(
         THREE_NODES, Kind(ways=STORM, faults=FAULTS), usual(exchange="bruck"), interrupts=2
     ),
