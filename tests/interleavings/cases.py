@@ -417,10 +417,16 @@ CASES = {
         TWO_NODES, Kind(ways=("start",), faults=(MOVING,)), usual(), checks=after_breaking_off
     ),
     "errors while elements move in calls": case(
-        TWO, Kind(ways=("call",), faults=(MOVING,)), usual(exchange="nonblocking"), checks=after_breaking_off
+        TWO,
+        Kind(("plan",), (2, 4), faults=(MOVING,), mixed=False),
+        usual(exchange="nonblocking"),
+        checks=after_breaking_off,
     ),
     "errors while elements move in calls apart": case(
-        TWO_NODES, Kind(ways=("call",), faults=(MOVING,)), usual(exchange="sendrecv"), checks=after_breaking_off
+        TWO_NODES,
+        Kind(("plan",), (2, 4), faults=(MOVING,), mixed=False),
+        usual(exchange="sendrecv"),
+        checks=after_breaking_off,
     ),
     "errors while elements move with the vote": case(
         THREE_NODES, Kind(ways=("start",), faults=(MOVING,)), usual(exchange="bruck"), checks=after_breaking_off

@@ -26,6 +26,7 @@ from pyscalapack_redist.engine import batch as batches
 from pyscalapack_redist.engine import fast_path, states
 from pyscalapack_redist.engine import redistribute as redistribution
 from pyscalapack_redist.engine import transfer as transfers
+from pyscalapack_redist.engine.direct import DirectCall
 
 from . import world as worlds
 from .world import Choices, Enumerated, World
@@ -324,7 +325,20 @@ def _moving_or_failing(self: Any, block: bool) -> Any:
     return _moving(self, block)
 
 
+_move = DirectCall._move
+
+
+def _move_or_fail(self: Any) -> None:
+    """The same of a direct call, which knows the array that it writes; it fails once."""
+    doomed = _here().doomed_later
+    if id(self.targets) in doomed:
+        doomed.clear()
+        raise MemoryError("no memory while elements move")
+    _move(self)
+
+
 _REPLACED: list[tuple[Any, str, Any]] = [
+    (DirectCall, "_move", _move_or_fail),
     (progress, "pause", _pause),
     (progress, "interrupts_held", _Held),
     (transfers, "interrupts_held", _Held),
