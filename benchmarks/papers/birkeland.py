@@ -20,18 +20,19 @@ from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.plan.birkeland_model import Load, Model, crossover, even_grid, fitted, moves, route
 from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
 
-from .birkeland_sweep import MPI4PY_FFT, SUBARRAYS, grid_of, layout, sweep
+from .birkeland_sweep import IN_RING, MPI4PY_FFT, SUBARRAYS, grid_of, layout, sweep
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["BIRKELAND", "OURS", "RIVALS", "by_grid", "cores_of", "load", "model_of", "speedups"]
+__all__ = ["BIRKELAND", "BIRKELAND_LINKS", "OURS", "RIVALS", "by_grid", "cores_of", "load", "model_of", "speedups"]
 
 SIZES = (64, 96, 128, 160, 192, 224, 256, 288, 320)
 QUICK = (12, 16, 30)
+ON_LINKS = (9, 12, 18, 24, 36, 48, 72, 96)  # from messages of bytes to ones of 100 kB, for 9 hosts
 PROCESSES = (1, 2, 4, 6, 8, 9, 12, 16)
 OURS = "sweep"
-RIVALS = (SUBARRAYS.name, MPI4PY_FFT.name)
+RIVALS = (SUBARRAYS.name, IN_RING.name, MPI4PY_FFT.name)
 
 
 def _case(n: int, grid: tuple[int, ...]) -> Case:
@@ -171,3 +172,9 @@ BIRKELAND = Suite(
              *named_methods("memcpy")),
     tables=tables,
 )  # fmt: skip
+BIRKELAND_LINKS = Suite(
+    cases=_cases(ON_LINKS),
+    quick=_cases(QUICK[:1]),
+    methods=(sweep(OURS), sweep("sweep/nonblocking", "nonblocking"), IN_RING, SUBARRAYS),
+    tables=tables,
+)

@@ -54,7 +54,7 @@ def plot_sizes(results: Results, path: str) -> None:
         if model is not None:
             said = [model.seconds(load(result.case, cores)) or None for result in cases]
             _line(times, [result.case.shape[0] for result in cases], said, k, f"{name}, model", "--")
-        for rival, style in zip(RIVALS, ("-", ":"), strict=True):
+        for rival, style in zip(RIVALS, ("-", "--", ":"), strict=True):
             found = [(result.method(rival), result.method(OURS)) for result in cases]
             share = [theirs.median / ours.median if theirs and ours else None for theirs, ours in found]
             _line(ratios, [result.case.shape[0] for result in cases], share, k, f"{rival}, {name}", style)

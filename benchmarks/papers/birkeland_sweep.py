@@ -32,7 +32,7 @@ from pyscalapack_redist.tools.plan.birkeland_model import places, route
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["MPI4PY_FFT", "SUBARRAYS", "grid_of", "layout", "sweep"]
+__all__ = ["IN_RING", "MPI4PY_FFT", "SUBARRAYS", "grid_of", "layout", "sweep"]
 
 Array = NDArray[Any]
 Transfer = Callable[[Array, Array], object]
@@ -212,6 +212,29 @@ class _InGroups(_PreparedSweep):
             group.Free()
 
 
+class _InRing(_InGroups):
+    """Section 3.1 in plain mpi4py: within each group a receive, a send and a wait for both, in the order of the ring."""
+
+    name: ClassVar[str] = "ring/irecv-isend-wait"
+
+    def between(self, group: MPI.Comm, a: Descriptor, spread: int, b: Descriptor, gathered: int) -> Transfer:
+        """A transfer within a group, as that of `_InGroups`. Collective over the group."""
+        from mpi4py import MPI
+
+        (sends, _), out = self._parts(group, a.local_shape, spread, b.distributions[spread].block)
+        (receives, _), into = self._parts(group, b.local_shape, gathered, a.distributions[gathered].block)
+        rank, size = group.Get_rank(), group.Get_size()
+        ring = [((rank + k) % size, (rank - k) % size) for k in range(size)]
+
+        def run(local_a: Array, local_b: Array) -> None:
+            for target, source in ring:
+                received = group.Irecv([local_b, receives[source], into[source]], source)
+                sent = group.Isend([local_a, sends[target], out[target]], target)
+                MPI.Request.Waitall([received, sent])
+
+        return run
+
+
 class _Transfers(_InGroups):
     """mpi4py-fft's own transfers, where it is installed."""
 
@@ -261,4 +284,5 @@ def sweep(name: str, exchange: str = "auto", buffers: str = "packed") -> Method:
 
 
 SUBARRAYS = Method(_InGroups.name, _InGroups, functools.partial(_obstacle, name=_InGroups.name))
+IN_RING = Method(_InRing.name, _InRing, functools.partial(_obstacle, name=_InRing.name))
 MPI4PY_FFT = Method(_Transfers.name, _Transfers, _not_for_transfers)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pyscalapack_redist.tools.bench.suite import Suite
 
-from .birkeland import BIRKELAND
+from .birkeland import BIRKELAND, BIRKELAND_LINKS
 from .birkeland_figure import plot_sizes as plot_sweeps
 from .curves import plot_factors, plot_sizes
 from .desprez import DESPREZ
@@ -21,4 +21,5 @@ PAPERS: dict[str, Suite] = {
     "walker-otto-links": replace(WALKER_OTTO_LINKS, plot=plot_factors),
     "desprez": replace(DESPREZ, plot=plot_sizes),
     "birkeland": replace(BIRKELAND, plot=plot_sweeps),
+    "birkeland-links": replace(BIRKELAND_LINKS, plot=plot_sweeps),
 }

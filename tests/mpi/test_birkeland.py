@@ -27,3 +27,18 @@ def test_the_suite(tmp_path: Path, ranks: int, grids: list[str]) -> None:
     assert "times as fast as subarrays/alltoallw" in text
     assert ("t_s, start-up of a message" in text) == (ranks > 1)
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_suite_for_links(tmp_path: Path) -> None:
+    file = tmp_path / "links.json"
+    launch.run(PROGRAM, 6, "--suite", "birkeland-links", "--quick", "--repeat", 2, "--json", file)
+    cases = json.loads(file.read_text())["cases"]
+    assert len(cases) == 2
+    for case in cases:
+        assert {method["name"] for method in case["methods"]} == {
+            "sweep",
+            "sweep/nonblocking",
+            "ring/irecv-isend-wait",
+            "subarrays/alltoallw",
+        }
+        assert all(method["verified"] for method in case["methods"])
