@@ -2,7 +2,8 @@
 
 Where starting a message costs more than its bytes: each rank sends log2 P messages in place of one for each peer, and every
 byte up to log2 P times. Messages so small that one round has them all travel with the vote, and cost no message of their own.
-Others go in rounds after it.
+Others go in rounds after it. All ranks take part in each. The receives of a round are posted when it begins, and a step
+waits for the messages of the step before alone, the first one for nothing: the earliest step that is not through can go on.
 """
 
 from __future__ import annotations

@@ -102,3 +102,14 @@ def test_it_does_not_start_mpi() -> None:
         [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout == "False\n"
+
+
+def test_other_shapes() -> None:
+    script = Path(__file__).parents[3] / "benchmarks/intersection_shapes.py"
+    command = [sys.executable, script, "--repeat", "1", "--largest", "1000000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(" | ") for line in done.stdout.splitlines()[2:]]
+    assert [row[0] for row in rows[::4]] == ["| 10000", "| 1000000", "| 1000x1000", "| 100x100x100"]
+    assert rows[2][1] == "32 -> 31"
+    assert float(rows[2][-1].rstrip(" |")) > 2  # 16 when it was measured: loops over all processes against none
