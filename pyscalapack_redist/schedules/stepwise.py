@@ -43,7 +43,8 @@ def stepwise(grid: MessageGraph, time_limit: float = 1.0) -> Schedule:
     ScheduleError
         An option is not one of these, or there are more than 10^8 messages.
     """
-    deadline = time.monotonic() + checked_seconds(time_limit)
+    seconds = checked_seconds(time_limit)
+    deadline = time.monotonic() + seconds
     folds = isinstance(grid, CommunicationGrid) and slices(grid)
     if folds or grid.P * grid.Q * grid.step_bound <= MOST_WORK:
         graph = amalgamated(grid)

@@ -162,7 +162,7 @@ def main() -> None:
     amounts[strides] = amounts[factors] = max(1, amounts[calls] // 5)
     amounts[in_flight] = amounts[failures] = amounts[batches] = max(1, amounts[calls] // 20)
     for work, times in amounts.items():
-        work(max(times // 4, min(times, 250)))  # warm up: pools of MPI and of Python fill
+        work(max(times // 4, min(times, 1000)))  # warm up: pools of MPI and of Python fill
         next_communicator()
         before = (resident(), next_communicator(), files(), datatypes())
         work(times)
