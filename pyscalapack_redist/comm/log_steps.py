@@ -21,7 +21,7 @@ from .channel import Channel
 __all__ = ["LONGEST", "MESSAGE_SECONDS", "LogSteps", "Rows", "Work", "radix_for", "work_of"]
 
 LONGEST = 32 * 1024  # bytes of blocks in a message, where a rank does not know what others send it
-MESSAGE_SECONDS = 1e-5  # that a rank is busy with a message, beside the time it is on its way
+MESSAGE_SECONDS = 2.5e-5  # that a rank is busy with a message, beside the time it is on its way
 RADICES = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 

@@ -45,7 +45,8 @@ class Bruck(InRounds):
             return False
         if work.steps == 1:
             return extents.messages > 0
-        return work.blocks * block / links.rate < extents.messages * (MESSAGE_SECONDS + message / links.rate)
+        start = max(MESSAGE_SECONDS, links.latency)
+        return work.blocks * block / links.rate < extents.messages * (start + message / links.rate)
 
     @classmethod
     def largest_piece(cls, options: Options) -> int:

@@ -42,7 +42,7 @@ def test_messages_in_few_steps(ranks: int) -> None:
     assert run(PROGRAMS / "log_steps.py", ranks).stdout == "OK\n"
 
 
-@pytest.mark.parametrize(("latency", "radix", "messages"), [(1e-9, 2, 3), (1.1e-5, 3, 4), (1.0, 8, 7)])
+@pytest.mark.parametrize(("latency", "radix", "messages"), [(1e-9, 2, 3), (5e-5, 3, 4), (1.0, 8, 7)])
 def test_small_messages_travel_with_the_vote(latency: float, radix: int, messages: int, tmp_path: Path) -> None:
     links = tmp_path / "links.json"
     links.write_text(json.dumps({"latency": latency, "rate": 1e9}))
