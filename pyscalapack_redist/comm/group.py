@@ -126,13 +126,16 @@ class Group:
         """Of votes that go by messages."""
         return 2 if self.links is None else radix_for(self.size, self.links.latency)
 
-    def vote_by_messages(self, ballot: Ballot) -> MPIVote:
-        """A vote that is not cast yet, with the requests of one that was counted, if there is one."""
+    def new_vote(self, ballot: Ballot, rows: Rows | None = None) -> Vote:
+        """A vote that is cast; one by messages has the requests of one that was counted, if there is one."""
+        ring = self.voting_ring
+        if ring is not None:
+            return RingVote(ring, ballot)
         radix, free = self.radix, self._free_steps
         while free and free[-1].radix != radix:  # of before the links were known
             free.pop().free()
         steps = free.pop() if free else MPIVote.steps(self.channel, radix, self._notices - 1)
-        return MPIVote(ballot, steps, free.append)
+        return MPIVote(ballot, steps, free.append, rows)
 
     def cast(self, ballot: Ballot, rows: Rows | None = None) -> Vote:
         """Start a vote; all ranks start theirs in the same order. They are posted and counted in that order.
@@ -144,8 +147,7 @@ class Group:
         rows : Rows, optional
             Where the vote goes by messages: blocks that travel with it, as for `LogSteps.start`.
         """
-        ring = self.voting_ring
-        vote: Vote = self.vote_by_messages(ballot).cast(rows) if ring is None else RingVote(ring, ballot)
+        vote = self.new_vote(ballot, rows)
         self._votes.append(vote)
         self.count()
         return vote

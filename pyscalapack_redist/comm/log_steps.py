@@ -115,7 +115,7 @@ class LogSteps:
             for step in steps_of(channel.size, radix)
         ]
         self._messages = [message for step in self._steps for message in step]
-        self._at = self._missing = self._unsent = 0
+        self._at = self._missing = self._unsent = self._tag = 0
         self._rows: NDArray[np.uint8] | None = None
         self._lengths: Sequence[int] | None = None
         self._mine = np.zeros(numbers + 1, np.int64)

@@ -61,22 +61,20 @@ class MPIVote:
     Votes must be cast in the same order on all ranks, and each is counted before the next one goes on.
     """
 
-    def __init__(self, ballot: Ballot, steps: LogSteps, done: Callable[[LogSteps], None]) -> None:
+    def __init__(
+        self, ballot: Ballot, steps: LogSteps, done: Callable[[LogSteps], None], rows: Rows | None = None
+    ) -> None:
         self.outcome: Outcome | None = None
         self.number = 0
         self.ballot = ballot
         self._steps, self._done = steps, done
+        ballot.numbers(steps.largest)
+        steps.start(rows)
 
     @staticmethod
     def steps(channel: Channel, radix: int, tag: int) -> LogSteps:
         """What votes go by, one after another."""
         return LogSteps(channel, radix, 2 * len(RULES), tag=tag)
-
-    def cast(self, rows: Rows | None = None) -> MPIVote:
-        """Start it; `rows` as for `LogSteps.start`."""
-        self.ballot.numbers(self._steps.largest)
-        self._steps.start(rows)
-        return self
 
     def post(self) -> bool:
         """It is posted from the beginning."""

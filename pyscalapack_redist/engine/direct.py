@@ -16,7 +16,7 @@ from .._kernels.call import DISSENT, Kinds
 from ..comm import progress
 from ..comm.conversation import DATA
 from ..comm.group import Group
-from ..comm.vote import Ballot, MPIVote, Outcome, RingVote, Vote
+from ..comm.vote import Ballot, Outcome, Vote
 from ..exchanges import Exchange, Progress, Run
 from ..exchanges.shared import Shared
 
@@ -103,11 +103,8 @@ class DirectCall:
             run.tag, run.origins, run.addresses = group.coming_ticket + DATA, found[1], found[1].pair(0)
             moving.renew()
             rows = moving.with_vote()
-            ring = group.voting_ring
-            self.vote = vote = group.vote_by_messages(self._ballot) if ring is None else RingVote(ring, self._ballot)
+            self.vote = vote = group.new_vote(self._ballot, rows)
             self.begun, self.started = True, False
-            if isinstance(vote, MPIVote):
-                vote.cast(rows)
             moving.ahead()
             looks = 0
             while not vote.test():

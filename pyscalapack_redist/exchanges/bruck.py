@@ -70,11 +70,6 @@ class Bruck(InRounds):
         )
 
     @property
-    def goes_ahead(self) -> bool:
-        """Whether all goes with the vote. Not collective: the same on all ranks."""
-        return self.travels_with_vote
-
-    @property
     def staging_bytes(self) -> int:
         """Staging memory of one run. Not collective."""
         return _blocks_held(self.options) * self.block

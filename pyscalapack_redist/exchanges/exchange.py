@@ -222,7 +222,7 @@ class Exchange(ABC):
 
     @property
     def goes_ahead(self) -> bool:
-        """Whether a run sends before the vote is known, or with it. Not collective."""
+        """Whether a run sends before the vote is known (`Progress.ahead`). Not collective."""
         return False
 
     def compiled(self) -> Traffic | None:

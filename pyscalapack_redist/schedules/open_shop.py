@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ScheduleError
 from .amalgam import Amalgam, amalgamated, slices
-from .checks import checked_table
+from .checks import checked_seconds, checked_table
 from .communication_grid import CommunicationGrid
 from .dense_order import Priority, Transfers, dense_starts
 from .message_graph import Ints, MessageGraph, WholeGraph
@@ -38,13 +37,10 @@ LONGEST = (0.5, 0.0, 1.0, 2.0)  # weights of a message's own duration in its pri
 NOISE = (0.3, 1.0, 0.1)
 MOST_TRANSFERS = 100_000  # for which dense orders are made: some seconds
 MOST_PAIRS = 2**20  # of processes, for which tables are made where an order is known already
-MOST_LEVELS = (
-    200_000  # lengths times messages for which the least cost with barriers is sought: some tenths of a second
-)
-UNCUT, CHANCE = (
-    0.2,
-    0.4,
-)  # of the time: for the schedule with barriers, and until chance is tried no more before a proof
+# Lengths times messages for which the least cost with barriers is sought: some tenths of a second.
+MOST_LEVELS = 200_000
+# Of the time: for the schedule with barriers, and until chance is tried no more before a proof.
+UNCUT, CHANCE = 0.2, 0.4
 TRIES = 60  # of chance before a proof
 
 
@@ -104,7 +100,7 @@ def open_shop(
     ScheduleError
         An option is not one of these, or there are more than 10^8 messages.
     """
-    startup, seconds = startup_of(startup), _seconds(time_limit)
+    startup, seconds = startup_of(startup), checked_seconds(time_limit)
     checked_table(grid.P, grid.Q)
     search = _Search(grid, startup, None if hosts is None else hosts_of(grid, hosts), seconds)
     return search.run()
@@ -281,13 +277,3 @@ def _inside(grid: MessageGraph, sources: Ints, targets: Ints) -> list[Ints]:
     places = np.argwhere((lengths > 0) & (sources[:, None] == targets))
     listed = _listed(places[:, 0], places[:, 1], np.zeros(len(places)))
     return [np.column_stack([places[some], lengths[tuple(places[some].T)]]) for some in listed]
-
-
-def _seconds(value: Any) -> float:
-    try:
-        seconds = float(value)
-    except (TypeError, ValueError):
-        seconds = math.nan
-    if not seconds > 0:
-        raise ScheduleError(f"time_limit = {value!r} must be a number of seconds of more than 0")
-    return seconds
