@@ -153,6 +153,62 @@ def test_scripts_refuse_what_they_do_not_know(command: tuple[str, ...], problem:
     assert done.stderr.startswith(problem)
 
 
+def write_row(page: Path, *cells: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PAGE": str(page)}
+    return subprocess.run(
+        ["ci/row", *cells], cwd=ROOT, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+
+
+def without_days(page: Path) -> str:
+    return re.sub(r"20\d\d-\d\d-\d\d", "DAY", page.read_text())
+
+
+HEAD = "\n\n| Row | Result | Run on |\n|---|---|---|\n"
+
+
+def test_a_row_takes_the_place_of_the_one_with_its_first_cell(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    other = f"<!-- other -->{HEAD}| b/2 | passed | DAY |\n\n<!-- end -->\n"
+    page.write_text(
+        f"<!-- table -->{HEAD}| b/2 | FAILED: info | DAY |\n| b/20 | passed | DAY |\n\n<!-- end -->\n{other}"
+    )
+    for name in ("b/2", "a/1"):
+        assert write_row(page, "table", name, "passed, without info").returncode == 0
+    rows = ("| a/1 | passed, without info | DAY |", "| b/2 | passed, without info | DAY |", "| b/20 | passed | DAY |")
+    assert without_days(page) == "\n".join([f"<!-- table -->{HEAD}{rows[0]}", *rows[1:], f"\n<!-- end -->\n{other}"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("nowhere", "b/2", "passed"), "has no table between <!-- nowhere -->"),
+        (("table", "b/2"), "the table table has the columns ['Row', 'Result', 'Run on']; given were ['b/2', '20"),
+        (("table", "b/2", "a | b"), "the table table has the columns"),
+    ],
+)
+def test_a_row_that_no_table_has_place_for_is_refused(tmp_path: Path, arguments: tuple[str, ...], problem: str) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"<!-- table -->{HEAD}\n<!-- end -->\n")
+    done = write_row(page, *arguments)
+    assert done.returncode == 1
+    assert done.stderr.startswith("row: ")
+    assert problem in done.stderr
+    assert page.read_text() == f"<!-- table -->{HEAD}\n<!-- end -->\n"
+
+
+@pytest.mark.parametrize("table", ["ci/matrix", "ci/wheels", "emulated"])
+def test_the_tables_of_platforms_are_as_scripts_write_them(table: str, tmp_path: Path) -> None:
+    page, docs = tmp_path / "platforms.md", ROOT / "docs/platforms.md"
+    shutil.copy(docs, page)
+    rows = page.read_text().partition(f"<!-- {table} -->")[2].partition("\n\n<!-- end -->")[0].splitlines()[4:]
+    assert rows
+    for row in rows:
+        cells = row.strip("| ").split(" | ")
+        assert write_row(page, table, *cells[:-1]).returncode == 0
+    assert without_days(page) == without_days(docs)
+
+
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An sdist, and a wheel made from it, on a machine without MPI compilers."""
