@@ -7,12 +7,14 @@ pairs (i, j), 0 <= i < r, 0 <= j < s, with i - j = q s - p r + offset (mod gcd(P
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import intersections
+from .._kernels.lengths import add_lengths
 from ..errors import ScheduleError
 from ..intersections import Intersections
 from ..layout.blockcyclic import BlockCyclic
@@ -152,6 +154,35 @@ class CommunicationGrid(MessageGraph):
             return self._slice(np.arange(self.P)[:, None], np.asarray(receivers)[None])
         a, b = self._axes(self.n)
         return np.array([_lengths(b, a, int(q)) for q in receivers], dtype=np.int64).reshape(-1, self.P).T
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """Length of the message from each sender (row) to each receiver (column). Not collective.
+
+        Those of whole slices are in closed form. What is beyond, or what the last slice lacks, is at most half a slice: it is
+        walked through once, from block edge to block edge.
+
+        Raises
+        ------
+        ScheduleError
+            The table would have more than 10^8 entries.
+        """
+        checked_table(self.P, self.Q)
+        slices, rest = divmod(self.slice_length if self.n is None else self.n, self.slice_length)
+        lacks = 2 * rest > self.slice_length
+        table = np.zeros((self.P, self.Q), dtype=np.int64)
+        if slices or lacks:
+            table += self._slice(np.arange(self.P)[:, None], np.arange(self.Q)[None])
+            table *= slices + lacks
+        first, end, sign = (rest, self.slice_length, -1) if lacks else (0, rest, 1)
+        if first < end:
+            a, b = self._axes(end)
+            a, b = (replace(axis, n=end - first, offset=(axis.offset + first) % axis.stride) for axis in (a, b))
+            edges = (int(axis.block_edges(1)[1]) for axis in (a, b))
+            left = [edge if edge < end - first else axis.block for edge, axis in zip(edges, (a, b), strict=True)]
+            add_lengths(table, end - first, self.r, left[0], a.owner(0), self.s, left[1], b.owner(0), sign)
+        table.flags.writeable = False
+        return table
 
     def sent_by(self, p: int) -> tuple[Ints, Ints]:
         """Receivers of the messages of sender `p`, ascending, and their lengths. Not collective."""

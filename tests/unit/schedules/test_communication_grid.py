@@ -55,6 +55,24 @@ def test_arrays_that_end_in_a_slice(P: int, Q: int, r: int, s: int, n: int, offs
     assert (grid.step_bound, grid.cost_bound) == bounds(table)
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.floats(1, 4.5), st.sampled_from([0, 0, 1, 7, 2**40]))
+def test_tables_of_long_arrays_against_the_rows_of_each_sender(seed: int, decades: float, slices: int) -> None:
+    rng = np.random.default_rng(seed)
+    P, Q, r, s = (int(number) for number in rng.integers(1, 30, 4))
+    length = math.lcm(P * r, Q * s)
+    n = slices * length + int(10**decades) % length
+    grid = CommunicationGrid(P, Q, r, s, n, *(int(start) for start in rng.integers(-50, 2000, 2)))
+    assert (grid.lengths == grid.rows(np.arange(P))).all()
+    assert grid.lengths.sum() == n
+
+
+def test_the_end_of_the_longest_slices() -> None:
+    grid = CommunicationGrid(3, 2, 2**60, 3 * 2**58, 3 * 2**60 - 1, offset=3 * 2**60 - 1)
+    assert (grid.lengths == grid.rows(np.arange(3))).all()
+    assert grid.lengths.sum() == 3 * 2**60 - 1
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.data(), st.integers(0, 150))
 def test_real_axes_with_sources_and_offsets(data: st.DataObject, n: int) -> None:
