@@ -96,10 +96,18 @@ class Levels:
     @property
     def too_large(self) -> bool:
         """Whether the program is beyond what is solved, in the time that is left. Not collective."""
-        if not self.graph.types:
+        return self.too_many(1)
+
+    def too_many(self, limits: int) -> bool:
+        """The same with so many limits on the steps: they, and the room of each group, count as messages do. Not collective."""
+        graph = self.graph
+        if not graph.types:
             return False
         most = min(LARGEST, EACH_SECOND * (self.deadline - time.monotonic()))
-        return int((self.graph.length[:, None] <= self.costs[None]).sum()) > most
+        rows = len(graph.sender_sizes) + len(graph.receiver_sizes) + limits
+        if rows * len(self.costs) > most:
+            return True
+        return int((graph.length[:, None] <= self.costs[None]).sum()) > most
 
     def fitting(self, steps: Ints) -> Solution:
         """Counts for given steps of each cost: real ones, whole if they come out so; else whole ones. Not collective."""

@@ -267,10 +267,11 @@ class Search:
     def _least(self, group: Grouped, costs: Ints, profile: Ints, deadline: float) -> Solution:
         """The program of a relaxation, with what the level sets tell of the whole."""
         levels = Levels(group, deadline, costs)
-        if levels.too_large:
+        told = np.flatnonzero(profile)
+        if levels.too_many(len(told) + 1):
             return Solution(None, None, -np.inf)
         weights, limits = self.aim.weights(costs), self.aim.limits(costs)
-        for k in range(len(costs)):
+        for k in told:
             among = (np.arange(len(costs)) <= k).astype(float)
             limits.append(Limit(among, float(profile[: k + 1].sum()), np.inf))
         solution = levels.least(weights, limits)

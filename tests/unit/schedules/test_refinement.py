@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 import time
+from typing import Any
 
 import numpy as np
 import pytest
+import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyscalapack_redist._kernels.fitting import FITS, TOO_MANY, fits, minimal
 from pyscalapack_redist.schedules import CommunicationGrid, LengthMatrix, build
 from pyscalapack_redist.schedules.conflicts import Conflict, Conflicts
-from pyscalapack_redist.schedules.levels import Levels
+from pyscalapack_redist.schedules.levels import EACH_SECOND, Levels
 from pyscalapack_redist.schedules.nested import Attempt, Messages
 from pyscalapack_redist.schedules.refinement import Refinement
 from pyscalapack_redist.schedules.relaxation import Grouped, part
@@ -171,3 +173,24 @@ def test_messages_near_one_come_from_it_outwards() -> None:
             messages.receiver[before] == messages.receiver[near[place]]
         )
         assert alike.any()
+
+
+@pytest.mark.parametrize("longest", [1000, 10**6])
+def test_programs_are_small_for_the_time_that_is_left(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Solvers look at the clock once in a while only; with lengths that all differ a program has rows above all."""
+    begun: list[float] = []
+    solve = scipy.optimize.linprog
+
+    def measured(*arguments: Any, **options: Any) -> Any:
+        entries = options["A_eq"].nnz + options["A_ub"].nnz
+        begun.append(entries / options["options"]["time_limit"])
+        return solve(*arguments, **options)
+
+    clock = itertools.count(time.monotonic(), 1e-3)  # a look takes a millisecond, all else no time
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(scipy.optimize, "linprog", measured)
+    grid = LengthMatrix(np.random.default_rng(0).integers(1, longest + 1, (64, 64)))
+    schedule = build("optimal", grid)
+    schedule.validate()
+    assert schedule.total_cost < 1.1 * grid.cost_bound
+    assert max(begun, default=0.0) < 8 * EACH_SECOND
