@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from .._kernels.fitting import FITS, TOO_MANY
 from .conflicts import Conflict, Conflicts
+from .descent import inserted
 from .levels import TINY, Reals
 from .message_graph import Ints
 from .nested import Attempt, Messages, Targets
@@ -30,6 +31,7 @@ SEVERAL = 432  # messages around one that are looked up at once
 ALONE = (12, 24, 48, 96, 192, 384)  # messages that are searched for a conflict
 WEIGHED = (150, 500, 1500)  # messages of which a program is solved
 EACH_SECOND = 30_000  # counts of such a program
+MOVES = 3_000  # for one message, when others are put out for it
 AT_ONCE = 64  # findings between two programs of all of them
 STUCK = 4  # times without a new finding, or a better schedule, after which it ends
 
@@ -126,6 +128,10 @@ class Refinement:
             if found is None or not len(more.raised) or (len(found.raised) and more.raised[0] > found.raised[0]):
                 found = more
         assert found is not None
+        if len(found.raised):
+            put, left = inserted(self.messages, self.costs, steps, found.level, MOVES, self._seed, deadline)
+            if left < 0:
+                found = self.messages.attempt(targets, deadline, put, firm=True)
         while len(found.raised):
             if time.monotonic() > deadline:
                 return None

@@ -17,6 +17,7 @@ import numpy as np
 from .amalgam import Amalgam, amalgamated, folded_slice
 from .caterpillar import ring
 from .communication_grid import CommunicationGrid
+from .descent import Descent
 from .greedy import greedy_parts
 from .levels import TINY, Levels, Limit, Reals, Solution
 from .lifting import lifted
@@ -34,13 +35,17 @@ SMALLEST_PARTS = 2_000  # counts of one that is solved at once
 LARGEST_PART = 20_000  # messages of a part whose program is solved
 MOST_MESSAGES = 10_000_000  # that are put into levels one by one
 MOST_TWICE = 200_000  # that are tried a second time before any program
+MOST_WISHED = 600_000  # that are put where a program wishes
 FIRST_PART = 80  # messages of the first part of a graph whose program is solved
 SHARE = 0.7  # of the time that is left, for one program: what follows needs some too
 FIRST_SHARE, LARGE_SHARE = 0.2, 0.8  # of the time for what comes first of a slice, and for all its programs
+FIRST_ATTEMPT = 0.1  # of the time for an attempt that may show that no program is needed
+GROUPED = 0.5  # of the time that is left, for the program of processes put together, in short arrays
 SEEDS = 3
 REFINED = 0.8  # of the time that is left, for refining steps
 MANY = 100_000  # messages of short arrays that are refined before processes are put together
 SMALL = 300  # counts of a program that is solved at once
+DESCENT, IN_VAIN = 0.2, 40  # of the time, for cheaper schedules before anything is proved; rounds that find none
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,7 @@ class Search:
         self.value: float = np.inf
         self.steps_then = 0
         self.found: Callable[[], list[Ints]] = list
+        self.levels: Ints | None = None  # of the messages in the best schedule
         self.bound = self.first_bound
 
     @property
@@ -135,10 +141,13 @@ class Search:
         now = time.monotonic()
         return now + max(0.0, share * (self.deadline - now))
 
-    def _keep(self, number: int, cost: int, found: Callable[[], list[Ints]]) -> None:
+    def _keep(self, number: int, cost: int, found: Callable[[], list[Ints]]) -> bool:
+        """Whether it is the best so far."""
         value = self.aim.value(number, cost)
-        if (value, number) < (self.value, self.steps_then):
+        better = (value, number) < (self.value, self.steps_then)
+        if better:
             self.value, self.steps_then, self.found = value, number, found
+        return better
 
     def _keep_steps(self, steps: list[Ints]) -> None:
         steps = [step for step in steps if len(step)]
@@ -227,20 +236,43 @@ class Search:
         costs = np.unique(messages.length)[::-1]
         profile = np.array([np.count_nonzero(self.grid.profile == cost) for cost in costs], dtype=np.int64)
         targets = Targets(costs, profile)
-        found = self._attempt(targets) if len(messages.length) > MOST_TWICE else self._attempts(targets, seeds=0)
         counts = len(messages.length) * len(costs)
         first = counts > SMALL and self._short and len(messages.length) <= MANY
-        if self._open and first:
-            self._refined(costs, profile, profile, found)
         steps = None
-        if self._open and isinstance(self.grid, CommunicationGrid):
+        if isinstance(self.grid, CommunicationGrid) and not self._short:
+            # Of several slices the program of few types tells more, and sooner, than attempts that end in costlier steps.
+            found = messages.attempt(targets, self._until(FIRST_ATTEMPT), firm=True)
+            if not len(found.raised):
+                self._keep_attempt(found)
+            else:
+                steps = self._grouped(messages, costs, profile)
+        if self._open and steps is None:
+            found = self._attempt(targets) if len(messages.length) > MOST_TWICE else self._attempts(targets, seeds=0)
+        if len(messages.length) <= MANY:
+            self._descended(costs, profile, DESCENT, IN_VAIN)
+        if self._open and steps is None and isinstance(self.grid, CommunicationGrid):
             steps = self._grouped(messages, costs, profile)
-        if self._open and counts > SMALL and not first:
-            self._refined(costs, profile, profile if steps is None else steps, found)
+        if self._open and counts > SMALL:
+            told = steps is not None and (not first or self.bound > self.first_bound + TINY)
+            self._refined(costs, profile, steps if told and steps is not None else profile, found)
         if self._open and counts > SMALLEST_PARTS:
             self._parts(messages, costs, profile, found)
         if self._open and counts <= 2 * LARGEST_EXACT:
             self._exact()
+        self._descended(costs, profile, 1.0)
+
+    def _descended(self, costs: Ints, profile: Ints, share: float, in_vain: float = np.inf) -> None:
+        """Cheaper schedules near the best (see `descent`)."""
+        if self._open and self.levels is not None:
+            weights = self.aim.weights(costs)
+            each = weights - np.append(weights[1:], 0.0)
+            fewest = np.cumsum(profile)
+            descent = Descent(self._messages, costs, fewest, each, self.aim.most_steps, self._keep_attempt)
+            descent.run(self.levels, self.bound, self._until(share), in_vain)
+
+    def _keep_attempt(self, found: Attempt) -> None:
+        if self._keep(found.steps, found.cost, partial(self._messages.listed, found)):
+            self.levels = found.level
 
     @property
     def _short(self) -> bool:
@@ -251,7 +283,7 @@ class Search:
     def _attempt(self, targets: Targets, wish: Ints | None = None, seed: int | None = None) -> Attempt:
         """Keep what comes of some targets; where that has too many steps, of fewer and costlier ones."""
         found = self._messages.within(self.aim.most_steps, targets, self.deadline, wish, seed)
-        self._keep(found.steps, found.cost, partial(self._messages.listed, found))
+        self._keep_attempt(found)
         return found
 
     def _attempts(self, targets: Targets, wish: Ints | None = None, seeds: int = SEEDS) -> Attempt:
@@ -280,23 +312,24 @@ class Search:
 
     def _refined(self, costs: Ints, profile: Ints, steps: Ints, found: Attempt) -> None:
         """What is found where there is no room (see `refinement`)."""
-
-        def keep(found: Attempt) -> None:
-            self._keep(found.steps, found.cost, partial(messages.listed, found))
-
         messages = self._messages
         weights, most = self.aim.weights(costs), self.aim.most_steps
-        refinement = Refinement(messages, costs, np.cumsum(profile), weights, most, keep, self._raise_bound)
-        best = np.cumsum(messages.steps_of(found.level, len(costs)))
+        fewest = np.cumsum(profile)
+        refinement = Refinement(messages, costs, fewest, weights, most, self._keep_attempt, self._raise_bound)
+        best = np.cumsum(messages.steps_of(found.level if self.levels is None else self.levels, len(costs)))
         refinement.run(np.cumsum(steps), best, self.bound, self._until(REFINED))
 
     def _grouped(self, messages: Messages, costs: Ints, profile: Ints) -> Ints | None:
         """Processes put together as in a slice."""
         assert isinstance(self.grid, CommunicationGrid)
         group = residues(self.grid, messages)
-        solution = self._least(group, costs, profile, self._until())
+        solution = self._least(group, costs, profile, self._until(GROUPED if self._short else SHARE))
         if solution.steps is not None and solution.shares is not None:
-            self._attempts(Targets(costs, solution.steps), wishes(group, solution.shares))
+            targets = Targets(costs, solution.steps)
+            if len(messages.length) > MOST_WISHED:
+                self._attempt(targets)
+            else:
+                self._attempts(targets, wishes(group, solution.shares))
         return solution.steps
 
     def _exact(self) -> None:
