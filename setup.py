@@ -63,9 +63,9 @@ setup(
             f"pyscalapack_redist.{name if name.startswith('_') else f'_kernels.{name}'}",
             [f"cython/{name}.pyx"],
             include_dirs=["cython"],
-            depends=["cython/kernels.h", "cython/factors.h", "cython/flags.h"],
-            extra_compile_args=OPTIONS,
-            extra_link_args=OPTIONS,
+            depends=["cython/kernels.h", "cython/factors.h", "cython/flags.h", "cython/pool.h"],
+            extra_compile_args=[*OPTIONS, "-pthread"],
+            extra_link_args=[*OPTIONS, "-pthread"],
         )
         for name in MODULES
     ],

@@ -35,3 +35,7 @@ cdef int64_t end_of_piece(const Load *load, int64_t first, int64_t most) noexcep
 # Move bytes first to last, of whole elements; `dense` is the address of byte `first` on the dense side, if there is one.
 cdef void carry(const Load *load, const char **sources, char **targets, char *dense, int64_t first, int64_t last,
                 bint stream) noexcept nogil
+
+# The same by all threads of the pool, where it is worth it: no element depends on another, so its bits are the same.
+cdef void carry_together(const Load *load, const char **sources, char **targets, char *dense, int64_t first, int64_t last,
+                         bint stream) noexcept nogil

@@ -9,6 +9,11 @@ from libc.stdlib cimport calloc, free
 
 from .boxes cimport Blend, Box
 from .moving cimport perform
+from .threads cimport least_shared, pieces_of, share
+
+cdef enum:
+    LINE_BYTES = 64  # of a cache line
+    TOGETHER = 8  # columns that a cut leaves together: a transposing move takes squares of so many
 
 
 cdef class Origins:
@@ -101,7 +106,7 @@ cdef class Bundle:
             if self.load.sections[k].array >= origins.count:
                 raise ValueError(f"arrays number {self.load.sections[k].array} are not among {origins.count}")
         with nogil:
-            carry(&self.load, origins.sources, origins.targets, <char *> dense, first, last, False)
+            carry_together(&self.load, origins.sources, origins.targets, <char *> dense, first, last, False)
 
 
 cdef inline Py_ssize_t _section_at(const Load *load, int64_t place) noexcept nogil:
@@ -146,3 +151,45 @@ cdef void carry(const Load *load, const char **sources, char **targets, char *de
                     (end - section.start) / section.job.item, stream)
             first = end
         k += 1
+
+
+cdef struct Carriage:
+    # the arguments of `carry_together`, and how many pieces the bytes are cut into
+    const Load *load
+    const char **sources
+    char **targets
+    char *dense
+    int64_t first, last, pieces
+    bint stream
+
+
+cdef void carry_together(const Load *load, const char **sources, char **targets, char *dense, int64_t first, int64_t last,
+                         bint stream) noexcept nogil:
+    cdef Carriage c
+    if last - first >= least_shared:
+        c.load, c.sources, c.targets, c.dense, c.stream = load, sources, targets, dense, stream
+        c.first, c.last, c.pieces = first, last, pieces_of(last - first)
+        if share(_piece, &c, c.pieces):
+            return
+    carry(load, sources, targets, dense, first, last, stream)
+
+
+cdef void _piece(void *task, int64_t piece) noexcept nogil:
+    cdef const Carriage *c = <const Carriage *> task
+    cdef int64_t first = _cut(c, piece), last = _cut(c, piece + 1)
+    if first < last:
+        carry(c.load, c.sources, c.targets, NULL if c.dense == NULL else c.dense + (first - c.first), first, last, c.stream)
+
+
+cdef int64_t _cut(const Carriage *c, int64_t piece) noexcept nogil:
+    """Where a piece begins: with some columns, or else with a cache line, if the array does."""
+    cdef int64_t nbytes = c.last - c.first, place, unit
+    cdef const Section *section
+    if piece == 0 or piece == c.pieces:
+        return c.first if piece == 0 else c.last
+    place = c.first + nbytes // c.pieces * piece
+    section = c.load.sections + _section_at(c.load, place)
+    unit = section.job.item * LINE_BYTES
+    if section.job.part == NULL and TOGETHER * section.job.axes[0].total < nbytes // c.pieces // section.job.item:
+        unit = TOGETHER * section.job.axes[0].total * section.job.item
+    return max(c.first, place - (place - section.start) % unit)

@@ -9,7 +9,7 @@ is: it times what it reads, has the sender write some chunks in the other way no
 
 from libc.stdint cimport int64_t
 
-from .bundle cimport carry, end_of_piece
+from .bundle cimport carry, carry_together, end_of_piece
 from .ring cimport (
     BASE, CONSUMED, LEAST, LEFT, PERIOD, PUBLISHED, REPACKED, SLOTS, STEP, STRIDE, SWITCH, TRIED, fetch, now, peek, put,
 )
@@ -124,5 +124,5 @@ cdef bint unpack(Progress *run, Lane *lane) noexcept nogil:
 
 
 cdef void copy_to(const Progress *run, Lane *lane, int64_t last) noexcept nogil:
-    carry(lane.load, run.sources, run.targets, NULL, lane.done, last, run.stream)
+    carry_together(lane.load, run.sources, run.targets, NULL, lane.done, last, run.stream)
     lane.done = last

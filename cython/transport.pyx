@@ -10,6 +10,7 @@ from .bundle cimport Bundle, Origins, end_of_piece
 from .lane_groups cimport complete, end_group, goes_alone, in_step, make_groups, pack_together, unpack_together
 from .lanes cimport copy_to, pack, parts_of, unpack
 from .ring cimport BASE, CONSUMED, PUBLISHED, REPACKED, SLOTS, STEP, STRIDE, Ring, now, peek, put
+from .threads cimport stretched, threads_used
 
 cdef enum:
     MOST_LOOKS = 1000  # looks at a group whose lanes are not ready together before they go one by one
@@ -77,6 +78,7 @@ cdef class Traffic:
     cdef int _group(self, int64_t shortest) except -1:
         """Find the lanes that share the columns of an array."""
         cdef Py_ssize_t k
+        cdef Py_ssize_t n_copies = self._n_copies if threads_used() == 1 else 0  # several threads copy by themselves
         for k in range(self._n_sends + self._n_receives + self._n_copies):
             if self._sends[k].load.count == 1 and self._sends[k].load.sections.job.part == NULL:
                 self._sends[k].column = self._sends[k].load.sections.job.axes[0].total * self._sends[k].load.sections.job.item
@@ -84,12 +86,12 @@ cdef class Traffic:
         if self._groups == NULL:
             raise MemoryError(f"no memory for {self._n_sends + self._n_receives} groups of messages")
         self._n_send_groups = self._n_groups = make_groups(
-            self._groups, self._sends, self._n_sends, self._copies, self._n_copies, True, shortest, self._run.stream
+            self._groups, self._sends, self._n_sends, self._copies, n_copies, True, shortest, self._run.stream
         )
         # a rank that spins while it waits has time to copy then what stays here
         self._n_groups += make_groups(
             self._groups + self._n_groups, self._receives, self._n_receives, self._copies,
-            0 if self.ring.spins else self._n_copies, False, shortest, self._run.stream,
+            0 if self.ring.spins else n_copies, False, shortest, self._run.stream,
         )
 
     cdef int _divide(self, int64_t limit, int64_t most_slots) except -1:
@@ -245,7 +247,7 @@ cdef class Traffic:
             if overtake and alone:
                 goal = lane.load.size
             if lane.done < goal:
-                last = end_of_piece(lane.load, lane.done, min(goal - lane.done, <int64_t> COPY_PIECE))
+                last = end_of_piece(lane.load, lane.done, min(goal - lane.done, stretched(COPY_PIECE)))
                 copy_to(&self._run, lane, last)
                 return True
         return False

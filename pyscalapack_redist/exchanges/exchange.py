@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from .._kernels.bundle import Bundle, Origins
+from .._kernels.threads import piece_of
 from .._kernels.transport import Traffic
 from ..comm.channel import Channel
 from ..comm.log_steps import Rows
@@ -19,6 +20,7 @@ from ..comm.node import Node
 from ..errors import ScheduleError
 from .buffers import BUFFERS
 from .message import LARGEST_COUNT, ByteMessage, Message
+from .threads import prepare
 
 __all__ = ["COPY_PIECE", "Exchange", "Extents", "Options", "Progress", "Run"]
 
@@ -187,6 +189,7 @@ class Exchange(ABC):
             tuple(sorted(some, key=lambda message: (message.key, message.peer))) for some in (sends, receives)
         )
         self.copies, self.options, self.node = copies, options, node
+        prepare()
         self.buffers = BUFFERS[options.buffers]()
 
     @staticmethod
@@ -279,17 +282,20 @@ class Progress(ABC):
 
     def copy_piece(self) -> bool:
         """Copy one piece from the local A to the local B; False when none is left."""
-        if self._copied == self._copies.size:
-            return False
-        start = time.perf_counter()
-        last = self._copies.end_of_piece(self._copied, COPY_PIECE)
-        self._copies.move(self.run.origins, 0, self._copied, last)
-        self._copied = last
-        self.run.note("copied", start)
-        return True
+        return self._copy(piece_of(COPY_PIECE))
 
     def copy_all(self) -> bool:
         """Copy what is left; True, for the end of `advance`."""
-        while self.copy_piece():
-            pass
+        self._copy(self._copies.size)
+        return True
+
+    def _copy(self, most: int) -> bool:
+        """Copy at most so many bytes, but at least an element; False when none is left."""
+        if self._copied == self._copies.size:
+            return False
+        start = time.perf_counter()
+        last = self._copies.end_of_piece(self._copied, most)
+        self._copies.move(self.run.origins, 0, self._copied, last)
+        self._copied = last
+        self.run.note("copied", start)
         return True

@@ -1,0 +1,88 @@
+"""The threads that share one rank's large moves: none but the caller's own, until `use` says otherwise.
+
+They are made by the first move that is large enough, and sleep between moves. A move that finds them at work for another
+thread is made by its caller alone. A forked process makes its own.
+"""
+
+import atexit
+
+from libc.stdint cimport INT64_MAX, int64_t
+
+cdef extern from "pool.h":
+    enum:
+        MOST_THREADS
+    int pool_size
+    bint pool_share(Work work, void *task, int64_t pieces) noexcept nogil
+    bint pool_resize(int size) noexcept nogil
+
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
+cdef enum:
+    LONGER = 4  # times what a thread moves alone, so that it is not woken too often
+    EACH = 4  # pieces for each thread: one that comes late, or whose core has other work, takes fewer
+
+MOST = MOST_THREADS  # threads
+FLOOR = 256 * 1024  # bytes of a piece, at least: some 30 us, about what it takes to wake a thread
+
+cdef int64_t least_shared = INT64_MAX
+cdef int64_t _floor = INT64_MAX
+cdef bint _at_exit = False
+
+
+def use(int threads, int64_t floor=FLOOR):
+    """Share moves among so many threads from now on, the caller's own among them. Not collective.
+
+    Parameters
+    ----------
+    threads : int
+        1: every move is its caller's alone.
+    floor : int
+        Bytes of a piece, at least; fewer for tests only.
+    """
+    global least_shared, _floor, _at_exit
+    if not 1 <= threads <= MOST or floor < 1:
+        raise ValueError(f"threads = {threads} must be 1 to {MOST}, and floor = {floor} positive")
+    if not _at_exit:
+        atexit.register(_end)
+        _at_exit = True
+    least_shared = INT64_MAX
+    with nogil:
+        while not pool_resize(threads):
+            sched_yield()
+    _floor = floor
+    if threads > 1:
+        least_shared = 2 * floor
+
+
+def used():
+    """How many threads share a large move. Not collective."""
+    return threads_used()
+
+
+def piece_of(int64_t nbytes):
+    """Bytes to move between two looks at other things, where one thread alone would move so many. Not collective."""
+    return stretched(nbytes)
+
+
+def _end():
+    """End the threads, unless a thread that Python does not wait for has them."""
+    global least_shared
+    least_shared = INT64_MAX
+    pool_resize(1)
+
+
+cdef int64_t threads_used() noexcept nogil:
+    return pool_size
+
+
+cdef int64_t pieces_of(int64_t nbytes) noexcept nogil:
+    return min(nbytes // _floor, EACH * pool_size)
+
+
+cdef int64_t stretched(int64_t nbytes) noexcept nogil:
+    return nbytes if pool_size == 1 else LONGER * pool_size * nbytes
+
+
+cdef bint share(Work work, void *task, int64_t pieces) noexcept nogil:
+    return pool_share(work, task, pieces)
