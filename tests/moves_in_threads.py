@@ -72,7 +72,9 @@ class Move:
         self.pairs = [pair for _, pair in drawn]
         self.bundle = Bundle([part for part, _ in drawn], self.dense)
         self.buffer = memory(rng, self.bundle.size)
-        self.first = self.bundle.end_of_piece(0, int(rng.integers(1, self.bundle.size + 2))) if rng.random() < 0.5 else 0
+        self.first = (
+            self.bundle.end_of_piece(0, int(rng.integers(1, self.bundle.size + 2))) if rng.random() < 0.5 else 0
+        )
 
     def result(self) -> list[Array]:
         """What all memory is after the move, from the same beginning each time."""

@@ -17,7 +17,8 @@ import numpy as np
 
 from .. import __version__, blacs
 from ..comm.cores import usable_cores
-from ..errors import LibraryError
+from ..errors import LibraryError, RedistributionError
+from ..exchanges.threads import VARIABLE, wanted
 
 __all__ = ["EXTRA", "describe", "launched", "missing_extras", "mpi_path", "mpi_version"]
 
@@ -40,7 +41,7 @@ def describe() -> Iterator[tuple[str, list[str]]]:
     yield "MPI", mpi
     yield "ScaLAPACK", _scalapack()
     yield "memory shared by the ranks of a node", memory
-    yield "cores", [_cores()]
+    yield "cores", [_cores(), _threads()]
     yield "command line", [_extras()]
 
 
@@ -172,6 +173,18 @@ def _posix_memory() -> str:
 def _cores() -> str:
     usable, all_ = len(usable_cores()), os.cpu_count()
     return f"{all_}" + (f", of which this process is bound to {usable}" if usable != all_ else "")
+
+
+def _threads() -> str:
+    """How many threads share a rank's large moves."""
+    try:
+        threads, usable = wanted(), len(usable_cores())
+    except RedistributionError as error:
+        return f"not usable: {error}"
+    text = f"threads of a rank's large moves: {threads}"
+    if threads == 1:
+        return f"{text} (set {VARIABLE} where each rank has several cores to itself)"
+    return f"{text} ({VARIABLE})" + (f", but this process may use {usable} of the cores" if usable < threads else "")
 
 
 def _extras() -> str:
