@@ -1,0 +1,36 @@
+"""Another program, with all but the smallest moves shared among the threads that the environment asks for.
+
+Arguments: that program's name, and its own.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from pathlib import Path
+
+from pyscalapack_redist._kernels import threads as pool
+from pyscalapack_redist.exchanges import threads
+
+FLOOR = 32  # bytes of a piece
+
+
+def running() -> int:
+    """Threads of this process, or 0 where they cannot be counted."""
+    tasks = Path("/proc/self/task")
+    return len(os.listdir(tasks)) if tasks.exists() else 0
+
+
+def main() -> None:
+    threads.prepare()
+    assert pool.used() == threads.wanted() > 1, pool.used()
+    pool.use(pool.used(), FLOOR)
+    before = running()
+    sys.argv = sys.argv[1:]
+    runpy.run_path(str(Path(__file__).parent / sys.argv[0]), run_name="__main__")
+    assert not before or running() >= before + pool.used() - 1, "no move was shared"
+
+
+if __name__ == "__main__":
+    main()
