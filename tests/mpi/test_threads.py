@@ -9,6 +9,7 @@ from launch import cases, run
 
 PROGRAMS = Path(__file__).parent / "programs"
 SEED = 20261
+pytestmark = pytest.mark.any_mpi
 
 
 @pytest.mark.parametrize(
@@ -17,7 +18,7 @@ SEED = 20261
 @pytest.mark.parametrize("program", ["random_layouts.py", "operations.py", "random_dimensions.py", "tiles.py"])
 def test_random_cases(program: str, ranks: int, threads: int, nodes: str) -> None:
     env = {"PYSCALAPACK_REDIST_THREADS": str(threads), **({"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {})}
-    done = run(PROGRAMS / "threaded.py", ranks, program, cases(200), SEED + ranks, timeout=250, env=env)
+    done = run(PROGRAMS / "threaded.py", ranks, program, cases(120), SEED + ranks, timeout=250, env=env)
     assert done.stdout.endswith("OK\n")
 
 

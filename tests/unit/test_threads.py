@@ -58,7 +58,7 @@ def program(code: str) -> subprocess.CompletedProcess[str]:
     code = PROGRAM.format(tests=here) + code
     paths = os.pathsep.join([here, str(Path(here).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code],  # of forks of processes with threads
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,

@@ -24,6 +24,7 @@ from ...comm.mpi import MPI
 from ...engine.tile_graph import graph_of_tiles
 from ...engine.traffic import between_ranks
 from ...errors import LibraryError
+from ...exchanges.threads import wanted
 from ..cases import Case
 from ..info import mpi_path, mpi_version
 
@@ -54,6 +55,7 @@ def environment(comm: MPI.Intracomm, nodes: list[int], time: str, plans: str) ->
         "processor": processor(),
         "cores": os.cpu_count() or 1,
         "ranks": comm.Get_size(),
+        "threads": wanted(),
         "hosts": len(set(hosts)),
         "node_of_rank": nodes,
         "flag_round_trip_ns": flag_round_trip_ns(comm, nodes),
