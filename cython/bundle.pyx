@@ -9,7 +9,7 @@ from libc.stdlib cimport calloc, free
 
 from .boxes cimport Blend, Box
 from .moving cimport perform
-from .threads cimport least_shared, pieces_of, share
+from .threads cimport least_shared, pieces_for, share, threads_for
 
 cdef enum:
     LINE_BYTES = 64  # of a cache line
@@ -166,10 +166,12 @@ cdef struct Carriage:
 cdef void carry_together(const Load *load, const char **sources, char **targets, char *dense, int64_t first, int64_t last,
                          bint stream) noexcept nogil:
     cdef Carriage c
+    cdef int64_t threads
     if last - first >= least_shared:
+        threads = threads_for(last - first)
         c.load, c.sources, c.targets, c.dense, c.stream = load, sources, targets, dense, stream
-        c.first, c.last, c.pieces = first, last, pieces_of(last - first)
-        if share(_piece, &c, c.pieces):
+        c.first, c.last, c.pieces = first, last, pieces_for(threads)
+        if share(_piece, &c, c.pieces, threads):
             return
     carry(load, sources, targets, dense, first, last, stream)
 

@@ -95,12 +95,12 @@ static Pool *pool_made(void)
 static int pool_hold(void) { return !__atomic_test_and_set(&pool_held, __ATOMIC_ACQUIRE); }
 static void pool_release(void) { __atomic_clear(&pool_held, __ATOMIC_RELEASE); }
 
-/* Do work(task, k) for all k below `pieces`, in any order; 0 where the caller is to do it alone: another call has the threads. */
-static int pool_share(Work work, void *task, int64_t pieces)
+/* Do work(task, k) for all k below `pieces`, in any order, by so many threads, the caller's among them; 0 where the caller is
+ * to do it alone: another call has the threads. */
+static int pool_share(Work work, void *task, int64_t pieces, int64_t threads)
 {
     Pool *p;
-    int64_t until;
-    int k;
+    int64_t until, k;
     if (!pool_hold())
         return 0;
     if (pool == NULL)
@@ -118,10 +118,10 @@ static int pool_share(Work work, void *task, int64_t pieces)
     p->calls++;
     p->open = 1;
     pthread_mutex_unlock(&p->lock);
-    if (pieces > p->made)
+    if (threads > p->made)
         pthread_cond_broadcast(&p->wanted);
     else
-        for (k = 1; k < pieces; k++)
+        for (k = 1; k < threads; k++)
             pthread_cond_signal(&p->wanted);
     take_pieces(p);
     pthread_mutex_lock(&p->lock);

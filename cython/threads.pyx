@@ -12,7 +12,7 @@ cdef extern from "pool.h":
     enum:
         MOST_THREADS
     int pool_size
-    bint pool_share(Work work, void *task, int64_t pieces) noexcept nogil
+    bint pool_share(Work work, void *task, int64_t pieces, int64_t threads) noexcept nogil
     bint pool_resize(int size) noexcept nogil
 
 cdef extern from "<sched.h>" nogil:
@@ -20,10 +20,10 @@ cdef extern from "<sched.h>" nogil:
 
 cdef enum:
     LONGER = 4  # times what a thread moves alone, so that it is not woken too often
-    EACH = 4  # pieces for each thread: one that comes late, or whose core has other work, takes fewer
+    EACH = 8  # pieces for each thread: one that comes late, or whose core has other work, takes fewer
 
 MOST = MOST_THREADS  # threads
-FLOOR = 256 * 1024  # bytes of a piece, at least: some 30 us, about what it takes to wake a thread
+FLOOR = 1024 * 1024  # bytes for each thread, at least: some 100 us, twice of what it takes to wake one
 
 cdef int64_t least_shared = INT64_MAX
 cdef int64_t _floor = INT64_MAX
@@ -38,7 +38,7 @@ def use(int threads, int64_t floor=FLOOR):
     threads : int
         1: every move is its caller's alone.
     floor : int
-        Bytes of a piece, at least; fewer for tests only.
+        Bytes for each thread, at least; fewer for tests only.
     """
     global least_shared, _floor, _at_exit
     if not 1 <= threads <= MOST or floor < 1:
@@ -76,13 +76,17 @@ cdef int64_t threads_used() noexcept nogil:
     return pool_size
 
 
-cdef int64_t pieces_of(int64_t nbytes) noexcept nogil:
-    return min(nbytes // _floor, EACH * pool_size)
+cdef int64_t threads_for(int64_t nbytes) noexcept nogil:
+    return min(nbytes // _floor, <int64_t> pool_size)
+
+
+cdef int64_t pieces_for(int64_t threads) noexcept nogil:
+    return EACH * threads
 
 
 cdef int64_t stretched(int64_t nbytes) noexcept nogil:
     return nbytes if pool_size == 1 else LONGER * pool_size * nbytes
 
 
-cdef bint share(Work work, void *task, int64_t pieces) noexcept nogil:
-    return pool_share(work, task, pieces)
+cdef bint share(Work work, void *task, int64_t pieces, int64_t threads) noexcept nogil:
+    return pool_share(work, task, pieces, threads)

@@ -21,7 +21,7 @@ from pyscalapack_redist._kernels.threads import use
 Array = NDArray[Any]
 Part = tuple[int, Box, tuple[int, ...], tuple[int, ...], tuple[int, ...], int, Blend | None]
 DTYPES = "u1", "f4", "f8", "c8", "c16", "V3", "V24"
-FLOOR = 64  # bytes of a piece, so that small moves are shared too
+FLOOR = 64  # bytes for each thread, so that small moves are shared too
 
 
 def runs_of(rng: np.random.Generator, total: int, dense: str) -> Runs:
