@@ -11,14 +11,16 @@ and for comparison: mpiexec -n 2 python -m mpi4py benchmarks/threads.py --thread
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
 from pyscalapack_redist._kernels import threads as pool
@@ -54,29 +56,37 @@ def packing(order: int, block: int) -> Calls:
     return calls
 
 
-def plans(order: int, block: int, other: int, comm: MPI.Intracomm) -> Calls:
-    """Matrices between layouts of all ranks. Collective."""
-    grid = psr.ProcessGrid((comm.size, 1), comm)
-    a, b = psr.Descriptor((order, order), block, grid), psr.Descriptor((order, order), other, grid)
-    rng = np.random.default_rng(comm.rank)
-    source, target = (desc.from_function(lambda i, j: rng.random(np.broadcast(i, j).shape), float) for desc in (a, b))
-    calls: Calls = {}
-    for op, what in (("N", "move"), ("T", "transpose")):
-        plan = psr.redistribute(a, b, dtype=float, op=op)
-        for name, (alpha, beta) in {"": (1, 0), ", beta = 1": (1, 1), ", alpha and beta": (1.5, -0.5)}.items():
-            calls[what + name] = lambda plan=plan, alpha=alpha, beta=beta: plan(source, target, alpha=alpha, beta=beta)
+def plans(order: int, block: int, other: int, threads: Sequence[int]) -> dict[int, Calls]:
+    """Moves of one matrix between layouts of all ranks, by a plan for each number of threads. Collective."""
+    comm = MPI.COMM_WORLD
+    calls: dict[int, Calls] = {}
+    arrays: list[NDArray[Any]] = []
+    for number in threads:
+        pool.use(number)
+        own = comm.Dup()  # a communicator keeps its plans, and a plan that has been used is one for as many threads
+        grid = psr.ProcessGrid((comm.size, 1), own)
+        a, b = psr.Descriptor((order, order), block, grid), psr.Descriptor((order, order), other, grid)
+        if not arrays:  # of all plans: how far two arrays are apart makes a difference
+            rng = np.random.default_rng(comm.rank)
+            arrays = [desc.empty(float) for desc in (a, b)]
+            for array in arrays:
+                array[...] = rng.random(array.shape)
+        found: Calls = {}
+        calls[number] = found
+        for op, what in (("N", "move"), ("T", "transpose")):
+            plan = psr.redistribute(a, b, dtype=float, op=op)
+            for name, (alpha, beta) in {"": (1, 0), ", beta = 1": (1, 1), ", alpha and beta": (1.5, -0.5)}.items():
+                found[what + name] = functools.partial(plan, *arrays, alpha=alpha, beta=beta)
+        for run in found.values():
+            run()
     return calls
 
 
 def measure(options: argparse.Namespace, order: int) -> dict[tuple[str, int], list[float]]:
     """Seconds of each case and number of threads. Collective."""
-    comm, prepared = MPI.COMM_WORLD, {}
-    for threads in options.threads:  # a plan that is kept is one for as many threads
-        pool.use(threads)
-        own = comm.Dup()
-        prepared[threads] = {**packing(order, options.block), **plans(order, options.block, options.other, own)}
-        for run in prepared[threads].values():
-            run()
+    comm, alone = MPI.COMM_WORLD, packing(order, options.block)
+    made = plans(order, options.block, options.other, options.threads)
+    prepared = {number: {**alone, **calls} for number, calls in made.items()}
     seconds: dict[tuple[str, int], list[float]] = {}
     for _ in range(options.repeat):
         for name in prepared[options.threads[0]]:

@@ -170,7 +170,7 @@ cdef void carry_together(const Load *load, const char **sources, char **targets,
     if last - first >= least_shared:
         threads = threads_for(last - first)
         c.load, c.sources, c.targets, c.dense, c.stream = load, sources, targets, dense, stream
-        c.first, c.last, c.pieces = first, last, pieces_for(threads)
+        c.first, c.last, c.pieces = first, last, pieces_for(last - first, threads)
         if share(_piece, &c, c.pieces, threads):
             return
     carry(load, sources, targets, dense, first, last, stream)

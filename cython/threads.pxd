@@ -10,7 +10,7 @@ cdef int64_t least_shared
 # How many threads there are; how many share a move of so many bytes; and into how many pieces these cut it.
 cdef int64_t threads_used() noexcept nogil
 cdef int64_t threads_for(int64_t nbytes) noexcept nogil
-cdef int64_t pieces_for(int64_t threads) noexcept nogil
+cdef int64_t pieces_for(int64_t nbytes, int64_t threads) noexcept nogil
 
 # Bytes to move between two looks at other things, where one thread alone would move so many.
 cdef int64_t stretched(int64_t nbytes) noexcept nogil

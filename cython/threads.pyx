@@ -20,7 +20,8 @@ cdef extern from "<sched.h>" nogil:
 
 cdef enum:
     LONGER = 4  # times what a thread moves alone, so that it is not woken too often
-    EACH = 8  # pieces for each thread: one that comes late, or whose core has other work, takes fewer
+    FEWEST = 2  # pieces for each thread, of a small move: the C library copies long runs faster than short ones
+    EACH = 8  # the same of a large one: a thread that comes late, or whose core has other work, takes fewer
 
 MOST = MOST_THREADS  # threads
 FLOOR = 1024 * 1024  # bytes for each thread, at least: some 100 us, twice of what it takes to wake one
@@ -80,8 +81,8 @@ cdef int64_t threads_for(int64_t nbytes) noexcept nogil:
     return min(nbytes // _floor, <int64_t> pool_size)
 
 
-cdef int64_t pieces_for(int64_t threads) noexcept nogil:
-    return EACH * threads
+cdef int64_t pieces_for(int64_t nbytes, int64_t threads) noexcept nogil:
+    return min(FEWEST * (nbytes // _floor), EACH * threads)
 
 
 cdef int64_t stretched(int64_t nbytes) noexcept nogil:
