@@ -22,6 +22,7 @@ Array = NDArray[Any]
 Part = tuple[int, Box, tuple[int, ...], tuple[int, ...], tuple[int, ...], int, Blend | None]
 DTYPES = "u1", "f4", "f8", "c8", "c16", "V3", "V24"
 FLOOR = 64  # bytes for each thread, so that small moves are shared too
+TIMES = 10  # that a move is made at once: threads that are awake are at work when their caller has nothing more to do
 
 
 def runs_of(rng: np.random.Generator, total: int, dense: str) -> Runs:
@@ -83,7 +84,8 @@ class Move:
         for k, (a, b) in enumerate(pairs):
             origins.put(k, a.ctypes.data, b.ctypes.data)
         dense = buffer.ctypes.data + self.first if self.dense else 0
-        self.bundle.move(origins, dense, self.first, self.bundle.size)
+        for _ in range(TIMES):
+            self.bundle.move(origins, dense, self.first, self.bundle.size)
         return [read(array) for array in (*(array for pair in pairs for array in pair), buffer)]
 
 
