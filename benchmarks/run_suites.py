@@ -3,8 +3,9 @@
 mpiexec -n 8 python -m mpi4py benchmarks/run_suites.py --suite walker-otto --plot walker-otto.png
 python benchmarks/run_suites.py --suite aspen --quick
 
-The papers' experiments are walker-otto, walker-otto-links, desprez, birkeland and overlap, under mpiexec, and aspen, which
-needs no MPI. In blocks, ranks and dtypes one thing varies; batch says what a batch gains.
+The papers' experiments are walker-otto, walker-otto-links, desprez, desprez-packing, birkeland, birkeland-links,
+birkeland-projection and overlap, under mpiexec, and aspen, which needs no MPI. In blocks, ranks and dtypes one thing varies;
+batch says what a batch gains.
 """
 
 import sys

@@ -8,8 +8,10 @@ from pyscalapack_redist.tools.bench.suite import Suite
 
 from .birkeland import BIRKELAND, BIRKELAND_LINKS
 from .birkeland_figure import plot_sizes as plot_sweeps
+from .birkeland_projection import BIRKELAND_PROJECTION
 from .curves import plot_factors, plot_sizes
 from .desprez import DESPREZ
+from .desprez_packing import DESPREZ_PACKING
 from .overlap import OVERLAP
 from .walker_otto import WALKER_OTTO, WALKER_OTTO_LINKS
 
@@ -20,6 +22,8 @@ PAPERS: dict[str, Suite] = {
     "walker-otto": replace(WALKER_OTTO, plot=plot_factors),
     "walker-otto-links": replace(WALKER_OTTO_LINKS, plot=plot_factors),
     "desprez": replace(DESPREZ, plot=plot_sizes),
+    "desprez-packing": DESPREZ_PACKING,
     "birkeland": replace(BIRKELAND, plot=plot_sweeps),
     "birkeland-links": replace(BIRKELAND_LINKS, plot=plot_sweeps),
+    "birkeland-projection": BIRKELAND_PROJECTION,
 }

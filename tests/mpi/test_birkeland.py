@@ -7,6 +7,7 @@ from pathlib import Path
 
 import launch
 import pytest
+from papers.birkeland_projection import WAYS
 
 pytestmark = pytest.mark.any_mpi
 PROGRAM = (str(Path(__file__).parents[2] / "benchmarks/run_suites.py"),)
@@ -42,3 +43,16 @@ def test_the_suite_for_links(tmp_path: Path) -> None:
             "subarrays/alltoallw",
         }
         assert all(method["verified"] for method in case["methods"])
+
+
+@pytest.mark.parametrize("ranks", [4, 9])
+def test_the_projection(tmp_path: Path, ranks: int) -> None:
+    file = tmp_path / "projection.json"
+    text = launch.run(
+        PROGRAM, ranks, "--suite", "birkeland-projection", "--quick", "--repeat", 2, "--json", file
+    ).stdout
+    (case,) = json.loads(file.read_text())["cases"]
+    assert case["not_run"] == []
+    assert {method["name"] for method in case["methods"]} == {*WAYS}
+    assert all(method["verified"] for method in case["methods"])
+    assert "what the process that sends most sends:" in text

@@ -8,6 +8,7 @@ from typing import Any
 
 import launch
 import pytest
+from papers.desprez_packing import EXCHANGES, TIMERS
 
 pytestmark = pytest.mark.any_mpi
 PROGRAM = ("-m", "pyscalapack_redist")
@@ -54,6 +55,17 @@ def test_desprez(tmp_path: Path, ranks: int, to: str) -> None:
     sets = "disjoint sets" if "+" in to else "shared processes"
     assert f"Example 4: P = 12, Q = 8, r = 4, s = 3, {sets}" in text
     assert "0.67 by steps" in text
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 12])
+def test_desprez_with_packing_apart(tmp_path: Path, ranks: int) -> None:
+    text, cases = quick(ranks, "desprez-packing", tmp_path)
+    names = {f"{exchange} {timer}" for exchange in EXCHANGES for timer in TIMERS}
+    for case in cases:
+        assert case["not_run"] == []
+        assert {method["name"] for method in case["methods"]} == names
+    assert "packing outside the timer, as theirs" in text
+    assert "packing inside the timer" in text
 
 
 @pytest.mark.parametrize(

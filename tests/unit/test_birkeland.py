@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from oracle import deal
 from papers import birkeland_figure
 from papers.birkeland import load, model_of, tables
+from papers.birkeland_projection import AROUND, AT_ONCE, ONE_BY_ONE, PROJECTION, layouts, loads, matrix
 from papers.birkeland_sweep import MPI4PY_FFT, SUBARRAYS, grid_of, layout
 
+from pyscalapack_redist import DescriptorError, ProcessGrid
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.plan.birkeland_model import (
@@ -187,3 +189,23 @@ def test_other_cases_are_no_sweeps() -> None:
     full = Case(shape, layout(shape, (4,), 0), layout(shape, (4,), 0))
     assert SUBARRAYS.obstacle(full)
     assert MPI4PY_FFT.obstacle(full)
+
+
+@pytest.mark.parametrize(("n", "side"), [(12, 2), (36, 3), (16, 4)])
+def test_what_the_projection_sends(n: int, side: int) -> None:
+    found, held = loads(n, side), n**4 * 8 / side**2
+    group = Load(side - 1, held * (side - 1) / side)
+    assert found[AT_ONCE] == found[PROJECTION] == Load(side**2 - 1, held * (1 - 1 / side**2))
+    assert found[ONE_BY_ONE] == group.times(2)
+    assert (
+        found[AROUND] == found[PROJECTION] + found[ONE_BY_ONE]
+    )  # blocks are dealt out within groups, and gathered again
+
+
+def test_a_projected_layout_is_a_matrix_in_rows_then_in_columns() -> None:
+    made = layouts(12, ProcessGrid((3, 3)))
+    rows, columns = (matrix(made[name]) for name in ("first, dealt out", "last, dealt out"))
+    assert (rows.shape, rows.axes, rows.grid.shape) == ((144, 144), (0, None), (9,))
+    assert (columns.axes, rows.block[0], columns.block[1]) == ((None, 0), 4, 4)
+    with pytest.raises(DescriptorError, match="cannot be merged"):
+        matrix(made["first"])

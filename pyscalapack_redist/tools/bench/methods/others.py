@@ -30,7 +30,7 @@ from ...cases import Case
 from ..stage import Part, Stage, bytes_of, poison
 from .method import Method, Prepared
 
-__all__ = ["OTHERS"]
+__all__ = ["OTHERS", "Alltoallv", "Whole", "WholeMessages"]
 
 ROOT = 0  # through which all goes
 LIMIT = 2**31  # of what MPI counts
@@ -113,7 +113,7 @@ class GatherScatter(Prepared):
 # -- whole messages
 
 
-class _Buffer:
+class WholeMessages:
     """Messages side by side, by the other process's rank: of each rank its bytes, and where they start.
 
     `parts` has each message, the address of its part of the memory, and this part.
@@ -135,8 +135,14 @@ def _box(message: Message) -> Box:
     return message.box
 
 
-class _Whole(Prepared):
-    """Packing and unpacking, which both ways have in common."""
+class Whole(Prepared):
+    """Packing and unpacking, which all ways with whole messages have in common.
+
+    Attributes
+    ----------
+    outgoing, incoming : WholeMessages
+        What this rank sends, and what it receives.
+    """
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
@@ -146,10 +152,12 @@ class _Whole(Prepared):
         self._order = tuple(dims if case.before.order == "F" else reversed(dims))
         ranks = {rank: rank for rank in range(comm.Get_size())}
         sends, receives, copies = messages_of(stage.desc_a, stage.desc_b, comm.Get_rank(), ranks, Natural((), ()))
-        self._out, self._in = (_Buffer(messages, self._item, len(ranks)) for messages in (sends, receives))
+        self.outgoing, self.incoming = (
+            WholeMessages(messages, self._item, len(ranks)) for messages in (sends, receives)
+        )
         self._copies = copies
         self._source, self._target = _place(stage.a), _place(stage.out)
-        self.extra_bytes = sum(self._out.counts) + sum(self._in.counts)
+        self.extra_bytes = sum(self.outgoing.counts) + sum(self.incoming.counts)
 
     def _move(self, message: Message, source: Place, target: Place) -> None:
         _box(message).move(*source, *target, self._item, self._order, message.first, message.last)
@@ -160,35 +168,46 @@ class _Whole(Prepared):
     def _pack(self, message: Message, address: int) -> None:
         self._move(message, self._source, self._dense(message, address))
 
-    def _unpack_and_copy(self) -> None:
-        for message, address, _ in self._in.parts:
+    def pack(self) -> None:
+        """Pack every message. Not collective."""
+        for message, address, _ in self.outgoing.parts:
+            self._pack(message, address)
+
+    def unpack_and_copy(self) -> None:
+        """Unpack every message, and copy what the rank owes itself. Not collective."""
+        for message, address, _ in self.incoming.parts:
             self._move(message, self._dense(message, address), self._target)
         for message in self._copies:
             self._move(message, self._source, self._target)
 
 
-class Waitall(_Whole):
+class Waitall(Whole):
     """All Irecv and Isend at once, then Waitall."""
 
     def __call__(self) -> None:
         comm = self.stage.comm
-        requests = [comm.Irecv(memory, message.peer) for message, _, memory in self._in.parts]
-        for message, address, memory in self._out.parts:
+        requests = [comm.Irecv(memory, message.peer) for message, _, memory in self.incoming.parts]
+        for message, address, memory in self.outgoing.parts:
             self._pack(message, address)
             requests.append(comm.Isend(memory, message.peer))
         MPI.Request.Waitall(requests)
-        self._unpack_and_copy()
+        self.unpack_and_copy()
 
 
-class Alltoallv(_Whole):
+class Alltoallv(Whole):
     """One blocking Alltoallv of bytes."""
 
     def __call__(self) -> None:
-        for message, address, _ in self._out.parts:
-            self._pack(message, address)
-        sent, received = ((side.memory, (side.counts, side.starts), MPI.BYTE) for side in (self._out, self._in))
+        self.pack()
+        self.exchange()
+        self.unpack_and_copy()
+
+    def exchange(self) -> None:
+        """Move the packed messages. Collective."""
+        sent, received = (
+            (side.memory, (side.counts, side.starts), MPI.BYTE) for side in (self.outgoing, self.incoming)
+        )
         self.stage.comm.Alltoallv(sent, received)
-        self._unpack_and_copy()
 
 
 def _place(array: NDArray[np.generic] | None) -> Place:
