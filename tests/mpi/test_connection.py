@@ -15,6 +15,7 @@ from launch import run
 
 pytestmark = pytest.mark.xdist_group("connection")  # of one name server
 PROGRAMS = Path(__file__).parent / "programs"
+MANY_PRODUCERS = Path(__file__).resolve().parents[2] / "benchmarks" / "many_producers.py"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "producer_consumer.py"
 SEED = 20261
 Job = tuple[int, list[object], dict[str, str]]  # ranks, arguments, environment
@@ -244,3 +245,39 @@ def test_open_mpi_without_its_name_server(tmp_path: Path) -> None:
     printed = "".join(run_both(PROGRAMS / "two_jobs_trouble.py", *jobs, timeout=40, check=False))
     assert printed.count("both jobs have none: run `ompi-server --no-daemonize -r FILE`") == 4, printed
     assert not list(tmp_path.iterdir())
+
+
+def test_many_producers_of_one_program() -> None:
+    words = ["--producers", "4", "1,3", "1,1,1,1", "--orders", 1, 70, "--repeat", 2]
+    lines = run(MANY_PRODUCERS, 6, *words).stdout.splitlines()
+    assert [line.split("|")[1:3] for line in lines[2:]] == [
+        [f" {n} x {n} ", f" {sizes} "] for n in (1, 70) for sizes in ("4", "1,3", "1,1,1,1")
+    ]
+
+
+def test_many_producers_in_jobs_of_their_own(server: dict[str, str], tmp_path: Path) -> None:
+    sizes = [1, 2]
+    words = ["--producers", "1,2", "--meet", tmp_path, "--orders", 1, 70, "--repeat", 2, "--timeout", 40, "--job"]
+    jobs: list[Job] = [(2, [*words, "consumer"], server)]
+    jobs += [(size, [*words, number], server) for number, size in enumerate(sizes)]
+    consumed, *produced = run_both(MANY_PRODUCERS, *jobs)
+    assert [line.split("|")[1:3] for line in consumed.splitlines()[2:]] == [
+        [" 1 x 1 ", " 1,2 "],
+        [" 70 x 70 ", " 1,2 "],
+    ]
+    assert produced == [""] * len(sizes)
+
+
+def test_many_producers_whose_matrix_is_wrong(tmp_path: Path) -> None:
+    program = tmp_path / "wrong.py"
+    program.write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(MANY_PRODUCERS.parent)!r})\n"
+        "import many_producers\n"
+        "right = many_producers.Setting.expected\n"
+        "many_producers.Setting.expected = lambda self, step: right(self, step + (self.job.number == 1 and step == 3))\n"
+        "many_producers.main()\n"
+    )
+    done = run(program, 4, "--producers", "1,1", "--orders", 8, "--repeat", 2, check=False)
+    assert done.returncode
+    assert "the matrix of step 3 is wrong" in done.stderr
