@@ -6,9 +6,11 @@ have the same boxes in the same order, so they cut alike.
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
+from cpython.buffer cimport PyBUF_STRIDED_RO, PyBuffer_Release, PyObject_GetBuffer
 
 from .boxes cimport Blend, Box
 from .moving cimport perform
+from .runs cimport Runs
 from .threads cimport least_shared, pieces_for, share, threads_for
 
 cdef enum:
@@ -44,13 +46,27 @@ cdef class Origins:
         return <size_t> self.sources[number], <size_t> self.targets[number]
 
 
+def address_of(array):
+    """Address of element (0, 0, ...) of an array. Not collective."""
+    cdef Py_buffer view
+    cdef size_t address
+    try:
+        PyObject_GetBuffer(array, &view, PyBUF_STRIDED_RO)
+    except (BufferError, ValueError):  # of a dtype that buffers cannot describe
+        return array.__array_interface__["data"][0]
+    address = <size_t> view.buf
+    PyBuffer_Release(&view)
+    return address
+
+
 cdef class Bundle:
     """Boxes of several arrays as one run of bytes.
 
     Parameters
     ----------
     parts : list of tuple (number, box, source_strides, target_strides, order, item, blend)
-        For each box, the number of its arrays in `Origins`, and the rest as for `Box.move`.
+        For each box, the number of its arrays in `Origins`, and the rest as for `Box.move`; strides of None are those of a
+        dense buffer of the box.
     dense : {"source", "target", ""}
         The side that is this run of bytes, if one is.
     """
@@ -70,6 +86,10 @@ cdef class Bundle:
             section = self.load.sections + k
             section.array = number
             section.start, section.size = self.load.size, box.size * item
+            if source_strides is None:
+                source_strides = _dense_strides(box, order, item)
+            if target_strides is None:
+                target_strides = _dense_strides(box, order, item)
             box.prepare(&section.job, source_strides, target_strides, item, order, blend)
             if self.load.dense == TARGET:  # along the lines of the source: those of the buffer are in cache
                 section.job.across = not section.job.across
@@ -107,6 +127,16 @@ cdef class Bundle:
                 raise ValueError(f"arrays number {self.load.sections[k].array} are not among {origins.count}")
         with nogil:
             carry_together(&self.load, origins.sources, origins.targets, <char *> dense, first, last, False)
+
+
+cdef list _dense_strides(Box box, order, Py_ssize_t item):
+    """Strides in bytes of a dense buffer whose dimensions run in the given order, the fastest first."""
+    cdef list strides = [0] * len(box.runs)
+    cdef Py_ssize_t k
+    for k in order:
+        strides[k] = item
+        item *= (<Runs> box.runs[k]).table.total
+    return strides
 
 
 cdef inline Py_ssize_t _section_at(const Load *load, int64_t place) noexcept nogil:

@@ -1,14 +1,18 @@
 from collections.abc import Sequence
 
+import numpy as np
+
 from .boxes import Blend, Box
 
-Part = tuple[int, Box, Sequence[int], Sequence[int], Sequence[int], int, Blend | None]
+Part = tuple[int, Box, Sequence[int] | None, Sequence[int] | None, Sequence[int], int, Blend | None]
 
 class Origins:
     count: int
     def __init__(self, count: int) -> None: ...
     def put(self, number: int, source: int, target: int) -> None: ...
     def pair(self, number: int) -> tuple[int, int]: ...
+
+def address_of(array: np.ndarray) -> int: ...
 
 class Bundle:
     size: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -26,6 +26,7 @@ from .scheduling import is_one_port
 from .waypoints import VIAS
 
 __all__ = [
+    "Asked",
     "Request",
     "Via",
     "check_shapes",
@@ -35,6 +36,21 @@ __all__ = [
 ]
 
 Via = str | Sequence[Descriptor] | None
+
+
+class Asked(NamedTuple):
+    """What all ranks must ask for alike, as numbers, by the names of a vote's fields: a plan is kept under them."""
+
+    call: int | None
+    source: int | None
+    target: int | None
+    side: int | None = None
+    dtype: int | None = None
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Asked:
+        """What all have asked for. Not collective."""
+        return cls(outcome.call, outcome.source, outcome.target, outcome.side, outcome.dtype)
 
 
 class Request:
@@ -116,6 +132,7 @@ class Request:
             self.via = _read_via(via, self._comm, self.joint)
         except Exception as caught:
             self.error = self.error or caught
+        self.call = digest(("redistribute", self.options))
         self.ranks: tuple[int, ...] = ()
         self.idle = False
         if self.on_paper:
@@ -135,25 +152,19 @@ class Request:
             raise RuntimeError("a plan on paper has no communicator")
         return self._comm
 
-    def ballot(self, group: Group, note: int) -> Ballot:
-        """What this rank votes: what it asks for, and how far it has come with it. Not collective."""
-        layouts = [None if desc is None else desc.layout_digest for desc in self.descriptors]
-        more: dict[str, int | None] = {}
-        if self.joint is not None:
-            more = {"side": self._sender(self.joint), "dtype": None if self.dtype is None else dtype_digest(self.dtype)}
-        return Ballot(
-            failed=group.failed(self.error),
-            note=note,
-            call=digest(("redistribute", self.options)),
-            source=layouts[0],
-            target=layouts[1],
-            **more,
-        )
+    def asked(self) -> Asked:
+        """What this rank asks for. Not collective."""
+        source, target = [None if desc is None else desc.layout_digest for desc in self.descriptors]
+        if self.joint is None:
+            return Asked(self.call, source, target)
+        dtype = None if self.dtype is None else dtype_digest(self.dtype)
+        return Asked(self.call, source, target, self._sender(self.joint), dtype)
 
-    @staticmethod
-    def key(said: Ballot | Outcome) -> tuple[int | None, ...]:
-        """Under which a plan is kept. Not collective."""
-        return said.call, said.source, said.target, said.side, said.dtype
+    def ballot(self, group: Group, asked: Asked, note: int) -> Ballot:
+        """What this rank votes: what it asks for, and how far it has come with it. Not collective."""
+        said = asked if self.joint is not None else asked[:3]
+        fields = dict(zip(Asked._fields, said, strict=False))
+        return Ballot(failed=group.failed(self.error), note=note, **fields)
 
     def _sender(self, joint: Joint) -> int:
         """The side that sends."""

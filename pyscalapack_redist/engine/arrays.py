@@ -9,6 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from .._kernels.bundle import address_of
 from ..comm.vote import digest
 from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
@@ -213,7 +214,7 @@ def by_columns(array: NDArray[Any]) -> bool:
 
 def local_array(array: NDArray[Any]) -> LocalArray:
     """Where an array starts, and its strides. Not collective."""
-    return LocalArray(array.__array_interface__["data"][0], array.strides)
+    return LocalArray(address_of(array), array.strides)
 
 
 def _view(array: NDArray[Any] | None) -> LocalArray:

@@ -177,14 +177,15 @@ def bound(
                 f"{factors[0]}, op = {ways[0]}: with buffers = 'datatypes' MPI moves elements as they are; "
                 "use buffers='packed'"
             )
-        if exchange.staging_bytes > memory_limit:
+        needed = exchange.staging_bytes
+        if needed > memory_limit:
             what = (
                 f"elements of {item} bytes"
                 if len(forms.items) == 1
                 else (f"a batch of {len(forms.items)} plans with such elements")
             )
             raise ArrayError(
-                f"memory_limit = {memory_limit} bytes is too small for {what}: at least {exchange.staging_bytes} are needed"
+                f"memory_limit = {memory_limit} bytes is too small for {what}: at least {needed} are needed"
             )
     return Binding(exchanges, order, item, max((exchange.private_bytes for exchange in exchanges), default=0))
 

@@ -19,8 +19,7 @@ __all__ = ["PendingMove", "identity", "pending_moves"]
 
 def identity(request: Request, a: Layout, b: Layout, chosen: Choice) -> int:
     """A number equal on all ranks for the same plan."""
-    options = (a.layout_digest, b.layout_digest, chosen.schedule, chosen.exchange, request.options)
-    return digest(("call", options))
+    return digest(("call", request.call, a.layout_digest, b.layout_digest, chosen.schedule, chosen.exchange))
 
 
 class PendingMove(NamedTuple):
@@ -48,7 +47,8 @@ class PendingMove(NamedTuple):
 
 def pending_moves(request: Request, a: Layout, b: Layout) -> list[PendingMove]:
     """The moves of a plan: of the trapezoid and of its mirror image, if there is one, each through the layouts on its way."""
-    check_shapes(a, b, request.op)
+    if None in request.descriptors:  # what this rank was told, it has not looked at
+        check_shapes(a, b, request.op)
     kinds: list[tuple[str, Part | None]] = [(request.op, request.part)]
     if request.fill is not None and request.part is not None:
         second = second_move(request.fill, request.op, request.part)

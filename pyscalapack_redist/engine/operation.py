@@ -36,6 +36,8 @@ class Factors(NamedTuple):
         ArrayError
             One is not a number.
         """
+        if type(alpha) is int and type(beta) is int:
+            return _of_integers(alpha, beta, conjugates(op))
         found = []
         for name, value in (("alpha", alpha), ("beta", beta)):
             number = scalar(value)
@@ -73,6 +75,11 @@ class Factors(NamedTuple):
 
     def __str__(self) -> str:
         return f"alpha = {_plain(self.alpha)}, beta = {_plain(self.beta)}"
+
+
+@functools.lru_cache(maxsize=64)
+def _of_integers(alpha: int, beta: int, conjugate: bool) -> Factors:
+    return Factors(complex(alpha), complex(beta), conjugate)
 
 
 def scalar(value: object) -> object:

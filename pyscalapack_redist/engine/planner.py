@@ -36,6 +36,7 @@ class Messages(NamedTuple):
 
 
 DENSE = {"packed": "target", "unpacked": "source", "copied": ""}
+RUNS = {kind: operator.attrgetter(kind) for kind in DENSE}
 
 
 def messages_of(
@@ -147,7 +148,7 @@ def messages_between(
 
 def box_of(dims: tuple[Shared, ...], kind: str, part: Edge | None, own: Layout, coords: Coords) -> Box:
     """What two processes share, as runs of that kind; nothing is an empty box. This rank's side is `coords` of `own`."""
-    runs = [getattr(shared, kind) for shared in dims]
+    runs = list(map(RUNS[kind], dims))
     if part is None:
         return Box(runs)
     rows, columns = map(_indices, dims, own.distributions, coords)

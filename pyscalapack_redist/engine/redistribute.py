@@ -30,7 +30,7 @@ from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of
 from ..layout.tiles import Tiles
 from ..schedules.orders import ORDERS, Natural, Order
-from .arguments import Request, Via
+from .arguments import Asked, Request, Via
 from .layouts import Layout, process_shapes, spread
 from .legs import PendingMove, identity, pending_moves
 from .model import Choice, choose, take_log_steps
@@ -143,14 +143,15 @@ PLANNED, NOT_PLANNED, LAYOUT_UNKNOWN = range(3)
 
 def _agreed_plan(request: Request, group: Group) -> Redistribution:
     """The plan that all ask for, an old one or a new one. Collective over the group."""
-    plan = _plan_ahead(request, group)
+    asked = request.asked()
+    plan = _plan_ahead(request, group, asked)
     note = LAYOUT_UNKNOWN if None in request.descriptors else NOT_PLANNED if plan is None else PLANNED
 
     def is_new(outcome: Outcome) -> bool:
-        return request.joint is not None or (outcome.note != PLANNED and request.key(outcome) not in group.plans)
+        return request.joint is not None or (outcome.note != PLANNED and Asked.of(outcome) not in group.plans)
 
-    outcome = group.agree(request.ballot(group, note), request.error, request.statements, is_new)
-    key = request.key(outcome)
+    outcome = group.agree(request.ballot(group, asked, note), request.error, request.statements, is_new)
+    key = Asked.of(outcome)
     if key in group.plans:
         plan = group.plans[key]
     elif plan is None or outcome.note != PLANNED:
@@ -161,7 +162,7 @@ def _agreed_plan(request: Request, group: Group) -> Redistribution:
     return plan
 
 
-def _plan_ahead(request: Request, group: Group) -> Redistribution | None:
+def _plan_ahead(request: Request, group: Group, asked: Asked) -> Redistribution | None:
     """A plan made before all are known to ask for it; None where ranks need to hear of each other. Not collective.
 
     Nothing is sent, and what is wrong is left to be found again when all have voted.
@@ -170,7 +171,7 @@ def _plan_ahead(request: Request, group: Group) -> Redistribution | None:
     node = group.node
     if request.error is not None or a is None or b is None or request.joint is not None:
         return None
-    kept: Redistribution | None = group.plans.get(request.key(request.ballot(group, PLANNED)))
+    kept: Redistribution | None = group.plans.get(asked)
     if kept is not None or node is None or not node.whole:
         return kept
     start = time.perf_counter()

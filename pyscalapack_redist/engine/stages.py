@@ -17,7 +17,6 @@ from ..comm.group import Group
 from ..comm.vote import error_in_words
 from ..errors import CollectiveError
 from ..exchanges import Boxes, ByteMessage, Exchange, Extents, Form, Message, Options
-from ..exchanges.message import dense_strides
 from ..layout.letters import transposes
 from ..schedules.orders import Order
 from .layouts import Layout, moved
@@ -244,66 +243,72 @@ def made_by_all(group: Group, make: Callable[[], Redistribution]) -> Redistribut
     return plan
 
 
+class _Kind(NamedTuple):
+    """What all boxes of a move have in common, for arrays of one kind."""
+
+    move: Move
+    place: int
+    item: int
+    order: tuple[int, ...]
+    transposed: bool
+    blend: Blend | None
+
+
 class _Binder:
     """Makes bundles for arrays of one kind."""
 
     def __init__(self, stage: Stage, forms: Forms, order: int) -> None:
-        self._moves, self._places, self._forms, self._order = stage.moves, stage.places, forms, order
-
-    def _dims(self, move: Move) -> tuple[int, ...]:
-        d = move.desc_a.ndim
-        return tuple(range(d) if self._order == 2 else range(d - 1, -1, -1))
+        self._strides, self._datatypes = forms.strides, stage.options.buffers == "datatypes"
+        self._kinds = []
+        for place, move in zip(stage.places, stage.moves, strict=True):
+            d, blends = move.desc_a.ndim, forms.blends[move.pair]
+            dims = tuple(range(d)) if order == 2 else tuple(range(d - 1, -1, -1))
+            blend = blends.get((move.op, move.last))
+            self._kinds.append(_Kind(move, place, forms.items[move.pair], dims, transposes(move.op), blend))
 
     def bundle(self, contents: Sequence[tuple[int, Box | Boxes]], dense: str) -> Bundle:
         """Boxes of moves, one behind another."""
         parts: list[Packed] = []
         for k, box in contents:
-            move = self._moves[k]
+            kind = self._kinds[k]
+            move = kind.move
             if isinstance(box, Boxes):
-                parts += [self._part(move, number, some, *move.arrays[number], dense) for number, some in box.parts]
+                parts += [self._part(kind, number, some, *move.arrays[number], dense) for number, some in box.parts]
             else:
-                parts.append(self._part(move, self._places[k], box, move.source, move.target, dense))
+                parts.append(self._part(kind, kind.place, box, move.source, move.target, dense))
         return Bundle(parts, dense)
 
-    def _part(self, move: Move, place: int, box: Box, a: int, b: int, dense: str) -> Packed:
+    def _part(self, kind: _Kind, place: int, box: Box, a: int, b: int, dense: str) -> Packed:
         """A box between arrays `a` and `b`, whose addresses are at `place`."""
-        forms = self._forms
-        item, order = forms.items[move.pair], self._dims(move)
-        if dense == "source":
-            source = dense_strides(box.shape(), order, item)
-        else:
-            source = forms.strides[a][::-1] if transposes(move.op) else forms.strides[a]
-        blend = None
+        source = None if dense == "source" else self._source(kind, a)
         if dense == "target":
-            target = dense_strides(box.shape(), order, item)
-        else:
-            target = forms.strides[b]
-            blend = forms.blends[move.pair][move.op, move.last]
-        return place, box, source, target, order, item, blend
+            return place, box, source, None, kind.order, kind.item, None
+        return place, box, source, self._strides[b], kind.order, kind.item, kind.blend
+
+    def _source(self, kind: _Kind, a: int) -> tuple[int, ...]:
+        """Strides of op(A)."""
+        return self._strides[a][::-1] if kind.transposed else self._strides[a]
+
+    def _form(self, kind: _Kind, box: Box | Boxes, sending: bool) -> Form | None:
+        """A box in the user's array, where a derived datatype is to be made of it."""
+        if not self._datatypes or not isinstance(box, Box):
+            return None
+        strides = self._source(kind, kind.move.source) if sending else self._strides[kind.move.target]
+        return Form(box, strides, kind.item, kind.order)
 
     def messages(self, by_move: Sequence[Sequence[Message]], sending: bool, key: Key) -> list[ByteMessage]:
         """One for each message of a move alone; one for each peer of several moves."""
         dense = "target" if sending else "source"
+        made = []
         if len(by_move) == 1:
-            move, bundles, made = self._moves[0], {}, []
-            item, dims = self._forms.items[move.pair], self._dims(move)
-            for message in by_move[0]:
-                if id(message.box) not in bundles:
-                    bundles[id(message.box)] = self.bundle([(0, message.box)], dense)
-                form = None
-                if isinstance(message.box, Box):
-                    strides = self._forms.strides[move.source if sending else move.target]
-                    form = Form(message.box, strides[::-1] if sending and transposes(move.op) else strides, item, dims)
-                made.append(
-                    ByteMessage(
-                        message.peer,
-                        message.key,
-                        bundles[id(message.box)],
-                        message.first * item,
-                        message.last * item,
-                        form,
-                    )
-                )
+            kind, item = self._kinds[0], self._kinds[0].item
+            bundles: dict[int, Bundle] = {}
+            for peer, box, place, first, last in by_move[0]:
+                bundle = bundles.get(id(box))
+                if bundle is None:
+                    bundle = bundles[id(box)] = self.bundle([(0, box)], dense)
+                form = self._form(kind, box, sending)
+                made.append(ByteMessage(peer, place, bundle, first * item, last * item, form))
             return made
         contents: dict[int, dict[tuple[int, int], tuple[int, Box | Boxes]]] = {}
         keys: dict[int, tuple[int, ...]] = {}
@@ -311,7 +316,6 @@ class _Binder:
             for message in some:
                 contents.setdefault(message.peer, {}).setdefault((k, id(message.box)), (k, message.box))
                 keys.setdefault(message.peer, key(k, message))
-        made = []
         for peer, boxes in contents.items():
             all_ = self.bundle(list(boxes.values()), dense)
             made.append(ByteMessage(peer, keys[peer], all_, 0, all_.size, None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -101,6 +102,7 @@ def _away(messages: Sequence[Message], node: Node) -> int:
     return sum(message.size for message in messages if message.peer not in node.number)
 
 
+_in_order = operator.attrgetter("key", "peer")
 MEMORY_LIMIT = 64 * 2**20  # most bytes of staging memory on a rank, where nothing else is asked for
 
 
@@ -185,9 +187,7 @@ class Exchange(ABC):
         node: Node | None = None,
     ) -> None:
         # Sender and receiver sort alike, by (key, sender, receiver): the one global order that the proofs rest on.
-        self.sends, self.receives = (
-            tuple(sorted(some, key=lambda message: (message.key, message.peer))) for some in (sends, receives)
-        )
+        self.sends, self.receives = tuple(sorted(sends, key=_in_order)), tuple(sorted(receives, key=_in_order))
         self.copies, self.options, self.node = copies, options, node
         prepare()
         self.buffers = BUFFERS[options.buffers]()

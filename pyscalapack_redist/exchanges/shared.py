@@ -52,43 +52,36 @@ class Shared(Exchange):
         here = {} if node is None or self.ring is None else node.number
         self._here = [_pairs(some, here) for some in (self.sends, self.receives)]
         self._away = [[message for message in some if message.peer not in here] for some in (self.sends, self.receives)]
-        limit = options.memory_limit
-        self._limit = limit // 2 if any(self._away) else limit
-        self._options = options._replace(memory_limit=limit - self._limit if any(self._away) else limit)
+        by_mpi = any(self._away)
+        self.by_mpi = by_mpi or self.ring is None  # whether anything of this rank goes through MPI
+        self._limit = options.memory_limit // 2 if by_mpi else options.memory_limit
+        sent = [bundle for _, bundle in self._here[0]]
+        # bytes of the area: for an element of each message, and for all of them
+        self._least = len(sent) * max([bundle.largest_element for bundle in sent], default=0)
+        self._wanted = sum([bundle.size for bundle in sent])
 
     @functools.cached_property
     def between(self) -> Windowed:
         """What goes by MPI."""
         sends, receives = self._away
         copies = Bundle([], "") if self.ring is not None else self.copies
-        return Windowed(sends, receives, copies, self._options, self.node)
-
-    @property
-    def by_mpi(self) -> bool:
-        """Whether anything of this rank goes through MPI. Not collective."""
-        return any(self._away) or self.ring is None
+        limit = self.options.memory_limit
+        options = self.options._replace(memory_limit=limit - self._limit if any(self._away) else limit)
+        return Windowed(sends, receives, copies, options, self.node)
 
     @property
     def goes_ahead(self) -> bool:
         """Whether messages between nodes go before the vote is known. Not collective."""
         return self.by_mpi and self.between.goes_ahead
 
-    @functools.cached_property
+    @property
     def staging_bytes(self) -> int:
         """Shared and private staging memory of one run. Not collective."""
-        private, sends = self.private_bytes, self._here[0]
-        if not sends or self.ring is None:
-            return private
-        wanted = sum(bundle.size for _, bundle in sends)
-        return private + max(self._least, min(self._limit, self.ring.area, wanted))
+        if self.ring is None or not self._here[0]:
+            return self.private_bytes
+        return self.private_bytes + max(self._least, min(self._limit, self.ring.area, self._wanted))
 
     @property
-    def _least(self) -> int:
-        """Bytes of the area for an element of each message."""
-        sends = self._here[0]
-        return len(sends) * max((bundle.largest_element for _, bundle in sends), default=0)
-
-    @functools.cached_property
     def private_bytes(self) -> int:
         """The part of it that each run takes for itself. Not collective."""
         return self.between.staging_bytes if self.by_mpi else 0

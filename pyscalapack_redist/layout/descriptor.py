@@ -181,7 +181,7 @@ class Descriptor(Ownership):
         """How many processes hold each element: those along the grid dimensions that `axes` does not name."""
         return self._places.copies
 
-    @functools.cached_property
+    @property
     def places(self) -> NDArray[np.int64]:
         """Rank at each process coordinate along the array dimensions, then of each copy if there are several, read-only."""
         return self._places.ranks()
@@ -355,9 +355,9 @@ class Descriptor(Ownership):
     @functools.cached_property
     def layout_digest(self) -> int:
         """A number equal on all ranks for equal layouts."""
-        parts = (self._whole,) if self._parent is None else (self._whole, self._distributions)
-        axes = [[(axis.n, axis.block, axis.processes, axis.source, axis.offset) for axis in some] for some in parts]
-        return digest(repr((self._grid.shape, self._axes, axes)).encode() + self._grid.ranks.tobytes())
+        every = self._whole if self._parent is None else (*self._whole, *self._distributions)
+        axes = [(axis.n, axis.block, axis.processes, axis.source, axis.offset) for axis in every]
+        return digest(self._grid._in_bytes + repr((self._axes, axes)).encode())
 
     def __eq__(self, other: object) -> bool:
         return self._layout() == other._layout() if isinstance(other, Descriptor) else NotImplemented
@@ -387,7 +387,7 @@ class Descriptor(Ownership):
 
     def _copy(self) -> Self:
         copy = object.__new__(type(self))
-        copy.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("layout_digest", "T", "places")})
+        copy.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("layout_digest", "T")})
         return copy
 
     def _allocated(self) -> tuple[int, ...]:

@@ -195,18 +195,22 @@ class Places:
         by row.
     """
 
-    def __init__(self, distributions: Sequence[Distribution], axes: Sequence[int | None], grid: ProcessGrid) -> None:
+    def __init__(self, distributions: Sequence[Distribution], axes: tuple[int | None, ...], grid: ProcessGrid) -> None:
         self._axes, self._rest, self._grid = axes, _unused(axes, grid), grid
         self._processes = [axis.processes for axis in distributions]
         self.copies = math.prod(grid.shape[axis] for axis in self._rest)
 
     def ranks(self) -> NDArray[np.int64]:
         """Rank at each process coordinate, and of each copy along a last dimension if there are several, read-only."""
+        found = self._grid._spread.get(self._axes)
+        if found is not None:
+            return found
         used = [axis for axis in self._axes if axis is not None]
         order = used + [axis for axis in range(self._grid.ndim) if axis not in used]
         shape = [*self._processes, self.copies] if self._rest else self._processes
         ranks = self._grid.ranks.transpose(order).reshape(shape)
         ranks.setflags(write=False)
+        self._grid._spread[self._axes] = ranks
         return ranks
 
     def at(self, coords: Sequence[int]) -> tuple[int, ...]:

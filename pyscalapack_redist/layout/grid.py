@@ -72,6 +72,9 @@ class ProcessGrid:
         self._context: int | None = None
         self._owns_context = False
         self._coords = self.coords_of(comm.Get_rank()) if comm is not None else None
+        self._spread: dict[
+            tuple[int | None, ...], NDArray[np.int64]
+        ] = {}  # `Places.ranks` by axes, for all layouts alike
 
     @classmethod
     def from_context(cls, ctxt: int, comm: MPI.Intracomm) -> ProcessGrid:
@@ -138,6 +141,11 @@ class ProcessGrid:
     def ranks(self) -> NDArray[np.int64]:
         """Rank of the communicator at each place, read-only, of the grid's shape."""
         return self._ranks
+
+    @functools.cached_property
+    def _in_bytes(self) -> bytes:
+        """Equal for grids of the same ranks in the same places."""
+        return repr(self._shape).encode() + self._ranks.tobytes()
 
     @functools.cached_property
     def _ascending(self) -> tuple[int, ...]:
