@@ -253,7 +253,9 @@ cdef class Ring:
         return now() > until[0]
 
     def missing(self):
-        """The ranks that have not cast the oldest vote that this rank has not counted."""
+        """The ranks that have not cast the oldest vote that this rank has cast and not counted."""
+        if self.posted == self.counted:
+            return []
         return [rank for rank in range(self.size) if peek(self.vote_of(rank, self.counted)) <= self.counted]
 
     def break_off(self):

@@ -106,9 +106,15 @@ class Waiting:
         return [k for k in range(group.size) if k != group.rank and self._heard.get(k) != group.tickets.drawn]
 
     def _say(self, plan: object) -> None:
-        """On standard error, by the lowest of the ranks that wait."""
+        """On standard error, by the lowest of the ranks that wait.
+
+        Where all have come, one of the others may be at work and not wait: two ranks then say so.
+        """
         group, missing = self._group, self._missing()
-        if missing is None or group.rank != min([group.rank, *(k for k in range(group.size) if k not in missing)]):
+        if missing is None:
+            return
+        waiting = [k for k in range(group.size) if k not in missing]
+        if group.rank not in (waiting[:1] if missing else waiting[:2]):
             return
         what = "a redistribution" if plan is None else f"{plan!r}"
         who = ", ".join(group.names[k] for k in missing[:8]) + (" and others" if len(missing) > 8 else "")

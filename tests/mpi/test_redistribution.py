@@ -186,6 +186,15 @@ def test_ranks_that_wait_for_long_say_for_whom(nodes: str, late: int) -> None:
     assert f": rank {late} has not come to it. Look for a rank that has raised an exception" in said[0]
 
 
+def test_ranks_that_have_come_are_not_said_to_be_missing() -> None:
+    """Rank 0 is at work, after a vote that all have cast."""
+    done = run(PROGRAMS / "patience.py", 3, "search", timeout=60, env={"PYSCALAPACK_REDIST_PATIENCE": "0.5"})
+    assert done.stdout == "OK\n"
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("pyscalapack_redist: ")]
+    assert said.startswith("pyscalapack_redist: rank 1 has waited for 0.5 s in call "), said
+    assert ": all have come to it." in said
+
+
 def test_patience_may_be_endless() -> None:
     env = {"PYSCALAPACK_REDIST_PATIENCE": "0"}
     done = run(PROGRAMS / "patience.py", 2, 1, timeout=60, env=env)

@@ -1,18 +1,26 @@
-"""One rank comes late to a call: those that wait say so on standard error, once, and then all goes on."""
+"""One rank comes late to a call: those that wait say so on standard error, once, and then all goes on.
+
+With "search" rank 0 comes to a plan with the others, and takes long to find its schedule.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
+from pyscalapack_redist.engine import redistribute
 
 
 def main() -> None:
     comm = MPI.COMM_WORLD
+    if sys.argv[1] == "search":
+        search_slowly()
+        return
     n, late = comm.Get_size(), int(sys.argv[1])
     a = psr.Descriptor((40, 30), (4, 4), psr.ProcessGrid((n, 1), comm))
     b = psr.Descriptor((40, 30), (9, 5), psr.ProcessGrid((1, n), comm))
@@ -22,6 +30,22 @@ def main() -> None:
         if k == 2 and comm.Get_rank() == late:
             time.sleep(4)
         assert np.array_equal(plan(local), wanted)
+    if comm.Get_rank() == 0:
+        print("OK", flush=True)
+
+
+def search_slowly() -> None:
+    comm = MPI.COMM_WORLD
+    n, searched = comm.Get_size(), redistribute.searched
+
+    def slow(*arguments: Any) -> Any:
+        time.sleep(3)
+        return searched(*arguments)
+
+    redistribute.searched = slow
+    a = psr.Descriptor((40, 30), (4, 4), psr.ProcessGrid((n, 1), comm))
+    b = psr.Descriptor((40, 30), (9, 5), psr.ProcessGrid((1, n), comm))
+    assert psr.redistribute(a, b, schedule="stepwise").schedule.name == "stepwise"
     if comm.Get_rank() == 0:
         print("OK", flush=True)
 
