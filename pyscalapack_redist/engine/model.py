@@ -133,16 +133,16 @@ def _mean_bytes(elements: int, before: Sequence[int], after: Sequence[int]) -> f
     return ELEMENT * elements / (math.prod(before) * math.prod(after))
 
 
-def predicted_seconds(moved: int, between: int, links: Links | None, ranks: int, node_ranks: int) -> float:
+def predicted_seconds(moved: int, between: tuple[int, int], links: Links | None, ranks: int, node_ranks: int) -> float:
     """Seconds of a run: the vote, then wire and memory at the same time. Not collective.
 
-    The wire has what the busiest node sends or receives, `between` bytes; this rank's memory the packing, unpacking and
-    copying of `moved` bytes, and ranks that outnumber the cores take turns.
+    The wire has what the busiest node sends or receives, in messages of which some wait for others (`between`); this rank's
+    memory the packing, unpacking and copying of `moved` bytes, and ranks that outnumber the cores take turns.
     """
     wire = 0.0
     if links is not None:
         votes = work_of(ranks, radix_for(ranks, links.latency)).steps
-        wire = (votes + 1) * links.latency + between / links.rate
+        wire = (votes + between[1]) * links.latency + between[0] / links.rate
     turns = max(1.0, node_ranks / len(usable_cores()))
     return max(wire, turns * moved / _copy_rate())
 

@@ -74,8 +74,7 @@ class Report(Tabled):
         predicted = None
         if group is not None:
             here = group.node.size if group.node is not None else 1
-            between = exchange.options.extents.between * item
-            predicted = predicted_seconds(sum(moved), between, links, group.size, here)
+            predicted = predicted_seconds(sum(moved), exchange.between_nodes, links, group.size, here)
         return cls(
             schedule=move.order.name,
             exchange=exchange.name,

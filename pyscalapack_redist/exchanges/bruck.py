@@ -70,6 +70,13 @@ class Bruck(InRounds):
         )
 
     @property
+    def between_nodes(self) -> tuple[int, int]:
+        """All blocks of the ranks of a node, those that stay there included, and the steps of all rounds after the vote."""
+        options, ranks_here = self.options, 1 if self.node is None else self.node.size
+        work, rounds = work_of(options.ranks, options.radix), len(self.rounds)
+        return rounds * ranks_here * work.blocks * self.block, 0 if self.travels_with_vote else rounds * work.steps
+
+    @property
     def staging_bytes(self) -> int:
         """Staging memory of one run. Not collective."""
         return _blocks_held(self.options) * self.block

@@ -224,6 +224,11 @@ class Exchange(ABC):
         return self.staging_bytes
 
     @property
+    def between_nodes(self) -> tuple[int, int]:
+        """Bytes out of the busiest node, or into it, and messages that wait for one another after the vote. Not collective."""
+        return self.options.extents.between * self.options.item, 1
+
+    @property
     def goes_ahead(self) -> bool:
         """Whether a run sends before the vote is known (`Progress.ahead`). Not collective."""
         return False

@@ -12,6 +12,7 @@ import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
+from pyscalapack_redist.exchanges.nonblocking import HEADER
 
 
 def main() -> None:
@@ -39,6 +40,7 @@ def main() -> None:
             busiest = comm.allreduce(max(away), MPI.MAX)
             # The vote of four ranks, in one step, and the start of a message are twice the latency.
             assert np.isclose(before.predicted_seconds, 2 * 0.5 + 8 * busiest / 8000)
+            check_log_steps(comm)
         else:
             assert before.links.latency > 0
             assert before.links.rate > 0
@@ -52,6 +54,15 @@ def main() -> None:
     comm.Barrier()
     if comm.rank == 0:
         print("OK", flush=True)
+
+
+def check_log_steps(comm: MPI.Intracomm) -> None:
+    """Four elements, one for each rank, travel with the vote of one step: a block for each other rank."""
+    a = psr.Descriptor((4, 4), (1, 4), psr.ProcessGrid((comm.size, 1), comm))
+    b = psr.Descriptor((4, 4), (4, 1), psr.ProcessGrid((1, comm.size), comm))
+    report = psr.redistribute(a, b, exchange="bruck").report(np.float64)
+    block = 8 + HEADER
+    assert np.isclose(report.predicted_seconds, 0.5 + 2 * 3 * block / 8000), report.predicted_seconds
 
 
 if __name__ == "__main__":
