@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -116,7 +117,9 @@ def _remember_as(
         return None
     call: Call | DirectCall | None = None
     exchange = binding.exchanges[0]
-    look_around = functools.partial(group.look_around, plan)
+    # A plan has its call; the call does not have its plan, so that both end with the plan's last reference.
+    its_plan = weakref.ref(plan)
+    look_around = functools.partial(_look_around, group, its_plan)
     dtype, note = plan._dtype_in_vote(mine)
     said = {"call": plan._call_number(mine), "dtype": dtype, "note": note, "item": mine.item, "order": mine.order or 0}
     traffic = exchange.compiled() if item else None
@@ -126,8 +129,9 @@ def _remember_as(
     elif outcome is not None and item and not plan._asks and DirectCall.suits(exchange):
 
         def turned() -> Exchange:
-            other = BY_ROWS + BY_COLUMNS - binding.order
-            return plan._binding(kept, kept.forms, other, item).exchanges[0]
+            alive, other = its_plan(), BY_ROWS + BY_COLUMNS - binding.order
+            assert alive is not None
+            return alive._binding(kept, kept.forms, other, item).exchanges[0]
 
         call = DirectCall(group, exchange, kinds, Ballot(**said), outcome, look_around, turned)
     kept = mine._replace(given=[], outs=[], targets=[])
@@ -137,6 +141,10 @@ def _remember_as(
     if key == PLAIN:
         plan._call = call
     return call
+
+
+def _look_around(group: Group, plan: weakref.ref[Redistribution]) -> None:
+    group.look_around(plan())
 
 
 def _forget(plan: Redistribution, key: Key | None) -> None:

@@ -172,6 +172,12 @@ def test_nothing_is_left_behind() -> None:
     assert done.stdout.endswith("OK\n"), done.stdout
 
 
+@pytest.mark.parametrize("nodes", ["0,0", "0,1"])
+def test_plans_end_with_their_last_reference(nodes: str) -> None:
+    env = {"PYSCALAPACK_REDIST_NODES": nodes}
+    assert run(PROGRAMS / "plans_end.py", 2, timeout=60, env=env).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("nodes", ["0,0,0", "0,0,1", "0,1,2"])
 @pytest.mark.parametrize("late", [0, 2])
 def test_ranks_that_wait_for_long_say_for_whom(nodes: str, late: int) -> None:
