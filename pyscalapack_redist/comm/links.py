@@ -27,9 +27,10 @@ __all__ = ["VARIABLE", "Links", "links_between"]
 
 VARIABLE = "PYSCALAPACK_REDIST_LINKS"
 # The rate is that of what the larger message has more than the smaller: what starts a message is in both. Not larger, so
-# that a link of 50 Mbit/s is known after a tenth of a second, one of 10 Gbit/s after a thousandth.
+# that a link of 50 Mbit/s is known after a tenth of a second, one of 10 Gbit/s after a thousandth. Empty messages are so many
+# that each rank has one during which all others had a core: the longest of all ranks counts.
 EMPTY, SMALLER, LARGER = 0, 64 * 1024, 256 * 1024
-ROUNDS = {EMPTY: 5, SMALLER: 2, LARGER: 2}
+ROUNDS = {EMPTY: 20, SMALLER: 2, LARGER: 2}
 
 
 class Links(NamedTuple):
