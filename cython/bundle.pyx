@@ -10,7 +10,6 @@ from cpython.buffer cimport PyBUF_STRIDED_RO, PyBuffer_Release, PyObject_GetBuff
 
 from .boxes cimport Blend, Box
 from .moving cimport perform
-from .runs cimport Runs
 from .threads cimport least_shared, pieces_for, share, threads_for
 
 cdef enum:
@@ -44,6 +43,16 @@ cdef class Origins:
         if not 0 <= number < self.count:
             raise ValueError(f"pair {number} is not one of {self.count}")
         return <size_t> self.sources[number], <size_t> self.targets[number]
+
+
+cpdef tuple dense_strides(shape, order, Py_ssize_t item):
+    """Strides in bytes of a dense buffer whose dimensions run in the given order, the fastest first. Not collective."""
+    cdef list strides = [0] * len(shape)
+    cdef Py_ssize_t k
+    for k in order:
+        strides[k] = item
+        item *= shape[k]
+    return tuple(strides)
 
 
 def address_of(array):
@@ -87,9 +96,9 @@ cdef class Bundle:
             section.array = number
             section.start, section.size = self.load.size, box.size * item
             if source_strides is None:
-                source_strides = _dense_strides(box, order, item)
+                source_strides = dense_strides(box.shape(), order, item)
             if target_strides is None:
-                target_strides = _dense_strides(box, order, item)
+                target_strides = dense_strides(box.shape(), order, item)
             box.prepare(&section.job, source_strides, target_strides, item, order, blend)
             if self.load.dense == TARGET:  # along the lines of the source: those of the buffer are in cache
                 section.job.across = not section.job.across
@@ -127,16 +136,6 @@ cdef class Bundle:
                 raise ValueError(f"arrays number {self.load.sections[k].array} are not among {origins.count}")
         with nogil:
             carry_together(&self.load, origins.sources, origins.targets, <char *> dense, first, last, False)
-
-
-cdef list _dense_strides(Box box, order, Py_ssize_t item):
-    """Strides in bytes of a dense buffer whose dimensions run in the given order, the fastest first."""
-    cdef list strides = [0] * len(box.runs)
-    cdef Py_ssize_t k
-    for k in order:
-        strides[k] = item
-        item *= (<Runs> box.runs[k]).table.total
-    return strides
 
 
 cdef inline Py_ssize_t _section_at(const Load *load, int64_t place) noexcept nogil:

@@ -162,9 +162,7 @@ class Request:
 
     def ballot(self, group: Group, asked: Asked, note: int) -> Ballot:
         """What this rank votes: what it asks for, and how far it has come with it. Not collective."""
-        said = asked if self.joint is not None else asked[:3]
-        fields = dict(zip(Asked._fields, said, strict=False))
-        return Ballot(failed=group.failed(self.error), note=note, **fields)
+        return Ballot(failed=group.failed(self.error), note=note, **asked._asdict())
 
     def _sender(self, joint: Joint) -> int:
         """The side that sends."""

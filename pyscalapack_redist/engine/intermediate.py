@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._kernels.bundle import Origins
+from .._kernels.bundle import Origins, address_of
 from .binding import Operands, factors_of
 from .stages import Forms
 
@@ -60,7 +60,7 @@ def origins(
         if slot < 2 * len(plan._pairs):
             return mine.origins.pair(slot // 2)[slot % 2]
         array = between[slots.index(slot)]
-        return 0 if array is None else int(array.__array_interface__["data"][0])
+        return 0 if array is None else address_of(array)
 
     moves = plan._stages[stage].moves
     made = Origins(len(moves))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._kernels.bundle import address_of
 from ..errors import ArrayError
 from ..layout.dimensions import local_part
 from ..layout.tiles import Tiles
@@ -101,7 +102,7 @@ def _meet(x: NDArray[Any], y: NDArray[Any]) -> bool:
 
 def _lines(array: NDArray[Any]) -> NDArray[np.int64]:
     """First byte, and that behind the last, of each line along the smaller stride; of a contiguous array, of all of it."""
-    start: int = array.__array_interface__["data"][0]
+    start: int = address_of(array)
     if array.flags.forc:
         return np.array([[start], [start + array.nbytes]])
     (short, inner), (_, outer) = sorted(zip(map(abs, array.strides), range(2), strict=True))
@@ -122,7 +123,7 @@ def _lines_apart(lines: Sequence[NDArray[np.int64]], written: Sequence[bool]) ->
 
 
 def _array(plan: int, name: str, array: NDArray[Any]) -> _Array:
-    start: int = array.__array_interface__["data"][0]
+    start: int = address_of(array)
     reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
     return _Array(
         plan,

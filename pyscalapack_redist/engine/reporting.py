@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
+from .._kernels.bundle import dense_strides
 from ..comm.group import Group
 from ..errors import CollectiveError
 from ..exchanges import Message
-from ..exchanges.message import dense_strides
 from ..schedules.orders import Order
 from .binding import BY_COLUMNS, Binding, listed
 from .layouts import Layout, local_shapes

@@ -16,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .._kernels.bundle import address_of
 from ..comm.links import Links
 from ..comm.log_steps import LONGEST, LogSteps, Rows, work_of
 from .exchange import Exchange, Options, Progress, Run
@@ -112,7 +113,7 @@ class Blocks(Progress):
         """Take the memory for such blocks."""
         size, block, options = self.channel.size, exchange.block, exchange.options
         self._exchange, self._rows = exchange, staging[: size * block].reshape(size, block)
-        self._address = staging.__array_interface__["data"][0]
+        self._address = address_of(staging)
         self._steps: LogSteps | None = None
         if not exchange.travels_with_vote:
             self._steps = LogSteps(self.channel, options.radix, 0, work_of(size, options.radix).longest * block)

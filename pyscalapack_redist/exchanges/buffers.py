@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from .._kernels.bundle import address_of
 from ..comm.mpi import MPI
 from .datatypes import box_type
 from .message import ByteMessage, Piece, pieces_of
@@ -35,7 +36,7 @@ class Slot(NamedTuple):
 def slots(staging: np.ndarray, sizes: Iterable[int]) -> list[Slot]:
     """Staging memory cut into slots of the given sizes in bytes."""
     memory, at = memoryview(staging), 0  # type: ignore[arg-type]
-    base = staging.__array_interface__["data"][0]
+    base = address_of(staging)
     made = []
     for size in sizes:
         made.append(Slot(memory[at : at + size], base + at))

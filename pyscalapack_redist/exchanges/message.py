@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from .._kernels.boxes import Box
@@ -11,7 +11,7 @@ from .._kernels.bundle import Bundle
 # Bytes in one message, or in one round of a collective: counts and displacements are 32-bit in MPI 3.
 LARGEST_COUNT = 2**30
 
-__all__ = ["Boxes", "ByteMessage", "Form", "Message", "Piece", "dense_strides", "pieces_of"]
+__all__ = ["Boxes", "ByteMessage", "Form", "Message", "Piece", "pieces_of"]
 
 
 class Boxes(NamedTuple):
@@ -116,12 +116,3 @@ def pieces_of(messages: Iterable[ByteMessage], most: int) -> list[Piece]:
             made.append(Piece(message, first, last, last - first, number))
             first, number = last, number + 1
     return made
-
-
-def dense_strides(shape: Sequence[int], order: Sequence[int], item: int) -> tuple[int, ...]:
-    """Strides in bytes of a dense buffer whose dimensions run in the given order, the fastest first."""
-    strides = [0] * len(shape)
-    for k in order:
-        strides[k] = item
-        item *= shape[k]
-    return tuple(strides)

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...._kernels.boxes import Box
+from ...._kernels.bundle import address_of, dense_strides
 from ....comm.mpi import MPI
 from ....engine.planner import messages_of
 from ....errors import ArrayError
 from ....exchanges import Message
-from ....exchanges.message import dense_strides
 from ....schedules.orders import Natural
 from ...cases import Case
 from ..stage import Part, Stage, bytes_of, poison
@@ -211,7 +211,7 @@ class Alltoallv(Whole):
 
 
 def _place(array: NDArray[np.generic] | None) -> Place:
-    return (0, ()) if array is None else (array.__array_interface__["data"][0], array.strides)
+    return (0, ()) if array is None else (address_of(array), array.strides)
 
 
 # -- as many bytes
