@@ -52,6 +52,9 @@ class Channel(Protocol):
     def send(self, buffer: Any, peer: int, tag: int, /) -> Request:
         """Start to send."""
 
+    def send_synchronously(self, buffer: Any, peer: int, tag: int, /) -> Request:
+        """Start to send in synchronous mode: it completes when the receive has begun, however short the message."""
+
     def receive(self, buffer: Any, peer: int, tag: int, /) -> Request:
         """Start to receive what a rank sends with that tag."""
 
@@ -79,6 +82,7 @@ class MPIChannel:
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.tags = min(int(comm.Get_attr(MPI.TAG_UB) or 32767), 2**30)
         self.send, self.receive, self.poke = comm.Isend, comm.Irecv, comm.Iprobe
+        self.send_synchronously = comm.Issend
         self.send_init, self.receive_init = comm.Send_init, comm.Recv_init
         self.nothing, self._testany = MPI.REQUEST_NULL, MPI.Request.Testany
         self._any, self._status, self._undefined = MPI.ANY_SOURCE, MPI.Status(), MPI.UNDEFINED

@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["Choice", "choose", "predicted_seconds", "take_log_steps"]
 
 ELEMENT = 8  # bytes that an element is taken to have before the arrays are known
-# As measured on limited links (docs/between-hosts.md): whole messages up to this size win, while the wire is the bottleneck.
-# Where it is not much slower than packing, packing must overlap with sending.
-SLOW_PIECE, FAST_PIECE, FAST_RATE = 2**20, 2**18, 1e9
+# As measured on limited links (docs/between-hosts.md): while the wire is the bottleneck, short pieces of all messages at once
+# win, so short that MPI sends them without asking first (Open MPI over TCP: up to 64 KiB with its headers), and so few that
+# no queue grows long. A piece takes PIECE_SECONDS of the link at least where it is not the shortest.
+SHORTEST_PIECE, LONGEST_PIECE, PIECE_SECONDS = 16_000, 60_000, 5e-4
+MANY_PIECES, MOST_PIECES = 16, 64
+# Where the wire is not much slower than packing, packing must overlap with sending, and there are few calls of MPI.
+FAST_PIECE, FAST_RATE = 2**18, 1e9
 # Few sends in flight keep many from meeting at one receiver; they must hold twice what is under way on the link.
 SMALLEST_WINDOW, LARGEST_WINDOW = 8, 16
 # Along a dimension. Up to FEW_PROCESSES, orders made no difference that could be measured (docs/between-hosts.md); beyond,
@@ -36,13 +40,15 @@ COPIED = 16 * 2**20  # bytes of the copy that is timed
 
 
 class Choice(NamedTuple):
-    """Schedule and exchange in place of "auto", why, and pieces of messages between nodes: bytes, and how many in flight."""
+    """Schedule and exchange in place of "auto", why, and pieces of messages between nodes: bytes, how many in flight (None: the
+    exchange's own), and whether of many messages at once."""
 
     schedule: str
     exchange: str
     why: str
-    piece: int = SLOW_PIECE
-    window: int = SMALLEST_WINDOW
+    piece: int | None = None
+    window: int | None = None
+    spread: bool = False
 
 
 def choose(
@@ -93,10 +99,14 @@ def choose(
         why += f"; {schedule} order: {reason}"
     if links is None:
         return Choice(schedule, exchange, why)
-    piece = FAST_PIECE if links.rate >= FAST_RATE else SLOW_PIECE
-    message = max(1.0, min(piece, _mean_bytes(elements, before, after)))
-    window = min(LARGEST_WINDOW, max(SMALLEST_WINDOW, math.ceil(2 * links.latency * links.rate / message)))
-    return Choice(schedule, exchange, why, piece, window)
+    under_way, message = 2 * links.latency * links.rate, _mean_bytes(elements, before, after)
+    if links.rate < FAST_RATE:
+        piece = min(LONGEST_PIECE, max(SHORTEST_PIECE, int(links.rate * PIECE_SECONDS)))
+        fewest, most, spread = MANY_PIECES, MOST_PIECES, True
+    else:
+        piece, fewest, most, spread = FAST_PIECE, SMALLEST_WINDOW, LARGEST_WINDOW, False
+    window = min(most, max(fewest, math.ceil(under_way / max(1.0, min(piece, message)))))
+    return Choice(schedule, exchange, why, piece, window, spread)
 
 
 def take_log_steps(plan: Redistribution, links: Links | None) -> None:

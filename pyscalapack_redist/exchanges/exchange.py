@@ -123,6 +123,8 @@ class Options(NamedTuple):
         Of elements in messages: 1 by rows, 2 by columns.
     piece, window : int or None
         Between nodes: bytes of a piece, and how many are sent at a time; None for the exchange's own.
+    spread : bool
+        Between nodes: whether these are few of each of many messages; otherwise message comes after message.
     ranks : int
         Ranks of the group.
     radix : int
@@ -138,6 +140,7 @@ class Options(NamedTuple):
     order: int = 2
     piece: int | None = None
     window: int | None = None
+    spread: bool = False
     ranks: int = 1
     radix: int = 2
     travels: bool = False

@@ -1,8 +1,9 @@
 """Nonblocking: receives are posted at once, pieces are packed and sent as slots of staging memory become free, and
 unpacked as they come (Walker & Otto, Fig 5, with a limit on memory). Windowed: the same with a few messages at a time.
 
-Sender and receiver go through their pieces in the same global order, each with at least one slot, so the first piece
-that is not yet through can always move: a full window never deadlocks.
+Slots stand in queues, and each queue goes through one message after the other. Sender and receiver take up messages in the
+same global order, so the first message that is not yet through has a slot on both sides, or the next that becomes free: a
+full window never deadlocks.
 
 Few small messages go all at once, beside the vote: they are sent before it is known and received into staging memory after
 it. Each says in which order its elements are, for its sender knew that before the others agreed.
@@ -11,7 +12,8 @@ it. Each says in which order its elements are, for its sender knew that before t
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -24,14 +26,28 @@ __all__ = ["HEADER", "SMALL", "AtOnce", "Nonblocking", "Windowed"]
 
 SMALL = 128 * 1024  # bytes of all messages, of the rank that has most, up to which they go at once
 HEADER = 16  # bytes before the elements of a small message
+FEW = 4  # pieces of a message under way, where the window is spread over many
 
 
 class Direction(NamedTuple):
-    """Pieces of one direction, the slots they go through, and the bytes of a slot."""
+    """Pieces of one direction by message, the slots they go through, the bytes of a slot, and the slots of a queue."""
 
-    pieces: list[Piece]
+    messages: list[list[Piece]]
     slots: int
     nbytes: int
+    each: int
+
+    def queues(self) -> list[Iterator[Piece]]:
+        """What comes next, for each slot: those of a queue share a message until its last piece is taken."""
+        waiting = iter(self.messages)
+        made = [_one_after_the_other(waiting) for _ in range(0, self.slots, self.each)]
+        return [made[slot // self.each] for slot in range(self.slots)]
+
+
+def _one_after_the_other(waiting: Iterable[list[Piece]]) -> Iterator[Piece]:
+    """The pieces of a message, then those of the next that no other queue has taken up."""
+    for pieces in waiting:
+        yield from pieces
 
 
 class Nonblocking(Exchange):
@@ -45,12 +61,15 @@ class Nonblocking(Exchange):
         Pieces being sent.
     posted_receives : int
         Receives posted.
+    synchronous : bool
+        Whether a piece has been sent only when its receive has begun.
     """
 
     name: ClassVar[str] = "nonblocking"
     piece: ClassVar[int] = 512 * 1024
     window: ClassVar[int] = 16
     posted_receives: ClassVar[int] = 16
+    synchronous: ClassVar[bool] = False
 
     @functools.cached_property
     def goes_ahead(self) -> bool:
@@ -80,9 +99,16 @@ class Nonblocking(Exchange):
         room = max(1, options.memory_limit // 2 // max(nbytes, 1))
         return min(cls.posted_receives, room), min(cls.sizes(options)[1], room)
 
+    @classmethod
+    def of_a_message(cls, options: Options) -> int | None:
+        """Pieces of a message under way at most; None where message comes after message. Not collective."""
+        return None
+
     def _direction(self, messages: Sequence[ByteMessage], side: int) -> Direction:
         pieces, nbytes = self.buffers.cut(messages, self.largest_piece(self.options))
-        return Direction(pieces, min(len(pieces), self.in_flight(self.options, nbytes)[side]), nbytes)
+        number = min(len(pieces), self.in_flight(self.options, nbytes)[side])
+        by_message = [list(some) for _, some in itertools.groupby(pieces, lambda piece: id(piece.message))]
+        return Direction(by_message, number, nbytes, self.of_a_message(self.options) or max(1, number))
 
     @functools.cached_property
     def staging_bytes(self) -> int:
@@ -100,18 +126,33 @@ class Windowed(Nonblocking):
     """The schedule's order without its steps: a window of a few messages.
 
     The schedule of Walker & Otto or of Desprez et al. says who comes first, but nobody waits for a step to end: a process
-    goes on with its next message as soon as one of the few is through.
+    goes on with its next message as soon as one of the few is through. A piece counts until its receive has begun, so what
+    is under way on a link is limited even where MPI would take any number of short pieces.
     """
 
     name: ClassVar[str] = "windowed"
     piece: ClassVar[int] = 2**20
-    window: ClassVar[int] = 4
+    window: ClassVar[int] = 8
     posted_receives: ClassVar[int] = 32
+    synchronous: ClassVar[bool] = True
 
     @classmethod
     def sizes(cls, options: Options) -> tuple[int, int]:
         """The same, as chosen for these links. Not collective: the same on all ranks."""
         return options.piece or cls.piece, options.window or cls.window
+
+    @classmethod
+    def in_flight(cls, options: Options, nbytes: int) -> tuple[int, int]:
+        """Pieces for which receives are posted, and pieces being sent: as many, where they are of many messages."""
+        receives, sends = super().in_flight(options, nbytes)
+        return (sends if options.spread else receives), sends
+
+    @classmethod
+    def of_a_message(cls, options: Options) -> int | None:
+        """Few enough for every message of the rank that has most to be under way at once. Not collective."""
+        if not options.spread:
+            return None
+        return max(1, min(FEW, cls.sizes(options)[1] // max(1, options.extents.messages)))
 
 
 class _Pipeline(Progress):
@@ -121,6 +162,7 @@ class _Pipeline(Progress):
         self._receiving = incoming.slots
         self._slots = slots(run.staging, [incoming.nbytes] * incoming.slots + [outgoing.nbytes] * outgoing.slots)
         self._requests: list[Any] = [run.channel.nothing] * len(self._slots)
+        self._send = run.channel.send_synchronously if exchange.synchronous else run.channel.send
         self._pieces: dict[int, Piece] = {}  # under way, by slot
 
     def start(self, exchange: Exchange, mark: int = 0) -> None:
@@ -128,8 +170,8 @@ class _Pipeline(Progress):
         assert isinstance(exchange, Nonblocking)
         incoming, outgoing = exchange.directions
         self._copies = exchange.copies
-        self._waiting = (iter(incoming.pieces), iter(outgoing.pieces))
-        self._left = len(incoming.pieces) + len(outgoing.pieces)
+        self._waiting = [*incoming.queues(), *outgoing.queues()]
+        self._left = sum(len(pieces) for pieces in (*incoming.messages, *outgoing.messages))
         # Sends first: requests to send then reach the peer ahead of the permissions that let its own data flow. Behind that
         # data on one connection they would wait for all of it, and the two directions would come one after the other.
         for number in (*range(self._receiving, len(self._slots)), *range(self._receiving)):
@@ -137,16 +179,15 @@ class _Pipeline(Progress):
 
     def _refill(self, number: int) -> None:
         """Put the next piece of the slot's direction into it, if there is one."""
-        receiving = number < self._receiving
-        piece = next(self._waiting[0 if receiving else 1], None)
+        piece = next(self._waiting[number], None)
         if piece is None:
             return
         self._pieces[number] = piece
         run, slot, peer = self.run, self._slots[number], piece.message.peer
-        if receiving:
+        if number < self._receiving:
             request = self.channel.receive(self.buffers.incoming(run, piece, slot), peer, run.tag)
         else:
-            request = self.channel.send(self.buffers.outgoing(run, piece, slot), peer, run.tag)
+            request = self._send(self.buffers.outgoing(run, piece, slot), peer, run.tag)
         self._requests[number] = request
 
     def advance(self, block: bool) -> bool:
