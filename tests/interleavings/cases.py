@@ -273,6 +273,15 @@ def usual(a: str = "rows", b: str = "columns", **options: Any) -> Callable[[Rank
     return wanted
 
 
+def short_pieces(rank: Rank) -> dict[str, Any]:
+    """A plan whose messages go in short pieces of many at a time, as on slow links."""
+    found = usual(exchange="windowed", memory_limit=100)(rank)
+    for plan in found.values():
+        for stage in plan._stages:
+            stage.options = stage.options._replace(piece=16, window=3, spread=True)
+    return found
+
+
 def directions(rank: Rank) -> dict[str, Any]:
     """Plans with other layouts, among them such that some ranks have no part of one array."""
     last = str(rank.size - 1)
@@ -371,6 +380,8 @@ CASES = {
     "calls of several plans on two nodes": case(MIXED, Kind(DIRECTIONS), directions),
     "calls in pieces": case(TWO_NODES, Kind(), usual(memory_limit=64)),
     "calls in pieces on two nodes": case(MIXED, Kind(), usual(memory_limit=128)),
+    "calls in short pieces": case(TWO_NODES, Kind(), short_pieces),
+    "calls in short pieces of three": case(THREE_NODES, Kind(ways=STORM, faults=FAULTS), short_pieces),
     "calls by messages": case(TWO, Kind(), usual(exchange="nonblocking")),
     "calls with the vote": case(THREE_NODES, Kind(), usual(exchange="bruck")),
     "calls apart with the vote": case(TWO_NODES, Kind(), usual(exchange="bruck")),
@@ -437,6 +448,7 @@ CASES = {
     "interrupts apart": case(TWO_NODES, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=2),
     "interrupts on two nodes": case(MIXED, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=2),
     "interrupts of calls": case(TWO, Kind(), usual(exchange="windowed", memory_limit=64), interrupts=2),
+    "interrupts in short pieces": case(THREE_NODES, Kind(ways=STORM, faults=FAULTS), short_pieces, interrupts=2),
     "interrupts with the vote": case(
         THREE_NODES, Kind(ways=STORM, faults=FAULTS), usual(exchange="bruck"), interrupts=2
     ),

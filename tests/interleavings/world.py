@@ -244,6 +244,12 @@ def _fates(mode: int, delays: tuple[int, ...], product: bool) -> tuple[tuple[int
 
 
 @lru_cache
+def _synchronous(delays: tuple[int, ...], product: bool) -> tuple[tuple[int, int, int, int], ...]:
+    """The same of a message sent in synchronous mode."""
+    return tuple(dict.fromkeys(fate for fate in _fates(RENDEZVOUS, delays, product) if fate[0] == RENDEZVOUS))
+
+
+@lru_cache
 def _rounds(size: int) -> tuple[tuple[int, ...], ...]:
     """The ranks in turn, from each one; the last is the first again."""
     return tuple(tuple((first + k) % size for k in range(size)) for first in range(size + 1))
@@ -405,6 +411,13 @@ class Channel:
 
     def send(self, buffer: Any, peer: int, tag: int) -> _Request:
         """Start to send."""
+        return self._send(buffer, peer, tag, self.world._fates)
+
+    def send_synchronously(self, buffer: Any, peer: int, tag: int) -> _Request:
+        """Start to send in synchronous mode: it completes when its receive has begun."""
+        return self._send(buffer, peer, tag, self.world._synchronous)
+
+    def _send(self, buffer: Any, peer: int, tag: int, fates: Sequence[tuple[int, int, int, int]]) -> _Request:
         world, rank = self.world, self._me
         if world._busy[rank]:
             world._called(rank)
@@ -415,7 +428,6 @@ class Channel:
         message.stream = stream = world._stream(self._context, tag, rank, to)
         message.receive = message.data = message.copy = None
         message.there = False
-        fates = world._fates
         message.fate = mode, flight, _, _ = fates[world._choices.deviate(len(fates))]
         stream.flying.append(message)
         world._started(rank)
@@ -619,6 +631,7 @@ class World:
         self._delays = tuple(delays)
         self._sleeps = (0, *delays)
         self._fates = _fates(mode, self._delays, not choices.exhaustive)
+        self._synchronous = _synchronous(self._delays, not choices.exhaustive)
         self._pairs = _pairs(self._delays, not choices.exhaustive)
         self._weak = [weak] * size
         self._streams: dict[int, _Stream] = {}

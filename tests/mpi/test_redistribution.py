@@ -37,6 +37,17 @@ def test_random_layouts_between_nodes(nodes: str) -> None:
     assert done.stdout.endswith("OK\n")
 
 
+@pytest.mark.parametrize(("nodes", "nbytes"), [("0,1", 40), ("0,1,2,3", 100), ("0,0,1,2,2", 24)])
+def test_random_layouts_in_short_pieces_of_many_messages(nodes: str, nbytes: int, tmp_path: Path) -> None:
+    """As between nodes with slow links."""
+    links = tmp_path / "links.json"
+    links.write_text(json.dumps({"latency": 1e-6, "rate": 1e4}))
+    env = {"PYSCALAPACK_REDIST_NODES": nodes, "PYSCALAPACK_REDIST_LINKS": str(links)}
+    ranks = len(nodes.split(","))
+    done = run(PROGRAMS / "random_layouts.py", ranks, cases(160), SEED + ranks, nbytes, timeout=250, env=env)
+    assert done.stdout.endswith("OK\n")
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 5, 8])
 def test_messages_in_few_steps(ranks: int) -> None:
     assert run(PROGRAMS / "log_steps.py", ranks).stdout == "OK\n"

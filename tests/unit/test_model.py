@@ -6,9 +6,19 @@ import pytest
 
 from pyscalapack_redist.comm.links import Links
 from pyscalapack_redist.comm.log_steps import radix_for, work_of
-from pyscalapack_redist.engine.model import FAST_PIECE, LARGEST_WINDOW, SLOW_PIECE, SMALLEST_WINDOW, choose
+from pyscalapack_redist.engine.model import (
+    FAST_PIECE,
+    LARGEST_WINDOW,
+    LONGEST_PIECE,
+    MANY_PIECES,
+    MOST_PIECES,
+    SHORTEST_PIECE,
+    SMALLEST_WINDOW,
+    choose,
+)
 from pyscalapack_redist.exchanges import Extents, Options
 from pyscalapack_redist.exchanges.bruck import Bruck
+from pyscalapack_redist.exchanges.nonblocking import FEW, Windowed
 
 
 def links(latency: float, rate: float) -> Links:
@@ -26,19 +36,36 @@ def test_between_nodes_nothing_waits_for_a_step() -> None:
     assert choose("auto", "auto", "packed", None)[:2] == ("caterpillar", "nonblocking")
 
 
-@pytest.mark.parametrize(("rate", "piece"), [(6e6, SLOW_PIECE), (12e9, FAST_PIECE)])
-def test_pieces_overlap_with_packing_where_the_wire_is_fast(rate: float, piece: int) -> None:
-    assert choose("auto", "auto", "packed", None, links(1e-6, rate), 10**9, (2, 1), (1, 2)).piece == piece
+@pytest.mark.parametrize(
+    ("rate", "piece"), [(6e6, SHORTEST_PIECE), (1e8, 50_000), (9e8, LONGEST_PIECE), (12e9, FAST_PIECE)]
+)
+def test_pieces_are_short_where_the_wire_is_slow_and_overlap_with_packing_where_it_is_fast(
+    rate: float, piece: int
+) -> None:
+    chosen = choose("auto", "auto", "packed", None, links(1e-6, rate), 10**9, (2, 1), (1, 2))
+    assert (chosen.piece, chosen.spread) == (piece, rate < 1e9)
+
+
+@pytest.mark.parametrize(("messages", "each"), [(0, FEW), (1, FEW), (5, 3), (8, 2), (15, 1), (1000, 1)])
+def test_all_messages_are_under_way_at_once_on_slow_links(messages: int, each: int) -> None:
+    options = Options(2**26, extents=Extents(messages), piece=SHORTEST_PIECE, window=MANY_PIECES, spread=True)
+    assert Windowed.of_a_message(options) == each
+    assert Windowed.of_a_message(options._replace(spread=False)) is None
+    assert Windowed.in_flight(options, SHORTEST_PIECE) == (MANY_PIECES, MANY_PIECES)
+    assert Windowed.in_flight(options._replace(memory_limit=10 * SHORTEST_PIECE), SHORTEST_PIECE) == (5, 5)
 
 
 def test_the_window_holds_what_a_link_does() -> None:
-    def window(latency: float, rate: float, elements: int, before: int, after: int) -> int:
+    def window(latency: float, rate: float, elements: int, before: int, after: int) -> int | None:
         return choose("auto", "windowed", "packed", None, links(latency, rate), elements, (before,), (after,)).window
 
-    assert window(1e-6, 1e8, 10**8, 2, 2) == SMALLEST_WINDOW
+    assert window(1e-6, 1e9, 10**8, 2, 2) == SMALLEST_WINDOW
     assert window(1e-3, 1e9, 10**6, 8, 10) == LARGEST_WINDOW  # 2 MB under way in messages of 100 kB
-    assert window(1e-3, 2e8, 10**6, 10, 20) == 10  # 400 kB under way in messages of 40 kB
+    assert window(1e-3, 1e9, 8 * 10**6, 10, 32) == 10  # 2 MB under way in messages of 200 kB
     assert window(1e-3, 1e9, 0, 4, 4) == LARGEST_WINDOW  # an empty array
+    assert window(1e-6, 1e8, 10**8, 2, 2) == MANY_PIECES
+    assert window(1e-3, 5e8, 10**8, 2, 2) == 17  # 1 MB under way in pieces of 60 kB
+    assert window(1e-2, 9e8, 10**8, 2, 2) == MOST_PIECES
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from ...exchanges.exchange import MEMORY_LIMIT
 from ...exchanges.nonblocking import Nonblocking
 from ...exchanges.synchronized import awaited
 from .flow import Pieces
-from .rules import AnySource, Ints, Rule, Stages, Window
+from .rules import AnySource, Ints, Rule, Spread, Stages, Window
 from .traffic import Messages
 
 __all__ = ["EXCHANGES", "Sizes", "Work", "check_method", "work_of"]
@@ -34,12 +34,15 @@ class Sizes:
     piece : int or None
         Bytes of a piece.
     receives : int or None
-        Receives posted; with one of them, and a window of 1, a process has one port each way.
+        Receives posted, of messages one after another; with one of them, and a window of 1, a process has one port each way.
+    spread : bool
+        Whether the pieces in flight are few of each of many messages, where `receives` is not given.
     """
 
     window: int | None = None
     piece: int | None = None
     receives: int | None = None
+    spread: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,16 @@ class Work:
     _window: int
     _posted_receives: int
     _order: Ints
+    _message: Ints
+    _each: int | None
 
     def rule(self) -> Rule:
         """A fresh rule: it is used up by a simulation. Not collective."""
         sender, receiver = self.pieces.sender, self.pieces.receiver
         if self._exchange == "synchronized":
             return AnySource(sender, receiver, _awaited(sender, receiver, self._order))
+        if self._each:
+            return Spread(sender, receiver, self._message, self._window, self._each)
         if self._window:
             return Window(sender, receiver, self._window, self._posted_receives)
         return Stages(sender, receiver, self._order)
@@ -112,15 +119,19 @@ def work_of(exchange: str, messages: Messages, item: int, sizes: Sizes) -> Work:
     cls = exchange_class(exchange)
     longest = int(messages.size.max(initial=1))
     extents = Extents(_most_messages(messages), longest)
-    options = Options(MEMORY_LIMIT, extents=extents, item=item, piece=sizes.piece, window=sizes.window)
+    options = Options(
+        MEMORY_LIMIT, extents=extents, item=item, piece=sizes.piece, window=sizes.window, spread=sizes.spread
+    )
     step = max(1, cls.largest_piece(options) // item)
     if exchange == "synchronized":  # its processes count messages, which therefore go whole here
         step = longest
     window = posted_receives = 0
+    each = None
     if issubclass(cls, Nonblocking):
         posted_receives, window = cls.in_flight(options, min(step, longest) * item)
+        each = cls.of_a_message(options)
         if exchange == "windowed" and sizes.receives:
-            posted_receives = sizes.receives
+            posted_receives, each = sizes.receives, None
     count = -(-messages.size // step)
     which = np.repeat(np.arange(messages.count), count)
     number = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
@@ -128,11 +139,11 @@ def work_of(exchange: str, messages: Messages, item: int, sizes: Sizes) -> Work:
     pieces = Pieces(messages.sender[which], messages.receiver[which], size.astype(np.float64) * item)
     turns = exchange in RECEIVE_FIRST
     if exchange.startswith("alltoall"):
-        return Work(pieces, None, turns, exchange, 0, 0, number)
+        return Work(pieces, None, turns, exchange, 0, 0, number, which, None)
     if exchange == "sendrecv":
         stage = messages.step[which] * (1 + int(number.max(initial=0))) + number
-        return Work(pieces, stage, turns, exchange, 0, 0, stage)
-    return Work(pieces, None, turns, exchange, window, posted_receives, messages.step[which])
+        return Work(pieces, stage, turns, exchange, 0, 0, stage, which, None)
+    return Work(pieces, None, turns, exchange, window, posted_receives, messages.step[which], which, each)
 
 
 def _most_messages(messages: Messages) -> int:

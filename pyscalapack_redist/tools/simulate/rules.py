@@ -1,17 +1,19 @@
 """When a process comes to a piece that it sends or receives: the exchanges' rules, as far as time goes.
 
 `Stages` is lock step: all of a stage, then the next (`sendrecv`; MPI's collectives in rounds). `Window` has so many pieces in
-flight each way (`windowed`, `nonblocking`). `AnySource` receives one message at a time, whoever it comes from (`synchronized`).
+flight each way (`nonblocking`, `windowed` on fast links), `Spread` a few of each of many messages (`windowed` on slow ones).
+`AnySource` receives one message at a time, whoever it comes from (`synchronized`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AnySource", "Ints", "Rule", "Stages", "Window"]
+__all__ = ["AnySource", "Ints", "Rule", "Spread", "Stages", "Window"]
 
 Ints = NDArray[np.int64]
 Posts = tuple[Ints, Ints]
@@ -55,6 +57,36 @@ class Window(Rule):
     def completed(self, some: Ints) -> Posts:
         """As many of each process as are through. Not collective."""
         sends, receives = (queue.take(ranks[some]) for queue, ranks in zip(self._queues, self._ranks, strict=True))
+        return sends, receives
+
+
+class Spread(Rule):
+    """A process has so many pieces in flight in each direction, a few of each message, and comes to messages in their order.
+
+    Parameters
+    ----------
+    sender, receiver, message : ndarray of int64
+        Of each piece, pieces in the order of their steps, those of a message one behind the other.
+    window : int
+        Pieces being sent, and being received.
+    each : int
+        Of one message, at most.
+    """
+
+    def __init__(self, sender: Ints, receiver: Ints, message: Ints, window: int, each: int) -> None:
+        first = np.flatnonzero(np.append(True, message[1:] != message[:-1])[: len(message)])
+        ends = np.append(first, len(message))[1:]
+        self._sides = tuple(_Queues(ranks, first, ends, -(-window // each)) for ranks in (sender, receiver))
+        self._window, self._each = window, each
+
+    def start(self) -> Posts:
+        """A few of each of the first messages of each process. Not collective."""
+        sends, receives = (side.start(self._window, self._each) for side in self._sides)
+        return sends, receives
+
+    def completed(self, some: Ints) -> Posts:
+        """The next of the same messages, or of messages that nobody has come to. Not collective."""
+        sends, receives = (side.after(some) for side in self._sides)
         return sends, receives
 
 
@@ -137,6 +169,40 @@ class AnySource(Rule):
         self._asking = np.delete(self._asking, free[at])
         self._receiving[self._receiver[receives]] = True
         return sends, receives
+
+
+class _Queues:
+    """Messages by owner, of which each of several queues has taken up one."""
+
+    def __init__(self, ranks: Ints, first: Ints, ends: Ints, count: int) -> None:
+        self._range = list(zip(first.tolist(), ends.tolist(), strict=True))
+        self._waiting: dict[int, deque[int]] = {}
+        for number, rank in enumerate(ranks[first].tolist()):
+            self._waiting.setdefault(rank, deque()).append(number)
+        self._taken = {rank: [(0, 0)] * count for rank in self._waiting}  # by queue: the next piece, and the end
+        self._queue = np.zeros(len(ranks), np.int64)  # of each piece that has been taken
+        self._rank = ranks
+
+    def start(self, window: int, each: int) -> Ints:
+        """The first of every owner."""
+        taken = [self._next(rank, slot // each) for rank in self._taken for slot in range(window)]
+        return np.array([piece for piece in taken if piece >= 0], np.int64)
+
+    def after(self, some: Ints) -> Ints:
+        """The next, for each of these that are through."""
+        taken = [self._next(*at) for at in zip(self._rank[some].tolist(), self._queue[some].tolist(), strict=True)]
+        return np.array([piece for piece in taken if piece >= 0], np.int64)
+
+    def _next(self, rank: int, queue: int) -> int:
+        """The next piece of a queue; -1 where there is none."""
+        piece, end = self._taken[rank][queue]
+        if piece == end:
+            if not self._waiting[rank]:
+                return -1
+            piece, end = self._range[self._waiting[rank].popleft()]
+        self._taken[rank][queue] = piece + 1, end
+        self._queue[piece] = queue
+        return piece
 
 
 class _Queue:

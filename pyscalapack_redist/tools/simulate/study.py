@@ -138,8 +138,8 @@ def simulated(
         exchange: choose("auto", exchange, "packed", None, links, math.prod(case.shape), *grids)
         for exchange in EXCHANGES
     }
-    window, piece = chosen["windowed"].window, chosen["windowed"].piece
-    sizes = Sizes(sizes.window or window, sizes.piece or piece, sizes.receives)
+    own = chosen["windowed"]
+    sizes = Sizes(sizes.window or own.window, sizes.piece or own.piece, sizes.receives, own.spread)
     found = [_predicted(name, case, machine, sizes, resolution, traffic, chosen) for name in methods]
     return Simulated(case, machine, limit, busiest, resolution, found)
 

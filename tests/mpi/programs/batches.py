@@ -21,7 +21,7 @@ from random_layouts import DTYPES, descriptor, numbered, placed, same
 from trapezoids import inside
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.engine.model import FAST_PIECE, SLOW_PIECE, SMALLEST_WINDOW
+from pyscalapack_redist.engine.model import FAST_PIECE, LONGEST_PIECE, SHORTEST_PIECE, SMALLEST_WINDOW
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
@@ -221,7 +221,8 @@ def windows_of_an_array() -> None:
     batch = psr.batch(*plans)
     if batch._group is not None and batch._group.links is not None:
         options = batch._stages[0].options
-        assert options.piece in (SLOW_PIECE, FAST_PIECE), options
+        short = SHORTEST_PIECE <= (options.piece or 0) <= LONGEST_PIECE
+        assert short if options.spread else options.piece == FAST_PIECE, options
         assert (options.window or 0) >= SMALLEST_WINDOW, options
     for k in range(4):
         batch([a + k] * 3, [out] * 3)

@@ -1,9 +1,10 @@
-"""Random pairs of layouts, each compared byte by byte with the oracle. Arguments: number of cases, seed, and two more or none.
+"""Random pairs of layouts, each compared byte by byte with the oracle. Arguments: number of cases, seed, and more or none.
 
 Cases take turns at every schedule, exchange and kind of buffers that go together, with much memory and with little.
 
 With bytes and slots as third and fourth argument, the ring in shared memory has so many of them, all that goes through it
-is written past the cache, as otherwise only large arrays are, and no other exchange is used.
+is written past the cache, as otherwise only large arrays are, and no other exchange is used. With a third argument alone,
+messages go in pieces of so many bytes between nodes, as otherwise only long ones do.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import itertools
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,9 +25,10 @@ from oracle import Layout, random_layout, random_size
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import node
+from pyscalapack_redist.engine import model
 from pyscalapack_redist.engine.scheduling import is_one_port
 from pyscalapack_redist.engine.waypoints import VIAS
-from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES, check_combination, shared
+from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES, check_combination, nonblocking, shared
 from pyscalapack_redist.schedules import NAMES
 
 RECORD = np.dtype([("key", "<i4"), ("value", "<f8", (2,)), ("tag", "S3")])
@@ -166,15 +169,27 @@ OPTIONS = list(combinations())
 def force(area: int, slots: int, stream_from: int = 0) -> None:
     """Let arrays of any size go the way of large ones."""
     forced = {"SLOTS": slots, "STREAM_FROM": stream_from, "WOVEN_FROM": 0, "SHORTEST": 0}
-    for module, name, value in ((node, "AREA", area), *((shared, *setting) for setting in forced.items())):
+    set_all([(node, "AREA", area), *((shared, *setting) for setting in forced.items())], ("shared",))
+
+
+def force_pieces(nbytes: int) -> None:
+    """Let messages of any size go in pieces of so many bytes between nodes."""
+    set_all([(model, "SHORTEST_PIECE", nbytes), (nonblocking, "SMALL", 0)], ("windowed", "shared"))
+
+
+def set_all(settings: list[tuple[ModuleType, str, int]], exchanges: tuple[str, ...]) -> None:
+    """Change what the engine works with, and use no other exchanges."""
+    for module, name, value in settings:
         assert hasattr(module, name), f"{module.__name__} has no {name} any more: this test forces nothing"
         setattr(module, name, value)
-    OPTIONS[:] = [options for options in OPTIONS if options.get("exchange", "shared") == "shared"]
+    OPTIONS[:] = [options for options in OPTIONS if options.get("exchange", exchanges[0]) in exchanges]
 
 
 def main() -> None:
     cases, seed, *forced = map(int, sys.argv[1:])
-    if forced:
+    if len(forced) == 1:
+        force_pieces(*forced)
+    elif forced:
         force(*forced)
     world = MPI.COMM_WORLD
     if world.Get_rank() == 0:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyscalapack_redist.tools.simulate.flow import Pieces, max_min, simulate
 from pyscalapack_redist.tools.simulate.lock_step import lock_step
 from pyscalapack_redist.tools.simulate.machine import Machine
-from pyscalapack_redist.tools.simulate.rules import AnySource, Rule, Stages, Window
+from pyscalapack_redist.tools.simulate.rules import AnySource, Rule, Spread, Stages, Window
 
 MEGA = 1e6
 machines = st.builds(
@@ -127,6 +127,17 @@ def test_a_window_keeps_the_rest_waiting() -> None:
     assert ends == pytest.approx([2, 2, 4, 4])
 
 
+def test_a_spread_window_has_a_few_pieces_of_many_messages() -> None:
+    some = pieces((0, 1, 1), (0, 1, 1), (0, 2, 1), (0, 2, 1), (0, 3, 2))
+    message = np.array([0, 0, 1, 1, 2])
+    ends = simulate(Machine(4, rate=1), some, Spread(some.sender, some.receiver, message, 2, 1)).ends
+    assert ends == pytest.approx([2, 4, 2, 4, 6])
+    ends = simulate(Machine(4, rate=1), some, Spread(some.sender, some.receiver, message, 2, 2)).ends
+    assert ends == pytest.approx([1, 3, 3, 5, 6])  # of one message, pieces go one behind the other
+    ends = simulate(Machine(4, rate=1), some, Spread(some.sender, some.receiver, message, 3, 1)).ends
+    assert ends == pytest.approx([3, 6, 3, 6, 6])
+
+
 @given(pairs, st.data())
 def test_nothing_is_faster_than_the_links_and_all_comes_through(
     flows: list[tuple[int, int]], data: st.DataObject
@@ -135,9 +146,11 @@ def test_nothing_is_faster_than_the_links_and_all_comes_through(
     sizes = data.draw(st.lists(st.integers(1, 8), min_size=len(flows), max_size=len(flows)))
     some = pieces(*[(p, q, size) for (p, q), size in zip(flows, sizes, strict=True)])
     stage = np.arange(some.count)
+    message = np.cumsum(np.diff(some.sender, prepend=-1).astype(bool) | np.diff(some.receiver, prepend=-1).astype(bool))
     rules: list[Rule] = [
         at_once(some),
         Window(some.sender, some.receiver, 2),
+        Spread(some.sender, some.receiver, message, 3, 2),
         Stages(some.sender, some.receiver, stage),
         AnySource(some.sender, some.receiver, np.zeros(some.count, int)),
     ]

@@ -143,7 +143,7 @@ def test_one_message_at_a_time_takes_the_time_without_barriers(
         assert found.seconds >= machine.vote + schedules.port_bound(whole, startup) * (1 - 1e-9)
     else:
         assert found.seconds == pytest.approx(machine.vote + time)
-    (many,) = simulated(moved, machine, (f"{name}/windowed",), Sizes(window=1, piece=2**30)).predictions
+    (many,) = simulated(moved, machine, (f"{name}/windowed",), Sizes(window=1, piece=2**30, receives=32)).predictions
     assert many.seconds != found.seconds or many.seconds == pytest.approx(machine.vote + time)
 
 
