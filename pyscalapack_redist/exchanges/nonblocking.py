@@ -12,7 +12,6 @@ it. Each says in which order its elements are, for its sender knew that before t
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -26,7 +25,8 @@ __all__ = ["HEADER", "SMALL", "AtOnce", "Nonblocking", "Windowed"]
 
 SMALL = 128 * 1024  # bytes of all messages, of the rank that has most, up to which they go at once
 HEADER = 16  # bytes before the elements of a small message
-FEW = 4  # pieces of a message under way, where the window is spread over many
+# Where the window is spread over many messages: the most pieces of one under way, and how many times shorter pieces get.
+FEW, LEAST_PART = 4, 4
 
 
 class Direction(NamedTuple):
@@ -94,6 +94,11 @@ class Nonblocking(Exchange):
         return min(cls.sizes(options)[0], super().largest_piece(options))
 
     @classmethod
+    def piece_bytes(cls, options: Options, nbytes: int) -> int:
+        """Most bytes of a piece of a message of so many bytes. Not collective: the same on both ranks."""
+        return cls.largest_piece(options)
+
+    @classmethod
     def in_flight(cls, options: Options, nbytes: int) -> tuple[int, int]:
         """Pieces of so many bytes for which receives are posted, and pieces being sent. Not collective."""
         room = max(1, options.memory_limit // 2 // max(nbytes, 1))
@@ -105,10 +110,11 @@ class Nonblocking(Exchange):
         return None
 
     def _direction(self, messages: Sequence[ByteMessage], side: int) -> Direction:
-        pieces, nbytes = self.buffers.cut(messages, self.largest_piece(self.options))
-        number = min(len(pieces), self.in_flight(self.options, nbytes)[side])
-        by_message = [list(some) for _, some in itertools.groupby(pieces, lambda piece: id(piece.message))]
-        return Direction(by_message, number, nbytes, self.of_a_message(self.options) or max(1, number))
+        options = self.options
+        cut = [self.buffers.cut([message], self.piece_bytes(options, message.size)) for message in messages]
+        nbytes = max((nbytes for _, nbytes in cut), default=0)
+        number = min(sum(len(pieces) for pieces, _ in cut), self.in_flight(options, nbytes)[side])
+        return Direction([pieces for pieces, _ in cut], number, nbytes, self.of_a_message(options) or max(1, number))
 
     @functools.cached_property
     def staging_bytes(self) -> int:
@@ -140,6 +146,15 @@ class Windowed(Nonblocking):
     def sizes(cls, options: Options) -> tuple[int, int]:
         """The same, as chosen for these links. Not collective: the same on all ranks."""
         return options.piece or cls.piece, options.window or cls.window
+
+    @classmethod
+    def piece_bytes(cls, options: Options, nbytes: int) -> int:
+        """In proportion to its length, where many messages are under way: they share the links so, and end together."""
+        most = cls.largest_piece(options)
+        if not options.spread:
+            return most
+        longest = max(1, options.extents.elements * options.item)
+        return max(1, most // LEAST_PART, min(most, -(-most * nbytes // longest)))
 
     @classmethod
     def in_flight(cls, options: Options, nbytes: int) -> tuple[int, int]:

@@ -97,3 +97,11 @@ def test_messages_go_through_others_where_their_start_costs_more_than_their_byte
     assert not pays(15, 600, 1e12)  # more than fits into the messages of a vote
     assert not pays(0, 0, 1e9)
     assert pays(2, 100, 1e6, radix=16)  # straight away, with a vote that goes to all
+
+
+@pytest.mark.parametrize(("nbytes", "piece"), [(10**6, 16_000), (500_001, 8001), (250_000, 4000), (10, 4000)])
+def test_messages_that_share_the_links_end_together(nbytes: int, piece: int) -> None:
+    options = Options(2**26, extents=Extents(elements=125_000), item=8, piece=SHORTEST_PIECE, spread=True)
+    assert Windowed.piece_bytes(options, nbytes) == piece
+    assert Windowed.piece_bytes(options._replace(spread=False), nbytes) == SHORTEST_PIECE
+    assert Windowed.piece_bytes(options._replace(memory_limit=2), nbytes) == 1

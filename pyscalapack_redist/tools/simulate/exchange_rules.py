@@ -119,23 +119,25 @@ def work_of(exchange: str, messages: Messages, item: int, sizes: Sizes) -> Work:
     cls = exchange_class(exchange)
     longest = int(messages.size.max(initial=1))
     extents = Extents(_most_messages(messages), longest)
-    options = Options(
-        MEMORY_LIMIT, extents=extents, item=item, piece=sizes.piece, window=sizes.window, spread=sizes.spread
-    )
-    step = max(1, cls.largest_piece(options) // item)
+    spread = sizes.spread and not sizes.receives
+    options = Options(MEMORY_LIMIT, extents=extents, item=item, piece=sizes.piece, window=sizes.window, spread=spread)
+    step = np.full(messages.count, max(1, cls.largest_piece(options) // item))
     if exchange == "synchronized":  # its processes count messages, which therefore go whole here
-        step = longest
+        step[:] = longest
     window = posted_receives = 0
     each = None
     if issubclass(cls, Nonblocking):
-        posted_receives, window = cls.in_flight(options, min(step, longest) * item)
+        lengths, which = np.unique(messages.size, return_inverse=True)
+        of_length = [max(1, cls.piece_bytes(options, length * item) // item) for length in lengths.tolist()]
+        step = np.array(of_length, np.int64)[which]
+        posted_receives, window = cls.in_flight(options, min(int(step.max(initial=1)), longest) * item)
         each = cls.of_a_message(options)
         if exchange == "windowed" and sizes.receives:
-            posted_receives, each = sizes.receives, None
+            posted_receives = sizes.receives
     count = -(-messages.size // step)
     which = np.repeat(np.arange(messages.count), count)
     number = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
-    size = np.minimum(messages.size[which] - number * step, step)
+    size = np.minimum(messages.size[which] - number * step[which], step[which])
     pieces = Pieces(messages.sender[which], messages.receiver[which], size.astype(np.float64) * item)
     turns = exchange in RECEIVE_FIRST
     if exchange.startswith("alltoall"):
