@@ -1,9 +1,10 @@
 """Nonblocking: receives are posted at once, pieces are packed and sent as slots of staging memory become free, and
 unpacked as they come (Walker & Otto, Fig 5, with a limit on memory). Windowed: the same with a few messages at a time.
 
-Slots stand in queues, and each queue goes through one message after the other. Sender and receiver take up messages in the
-same global order, so the first message that is not yet through has a slot on both sides, or the next that becomes free: a
-full window never deadlocks.
+Slots stand in queues, and each queue goes through one sequence of pieces after the other: all that there are, or all of one
+peer. Sender and receiver take up sequences in the same global order, so the first that is not yet through has a slot on both
+sides, or the next that becomes free: a full window never deadlocks. All of a peer is one sequence because MPI matches what
+one rank sends another in the order in which it was sent.
 
 Few small messages go all at once, beside the vote: they are sent before it is known and received into staging memory after
 it. Each says in which order its elements are, for its sender knew that before the others agreed.
@@ -30,22 +31,22 @@ FEW, LEAST_PART = 4, 4
 
 
 class Direction(NamedTuple):
-    """Pieces of one direction by message, the slots they go through, the bytes of a slot, and the slots of a queue."""
+    """Sequences of pieces of one direction, the slots they go through, the bytes of a slot, and the slots of a queue."""
 
-    messages: list[list[Piece]]
+    sequences: list[list[Piece]]
     slots: int
     nbytes: int
     each: int
 
     def queues(self) -> list[Iterator[Piece]]:
-        """What comes next, for each slot: those of a queue share a message until its last piece is taken."""
-        waiting = iter(self.messages)
+        """What comes next, for each slot: those of a queue share a sequence until its last piece is taken."""
+        waiting = iter(self.sequences)
         made = [_one_after_the_other(waiting) for _ in range(0, self.slots, self.each)]
         return [made[slot // self.each] for slot in range(self.slots)]
 
 
 def _one_after_the_other(waiting: Iterable[list[Piece]]) -> Iterator[Piece]:
-    """The pieces of a message, then those of the next that no other queue has taken up."""
+    """The pieces of a sequence, then those of the next that no other queue has taken up."""
     for pieces in waiting:
         yield from pieces
 
@@ -105,16 +106,20 @@ class Nonblocking(Exchange):
         return min(cls.posted_receives, room), min(cls.sizes(options)[1], room)
 
     @classmethod
-    def of_a_message(cls, options: Options) -> int | None:
-        """Pieces of a message under way at most; None where message comes after message. Not collective."""
+    def for_a_peer(cls, options: Options) -> int | None:
+        """Pieces for a peer under way at most; None where message comes after message. Not collective."""
         return None
 
     def _direction(self, messages: Sequence[ByteMessage], side: int) -> Direction:
         options = self.options
-        cut = [self.buffers.cut([message], self.piece_bytes(options, message.size)) for message in messages]
-        nbytes = max((nbytes for _, nbytes in cut), default=0)
-        number = min(sum(len(pieces) for pieces, _ in cut), self.in_flight(options, nbytes)[side])
-        return Direction([pieces for pieces, _ in cut], number, nbytes, self.of_a_message(options) or max(1, number))
+        each, largest = self.for_a_peer(options), 0
+        sequences: dict[int | None, list[Piece]] = {}
+        for message in messages:
+            pieces, nbytes = self.buffers.cut([message], self.piece_bytes(options, message.size))
+            sequences.setdefault(message.peer if each else None, []).extend(pieces)
+            largest = max(largest, nbytes)
+        number = min(sum(map(len, sequences.values())), self.in_flight(options, largest)[side])
+        return Direction(list(sequences.values()), number, largest, each or max(1, number))
 
     @functools.cached_property
     def staging_bytes(self) -> int:
@@ -163,8 +168,8 @@ class Windowed(Nonblocking):
         return (sends if options.spread else receives), sends
 
     @classmethod
-    def of_a_message(cls, options: Options) -> int | None:
-        """Few enough for every message of the rank that has most to be under way at once. Not collective."""
+    def for_a_peer(cls, options: Options) -> int | None:
+        """Few enough for all messages of the rank that has most to be under way at once. Not collective."""
         if not options.spread:
             return None
         return max(1, min(FEW, cls.sizes(options)[1] // max(1, options.extents.messages)))
@@ -186,7 +191,7 @@ class _Pipeline(Progress):
         incoming, outgoing = exchange.directions
         self._copies = exchange.copies
         self._waiting = [*incoming.queues(), *outgoing.queues()]
-        self._left = sum(len(pieces) for pieces in (*incoming.messages, *outgoing.messages))
+        self._left = sum(map(len, (*incoming.sequences, *outgoing.sequences)))
         # Sends first: requests to send then reach the peer ahead of the permissions that let its own data flow. Behind that
         # data on one connection they would wait for all of it, and the two directions would come one after the other.
         for number in (*range(self._receiving, len(self._slots)), *range(self._receiving)):

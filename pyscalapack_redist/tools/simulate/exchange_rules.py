@@ -131,7 +131,7 @@ def work_of(exchange: str, messages: Messages, item: int, sizes: Sizes) -> Work:
         of_length = [max(1, cls.piece_bytes(options, length * item) // item) for length in lengths.tolist()]
         step = np.array(of_length, np.int64)[which]
         posted_receives, window = cls.in_flight(options, min(int(step.max(initial=1)), longest) * item)
-        each = cls.of_a_message(options)
+        each = cls.for_a_peer(options)
         if exchange == "windowed" and sizes.receives:
             posted_receives = sizes.receives
     count = -(-messages.size // step)
