@@ -24,9 +24,9 @@ from .message import ByteMessage, Piece
 
 __all__ = ["HEADER", "SMALL", "AtOnce", "Nonblocking", "Windowed"]
 
-SMALL = 128 * 1024  # bytes of all messages, of the rank that has most, up to which they go at once
+SMALL = 256 * 1024  # bytes of all messages, of the rank that has most, up to which they go at once
 HEADER = 16  # bytes before the elements of a small message
-# Where the window is spread over many messages: the most pieces of one under way, and how many times shorter pieces get.
+# Where the window is spread over many messages: pieces of one that are few, and how many times shorter pieces get.
 FEW, LEAST_PART = 4, 4
 
 
@@ -155,10 +155,9 @@ class Windowed(Nonblocking):
     @classmethod
     def piece_bytes(cls, options: Options, nbytes: int) -> int:
         """In proportion to its length, where many messages are under way: they share the links so, and end together."""
-        most = cls.largest_piece(options)
-        if not options.spread:
+        most, longest = cls.largest_piece(options), options.extents.elements * options.item
+        if not options.spread or longest <= FEW * most:  # pieces cost more than shares of the links are worth
             return most
-        longest = max(1, options.extents.elements * options.item)
         return max(1, most // LEAST_PART, min(most, -(-most * nbytes // longest)))
 
     @classmethod

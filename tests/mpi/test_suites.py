@@ -182,6 +182,15 @@ def test_a_comparison_with_an_earlier_run_of_a_suite(tmp_path: Path) -> None:
     assert len(slower) == len(cases)
 
 
+def test_pieces_on_links() -> None:
+    options = ("--rate", "10gbit", "--megabytes", "0.2", "0.01", "--repeat", 2)
+    done = launch.run((str(Path(SUITES[0]).parent / "pieces_on_links.py"),), 4, *options)
+    assert "4 ranks, 0.2 MB each way, the links' limit 0.16 ms" in done.stdout
+    rows = [line for line in done.stdout.splitlines() if line.startswith(("| whole ", "| 2 of 65 kB", "| 4 of 16 kB"))]
+    assert len(rows) == 2 * 3
+    assert all(float(cell.split("/")[0]) > 0 for row in rows for cell in row.split("|")[2:4])
+
+
 def test_quick_is_for_suites_that_have_it() -> None:
     done = launch.run(PROGRAM, 2, "bench", "--suite", "facts", "--quick", check=False)
     assert done.returncode == 2

@@ -105,3 +105,4 @@ def test_messages_that_share_the_links_end_together(nbytes: int, piece: int) -> 
     assert Windowed.piece_bytes(options, nbytes) == piece
     assert Windowed.piece_bytes(options._replace(spread=False), nbytes) == SHORTEST_PIECE
     assert Windowed.piece_bytes(options._replace(memory_limit=2), nbytes) == 1
+    assert Windowed.piece_bytes(options._replace(extents=Extents(elements=8000)), nbytes) == SHORTEST_PIECE

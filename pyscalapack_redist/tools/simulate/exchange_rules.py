@@ -66,8 +66,8 @@ class Work:
     _window: int
     _posted_receives: int
     _order: Ints
-    _message: Ints
-    _each: int | None
+    _message: Ints  # of each piece
+    _each: int | None  # pieces of a message under way; None where message comes after message
 
     def rule(self) -> Rule:
         """A fresh rule: it is used up by a simulation. Not collective."""
