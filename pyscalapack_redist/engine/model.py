@@ -26,7 +26,7 @@ __all__ = ["Choice", "choose", "predicted_seconds", "take_log_steps"]
 ELEMENT = 8  # bytes that an element is taken to have before the arrays are known
 # As measured on limited links (docs/between-hosts.md): while the wire is the bottleneck, short pieces of all messages at once
 # win, so short that MPI sends them without asking first (Open MPI over TCP: up to 64 KiB with its headers), and so few that
-# no queue grows long. A piece takes PIECE_SECONDS of the link at least where it is not the shortest.
+# no queue grows long. Within these bounds a piece takes PIECE_SECONDS of the link.
 SHORTEST_PIECE, LONGEST_PIECE, PIECE_SECONDS = 16_000, 60_000, 5e-4
 MANY_PIECES, MOST_PIECES = 16, 64
 # Where the wire is not much slower than packing, packing must overlap with sending, and there are few calls of MPI.

@@ -76,7 +76,7 @@ class Spread(Rule):
     def __init__(self, sender: Ints, receiver: Ints, message: Ints, window: int, each: int) -> None:
         first = np.flatnonzero(np.append(True, message[1:] != message[:-1])[: len(message)])
         ends = np.append(first, len(message))[1:]
-        self._sides = tuple(_Queues(ranks, first, ends, -(-window // each)) for ranks in (sender, receiver))
+        self._sides = tuple(_MessageQueues(ranks, first, ends, -(-window // each)) for ranks in (sender, receiver))
         self._window, self._each = window, each
 
     def start(self) -> Posts:
@@ -171,7 +171,7 @@ class AnySource(Rule):
         return sends, receives
 
 
-class _Queues:
+class _MessageQueues:
     """Messages by owner, of which each of several queues has taken up one."""
 
     def __init__(self, ranks: Ints, first: Ints, ends: Ints, count: int) -> None:
