@@ -21,13 +21,14 @@ from ..comm.links import Links
 from ..comm.log_steps import LONGEST, LogSteps, Rows, work_of
 from .exchange import Exchange, Options, Progress, Run
 from .message import Piece
-from .nonblocking import HEADER, SMALL
+from .nonblocking import HEADER
 from .rounds import InRounds, Round
 
 __all__ = ["Blocks", "Bruck"]
 
 # That a message of its own for a peer takes, beside its bytes: 1.9 ms for 15 of them on 16 hosts that shared two cores.
 PEER_SECONDS = 1.5e-4
+MOST_BLOCKS = 64 * 1024  # bytes of all blocks that a rank sends, beyond which they go as messages of their own
 
 
 class Bruck(InRounds):
@@ -45,7 +46,7 @@ class Bruck(InRounds):
         extents, work = options.extents, work_of(options.ranks, options.radix)
         message = extents.elements * options.item
         block = message + HEADER
-        if extents.partial or work.longest * block > LONGEST or 2 * work.blocks * block > SMALL:
+        if extents.partial or work.longest * block > LONGEST or work.blocks * block > MOST_BLOCKS:
             return False
         if work.steps == 1:
             return extents.messages > 0
