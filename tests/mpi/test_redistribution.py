@@ -48,6 +48,13 @@ def test_random_layouts_in_short_pieces_of_many_messages(nodes: str, nbytes: int
     assert done.stdout.endswith("OK\n")
 
 
+def test_all_messages_are_under_way_on_slow_links(tmp_path: Path) -> None:
+    links = tmp_path / "links.json"
+    links.write_text(json.dumps({"latency": 1e-6, "rate": 6.25e6}))
+    env = {"PYSCALAPACK_REDIST_NODES": "0,1,2,3", "PYSCALAPACK_REDIST_LINKS": str(links)}
+    assert run(PROGRAMS / "short_pieces.py", 4, env=env).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 5, 8])
 def test_messages_in_few_steps(ranks: int) -> None:
     assert run(PROGRAMS / "log_steps.py", ranks).stdout == "OK\n"
