@@ -1,10 +1,11 @@
 """Nonblocking: receives are posted at once, pieces are packed and sent as slots of staging memory become free, and
 unpacked as they come (Walker & Otto, Fig 5, with a limit on memory). Windowed: the same with a few messages at a time.
 
-Slots stand in queues, and each queue goes through one sequence of pieces after the other: all that there are, or all of one
-peer. Sender and receiver take up sequences in the same global order, so the first that is not yet through has a slot on both
-sides, or the next that becomes free: a full window never deadlocks. All of a peer is one sequence because MPI matches what
-one rank sends another in the order in which it was sent.
+Message by message, all pieces go through one queue of slots; sender and receiver go through them in the same global order,
+so the first piece that is not yet through can always move: a full window never deadlocks. With many messages at a time there
+are several queues, each with slots of its own, and what a queue goes through is all of one peer after all of another: MPI
+matches what one rank sends another in the order of sending. Peers are taken up in the same global order on both sides, so the
+first pair that is not yet through has slots on both, or the next that become free.
 
 Few small messages go all at once, beside the vote: they are sent before it is known and received into staging memory after
 it. Each says in which order its elements are, for its sender knew that before the others agreed.

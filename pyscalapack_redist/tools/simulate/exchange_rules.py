@@ -127,9 +127,9 @@ def work_of(exchange: str, messages: Messages, item: int, sizes: Sizes) -> Work:
     window = posted_receives = 0
     each = None
     if issubclass(cls, Nonblocking):
-        lengths, which = np.unique(messages.size, return_inverse=True)
+        lengths, place = np.unique(messages.size, return_inverse=True)
         of_length = [max(1, cls.piece_bytes(options, length * item) // item) for length in lengths.tolist()]
-        step = np.array(of_length, np.int64)[which]
+        step = np.array(of_length, np.int64)[place]
         posted_receives, window = cls.in_flight(options, min(int(step.max(initial=1)), longest) * item)
         each = cls.for_a_peer(options)
         if exchange == "windowed" and sizes.receives:
