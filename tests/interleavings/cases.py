@@ -442,6 +442,9 @@ CASES = {
     "errors while elements move with the vote": case(
         THREE_NODES, Kind(ways=("start",), faults=(MOVING,)), usual(exchange="bruck"), checks=after_breaking_off
     ),
+    "errors while elements move in short pieces": case(
+        THREE_NODES, Kind(ways=("start",), faults=(MOVING,)), short_pieces, checks=after_breaking_off
+    ),
     # Interrupts.
     "interrupts": case(TWO, Kind(ways=STORM), usual(), interrupts=2),
     "interrupts of three": case(THREE, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=3),
