@@ -19,6 +19,7 @@ from pyscalapack_redist.schedules import CommunicationGrid, build
 from pyscalapack_redist.schedules.optimal import OptimalSchedule
 
 LARGEST, LARGEST_BLOCK = 1024, 64
+KINDS = ("slices", "arrays")
 HARD = (
     (144, 192, 27, 29, None),
     (665, 840, 64, 15, None),
@@ -109,6 +110,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=60, help="random cases of each kind")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="slices, arrays or both")
     parser.add_argument("--time-limit", type=float, default=1.0, help="seconds that `optimal` may take")
     options = parser.parse_args()
     build("optimal", CommunicationGrid(15, 6, 2, 3))  # loads SciPy
@@ -117,8 +119,8 @@ def main() -> None:
         f"limit {options.time_limit} s, seed {options.seed}\n"
     )
     kinds = {
-        name: [solved(grid, options.time_limit) for grid in drawn(options.seed, options.cases, finite)]
-        for name, finite in (("slices", False), ("arrays", True))
+        name: [solved(grid, options.time_limit) for grid in drawn(options.seed, options.cases, name == "arrays")]
+        for name in options.kinds
     }
     print(
         "| | cases | equal the bound | proved | best found | above 1 % | most | s, median | s, longest | "

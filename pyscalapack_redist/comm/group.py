@@ -24,7 +24,7 @@ from .mpi import MPI
 from .node import Node
 from .progress import until
 from .vote import Ballot, MPIVote, Outcome, RingVote, Statement, Verdict, Vote, error_in_words, good, verdict
-from .waiting import LEFT, Waiting
+from .waiting import Waiting
 
 __all__ = ["Group"]
 
@@ -339,7 +339,7 @@ class Group:
         self.broken = why
         if self.node is not None and self.node.ring is not None:
             self.node.ring.break_off()
-        self._waiting.notify(LEFT, self.size)
+        self._waiting.leave()
 
     def close(self) -> None:
         """Start no call any more that goes straight through."""

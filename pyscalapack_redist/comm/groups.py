@@ -88,8 +88,9 @@ class MPIGroup(Group):
         self._freed = True
         while self.held:
             self.held.popitem()[1].close()
-        if self.transfers or self._votes:
-            return  # MPI still moves messages on them
+        if self.transfers or self._votes or not self._waiting.settle(self.comm.Ibarrier):
+            _never_freed.append(self)  # MPI still moves messages on them
+            return
         for comm in (self.comm, self.collectives):
             if comm is not None:
                 comm.Free()
@@ -103,6 +104,7 @@ def _ended(comm: MPI.Intracomm) -> str | None:
 
 
 _keyval: int | None = None
+_never_freed: list[MPIGroup] = []
 _every: weakref.WeakSet[MPIGroup] = weakref.WeakSet()
 
 

@@ -9,6 +9,7 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,13 +18,16 @@ from ..errors import CollectiveError
 from . import progress
 
 if TYPE_CHECKING:
+    from .channel import Request
     from .group import Group
 
-__all__ = ["LEFT", "Waiting"]
+__all__ = ["Waiting"]
 
 PATIENCE = "PYSCALAPACK_REDIST_PATIENCE"
 CHECK_SECONDS = 0.05
-WATCHERS = 64  # ranks that are told who waits
+ANSWER_SECONDS = 1.0
+SETTLE_SECONDS = 10.0
+WATCHERS = 64  # the lowest ranks: they ask all others whether they wait, and the others ask only them
 WAITS, LEFT = range(2)  # what a notice says
 
 
@@ -33,8 +37,9 @@ class Waiting:
     def __init__(self, group: Group, tag: int) -> None:
         self._group, self._tag = group, tag
         self._heard: dict[int, int] = {}
+        self._told: set[int] = set()
         self._sent: list[Any] = []
-        self._since, self._said, self._asked = 0.0, False, False
+        self._since, self._said, self._has_asked = 0.0, False, False
         self._what: object = None
         self._checked = 0.0
         try:
@@ -54,67 +59,123 @@ class Waiting:
         if moment - self._checked < CHECK_SECONDS:
             return
         self._checked = moment
-        if group.node is not None:
-            group.node.check()
-        if group.watch is not None:
-            group.watch()
-        self._listen()
+        self._check_others()
         ticket = group.tickets.drawn
         if ticket != self._what:
-            self._what, self._since, self._said, self._asked = ticket, moment, False, False
+            self._what, self._since, self._said, self._has_asked, self._told = ticket, moment, False, False, set()
+        self._listen()
+        self._say_here({peer for peer, theirs in self._heard.items() if theirs == ticket})
         if not self._said and 0 < self._patience < moment - self._since:
             self._said = True
             self._say(plan)
 
-    def notify(self, what: int, ranks: int) -> None:
-        """Tell the first so many ranks, where a message may be needed for it."""
+    def _check_others(self) -> None:
+        """See whether they live, as far as this rank can see."""
+        if self._group.node is not None:
+            self._group.node.check()
+        if self._group.watch is not None:
+            self._group.watch()
+
+    def settle(self, barrier: Callable[[], Request]) -> bool:
+        """Receive all notices that are on their way: MPI could take one for a message of a later communicator. Collective.
+
+        Each rank starts the barrier when its own have been received (Hoefler, Siebert & Lumsdaine 2010, "NBX").
+
+        Returns
+        -------
+        bool
+            False where others have not come for `SETTLE_SECONDS`, or cannot come.
+        """
+        met, last = None, time.monotonic() + SETTLE_SECONDS
+        with contextlib.suppress(Exception):  # of ranks that have died, or of MPI without them
+            while time.monotonic() < last:
+                self._receive_notices()
+                self._sent = [message for message in self._sent if not message[1].Test()]
+                if met is None and not self._sent:
+                    met = barrier()
+                if met is not None and met.Test():
+                    return True
+                if time.monotonic() - self._checked > CHECK_SECONDS:
+                    self._checked = time.monotonic()
+                    self._check_others()
+                progress.pause()
+        return False
+
+    def leave(self) -> None:
+        """Tell all others that this rank takes part no more."""
+        self._notify(LEFT, range(self._group.size))
+
+    @property
+    def _by_messages(self) -> bool:
+        """Whether ranks must tell one another what they could not read in shared memory."""
+        return self._group.voting_ring is None
+
+    def _notify(self, what: int, ranks: Iterable[int]) -> None:
         group = self._group
-        if group.node is None or group.node.whole:
+        if not self._by_messages:
             return
         self._sent = [message for message in self._sent if not message[1].Test()]
         data = np.array([what, group.tickets.drawn], np.int64)
-        for peer in range(min(ranks, group.size)):
+        for peer in ranks:
             if peer != group.rank:
                 with contextlib.suppress(Exception):
-                    self._sent.append((data, group.channel.send(data, peer, self._tag)))
+                    self._sent.append((data, group.channel.send_synchronously(data, peer, self._tag)))
+
+    def _say_here(self, ranks: set[int]) -> None:
+        """Tell ranks, once, that this one waits; they tell this one, if they wait for the same."""
+        if ranks - self._told:
+            self._notify(WAITS, sorted(ranks - self._told))
+            self._told |= ranks
 
     def _listen(self) -> None:
-        """Read what ranks say of themselves."""
-        group = self._group
-        if group.node is None or group.node.whole:
-            return
-        while (found := group.channel.probe(None, self._tag)) is not None:
+        """Hear what ranks say of themselves."""
+        for peer, what, ticket in self._receive_notices():
+            if what == LEFT:
+                raise CollectiveError(f"{self._group.names[peer]} has left a redistribution in the middle")
+            self._heard[peer] = ticket
+
+    def _receive_notices(self) -> list[tuple[int, int, int]]:
+        """From whom, what they say, and in which call."""
+        came: list[tuple[int, int, int]] = []
+        while (found := self._group.channel.probe(None, self._tag)) is not None:
             data = np.empty(2, np.int64)
             request = found.receive(data)
             while not request.Test():
                 progress.pause()
-            if data[0] == LEFT:
-                raise CollectiveError(f"{group.names[found.peer]} has left a redistribution in the middle")
-            self._heard[found.peer] = int(data[1])
+            came.append((found.peer, int(data[0]), int(data[1])))
+        return came
 
     def _missing(self) -> list[int] | None:
         """The ranks that have not come; None until others have had the time to say that they wait."""
         group = self._group
-        if group.node is not None and group.node.ring is not None and group.node.whole:
+        if group.node is not None and group.voting_ring is not None:
             here = list(group.node.number)
-            return [here[k] for k in group.node.ring.missing()]
-        if not self._asked:
-            self.notify(WAITS, WATCHERS)
-            self._asked, self._said = True, False
-            self._since = time.monotonic() - self._patience + 1.0
+            return [here[k] for k in group.voting_ring.missing()]
+        asked = self._asked
+        if not self._has_asked:
+            self._say_here(set(asked))
+            self._has_asked, self._said = True, False
+            self._since = time.monotonic() - self._patience + ANSWER_SECONDS
             return None
-        return [k for k in range(group.size) if k != group.rank and self._heard.get(k) != group.tickets.drawn]
+        return [k for k in asked if k != group.rank and self._heard.get(k) != group.tickets.drawn]
+
+    @property
+    def _asked(self) -> range:
+        """The ranks of which this one may know whether they have come."""
+        group = self._group
+        return range(WATCHERS if self._by_messages and group.rank >= WATCHERS else group.size)
 
     def _say(self, plan: object) -> None:
-        """On standard error, by the lowest of the ranks that wait.
+        """On standard error, by the lowest of the ranks that wait, or by the lowest of a node where none of the lowest waits.
 
         Where all have come, one of the others may be at work and not wait: two ranks then say so.
         """
         group, missing = self._group, self._missing()
         if missing is None:
             return
-        waiting = [k for k in range(group.size) if k not in missing]
-        if group.rank not in (waiting[:1] if missing else waiting[:2]):
+        waiting = [k for k in self._asked if k not in missing]
+        speakers = waiting[: 1 if missing else 2] or [group.rank if group.node is None else min(group.node.number)]
+        if group.rank not in speakers:
             return
         what = "a redistribution" if plan is None else f"{plan!r}"
         who = ", ".join(group.names[k] for k in missing[:8]) + (" and others" if len(missing) > 8 else "")

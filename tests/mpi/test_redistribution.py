@@ -196,18 +196,47 @@ def test_plans_end_with_their_last_reference(nodes: str) -> None:
     assert run(PROGRAMS / "plans_end.py", 2, timeout=60, env=env).stdout == "OK\n"
 
 
+def reports_of_waiting(*arguments: object, nodes: str, patience: float) -> list[str]:
+    """What ranks say that wait, after a program that succeeds."""
+    env = {"PYSCALAPACK_REDIST_NODES": nodes, "PYSCALAPACK_REDIST_PATIENCE": f"{patience:g}"}
+    done = run(PROGRAMS / "patience.py", nodes.count(",") + 1, *arguments, timeout=60, env=env)
+    assert done.stdout == "OK\n"
+    return [line for line in done.stderr.splitlines() if line.startswith("pyscalapack_redist: ")]
+
+
 @pytest.mark.parametrize("nodes", ["0,0,0", "0,0,1", "0,1,2"])
 @pytest.mark.parametrize("late", [0, 2])
 def test_ranks_that_wait_for_long_say_for_whom(nodes: str, late: int) -> None:
-    env = {"PYSCALAPACK_REDIST_NODES": nodes, "PYSCALAPACK_REDIST_PATIENCE": "0.5"}
-    done = run(PROGRAMS / "patience.py", 3, late, timeout=60, env=env)
-    assert done.stdout == "OK\n"
-    said = [line for line in done.stderr.splitlines() if line.startswith("pyscalapack_redist: ")]
-    assert len(said) == 1, done.stderr
+    seconds = ",".join("4" if rank == late else "0" for rank in range(3))
+    (said,) = reports_of_waiting(seconds, nodes=nodes, patience=1)
     first = 1 if late == 0 else 0
-    assert said[0].startswith(f"pyscalapack_redist: rank {first} has waited for 0.5 s in call "), said
-    assert "Redistribution(Descriptor(40 x 30, blocks 4 x 4, ProcessGrid(3 x 1, ranks 0 to 2)) -> Desc" in said[0]
-    assert f": rank {late} has not come to it. Look for a rank that has raised an exception" in said[0]
+    assert said.startswith(f"pyscalapack_redist: rank {first} has waited for 1 s in call "), said
+    assert "Redistribution(Descriptor(40 x 30, blocks 4 x 4, ProcessGrid(3 x 1, ranks 0 to 2)) -> Desc" in said
+    assert f": rank {late} has not come to it. Look for a rank that has raised an exception" in said, said
+
+
+@pytest.mark.parametrize("nodes", ["0,0,1", "0,1,2"])
+def test_a_rank_that_has_not_waited_for_long_is_not_said_to_be_missing(nodes: str) -> None:
+    """Rank 1 comes 1.5 s after rank 0, which speaks up after 3 s; before that rank 1 has no reason to say anything."""
+    (said,) = reports_of_waiting("0,1.5,5", nodes=nodes, patience=2)
+    assert ": rank 2 has not come to it." in said, said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "nodes", "speaker", "missing"),
+    [("0,4,0,0", "0,1,2,3", 0, "rank 1 has"), ("4,4,0,0", "0,1,2,2", 2, "rank 0, rank 1 have")],
+)
+def test_one_of_many_ranks_that_wait_says_so(seconds: str, nodes: str, speaker: int, missing: str) -> None:
+    """Of many ranks only the lowest ask all: here two."""
+    (said,) = reports_of_waiting(seconds, "few", nodes=nodes, patience=1)
+    assert said.startswith(f"pyscalapack_redist: rank {speaker} has waited for 1 s in call "), said
+    assert f": {missing} not come to it." in said, said
+
+
+def test_a_communicator_after_one_whose_ranks_waited_for_long() -> None:
+    """What ranks have said of their waiting is never taken for a message of a later communicator."""
+    env = {"PYSCALAPACK_REDIST_PATIENCE": "0.1"}
+    assert run(PROGRAMS / "freed_after_waiting.py", 3, 30, timeout=100, env=env).stdout == "OK\n"
 
 
 def test_ranks_that_have_come_are_not_said_to_be_missing() -> None:
@@ -221,5 +250,5 @@ def test_ranks_that_have_come_are_not_said_to_be_missing() -> None:
 
 def test_patience_may_be_endless() -> None:
     env = {"PYSCALAPACK_REDIST_PATIENCE": "0"}
-    done = run(PROGRAMS / "patience.py", 2, 1, timeout=60, env=env)
+    done = run(PROGRAMS / "patience.py", 2, "0,2", timeout=60, env=env)
     assert "has waited" not in done.stderr
