@@ -34,17 +34,19 @@ HARD = (
 
 
 class Result(NamedTuple):
-    """What comes out of one redistribution."""
+    """What comes out of one redistribution; graph and schedule would take megabytes each."""
 
-    grid: CommunicationGrid
-    schedule: OptimalSchedule
+    name: str
+    steps: str
+    cost: str
+    certificate: str
     seconds: float
     processor_seconds: float
 
     @property
     def excess(self) -> float:
         """By how many percent the cost may be above the least."""
-        words = self.schedule.certificate.split()
+        words = self.certificate.split()
         return float(words[3]) if words[0] == "best" else 0.0
 
 
@@ -67,7 +69,14 @@ def solved(grid: CommunicationGrid, limit: float) -> Result:
     seconds, processor_seconds = time.perf_counter() - start, time.process_time() - used
     schedule.validate()
     assert isinstance(schedule, OptimalSchedule)
-    return Result(grid, schedule, seconds, processor_seconds)
+    return Result(
+        f"{grid.P} -> {grid.Q}, {grid.r} -> {grid.s}, {'slice' if grid.n is None else f'n = {grid.n}'}",
+        f"{schedule.number_of_steps} ({grid.step_bound})",
+        f"{schedule.total_cost} ({grid.cost_bound})",
+        schedule.certificate,
+        seconds,
+        processor_seconds,
+    )
 
 
 def summary(name: str, results: list[Result]) -> str:
@@ -78,8 +87,8 @@ def summary(name: str, results: list[Result]) -> str:
     cells = [
         name,
         len(results),
-        sum(result.schedule.certificate == "equals the lower bound" for result in results),
-        sum(result.schedule.certificate == "proved by integer program" for result in results),
+        sum(result.certificate == "equals the lower bound" for result in results),
+        sum(result.certificate == "proved by integer program" for result in results),
         sum(excess > 0 for excess in excesses),
         sum(excess > 1 for excess in excesses),
         f"{max(excesses):.1f} %",
@@ -93,15 +102,7 @@ def summary(name: str, results: list[Result]) -> str:
 
 def row(result: Result) -> str:
     """One case."""
-    schedule, grid = result.schedule, result.grid
-    cells = [
-        f"{grid.P} -> {grid.Q}, {grid.r} -> {grid.s}, {'slice' if grid.n is None else f'n = {grid.n}'}",
-        f"{schedule.number_of_steps} ({grid.step_bound})",
-        f"{schedule.total_cost} ({grid.cost_bound})",
-        schedule.certificate,
-        f"{result.seconds:.2f}",
-        f"{result.processor_seconds:.2f}",
-    ]
+    cells = [*result[:4], f"{result.seconds:.2f}", f"{result.processor_seconds:.2f}"]
     return "| " + " | ".join(cells) + " |"
 
 

@@ -175,7 +175,7 @@ def _batch(plans: tuple[Redistribution, ...], group: Group | None, chosen: Choic
                 sends, receives = ([m._replace(peer=there[m.peer]) for m in some] for some in (sends, receives))
             messages = Messages(sends, receives, copies)
             moves.append(move._replace(pair=k, source=2 * k, target=2 * k + 1, messages=messages))
-    options = Options(memory_limit, piece=chosen.piece, window=chosen.window, spread=chosen.spread)
+    options = Options(memory_limit, cutting=chosen.cutting)
     stage = Stage(moves, exchange_class(chosen.exchange), options, group, by_distance=True)
     pairs, identity = [plan._pairs[0] for plan in plans], digest(("batch", memory_limit))
     made = Redistribution(group, pairs, [stage], {}, chosen.why, identity, listed=True)

@@ -14,7 +14,7 @@ from ..comm.cores import usable_cores
 from ..comm.links import Links
 from ..comm.log_steps import radix_for, work_of
 from ..comm.node import Node
-from ..exchanges import exchange_class
+from ..exchanges import Cutting, exchange_class
 from ..exchanges.bruck import Bruck
 from ..exchanges.nonblocking import Windowed
 
@@ -40,15 +40,12 @@ COPIED = 16 * 2**20  # bytes of the copy that is timed
 
 
 class Choice(NamedTuple):
-    """Schedule and exchange in place of "auto", why, and pieces of messages between nodes: bytes, how many in flight (None: the
-    exchange's own), and whether of many messages at once."""
+    """Schedule and exchange in place of "auto", why, and the pieces of messages between nodes."""
 
     schedule: str
     exchange: str
     why: str
-    piece: int | None = None
-    window: int | None = None
-    spread: bool = False
+    cutting: Cutting = Cutting()
 
 
 def choose(
@@ -106,7 +103,7 @@ def choose(
     else:
         piece, fewest, most, spread = FAST_PIECE, SMALLEST_WINDOW, LARGEST_WINDOW, False
     window = min(most, max(fewest, math.ceil(under_way / max(1.0, min(piece, message)))))
-    return Choice(schedule, exchange, why, piece, window, spread)
+    return Choice(schedule, exchange, why, Cutting(piece, window, spread))
 
 
 def take_log_steps(plan: Redistribution, links: Links | None) -> None:

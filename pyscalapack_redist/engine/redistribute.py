@@ -250,9 +250,7 @@ def _plan_of(
     """This rank's part of a plan. Not collective."""
     me = request.comm.Get_rank()
     exchange = exchange_class(chosen.exchange)
-    options = Options(
-        request.memory_limit, request.buffers, piece=chosen.piece, window=chosen.window, spread=chosen.spread
-    )
+    options = Options(request.memory_limit, request.buffers, cutting=chosen.cutting)
 
     by_slot = options.buffers == "datatypes"
 

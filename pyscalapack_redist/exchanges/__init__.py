@@ -6,7 +6,7 @@ from ..errors import ScheduleError, unknown
 from .alltoall import Alltoallv, Alltoallw
 from .bruck import Bruck
 from .buffers import BUFFERS
-from .exchange import Exchange, Extents, Options, Progress, Run
+from .exchange import Cutting, Exchange, Extents, Options, Progress, Run
 from .message import Boxes, ByteMessage, Form, Message
 from .nonblocking import Nonblocking, Windowed
 from .ready import Ready
@@ -19,6 +19,7 @@ __all__ = [
     "EXCHANGES",
     "Boxes",
     "ByteMessage",
+    "Cutting",
     "Exchange",
     "Extents",
     "Form",

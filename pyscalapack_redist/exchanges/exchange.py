@@ -23,7 +23,7 @@ from .buffers import BUFFERS
 from .message import LARGEST_COUNT, ByteMessage, Message
 from .threads import prepare
 
-__all__ = ["COPY_PIECE", "Exchange", "Extents", "Options", "Progress", "Run"]
+__all__ = ["COPY_PIECE", "Cutting", "Exchange", "Extents", "Options", "Progress", "Run"]
 
 COPY_PIECE = 512 * 1024  # bytes of a local copy between two looks at the messages
 
@@ -106,6 +106,22 @@ _in_order = operator.attrgetter("key", "peer")
 MEMORY_LIMIT = 64 * 2**20  # most bytes of staging memory on a rank, where nothing else is asked for
 
 
+class Cutting(NamedTuple):
+    """How messages between nodes are cut into pieces.
+
+    Attributes
+    ----------
+    nbytes, window : int or None
+        Bytes of a piece, and how many are sent at a time; None for the exchange's own.
+    spread : bool
+        Whether these are few of each of many messages; otherwise message comes after message.
+    """
+
+    nbytes: int | None = None
+    window: int | None = None
+    spread: bool = False
+
+
 class Options(NamedTuple):
     """What an exchange is told besides its messages, equal on all ranks.
 
@@ -121,10 +137,8 @@ class Options(NamedTuple):
         Bytes of an element, of the largest where there are several arrays.
     order : int
         Of elements in messages: 1 by rows, 2 by columns.
-    piece, window : int or None
-        Between nodes: bytes of a piece, and how many are sent at a time; None for the exchange's own.
-    spread : bool
-        Between nodes: whether these are few of each of many messages; otherwise message comes after message.
+    cutting : Cutting
+        Of messages between nodes.
     ranks : int
         Ranks of the group.
     radix : int
@@ -138,9 +152,7 @@ class Options(NamedTuple):
     extents: Extents = Extents()
     item: int = 1
     order: int = 2
-    piece: int | None = None
-    window: int | None = None
-    spread: bool = False
+    cutting: Cutting = Cutting()
     ranks: int = 1
     radix: int = 2
     travels: bool = False

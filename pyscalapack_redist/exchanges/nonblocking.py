@@ -151,13 +151,13 @@ class Windowed(Nonblocking):
     @classmethod
     def sizes(cls, options: Options) -> tuple[int, int]:
         """The same, as chosen for these links. Not collective: the same on all ranks."""
-        return options.piece or cls.piece, options.window or cls.window
+        return options.cutting.nbytes or cls.piece, options.cutting.window or cls.window
 
     @classmethod
     def piece_bytes(cls, options: Options, nbytes: int) -> int:
         """In proportion to its length, where many messages are under way: they share the links so, and end together."""
         most, longest = cls.largest_piece(options), options.extents.elements * options.item
-        if not options.spread or longest <= FEW * most:  # pieces cost more than shares of the links are worth
+        if not options.cutting.spread or longest <= FEW * most:  # pieces cost more than shares of the links are worth
             return most
         return max(1, most // LEAST_PART, min(most, -(-most * nbytes // longest)))
 
@@ -165,12 +165,12 @@ class Windowed(Nonblocking):
     def in_flight(cls, options: Options, nbytes: int) -> tuple[int, int]:
         """Pieces for which receives are posted, and pieces being sent: as many, where they are of many messages."""
         receives, sends = super().in_flight(options, nbytes)
-        return (sends if options.spread else receives), sends
+        return (sends if options.cutting.spread else receives), sends
 
     @classmethod
     def for_a_peer(cls, options: Options) -> int | None:
         """Few enough for all messages of the rank that has most to be under way at once. Not collective."""
-        if not options.spread:
+        if not options.cutting.spread:
             return None
         return max(1, min(FEW, cls.sizes(options)[1] // max(1, options.extents.messages)))
 

@@ -15,6 +15,7 @@ from pyscalapack_redist import Descriptor, ProcessGrid, batch, redistribute
 from pyscalapack_redist.comm import progress
 from pyscalapack_redist.comm.group import Group
 from pyscalapack_redist.comm.vote import Ballot, Statement
+from pyscalapack_redist.exchanges import Cutting
 
 from .explore import Case
 from .ranks import FAULTS, MOVING, EngineWorld, Rank, Setting, Use
@@ -278,7 +279,7 @@ def short_pieces(rank: Rank) -> dict[str, Any]:
     found = usual(exchange="windowed", memory_limit=100)(rank)
     for plan in found.values():
         for stage in plan._stages:
-            stage.options = stage.options._replace(piece=16, window=3, spread=True)
+            stage.options = stage.options._replace(cutting=Cutting(16, 3, spread=True))
     return found
 
 

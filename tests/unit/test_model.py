@@ -16,7 +16,7 @@ from pyscalapack_redist.engine.model import (
     SMALLEST_WINDOW,
     choose,
 )
-from pyscalapack_redist.exchanges import Extents, Options
+from pyscalapack_redist.exchanges import Cutting, Extents, Options
 from pyscalapack_redist.exchanges.bruck import Bruck
 from pyscalapack_redist.exchanges.nonblocking import FEW, Windowed
 
@@ -43,21 +43,22 @@ def test_pieces_are_short_where_the_wire_is_slow_and_overlap_with_packing_where_
     rate: float, piece: int
 ) -> None:
     chosen = choose("auto", "auto", "packed", None, links(1e-6, rate), 10**9, (2, 1), (1, 2))
-    assert (chosen.piece, chosen.spread) == (piece, rate < 1e9)
+    assert (chosen.cutting.nbytes, chosen.cutting.spread) == (piece, rate < 1e9)
 
 
 @pytest.mark.parametrize(("messages", "each"), [(0, FEW), (1, FEW), (5, 3), (8, 2), (15, 1), (1000, 1)])
 def test_all_messages_are_under_way_at_once_on_slow_links(messages: int, each: int) -> None:
-    options = Options(2**26, extents=Extents(messages), piece=SHORTEST_PIECE, window=MANY_PIECES, spread=True)
+    options = Options(2**26, extents=Extents(messages), cutting=Cutting(SHORTEST_PIECE, MANY_PIECES, spread=True))
     assert Windowed.for_a_peer(options) == each
-    assert Windowed.for_a_peer(options._replace(spread=False)) is None
+    assert Windowed.for_a_peer(options._replace(cutting=options.cutting._replace(spread=False))) is None
     assert Windowed.in_flight(options, SHORTEST_PIECE) == (MANY_PIECES, MANY_PIECES)
     assert Windowed.in_flight(options._replace(memory_limit=10 * SHORTEST_PIECE), SHORTEST_PIECE) == (5, 5)
 
 
 def test_the_window_holds_what_a_link_does() -> None:
     def window(latency: float, rate: float, elements: int, before: int, after: int) -> int | None:
-        return choose("auto", "windowed", "packed", None, links(latency, rate), elements, (before,), (after,)).window
+        chosen = choose("auto", "windowed", "packed", None, links(latency, rate), elements, (before,), (after,))
+        return chosen.cutting.window
 
     assert window(1e-6, 1e9, 10**8, 2, 2) == SMALLEST_WINDOW
     assert window(1e-3, 1e9, 10**6, 8, 10) == LARGEST_WINDOW  # 2 MB under way in messages of 100 kB
@@ -101,8 +102,9 @@ def test_messages_go_through_others_where_their_start_costs_more_than_their_byte
 
 @pytest.mark.parametrize(("nbytes", "piece"), [(10**6, 16_000), (500_001, 8001), (250_000, 4000), (10, 4000)])
 def test_messages_that_share_the_links_end_together(nbytes: int, piece: int) -> None:
-    options = Options(2**26, extents=Extents(elements=125_000), item=8, piece=SHORTEST_PIECE, spread=True)
+    options = Options(2**26, extents=Extents(elements=125_000), item=8, cutting=Cutting(SHORTEST_PIECE, spread=True))
     assert Windowed.piece_bytes(options, nbytes) == piece
-    assert Windowed.piece_bytes(options._replace(spread=False), nbytes) == SHORTEST_PIECE
+    one_by_one = options._replace(cutting=Cutting(SHORTEST_PIECE))
+    assert Windowed.piece_bytes(one_by_one, nbytes) == SHORTEST_PIECE
     assert Windowed.piece_bytes(options._replace(memory_limit=2), nbytes) == 1
     assert Windowed.piece_bytes(options._replace(extents=Extents(elements=8000)), nbytes) == SHORTEST_PIECE

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...engine.scheduling import is_one_port
 from ...errors import unknown
-from ...exchanges import Extents, Options, check_combination, exchange_class
+from ...exchanges import Cutting, Extents, Options, check_combination, exchange_class
 from ...exchanges.exchange import MEMORY_LIMIT
 from ...exchanges.nonblocking import Nonblocking
 from ...exchanges.synchronized import awaited
@@ -119,8 +119,8 @@ def work_of(exchange: str, messages: Messages, item: int, sizes: Sizes) -> Work:
     cls = exchange_class(exchange)
     longest = int(messages.size.max(initial=1))
     extents = Extents(_most_messages(messages), longest)
-    spread = sizes.spread and not sizes.receives
-    options = Options(MEMORY_LIMIT, extents=extents, item=item, piece=sizes.piece, window=sizes.window, spread=spread)
+    cutting = Cutting(sizes.piece, sizes.window, sizes.spread and not sizes.receives)
+    options = Options(MEMORY_LIMIT, extents=extents, item=item, cutting=cutting)
     step = np.full(messages.count, max(1, cls.largest_piece(options) // item))
     if exchange == "synchronized":  # its processes count messages, which therefore go whole here
         step[:] = longest

@@ -138,8 +138,8 @@ def simulated(
         exchange: choose("auto", exchange, "packed", None, links, math.prod(case.shape), *grids)
         for exchange in EXCHANGES
     }
-    own = chosen["windowed"]
-    sizes = Sizes(sizes.window or own.window, sizes.piece or own.piece, sizes.receives, own.spread)
+    own = chosen["windowed"].cutting
+    sizes = Sizes(sizes.window or own.window, sizes.piece or own.nbytes, sizes.receives, own.spread)
     found = [_predicted(name, case, machine, sizes, resolution, traffic, chosen) for name in methods]
     return Simulated(case, machine, limit, busiest, resolution, found)
 

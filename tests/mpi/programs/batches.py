@@ -220,10 +220,10 @@ def windows_of_an_array() -> None:
     out = columns.zeros()
     batch = psr.batch(*plans)
     if batch._group is not None and batch._group.links is not None:
-        options = batch._stages[0].options
-        short = SHORTEST_PIECE <= (options.piece or 0) <= LONGEST_PIECE
-        assert short if options.spread else options.piece == FAST_PIECE, options
-        assert (options.window or 0) >= SMALLEST_WINDOW, options
+        cutting = batch._stages[0].options.cutting
+        short = SHORTEST_PIECE <= (cutting.nbytes or 0) <= LONGEST_PIECE
+        assert short if cutting.spread else cutting.nbytes == FAST_PIECE, cutting
+        assert (cutting.window or 0) >= SMALLEST_WINDOW, cutting
     for k in range(4):
         batch([a + k] * 3, [out] * 3)
         assert np.array_equal(out, columns.from_function(value) + k)
