@@ -13,6 +13,7 @@ from .channel import MPIChannel
 from .group import Group
 from .mpi import MPI
 from .node import forced_nodes
+from .waiting import reported
 
 __all__ = ["Closable", "MPIGroup", "check_running", "group_of"]
 
@@ -155,7 +156,8 @@ def group_of(comm: MPI.Intracomm, ranks: tuple[int, ...] | None = None) -> MPIGr
                 if some is not None:
                     some.Free()
 
-        private = progress.blocking(create)
+        with reported(comm.Get_rank(), ranks):
+            private = progress.blocking(create)
         private.Set_errhandler(MPI.ERRORS_RETURN)
         made = MPIGroup(private, ranks)
         first = next(iter(groups.values()), None)

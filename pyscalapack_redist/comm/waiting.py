@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
     from .channel import Request
     from .group import Group
 
-__all__ = ["Waiting"]
+__all__ = ["Waiting", "reported"]
 
 PATIENCE = "PYSCALAPACK_REDIST_PATIENCE"
 CHECK_SECONDS = 0.05
 ANSWER_SECONDS = 1.0
 SETTLE_SECONDS = 10.0
 WATCHERS = 64  # the lowest ranks: they ask all others whether they wait, and the others ask only them
+SPEAKERS, MOST_NAMED = 4, 8  # ranks that report one wait in MPI, and that a report names
 WAITS, LEFT = range(2)  # what a notice says
 
 
@@ -42,10 +44,7 @@ class Waiting:
         self._since, self._said, self._has_asked = 0.0, False, False
         self._what: object = None
         self._checked = 0.0
-        try:
-            self._patience = float(os.environ.get(PATIENCE, "30"))
-        except ValueError:
-            self._patience = 30.0
+        self._patience = _patience()
 
     def look(self, plan: object) -> None:
         """See from time to time whether the others live, and whether this rank has waited for long.
@@ -178,12 +177,49 @@ class Waiting:
         if group.rank not in speakers:
             return
         what = "a redistribution" if plan is None else f"{plan!r}"
-        who = ", ".join(group.names[k] for k in missing[:8]) + (" and others" if len(missing) > 8 else "")
-        absent = f"{who} {'has' if len(missing) == 1 else 'have'} not come to it" if missing else "all have come to it"
-        sys.stderr.write(
-            f"pyscalapack_redist: {group.names[group.rank]} has waited for {self._patience:g} s in call "
-            f"{group.tickets.drawn} of these {group.size} ranks, {what}: {absent}. Look for a rank that has raised an "
-            f"exception, has been interrupted, takes another branch, or makes its calls in another order. "
-            f"({PATIENCE}=0 turns this message off.)\n"
-        )
-        sys.stderr.flush()
+        who, has = _listed([group.names[k] for k in missing]), "has" if len(missing) == 1 else "have"
+        absent = f"{who} {has} not come to it" if missing else "all have come to it"
+        where = f"in call {group.tickets.drawn} of these {group.size} ranks, {what}: {absent}"
+        _report(group.names[group.rank], self._patience, where)
+
+
+@contextlib.contextmanager
+def reported(rank: int, ranks: Sequence[int]) -> Iterator[None]:
+    """While a rank waits in MPI for the communicator of some ranks: after a long time the same report. Not collective.
+
+    MPI does not tell who is missing, so the first few of these ranks write one if they wait.
+    """
+    patience = _patience()
+    if not 0 < patience <= threading.TIMEOUT_MAX or rank not in ranks[:SPEAKERS]:
+        yield
+        return
+    names = _listed([f"rank {k}" for k in ranks])
+    where = f"for the first redistribution among {names}, which all of them begin together: some have not come to it"
+    timer = threading.Timer(patience, _report, (f"rank {rank}", patience, where))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _patience() -> float:
+    """Seconds."""
+    try:
+        return float(os.environ.get(PATIENCE, "30"))
+    except ValueError:
+        return 30.0
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:MOST_NAMED]) + (" and others" if len(names) > MOST_NAMED else "")
+
+
+def _report(who: str, seconds: float, where: str) -> None:
+    sys.stderr.write(
+        f"pyscalapack_redist: {who} has waited for {seconds:g} s {where}. Look for a rank that has raised an exception, "
+        f"has been interrupted, takes another branch, or makes its calls in another order. ({PATIENCE}=0 turns this "
+        "message off.)\n"
+    )
+    sys.stderr.flush()

@@ -233,6 +233,14 @@ def test_one_of_many_ranks_that_wait_says_so(seconds: str, nodes: str, speaker: 
     assert f": {missing} not come to it." in said, said
 
 
+def test_ranks_that_wait_for_the_first_plan_say_so() -> None:
+    """They wait in MPI, and cannot know for whom."""
+    said = reports_of_waiting("0,3,0", "first", nodes="0,0,0", patience=1)
+    assert sorted(line.split()[2] for line in said) == ["0", "2"], said
+    for line in said:
+        assert " has waited for 1 s for the first redistribution among rank 0, rank 1, rank 2, which all" in line, line
+
+
 def test_a_communicator_after_one_whose_ranks_waited_for_long() -> None:
     """What ranks have said of their waiting is never taken for a message of a later communicator."""
     env = {"PYSCALAPACK_REDIST_PATIENCE": "0.1"}

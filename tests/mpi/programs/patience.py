@@ -1,7 +1,7 @@
 """One rank comes late to a call: those that wait say so on standard error, once, and then all goes on.
 
-The first argument has the seconds that each rank comes late; with "few" only the lowest two ranks ask all others. With "search"
-rank 0 comes to a plan with the others, and takes long to find its schedule.
+The first argument has the seconds that each rank comes late to a call, with "first" to the plan; with "few" only the lowest two
+ranks ask all others. With "search" rank 0 comes to a plan with the others, and takes long to find its schedule.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ def main() -> None:
     n, late = comm.Get_size(), [float(seconds) for seconds in sys.argv[1].split(",")][comm.Get_rank()]
     if "few" in sys.argv:
         waiting.WATCHERS = 2
+    if "first" in sys.argv:
+        time.sleep(late)
+        late = 0
     a = psr.Descriptor((40, 30), (4, 4), psr.ProcessGrid((n, 1), comm))
     b = psr.Descriptor((40, 30), (9, 5), psr.ProcessGrid((1, n), comm))
     plan = psr.redistribute(a, b)
