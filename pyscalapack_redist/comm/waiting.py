@@ -194,7 +194,7 @@ def reported(rank: int, ranks: Sequence[int]) -> Iterator[None]:
         yield
         return
     names = _listed([f"rank {k}" for k in ranks])
-    where = f"for the first redistribution among {names}, which all of them begin together: some have not come to it"
+    where = f"for the first call here that is collective over {names}: some have not come to it"
     timer = threading.Timer(patience, _report, (f"rank {rank}", patience, where))
     timer.daemon = True
     timer.start()
