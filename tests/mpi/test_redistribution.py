@@ -238,7 +238,7 @@ def test_ranks_that_wait_for_the_first_plan_say_so() -> None:
     said = reports_of_waiting("0,3,0", "first", nodes="0,0,0", patience=1)
     assert sorted(line.split()[2] for line in said) == ["0", "2"], said
     for line in said:
-        assert " has waited for 1 s for the first call here that is collective over rank 0, rank 1, rank 2:" in line, line
+        assert " has waited for 1 s for the first call here that is collective over rank 0, rank 1, rank 2:" in line
 
 
 def test_a_communicator_after_one_whose_ranks_waited_for_long() -> None:
