@@ -6,6 +6,9 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include "flags.h"
 
 enum { MOST_THREADS = 256 };
@@ -50,6 +53,9 @@ static void *pool_thread(void *argument)
 {
     Pool *p = argument;
     int64_t seen = 0;
+#ifdef __linux__
+    prctl(PR_SET_NAME, "redistribute");  /* what `top -H` and debuggers show */
+#endif
     pthread_mutex_lock(&p->lock);
     for (;;) {
         while (!p->ended && !(p->open && p->calls != seen))

@@ -12,6 +12,7 @@ from pathlib import Path
 import moves_in_threads
 import numpy as np
 import pytest
+from pool_threads import TASKS, pool_threads
 
 from pyscalapack_redist import RedistributionError
 from pyscalapack_redist._kernels import threads as pool
@@ -22,7 +23,6 @@ from pyscalapack_redist.comm.cores import usable_cores
 from pyscalapack_redist.exchanges import threads as variable
 from pyscalapack_redist.tools import info
 
-TASKS = Path("/proc/self/task")
 needs_tasks = pytest.mark.skipif(not TASKS.exists(), reason="threads cannot be counted")
 N = 1000  # bytes of a move that is shared
 
@@ -38,22 +38,12 @@ assert copied()
 """
 
 
-def tasks(number: int | None = None) -> set[str]:
-    """The threads of this process: so many, as soon as there are, for one that has ended is seen a little longer."""
-    while True:
-        found = {task.name for task in TASKS.iterdir()}
-        if number is None or len(found) == number:
-            return found
-        time.sleep(0.001)
-
-
 @pytest.fixture(autouse=True)
 def one_thread_again() -> Iterator[None]:
-    before = len(tasks()) if TASKS.exists() else 0
     yield
     pool.use(1)
-    if before:
-        tasks(before)
+    if TASKS.exists():
+        pool_threads(0)
 
 
 def copied() -> bool:
@@ -87,32 +77,27 @@ def test_the_same_bytes(threads: int, callers: int) -> None:
 
 @needs_tasks
 def test_threads_are_made_by_the_first_large_move() -> None:
-    before = tasks()
     pool.use(3, N)  # no move of less than 2 N bytes is shared
     assert copied()
-    assert tasks() == before
+    pool_threads(0)
     pool.use(3, N // 2)
-    assert tasks() == before
+    pool_threads(0)
     assert copied()
-    made = tasks()
-    assert len(made) == len(before) + 2
+    made = pool_threads(2)
     assert copied()
-    assert tasks() == made
+    assert pool_threads(2) == made
     pool.use(1)
-    assert tasks(len(before)) == before
+    pool_threads(0)
     assert copied()
-    assert tasks() == before
+    pool_threads(0)
 
 
 @needs_tasks
 def test_threads_sleep_between_moves() -> None:
     """None is running, or ready to run, once it has found that there is nothing to do."""
-    before = tasks()
     pool.use(4, 64)
     assert copied()
-    own = tasks() - before
-    assert len(own) == 3
-    for number in own:
+    for number in pool_threads(3):
         for _ in range(10_000):
             state = (TASKS / number / "stat").read_text().rpartition(")")[2].split()[0]
             if state == "S":
@@ -123,11 +108,10 @@ def test_threads_sleep_between_moves() -> None:
 
 @needs_tasks
 def test_signals_are_not_for_them() -> None:
-    before = tasks()
     pool.use(2, 64)
     assert copied()
-    (own,) = tasks() - before
-    blocked = (TASKS / own / "status").read_text().partition("SigBlk:")[2].split()[0]
+    (number,) = pool_threads(1)
+    blocked = (TASKS / number / "status").read_text().partition("SigBlk:")[2].split()[0]
     assert int(blocked, 16) & 1 << 1  # SIGINT
 
 
