@@ -29,7 +29,7 @@ ALIKE = (
     2,
     1,
 )  # parts of the steps that are made to cost the same where there are too many, likely ones first
-TRIES = 64  # pairs of levels between which room is sought for one message
+FEW, TRIES = 2, 64  # pairs of levels between which room is sought for one message
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,7 @@ class Messages:
         seed: int | None = None,
         *,
         firm: bool = False,
+        tries: int = TRIES,
     ) -> Attempt:
         """Levels with the number of steps that is given, or with more or costlier ones. Not collective.
 
@@ -138,6 +139,8 @@ class Messages:
         firm : bool
             Whether to stop at the first message for which there is no room, the only one of `raised`; those after it, and
             it, have level -1.
+        tries : int
+            Pairs of levels between which room is sought for one message. Few of them find most of what many do, and sooner.
         """
         count = len(self.length)
         if not count:
@@ -155,7 +158,7 @@ class Messages:
         costs = np.ascontiguousarray(targets.costs)
         level = np.empty(count, np.int64)
         level[order] = nested_levels(
-            sender, receiver, length, self.shape[0], self.shape[1], wish, costs, steps, TRIES, deadline, raised, firm
+            sender, receiver, length, self.shape[0], self.shape[1], wish, costs, steps, tries, deadline, raised, firm
         )
         if firm and raised.any():
             return Attempt(level, int(targets.steps.sum()), int(targets.steps @ costs), order[np.flatnonzero(raised)])

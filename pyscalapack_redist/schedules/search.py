@@ -22,7 +22,7 @@ from .greedy import greedy_parts
 from .levels import TINY, Levels, Limit, Reals, Solution
 from .lifting import lifted
 from .message_graph import Ints, MessageGraph
-from .nested import Attempt, Messages, Targets
+from .nested import FEW, Attempt, Messages, Targets
 from .refinement import Refinement
 from .relaxation import Grouped, around, part, residues, wishes
 from .stepwise import stepwise_parts
@@ -40,10 +40,11 @@ FIRST_PART = 80  # messages of the first part of a graph whose program is solved
 SHARE = 0.7  # of the time that is left, for one program: what follows needs some too
 FIRST_SHARE, LARGE_SHARE = 0.2, 0.8  # of the time for what comes first of a slice, and for all its programs
 FIRST_ATTEMPT = 0.1  # of the time for an attempt that may show that no program is needed
-GROUPED = 0.5  # of the time that is left, for the program of processes put together, in short arrays
+SKETCH = 0.2  # of the time that is left, for the first attempt with many messages
+GROUPED = 0.5  # of the time that is left, for the program of processes put together, of short arrays or many messages
 SEEDS = 3
 REFINED = 0.8  # of the time that is left, for refining steps
-MANY = 100_000  # messages of short arrays that are refined before processes are put together
+MANY = 100_000  # messages: of so many or fewer, short arrays are refined before processes are put together
 SMALL = 300  # counts of a program that is solved at once
 DESCENT, IN_VAIN = 0.2, 40  # of the time, for cheaper schedules before anything is proved; rounds that find none
 
@@ -245,6 +246,7 @@ class Search:
             if not len(found.raised):
                 self._keep_attempt(found)
             else:
+                self._sketched(targets, self._until(SKETCH))
                 steps = self._grouped(messages, costs, profile)
         if self._open and steps is None:
             found = self._attempt(targets) if len(messages.length) > MOST_TWICE else self._attempts(targets, seeds=0)
@@ -286,6 +288,11 @@ class Search:
         self._keep_attempt(found)
         return found
 
+    def _sketched(self, targets: Targets, deadline: float) -> None:
+        """Of many messages, what comes of some targets soon: all of the time may not do for a thorough attempt."""
+        if len(self._messages.length) > MANY:
+            self._keep_attempt(self._messages.attempt(targets, deadline, tries=FEW))
+
     def _attempts(self, targets: Targets, wish: Ints | None = None, seeds: int = SEEDS) -> Attempt:
         """The best of several attempts: by first fit, with the wish, and with wishes for the cheapest levels."""
         best = self._attempt(targets)
@@ -323,9 +330,11 @@ class Search:
         """Processes put together as in a slice."""
         assert isinstance(self.grid, CommunicationGrid)
         group = residues(self.grid, messages)
-        solution = self._least(group, costs, profile, self._until(GROUPED if self._short else SHARE))
+        hurried = self._short or len(messages.length) > MANY
+        solution = self._least(group, costs, profile, self._until(GROUPED if hurried else SHARE))
         if solution.steps is not None and solution.shares is not None:
             targets = Targets(costs, solution.steps)
+            self._sketched(targets, self.deadline)
             if len(messages.length) > MOST_WISHED:
                 self._attempt(targets)
             else:
