@@ -54,12 +54,9 @@ class Waiting:
         CollectiveError
             One has died or has gone.
         """
-        moment, group = time.monotonic(), self._group
-        if moment - self._checked < CHECK_SECONDS:
+        if not self._check_others():
             return
-        self._checked = moment
-        self._check_others()
-        ticket = group.tickets.drawn
+        moment, ticket = self._checked, self._group.tickets.drawn
         if ticket != self._what:
             self._what, self._since, self._said, self._has_asked, self._told = ticket, moment, False, False, set()
         self._listen()
@@ -68,12 +65,17 @@ class Waiting:
             self._said = True
             self._say(plan)
 
-    def _check_others(self) -> None:
-        """See whether they live, as far as this rank can see."""
+    def _check_others(self) -> bool:
+        """See whether they live, as far as this rank can see; False where it has done so a moment ago."""
+        moment = time.monotonic()
+        if moment - self._checked < CHECK_SECONDS:
+            return False
+        self._checked = moment
         if self._group.node is not None:
             self._group.node.check()
         if self._group.watch is not None:
             self._group.watch()
+        return True
 
     def settle(self, barrier: Callable[[], Request]) -> bool:
         """Receive all notices that are on their way: MPI could take one for a message of a later communicator. Collective.
@@ -89,14 +91,11 @@ class Waiting:
         with contextlib.suppress(Exception):  # of ranks that have died, or of MPI without them
             while time.monotonic() < last:
                 self._receive_notices()
-                self._sent = [message for message in self._sent if not message[1].Test()]
-                if met is None and not self._sent:
+                if met is None and not self._on_their_way():
                     met = barrier()
                 if met is not None and met.Test():
                     return True
-                if time.monotonic() - self._checked > CHECK_SECONDS:
-                    self._checked = time.monotonic()
-                    self._check_others()
+                self._check_others()
                 progress.pause()
         return False
 
@@ -113,12 +112,17 @@ class Waiting:
         group = self._group
         if not self._by_messages:
             return
-        self._sent = [message for message in self._sent if not message[1].Test()]
+        self._on_their_way()  # forgets the others
         data = np.array([what, group.tickets.drawn], np.int64)
         for peer in ranks:
             if peer != group.rank:
                 with contextlib.suppress(Exception):
                     self._sent.append((data, group.channel.send_synchronously(data, peer, self._tag)))
+
+    def _on_their_way(self) -> int:
+        """How many notices of this rank have not been received."""
+        self._sent = [message for message in self._sent if not message[1].Test()]
+        return len(self._sent)
 
     def _say_here(self, ranks: set[int]) -> None:
         """Tell ranks, once, that this one waits; they tell this one, if they wait for the same."""

@@ -247,6 +247,11 @@ def test_a_communicator_after_one_whose_ranks_waited_for_long() -> None:
     assert run(PROGRAMS / "freed_after_waiting.py", 3, 30, timeout=100, env=env).stdout == "OK\n"
 
 
+def test_a_communicator_that_one_rank_frees_late() -> None:
+    """The other does not wait for it for ever."""
+    assert run(PROGRAMS / "freed_by_some.py", 2, timeout=60).stdout == "OK\n"
+
+
 def test_ranks_that_have_come_are_not_said_to_be_missing() -> None:
     """Rank 0 is at work, after a vote that all have cast."""
     done = run(PROGRAMS / "patience.py", 3, "search", timeout=60, env={"PYSCALAPACK_REDIST_PATIENCE": "0.5"})
