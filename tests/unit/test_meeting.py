@@ -23,20 +23,37 @@ from pyscalapack_redist.errors import CollectiveError, ConnectError
 STRANGER = 65_533  # another user
 AS_ANOTHER_USER = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 
+SOON = 30.0  # seconds, for what comes at once where the machine is not busy
+
 # The other job: puts its card down for two ranks, prints a line, and does what it is told line by line.
 OTHER = """
 import os, sys, time, threading
 from pyscalapack_redist.connection.rendezvous import *
 path, role, *users = sys.argv[1:]
+SOON = 30.0
 if users:
     os.setuid(int(users[0]))
 card = Card.write(path, role, {"ranks": 2}, *map(int, users[1:]))
 holds = [Hold(card.path, rank) for rank in range(2)]
-card.publish(path, role, time.monotonic() + 5)
+card.publish(path, role, time.monotonic() + SOON)
 print("published", flush=True)
 for line in sys.stdin:
     exec(line)
     print("done", flush=True)
+"""
+
+# Before that: once it has opened a card of psr.accept, it says so, and waits for a word.
+SLOW = """
+import os, pathlib, time
+open_now = os.open
+def slow_open(path, *how):
+    opened = open_now(path, *how)
+    if str(path).endswith("m.accept"):
+        pathlib.Path(there, "opened").touch()
+        while not os.path.exists(there + "/go"):
+            time.sleep(0.01)
+    return opened
+os.open = slow_open
 """
 
 
@@ -72,14 +89,14 @@ def look_for_four_seconds(watch: Watch) -> None:
 def own_card(path: Path, role: str, reader: int | None = None) -> tuple[Card, Hold]:
     card = Card.write(str(path), role, {"ranks": 1}, reader)
     hold = Hold(card.path, 0)
-    card.publish(str(path), role, time.monotonic() + 5)
+    card.publish(str(path), role, time.monotonic() + SOON)
     return card, hold
 
 
 def test_the_other_side_is_found_while_it_lives(tmp_path: Path) -> None:
     path = tmp_path / "m"
     with other_job(path, "accept"):
-        card = wait_for(str(path), "connect", time.monotonic() + 5, 5)
+        card = wait_for(str(path), "connect", time.monotonic() + SOON, SOON)
         assert card.about["ranks"] == 2
         assert Card.read(str(path), "connect") is None
     assert Path(card.path).exists()
@@ -105,7 +122,7 @@ def test_a_stale_card_is_replaced_and_a_live_one_is_not(tmp_path: Path) -> None:
 def test_a_rank_that_ends_is_missed(rank: int, tmp_path: Path) -> None:
     path = tmp_path / "m"
     with other_job(path, "connect") as process:
-        watch = Watch(wait_for(str(path), "accept", time.monotonic() + 5, 5))
+        watch = Watch(wait_for(str(path), "accept", time.monotonic() + SOON, SOON))
         assert watch.missing() is None
         watch()
         # Closing any opening of a file lets go of all locks that the process has on it: the other one is taken again.
@@ -121,7 +138,7 @@ def test_the_port_is_taken_or_withdrawn_never_both(tmp_path: Path) -> None:
     path = tmp_path / "m"
     _, hold = own_card(path, "accept")
     with other_job(path, "connect") as process:
-        other = wait_for(str(path), "accept", time.monotonic() + 5, 5)
+        other = wait_for(str(path), "accept", time.monotonic() + SOON, SOON)
         watch = Watch(other)
         tell(process, "watch = Watch(Card.read(path, 'accept'))")
         with pytest.raises(ConnectError, match=r"came to .* and left again"):
@@ -131,11 +148,11 @@ def test_the_port_is_taken_or_withdrawn_never_both(tmp_path: Path) -> None:
         tell(process, "assert watch.taken(card) is None, 'and whoever withdrew it has gone'; watch.close()")
         _, hold = own_card(path, "accept")
         tell(process, "watch = Watch(Card.read(path, 'accept'))")
-        take_it = "threading.Thread(target=lambda: ports.append(take(path, card, watch, time.monotonic() + 5))).start()"
-        tell(process, f"ports = []; {take_it}")
-        offer(str(path), hold, other, "port 2", watch, time.monotonic() + 5)
+        tell(process, "def take_it(): ports.append(take(path, card, watch, time.monotonic() + SOON))")
+        tell(process, "ports = []; taking = threading.Thread(target=take_it); taking.start()")
+        offer(str(path), hold, other, "port 2", watch, time.monotonic() + SOON)
         assert not hold.withdrawn(), "it was taken"
-        tell(process, "time.sleep(0.2); assert ports == ['port 2']")
+        tell(process, "taking.join(); assert ports == ['port 2']")
         assert sorted(path.name for path in tmp_path.iterdir()) == ["m.accept", "m.connect"]
 
 
@@ -143,7 +160,7 @@ def test_a_port_for_another_is_not_taken(tmp_path: Path) -> None:
     path = tmp_path / "m"
     own, _ = own_card(path, "connect")
     with other_job(path, "accept") as process:
-        watch = Watch(wait_for(str(path), "connect", time.monotonic() + 5, 5))
+        watch = Watch(wait_for(str(path), "connect", time.monotonic() + SOON, SOON))
         tell(process, "holds[0].say({'to': bytes(32).hex(), 'port': 'for another'})")
         assert watch.taken(own) is None
 
@@ -152,7 +169,7 @@ def test_a_port_that_never_comes(tmp_path: Path) -> None:
     path = tmp_path / "m"
     own, _ = own_card(path, "connect")
     with other_job(path, "accept"):
-        card = wait_for(str(path), "connect", time.monotonic() + 5, 5)
+        card = wait_for(str(path), "connect", time.monotonic() + SOON, SOON)
         watch = Watch(card)
         with pytest.raises(ConnectError, match=r"came to .* and left again"):
             take(str(path), own, watch, time.monotonic() + 0.2)
@@ -267,8 +284,7 @@ def test_a_card_that_has_been_replaced_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "m"
     with other_job(path, "accept"):
         pass
-    slow = "import os, time; open_now = os.open\n"
-    slow += "os.open = lambda path, *how: (open_now(path, *how), time.sleep(2 * path.endswith('m.accept')))[0]\n"
+    slow = f"there = {str(tmp_path)!r}\n" + SLOW
     first = subprocess.Popen(
         [sys.executable, "-c", slow + OTHER, str(path), "accept"],
         stdin=subprocess.DEVNULL,
@@ -277,11 +293,11 @@ def test_a_card_that_has_been_replaced_is_not_removed(tmp_path: Path) -> None:
         text=True,
     )
     try:
-        while not list(tmp_path.glob("m.accept.*")):
+        while not (tmp_path / "opened").exists():
             time.sleep(0.01)
-        time.sleep(0.2)
         card, _hold = own_card(path, "accept")
-        printed, errors = first.communicate(timeout=10)
+        (tmp_path / "go").touch()
+        printed, errors = first.communicate(timeout=SOON)
         assert printed == ""
         assert "another job waits in psr.accept" in errors
         assert (tmp_path / "m.accept").samefile(card.path)
@@ -344,12 +360,12 @@ def test_two_users_meet_in_a_sticky_directory() -> None:
         _, hold = own_card(path, "accept", STRANGER)
         assert os.stat(f"{path}.accept").st_mode & 0o777 == 0o640  # 4 is what the list grants to that user
         with other_job(path, "connect", STRANGER) as process:
-            other = wait_for(str(path), "accept", time.monotonic() + 5, 5, STRANGER)
-            tell(process, "watch = Watch(wait_for(path, 'connect', time.monotonic() + 5, 5, 0))")
-            tell(process, "threading.Thread(target=lambda: take(path, card, watch, time.monotonic() + 5)).start()")
+            other = wait_for(str(path), "accept", time.monotonic() + SOON, SOON, STRANGER)
+            tell(process, "watch = Watch(wait_for(path, 'connect', time.monotonic() + SOON, SOON, 0))")
+            tell(process, "threading.Thread(target=lambda: take(path, card, watch, time.monotonic() + SOON)).start()")
             watch = Watch(other)
             assert watch.missing() is None
-            offer(str(path), hold, other, "port", watch, time.monotonic() + 5)
+            offer(str(path), hold, other, "port", watch, time.monotonic() + SOON)
             tell(process, "card.remove()")
         assert sorted(file.name for file in Path(folder).iterdir()) == ["m.accept"]
         line = f"import os; os.setuid({STRANGER + 1}); open({f'{path}.accept'!r})"

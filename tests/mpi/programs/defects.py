@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from launch import limit
 from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
@@ -31,7 +32,7 @@ import pyscalapack_redist as psr
 
 N = 64
 UNTOUCHED = -1.0
-SOON = 10.0  # seconds in which a death is noticed
+SOON = limit(10.0)  # seconds in which a death is noticed
 
 
 # -- layouts, and arrays whose elements say where they belong
@@ -190,7 +191,7 @@ def interrupted(after: float, surely: bool = True) -> Iterator[None]:
         yield
         signal.setitimer(signal.ITIMER_REAL, 0)
     except KeyboardInterrupt:
-        assert time.monotonic() - start < after + 2, "the interrupt took long to come out"
+        assert time.monotonic() - start < after + limit(2.0), "the interrupt took long to come out"
     else:
         assert not surely, "no interrupt came out"
     finally:

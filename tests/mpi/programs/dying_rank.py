@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from launch import limit
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
@@ -54,7 +55,11 @@ def main() -> None:
         again = str(error)
     left = [path.name for path in Path("/dev/shm").glob("pyscalapack_redist*")]
     # In one piece: the launcher may put another rank's words between a line and its end.
-    print(f"rank {rank}: {'in time' if seconds < 10 else seconds}: {text} | {again} | {left}\n", end="", flush=True)
+    print(
+        f"rank {rank}: {'in time' if seconds < limit(10.0) else seconds}: {text} | {again} | {left}\n",
+        end="",
+        flush=True,
+    )
     os._exit(0)  # finalizing would wait for the dead
 
 

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from launch import limit
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
@@ -72,7 +73,11 @@ def main() -> None:
         again = type(error).__name__
     left = [file.name for file in Path(path).parent.glob(Path(path).name + ".*")]
     step_ok = STEPS - 1 <= step <= STEPS  # a sender may be one ahead
-    print(f"rank {RANK}: {'in time' if waited < 15 else waited} {step_ok} {again} {left} {words}\n", end="", flush=True)
+    print(
+        f"rank {RANK}: {'in time' if waited < limit(15.0) else waited} {step_ok} {again} {left} {words}\n",
+        end="",
+        flush=True,
+    )
     if what == "stay":
         WORLD.Barrier()
     os._exit(0)  # MPI_Finalize would wait for the dead
