@@ -24,6 +24,7 @@ STRANGER = 65_533  # another user
 AS_ANOTHER_USER = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 
 SOON = 30.0  # seconds, for what comes at once where the machine is not busy
+LONG = 10_000.0  # seconds, which no test may take
 
 # The other job: puts its card down for two ranks, prints a line, and does what it is told line by line.
 OTHER = """
@@ -209,12 +210,10 @@ def test_what_is_no_file_is_refused_at_once(make: Any, what: str, tmp_path: Path
     path = tmp_path / "m"
     for role in ("accept", "connect"):
         make(tmp_path / f"m.{role}")
-    began = time.monotonic()
     with pytest.raises(ConnectError, match=f"{re.escape(str(path))}.accept {what}: remove it"):
-        wait_for(str(path), "connect", time.monotonic() + 30, 30)
+        wait_for(str(path), "connect", time.monotonic() + LONG, LONG)
     with pytest.raises(ConnectError, match=f"{re.escape(str(path))}.connect {what}: remove it"):
         own_card(path, "connect")
-    assert time.monotonic() - began < 5
 
 
 def test_a_hard_link_to_a_card_elsewhere_is_not_taken(tmp_path: Path) -> None:
