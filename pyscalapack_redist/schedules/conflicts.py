@@ -22,7 +22,6 @@ from .vicinity import Vicinity
 __all__ = ["Conflict", "Conflicts"]
 
 Reals = NDArray[np.float64]
-TINY = 1e-9
 NEAR = 1e-4  # of a whole number
 
 
@@ -113,13 +112,11 @@ class Conflicts:
         np.maximum(more[level:], number, out=more[level:])
         return more
 
-    def least(self, bound: float, deadline: float) -> tuple[Ints | None, float]:
+    def least(self, deadline: float) -> tuple[Ints | None, float]:
         """Steps of least weight that heed all findings, and a bound of the weight. Not collective.
 
         Parameters
         ----------
-        bound : float
-            Of the weight, from elsewhere.
         deadline : float
             When to stop, on the clock of `time.monotonic`.
         """
@@ -130,7 +127,7 @@ class Conflicts:
             return None, -np.inf
         count = len(self.costs)
         choices = sum(len(finding.levels) for finding in self.found if isinstance(finding, Conflict))
-        matrix, low = self._rows(count + choices, bound)
+        matrix, low = self._rows(count + choices)
         highest = np.full(count + choices, np.inf if self.most_steps is None else float(self.most_steps))
         highest[count:] = 1.0
         solved = milp(
@@ -147,15 +144,13 @@ class Conflicts:
             found = float(np.ceil(found - NEAR))
         return (None if solved.x is None else np.rint(solved.x[:count]).astype(np.int64)), found
 
-    def _rows(self, size: int, bound: float) -> tuple[Any, Reals]:
+    def _rows(self, size: int) -> tuple[Any, Reals]:
         """Constraints on the numbers of steps of each cost or more, and on which choice of each conflict is made."""
         from scipy.sparse import csr_array
 
         rows: list[tuple[Ints, Reals, float]] = [
             (np.array([level, level + 1]), np.array([-1.0, 1.0]), 0.0) for level in range(len(self.costs) - 1)
         ]
-        scale = max(1.0, bound)
-        rows.append((np.arange(len(self.costs)), self.each / scale, bound / scale - TINY))
         start = len(self.costs)
         for finding in self.found:
             if isinstance(finding, Cut):

@@ -89,7 +89,7 @@ class Refinement:
             known, value = len(self.conflicts.found), self._value
             self._completed(steps, deadline, weighed)
             if len(self.conflicts.found) > known:
-                least, found = self.conflicts.least(bound, deadline)
+                least, found = self.conflicts.least(deadline)
                 bound = max(bound, min(found, self._value))
                 self._raise_bound(bound)
                 if least is None:

@@ -1,8 +1,9 @@
 """The best schedule for an aim that is found in a time, with a bound: what `optimal` runs.
 
 A slice is folded and its program solved, with whole counts where real ones do not come out whole. What does not fold, an array
-that ends within a slice above all, is put into levels message by message; small programs give the bound, and the numbers of
-steps of each cost to try: of processes put together, then of the messages for which no room was found.
+that ends within a slice above all, is put into levels message by message; a game gives a bound (see `fractional`), and small
+programs give others and the numbers of steps of each cost to try: of processes put together, then of the messages for which
+no room was found.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from .amalgam import Amalgam, amalgamated, folded_slice
 from .caterpillar import ring
 from .communication_grid import CommunicationGrid
 from .descent import Descent
+from .fractional import Fractional
 from .greedy import greedy_parts
 from .levels import TINY, Levels, Limit, Reals, Solution
 from .lifting import lifted
@@ -40,11 +42,12 @@ FIRST_PART = 80  # messages of the first part of a graph whose program is solved
 SHARE = 0.7  # of the time that is left, for one program: what follows needs some too
 FIRST_SHARE, LARGE_SHARE = 0.2, 0.8  # of the time for what comes first of a slice, and for all its programs
 FIRST_ATTEMPT = 0.1  # of the time for an attempt that may show that no program is needed
-SKETCH = 0.2  # of the time that is left, for the first attempt with many messages
-GROUPED = 0.5  # of the time that is left, for the program of processes put together, of short arrays or many messages
+SKETCH = 0.17  # of the time that is left, for the first attempt with many messages
+GROUPED = 0.4  # of the time that is left, for the program of processes put together, in short arrays
 SEEDS = 3
 REFINED = 0.8  # of the time that is left, for refining steps
 MANY = 100_000  # messages: of so many or fewer, short arrays are refined before processes are put together
+DIVIDED = 0.2  # of the time that is left, for a bound of messages that may be divided among levels
 SMALL = 300  # counts of a program that is solved at once
 DESCENT, IN_VAIN = 0.2, 40  # of the time, for cheaper schedules before anything is proved; rounds that find none
 
@@ -252,10 +255,13 @@ class Search:
             found = self._attempt(targets) if len(messages.length) > MOST_TWICE else self._attempts(targets, seeds=0)
         if len(messages.length) <= MANY:
             self._descended(costs, profile, DESCENT, IN_VAIN)
+        if self._open and steps is None and counts > SMALL:
+            self._divided(costs)
+        known = self.bound
         if self._open and steps is None and isinstance(self.grid, CommunicationGrid):
             steps = self._grouped(messages, costs, profile)
         if self._open and counts > SMALL:
-            told = steps is not None and (not first or self.bound > self.first_bound + TINY)
+            told = steps is not None and (not first or self.bound > known + TINY)
             self._refined(costs, profile, steps if told and steps is not None else profile, found)
         if self._open and counts > SMALLEST_PARTS:
             self._parts(messages, costs, profile, found)
@@ -271,6 +277,14 @@ class Search:
             fewest = np.cumsum(profile)
             descent = Descent(self._messages, costs, fewest, each, self.aim.most_steps, self._keep_attempt)
             descent.run(self.levels, self.bound, self._until(share), in_vain)
+
+    def _divided(self, costs: Ints) -> None:
+        """The bound of messages that may be divided among levels (see `fractional`)."""
+        until = self._until(DIVIDED)
+        if Fractional.seconds(self._messages, costs) < until - time.monotonic():
+            fractional = Fractional(self._messages, costs, self.aim.weights(costs))
+            fractional.run(self.value, until)
+            self._raise_bound(fractional.bound)
 
     def _keep_attempt(self, found: Attempt) -> None:
         if self._keep(found.steps, found.cost, partial(self._messages.listed, found)):
@@ -330,8 +344,7 @@ class Search:
         """Processes put together as in a slice."""
         assert isinstance(self.grid, CommunicationGrid)
         group = residues(self.grid, messages)
-        hurried = self._short or len(messages.length) > MANY
-        solution = self._least(group, costs, profile, self._until(GROUPED if hurried else SHARE))
+        solution = self._least(group, costs, profile, self._until(GROUPED if self._short else SHARE))
         if solution.steps is not None and solution.shares is not None:
             targets = Targets(costs, solution.steps)
             self._sketched(targets, self.deadline)

@@ -113,7 +113,7 @@ def test_findings_hold_for_all_steps_that_have_room(seed: int, P: int, Q: int, l
             assert heeds(conflicts.heeded(steps, finding), finding)
             assert all(heeds(other, finding) for other in possible)
         conflicts.found += findings
-    least, bound = conflicts.least(0.0, time.monotonic() + 20)
+    least, bound = conflicts.least(time.monotonic() + 20)
     assert least is not None
     assert bound == conflicts.value(least)
     assert all(heeds(least, finding) for finding in conflicts.found)
