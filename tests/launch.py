@@ -94,6 +94,7 @@ def environment(ranks: int = 1, alone: bool = False) -> dict[str, str]:
         **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
         **{f"{runtime}_ALLOW_RUN_AS_ROOT{last}": "1" for runtime in ("OMPI", "PRTE") for last in ("", "_CONFIRM")},
         "PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, [own.get("PYTHONPATH")])]),
+        "UCX_LOG_FILE": "stderr",  # what MPI's transport has to say is no part of what a program prints
         "PYTHONUNBUFFERED": "1",  # what a rank printed is there when it is killed
         "PYTHONFAULTHANDLER": "1",  # a rank that is told to abort says where it was
         "PYTHONDONTWRITEBYTECODE": "",  # ranks that each compile all modules anew take half as long again to start
