@@ -90,11 +90,13 @@ def joined(
 
         def free(_: object, __: object, kept: tuple[Joint, Callable[[], None] | None]) -> None:
             joint, let_go = kept
-            if let_go is not None:
-                let_go()
             if not MPI.Is_finalized():
                 with suppress(MPI.Exception):
                     joint.free()
+            if (
+                let_go is not None
+            ):  # not before: to the other side this one has gone then, and its ranks would not free theirs
+                let_go()
 
         _keyval = MPI.Comm.Create_keyval(delete_fn=free)
     kept: Any = intercomm.Get_attr(_keyval)
