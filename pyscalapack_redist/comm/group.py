@@ -173,6 +173,11 @@ class Group:
         return self.broken is None and not self._closed and not self._votes
 
     @property
+    def in_flight(self) -> bool:
+        """Whether anything that this rank has started here has not ended."""
+        return bool(self.transfers or self._votes)
+
+    @property
     def coming_ticket(self) -> int:
         """The ticket that will be drawn next."""
         return TAGS * ((self.tickets.drawn + 1) % self._most_tickets)

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
+from .._kernels.deletion import Deletion
 from ..errors import CollectiveError
 from . import progress
 from .channel import MPIChannel
@@ -85,12 +86,13 @@ class MPIGroup(Group):
 
     def free(self) -> None:
         """Free the communicators, and what is held with them. Collective over the group."""
-        self.close()
         self._freed = True
         while self.held:
             self.held.popitem()[1].close()
-        if self.transfers or self._votes or not self._waiting.settle(self.comm.Ibarrier):
-            _never_freed.append(self)  # MPI still moves messages on them
+        settled = self.broken is None and self._waiting.settle(self.comm.Ibarrier)
+        self.close()
+        if not settled:
+            _never_freed.append(self)  # MPI may still move messages on them
             return
         for comm in (self.comm, self.collectives):
             if comm is not None:
@@ -120,12 +122,12 @@ def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], MPIGroup]:
     global _keyval
     if _keyval is None:
 
-        def free(_: object, __: object, groups: dict[tuple[int, ...], MPIGroup]) -> None:
+        def free(groups: dict[tuple[int, ...], MPIGroup]) -> None:
             if not MPI.Is_finalized():
                 for group in groups.values():
                     group.free()
 
-        _keyval = MPI.Comm.Create_keyval(delete_fn=free)
+        _keyval = MPI.Comm.Create_keyval(delete_fn=Deletion(free, progress.interrupts_held))
         # Attributes of COMM_SELF are deleted first of all by MPI_Finalize.
         MPI.COMM_SELF.Set_attr(MPI.Comm.Create_keyval(delete_fn=_close_at_the_end), True)
     kept: Any = comm.Get_attr(_keyval)

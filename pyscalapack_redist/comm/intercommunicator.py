@@ -9,14 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
+from .._kernels.deletion import Deletion
 from .group import Group
 from .groups import group_of
 from .mpi import MPI
-from .progress import blocking
+from .progress import blocking, interrupts_held
 
-__all__ = ["Joint", "joined"]
+__all__ = ["Joint", "end", "joined"]
 
 
 class Joint:
@@ -55,7 +56,9 @@ class Joint:
 
     def free(self) -> None:
         """Free the merged communicator. Collective over both sides, unless one has gone."""
-        self.comm.Free()
+        if not MPI.Is_finalized():
+            with suppress(MPI.Exception):
+                self.comm.Free()
 
 
 def _meet(intercomm: MPI.Intercomm, watch: Callable[[], None]) -> None:
@@ -64,6 +67,24 @@ def _meet(intercomm: MPI.Intercomm, watch: Callable[[], None]) -> None:
     while not here.Test():
         watch()
         time.sleep(0.001)
+
+
+class Ending(Protocol):
+    """What is freed when a connection ends."""
+
+    def free(self) -> None:
+        """Free it; collective over both sides."""
+
+
+def end(joint: Ending, let_go: Callable[[], None] | None) -> None:
+    """Free what both sides have, and then only let go: to the other side this one has gone after that, so its ranks would not
+    free theirs. Collective over both sides.
+    """
+    try:
+        joint.free()
+    finally:
+        if let_go is not None:
+            let_go()
 
 
 _keyval: int | None = None
@@ -87,18 +108,7 @@ def joined(
     """
     global _keyval
     if _keyval is None:
-
-        def free(_: object, __: object, kept: tuple[Joint, Callable[[], None] | None]) -> None:
-            joint, let_go = kept
-            if not MPI.Is_finalized():
-                with suppress(MPI.Exception):
-                    joint.free()
-            if (
-                let_go is not None
-            ):  # not before: to the other side this one has gone then, and its ranks would not free theirs
-                let_go()
-
-        _keyval = MPI.Comm.Create_keyval(delete_fn=free)
+        _keyval = MPI.Comm.Create_keyval(delete_fn=Deletion(lambda kept: end(*kept), interrupts_held))
     kept: Any = intercomm.Get_attr(_keyval)
     if kept is None:
         kept = (Joint(intercomm, watch), release)

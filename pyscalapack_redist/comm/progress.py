@@ -124,13 +124,20 @@ class interrupts_held:  # noqa: N801 - used as a function is
             number, frame = self._came.pop(0)
             dict(self._handlers)[number](number, frame)
 
+    def end(self) -> list[int]:
+        """Hold no signals back any more; those that have come, which are not handled then."""
+        self._restore()
+        return [number for number, _ in self._came]
+
     def __exit__(self, *exception: object) -> None:
+        self._restore()
+        self.let_through()
+
+    def _restore(self) -> None:
         if self._outermost is self:
             type(self)._outermost = None
         for number, handler in self._handlers:
             _signal.signal(number, handler)
-        if self._came:
-            self.let_through()
 
 
 def blocking(call: Callable[[], T], watch: Callable[[], None] | None = None) -> T:

@@ -78,24 +78,26 @@ class Waiting:
         return True
 
     def settle(self, barrier: Callable[[], Request]) -> bool:
-        """Receive all notices that are on their way: MPI could take one for a message of a later communicator. Collective.
+        """End what is in flight, and receive all notices: MPI could take one for a message of a later communicator. Collective.
 
-        Each rank starts the barrier when its own have been received (Hoefler, Siebert & Lumsdaine 2010, "NBX").
+        Each rank starts the barrier when its own are done (Hoefler, Siebert & Lumsdaine 2010, "NBX").
 
         Returns
         -------
         bool
-            False where others have not come for `SETTLE_SECONDS`, or cannot come.
+            False where others have not come for `SETTLE_SECONDS`, or will not come.
         """
         met, last = None, time.monotonic() + SETTLE_SECONDS
         with contextlib.suppress(Exception):  # of ranks that have died, or of MPI without them
             while time.monotonic() < last:
-                self._receive_notices()
-                if met is None and not self._on_their_way():
+                if any(what == LEFT for _, what, _ in self._receive_notices()):
+                    return False
+                if met is None and not self._group.in_flight and not self._on_their_way():
                     met = barrier()
                 if met is not None and met.Test():
                     return True
                 self._check_others()
+                progress.advance_others()  # here, or elsewhere: others may wait for that before they come
                 progress.pause()
         return False
 

@@ -151,6 +151,45 @@ def again(rank: Rank) -> None:
     assert not progress.under_way(), progress.under_way()
 
 
+def freeing(rank: Rank) -> None:
+    """The same, and then all communicators are freed."""
+    program(rank)
+    free_all(rank, sorted(rank.world.setting.teams))
+
+
+def free_all(rank: Rank, teams: Sequence[tuple[int, ...]]) -> None:
+    """Free the communicators of these ranks, those that this rank is in."""
+    for members in teams:
+        if rank.rank in members:
+            rank.free(members)
+
+
+def freeing_meanwhile(rank: Rank) -> None:
+    """Communicators are freed while a transfer on another is in flight, which some wait for before they free, others after."""
+    everybody = tuple(range(rank.size))
+    pairs = [members for members in sorted(rank.world.setting.teams) if members != everybody]
+    use = Use(rank, rank.plans["plan"], LAST)
+    if rank.world.choose(2):
+        use.start()
+    else:
+        use.call()
+    free_all(rank, pairs)
+    use.wait()
+    free_all(rank, [everybody])
+
+
+def freeing_in_flight(rank: Rank) -> None:
+    """Communicators are freed while transfers are in flight there: these end then, and can be waited for before and after."""
+    uses = [Use(rank, rank.plans["plan"], LAST + k) for k in range(2)]
+    for use in uses:
+        use.start()
+    for use in uses[: rank.world.choose(3)]:
+        use.wait()
+    free_all(rank, list(rank.world.setting.teams))
+    for use in uses:
+        use.wait()
+
+
 def agree(rank: Rank, group: Group, fault: str | None) -> str:
     """An agreement, after which all have something to tell one another."""
     error = ValueError("wrong") if fault else None
@@ -188,6 +227,12 @@ def same_everywhere(world: EngineWorld) -> None:
             assert "done" not in said, f"step {number}: {became}"
         elif not any(world.script[number].faults):
             assert "refused" not in said or world.interrupted, f"step {number}: {became}"
+
+
+def freed_everywhere(world: EngineWorld) -> None:
+    """The same, and no communicator had to be kept."""
+    same_everywhere(world)
+    assert not world.kept, f"kept by {world.kept}"
 
 
 def wrong(world: EngineWorld, number: int, ranks: Sequence[int]) -> bool:
@@ -237,6 +282,7 @@ def case(
     shape: tuple[int, int] = (6, 4),
     last: Sequence[str] | None = None,
     bound: int | None = None,
+    program: Callable[[Rank], None] = program,
     scripts: Sequence[Sequence[Step]] = (),
     **options: Any,
 ) -> Case:
@@ -312,6 +358,11 @@ def stages(rank: Rank) -> dict[str, Any]:
 STAGES = ("via", "batch", "plan", "far")
 
 
+def all_and_overlapping(rank: Rank) -> dict[str, Any]:
+    """A plan of all ranks, and plans of two ranks each."""
+    return {"plan": plan_of(rank, "rows", "columns"), **overlapping(rank)}
+
+
 def overlapping(rank: Rank) -> dict[str, Any]:
     """Plans of two ranks each; the first and the second share one, and so on."""
     found = {}
@@ -369,6 +420,7 @@ STARTED = [[step("plan", "start", "FF", "CC"), step("plan", "start", "CC", "C")]
 
 STORM = ("call", "start", "start", "profile")
 
+FREED: dict[str, Any] = {"checks": freed_everywhere, "report_after": 0.05}
 ALONE: dict[str, Any] = {"delays": (QUIET,), "weak": False, "mode": EAGER}  # hardly any messages, and no others
 
 CASES = {
@@ -445,6 +497,50 @@ CASES = {
     ),
     "errors while elements move in short pieces": case(
         THREE_NODES, Kind(ways=("start",), faults=(MOVING,)), short_pieces, checks=after_breaking_off
+    ),
+    # Communicators are freed; ranks ask one another whether they wait, and that is received before.
+    "freed": case(TWO, Kind(ways=STORM, faults=FAULTS), usual(), program=freeing, **FREED),
+    "freed apart": case(THREE_NODES, Kind(ways=STORM, faults=FAULTS), usual(), program=freeing, **FREED),
+    "freed on two nodes": case(MIXED, Kind(ways=STORM, faults=FAULTS), usual(), program=freeing, **FREED),
+    "freed, late on two nodes": case(MIXED, Kind(ways=STORM), usual(), program=freeing, late=[2], **FREED),
+    "freed with interrupts apart": case(
+        THREE_NODES, Kind(ways=STORM, faults=FAULTS), usual(), program=freeing, interrupts=2, **FREED
+    ),
+    "freed while others move": case(THREE, Kind(), all_and_overlapping, program=freeing_meanwhile, **FREED),
+    "freed while others move apart": case(THREE_NODES, Kind(), all_and_overlapping, program=freeing_meanwhile, **FREED),
+    "freed after errors while elements move": case(
+        MIXED,
+        Kind(ways=STORM, faults=(MOVING,)),
+        usual(),
+        program=freeing,
+        checks=after_breaking_off,
+        last=(),
+        report_after=0.05,
+    ),
+    "freed after errors while elements move in short pieces": case(
+        THREE_NODES,
+        Kind(ways=("start",), faults=(MOVING,)),
+        short_pieces,
+        program=freeing,
+        checks=after_breaking_off,
+        last=(),
+        report_after=0.05,
+    ),
+    "freed in flight": case(THREE, Kind(), usual(), program=freeing_in_flight, **FREED),
+    "freed in flight apart": case(THREE_NODES, Kind(), usual(), program=freeing_in_flight, **FREED),
+    "freed in flight with the vote": case(
+        THREE_NODES, Kind(), usual(exchange="bruck"), program=freeing_in_flight, **FREED
+    ),
+    "freed in flight in short pieces": case(THREE_NODES, Kind(), short_pieces, program=freeing_in_flight, **FREED),
+    "connection ends": case(THREE, Kind(ways=STORM, faults=FAULTS), usual(), program=freeing, jobs=[0, 1, 1], **FREED),
+    "connection ends apart": case(
+        THREE_NODES, Kind(ways=STORM, faults=FAULTS), usual(), program=freeing, jobs=[0, 1, 1], **FREED
+    ),
+    "connection ends on two nodes": case(
+        (0, 1, 1), Kind(ways=STORM), usual(), program=freeing, jobs=[0, 1, 1], late=[2], **FREED
+    ),
+    "connection ends with a death": case(
+        (0, 1, 1), Kind(ways=STORM), usual(), program=freeing, jobs=[0, 1, 1], checks=after_death, deaths=1, victims=[0]
     ),
     # Interrupts.
     "interrupts": case(TWO, Kind(ways=STORM), usual(), interrupts=2),

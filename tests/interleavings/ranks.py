@@ -7,6 +7,7 @@ less time than to make them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +17,8 @@ from numpy.typing import NDArray
 from pyscalapack_redist import Descriptor, ProcessGrid, Tiles
 from pyscalapack_redist._kernels.call import Call
 from pyscalapack_redist._kernels.ring import Ring, bytes_needed
+from pyscalapack_redist.comm import groups, intercommunicator, progress, waiting
 from pyscalapack_redist.comm import node as nodes
-from pyscalapack_redist.comm import progress, waiting
 from pyscalapack_redist.comm.group import Group
 from pyscalapack_redist.comm.log_steps import Rows
 from pyscalapack_redist.comm.node import Node
@@ -27,6 +28,7 @@ from pyscalapack_redist.engine import fast_path, states
 from pyscalapack_redist.engine import redistribute as redistribution
 from pyscalapack_redist.engine import transfer as transfers
 from pyscalapack_redist.engine.direct import DirectCall
+from pyscalapack_redist.errors import CollectiveError
 
 from . import world as worlds
 from .world import Choices, Enumerated, World
@@ -36,6 +38,7 @@ __all__ = ["AREA", "FAULTS", "MOVING", "EngineWorld", "Rank", "Setting", "Use"]
 AREA = 128  # bytes of a rank's area in a ring: messages go in several chunks
 SHIFT = 100.0  # between the elements of one use and those of the next
 UNTOUCHED = -1.0
+TICK = 0.01  # seconds that a turn of a rank takes
 FAULTS = ("shape", "dtype", "factor", "out", "rest")  # what can be wrong on one rank; the last two are want of memory
 MOVING = "moving"  # no memory while elements move: what nobody can take back
 
@@ -56,8 +59,29 @@ class Comm:
         raise NotImplementedError
 
 
-class ExploredGroup(Group):
+class Private:
+    """Stands for a group's private communicator, as one rank sees it."""
+
+    def __init__(self, channel: worlds.Channel) -> None:
+        self._channel: worlds.Channel | None = channel
+        self.Ibarrier = channel.barrier
+
+    def Free(self) -> None:  # noqa: N802 - as MPI's
+        """What the rank has started here must have ended."""
+        assert self._channel is not None, "a communicator is freed twice"
+        self._channel.close()
+        self._channel = None
+
+
+class ExploredGroup(groups.MPIGroup):
     """A group that knows when a rank has voted: what can fail before that does so until then."""
+
+    def make_collectives(self) -> None:
+        """There are none."""
+
+    def gone(self) -> str | None:
+        """MPI goes on, and no communicator of a user's is freed."""
+        return None
 
     def cast(self, ballot: Ballot, rows: Rows | None = None) -> Vote:
         _here().no_memory = False
@@ -96,7 +120,7 @@ class Team:
         self._zeros = [bytes(len(control)) for control in self.controls]
         self._kept: dict[int, list[tuple[Any, Any]]] = {}
 
-    def begin(self, world: World) -> None:
+    def begin(self, world: EngineWorld) -> None:
         """Be as new."""
         for control, zeros in zip(self.controls, self._zeros, strict=True):
             control[:] = zeros
@@ -107,7 +131,9 @@ class Team:
             channel = world.channel(rank).split(self.context, self.members)
             Group.__init__(group, channel, self.members)
             group.node = self.nodes[rank]
-            group._waiting.patience = 0.0
+            group.comm, group.held, group._freed = Private(channel), {}, False  # type: ignore[assignment]
+            group._waiting._patience = world.report_after
+            group.watch = world.watches[rank]
             group.plans.update(self._kept.get(rank, ()))
 
     def keep(self) -> None:
@@ -157,10 +183,12 @@ class Setting:
                 plan._numbers.clear()
         self._show(world)
 
-    def _show(self, world: World) -> None:
+    def _show(self, world: EngineWorld) -> None:
         """Have the world see what changes in the rings."""
         controls = [control for team in self.teams.values() for control in team.controls]
-        if len(controls) == 1:
+        if any(world.watches):
+            world.state = lambda: [len(world.gone), *(control.tobytes() for control in controls)]
+        elif len(controls) == 1:
             (only,) = controls
             world.state = only.tobytes
         elif controls:
@@ -196,13 +224,34 @@ class Setting:
 
 
 class EngineWorld(World):
-    """A world whose ranks are ranks of the engine: its parts that know of time, of processes and of signals are replaced."""
+    """A world whose ranks are ranks of the engine: its parts that know of time, of processes and of signals are replaced.
 
-    def __init__(self, setting: Setting, choices: Choices, program: Callable[[Rank], Any], **options: Any) -> None:
+    Parameters
+    ----------
+    report_after : float
+        Seconds after which a rank that waits asks the others whether they do, and reports it; 0 for never.
+    jobs : sequence of int
+        The job of each rank, where there are two: a rank sees when one of the other job has let go of the connection.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        choices: Choices,
+        program: Callable[[Rank], Any],
+        *,
+        report_after: float = 0.0,
+        jobs: Sequence[int] = (),
+        **options: Any,
+    ) -> None:
         super().__init__(
             setting.size, choices, lambda rank, channel: program(self.ranks[rank]), progress_after_end=True, **options
         )
-        self.setting = setting
+        self.setting, self.report_after = setting, report_after
+        self.reports: list[str] = []  # of ranks that have waited
+        self.gone: list[int] = []  # ranks that have let go of the connection
+        self.kept: list[ExploredGroup] = []  # whose communicators could not be freed
+        self.watches = [self._watch(rank, jobs) if jobs else None for rank in range(setting.size)]
         self.patience = 6
         self.ranks = [Rank(self, rank) for rank in range(setting.size)]
         self.script: Any = None
@@ -213,6 +262,17 @@ class EngineWorld(World):
 
     def _enter(self, rank: int) -> None:
         progress._here = self.ranks[rank].under_way  # type: ignore[assignment]
+
+    def _watch(self, rank: int, jobs: Sequence[int]) -> Callable[[], None]:
+        """What a rank sees of the other job: one of its ranks has gone, once what that one has sent has come."""
+        others = [other for other, job in enumerate(jobs) if job != jobs[rank]]
+
+        def watch() -> None:
+            gone = [other for other in others if other in self.gone or other in self.dead]
+            if gone and not self.messages_move:
+                raise CollectiveError(f"rank {gone[0]} of the other side has ended")
+
+        return watch
 
     def run(self) -> None:
         """Run one schedule."""
@@ -267,6 +327,25 @@ class _Held:
         self._rank.held -= 1
         if not self._rank.held:
             self._rank.deliver()
+
+
+class _Clock:
+    """Stands for `time`: turns are what passes."""
+
+    @staticmethod
+    def monotonic() -> float:
+        return TICK * _here().world.turns
+
+
+def _report(who: str, seconds: float, where: str) -> None:
+    _here().world.reports.append(f"{who} {where}")
+
+
+class _Kept:
+    """Stands for the list of groups that could not be freed."""
+
+    def append(self, group: ExploredGroup) -> None:
+        _here().world.kept.append(group)
 
 
 def _pause() -> None:
@@ -348,6 +427,10 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (progress, "LOOKS_AROUND", 1),
     (transfers, "TEST_SHARE", 0.0),
     (waiting, "CHECK_SECONDS", -1.0),
+    (waiting, "ANSWER_SECONDS", TICK),
+    (waiting, "time", _Clock),
+    (groups, "_never_freed", _Kept()),
+    (waiting, "_report", _report),
     (fast_path, "Call", _call),
     (states, "allocate", _allocate_or_fail),
     (states.Moving, "advance", _moving_or_failing),
@@ -427,6 +510,12 @@ class Rank:
             for group in {transfer._group for transfer in progress.under_way() if hasattr(transfer, "_group")}:
                 group.look_around()
             progress.pause()
+
+    def free(self, members: tuple[int, ...]) -> None:
+        """Free the communicator of these ranks: the group's own goes with it, and the connection, where there are two jobs."""
+        group = self.world.setting.teams[members].groups[self.rank]
+        with suppress(KeyboardInterrupt), progress.interrupts_held():  # it comes when all is freed
+            intercommunicator.end(group, lambda: self.world.gone.append(self.rank))
 
     def persistently(self, act: Callable[[], Any]) -> Any:
         """Do it again after each interrupt."""

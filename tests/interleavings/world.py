@@ -505,6 +505,10 @@ class Channel:
         requests[at].Test()
         return at
 
+    def close(self) -> None:
+        """The rank uses it no more: what it has started must have ended."""
+        self.world._closing(self._me, self._context)
+
     def poke(self) -> None:
         """Let messages move."""
         if self.world._busy[self._me]:
@@ -744,6 +748,28 @@ class World:
             text = f"rank {rank} changed the buffer of a {what} before it had completed"
             self._note(text)
             self.violations.append(text)
+
+    def _closing(self, rank: int, context: int) -> None:
+        """A rank frees a communicator."""
+        pairs = self.size * self.size
+        for key, stream in self._streams.items():
+            if key // pairs >> 32 != context:
+                continue
+            if key % pairs // self.size == rank:
+                self.violations += [
+                    f"{message}: freed before it is sent"
+                    for message in (*stream.flying, *stream.arrived)
+                    if not message.done
+                ]
+            if key % self.size == rank and stream.posted:
+                self.violations.append(f"rank {rank} frees a communicator while it receives there")
+
+    @property
+    def messages_move(self) -> bool:
+        """Whether the network has anything left to do."""
+        return any(act != self._wake for _, _, act, _ in self._events) or any(
+            act != self._wake for act, _ in self._held
+        )
 
     def _depart(self, message: _Message) -> None:
         """Buffered: the bytes are read, and the send has completed."""

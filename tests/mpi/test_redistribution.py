@@ -252,6 +252,13 @@ def test_a_communicator_that_one_rank_frees_late() -> None:
     assert run(PROGRAMS / "freed_by_some.py", 2, timeout=60).stdout == "OK\n"
 
 
+@pytest.mark.parametrize("nodes", ["", "0,0,1", "0,1,2"])
+def test_communicators_that_are_freed_while_something_is_in_flight(nodes: str) -> None:
+    """What is in flight ends, an interrupt comes out of the call that frees, and nothing is kept."""
+    env = {"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {}
+    assert run(PROGRAMS / "freed_in_use.py", 3, timeout=60, env=env).stdout == "OK\n"
+
+
 def test_ranks_that_have_come_are_not_said_to_be_missing() -> None:
     """Rank 0 is at work, after a vote that all have cast."""
     done = run(PROGRAMS / "patience.py", 3, "search", timeout=60, env={"PYSCALAPACK_REDIST_PATIENCE": "0.5"})

@@ -1,0 +1,6 @@
+from collections.abc import Callable
+from typing import Any
+
+class Deletion:
+    def __init__(self, free: Callable[[Any], object], held: Callable[[], Any]) -> None: ...
+    def __call__(self, comm: object, keyval: int, value: Any) -> None: ...
