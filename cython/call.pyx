@@ -229,6 +229,7 @@ cdef class Call:
         if ring.closed or ring.posted != ring.counted or not ring.post(self.ballot.values, NARROW):
             return NotImplemented
         self.number, self.begun, self.voted, self.as_expected = ring.posted, True, False, False
+        self._tickets.drawn += 1
         traffic.start(self.origins, 0)
         with nogil:
             while not self.voted:  # packing touches no array: it need not wait for the others
@@ -250,7 +251,6 @@ cdef class Call:
         if not self.as_expected:
             return DISSENT
         self.begun = False
-        self._tickets.drawn += 1
         return None
 
     cdef bint _is_expected(self) noexcept nogil:

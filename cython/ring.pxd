@@ -26,6 +26,9 @@ cdef enum:
     PERIOD = LINE + 3
     TRIED = LINE + 4
     LEAST = LINE + 5  # two of them
+    # the sender's line of a rank to itself
+    BROKEN = 0
+    ENDED = 1
 
 # The fields of a vote, in the order in which they stand behind its number; RULES in ring.pyx says what they mean. Those
 # from SOURCE on are on a second cache line, which the vote of a transfer does without.

@@ -261,12 +261,26 @@ cdef class Ring:
     def break_off(self):
         """Tell the others that this rank has left in the middle of a transfer: what they wait for will not come."""
         self.closed = True
-        put(self.lane(self.rank, self.rank), 1)
+        put(self.lane(self.rank, self.rank) + BROKEN, 1)
 
     def broken_by(self):
         """A rank that has left in the middle of a transfer, or None."""
         for rank in range(self.size):
-            if peek(self.lane(rank, rank)):
+            if peek(self.lane(rank, rank) + BROKEN):
+                return rank
+        return None
+
+    def end(self, int64_t ticket):
+        """Tell the others that this rank starts nothing after that ticket, and has completed what it has started."""
+        self.closed = True
+        put(self.lane(self.rank, self.rank) + ENDED, 1 + ticket)
+
+    def ended_before(self, int64_t ticket):
+        """Another rank that does not come to that ticket, or None."""
+        cdef int64_t rank, ended
+        for rank in range(self.size):
+            ended = peek(self.lane(rank, rank) + ENDED)
+            if rank != self.rank and 0 < ended <= ticket:
                 return rank
         return None
 

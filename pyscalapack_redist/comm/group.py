@@ -97,10 +97,11 @@ class Group:
     def next_ticket(self) -> int:
         """The tag of the messages of whatever starts now; all ranks start these in the same order."""
         self.tickets.drawn += 1
-        return self._ticket
+        return self.ticket
 
     @property
-    def _ticket(self) -> int:
+    def ticket(self) -> int:
+        """The one that was drawn last."""
         return TAGS * (self.tickets.drawn % self._most_tickets)
 
     def check_usable(self) -> None:
@@ -345,6 +346,14 @@ class Group:
         if self.node is not None and self.node.ring is not None:
             self.node.ring.break_off()
         self._waiting.leave()
+
+    def end(self) -> None:
+        """Come to no more calls: the others of this node, which tell the rest, do not wait for this rank. Not collective."""
+        if self.node is not None and self.node.ring is not None:
+            if self.in_flight:
+                self.node.ring.break_off()
+            else:
+                self.node.ring.end(self.tickets.drawn)
 
     def close(self) -> None:
         """Start no call any more that goes straight through."""

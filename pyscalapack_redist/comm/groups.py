@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 import weakref
 from collections.abc import Hashable, Sequence
@@ -114,7 +116,15 @@ _every: weakref.WeakSet[MPIGroup] = weakref.WeakSet()
 def _close_at_the_end(_: object, __: object, ___: object) -> None:
     """MPI is being finalized."""
     for group in _every:
+        group.end()
         group.close()
+
+
+def _end_all(process: int) -> None:
+    """The process ends, whatever for. Its end of MPI waits for the others, so these must not wait for this rank."""
+    if os.getpid() == process:
+        for group in _every:
+            group.end()
 
 
 def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], MPIGroup]:
@@ -130,6 +140,7 @@ def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], MPIGroup]:
         _keyval = MPI.Comm.Create_keyval(delete_fn=Deletion(free, progress.interrupts_held))
         # Attributes of COMM_SELF are deleted first of all by MPI_Finalize.
         MPI.COMM_SELF.Set_attr(MPI.Comm.Create_keyval(delete_fn=_close_at_the_end), True)
+        atexit.register(_end_all, os.getpid())
     kept: Any = comm.Get_attr(_keyval)
     if kept is None:
         kept = {}

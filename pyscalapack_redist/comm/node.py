@@ -146,17 +146,22 @@ class Node:
             what = "no shared memory: " + "; ".join(reasons)
         return kept, what
 
-    def check(self) -> None:
-        """See whether the other ranks of the node still live. Not collective.
+    def check(self, ticket: int) -> None:
+        """See whether the other ranks of the node still live, and come to what has that ticket. Not collective.
 
         Raises
         ------
         CollectiveError
-            One has died, or has left a transfer in the middle.
+            One has died, has left a transfer in the middle, or has ended.
         """
-        left = None if self.ring is None else self.ring.broken_by()
-        if left is not None and self.ring is not None and left != self.ring.rank:
-            raise CollectiveError(f"{self._names[left]} has left a redistribution in the middle")
+        if self.ring is not None:
+            left, ended = self.ring.broken_by(), self.ring.ended_before(ticket)
+            if left is not None and left != self.ring.rank:
+                raise CollectiveError(f"{self._names[left]} has left a redistribution in the middle")
+            if ended is not None:
+                raise CollectiveError(
+                    f"{self._names[ended]} has ended, or has freed the communicator, before this call"
+                )
         for name, process in self._watched:
             if _is_dead(process):
                 raise CollectiveError(f"{name} has died")

@@ -72,7 +72,7 @@ class Waiting:
             return False
         self._checked = moment
         if self._group.node is not None:
-            self._group.node.check()
+            self._group.node.check(self._group.tickets.drawn)
         if self._group.watch is not None:
             self._group.watch()
         return True
@@ -93,6 +93,7 @@ class Waiting:
                 if any(what == LEFT for _, what, _ in self._receive_notices()):
                     return False
                 if met is None and not self._group.in_flight and not self._on_their_way():
+                    self._group.end()
                     met = barrier()
                 if met is not None and met.Test():
                     return True

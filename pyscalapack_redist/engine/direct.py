@@ -105,6 +105,7 @@ class DirectCall:
             rows = moving.with_vote()
             self.vote = vote = group.new_vote(self._ballot, rows)
             self.begun, self.started = True, False
+            group.tickets.drawn += 1
             moving.ahead()
             looks = 0
             while not vote.test():
@@ -120,7 +121,6 @@ class DirectCall:
                 group.wreckage.append(moving)
                 raise
         self.begun = False
-        group.tickets.drawn += 1
         return self.targets
 
     def _move(self) -> None:

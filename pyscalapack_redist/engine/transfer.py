@@ -67,7 +67,8 @@ class Transfer:
         if call is None:
             group.check_usable()
         with interrupts_held() as held:
-            context = Context(plan, group, group.next_ticket(), spent, started)
+            ticket = group.next_ticket() if call is None else group.ticket
+            context = Context(plan, group, ticket, spent, started)
             if call is not None:
                 self._phase = _continued(context, call, arrays, outs)
             else:

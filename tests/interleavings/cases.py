@@ -190,6 +190,33 @@ def freeing_in_flight(rank: Rank) -> None:
         use.wait()
 
 
+def ending(rank: Rank) -> None:
+    """One of the first two ranks ends before the last use, which the others do not wait for, or in the middle of it."""
+    plan = rank.plans["plan"]
+    Use(rank, plan, 0).call()
+    use, way = Use(rank, plan, LAST), rank.world.choose(2)
+    if rank.rank == len(rank.world.script) % 2:
+        if rank.world.script[0].ways[0] == "start":
+            use.start()
+        plan._group.end()
+        return
+    if way:
+        use.call()
+    else:
+        use.start()
+        use.wait()
+
+
+def after_ending(world: EngineWorld) -> None:
+    """Where the rank has not begun, no other has what it wanted; nobody waits."""
+    after_breaking_off(world)
+    if world.script[0].ways[0] != "start":
+        for rank in world.ranks:
+            use = rank.did[LAST]
+            assert isinstance(use, Use)
+            assert use.outcome in ("not begun", "CollectiveError"), f"rank {rank.rank}: {use.outcome}"
+
+
 def agree(rank: Rank, group: Group, fault: str | None) -> str:
     """An agreement, after which all have something to tell one another."""
     error = ValueError("wrong") if fault else None
@@ -532,6 +559,12 @@ CASES = {
         THREE_NODES, Kind(), usual(exchange="bruck"), program=freeing_in_flight, **FREED
     ),
     "freed in flight in short pieces": case(THREE_NODES, Kind(), short_pieces, program=freeing_in_flight, **FREED),
+    "a rank ends": case(TWO, Kind(ways=("call", "start")), usual(), program=ending, checks=after_ending),
+    "a rank ends of three": case(THREE, Kind(ways=("call", "start")), usual(), program=ending, checks=after_ending),
+    "a rank ends on two nodes": case(MIXED, Kind(ways=("call", "start")), usual(), program=ending, checks=after_ending),
+    "a rank ends with the vote": case(
+        MIXED, Kind(ways=("call", "start")), usual(exchange="bruck"), program=ending, checks=after_ending
+    ),
     "connection ends": case(THREE, Kind(ways=STORM, faults=FAULTS), usual(), program=freeing, jobs=[0, 1, 1], **FREED),
     "connection ends apart": case(
         THREE_NODES, Kind(ways=STORM, faults=FAULTS), usual(), program=freeing, jobs=[0, 1, 1], **FREED

@@ -21,7 +21,7 @@ def share_of(name: str) -> int:
         return 300
     if "stages" in name or "many" in name:
         return 500
-    if name.startswith(("freed", "connection ends")):
+    if name.startswith(("freed", "connection ends", "a rank ends")):
         return 500
     if "more" in name:
         return 1000  # of 730 one finds a ring that is too small

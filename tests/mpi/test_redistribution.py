@@ -259,6 +259,19 @@ def test_communicators_that_are_freed_while_something_is_in_flight(nodes: str) -
     assert run(PROGRAMS / "freed_in_use.py", 3, timeout=60, env=env).stdout == "OK\n"
 
 
+@pytest.mark.parametrize("nodes", ["", "0,0,1"])
+@pytest.mark.parametrize("how", ["exit", "finalize", "raise"])
+def test_a_rank_that_ends_while_others_wait(how: str, nodes: str) -> None:
+    env = {"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {}
+    done = run(PROGRAMS / "ending_rank.py", 3, how, timeout=30, env=env, check=False, survive=True)
+    assert done.stdout.splitlines().count("OK") == 2, done.stdout + done.stderr
+
+
+def test_a_rank_that_ends_in_the_middle() -> None:
+    done = run(PROGRAMS / "ending_rank.py", 3, "started", timeout=30, check=False, survive=True)
+    assert done.stdout.splitlines().count("OK") == 2, done.stdout + done.stderr
+
+
 def test_ranks_that_have_come_are_not_said_to_be_missing() -> None:
     """Rank 0 is at work, after a vote that all have cast."""
     done = run(PROGRAMS / "patience.py", 3, "search", timeout=60, env={"PYSCALAPACK_REDIST_PATIENCE": "0.5"})
