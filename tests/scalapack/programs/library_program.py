@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import resource
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from memory import growth
 from mpi4py import MPI
 from numpy.typing import NDArray
 
@@ -105,30 +104,29 @@ def check_foreign_context(comm: MPI.Intracomm) -> None:
         entries.gridexit(by_column)
 
 
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-
 def check_no_growth(comm: MPI.Intracomm, times: int) -> None:
     """Numbers and handles are used again, and memory stays, when contexts are made, read and freed many times."""
     places = list(range(comm.Get_size()))[::-1]
-    contexts, communicators, groups, before = set(), set(), set(), 0
-    for cycle in range(times):
-        if cycle == times // 4:
-            before = resident()
-        ctxt = blacs.make_context(comm, (1, len(places)), places)
-        contexts.add(ctxt)
-        communicators.add(blacs.load().entries.context_communicator(ctxt))
-        assert blacs.context_grid(ctxt, comm)[2].tolist() == [places]
-        assert not blacs.missing_from_context(ctxt, comm, places)
-        blacs.free_context(ctxt)
-        group = comm.Get_group()
-        groups.add(group.py2f())
-        group.Free()
+    contexts, communicators, groups = set(), set(), set()
+
+    def cycles(times: int) -> None:
+        for _ in range(times):
+            ctxt = blacs.make_context(comm, (1, len(places)), places)
+            contexts.add(ctxt)
+            communicators.add(blacs.load().entries.context_communicator(ctxt))
+            assert blacs.context_grid(ctxt, comm)[2].tolist() == [places]
+            assert not blacs.missing_from_context(ctxt, comm, places)
+            blacs.free_context(ctxt)
+            group = comm.Get_group()
+            groups.add(group.py2f())
+            group.Free()
+
+    cycles(times // 4)
+    grown = growth(cycles, times)
     assert len(contexts) == 1, f"context numbers grow: {sorted(contexts)}"
     assert len(communicators) < 20, f"handles of communicators grow: {sorted(communicators)}"
     assert len(groups) < 20, f"handles of groups grow: {sorted(groups)}"
-    assert resident() - before < 2**20, f"memory grows by {resident() - before} bytes"
+    assert grown < 2**20, f"memory grows by {grown} bytes"
 
 
 # -- routines, against index arithmetic in plain NumPy
