@@ -10,11 +10,13 @@ from cpython.buffer cimport PyBUF_STRIDED_RO, PyBuffer_Release, PyObject_GetBuff
 
 from .boxes cimport Blend, Box
 from .moving cimport perform
-from .threads cimport least_shared, pieces_for, share, threads_for
+from .threads cimport least_shared, pieces_for, share, stretched, threads_for
 
 cdef enum:
     LINE_BYTES = 64  # of a cache line
     TOGETHER = 8  # columns that a cut leaves together: a transposing move takes squares of so many
+    COPY_PIECE = 512 * 1024  # bytes of a local copy between two looks at the messages
+    CROSSING_PIECE = 4 * 1024 * 1024  # where lines of the target, written past the cache, run across those of the source: many of both
 
 
 cdef class Origins:
@@ -78,6 +80,11 @@ cdef class Bundle:
         dense buffer of the box.
     dense : {"source", "target", ""}
         The side that is this run of bytes, if one is.
+
+    Attributes
+    ----------
+    stream : bool
+        Whether `move` writes past the cache, as is worth it where the arrays are larger than that; by default not.
     """
 
     def __cinit__(self, list parts, str dense):
@@ -120,6 +127,11 @@ cdef class Bundle:
         """Bytes of the largest element."""
         return self.load.most
 
+    @property
+    def copy_piece(self):
+        """Bytes of a local copy to move between two looks at the messages."""
+        return copy_piece(&self.load, self.stream)
+
     def end_of_piece(self, int64_t first, int64_t most):
         """Where a piece ends that begins at byte `first` and has at most `most` bytes, but at least an element."""
         if not 0 <= first <= self.load.size:
@@ -135,7 +147,7 @@ cdef class Bundle:
             if self.load.sections[k].array >= origins.count:
                 raise ValueError(f"arrays number {self.load.sections[k].array} are not among {origins.count}")
         with nogil:
-            carry_together(&self.load, origins.sources, origins.targets, <char *> dense, first, last, False)
+            carry_together(&self.load, origins.sources, origins.targets, <char *> dense, first, last, self.stream)
 
 
 cdef inline Py_ssize_t _section_at(const Load *load, int64_t place) noexcept nogil:
@@ -159,6 +171,14 @@ cdef int64_t end_of_piece(const Load *load, int64_t first, int64_t most) noexcep
     section = load.sections + _section_at(load, last)
     last -= (last - section.start) % section.job.item
     return last if last > first else min(first + section.job.item, load.size)
+
+
+cdef bint crosses(const Load *load, bint stream) noexcept nogil:
+    return stream and load.count > 0 and load.sections.job.tiled
+
+
+cdef int64_t copy_piece(const Load *load, bint stream) noexcept nogil:
+    return stretched(CROSSING_PIECE if crosses(load, stream) else COPY_PIECE)
 
 
 cdef void carry(const Load *load, const char **sources, char **targets, char *dense, int64_t first, int64_t last,

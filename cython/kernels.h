@@ -333,8 +333,89 @@ static inline int transposed_square(char *d, const ptrdiff_t *to0, const ptrdiff
         return 0;
     return 1;
 }
+
+/* Whole cache lines of several lines of the target, gathered from as many lines of the source as each has elements, of 8 or 16 bytes.
+ * Each line of the target may begin anywhere in a cache line; what is less than that is stored as it is. */
+INLINE void stream_gathered(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
+                            ptrdiff_t columns, ptrdiff_t item)
+{
+    const ptrdiff_t whole = 64 / item;
+    ptrdiff_t i, j, k;
+    for (k = 0; k < rows; k += whole)
+        for (j = 0; j < columns; j++) {
+            char *const to = d + to1[j];
+            const char *const from = s + from1[j];
+            const ptrdiff_t before = (ptrdiff_t)(-(uintptr_t)to & 63) / item, first = k + before;
+            if (k == 0)
+                for (i = 0; i < before && i < rows; i++)
+                    memcpy(to + i * item, from + from0[i], item);
+            if (first + whole > rows)
+                for (i = first; i < rows; i++)
+                    memcpy(to + i * item, from + from0[i], item);
+            else if (item == 8)
+                for (i = first; i < first + whole; i += 2)
+                    _mm_stream_pd((double *)(to + i * item), _mm_loadh_pd(_mm_load_sd((const double *)(from + from0[i])),
+                                                                          (const double *)(from + from0[i + 1])));
+            else
+                for (i = first; i < first + whole; i++)
+                    _mm_stream_si128((__m128i *)(to + i * item), _mm_loadu_si128((const __m128i *)(from + from0[i])));
+        }
+}
+
+/* The same of elements of 4 bytes, four lines of the target at a time, which are all in one place to a cache line and dense in the source. */
+static inline void stream_fours(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
+                         ptrdiff_t columns)
+{
+    ptrdiff_t k, j, i, q, n;
+    for (k = (ptrdiff_t)(-(uintptr_t)(d + to1[0]) & 63) / 4 - 16; k < rows; k += 16)
+        for (j = 0; j < columns; j += n) {
+            n = columns - j < 4 ? columns - j : 4;
+            if (k >= 0 && k + 16 <= rows && n == 4 && from1[j + 3] - from1[j] == 12) {
+                for (i = k; i < k + 16; i += 4) {
+                    __m128 a = _mm_loadu_ps((const float *)(s + from0[i] + from1[j]));
+                    __m128 b = _mm_loadu_ps((const float *)(s + from0[i + 1] + from1[j]));
+                    __m128 c = _mm_loadu_ps((const float *)(s + from0[i + 2] + from1[j]));
+                    __m128 e = _mm_loadu_ps((const float *)(s + from0[i + 3] + from1[j]));
+                    _MM_TRANSPOSE4_PS(a, b, c, e);
+                    _mm_stream_ps((float *)(d + to1[j]) + i, a);
+                    _mm_stream_ps((float *)(d + to1[j + 1]) + i, b);
+                    _mm_stream_ps((float *)(d + to1[j + 2]) + i, c);
+                    _mm_stream_ps((float *)(d + to1[j + 3]) + i, e);
+                }
+                continue;
+            }
+            for (q = j; q < j + n; q++)
+                for (i = k < 0 ? 0 : k; i < rows && i < k + 16; i++)
+                    memcpy(d + to1[q] + i * 4, s + from0[i] + from1[q], 4);
+        }
+}
+
+/* A tile whose rows are dense in the target; 0 where there is no way for its elements or places, or so few of its cache lines are
+ * whole that those which are not, and have to be read, take longer. */
+static inline int stream_tile(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
+                       ptrdiff_t columns, ptrdiff_t item)
+{
+    const uintptr_t begin = (uintptr_t)(d + to1[0]);
+    const ptrdiff_t n = rows * item, before = (ptrdiff_t)(-begin & 63);
+    uintptr_t apart = 0;
+    ptrdiff_t j;
+    for (j = 1; j < columns; j++)
+        apart |= (uintptr_t)(to1[j] - to1[0]);
+    if (((begin | apart) & (item - 1)) || n < 128 || (n < 512 && ((apart & 63) || 8 * ((n - before) & ~63) < 7 * n)))
+        return 0;
+    if (item == 8)
+        stream_gathered(d, to1, s, from0, from1, rows, columns, 8);
+    else if (item == 16)
+        stream_gathered(d, to1, s, from0, from1, rows, columns, 16);
+    else if (item == 4 && !(apart & 63))
+        stream_fours(d, to1, s, from0, from1, rows, columns);
+    else
+        return 0;
+    return 1;
+}
 #else
 #define transposed_square(d, to0, to1, s, from0, from1, rows, columns, item) 0
+#define stream_tile(d, to1, s, from0, from1, rows, columns, item) 0
 #endif
 
 /* Lines that are one run each, at equal distances. */

@@ -21,6 +21,8 @@ cdef extern from "kernels.h":
     void copy_lines(char *d, Py_ssize_t dd, const char *s, Py_ssize_t ds, Py_ssize_t n, Py_ssize_t bytes, bint stream) noexcept nogil
     void copy_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
                    const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item) noexcept nogil
+    bint stream_tile(char *d, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0, const Py_ssize_t *from1,
+                     Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item) noexcept nogil
 
 cdef extern from "factors.h":
     void add_spans(char *d, const char *s, const Span *spans, Py_ssize_t count, const Factors *f) noexcept nogil
@@ -33,6 +35,7 @@ cdef enum:
     SPANS = 512  # runs whose places are worked out once for all lines of a piece
     STRIP = 32  # columns of a trapezoid that a transposing move takes together; at most TILE
     TILE = 128  # positions of that kind, in a transposing move, along either dimension
+    LARGEST_TILE = 512  # and where whole cache lines go past the cache
     SHORTEST_STREAMED = 64  # bytes of the longest run of a line: single bytes are not worth asking what they touch
     LENGTHS = 8  # of short runs of a line, of which those of one length go together
     LONGEST_SHORT = 128  # bytes of such a run: copies of a fixed size are made up to there
@@ -45,6 +48,7 @@ cdef void perform(const Job *job, const char *source, char *target, int64_t firs
     cdef int64_t column, row, width, height
     cdef const char *s
     cdef char *t
+    stream = stream and job.factors.type == PLAIN  # what is added to is read, and in the cache then
     if job.part != NULL:
         _part(job, source + job.from_source, target + job.from_target, first, last, stream)
         last = first
@@ -61,7 +65,7 @@ cdef void perform(const Job *job, const char *source, char *target, int64_t firs
         find_matrix(job, column / n1, &s, &t)
         column %= n1
         if job.tiled:
-            _tiles(job, row, row + height, column, column + width, s, t)
+            _tiles(job, row, row + height, column, column + width, s, t, stream)
         else:
             _columns(job, row, row + height, column, column + width, s, t, stream)
         first += width * height
@@ -88,7 +92,7 @@ cdef void _part(const Job *job, const char *s, char *t, int64_t first, int64_t l
             top, bottom = max(top, low), min(bottom, high)
             end += 1
         if end - column > 1:
-            _strip(job, top, bottom, column, end, s, t)
+            _strip(job, top, bottom, column, end, s, t, stream)
         else:
             top = bottom = 0
             end = column + 1
@@ -111,20 +115,20 @@ cdef inline void _line(const Job *job, int64_t row, int64_t row_end, int64_t col
 
 
 cdef void _strip(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
-                 const char *s, char *t) noexcept nogil:
+                 const char *s, char *t, bint stream) noexcept nogil:
     """A rectangle of at most STRIP columns by tiles."""
     cdef Cursor c
     cdef int64_t low, high
-    cdef Py_ssize_t x1[TILE]
-    cdef Py_ssize_t y1[TILE]
+    cdef Py_ssize_t x1[STRIP]
+    cdef Py_ssize_t y1[STRIP]
     cdef Py_ssize_t columns, k
     begin(job.axes[1], column, column_end, &c)
-    columns = _places(job.axes[1], &c, job.ss[1], job.ts[1], x1, y1)
+    columns = _places(job.axes[1], &c, job.ss[1], job.ts[1], x1, y1, STRIP)
     for k in range(columns):
         _kept(job, column + k, &low, &high)
         x1[k] += (job.part.before[column + k] - low) * job.to_source
         y1[k] += (job.part.before[column + k] - low) * job.to_target
-    _tile_rows(job, row, row_end, x1, y1, columns, s, t)
+    _tile_rows(job, row, row_end, x1, y1, columns, s, t, stream)
 
 
 cdef struct Alike:
@@ -263,11 +267,11 @@ cdef bint _long_lines(const Job *job, int64_t row, int64_t row_end, int64_t colu
     return True
 
 
-cdef Py_ssize_t _places(const Table *runs, Cursor *c, Py_ssize_t source, Py_ssize_t target, Py_ssize_t *x,
-                        Py_ssize_t *y) noexcept nogil:
-    """Distances in bytes of the next elements of a dimension, at most TILE of them."""
+cdef Py_ssize_t _places(const Table *runs, Cursor *c, Py_ssize_t source, Py_ssize_t target, Py_ssize_t *x, Py_ssize_t *y,
+                        Py_ssize_t most) noexcept nogil:
+    """Distances in bytes of the next elements of a dimension, `most` of them at most."""
     cdef Py_ssize_t count = 0
-    while count < TILE and (c.count or next_run(runs, c)):
+    while count < most and (c.count or next_run(runs, c)):
         x[count], y[count] = c.x * source, c.y * target
         c.x += c.step_x
         c.y += c.step_y
@@ -276,8 +280,8 @@ cdef Py_ssize_t _places(const Table *runs, Cursor *c, Py_ssize_t source, Py_ssiz
     return count
 
 
-cdef inline void _tile_by_tile(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s,
-                               const Py_ssize_t *x0, const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+cdef inline void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
+                          const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
     cdef Py_ssize_t i, j = 0, height, width
     while j < columns:
         width = min(job.side, columns - j)
@@ -293,34 +297,53 @@ cdef inline void _tile_by_tile(const Job *job, char *t, const Py_ssize_t *y0, co
         j += job.side
 
 
+cdef inline void _past_the_cache(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s,
+                                 const Py_ssize_t *x0, const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+    """Long runs of rows of the target by cache lines, and what is between them in squares."""
+    cdef Py_ssize_t first = 0, start = 0, end
+    while start < rows:
+        end = start + 1
+        while end < rows and y0[end] - y0[end - 1] == job.item:
+            end += 1
+        if stream_tile(t + y0[start], y1, s, x0 + start, x1, end - start, columns, job.item):
+            _squares(job, t, y0 + first, y1, s, x0 + first, x1, start - first, columns)
+            first = end
+        start = end
+    _squares(job, t, y0 + first, y1, s, x0 + first, x1, rows - first, columns)
+
+
 cdef void _tile_rows(const Job *job, int64_t row, int64_t row_end, const Py_ssize_t *x1, const Py_ssize_t *y1,
-                     Py_ssize_t columns, const char *s, char *t) noexcept nogil:
+                     Py_ssize_t columns, const char *s, char *t, bint stream) noexcept nogil:
     """All rows of some columns whose places are known."""
     cdef Cursor r
-    cdef Py_ssize_t x0[TILE]
-    cdef Py_ssize_t y0[TILE]
+    cdef Py_ssize_t x0[LARGEST_TILE]
+    cdef Py_ssize_t y0[LARGEST_TILE]
     cdef Py_ssize_t rows
     begin(job.axes[0], row, row_end, &r)
     while True:
-        rows = _places(job.axes[0], &r, job.ss[0], job.ts[0], x0, y0)
+        rows = _places(job.axes[0], &r, job.ss[0], job.ts[0], x0, y0, LARGEST_TILE if stream else TILE)
         if rows == 0:
             return
-        if not job.across:  # along the lines of the target
-            _tile_by_tile(job, t, y0, y1, s, x0, x1, rows, columns)
-        else:
-            _tile_by_tile(job, t, y1, y0, s, x1, x0, columns, rows)
+        if stream and job.across:
+            _past_the_cache(job, t, y1, y0, s, x1, x0, columns, rows)
+        elif stream:
+            _past_the_cache(job, t, y0, y1, s, x0, x1, rows, columns)
+        elif job.across:
+            _squares(job, t, y1, y0, s, x1, x0, columns, rows)
+        else:  # along the lines of the target
+            _squares(job, t, y0, y1, s, x0, x1, rows, columns)
 
 
 cdef void _tiles(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,
-                 const char *s, char *t) noexcept nogil:
+                 const char *s, char *t, bint stream) noexcept nogil:
     """Small squares, so that both sides use whole cache lines, whatever runs these are made of."""
     cdef Cursor c
-    cdef Py_ssize_t x1[TILE]
-    cdef Py_ssize_t y1[TILE]
+    cdef Py_ssize_t x1[LARGEST_TILE]
+    cdef Py_ssize_t y1[LARGEST_TILE]
     cdef Py_ssize_t columns
     begin(job.axes[1], column, column_end, &c)
     while True:
-        columns = _places(job.axes[1], &c, job.ss[1], job.ts[1], x1, y1)
+        columns = _places(job.axes[1], &c, job.ss[1], job.ts[1], x1, y1, LARGEST_TILE if stream else TILE)
         if columns == 0:
             return
-        _tile_rows(job, row, row_end, x1, y1, columns, s, t)
+        _tile_rows(job, row, row_end, x1, y1, columns, s, t, stream)

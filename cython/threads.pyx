@@ -61,11 +61,6 @@ def used():
     return threads_used()
 
 
-def piece_of(int64_t nbytes):
-    """Bytes to move between two looks at other things, where one thread alone would move so many. Not collective."""
-    return stretched(nbytes)
-
-
 def _end():
     """End the threads, unless a thread that Python does not wait for has them."""
     global least_shared

@@ -6,16 +6,15 @@ The area in which a rank packs is divided among its messages, and all of them go
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
-from .bundle cimport Bundle, Origins, end_of_piece
+from .bundle cimport Bundle, Origins, copy_piece, crosses, end_of_piece
 from .lane_groups cimport complete, end_group, goes_alone, in_step, make_groups, pack_together, unpack_together
 from .lanes cimport copy_to, pack, parts_of, unpack
 from .ring cimport BASE, CONSUMED, PUBLISHED, REPACKED, SLOTS, STEP, STRIDE, Ring, now, peek, put
-from .threads cimport stretched, threads_used
+from .threads cimport threads_used
 
 cdef enum:
     MOST_LOOKS = 1000  # looks at a group whose lanes are not ready together before they go one by one
     FEW_LOOKS = 20  # the same where ranks share cores, and each look lets another rank work
-    COPY_PIECE = 512 * 1024  # bytes of a local copy between two looks at the messages
 
 
 cdef class Traffic:
@@ -235,7 +234,7 @@ cdef class Traffic:
     cdef bint _copy_piece(self, bint overtake, bint alone) noexcept nogil:
         """Copy a piece of what stays here: as far as the sending has come, for the two read the same lines, or further."""
         cdef Py_ssize_t k
-        cdef int64_t goal, last
+        cdef int64_t goal, piece, last
         cdef Lane *lane
         for k in range(self._n_copies):
             lane = self._copies + k
@@ -246,8 +245,11 @@ cdef class Traffic:
                 goal = lane.load.size
             if overtake and alone:
                 goal = lane.load.size
+            piece = copy_piece(lane.load, self._run.stream)
+            if lane.done + piece > goal and goal < lane.load.size and crosses(lane.load, self._run.stream):
+                continue  # until there is a whole piece
             if lane.done < goal:
-                last = end_of_piece(lane.load, lane.done, min(goal - lane.done, stretched(COPY_PIECE)))
+                last = end_of_piece(lane.load, lane.done, min(goal - lane.done, piece))
                 copy_to(&self._run, lane, last)
                 return True
         return False

@@ -1,6 +1,6 @@
-"""The cores that this process may use, and how it gives its own to others.
+"""The cores that this process may use, their last cache, and how a process gives its core to others.
 
-Not every system has sched_getaffinity and sched_yield; macOS lacks the first.
+Not every system has sched_getaffinity and sched_yield, and only Linux tells of caches in files; macOS lacks the first.
 """
 
 from __future__ import annotations
@@ -9,8 +9,12 @@ import functools
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ["give_way", "usable_cores"]
+__all__ = ["LastCache", "give_way", "last_cache", "usable_cores"]
+
+CORES = Path("/sys/devices/system/cpu")
 
 give_way: Callable[[], object] = getattr(os, "sched_yield", functools.partial(time.sleep, 0))
 
@@ -20,3 +24,32 @@ def usable_cores() -> frozenset[int]:
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
+
+
+class LastCache(NamedTuple):
+    """The cache in front of main memory: its bytes, and the most cores that share it."""
+
+    nbytes: int
+    sharing: int
+
+    def share(self, ranks: int) -> int:
+        """Bytes of it for each of so many ranks of a node, as if they were together. Not collective."""
+        return self.nbytes // max(1, min(ranks, self.sharing))
+
+
+UNKNOWN = LastCache(32 * 2**20, 2**20)
+
+
+@functools.cache
+def last_cache() -> LastCache:
+    """The last cache of a core that this process may use; a usual one, where the system does not tell. Not collective."""
+    found = []
+    try:
+        for place in (CORES / f"cpu{min(usable_cores())}" / "cache").glob("index*"):
+            level, size, cores = [(place / name).read_text().strip() for name in ("level", "size", "shared_cpu_list")]
+            nbytes = int(size[:-1]) * {"K": 2**10, "M": 2**20}[size[-1]]
+            ends = [part.split("-") for part in cores.split(",")]
+            found.append((int(level), LastCache(nbytes, sum(int(end[-1]) - int(end[0]) + 1 for end in ends))))
+    except (OSError, ValueError, LookupError):
+        return UNKNOWN
+    return max(found)[1] if found else UNKNOWN

@@ -40,7 +40,11 @@ NOTHING = LocalArray(0, ())
 
 
 class Arrays(NamedTuple):
-    """The arrays of one run on this rank; `dtype` is None where it has none and was told none."""
+    """The arrays of one run on this rank; `dtype` is None where it has none and was told none.
+
+    Messages are numbered along the lines of A (`by_columns`): a strided array is read fast only along its lines, while what
+    is written across them can go past the cache, and comes out of a chunk that is in the cache.
+    """
 
     source: LocalArray
     target: LocalArray
@@ -126,8 +130,7 @@ def checked_arrays(
         )
     if transposed and source is not None:
         source = source.T
-    both = [side for side in (source, target) if side is not None]
-    return Arrays(_view(source), _view(target), target, dtype, any(map(by_columns, both)), in_place)
+    return Arrays(_view(source), _view(target), target, dtype, source is not None and by_columns(source), in_place)
 
 
 def made_for(desc: Layout, dtype: np.dtype[Any] | None, zeroed: bool = False) -> Any:

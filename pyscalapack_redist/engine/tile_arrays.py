@@ -99,10 +99,11 @@ def _forms(pair: Pair, move: Move, both: Factors, dtype: np.dtype[Any] | None, n
 
 
 def _order(sources: Sequence[Array | None], targets: Sequence[Array | None], op: str) -> int | None:
-    """The order of elements in messages that suits the arrays; None where there are none."""
+    """The order of elements in messages that suits the arrays of A; None where there are none of either."""
     arrays = [array.T if transposes(op) else array for array in sources if array is not None]
-    arrays += [array for array in targets if array is not None]
-    return None if not arrays else BY_COLUMNS if any(map(by_columns, arrays)) else BY_ROWS
+    if not arrays and all(array is None for array in targets):
+        return None
+    return BY_COLUMNS if any(map(by_columns, arrays)) else BY_ROWS
 
 
 def _arrays(name: str, given: Any, layout: Layout) -> list[Array | None]:

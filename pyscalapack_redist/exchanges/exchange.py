@@ -12,9 +12,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from .._kernels.bundle import Bundle, Origins
-from .._kernels.threads import piece_of
 from .._kernels.transport import Traffic
 from ..comm.channel import Channel
+from ..comm.cores import last_cache
 from ..comm.log_steps import Rows
 from ..comm.mpi import MPI
 from ..comm.node import Node
@@ -23,9 +23,10 @@ from .buffers import BUFFERS
 from .message import LARGEST_COUNT, ByteMessage, Message
 from .threads import prepare
 
-__all__ = ["COPY_PIECE", "Cutting", "Exchange", "Extents", "Options", "Progress", "Run"]
+__all__ = ["STREAM_FROM", "Cutting", "Exchange", "Extents", "Options", "Progress", "Run"]
 
-COPY_PIECE = 512 * 1024  # bytes of a local copy between two looks at the messages
+# Part of its share of the last cache that a rank writes from which on non-temporal stores are used for B: A is as large.
+STREAM_FROM = 0.5
 
 
 @dataclass
@@ -184,6 +185,10 @@ class Exchange(ABC):
         Whether its runs come one after another.
     understands : tuple of str
         The buffers that it can use.
+    written : int
+        Bytes of B that this rank writes.
+    stream : bool
+        Whether it writes them past the cache, since A and B do not fit into its share of that.
     """
 
     name: ClassVar[str]
@@ -204,6 +209,11 @@ class Exchange(ABC):
         # Sender and receiver sort alike, by (key, sender, receiver): the one global order that the proofs rest on.
         self.sends, self.receives = tuple(sorted(sends, key=_in_order)), tuple(sorted(receives, key=_in_order))
         self.copies, self.options, self.node = copies, options, node
+        arriving = dict.fromkeys([message.bundle for message in self.receives])
+        self.written = copies.size + sum([bundle.size for bundle in arriving])
+        self.stream = self.written >= STREAM_FROM * last_cache().share(1 if node is None else node.size)
+        for bundle in (copies, *arriving):
+            bundle.stream = self.stream
         prepare()
         self.buffers = BUFFERS[options.buffers]()
 
@@ -302,7 +312,7 @@ class Progress(ABC):
 
     def copy_piece(self) -> bool:
         """Copy one piece from the local A to the local B; False when none is left."""
-        return self._copy(piece_of(COPY_PIECE))
+        return self._copy(self._copies.copy_piece)
 
     def copy_all(self) -> bool:
         """Copy what is left; True, for the end of `advance`."""

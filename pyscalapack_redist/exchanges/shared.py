@@ -20,7 +20,6 @@ from .nonblocking import Windowed
 
 __all__ = ["Shared", "Together"]
 
-STREAM_FROM = 64 * 2**20  # bytes that a node's ranks write from which on non-temporal stores are used for the target
 WOVEN_FROM = 2**20  # the same for messages that share columns: from which on they are packed interleaved
 SHORTEST = 40  # bytes of such messages' runs, in the mean: shorter ones take longer to tell apart than to move
 SLOTS = 4
@@ -92,7 +91,6 @@ class Shared(Exchange):
         if self.ring is None:
             return None
         sends, receives = self._here
-        written = (self.copies.size + sum(bundle.size for _, bundle in receives)) * self.ring.size
         return Traffic(
             self.ring,
             sends,
@@ -100,8 +98,8 @@ class Shared(Exchange):
             [self.copies] if self.copies.size else [],
             limit=max(self._limit, self._least),  # as `staging_bytes` counts it
             most_slots=SLOTS,
-            stream=written >= STREAM_FROM,
-            shortest=SHORTEST if written >= WOVEN_FROM else -1,
+            stream=self.stream,
+            shortest=SHORTEST if self.written * self.ring.size >= WOVEN_FROM else -1,
         )
 
     def compiled(self) -> Traffic | None:

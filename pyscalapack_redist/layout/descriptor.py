@@ -19,6 +19,7 @@ from .blockcyclic import whole_number
 from .collapsed import merged
 from .dimensions import BlockSizes, Distribution, Places, check_one_size, distributions_of, local_part, sub_array
 from .grid import ProcessGrid
+from .new_array import new_array
 from .nine_integers import NineIntegers
 from .ownership import Ownership, held_at
 
@@ -261,11 +262,11 @@ class Descriptor(Ownership):
 
     def empty(self, dtype: DTypeLike = np.float64, order: str = "F") -> NDArray[Any]:
         """This rank's local array, contents arbitrary. Not collective."""
-        return np.empty(self._allocated(), dtype, order=order)[: self._local_shape[0]]  # type: ignore[call-overload,no-any-return]
+        return new_array(self._allocated(), dtype, order)[: self._local_shape[0]]
 
     def zeros(self, dtype: DTypeLike = np.float64, order: str = "F") -> NDArray[Any]:
         """This rank's local array of zeros. Not collective."""
-        return np.zeros(self._allocated(), dtype, order=order)[: self._local_shape[0]]  # type: ignore[call-overload,no-any-return]
+        return new_array(self._allocated(), dtype, order, zeroed=True)[: self._local_shape[0]]
 
     def from_function(self, f: Callable[..., Any], dtype: DTypeLike | None = None) -> NDArray[Any]:
         """This rank's local array with elements f(i, j, ...) of the global indices. Not collective.
@@ -282,8 +283,7 @@ class Descriptor(Ownership):
         if dtype is not None and self._coords is None:
             return self.empty(dtype)
         given = np.asarray(f(*np.ix_(*(self.global_indices(k) for k in range(self.ndim)))))
-        dtype = given.dtype if dtype is None else dtype
-        local = self.empty(dtype) if self._parent is None else self.zeros(dtype)
+        local = (self.empty if self._parent is None else self.zeros)(given.dtype if dtype is None else dtype)
         if self._coords is not None:
             local[local_part(self._distributions, self._coords)] = given
         return local

@@ -67,7 +67,7 @@ def test_cyclic_elements_become_one_run() -> None:
 
 
 @st.composite
-def moves(draw: st.DrawFn) -> tuple[list[tuple[Runs, np.ndarray]], int, str, str, tuple[int, ...], float, float]:
+def moves(draw: st.DrawFn) -> tuple[list[tuple[Runs, np.ndarray]], int, str, str, tuple[int, ...], float, float, bool]:
     dimensions = draw(st.integers(1, 4))
     most = {1: 200, 2: 40, 3: 9, 4: 5}[dimensions]
     return (
@@ -78,6 +78,7 @@ def moves(draw: st.DrawFn) -> tuple[list[tuple[Runs, np.ndarray]], int, str, str
         tuple(draw(st.permutations(range(dimensions)))),
         draw(st.floats(0, 1)),
         draw(st.floats(0, 1)),
+        draw(st.booleans()),
     )
 
 
@@ -88,7 +89,7 @@ def made_array(shape: list[int], item: int, order: str) -> np.ndarray[Any, Any]:
 
 @given(moves())
 def test_a_box_moves_what_indexing_moves(case: Any) -> None:
-    axes, item, order_x, order_y, order, begin, end = case
+    axes, item, order_x, order_y, order, begin, end, stream = case
     box = Box(runs for runs, _ in axes)
     source = made_array([int(pairs[:, 0].max()) + 1 for _, pairs in axes], item, order_x)
     flat = np.random.default_rng(0).bytes(source.size * item)
@@ -105,7 +106,7 @@ def test_a_box_moves_what_indexing_moves(case: Any) -> None:
         expected[tuple(y for _, y in at)] = source[tuple(x for x, _ in at)]
     box.move(
         source.__array_interface__["data"][0], source.strides, target.__array_interface__["data"][0], target.strides,
-        item, order, first, last,
+        item, order, first, last, stream,
     )  # fmt: skip
     assert target.tobytes() == expected.tobytes()
 
@@ -252,6 +253,53 @@ def test_dense_arrays_are_transposed_by_squares(item: int, orders: str, order: t
     assert target[:rows, :columns].tobytes() == source[3:, 3:].tobytes()
     assert not any(target[rows:].tobytes())
     assert not any(target[:, columns:].tobytes())
+
+
+def crossing_runs(rng: np.random.Generator, total: int) -> Runs:
+    """Runs of a few elements or of several cache lines, with gaps on either side or without."""
+    lengths = rng.choice([1, 5, 40, 100, total], int(rng.integers(1, 5)))
+    gaps = rng.integers(0, 4, (2, len(lengths))) * rng.integers(0, 2, (2, 1))
+    x, y = np.cumsum(lengths + gaps, axis=1) - lengths
+    period_x, period_y = (int(side[-1] + lengths[-1] + gap[-1]) for side, gap in zip((x, y), gaps, strict=True))
+    return Runs(x, y, lengths.astype(np.int64), period_x, period_y, total)
+
+
+@pytest.mark.parametrize("item", [1, 2, 4, 8, 12, 16])
+@pytest.mark.parametrize("seed", range(24))
+def test_lines_that_cross_are_written_past_the_cache(item: int, seed: int) -> None:
+    """Wherever they begin in a cache line, alike or not; lines longer than a tile, and tiles of more lines than that."""
+    rng = np.random.default_rng([item, seed])
+    shape = [int(rng.integers(1, most)) for most in rng.permutation([700, 90])]
+    rows, columns = (crossing_runs(rng, n) for n in shape)
+    pairs = [axis.expand() for axis in (rows, columns)]
+    target_shape = [int(p[:, 1].max()) + 1 for p in pairs]
+    across = int(rng.integers(0, 2))  # the dimension along which lines of the target run
+    apart = item * (target_shape[across] + int(rng.integers(0, 3)))
+    if seed % 3:  # the next multiple of a cache line and of the element
+        apart += -apart % np.lcm(64, item)
+    source_lines = [int(p[:, 0].max()) + 1 for p in pairs]
+    strides: list[tuple[int, ...]] = [(item * source_lines[1], item), (item, item * source_lines[0])]
+    target_strides: list[tuple[int, ...]] = [(item, apart), (apart, item)]
+    source = rng.integers(0, 256, item * source_lines[0] * source_lines[1], np.uint8)
+    before = int(rng.integers(0, 8)) * item if seed % 4 else int(rng.integers(0, 64))
+    memory = np.zeros(before + apart * target_shape[1 - across] + 64, np.uint8)
+    order = (0, 1) if seed % 2 else (1, 0)
+    box = Box([rows, columns])
+    first, last = sorted(int(n) for n in rng.integers(0, box.size, 2)) if seed % 5 == 0 else (0, box.size)
+    expected = memory.copy()
+    fast, slow = np.divmod(np.arange(first, last), shape[order[0]])[::-1]
+    i, j = (fast, slow) if order == (0, 1) else (slow, fast)
+    from_, to = (
+        pairs[0][i, side] * stride[0] + pairs[1][j, side] * stride[1]
+        for side, stride in enumerate((strides[across], target_strides[across]))
+    )
+    for byte in range(item):
+        expected[before + to + byte] = source[from_ + byte]
+    box.move(
+        source.ctypes.data, strides[across], memory.ctypes.data + before, target_strides[across],
+        item, order, first, last, True,
+    )  # fmt: skip
+    assert np.array_equal(memory, expected)
 
 
 @pytest.mark.parametrize("dimensions", [32, 33, 64])

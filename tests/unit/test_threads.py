@@ -186,10 +186,3 @@ def test_the_environment_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable.VARIABLE, "none")
     variable.prepare()
     assert pool.used() == 3
-
-
-def test_pieces_between_two_looks() -> None:
-    pool.use(1)
-    assert pool.piece_of(100) == 100
-    pool.use(2)
-    assert pool.piece_of(100) == 800

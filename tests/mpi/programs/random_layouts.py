@@ -29,6 +29,7 @@ from pyscalapack_redist.engine import model
 from pyscalapack_redist.engine.scheduling import is_one_port
 from pyscalapack_redist.engine.waypoints import VIAS
 from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES, check_combination, nonblocking, shared
+from pyscalapack_redist.exchanges import exchange as exchange_module
 from pyscalapack_redist.schedules import NAMES
 
 RECORD = np.dtype([("key", "<i4"), ("value", "<f8", (2,)), ("tag", "S3")])
@@ -168,8 +169,15 @@ OPTIONS = list(combinations())
 
 def force(area: int, slots: int, stream_from: int = 0) -> None:
     """Let arrays of any size go the way of large ones."""
-    forced = {"SLOTS": slots, "STREAM_FROM": stream_from, "WOVEN_FROM": 0, "SHORTEST": 0}
-    set_all([(node, "AREA", area), *((shared, *setting) for setting in forced.items())], ("shared",))
+    forced = {"SLOTS": slots, "WOVEN_FROM": 0, "SHORTEST": 0}
+    set_all(
+        [
+            (node, "AREA", area),
+            (exchange_module, "STREAM_FROM", stream_from),
+            *((shared, *each) for each in forced.items()),
+        ],
+        ("shared",),
+    )
 
 
 def force_pieces(nbytes: int) -> None:
