@@ -20,6 +20,7 @@ from ..errors import ArrayError, DescriptorError
 from .blockcyclic import whole_number
 from .grid import checked_communicator, same_ranks, translated
 from .irregular import Blocks, Irregular, integers
+from .new_array import new_array
 
 __all__ = ["Tiles"]
 
@@ -164,11 +165,11 @@ class Tiles:
         list of ndarray, or ndarray
             An array in Fortran order for each own tile; with `offsets`, one array of one dimension that holds all.
         """
-        return self._made(np.empty, dtype)
+        return self._made(dtype, False)
 
     def zeros(self, dtype: DTypeLike = np.float64) -> Any:
         """This rank's local array of zeros, as from `empty`. Not collective."""
-        return self._made(np.zeros, dtype)
+        return self._made(dtype, True)
 
     def from_function(self, f: Callable[[Any, Any], Any], dtype: DTypeLike = np.float64) -> Any:
         """This rank's local array with elements f(i, j) of the global indices, as from `empty`. Not collective.
@@ -222,10 +223,10 @@ class Tiles:
             for shape, first, leading in places
         ]
 
-    def _made(self, make: Callable[..., NDArray[Any]], dtype: DTypeLike) -> Any:
+    def _made(self, dtype: DTypeLike, zeroed: bool) -> Any:
         if self.offsets is not None:
-            return make(self._room, dtype)
-        return [make(shape, dtype, order="F") for shape in self.local_shapes]
+            return new_array((self._room,), dtype, "F", zeroed)
+        return [new_array(shape, dtype, "F", zeroed) for shape in self.local_shapes]
 
     def _tiles_here(self) -> str:
         return f"{len(self.own)} tile{'' if len(self.own) == 1 else 's'}"
