@@ -23,10 +23,15 @@ from .buffers import BUFFERS
 from .message import LARGEST_COUNT, ByteMessage, Message
 from .threads import prepare
 
-__all__ = ["STREAM_FROM", "Cutting", "Exchange", "Extents", "Options", "Progress", "Run"]
+__all__ = ["Cutting", "Exchange", "Extents", "Options", "Progress", "Run", "streams"]
 
 # Part of its share of the last cache that a rank writes from which on non-temporal stores are used for B: A is as large.
 STREAM_FROM = 0.5
+
+
+def streams(written: int, ranks: int) -> bool:
+    """Whether to write so many bytes of B past the cache, on a node with so many ranks. Not collective."""
+    return written >= STREAM_FROM * last_cache().share(ranks)
 
 
 @dataclass
@@ -185,10 +190,6 @@ class Exchange(ABC):
         Whether its runs come one after another.
     understands : tuple of str
         The buffers that it can use.
-    written : int
-        Bytes of B that this rank writes.
-    stream : bool
-        Whether it writes them past the cache, since A and B do not fit into its share of that.
     """
 
     name: ClassVar[str]
@@ -210,10 +211,9 @@ class Exchange(ABC):
         self.sends, self.receives = tuple(sorted(sends, key=_in_order)), tuple(sorted(receives, key=_in_order))
         self.copies, self.options, self.node = copies, options, node
         arriving = dict.fromkeys([message.bundle for message in self.receives])
-        self.written = copies.size + sum([bundle.size for bundle in arriving])
-        self.stream = self.written >= STREAM_FROM * last_cache().share(1 if node is None else node.size)
+        stream = streams(copies.size + sum([bundle.size for bundle in arriving]), 1 if node is None else node.size)
         for bundle in (copies, *arriving):
-            bundle.stream = self.stream
+            bundle.stream = stream
         prepare()
         self.buffers = BUFFERS[options.buffers]()
 

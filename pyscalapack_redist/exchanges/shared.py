@@ -14,7 +14,7 @@ from typing import ClassVar, cast
 from .._kernels.bundle import Bundle
 from .._kernels.transport import Traffic
 from ..comm.node import Node
-from .exchange import Exchange, Options, Progress, Run
+from .exchange import Exchange, Options, Progress, Run, streams
 from .message import ByteMessage
 from .nonblocking import Windowed
 
@@ -91,6 +91,7 @@ class Shared(Exchange):
         if self.ring is None:
             return None
         sends, receives = self._here
+        written = self.copies.size + sum([bundle.size for _, bundle in receives])
         return Traffic(
             self.ring,
             sends,
@@ -98,8 +99,8 @@ class Shared(Exchange):
             [self.copies] if self.copies.size else [],
             limit=max(self._limit, self._least),  # as `staging_bytes` counts it
             most_slots=SLOTS,
-            stream=self.stream,
-            shortest=SHORTEST if self.written * self.ring.size >= WOVEN_FROM else -1,
+            stream=streams(written, self.ring.size),
+            shortest=SHORTEST if written * self.ring.size >= WOVEN_FROM else -1,
         )
 
     def compiled(self) -> Traffic | None:
