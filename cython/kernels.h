@@ -399,9 +399,11 @@ static inline int stream_tile(char *d, const ptrdiff_t *to1, const char *s, cons
     const ptrdiff_t n = rows * item, before = (ptrdiff_t)(-begin & 63);
     uintptr_t apart = 0;
     ptrdiff_t j;
+    if (n < 128)
+        return 0;
     for (j = 1; j < columns; j++)
         apart |= (uintptr_t)(to1[j] - to1[0]);
-    if (((begin | apart) & (item - 1)) || n < 128 || (n < 512 && ((apart & 63) || 8 * ((n - before) & ~63) < 7 * n)))
+    if (((begin | apart) & (item - 1)) || (n < 512 && ((apart & 63) || 8 * ((n - before) & ~63) < 7 * n)))
         return 0;
     if (item == 8)
         stream_gathered(d, to1, s, from0, from1, rows, columns, 8);

@@ -280,6 +280,10 @@ cdef Py_ssize_t _places(const Table *runs, Cursor *c, Py_ssize_t source, Py_ssiz
     return count
 
 
+cdef inline Py_ssize_t _side_of_tiles(const Job *job, bint stream) noexcept nogil:
+    return LARGEST_TILE if stream and (job.item == 4 or job.item == 8 or job.item == 16) else TILE
+
+
 cdef inline void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
                           const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
     cdef Py_ssize_t i, j = 0, height, width
@@ -318,10 +322,10 @@ cdef void _tile_rows(const Job *job, int64_t row, int64_t row_end, const Py_ssiz
     cdef Cursor r
     cdef Py_ssize_t x0[LARGEST_TILE]
     cdef Py_ssize_t y0[LARGEST_TILE]
-    cdef Py_ssize_t rows
+    cdef Py_ssize_t rows, most = _side_of_tiles(job, stream)
     begin(job.axes[0], row, row_end, &r)
     while True:
-        rows = _places(job.axes[0], &r, job.ss[0], job.ts[0], x0, y0, LARGEST_TILE if stream else TILE)
+        rows = _places(job.axes[0], &r, job.ss[0], job.ts[0], x0, y0, most)
         if rows == 0:
             return
         if stream and job.across:
@@ -340,10 +344,10 @@ cdef void _tiles(const Job *job, int64_t row, int64_t row_end, int64_t column, i
     cdef Cursor c
     cdef Py_ssize_t x1[LARGEST_TILE]
     cdef Py_ssize_t y1[LARGEST_TILE]
-    cdef Py_ssize_t columns
+    cdef Py_ssize_t columns, most = _side_of_tiles(job, stream)
     begin(job.axes[1], column, column_end, &c)
     while True:
-        columns = _places(job.axes[1], &c, job.ss[1], job.ts[1], x1, y1, LARGEST_TILE if stream else TILE)
+        columns = _places(job.axes[1], &c, job.ss[1], job.ts[1], x1, y1, most)
         if columns == 0:
             return
         _tile_rows(job, row, row_end, x1, y1, columns, s, t, stream)
