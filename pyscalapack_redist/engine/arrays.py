@@ -126,8 +126,8 @@ def checked_arrays(
         )
     if transposed and source is not None:
         source = source.T
-    both = [side for side in (source, target) if side is not None]
-    return Arrays(_view(source), _view(target), target, dtype, any(map(by_columns, both)), in_place)
+    columns = (source is not None and by_columns(source)) or (target is not None and by_columns(target))
+    return Arrays(_view(source), _view(target), target, dtype, columns, in_place)
 
 
 def made_for(desc: Layout, dtype: np.dtype[Any] | None, zeroed: bool = False) -> Any:
@@ -207,9 +207,11 @@ def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...], item: int
 
 def by_columns(array: NDArray[Any]) -> bool:
     """Whether the first dimension runs faster in memory than the last, as in Fortran. Not collective."""
-    if array.ndim < 2 or array.shape[0] < 2 or array.shape[-1] < 2:
+    shape = array.shape
+    if len(shape) < 2 or shape[0] < 2 or shape[-1] < 2:
         return False
-    return abs(array.strides[0]) <= abs(array.strides[-1])
+    strides = array.strides
+    return abs(strides[0]) <= abs(strides[-1])
 
 
 def local_array(array: NDArray[Any]) -> LocalArray:

@@ -57,7 +57,8 @@ def remembered_of(plan: Redistribution, mine: Operands) -> Remembered | None:
 def _key_of(mine: Operands) -> Key | None:
     """As `factors_key`; None also where a batch has several."""
     alpha, beta, _ = mine.factors[0]
-    return (alpha, beta) if all(other[:2] == (alpha, beta) for other in mine.factors) else None
+    alike = len(mine.factors) == 1 or all(other[:2] == (alpha, beta) for other in mine.factors)
+    return (alpha, beta) if alike else None
 
 
 def call_with(plan: Redistribution, a: Any, out: Any, alpha: Any, beta: Any) -> Call | DirectCall | None:
@@ -102,12 +103,10 @@ def _remember_as(
 ) -> Call | DirectCall | None:
     key = _key_of(mine)
     _forget(plan, key)
-    if key is None or any(mine.forms.stays):
+    if key is None or True in mine.forms.stays:
         return None
     makes = [
-        (pair.desc_b.empty if pair.part is None else pair.desc_b.zeros)
-        if target is not None and not isinstance(out, np.ndarray)
-        else None
+        None if target is None or target is out else (pair.desc_b.empty if pair.part is None else pair.desc_b.zeros)
         for pair, out, target in zip(plan._pairs, mine.outs, mine.targets, strict=True)
     ]
     arrays = [array if isinstance(array, np.ndarray) else None for array in mine.given]
@@ -134,7 +133,7 @@ def _remember_as(
             return alive._binding(kept, kept.forms, other, item).exchanges[0]
 
         call = DirectCall(group, exchange, kinds, Ballot(**said), outcome, look_around, turned)
-    kept = mine._replace(given=[], outs=[], targets=[])
+    kept = Operands([], [], [], *mine[3:])
     while len(plan._remembered) >= BINDINGS_KEPT:
         _forget(plan, next(iter(plan._remembered)))
     plan._remembered[key] = Remembered(kinds, kept, binding, call)

@@ -143,7 +143,7 @@ class Stage:
     ) -> None:
         self.moves, self.exchange, self.options = tuple(moves), exchange, options
         self._group, self._by_distance = group, by_distance
-        users = all((move.source, move.target) == (2 * move.pair, 2 * move.pair + 1) for move in self.moves)
+        users = all(move.source == 2 * move.pair and move.target == move.source + 1 for move in self.moves)
         # Where the arrays of a move are among the addresses of a run: by pair, where all are the user's.
         self.places = [move.pair if users else k for k, move in enumerate(self.moves)]
 
@@ -187,7 +187,7 @@ class Stage:
             "",
         )
         node = None if self._group is None else self._group.node
-        return self.exchange(sends, receives, copies, self.options._replace(item=max(1, item), order=order), node)
+        return self.exchange(sends, receives, copies, self.options.of(max(1, item), order), node)
 
     def _key(self, sending: bool) -> Key:
         """The place in the schedule of all that goes to or comes from a rank: a function of a move and its message."""

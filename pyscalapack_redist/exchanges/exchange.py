@@ -103,6 +103,12 @@ def _away(messages: Sequence[Message], node: Node) -> int:
 
 
 _in_order = operator.attrgetter("key", "peer")
+
+
+def _sorted(messages: Sequence[ByteMessage]) -> tuple[ByteMessage, ...]:
+    return tuple(sorted(messages, key=_in_order) if len(messages) > 1 else messages)
+
+
 MEMORY_LIMIT = 64 * 2**20  # most bytes of staging memory on a rank, where nothing else is asked for
 
 
@@ -157,6 +163,11 @@ class Options(NamedTuple):
     radix: int = 2
     travels: bool = False
 
+    def of(self, item: int, order: int) -> Options:
+        """The same for elements of that size in that order. Not collective."""
+        limit, buffers, extents, _, _, cutting, ranks, radix, travels = self
+        return Options(limit, buffers, extents, item, order, cutting, ranks, radix, travels)
+
 
 class Exchange(ABC):
     """The messages of one rank, for arrays of one kind, and a way of moving them.
@@ -202,7 +213,7 @@ class Exchange(ABC):
         node: Node | None = None,
     ) -> None:
         # Sender and receiver sort alike, by (key, sender, receiver): the one global order that the proofs rest on.
-        self.sends, self.receives = tuple(sorted(sends, key=_in_order)), tuple(sorted(receives, key=_in_order))
+        self.sends, self.receives = _sorted(sends), _sorted(receives)
         self.copies, self.options, self.node = copies, options, node
         prepare()
         self.buffers = BUFFERS[options.buffers]()

@@ -50,15 +50,17 @@ class Shared(Exchange):
         if self.ring is not None and options.item > self.ring.area // max(1, self.ring.size - 1):
             self.ring = None
         here = {} if node is None or self.ring is None else node.number
-        self._here = [_pairs(some, here) for some in (self.sends, self.receives)]
-        self._away = [[message for message in some if message.peer not in here] for some in (self.sends, self.receives)]
+        sent, received = _parted(self.sends, here), _parted(self.receives, here)
+        self._here, self._away = (sent[0], received[0]), (sent[1], received[1])
         by_mpi = any(self._away)
         self.by_mpi = by_mpi or self.ring is None  # whether anything of this rank goes through MPI
         self._limit = options.memory_limit // 2 if by_mpi else options.memory_limit
-        sent = [bundle for _, bundle in self._here[0]]
         # bytes of the area: for an element of each message, and for all of them
-        self._least = len(sent) * max([bundle.largest_element for bundle in sent], default=0)
-        self._wanted = sum([bundle.size for bundle in sent])
+        self._least = self._wanted = 0
+        for _, bundle in self._here[0]:
+            self._least = max(self._least, bundle.largest_element)
+            self._wanted += bundle.size
+        self._least *= len(self._here[0])
 
     @functools.cached_property
     def between(self) -> Windowed:
@@ -113,13 +115,19 @@ class Shared(Exchange):
         return Together(self, run)
 
 
-def _pairs(messages: Sequence[ByteMessage], here: dict[int, int]) -> list[tuple[int, Bundle]]:
-    """Ring rank and bundle of each pair on this node, once."""
-    found: dict[int, Bundle] = {}
+def _parted(
+    messages: Sequence[ByteMessage], here: dict[int, int]
+) -> tuple[list[tuple[int, Bundle]], list[ByteMessage]]:
+    """Ring rank and bundle of each pair on this node, once; and the messages of other nodes."""
+    pairs: dict[int, Bundle] = {}
+    away = []
     for message in messages:
-        if message.peer in here:
-            found.setdefault(here[message.peer], message.bundle)
-    return list(found.items())
+        place = here.get(message.peer)
+        if place is None:
+            away.append(message)
+        else:
+            pairs.setdefault(place, message.bundle)
+    return list(pairs.items()), away
 
 
 class Together(Progress):
