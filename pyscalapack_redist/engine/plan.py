@@ -273,7 +273,7 @@ class Redistribution(Described):
             return BY_COLUMNS
         remembered = remembered_of(self, mine)
         if remembered is not None and remembered.operands.forms.strides == mine.forms.strides:
-            return remembered.binding.order
+            return remembered.order
         return mine.order or BY_COLUMNS
 
     def _binding(self, mine: Operands, forms: Forms, order: int, item: int) -> Binding:

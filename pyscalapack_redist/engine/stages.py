@@ -13,10 +13,13 @@ import numpy as np
 
 from .._kernels.boxes import Blend, Box
 from .._kernels.bundle import Bundle
+from .._kernels.transport import Traffic
 from ..comm.group import Group
 from ..comm.vote import error_in_words
 from ..errors import CollectiveError
 from ..exchanges import Boxes, ByteMessage, Exchange, Extents, Form, Message, Options
+from ..exchanges.exchange import in_order
+from ..exchanges.shared import Shared
 from ..layout.letters import transposes
 from ..schedules.orders import Order
 from .layouts import Layout, moved
@@ -188,6 +191,26 @@ class Stage:
         )
         node = None if self._group is None else self._group.node
         return self.exchange(sends, receives, copies, self.options.of(max(1, item), order), node)
+
+    def straight(self, forms: Forms, order: int, item: int) -> Traffic | None:
+        """What the exchange would move in one compiled piece, before it is made; None where it would not. Not collective.
+
+        Parameters as for `bound`.
+        """
+        node = None if self._group is None else self._group.node
+        if node is None or self.exchange is not Shared or len(self.moves) > 1:
+            return None
+        binder, messages = _Binder(self, forms, order), self.moves[0].messages
+
+        def pairs(some: Sequence[Message], dense: str) -> list[tuple[int, Bundle]]:
+            boxes: dict[int, Box | Boxes] = {}
+            for message in in_order(some):
+                boxes.setdefault(message.peer, message.box)
+            return [(peer, binder.bundle([(0, box)], dense)) for peer, box in boxes.items()]
+
+        copies = [] if forms.stays[self.moves[0].pair] else [(0, message.box) for message in messages.copies]
+        sends, receives = pairs(messages.sends, "target"), pairs(messages.receives, "source")
+        return Shared.straight(sends, receives, binder.bundle(copies, ""), item, self.options.memory_limit, node)
 
     def _key(self, sending: bool) -> Key:
         """The place in the schedule of all that goes to or comes from a rank: a function of a move and its message."""

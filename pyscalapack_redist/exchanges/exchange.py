@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from .buffers import BUFFERS
 from .message import LARGEST_COUNT, ByteMessage, Message
 from .threads import prepare
 
-__all__ = ["COPY_PIECE", "Cutting", "Exchange", "Extents", "Options", "Progress", "Run"]
+__all__ = ["COPY_PIECE", "Cutting", "Exchange", "Extents", "Options", "Progress", "Run", "in_order"]
 
 COPY_PIECE = 512 * 1024  # bytes of a local copy between two looks at the messages
 
@@ -102,11 +102,13 @@ def _away(messages: Sequence[Message], node: Node) -> int:
     return sum(message.size for message in messages if message.peer not in node.number)
 
 
+M = TypeVar("M", Message, ByteMessage)
 _in_order = operator.attrgetter("key", "peer")
 
 
-def _sorted(messages: Sequence[ByteMessage]) -> tuple[ByteMessage, ...]:
-    return tuple(sorted(messages, key=_in_order) if len(messages) > 1 else messages)
+def in_order(messages: Sequence[M]) -> Sequence[M]:
+    """Messages as sender and receiver sort them alike, by (key, sender, receiver): the order that the proofs rest on."""
+    return sorted(messages, key=_in_order) if len(messages) > 1 else messages
 
 
 MEMORY_LIMIT = 64 * 2**20  # most bytes of staging memory on a rank, where nothing else is asked for
@@ -212,8 +214,7 @@ class Exchange(ABC):
         options: Options,
         node: Node | None = None,
     ) -> None:
-        # Sender and receiver sort alike, by (key, sender, receiver): the one global order that the proofs rest on.
-        self.sends, self.receives = _sorted(sends), _sorted(receives)
+        self.sends, self.receives = tuple(in_order(sends)), tuple(in_order(receives))
         self.copies, self.options, self.node = copies, options, node
         prepare()
         self.buffers = BUFFERS[options.buffers]()
