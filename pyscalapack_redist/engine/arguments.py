@@ -285,7 +285,7 @@ def on_paper(desc_a: object, desc_b: object, comm: object) -> bool:
 
 def _joint(comm: object) -> Joint | None:
     """Both sides of an inter-communicator as one; None for anything else. Collective over both sides, once."""
-    return joined(comm) if hasattr(comm, "Get_remote_size") and comm else None  # type: ignore[arg-type]
+    return joined(comm) if comm is not None and hasattr(comm, "Get_remote_size") and comm else None  # type: ignore[arg-type]
 
 
 def _communicator(desc_a: object, desc_b: object, comm: object) -> MPI.Intracomm:

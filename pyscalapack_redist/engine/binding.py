@@ -70,12 +70,13 @@ class Operands(NamedTuple):
     @property
     def plain(self) -> bool:
         """Whether elements are neither multiplied nor added to what is there."""
-        return all(factor.trivial for factor in self.factors)
+        return False not in [factor.trivial for factor in self.factors]
 
     @property
     def item(self) -> int:
         """Bytes of the largest element that this rank knows of."""
-        return max(self.forms.items, default=0)
+        items = self.forms.items
+        return items[0] if len(items) == 1 else max(items, default=0)
 
     @property
     def kind(self) -> int:
@@ -114,7 +115,7 @@ def operands(
         assert isinstance(desc_b, Descriptor)
         try:
             own = [move for move in moves if move.pair == k] if n > 1 else moves
-            transposed = any(transposes(move.op) for move in own)
+            transposed = True in [transposes(move.op) for move in own]
             both = Factors.of(alphas[k], betas[k], pair.op)
             checked = checked_arrays(
                 arrays[k],
@@ -148,7 +149,7 @@ def operands(
         check_apart(pairs, arrays, outs)
     items = tuple([0 if dtype is None else dtype.itemsize for dtype in dtypes])
     forms = Forms(tuple(strides), items, tuple(blends), tuple(stays))
-    order = None if not by_columns else BY_COLUMNS if any(by_columns) else BY_ROWS
+    order = None if not by_columns else BY_COLUMNS if True in by_columns else BY_ROWS
     return Operands(arrays, outs, targets, origins, forms, tuple(dtypes), order, tuple(factors))
 
 

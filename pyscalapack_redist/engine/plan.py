@@ -84,7 +84,7 @@ class Redistribution(Described):
         self._numbers: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
         self._remembered: dict[Key | None, Remembered] = {}
         self._call: Call | DirectCall | None = None  # of that without factors
-        self._finishes = any(pair.fill == "zero" or not pair.desc_b._held for pair in self._pairs)
+        self._finishes = True in [pair.fill == "zero" or not pair.desc_b._held for pair in self._pairs]
         self._tiled = has_tiles(*[desc for pair in self._pairs for desc in pair[:2]])
         self._kept: Kept | None = None
         self._planning: dict[str, float] = {}

@@ -273,7 +273,6 @@ class _Kind(NamedTuple):
     place: int
     item: int
     order: tuple[int, ...]
-    transposed: bool
     blend: Blend | None
 
 
@@ -284,10 +283,10 @@ class _Binder:
         self._strides, self._datatypes = forms.strides, stage.options.buffers == "datatypes"
         self._kinds = []
         for place, move in zip(stage.places, stage.moves, strict=True):
-            d, blends = move.desc_a.ndim, forms.blends[move.pair]
-            dims = tuple(range(d)) if order == 2 else tuple(range(d - 1, -1, -1))
-            blend = blends.get((move.op, move.last))
-            self._kinds.append(_Kind(move, place, forms.items[move.pair], dims, transposes(move.op), blend))
+            d = move.desc_a.ndim
+            dims = tuple(range(d) if order == 2 else range(d - 1, -1, -1))
+            blend = forms.blends[move.pair].get((move.op, move.last))
+            self._kinds.append(_Kind(move, place, forms.items[move.pair], dims, blend))
 
     def bundle(self, contents: Sequence[tuple[int, Box | Boxes]], dense: str) -> Bundle:
         """Boxes of moves, one behind another."""
@@ -310,7 +309,7 @@ class _Binder:
 
     def _source(self, kind: _Kind, a: int) -> tuple[int, ...]:
         """Strides of op(A)."""
-        return self._strides[a][::-1] if kind.transposed else self._strides[a]
+        return self._strides[a][::-1] if transposes(kind.move.op) else self._strides[a]
 
     def _form(self, kind: _Kind, box: Box | Boxes, sending: bool) -> Form | None:
         """A box in the user's array, where a derived datatype is to be made of it."""
