@@ -60,8 +60,8 @@ cdef class Box:
         return tuple([(<Runs> axis).table.total for axis in self.runs])
 
     cdef int prepare(self, Job *job, source_strides, target_strides, Py_ssize_t item, order, Blend blend) except -1:
-        """Put together what a move needs; a dimension with a single element is only an offset."""
-        cdef Py_ssize_t k
+        """Put together what a move needs; a dimension with a single element is only an offset. Strides of None are dense ones."""
+        cdef Py_ssize_t k, source_stride, target_stride, dense = item
         cdef int64_t x, y
         cdef Runs axis
         job.d = job.from_source = job.from_target = 0
@@ -74,14 +74,17 @@ cdef class Box:
             job.factors = blend.factors
         for k in order:
             axis = self.runs[k]
+            source_stride = dense if source_strides is None else source_strides[k]
+            target_stride = dense if target_strides is None else target_strides[k]
+            dense *= axis.table.total
             if axis.table.total == 1 and not self.partial:
                 locate(&axis.table, 0, &x, &y)
-                job.from_source += x * <Py_ssize_t> source_strides[k]
-                job.from_target += y * <Py_ssize_t> target_strides[k]
+                job.from_source += x * source_stride
+                job.from_target += y * target_stride
                 continue
             job.axes[job.d] = &axis.table
-            job.ss[job.d] = source_strides[k]
-            job.ts[job.d] = target_strides[k]
+            job.ss[job.d] = source_stride
+            job.ts[job.d] = target_stride
             job.d += 1
         if not self.partial:
             _join(job)

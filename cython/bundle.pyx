@@ -47,7 +47,7 @@ cdef class Origins:
         return <size_t> self.sources[number], <size_t> self.targets[number]
 
 
-cpdef tuple dense_strides(shape, order, Py_ssize_t item):
+def dense_strides(shape, order, Py_ssize_t item):
     """Strides in bytes of a dense buffer whose dimensions run in the given order, the fastest first. Not collective."""
     cdef list strides = [0] * len(shape)
     cdef Py_ssize_t k
@@ -102,10 +102,6 @@ cdef class Bundle:
             section = self.load.sections + k
             section.array = number
             section.start, section.size = self.load.size, box.size * item
-            if source_strides is None:
-                source_strides = dense_strides(box.shape(), order, item)
-            if target_strides is None:
-                target_strides = dense_strides(box.shape(), order, item)
             box.prepare(&section.job, source_strides, target_strides, item, order, blend)
             if self.load.dense == TARGET:  # along the lines of the source: those of the buffer are in cache
                 section.job.across = not section.job.across

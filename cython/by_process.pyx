@@ -32,14 +32,6 @@ cdef class Shared:
         From a's local array to a dense buffer; from one to a's local array; from a's local array to b's.
     """
 
-    cdef readonly int64_t remote, first, period_a, period_b, total
-    cdef int64_t _count, _elements  # runs and elements of one repetition
-    cdef int64_t *_start_a  # and behind it the other columns
-    cdef int64_t *_start_b
-    cdef int64_t *_length
-    cdef int64_t *_dense  # where a run starts in a dense buffer
-    cdef Runs _packed, _unpacked, _copied
-
     def __dealloc__(self):
         PyMem_Free(self._start_a)
 

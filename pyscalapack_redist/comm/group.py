@@ -222,7 +222,9 @@ class Group:
         try:
             with progress.interrupts_held():
                 cast = ticket, vote = self.next_ticket(), self.cast(ballot)
-            outcome = until(lambda: self.count(vote), self.look_around)
+                outcome = self.count(vote, block=self.voting_ring is not None and not progress.under_way())
+            if outcome is None:
+                outcome = until(lambda: self.count(vote), self.look_around)
         except CollectiveError:
             raise
         except BaseException as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -132,7 +133,7 @@ class Request:
             self.via = _read_via(via, self._comm, self.joint)
         except Exception as caught:
             self.error = self.error or caught
-        self.call = digest(("redistribute", self.options))
+        self.call = 0 if self.error is not None else digest(_in_bytes(*self._names) + b"%d" % self.memory_limit)
         self.ranks: tuple[int, ...] = ()
         self.idle = False
         if self.on_paper:
@@ -140,7 +141,8 @@ class Request:
         between = () if self.via is None or isinstance(self.via, str) else self.via
         known = [desc.ranks for desc in (*read, *between) if desc is not None]
         if comm is None and known:  # with one bad descriptor, the other's processes are the best guess
-            self.ranks = tuple(sorted(set().union(*known)))
+            alike = known.count(known[0]) == len(known)
+            self.ranks = known[0] if alike else tuple(sorted(set().union(*known)))
         else:
             self.ranks = tuple(range(self.comm.Get_size()))
         self.idle = self.comm.Get_rank() not in self.ranks
@@ -154,7 +156,8 @@ class Request:
 
     def asked(self) -> Asked:
         """What this rank asks for. Not collective."""
-        source, target = [None if desc is None else desc.layout_digest for desc in self.descriptors]
+        a, b = self.descriptors
+        source, target = None if a is None else a.layout_digest, None if b is None else b.layout_digest
         if self.joint is None:
             return Asked(self.call, source, target)
         dtype = None if self.dtype is None else dtype_digest(self.dtype)
@@ -162,7 +165,9 @@ class Request:
 
     def ballot(self, group: Group, asked: Asked, note: int) -> Ballot:
         """What this rank votes: what it asks for, and how far it has come with it. Not collective."""
-        return Ballot(failed=group.failed(self.error), note=note, **asked._asdict())
+        call, source, target, side, dtype = asked
+        failed = group.failed(self.error)
+        return Ballot(failed=failed, note=note, call=call, source=source, target=target, side=side, dtype=dtype)
 
     def _sender(self, joint: Joint) -> int:
         """The side that sends."""
@@ -173,9 +178,12 @@ class Request:
         return self.dtype if self.joint is None else group.share(self.dtype)
 
     @property
-    def options(self) -> tuple[Any, ...]:
-        via = self.via if self.via is None or isinstance(self.via, str) else [stop.layout_digest for stop in self.via]
-        return (self.schedule, self.exchange, self.buffers, via, self.memory_limit, self.op, self.part, self.fill)
+    def _names(self) -> tuple[Any, ...]:
+        """All options but the memory limit, which has many values."""
+        via = self.via
+        if via is not None and not isinstance(via, str):
+            via = tuple([stop.layout_digest for stop in via])  # type: ignore[misc]
+        return self.schedule, self.exchange, self.buffers, via, self.op, self.part, self.fill
 
     @property
     def layouts(self) -> tuple[Layout, Layout]:
@@ -197,8 +205,8 @@ class Request:
 
     def statements(self) -> list[Statement]:
         """What this rank asks for, for the message where ranks differ. Not collective."""
-        names = ("schedule", "exchange", "buffers", "via", "memory_limit", "op", "part", "fill")
-        options = dict(zip(names, self.options, strict=True))
+        names = ("schedule", "exchange", "buffers", "via", "op", "part", "fill")
+        options = dict(zip(names, self._names, strict=True), memory_limit=self.memory_limit)
         said = []
         if self.joint is not None:
             role = "desc_a alone, so its side sends" if self._sends else "desc_b alone, so its side receives"
@@ -211,8 +219,14 @@ class Request:
             said.append(Statement(name, None if desc is None else desc.layout_digest, repr(desc)))
         return [
             *said,
-            Statement("the options", repr(self.options), ", ".join(f"{k}={v!r}" for k, v in options.items())),
+            Statement("the options", repr(options), ", ".join(f"{k}={v!r}" for k, v in options.items())),
         ]
+
+
+@functools.lru_cache(maxsize=64)
+def _in_bytes(*options: object) -> bytes:
+    """Options as bytes that are equal on all ranks for equal ones. Not collective."""
+    return repr(options).encode()
 
 
 def check_shapes(a: Layout, b: Layout, op: str) -> None:
@@ -271,7 +285,7 @@ def on_paper(desc_a: object, desc_b: object, comm: object) -> bool:
 
 def _joint(comm: object) -> Joint | None:
     """Both sides of an inter-communicator as one; None for anything else. Collective over both sides, once."""
-    return joined(comm) if hasattr(comm, "Get_remote_size") and comm else None  # type: ignore[arg-type]
+    return joined(comm) if comm is not None and hasattr(comm, "Get_remote_size") and comm else None  # type: ignore[arg-type]
 
 
 def _communicator(desc_a: object, desc_b: object, comm: object) -> MPI.Intracomm:
@@ -281,14 +295,14 @@ def _communicator(desc_a: object, desc_b: object, comm: object) -> MPI.Intracomm
             raise DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm or Intercomm")
         intracomm: MPI.Intracomm = comm  # type: ignore[assignment]
         return intracomm
-    comms = [desc.comm for desc in (desc_a, desc_b) if isinstance(desc, LAYOUTS)]
-    found = [known for known in comms if known is not None]
-    if not found:
-        raise DescriptorError(
-            f"desc_a = {shown(desc_a)}, desc_b = {shown(desc_b)}: no communicator is known; "
-            "pass comm=, the communicator that holds both grids"
-        )
-    return found[0]
+    for desc in desc_a, desc_b:
+        known = desc.comm if isinstance(desc, LAYOUTS) else None
+        if known is not None:
+            return known
+    raise DescriptorError(
+        f"desc_a = {shown(desc_a)}, desc_b = {shown(desc_b)}: no communicator is known; "
+        "pass comm=, the communicator that holds both grids"
+    )
 
 
 def _check_names(schedule: str, exchange: str, buffers: str) -> None:

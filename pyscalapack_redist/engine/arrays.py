@@ -210,9 +210,11 @@ def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...], item: int
 
 def by_columns(array: NDArray[Any]) -> bool:
     """Whether the first dimension runs faster in memory than the last, as in Fortran. Not collective."""
-    if array.ndim < 2 or array.shape[0] < 2 or array.shape[-1] < 2:
+    shape = array.shape
+    if len(shape) < 2 or shape[0] < 2 or shape[-1] < 2:
         return False
-    return abs(array.strides[0]) <= abs(array.strides[-1])
+    strides = array.strides
+    return abs(strides[0]) <= abs(strides[-1])
 
 
 def local_array(array: NDArray[Any]) -> LocalArray:

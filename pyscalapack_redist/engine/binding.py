@@ -14,7 +14,7 @@ from ..comm.vote import digest
 from ..errors import ArrayError, RedistributionError, ScheduleError
 from ..exchanges import Exchange
 from ..layout.descriptor import Descriptor
-from ..layout.letters import transposes
+from ..layout.letters import conjugates, transposes
 from .arrays import checked_arrays, dtype_digest
 from .operation import Factors, scalar
 from .overlap import check_apart
@@ -70,12 +70,13 @@ class Operands(NamedTuple):
     @property
     def plain(self) -> bool:
         """Whether elements are neither multiplied nor added to what is there."""
-        return all(factor.trivial for factor in self.factors)
+        return False not in [factor.trivial for factor in self.factors]
 
     @property
     def item(self) -> int:
         """Bytes of the largest element that this rank knows of."""
-        return max(self.forms.items, default=0)
+        items = self.forms.items
+        return items[0] if len(items) == 1 else max(items, default=0)
 
     @property
     def kind(self) -> int:
@@ -113,8 +114,8 @@ def operands(
         assert isinstance(desc_a, Descriptor)
         assert isinstance(desc_b, Descriptor)
         try:
-            own = [move for move in moves if move.pair == k]
-            transposed = any(transposes(move.op) for move in own)
+            own = [move for move in moves if move.pair == k] if n > 1 else moves
+            transposed = True in [transposes(move.op) for move in own]
             both = Factors.of(alphas[k], betas[k], pair.op)
             checked = checked_arrays(
                 arrays[k],
@@ -135,26 +136,29 @@ def operands(
                 raise
             raise type(caught)(f"plan {k}: {caught}") from caught
         origins.put(k, checked.source.address, checked.target.address)
-        strides += [checked.source.strides[::-1] if transposed else checked.source.strides, checked.target.strides]
+        (_, before), (_, after) = checked.source, checked.target
+        strides += (before[::-1] if transposed else before, after)
         targets.append(outs[k] if isinstance(outs[k], np.ndarray) else checked.out)
         factors.append(both)
         dtypes.append(checked.dtype)
         blends.append(blend)
         stays.append(checked.in_place and not any(blend.values()))
-        if checked.source.strides or checked.target.strides:
+        if before or after:
             by_columns.append(checked.by_columns)
     if n > 1:
         check_apart(pairs, arrays, outs)
-    forms = Forms(
-        tuple(strides), tuple(0 if dtype is None else dtype.itemsize for dtype in dtypes), tuple(blends), tuple(stays)
-    )
-    order = None if not by_columns else BY_COLUMNS if any(by_columns) else BY_ROWS
+    items = tuple([0 if dtype is None else dtype.itemsize for dtype in dtypes])
+    forms = Forms(tuple(strides), items, tuple(blends), tuple(stays))
+    order = None if not by_columns else BY_COLUMNS if True in by_columns else BY_ROWS
     return Operands(arrays, outs, targets, origins, forms, tuple(dtypes), order, tuple(factors))
 
 
 def factors_of(both: Factors, move: Move) -> Factors:
     """What becomes of elements in one move of a pair: alpha and beta apply in its last. Not collective."""
-    return Factors.of(both.alpha, both.beta, move.op) if move.last else Factors.of(1, 0, move.op)
+    conjugate = conjugates(move.op)
+    if not move.last:
+        return Factors(1, 0, conjugate)
+    return both if both.conjugate == conjugate else both._replace(conjugate=conjugate)
 
 
 def bound(
@@ -169,7 +173,8 @@ def bound(
     ScheduleError
         MPI's datatypes cannot do what is asked on the way.
     """
-    exchanges = tuple(stage.bound(forms, order, item) for stage in stages)
+    exchanges = tuple([stage.bound(forms, order, item) for stage in stages])
+    private = 0
     for exchange in exchanges:
         if exchange.buffers.name == "datatypes" and any(any(some.values()) for some in forms.blends):
             ways = [key[0] for some in forms.blends for key, blend in some.items() if blend]
@@ -187,7 +192,8 @@ def bound(
             raise ArrayError(
                 f"memory_limit = {memory_limit} bytes is too small for {what}: at least {needed} are needed"
             )
-    return Binding(exchanges, order, item, max((exchange.private_bytes for exchange in exchanges), default=0))
+        private = max(private, exchange.private_bytes)
+    return Binding(exchanges, order, item, private)
 
 
 def each(name: str, value: object, n: int) -> list[Any]:

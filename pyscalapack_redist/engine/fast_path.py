@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import functools
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._kernels.call import Call, Kinds
 from .._kernels.ring import Ballot
+from .._kernels.transport import Traffic
 from ..comm.group import Group
 from ..comm.vote import Outcome
 from ..exchanges import Exchange
 from ..exchanges.shared import Shared
-from .binding import BINDINGS_KEPT, BY_COLUMNS, BY_ROWS, Binding, Operands
+from .binding import BINDINGS_KEPT, BY_COLUMNS, BY_ROWS, Binding, Operands, bound
 from .direct import DirectCall
 
 if TYPE_CHECKING:
@@ -32,13 +33,30 @@ PLAIN: Key = 1, 0
 NUMBERS = frozenset({int, float, complex, np.float32, np.float64, np.complex64, np.complex128})
 
 
-class Remembered(NamedTuple):
-    """What the next use with arrays like the last ones' goes by: their kind, what moves them, and the compiled call if any."""
+class Remembered:
+    """What the next use with arrays like the last ones' goes by: their kind, what moves them, and the compiled call if any.
 
-    kinds: Kinds
-    operands: Operands
-    binding: Binding
-    call: Call | DirectCall | None
+    A first compiled call needs no exchange. One is made of what the call moves when a `Transfer` comes that goes on with it.
+    """
+
+    def __init__(
+        self, kinds: Kinds, operands: Operands, order: int, call: Call | DirectCall | None, binding: Binding | None
+    ) -> None:
+        self.kinds, self.operands, self.order, self.call = kinds, operands, order, call
+        self._binding = binding
+
+    def binding(self, plan: Redistribution) -> Binding:
+        """What moves the arrays, as the states of a transfer need it. Not collective."""
+        if self._binding is None:
+            kept = self.operands
+            made = bound(plan._stages, kept.forms, self.order, kept.item, plan._memory_limit, kept.factors)
+            (exchange,) = made.exchanges
+            assert isinstance(exchange, Shared)
+            assert self.call is not None
+            assert not isinstance(self.call, DirectCall)
+            exchange.traffic = self.call.traffic  # chunks of which the call may have packed
+            self._binding = made
+        return self._binding
 
 
 def factors_key(alpha: Any, beta: Any) -> Key | None:
@@ -57,7 +75,8 @@ def remembered_of(plan: Redistribution, mine: Operands) -> Remembered | None:
 def _key_of(mine: Operands) -> Key | None:
     """As `factors_key`; None also where a batch has several."""
     alpha, beta, _ = mine.factors[0]
-    return (alpha, beta) if all(other[:2] == (alpha, beta) for other in mine.factors) else None
+    alike = len(mine.factors) == 1 or all(other[:2] == (alpha, beta) for other in mine.factors)
+    return (alpha, beta) if alike else None
 
 
 def call_with(plan: Redistribution, a: Any, out: Any, alpha: Any, beta: Any) -> Call | DirectCall | None:
@@ -79,8 +98,9 @@ def first_call(plan: Redistribution, a: Any, out: Any, alpha: Any = ONE, beta: A
         mine = plan._operands(a, out, alpha, beta)
         if mine.order is None:
             return None
-        binding = plan._binding(mine, mine.forms, mine.order, mine.item)
-        return _remember_as(plan, group, mine, binding, mine.item)
+        traffic = plan._stages[0].straight(mine.forms, mine.order, mine.item) if mine.item else None
+        binding = None if traffic is not None else plan._binding(mine, mine.forms, mine.order, mine.item)
+        return _remember_as(plan, group, mine, binding, mine.item, traffic=traffic)
     except Exception:
         return None
 
@@ -92,22 +112,27 @@ def remember(plan: Redistribution, group: Group, mine: Operands, binding: Bindin
     remembered = remembered_of(plan, mine)
     if remembered is not None and isinstance(remembered.call, DirectCall):
         remembered.call.expected = outcome
-    if remembered is not None and remembered.binding is binding and remembered.operands.forms is mine.forms:
+    if remembered is not None and remembered.operands.forms is mine.forms and remembered.binding(plan) is binding:
         return
     _remember_as(plan, group, mine, binding, int(outcome.item), outcome)
 
 
 def _remember_as(
-    plan: Redistribution, group: Group, mine: Operands, binding: Binding, item: int, outcome: Outcome | None = None
+    plan: Redistribution,
+    group: Group,
+    mine: Operands,
+    binding: Binding | None,
+    item: int,
+    outcome: Outcome | None = None,
+    traffic: Traffic | None = None,
 ) -> Call | DirectCall | None:
+    """Remember arrays of this kind, by what moves them: `traffic` alone, or `binding`."""
     key = _key_of(mine)
     _forget(plan, key)
-    if key is None or any(mine.forms.stays):
+    if key is None or True in mine.forms.stays:
         return None
     makes = [
-        (pair.desc_b.empty if pair.part is None else pair.desc_b.zeros)
-        if target is not None and not isinstance(out, np.ndarray)
-        else None
+        None if target is None or target is out else (pair.desc_b.empty if pair.part is None else pair.desc_b.zeros)
         for pair, out, target in zip(plan._pairs, mine.outs, mine.targets, strict=True)
     ]
     arrays = [array if isinstance(array, np.ndarray) else None for array in mine.given]
@@ -116,28 +141,30 @@ def _remember_as(
     except (BufferError, ValueError):  # dtypes that buffers cannot describe are checked each time
         return None
     call: Call | DirectCall | None = None
-    exchange = binding.exchanges[0]
     # A plan has its call; the call does not have its plan, so that both end with the plan's last reference.
     its_plan = weakref.ref(plan)
     look_around = functools.partial(_look_around, group, its_plan)
     dtype, note = plan._dtype_in_vote(mine)
     said = {"call": plan._call_number(mine), "dtype": dtype, "note": note, "item": mine.item, "order": mine.order or 0}
-    traffic = exchange.compiled() if item else None
+    order = mine.order or 0 if binding is None else binding.order
+    exchange = None if binding is None else binding.exchanges[0]
+    if exchange is not None and item:
+        traffic = exchange.compiled()
     if traffic is not None:
-        ballot = Ballot(**said, packed=binding.order)
+        ballot = Ballot(**said, packed=order)
         call = Call(traffic, kinds, ballot, item, look_around, group.tickets, plan._listed)
-    elif outcome is not None and item and not plan._asks and DirectCall.suits(exchange):
+    elif exchange is not None and outcome is not None and item and not plan._asks and DirectCall.suits(exchange):
 
         def turned() -> Exchange:
-            alive, other = its_plan(), BY_ROWS + BY_COLUMNS - binding.order
+            alive, other = its_plan(), BY_ROWS + BY_COLUMNS - order
             assert alive is not None
             return alive._binding(kept, kept.forms, other, item).exchanges[0]
 
         call = DirectCall(group, exchange, kinds, Ballot(**said), outcome, look_around, turned)
-    kept = mine._replace(given=[], outs=[], targets=[])
+    kept = Operands([], [], [], *mine[3:])
     while len(plan._remembered) >= BINDINGS_KEPT:
         _forget(plan, next(iter(plan._remembered)))
-    plan._remembered[key] = Remembered(kinds, kept, binding, call)
+    plan._remembered[key] = Remembered(kinds, kept, order, call, binding)
     if key == PLAIN:
         plan._call = call
     return call

@@ -19,7 +19,8 @@ __all__ = ["PendingMove", "identity", "pending_moves"]
 
 def identity(request: Request, a: Layout, b: Layout, chosen: Choice) -> int:
     """A number equal on all ranks for the same plan."""
-    return digest(("call", request.call, a.layout_digest, b.layout_digest, chosen.schedule, chosen.exchange))
+    said = f"call {request.call} {a.layout_digest} {b.layout_digest} {chosen.schedule} {chosen.exchange}"
+    return digest(said.encode())
 
 
 class PendingMove(NamedTuple):
@@ -49,6 +50,8 @@ def pending_moves(request: Request, a: Layout, b: Layout) -> list[PendingMove]:
     """The moves of a plan: of the trapezoid and of its mirror image, if there is one, each through the layouts on its way."""
     if None in request.descriptors:  # what this rank was told, it has not looked at
         check_shapes(a, b, request.op)
+    if request.via is None and request.fill is None:
+        return [PendingMove(0, 0, 1, a, b, request.op, request.part, True)]
     kinds: list[tuple[str, Part | None]] = [(request.op, request.part)]
     if request.fill is not None and request.part is not None:
         second = second_move(request.fill, request.op, request.part)

@@ -78,14 +78,14 @@ class Redistribution(Described):
         self._intermediate = dict(descriptors)
         self._identity, self._listed = identity, listed
         self._asks = len(self._pairs) > 1 or bool(self._intermediate)
-        self._moves = tuple(move for stage in stages for move in stage.moves)
+        self._moves = tuple([move for stage in stages for move in stage.moves])
         self._memory_limit = stages[0].options.memory_limit
         self._bindings: OrderedDict[Any, Binding] = OrderedDict()
         self._numbers: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
         self._remembered: dict[Key | None, Remembered] = {}
         self._call: Call | DirectCall | None = None  # of that without factors
-        self._finishes = any(pair.fill == "zero" or not pair.desc_b._held for pair in self._pairs)
-        self._tiled = has_tiles(*(desc for pair in self._pairs for desc in pair[:2]))
+        self._finishes = True in [pair.fill == "zero" or not pair.desc_b._held for pair in self._pairs]
+        self._tiled = has_tiles(*[desc for pair in self._pairs for desc in pair[:2]])
         self._kept: Kept | None = None
         self._planning: dict[str, float] = {}
         self._seconds: float | None = None
@@ -273,13 +273,13 @@ class Redistribution(Described):
             return BY_COLUMNS
         remembered = remembered_of(self, mine)
         if remembered is not None and remembered.operands.forms.strides == mine.forms.strides:
-            return remembered.binding.order
+            return remembered.order
         return mine.order or BY_COLUMNS
 
     def _binding(self, mine: Operands, forms: Forms, order: int, item: int) -> Binding:
         """What moves arrays of such a kind, an old one or a new one."""
-        blends = tuple(tuple((key, blend and blend.key) for key, blend in some.items()) for some in forms.blends)
-        key = forms.strides, forms.items, blends, forms.stays, order, item
+        blends = [(k, way, blend.key) for k, some in enumerate(forms.blends) for way, blend in some.items() if blend]
+        key = forms.strides, forms.items, tuple(blends), forms.stays, order, item
         kept = self._bindings.get(key)
         if kept is None:
             kept = bound(self._stages, forms, order, item, self._memory_limit, mine.factors)

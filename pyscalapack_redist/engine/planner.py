@@ -6,7 +6,6 @@ the part that it holds a copy of, and along each dimension to those of its sende
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.boxes import Box, Trapezoid
+from .._kernels.products import products, runs_of_all
 from ..exchanges import Boxes, Message
 from ..intersections.by_process import Shared, Slot, by_process, in_slot
 from ..layout.blockcyclic import Axis
@@ -36,7 +36,6 @@ class Messages(NamedTuple):
 
 
 DENSE = {"packed": "target", "unpacked": "source", "copied": ""}
-RUNS = {kind: operator.attrgetter(kind) for kind in DENSE}
 
 
 def messages_of(
@@ -66,37 +65,40 @@ def messages_of(
         Whether a pair that comes in several steps of a schedule by superblocks has a box for each, which a derived datatype
         can describe; else one box, of which as many elements go in each step.
     """
-    messages = Messages([], [], [])
+    sends: list[Message] = []
+    receives: list[Message] = []
+    copies: list[Message] = []
     graph = reading(a, b)
     if a.coords is not None and a.place is not None:
-        places = b.places
-        served = None if graph is None else graph.served_by(a.place)
-        for dims in itertools.product(*map(by_process, a.distributions, b.distributions, a.coords)):
-            to = tuple([shared.remote for shared in dims])
+        places, place = b.places, a.place
+        served = None if graph is None else graph.served_by(place)
+        for to, first, dims in products(list(map(by_process, a.distributions, b.distributions, a.coords))):
             for receiver in (to,) if served is None else served.get(to, ()):
                 rank = int(places[receiver])
+                box = box_of(dims, "copied" if rank == me else "packed", part, a, a.coords)
+                if not box.size:
+                    continue
                 if rank == me:
-                    box = box_of(dims, "copied", part, a, a.coords)
-                    if box.size:
-                        messages.copies.append(Message(number[rank], box, (), 0, box.size))
+                    copies.append(Message(number[rank], box, (), 0, box.size))
                 else:
-                    box = box_of(dims, "packed", part, a, a.coords)
                     parts = _Parts(a, b, dims, "packed", part) if by_slot else None
-                    messages.sends.extend(messages_between(order, a.place, receiver, number[rank], dims, box, parts))
+                    sends += messages_between(order, place, receiver, number[rank], first, box, parts)
     if b.coords is not None and b.place is not None:
-        places = a.places
-        read = None if graph is None else graph.read_by(b.place)
-        for dims in itertools.product(*map(by_process, b.distributions, a.distributions, b.coords)):
-            come_from = tuple([shared.remote for shared in dims])
+        places, place = a.places, b.place
+        read = None if graph is None else graph.read_by(place)
+        for come_from, first, dims in products(list(map(by_process, b.distributions, a.distributions, b.coords))):
             sender = come_from if read is None else read[come_from]
             rank = int(places[sender])
-            if rank != me:
-                box = box_of(dims, "unpacked", part, b, b.coords)
+            if rank == me:
+                continue
+            box = box_of(dims, "unpacked", part, b, b.coords)
+            if box.size:
                 parts = _Parts(b, a, dims, "unpacked", part) if by_slot else None
-                messages.receives.extend(messages_between(order, sender, b.place, number[rank], dims, box, parts))
-    for some in messages:
-        some.sort(key=by_key)
-    return messages
+                receives += messages_between(order, sender, place, number[rank], first, box, parts)
+    for some in sends, receives, copies:
+        if len(some) > 1:
+            some.sort(key=by_key)
+    return Messages(sends, receives, copies)
 
 
 by_key = operator.attrgetter("key")
@@ -124,31 +126,37 @@ def messages_between(
     sender: Coords,
     receiver: Coords,
     peer: int,
-    dims: tuple[Shared, ...],
+    first: Coords,
     box: Box | Boxes,
     parts: _Parts | None = None,
 ) -> list[Message]:
-    """What two processes owe each other: one message, or one for each step in which the schedule has the pair."""
-    shares = order.shares(sender, receiver, tuple([shared.first for shared in dims]))
+    """What two processes owe each other: one message, or one for each step in which the schedule has the pair.
+
+    `first` has the global indices of the first element, of which there is one at least.
+    """
+    key = order.key(sender, receiver, first)
+    if key is not None:
+        return [Message(peer, box, key, 0, box.size)]
+    shares = order.shares(sender, receiver, first)
     if len(shares) == 1:
-        return [Message(peer, box, shares[0].key, 0, box.size)] if box.size else []
+        return [Message(peer, box, shares[0].key, 0, box.size)]
     if parts is not None and shares[0].slots:
         boxes = [(share.key, parts.box(share.slots)) for share in shares]
         return [Message(peer, some, key, 0, some.size) for key, some in boxes if some.size]
     found = []
-    weight, done, first = sum(share.weight for share in shares), 0, 0
+    weight, done, begin = sum(share.weight for share in shares), 0, 0
     for share in sorted(shares):
         done += share.weight
-        last = box.size * done // weight
-        if last > first:
-            found.append(Message(peer, box, share.key, first, last))
-        first = last
+        end = box.size * done // weight
+        if end > begin:
+            found.append(Message(peer, box, share.key, begin, end))
+        begin = end
     return found
 
 
 def box_of(dims: tuple[Shared, ...], kind: str, part: Edge | None, own: Layout, coords: Coords) -> Box:
     """What two processes share, as runs of that kind; nothing is an empty box. This rank's side is `coords` of `own`."""
-    runs = list(map(RUNS[kind], dims))
+    runs = runs_of_all(dims, kind)
     if part is None:
         return Box(runs)
     rows, columns = map(_indices, dims, own.distributions, coords)

@@ -8,7 +8,6 @@ This module only composes: what is owed to whom is worked out in `planner`, the 
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Sequence
@@ -175,13 +174,15 @@ def _plan_ahead(request: Request, group: Group, asked: Asked) -> Redistribution 
     if kept is not None or node is None or not node.whole:
         return kept
     start = time.perf_counter()
-    with contextlib.suppress(Exception):
+    try:
         chosen = choose(request.schedule, request.exchange, request.buffers, node)
-        if chosen.exchange == Shared.name and by_formula(chosen.schedule):
-            plan = _plan_of(request, a, b, group, chosen, pending_moves(request, a, b))
-            plan._planning = {"messages": time.perf_counter() - start}
-            return plan
-    return None
+        if chosen.exchange != Shared.name or not by_formula(chosen.schedule):
+            return None
+        plan = _plan_of(request, a, b, group, chosen, pending_moves(request, a, b))
+    except Exception:
+        return None
+    plan._planning = {"messages": time.perf_counter() - start}
+    return plan
 
 
 def _idle_plan(request: Request) -> Redistribution:
@@ -263,11 +264,13 @@ def _plan_of(
         return Move(0, leg.source, leg.target, leg.a, leg.b, leg.op, leg.last, leg.part, order, messages, arrays)
 
     by_stage: dict[int, list[Move]] = {}
+    between: dict[int, Layout] = {}
     for k, leg in enumerate(legs):
         order = order_for(chosen.schedule, leg.moved, leg.b, None if steps is None else steps[k])
         by_stage.setdefault(leg.stage, []).append(move_of(leg, order))
+        if leg.target > 1:
+            between[leg.target] = leg.b
     stages = [Stage(by_stage[k], exchange, options, group) for k in sorted(by_stage)]
-    between = {leg.target: leg.b for leg in legs if leg.target > 1}
     pair = Pair(a, b, request.dtype, request.op, request.part, request.fill)
     plan = Redistribution(group, [pair], stages, between, chosen.why, identity(request, a, b, chosen))
     if request.via is not None:

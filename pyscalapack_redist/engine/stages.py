@@ -13,10 +13,13 @@ import numpy as np
 
 from .._kernels.boxes import Blend, Box
 from .._kernels.bundle import Bundle
+from .._kernels.transport import Traffic
 from ..comm.group import Group
 from ..comm.vote import error_in_words
 from ..errors import CollectiveError
 from ..exchanges import Boxes, ByteMessage, Exchange, Extents, Form, Message, Options
+from ..exchanges.exchange import in_order
+from ..exchanges.shared import Shared
 from ..layout.letters import transposes
 from ..schedules.orders import Order
 from .layouts import Layout, moved
@@ -143,7 +146,7 @@ class Stage:
     ) -> None:
         self.moves, self.exchange, self.options = tuple(moves), exchange, options
         self._group, self._by_distance = group, by_distance
-        users = all((move.source, move.target) == (2 * move.pair, 2 * move.pair + 1) for move in self.moves)
+        users = all(move.source == 2 * move.pair and move.target == move.source + 1 for move in self.moves)
         # Where the arrays of a move are among the addresses of a run: by pair, where all are the user's.
         self.places = [move.pair if users else k for k, move in enumerate(self.moves)]
 
@@ -187,7 +190,27 @@ class Stage:
             "",
         )
         node = None if self._group is None else self._group.node
-        return self.exchange(sends, receives, copies, self.options._replace(item=max(1, item), order=order), node)
+        return self.exchange(sends, receives, copies, self.options.of(max(1, item), order), node)
+
+    def straight(self, forms: Forms, order: int, item: int) -> Traffic | None:
+        """What the exchange would move in one compiled piece, before it is made; None where it would not. Not collective.
+
+        Parameters as for `bound`.
+        """
+        node = None if self._group is None else self._group.node
+        if node is None or self.exchange is not Shared or len(self.moves) > 1:
+            return None
+        binder, messages = _Binder(self, forms, order), self.moves[0].messages
+
+        def pairs(some: Sequence[Message], dense: str) -> list[tuple[int, Bundle]]:
+            boxes: dict[int, Box | Boxes] = {}
+            for message in in_order(some):
+                boxes.setdefault(message.peer, message.box)
+            return [(peer, binder.bundle([(0, box)], dense)) for peer, box in boxes.items()]
+
+        copies = [] if forms.stays[self.moves[0].pair] else [(0, message.box) for message in messages.copies]
+        sends, receives = pairs(messages.sends, "target"), pairs(messages.receives, "source")
+        return Shared.straight(sends, receives, binder.bundle(copies, ""), item, self.options.memory_limit, node)
 
     def _key(self, sending: bool) -> Key:
         """The place in the schedule of all that goes to or comes from a rank: a function of a move and its message."""
@@ -250,7 +273,6 @@ class _Kind(NamedTuple):
     place: int
     item: int
     order: tuple[int, ...]
-    transposed: bool
     blend: Blend | None
 
 
@@ -261,10 +283,10 @@ class _Binder:
         self._strides, self._datatypes = forms.strides, stage.options.buffers == "datatypes"
         self._kinds = []
         for place, move in zip(stage.places, stage.moves, strict=True):
-            d, blends = move.desc_a.ndim, forms.blends[move.pair]
-            dims = tuple(range(d)) if order == 2 else tuple(range(d - 1, -1, -1))
-            blend = blends.get((move.op, move.last))
-            self._kinds.append(_Kind(move, place, forms.items[move.pair], dims, transposes(move.op), blend))
+            d = move.desc_a.ndim
+            dims = tuple(range(d) if order == 2 else range(d - 1, -1, -1))
+            blend = forms.blends[move.pair].get((move.op, move.last))
+            self._kinds.append(_Kind(move, place, forms.items[move.pair], dims, blend))
 
     def bundle(self, contents: Sequence[tuple[int, Box | Boxes]], dense: str) -> Bundle:
         """Boxes of moves, one behind another."""
@@ -287,7 +309,7 @@ class _Binder:
 
     def _source(self, kind: _Kind, a: int) -> tuple[int, ...]:
         """Strides of op(A)."""
-        return self._strides[a][::-1] if kind.transposed else self._strides[a]
+        return self._strides[a][::-1] if transposes(kind.move.op) else self._strides[a]
 
     def _form(self, kind: _Kind, box: Box | Boxes, sending: bool) -> Form | None:
         """A box in the user's array, where a derived datatype is to be made of it."""

@@ -315,7 +315,7 @@ def take(context: Context, mine: Operands, known: Dtypes | None, item: int = 0) 
         return None
     remembered = remembered_of(plan, mine)
     if remembered is not None and remembered.operands.forms is mine.forms:
-        return Movement(plan, context.group, context.ticket, mine, remembered.binding, context.spent)
+        return Movement(plan, context.group, context.ticket, mine, remembered.binding(plan), context.spent)
     forms, between = allocate(plan, mine, known)
     binding = plan._binding(mine, forms, plan._order_of(mine), max(item, *forms.items))
     return Movement(plan, context.group, context.ticket, mine, binding, context.spent, forms, between)

@@ -78,13 +78,14 @@ def messages_of_tiles(
     messages = Messages([], [], [])
     for rank, pieces in sent.items():
         first, boxes = _joined(pieces)
-        if rank != me:
-            messages.sends.extend(messages_between(order, in_a[me], in_b[rank], number[rank], first, boxes))
-        elif boxes.size:
+        if rank == me and boxes.size:
             messages.copies.append(Message(number[rank], boxes, (), 0, boxes.size))
+        elif boxes.size:
+            messages.sends.extend(messages_between(order, in_a[me], in_b[rank], number[rank], first, boxes))
     for rank, pieces in received.items():
         first, boxes = _joined(pieces)
-        messages.receives.extend(messages_between(order, in_a[rank], in_b[me], number[rank], first, boxes))
+        if boxes.size:
+            messages.receives.extend(messages_between(order, in_a[rank], in_b[me], number[rank], first, boxes))
     for some in messages:
         some.sort(key=by_key)
     return messages, tuple(pairs)
@@ -106,8 +107,8 @@ def _by_place(x: Axis, y: Axis) -> Callable[[int], Sequence[Shared]]:
     return functools.cache(functools.partial(by_process, x, y))
 
 
-def _joined(pieces: list[_Piece]) -> tuple[tuple[Shared, ...], Boxes]:
-    """The pieces of a message as one, and what its first piece is of."""
+def _joined(pieces: list[_Piece]) -> tuple[Coords, Boxes]:
+    """The pieces of a message as one, and the global indices of the first one's first element."""
     pieces.sort(key=lambda piece: (piece.a, piece.b))
     parts = tuple((piece.arrays, piece.box) for piece in pieces if piece.box.size)
-    return pieces[0].dims, Boxes(parts, sum(box.size for _, box in parts))
+    return tuple([shared.first for shared in pieces[0].dims]), Boxes(parts, sum(box.size for _, box in parts))

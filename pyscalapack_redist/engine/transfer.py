@@ -246,7 +246,7 @@ def _continued(context: Context, call: Call | DirectCall, arrays: Any, outs: Any
             group,
             context.ticket,
             mine,
-            kept.binding,
+            kept.binding(plan),
             context.spent,
             begin=lambda exchange, run: moving,
             staging=moving.run.staging,
@@ -262,5 +262,5 @@ def _continued(context: Context, call: Call | DirectCall, arrays: Any, outs: Any
         group.adopt(vote)
     call.hand_over()
     together = functools.partial(Together, begun=traffic)
-    movement = Movement(plan, group, context.ticket, mine, kept.binding, context.spent, begin=together)
+    movement = Movement(plan, group, context.ticket, mine, kept.binding(plan), context.spent, begin=together)
     return Voting(context, vote, mine, movement)

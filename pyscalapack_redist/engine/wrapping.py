@@ -18,9 +18,12 @@ from .stages import Pair
 __all__ = ["any_wrapped", "unwrapped", "wrapped"]
 
 
+NUMPYS = frozenset({np.ndarray, type(None)})
+
+
 def any_wrapped(arrays: Iterable[object]) -> bool:
     """Whether one of these is neither None nor an array of NumPy's own class. Not collective."""
-    return any(array is not None and type(array) is not np.ndarray for array in arrays)
+    return not NUMPYS.issuperset(map(type, arrays))
 
 
 def unwrapped(

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from .buffers import BUFFERS
 from .message import LARGEST_COUNT, ByteMessage, Message
 from .threads import prepare
 
-__all__ = ["Cutting", "Exchange", "Extents", "Options", "Progress", "Run", "streams"]
+__all__ = ["Cutting", "Exchange", "Extents", "Options", "Progress", "Run", "in_order", "streams"]
 
 # Part of its share of the last cache that a rank writes from which on non-temporal stores are used for B: A is as large.
 STREAM_FROM = 0.5
@@ -108,7 +108,15 @@ def _away(messages: Sequence[Message], node: Node) -> int:
     return sum(message.size for message in messages if message.peer not in node.number)
 
 
+M = TypeVar("M", Message, ByteMessage)
 _in_order = operator.attrgetter("key", "peer")
+
+
+def in_order(messages: Sequence[M]) -> Sequence[M]:
+    """Messages as sender and receiver sort them alike, by (key, sender, receiver): the order that the proofs rest on."""
+    return sorted(messages, key=_in_order) if len(messages) > 1 else messages
+
+
 MEMORY_LIMIT = 64 * 2**20  # most bytes of staging memory on a rank, where nothing else is asked for
 
 
@@ -163,6 +171,11 @@ class Options(NamedTuple):
     radix: int = 2
     travels: bool = False
 
+    def of(self, item: int, order: int) -> Options:
+        """The same for elements of that size in that order. Not collective."""
+        limit, buffers, extents, _, _, cutting, ranks, radix, travels = self
+        return Options(limit, buffers, extents, item, order, cutting, ranks, radix, travels)
+
 
 class Exchange(ABC):
     """The messages of one rank, for arrays of one kind, and a way of moving them.
@@ -207,8 +220,7 @@ class Exchange(ABC):
         options: Options,
         node: Node | None = None,
     ) -> None:
-        # Sender and receiver sort alike, by (key, sender, receiver): the one global order that the proofs rest on.
-        self.sends, self.receives = tuple(sorted(sends, key=_in_order)), tuple(sorted(receives, key=_in_order))
+        self.sends, self.receives = tuple(in_order(sends)), tuple(in_order(receives))
         self.copies, self.options, self.node = copies, options, node
         arriving = dict.fromkeys([message.bundle for message in self.receives])
         stream = streams(copies.size + sum([bundle.size for bundle in arriving]), 1 if node is None else node.size)

@@ -12,17 +12,21 @@ from collections.abc import Sequence
 from typing import ClassVar, cast
 
 from .._kernels.bundle import Bundle
+from .._kernels.ring import Ring
 from .._kernels.transport import Traffic
 from ..comm.node import Node
 from .exchange import Exchange, Options, Progress, Run, streams
 from .message import ByteMessage
 from .nonblocking import Windowed
+from .threads import prepare
 
 __all__ = ["Shared", "Together"]
 
-WOVEN_FROM = 2**20  # the same for messages that share columns: from which on they are packed interleaved
+WOVEN_FROM = 2**20  # bytes that the ranks of a node write from which on messages that share columns are packed interleaved
 SHORTEST = 40  # bytes of such messages' runs, in the mean: shorter ones take longer to tell apart than to move
 SLOTS = 4
+
+Pairs = list[tuple[int, Bundle]]
 
 
 class Shared(Exchange):
@@ -46,18 +50,15 @@ class Shared(Exchange):
     ) -> None:
         super().__init__(sends, receives, copies, options, node)
         self.ring = None if node is None else node.ring
-        if self.ring is not None and options.item > self.ring.area // max(1, self.ring.size - 1):
+        if self.ring is not None and not _fits(self.ring, options.item):
             self.ring = None
         here = {} if node is None or self.ring is None else node.number
-        self._here = [_pairs(some, here) for some in (self.sends, self.receives)]
-        self._away = [[message for message in some if message.peer not in here] for some in (self.sends, self.receives)]
+        sent, received = _parted(self.sends, here), _parted(self.receives, here)
+        self._here, self._away = (sent[0], received[0]), (sent[1], received[1])
         by_mpi = any(self._away)
         self.by_mpi = by_mpi or self.ring is None  # whether anything of this rank goes through MPI
         self._limit = options.memory_limit // 2 if by_mpi else options.memory_limit
-        sent = [bundle for _, bundle in self._here[0]]
-        # bytes of the area: for an element of each message, and for all of them
-        self._least = len(sent) * max([bundle.largest_element for bundle in sent], default=0)
-        self._wanted = sum([bundle.size for bundle in sent])
+        self._least = _least(self._here[0])
 
     @functools.cached_property
     def between(self) -> Windowed:
@@ -78,7 +79,8 @@ class Shared(Exchange):
         """Shared and private staging memory of one run. Not collective."""
         if self.ring is None or not self._here[0]:
             return self.private_bytes
-        return self.private_bytes + max(self._least, min(self._limit, self.ring.area, self._wanted))
+        wanted = sum(bundle.size for _, bundle in self._here[0])
+        return self.private_bytes + max(self._least, min(self._limit, self.ring.area, wanted))
 
     @property
     def private_bytes(self) -> int:
@@ -90,18 +92,31 @@ class Shared(Exchange):
         """What goes through the ring, where there is one."""
         if self.ring is None:
             return None
-        sends, receives = self._here
-        written = self.copies.size + sum([bundle.size for _, bundle in receives])
-        return Traffic(
-            self.ring,
-            sends,
-            receives,
-            [self.copies] if self.copies.size else [],
-            limit=max(self._limit, self._least),  # as `staging_bytes` counts it
-            most_slots=SLOTS,
-            stream=streams(written, self.ring.size),
-            shortest=SHORTEST if written * self.ring.size >= WOVEN_FROM else -1,
-        )
+        limit = max(self._limit, self._least)  # as `staging_bytes` counts it
+        return _traffic(self.ring, self._here[0], self._here[1], self.copies, limit)
+
+    @classmethod
+    def straight(
+        cls, sends: Pairs, receives: Pairs, copies: Bundle, item: int, limit: int, node: Node
+    ) -> Traffic | None:
+        """All of a run, where it goes through the ring: what `compiled` gives, before there is an exchange. Not collective.
+
+        Parameters
+        ----------
+        sends, receives : list of (int, Bundle)
+            For each other rank of the group, in the order of the messages, what goes to it or comes from it.
+        copies, node
+            As for an exchange.
+        item, limit : int
+            Bytes of an element, and the memory limit.
+        """
+        prepare()
+        ring = node.ring if node.whole else None
+        if ring is None or not _fits(ring, item) or _least(sends) > limit:
+            return None
+        here = node.number
+        outgoing, incoming = ([(here[peer], bundle) for peer, bundle in some] for some in (sends, receives))
+        return _traffic(ring, outgoing, incoming, copies, limit)
 
     def compiled(self) -> Traffic | None:
         """What goes through the ring, if that is all that goes anywhere. Not collective."""
@@ -112,13 +127,43 @@ class Shared(Exchange):
         return Together(self, run)
 
 
-def _pairs(messages: Sequence[ByteMessage], here: dict[int, int]) -> list[tuple[int, Bundle]]:
-    """Ring rank and bundle of each pair on this node, once."""
-    found: dict[int, Bundle] = {}
+def _parted(
+    messages: Sequence[ByteMessage], here: dict[int, int]
+) -> tuple[list[tuple[int, Bundle]], list[ByteMessage]]:
+    """Ring rank and bundle of each pair on this node, once; and the messages of other nodes."""
+    pairs: dict[int, Bundle] = {}
+    away = []
     for message in messages:
-        if message.peer in here:
-            found.setdefault(here[message.peer], message.bundle)
-    return list(found.items())
+        place = here.get(message.peer)
+        if place is None:
+            away.append(message)
+        else:
+            pairs.setdefault(place, message.bundle)
+    return list(pairs.items()), away
+
+
+def _fits(ring: Ring, item: int) -> bool:
+    """Whether the area of a rank has room for an element for each other rank."""
+    return item <= ring.area // max(1, ring.size - 1)
+
+
+def _least(sends: Pairs) -> int:
+    """Bytes of the area for an element of each message."""
+    return len(sends) * max([bundle.largest_element for _, bundle in sends]) if sends else 0
+
+
+def _traffic(ring: Ring, sends: Pairs, receives: Pairs, copies: Bundle, limit: int) -> Traffic:
+    written = copies.size + sum([bundle.size for _, bundle in receives])
+    return Traffic(
+        ring,
+        sends,
+        receives,
+        [copies] if copies.size else [],
+        limit=limit,
+        most_slots=SLOTS,
+        stream=streams(written, ring.size),
+        shortest=SHORTEST if written * ring.size >= WOVEN_FROM else -1,
+    )
 
 
 class Together(Progress):

@@ -77,7 +77,7 @@ class Descriptor(Ownership):
         # past `__setattr__`, which takes longer than the rest
         put = vars(self).update
         put(_grid=grid, _whole=whole, _distributions=whole, _axes=spread, _parent=None, _paper=on_paper)
-        put(_places=places, _place=place, _coords=coords, _local_shape=local)
+        put(_places=places, _place=place, _coords=coords, _local_shape=local, _shape=tuple([axis.n for axis in whole]))
         put(_lld=int(lld) if lld is not None else None if on_paper else rows)
 
     @classmethod
@@ -128,7 +128,7 @@ class Descriptor(Ownership):
     @property
     def shape(self) -> tuple[int, ...]:
         """Global shape; of the sub-array for a sub-array."""
-        return tuple(axis.n for axis in self._distributions)
+        return self._shape
 
     @property
     def ndim(self) -> int:
@@ -225,7 +225,7 @@ class Descriptor(Ownership):
         if parts == self._distributions:
             return self
         view = self._copy()
-        view._parent, view._distributions = self._parent or self, parts
+        view._parent, view._distributions, view._shape = self._parent or self, parts, tuple([axis.n for axis in parts])
         return view
 
     @functools.cached_property

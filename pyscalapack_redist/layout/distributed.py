@@ -170,9 +170,11 @@ def fitted(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
     ArrayError
         It does not fit.
     """
+    if isinstance(array, np.ndarray) and desc.coords is not None and array.shape == desc.local_shape:
+        return array
     shape = desc.local_shape
     if 0 in shape and (array is None or (isinstance(array, np.ndarray) and array.size == 0)):
-        return array if array is not None and desc.coords is not None and array.shape == shape else None
+        return None
     if array is None:
         raise ArrayError(f"{name} is None, but this rank holds a local array of shape {shape}: pass it")
     if not isinstance(array, np.ndarray):

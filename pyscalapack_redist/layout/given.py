@@ -54,9 +54,10 @@ def _descriptor_on(name: str, desc: LayoutArgument, comm: MPI.Intracomm) -> Desc
 def read_layout(name: str, given: object, comm: MPI.Intracomm | None, explicit: bool) -> Layout | None:
     """A layout on `comm`, from a Descriptor, Tiles or nine integers; None on a rank that does not know the layout."""
     if isinstance(given, LAYOUTS):
-        if comm is None:
+        known = given.comm
+        if comm is None or known is comm:
             return given
-        if given.comm is None:
+        if known is None:
             remedy = "give it a communicator, Tiles(..., comm)"
             if isinstance(given, Descriptor):
                 remedy = (
@@ -64,7 +65,7 @@ def read_layout(name: str, given: object, comm: MPI.Intracomm | None, explicit: 
                     "communicator away from both grids and from comm=, for a plan to study"
                 )
             raise DescriptorError(f"{name} = {given!r} is on paper: {remedy}")
-        if explicit or same_ranks(given.comm, comm):
+        if explicit or same_ranks(known, comm):
             return given.on(comm)
         raise DescriptorError(
             f"{name} = {given!r} is on another communicator than the other grid: pass comm=, a communicator that holds both"

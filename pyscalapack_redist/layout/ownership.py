@@ -39,6 +39,7 @@ class Ownership(ABC):
     _distributions: tuple[Distribution, ...]
     _coords: tuple[int, ...] | None
     _place: tuple[int, ...] | None
+    _shape: tuple[int, ...]
     _local_shape: tuple[int, ...]
     _lld: int | None
     _paper: bool

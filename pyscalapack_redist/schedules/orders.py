@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._kernels.products import number_of
 from ..intersections.by_process import Slot
 from .caterpillar import caterpillar_step, ring_step
 from .random_order import random_keys
@@ -84,6 +85,10 @@ class Order(ABC):
         """The same order for the rank with these coordinates before and after. Not collective."""
         return self
 
+    def key(self, sender: Coords, receiver: Coords, first: Coords) -> Coords | None:
+        """The key of the one share in which a message goes whole; None where `shares` has more to say. Not collective."""
+        return None
+
     @abstractmethod
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
         """When the message between two processes goes; the same on both of them. Not collective.
@@ -98,10 +103,22 @@ class Order(ABC):
 
     def _numbers(self, sender: Coords, receiver: Coords) -> tuple[int, int, int]:
         """Numbers of the two processes in their grids, row by row, and that of rounds of a pairing of all with all."""
-        return _number(sender, self.senders), _number(receiver, self.receivers), self._rounds
+        return number_of(sender, self.senders), number_of(receiver, self.receivers), self._rounds
 
 
-class Natural(Order):
+class WholeMessages(Order):
+    """An order in which every pair of processes comes once."""
+
+    @abstractmethod
+    def key(self, sender: Coords, receiver: Coords, first: Coords) -> Coords:
+        """The key of the message between two processes. Not collective."""
+
+    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+        """All of it. Not collective."""
+        return [Share(self.key(sender, receiver, first), 1)]
+
+
+class Natural(WholeMessages):
     """A process sends its blocks in the order in which it holds them (Walker & Otto, Eq 2).
 
     Several may send to one at the same time: the hot spot that Walker and Otto remove.
@@ -110,12 +127,12 @@ class Natural(Order):
     name = "natural"
     one_port = False
 
-    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+    def key(self, sender: Coords, receiver: Coords, first: Coords) -> Coords:
         """By the message's first element, column by column. Not collective."""
-        return [Share(first[::-1], 1)]
+        return first[::-1]
 
 
-class Caterpillar(Order):
+class Caterpillar(WholeMessages):
     """In round t processes p and q with p + q = t (mod max(P, Q)) exchange, as pxgemr2d pairs them (Desprez, section 2).
 
     There are max(P, Q) rounds, whether or not a pair shares anything.
@@ -129,13 +146,13 @@ class Caterpillar(Order):
         """The rounds, those in which no pair shares anything included."""
         return self._rounds
 
-    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+    def key(self, sender: Coords, receiver: Coords, first: Coords) -> Coords:
         """The round of the pair, processes numbered row by row. Not collective."""
         p, q, rounds = self._numbers(sender, receiver)
-        return [Share((caterpillar_step(p, q, rounds),), 1)]
+        return (caterpillar_step(p, q, rounds),)
 
 
-class RingOrder(Order):
+class RingOrder(WholeMessages):
     """In round t process p sends to q with q - p = t (mod max(P, Q)): the pairing of Desprez's figures."""
 
     name = "ring"
@@ -146,24 +163,24 @@ class RingOrder(Order):
         """The rounds, those in which no pair shares anything included."""
         return self._rounds
 
-    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+    def key(self, sender: Coords, receiver: Coords, first: Coords) -> Coords:
         """The round of the pair, processes numbered row by row. Not collective."""
         p, q, rounds = self._numbers(sender, receiver)
-        return [Share((ring_step(p, q, rounds),), 1)]
+        return (ring_step(p, q, rounds),)
 
 
-class Random(Order):
+class Random(WholeMessages):
     """Each process sends in an order of its own, drawn at random (Walker & Otto, section 2.2.2)."""
 
     name = "random"
     one_port = False
     seed = 0
 
-    def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
+    def key(self, sender: Coords, receiver: Coords, first: Coords) -> Coords:
         """A number drawn for the pair, the same on both sides and in every run. Not collective."""
         p, q, _ = self._numbers(sender, receiver)
         (key,) = random_keys(self.seed, np.array([p]), np.array([q])).tolist()
-        return [Share((key >> 1, p, q), 1)]
+        return (key >> 1, p, q)
 
 
 class Scheduled(Order):
@@ -229,7 +246,7 @@ class Scheduled(Order):
         return {step: slot for step, slot in found if slot is not None}
 
     def _places(self, coords: Coords, shape: Coords) -> Coords:
-        return coords if len(self.parts) == len(shape) else (_number(coords, shape),)
+        return coords if len(self.parts) == len(shape) else (number_of(coords, shape),)
 
     def _mine(self, side: str, places: Coords) -> list[dict[int, list[tuple[int, int]]]]:
         """For each part, steps and lengths by the other process."""
@@ -240,13 +257,6 @@ class Scheduled(Order):
                 by_peer.setdefault(peer, []).append((step, length))
             found.append(by_peer)
         return found
-
-
-def _number(coords: Coords, shape: Coords) -> int:
-    number = 0
-    for c, n in zip(coords, shape, strict=True):
-        number = number * n + c
-    return number
 
 
 ORDERS: dict[str, type[Order]] = {order.name: order for order in (Natural, Random, Caterpillar, RingOrder)}

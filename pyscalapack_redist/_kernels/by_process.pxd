@@ -1,0 +1,1 @@
+../../cython/by_process.pxd
