@@ -390,6 +390,9 @@ static inline void stream_fours(char *d, const ptrdiff_t *to1, const char *s, co
         }
 }
 
+/* Whether there is such a way for elements of that size. */
+static inline int crosses_past(ptrdiff_t item) { return item == 4 || item == 8 || item == 16; }
+
 /* A tile whose rows are dense in the target; 0 where there is no way for its elements or places, or so few of its cache lines are
  * whole that those which are not, and have to be read, take longer. */
 static inline int stream_tile(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
@@ -417,6 +420,7 @@ static inline int stream_tile(char *d, const ptrdiff_t *to1, const char *s, cons
 }
 #else
 #define transposed_square(d, to0, to1, s, from0, from1, rows, columns, item) 0
+#define crosses_past(item) 0
 #define stream_tile(d, to1, s, from0, from1, rows, columns, item) 0
 #endif
 

@@ -21,6 +21,7 @@ cdef extern from "kernels.h":
     void copy_lines(char *d, Py_ssize_t dd, const char *s, Py_ssize_t ds, Py_ssize_t n, Py_ssize_t bytes, bint stream) noexcept nogil
     void copy_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
                    const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item) noexcept nogil
+    bint crosses_past(Py_ssize_t item) noexcept nogil
     bint stream_tile(char *d, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0, const Py_ssize_t *from1,
                      Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item) noexcept nogil
 
@@ -281,7 +282,7 @@ cdef Py_ssize_t _places(const Table *runs, Cursor *c, Py_ssize_t source, Py_ssiz
 
 
 cdef inline Py_ssize_t _side_of_tiles(const Job *job, bint stream) noexcept nogil:
-    return LARGEST_TILE if stream and (job.item == 4 or job.item == 8 or job.item == 16) else TILE
+    return LARGEST_TILE if stream and crosses_past(job.item) else TILE
 
 
 cdef inline void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
