@@ -285,7 +285,7 @@ cdef inline Py_ssize_t _side_of_tiles(const Job *job, bint stream) noexcept nogi
     return LARGEST_TILE if stream and crosses_past(job.item) else TILE
 
 
-cdef inline void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
+cdef void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
                           const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
     cdef Py_ssize_t i, j = 0, height, width
     while j < columns:
@@ -302,7 +302,7 @@ cdef inline void _squares(const Job *job, char *t, const Py_ssize_t *y0, const P
         j += job.side
 
 
-cdef inline void _past_the_cache(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s,
+cdef void _past_the_cache(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s,
                                  const Py_ssize_t *x0, const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
     """Long runs of rows of the target by cache lines, and what is between them in squares."""
     cdef Py_ssize_t first = 0, start = 0, end
