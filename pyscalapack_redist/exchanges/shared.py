@@ -22,7 +22,7 @@ from .threads import prepare
 
 __all__ = ["Shared", "Together"]
 
-WOVEN_FROM = 2**20  # bytes that the ranks of a node write from which on messages that share columns are packed interleaved
+WOVEN_FROM = 2**20  # bytes that the ranks of a node write, from which on messages that share columns are interleaved
 SHORTEST = 40  # bytes of such messages' runs, in the mean: shorter ones take longer to tell apart than to move
 SLOTS = 4
 
