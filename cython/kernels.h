@@ -393,8 +393,12 @@ static inline void stream_fours(char *d, const ptrdiff_t *to1, const char *s, co
 /* Whether there is such a way for elements of that size. */
 static inline int crosses_past(ptrdiff_t item) { return item == 4 || item == 8 || item == 16; }
 
-/* A tile whose rows are dense in the target; 0 where there is no way for its elements or places, or so few of its cache lines are
- * whole that those which are not, and have to be read, take longer. */
+enum {
+    SHORTEST_ROW = 128,  /* bytes of a row that is worth it */
+    LONG_ROW = 512       /* and of such that so few of their cache lines are not whole, wherever they begin, that reading those is little */
+};
+
+/* A tile whose rows are dense in the target; 0 where there is no way for its elements or places, or too few whole cache lines. */
 static inline int stream_tile(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
                        ptrdiff_t columns, ptrdiff_t item)
 {
@@ -402,17 +406,17 @@ static inline int stream_tile(char *d, const ptrdiff_t *to1, const char *s, cons
     const ptrdiff_t n = rows * item, before = (ptrdiff_t)(-begin & 63);
     uintptr_t apart = 0;
     ptrdiff_t j;
-    if (n < 128)
+    if (n < SHORTEST_ROW || !crosses_past(item))
         return 0;
     for (j = 1; j < columns; j++)
         apart |= (uintptr_t)(to1[j] - to1[0]);
-    if (((begin | apart) & (item - 1)) || (n < 512 && ((apart & 63) || 8 * ((n - before) & ~63) < 7 * n)))
+    if (((begin | apart) & (item - 1)) || (n < LONG_ROW && ((apart & 63) || 8 * ((n - before) & ~63) < 7 * n)))
         return 0;
     if (item == 8)
         stream_gathered(d, to1, s, from0, from1, rows, columns, 8);
     else if (item == 16)
         stream_gathered(d, to1, s, from0, from1, rows, columns, 16);
-    else if (item == 4 && !(apart & 63))
+    else if (!(apart & 63))
         stream_fours(d, to1, s, from0, from1, rows, columns);
     else
         return 0;

@@ -286,7 +286,7 @@ cdef inline Py_ssize_t _side_of_tiles(const Job *job, bint stream) noexcept nogi
 
 
 cdef void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
-                          const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+                   const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
     cdef Py_ssize_t i, j = 0, height, width
     while j < columns:
         width = min(job.side, columns - j)
@@ -302,11 +302,11 @@ cdef void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize
         j += job.side
 
 
-cdef void _past_the_cache(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s,
-                                 const Py_ssize_t *x0, const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
-    """Long runs of rows of the target by cache lines, and what is between them in squares."""
+cdef void _tile(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
+                const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, bint stream) noexcept nogil:
+    """In squares; with `stream`, long runs of rows of the target by cache lines past the cache, and squares between them."""
     cdef Py_ssize_t first = 0, start = 0, end
-    while start < rows:
+    while stream and start < rows:
         end = start + 1
         while end < rows and y0[end] - y0[end - 1] == job.item:
             end += 1
@@ -329,14 +329,10 @@ cdef void _tile_rows(const Job *job, int64_t row, int64_t row_end, const Py_ssiz
         rows = _places(job.axes[0], &r, job.ss[0], job.ts[0], x0, y0, most)
         if rows == 0:
             return
-        if stream and job.across:
-            _past_the_cache(job, t, y1, y0, s, x1, x0, columns, rows)
-        elif stream:
-            _past_the_cache(job, t, y0, y1, s, x0, x1, rows, columns)
-        elif job.across:
-            _squares(job, t, y1, y0, s, x1, x0, columns, rows)
-        else:  # along the lines of the target
-            _squares(job, t, y0, y1, s, x0, x1, rows, columns)
+        if not job.across:  # along the lines of the target
+            _tile(job, t, y0, y1, s, x0, x1, rows, columns, stream)
+        else:
+            _tile(job, t, y1, y0, s, x1, x0, columns, rows, stream)
 
 
 cdef void _tiles(const Job *job, int64_t row, int64_t row_end, int64_t column, int64_t column_end,

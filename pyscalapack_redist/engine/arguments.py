@@ -133,7 +133,7 @@ class Request:
             self.via = _read_via(via, self._comm, self.joint)
         except Exception as caught:
             self.error = self.error or caught
-        self.call = 0 if self.error is not None else digest(_in_bytes(*self._names) + b"%d" % self.memory_limit)
+        self.call = 0 if self.error is not None else digest(_in_bytes(*self._options) + b"%d" % self.memory_limit)
         self.ranks: tuple[int, ...] = ()
         self.idle = False
         if self.on_paper:
@@ -178,7 +178,7 @@ class Request:
         return self.dtype if self.joint is None else group.share(self.dtype)
 
     @property
-    def _names(self) -> tuple[Any, ...]:
+    def _options(self) -> tuple[Any, ...]:
         """All options but the memory limit, which has many values."""
         via = self.via
         if via is not None and not isinstance(via, str):
@@ -206,7 +206,7 @@ class Request:
     def statements(self) -> list[Statement]:
         """What this rank asks for, for the message where ranks differ. Not collective."""
         names = ("schedule", "exchange", "buffers", "via", "op", "part", "fill")
-        options = dict(zip(names, self._names, strict=True), memory_limit=self.memory_limit)
+        options = dict(zip(names, self._options, strict=True), memory_limit=self.memory_limit)
         said = []
         if self.joint is not None:
             role = "desc_a alone, so its side sends" if self._sends else "desc_b alone, so its side receives"
