@@ -33,6 +33,7 @@ TESTS = Path(__file__).resolve().parent
 MARK = "PYSCALAPACK_REDIST_LAUNCH"
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29  # of <linux/prctl.h>
+SOON = 2.0  # seconds that a program has to end when nobody needs it any more
 TAIL = 20_000  # characters of output shown with a failure
 JOBS_KEPT, PROGRAMS_OF_A_JOB = 8, 50
 OURS = "PYSCALAPACK_REDIST_"  # variables that are read when they are needed
@@ -120,11 +121,12 @@ def run(
     check: bool = True,
     survive: bool = False,
     alone: bool = False,
+    until: threading.Event | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program, or ("-m", module), to its end. One that hangs is killed with all its ranks, and fails.
 
     It has a launch of its own where it needs another environment than by our own variables, may fail, or is to be `alone`; else
-    it runs in a `Job`.
+    it runs in a `Job`. A program that has not ended soon after `until` is killed too, and does not fail by that.
     """
     timeout = limit(timeout)
     words = [str(word) for word in (*(program if isinstance(program, tuple) else (program,)), *args)]
@@ -134,9 +136,7 @@ def run(
             return kept.run(words, timeout, env or {})
     line = command(ranks, *words, survive=survive)
     with started(line, {**environment(ranks), **(env or {})}) as (process, mark, out, err):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout)
-        hung = process.poll() is None
+        hung = not ended(process, timeout, until)
         end(process, mark)
         done = subprocess.CompletedProcess(line, process.returncode, read(out), read(err))
     if hung or (check and done.returncode):
@@ -167,6 +167,17 @@ def started(
             end(process, mark)
 
 
+def ended(process: subprocess.Popen[bytes], timeout: float, until: threading.Event | None) -> bool:
+    """Wait for its end, or for `until` and a little longer; False where neither came in time."""
+    last = time.monotonic() + timeout
+    while until and not until.wait(0.1) and process.poll() is None and time.monotonic() < last:
+        pass
+    over = until is not None and until.is_set()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(limit(SOON) if over else max(0, last - time.monotonic()))
+    return over or process.poll() is not None
+
+
 def end(process: subprocess.Popen[bytes], mark: str) -> None:
     """Kill what is left of a launch; ranks of one that runs say where they are."""
     if process.poll() is None:
@@ -177,6 +188,25 @@ def end(process: subprocess.Popen[bytes], mark: str) -> None:
     for pid, _ in marked(mark):
         send(pid, signal.SIGKILL)
     process.wait()
+
+
+@contextlib.contextmanager
+def name_server(folder: Path) -> Iterator[dict[str, str]]:
+    """What two jobs need to be joined, in their environment: with Open MPI 4 the address of a server, a file in `folder`."""
+    if not mpi_library().startswith("Open MPI v4"):
+        yield {}
+        return
+    address, last = folder / "address", time.monotonic() + limit(10.0)
+    line = ["ompi-server", "--no-daemonize", "-r", str(address)]
+    process = subprocess.Popen(line, env=environment(), stdin=subprocess.DEVNULL, preexec_fn=prepare)
+    try:
+        while not (address.is_file() and address.read_text().strip()):
+            assert time.monotonic() < last, f"ompi-server has not started within {limit(10.0):g} s"
+            time.sleep(0.1)
+        yield {"OMPI_MCA_pmix_server_uri": f"file:{address}"}
+    finally:
+        process.terminate()
+        process.wait(10)
 
 
 def failure(

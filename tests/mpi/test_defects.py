@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import launch
@@ -107,26 +103,6 @@ def well(printed: str) -> int:
     return printed.splitlines().count("OK")
 
 
-@contextmanager
-def name_server(folder: Path) -> Iterator[dict[str, str]]:
-    """What two jobs need in their environment to be joined: with Open MPI 4 the address of a server."""
-    if not launch.mpi_library().startswith("Open MPI v4"):
-        yield {}
-        return
-    address = folder / "address"
-    line = ["timeout", "60", "ompi-server", "--no-daemonize", "-r", str(address)]
-    process = subprocess.Popen(line, env=launch.environment(), stdin=subprocess.DEVNULL, preexec_fn=launch.prepare)
-    try:
-        until = time.monotonic() + 10
-        while not (address.is_file() and address.read_text().strip()):
-            assert time.monotonic() < until, "ompi-server has not started within 10 s"
-            time.sleep(0.1)
-        yield {"OMPI_MCA_pmix_server_uri": f"file:{address}"}
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
 @pytest.mark.parametrize("exchange", ["auto", "nonblocking"])
 def test_job_that_is_killed_while_the_other_tests(exchange: str, tmp_path: Path) -> None:
     def start(role: str) -> str:
@@ -136,6 +112,6 @@ def test_job_that_is_killed_while_the_other_tests(exchange: str, tmp_path: Path)
         done = run(PROGRAM, 2, name, where, exchange, timeout=TIMEOUT, env=variables, check=False, survive=True)
         return done.stdout
 
-    with name_server(tmp_path) as env, ThreadPoolExecutor(2) as pool:
+    with launch.name_server(tmp_path) as env, ThreadPoolExecutor(2) as pool:
         printed = list(pool.map(start, ("accept", "connect")))
     assert [well(text) for text in printed] == [0, 2], printed
