@@ -11,7 +11,7 @@ import numpy as np
 from .moving cimport MOST_DIMENSIONS, MOST_JOINED, PLAIN, Job, Part, perform
 from .runs cimport Runs, Table, locate
 
-cdef extern from "kernels.h":
+cdef extern from "crossing.h":
     bint in_squares(Py_ssize_t item) noexcept nogil
 
 cdef enum:

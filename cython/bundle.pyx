@@ -16,7 +16,7 @@ cdef enum:
     LINE_BYTES = 64  # of a cache line
     TOGETHER = 8  # columns that a cut leaves together: a transposing move takes squares of so many
     COPY_PIECE = 512 * 1024  # bytes of a local copy between two looks at the messages
-    CROSSING_PIECE = 4 * 1024 * 1024  # where lines of the target, written past the cache, run across those of the source: many of both
+    CROSSING_PIECE = 2 * 1024 * 1024  # where lines of the target, written past the cache, run across those of the source: many of both
 
 
 cdef class Origins:

@@ -2,7 +2,7 @@
 #ifndef PYSCALAPACK_REDIST_FACTORS
 #define PYSCALAPACK_REDIST_FACTORS
 
-#include "kernels.h"
+#include "crossing.h"
 
 enum { PLAIN, FLOAT, DOUBLE, COMPLEX_FLOAT, COMPLEX_DOUBLE };
 typedef struct { int type, conjugate, take, add; double alpha[2], beta[2]; } Factors;

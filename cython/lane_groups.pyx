@@ -9,7 +9,8 @@ from libc.stdlib cimport calloc, free
 from .bundle cimport end_of_piece
 from .interleave cimport Braid, braid_of, end_braid, lines_of, same_lines, weave, write_past
 from .lanes cimport (
-    FETCHED, chunk_of, copy_to, goes_past, has_come, has_room, note_time, packed_to, parts_of, slot_of, unpacked_to,
+    FETCHED, chunk_of, copy_to, goes_past, has_come, has_room, note_packing, note_time, packed_to, parts_of, slot_of,
+    unpacked_to,
 )
 from .moving cimport Job
 from .ring cimport fetch, now
@@ -108,7 +109,7 @@ cdef bint in_step(Group *group) noexcept nogil:
 cdef bint pack_together(const Progress *run, Group *group, bint copying) noexcept nogil:
     cdef Lane *lane = group.lanes[0]
     cdef Braid *braid
-    cdef int64_t first = lane.done / lane.column, last
+    cdef int64_t first = lane.done / lane.column, last, begun = now(), spent, nbytes = 0
     cdef Py_ssize_t k
     for k in range(group.size):
         if not has_room(group.lanes[k]):
@@ -123,7 +124,11 @@ cdef bint pack_together(const Progress *run, Group *group, bint copying) noexcep
         group.targets[k] = slot_of(lane) - lane.done
         write_past(braid, k, goes_past(lane))
     _weave(group, braid, first, last)
+    spent = now() - begun
     for k in range(group.size):
+        nbytes += last * group.lanes[k].column - group.lanes[k].done
+    for k in range(group.size):
+        note_packing(group.lanes[k], nbytes, spent)
         packed_to(group.lanes[k], last * group.lanes[k].column)
     return True
 

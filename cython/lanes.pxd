@@ -43,6 +43,7 @@ cdef enum:
 cdef bint has_room(const Lane *lane) noexcept nogil
 cdef char *slot_of(const Lane *lane) noexcept nogil
 cdef bint goes_past(const Lane *lane) noexcept nogil  # whether to write it past the cache
+cdef void note_packing(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil  # ns to write it and what goes with it, so many bytes
 cdef void packed_to(Lane *lane, int64_t last) noexcept nogil
 
 # Whether there is a chunk to unpack, or the rest of one; where it is; go on behind what was unpacked of it.

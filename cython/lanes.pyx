@@ -3,21 +3,23 @@
 The sender counts what it has published, the receiver what it has consumed; a slot is free again once its chunk is consumed.
 
 Where two cores share a cache, chunks go through it. Where they do not, each line would come from the other core's cache by
-itself, and chunks that are written past the cache, to memory, are read several times as fast. The receiver finds out which it
-is: it times what it reads, has the sender write some chunks in the other way now and then, and keeps to the faster one.
+itself, and chunks that are written past the cache, to memory, are read several times as fast. Both sides find out which it
+is: they time what they write and read, the receiver has the sender write some chunks in the other way now and then, and keeps
+to the way that takes both of them less time together.
 """
 
 from libc.stdint cimport int64_t
 
 from .bundle cimport carry, carry_together, end_of_piece
 from .ring cimport (
-    BASE, CONSUMED, LEAST, LEFT, PERIOD, PUBLISHED, REPACKED, SLOTS, STEP, STRIDE, SWITCH, TRIED, fetch, now, peek, put,
+    BASE, CONSUMED, LEAST, LEFT, PACKING, PERIOD, PUBLISHED, REPACKED, SLOTS, STEP, STRIDE, SWITCH, TRIED, fetch, now, peek, put,
 )
 
 cdef enum:
     SAMPLE = 2  # chunks that are written in the other way in a trial
     SHORTEST_PERIOD = 16  # chunks from one trial to the next, after one that led to a change
     LONGEST_PERIOD = 256  # and after many that did not
+    FORGOTTEN = 16  # the least time of packing grows by this part with each chunk, for what is packed changes
 
 
 cdef bint has_room(const Lane *lane) noexcept nogil:
@@ -43,6 +45,30 @@ cdef inline void _switch(int64_t *line, bint past) noexcept nogil:
     put(line + SWITCH, 2 * (line[CONSUMED] + line[SLOTS]) + past)
 
 
+cdef inline int64_t _cost(int64_t nbytes, int64_t spent) noexcept nogil:
+    return spent * TIMED // nbytes + 1
+
+
+cdef void note_packing(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil:
+    cdef int64_t *line = lane.line
+    cdef int64_t *least
+    cdef int64_t cost
+    if nbytes < TIMED or lane.step < TIMED:
+        return
+    least = line + PACKING + _past(line, line[PUBLISHED])
+    cost = _cost(nbytes, spent)
+    if least[0] and line[PUBLISHED] != peek(line + SWITCH) >> 1:  # not the first in this way
+        cost = min(cost, least[0] + least[0] // FORGOTTEN)
+    put(least, cost)
+
+
+cdef inline bint _is_faster(const int64_t *line, bint way) noexcept nogil:
+    """Whether writing and reading in that way takes less than four fifths of the time that they take in the other one."""
+    cdef const int64_t *reading = line + LEAST
+    cdef const int64_t *packing = line + PACKING
+    return reading[way] and 5 * (reading[way] + peek(packing + way)) < 4 * (reading[not way] + peek(packing + (not way)))
+
+
 cdef void note_time(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil:
     cdef int64_t *line = lane.line
     cdef int64_t *least = line + LEAST
@@ -50,7 +76,7 @@ cdef void note_time(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil:
     cdef bint past = _past(line, line[CONSUMED]), tried = line[SWITCH] & 1
     if nbytes < TIMED or line[STEP] < TIMED:
         return
-    cost = spent * TIMED // nbytes + 1
+    cost = _cost(nbytes, spent)
     least[past] = min(cost, least[past]) if least[past] else cost
     line[LEFT] -= 1
     if line[LEFT] > 0:
@@ -61,7 +87,7 @@ cdef void note_time(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil:
         _switch(line, not tried)
         line[LEFT] = line[SLOTS] + SAMPLE
         return
-    if least[tried] and 5 * least[tried] < 4 * least[not tried]:
+    if _is_faster(line, tried):
         line[PERIOD] = SHORTEST_PERIOD
     else:
         line[PERIOD] = min(max(2 * line[PERIOD], <int64_t> SHORTEST_PERIOD), <int64_t> LONGEST_PERIOD)
@@ -99,11 +125,14 @@ cdef void unpacked_to(Progress *run, Lane *lane, int64_t last) noexcept nogil:
 
 
 cdef bint pack(const Progress *run, Lane *lane) noexcept nogil:
-    cdef int64_t last
+    cdef int64_t last, begun
     if not has_room(lane):
         return False
     last = end_of_piece(lane.load, lane.done, lane.step)
+    begun = now() if lane.step >= TIMED else 0
     carry(lane.load, run.sources, run.targets, slot_of(lane), lane.done, last, goes_past(lane))
+    if begun:
+        note_packing(lane, last - lane.done, now() - begun)
     packed_to(lane, last)
     return True
 

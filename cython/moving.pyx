@@ -19,6 +19,8 @@ cdef extern from "kernels.h":
     void copy_spans(char *d, const char *s, const Span *spans, Py_ssize_t count, Py_ssize_t item, Py_ssize_t bytes, bint dense,
                     bint stream) noexcept nogil
     void copy_lines(char *d, Py_ssize_t dd, const char *s, Py_ssize_t ds, Py_ssize_t n, Py_ssize_t bytes, bint stream) noexcept nogil
+
+cdef extern from "crossing.h":
     void copy_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
                    const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item) noexcept nogil
     bint crosses_past(Py_ssize_t item) noexcept nogil

@@ -19,6 +19,7 @@ cdef enum:
     STEP = 3
     SLOTS = 4
     REPACKED = 5
+    PACKING = 6  # two of them, see lanes.pyx
     # and the receiver's, behind it; those after SWITCH are its own, see lanes.pyx
     CONSUMED = LINE
     SWITCH = LINE + 1

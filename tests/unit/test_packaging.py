@@ -255,6 +255,7 @@ def test_sdist_holds_what_building_and_testing_need(dist: Path) -> None:
         "cython/ring.pxd",
         "cython/flags.h",
         "cython/kernels.h",
+        "cython/crossing.h",
         "cython/factors.h",
         "tests/launch.py",
     }
