@@ -94,7 +94,9 @@ cdef class Box:
             job.d += 1
         job.across = abs(job.ts[0]) > abs(job.ts[1])
         job.side = NARROW
-        if max(abs(job.ss[0]), abs(job.ss[1])) % 512 and max(abs(job.ts[0]), abs(job.ts[1])) % 512:
+        if job.factors.type != PLAIN and item == 16:
+            job.side = 4
+        elif max(abs(job.ss[0]), abs(job.ss[1])) % 512 and max(abs(job.ts[0]), abs(job.ts[1])) % 512:
             job.side = NARROW if in_squares(item) else max(NARROW, min(32, 64 // item))
         # one side runs along dimension 0 and the other along dimension 1: go by tiles, so that both use whole cache lines
         job.tiled = (

@@ -246,6 +246,17 @@ static inline int stream_tile(char *d, const ptrdiff_t *to1, const char *s, cons
 #define stream_tile(d, to1, s, from0, from1, rows, columns, item) 0
 #endif
 
+/* Ask for the cache lines of a square on either side: one of its diagonals meets each of them, along whichever dimension they run. */
+static inline void fetch_square(const char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
+                                const ptrdiff_t *from1, ptrdiff_t side)
+{
+    ptrdiff_t k;
+    for (k = 0; k < side; k++) {
+        __builtin_prefetch(s + from0[k] + from1[k]);
+        __builtin_prefetch(d + to0[k] + to1[k], 1);
+    }
+}
+
 /* Element (i, j) of a tile is where two lists of distances say. */
 #define TILED(BYTES) for (j = 0; j < columns; j++) for (i = 0; i < rows; i++) \
     memcpy(d + to0[i] + to1[j], s + from0[i] + from1[j], BYTES)

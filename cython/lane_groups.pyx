@@ -9,7 +9,7 @@ from libc.stdlib cimport calloc, free
 from .bundle cimport end_of_piece
 from .interleave cimport Braid, braid_of, end_braid, lines_of, same_lines, weave, write_past
 from .lanes cimport (
-    FETCHED, chunk_of, copy_to, goes_past, has_come, has_room, note_packing, note_time, packed_to, parts_of, slot_of,
+    FETCHED, chunk_of, copy_to, goes_past, has_come, has_room, note_packing, note_reading, packed_to, parts_of, slot_of,
     unpacked_to,
 )
 from .moving cimport Job
@@ -179,7 +179,7 @@ cdef bint unpack_together(Progress *run, Group *group) noexcept nogil:
     _weave(group, braid, first, last)
     spent = now() - begun
     for k in range(group.size):
-        note_time(group.lanes[k], nbytes, spent)
+        note_reading(group.lanes[k], nbytes, spent)
         unpacked_to(run, group.lanes[k], last * group.lanes[k].column)
     return True
 

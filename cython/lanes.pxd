@@ -49,7 +49,7 @@ cdef void packed_to(Lane *lane, int64_t last) noexcept nogil
 # Whether there is a chunk to unpack, or the rest of one; where it is; go on behind what was unpacked of it.
 cdef bint has_come(const Progress *run, Lane *lane) noexcept nogil
 cdef char *chunk_of(const Lane *lane) noexcept nogil
-cdef void note_time(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil  # ns to read so many bytes
+cdef void note_reading(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil  # ns to read so many bytes
 cdef void unpacked_to(Progress *run, Lane *lane, int64_t last) noexcept nogil
 
 # Publish the next chunk of a lane; False where there is no room for it.

@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t
 
 from .bundle cimport carry, carry_together, end_of_piece
 from .ring cimport (
-    BASE, CONSUMED, LEAST, LEFT, PACKING, PERIOD, PUBLISHED, REPACKED, SLOTS, STEP, STRIDE, SWITCH, TRIED, fetch, now, peek, put,
+    BASE, CONSUMED, LEFT, PACKING, PERIOD, PUBLISHED, READING, REPACKED, SLOTS, STEP, STRIDE, SWITCH, TRIED, fetch, now, peek, put,
 )
 
 cdef enum:
@@ -45,45 +45,38 @@ cdef inline void _switch(int64_t *line, bint past) noexcept nogil:
     put(line + SWITCH, 2 * (line[CONSUMED] + line[SLOTS]) + past)
 
 
-cdef inline int64_t _cost(int64_t nbytes, int64_t spent) noexcept nogil:
-    return spent * TIMED // nbytes + 1
-
-
-cdef void note_packing(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil:
-    cdef int64_t *line = lane.line
-    cdef int64_t *least
-    cdef int64_t cost
-    if nbytes < TIMED or lane.step < TIMED:
-        return
-    least = line + PACKING + _past(line, line[PUBLISHED])
-    cost = _cost(nbytes, spent)
-    if least[0] and line[PUBLISHED] != peek(line + SWITCH) >> 1:  # not the first in this way
+cdef inline void _note(int64_t *line, int64_t *least, int64_t number, int64_t nbytes, int64_t spent) noexcept nogil:
+    """Note what a chunk of so many bytes took, of the two least times per byte that of the way in which it was written."""
+    cdef int64_t cost = spent * TIMED // nbytes + 1
+    least += _past(line, number)
+    if least[0] and number != peek(line + SWITCH) >> 1:  # the first in a new way counts as it is
         cost = min(cost, least[0] + least[0] // FORGOTTEN)
     put(least, cost)
 
 
 cdef inline bint _is_faster(const int64_t *line, bint way) noexcept nogil:
-    """Whether writing and reading in that way takes less than four fifths of the time that they take in the other one."""
-    cdef const int64_t *reading = line + LEAST
-    cdef const int64_t *packing = line + PACKING
-    return reading[way] and 5 * (reading[way] + peek(packing + way)) < 4 * (reading[not way] + peek(packing + (not way)))
+    """Whether to write and read a chunk in that way takes less than four fifths of the time that it takes in the other one."""
+    cdef int64_t cost = line[READING + way] + peek(line + PACKING + way)
+    return line[READING + way] and 5 * cost < 4 * (line[READING + (not way)] + peek(line + PACKING + (not way)))
 
 
-cdef void note_time(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil:
+cdef void note_packing(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil:
+    if nbytes >= TIMED and lane.step >= TIMED:
+        _note(lane.line, lane.line + PACKING, lane.line[PUBLISHED], nbytes, spent)
+
+
+cdef void note_reading(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil:
     cdef int64_t *line = lane.line
-    cdef int64_t *least = line + LEAST
-    cdef int64_t cost
-    cdef bint past = _past(line, line[CONSUMED]), tried = line[SWITCH] & 1
+    cdef bint tried = line[SWITCH] & 1
     if nbytes < TIMED or line[STEP] < TIMED:
         return
-    cost = _cost(nbytes, spent)
-    least[past] = min(cost, least[past]) if least[past] else cost
+    _note(line, line + READING, line[CONSUMED], nbytes, spent)
     line[LEFT] -= 1
     if line[LEFT] > 0:
         return
     line[TRIED] = not line[TRIED]
     if line[TRIED]:
-        least[0] = least[1] = 0
+        line[READING + (not tried)] = 0
         _switch(line, not tried)
         line[LEFT] = line[SLOTS] + SAMPLE
         return
@@ -147,7 +140,7 @@ cdef bint unpack(Progress *run, Lane *lane) noexcept nogil:
     fetch(chunk, min(lane.until - lane.done, <int64_t> FETCHED))
     carry(lane.load, run.sources, run.targets, chunk, lane.done, lane.until, run.stream)
     if begun:
-        note_time(lane, lane.until - lane.done, now() - begun)
+        note_reading(lane, lane.until - lane.done, now() - begun)
     unpacked_to(run, lane, lane.until)
     return True
 

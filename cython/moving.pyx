@@ -23,6 +23,8 @@ cdef extern from "kernels.h":
 cdef extern from "crossing.h":
     void copy_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
                    const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item) noexcept nogil
+    void fetch_square(const char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
+                      const Py_ssize_t *from1, Py_ssize_t side) noexcept nogil
     bint crosses_past(Py_ssize_t item) noexcept nogil
     bint stream_tile(char *d, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0, const Py_ssize_t *from1,
                      Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item) noexcept nogil
@@ -51,7 +53,6 @@ cdef void perform(const Job *job, const char *source, char *target, int64_t firs
     cdef int64_t column, row, width, height
     cdef const char *s
     cdef char *t
-    stream = stream and job.factors.type == PLAIN  # what is added to is read, and in the cache then
     if job.part != NULL:
         _part(job, source + job.from_source, target + job.from_target, first, last, stream)
         last = first
@@ -288,13 +289,16 @@ cdef inline Py_ssize_t _side_of_tiles(const Job *job, bint stream) noexcept nogi
 
 
 cdef void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
-                   const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+                   const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, bint ahead) noexcept nogil:
+    """Square by square; with `ahead`, the squares beside those are fetched."""
     cdef Py_ssize_t i, j = 0, height, width
     while j < columns:
         width = min(job.side, columns - j)
         i = 0
         while i < rows:
             height = min(job.side, rows - i)
+            if ahead and j + width < columns:
+                fetch_square(t, y0 + i, y1 + j + width, s, x0 + i, x1 + j + width, min(height, columns - j - width))
             if job.factors.type != PLAIN:
                 add_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, job.item,
                          &job.factors)
@@ -308,15 +312,15 @@ cdef void _tile(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t 
                 const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, bint stream) noexcept nogil:
     """In squares; with `stream`, long runs of rows of the target by cache lines past the cache, and squares between them."""
     cdef Py_ssize_t first = 0, start = 0, end
-    while stream and start < rows:
+    while stream and job.factors.type == PLAIN and start < rows:  # what is added to is read, and in the cache then
         end = start + 1
         while end < rows and y0[end] - y0[end - 1] == job.item:
             end += 1
         if stream_tile(t + y0[start], y1, s, x0 + start, x1, end - start, columns, job.item):
-            _squares(job, t, y0 + first, y1, s, x0 + first, x1, start - first, columns)
+            _squares(job, t, y0 + first, y1, s, x0 + first, x1, start - first, columns, True)
             first = end
         start = end
-    _squares(job, t, y0 + first, y1, s, x0 + first, x1, rows - first, columns)
+    _squares(job, t, y0 + first, y1, s, x0 + first, x1, rows - first, columns, stream)
 
 
 cdef void _tile_rows(const Job *job, int64_t row, int64_t row_end, const Py_ssize_t *x1, const Py_ssize_t *y1,

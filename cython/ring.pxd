@@ -26,7 +26,7 @@ cdef enum:
     LEFT = LINE + 2
     PERIOD = LINE + 3
     TRIED = LINE + 4
-    LEAST = LINE + 5  # two of them
+    READING = LINE + 5  # two of them
     # the sender's line of a rank to itself
     BROKEN = 0
     ENDED = 1
