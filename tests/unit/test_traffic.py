@@ -19,7 +19,7 @@ from pyscalapack_redist._kernels.transport import Traffic
 
 PAIR = 16  # integers of a lane: its sender's line, then its receiver's
 VOTES = 256  # integers that come before the lanes, for each rank: its votes
-PUBLISHED, BASE, STRIDE, STEP, SLOTS = range(5)
+PUBLISHED, BASE, STRIDE, STEP, SLOTS, _, PACKING = range(7)
 
 
 class Node:
@@ -72,6 +72,38 @@ def test_a_message_of_enormous_size_goes_on_evenly() -> None:
         assert not receiver.advance(False)
         assert line[PUBLISHED] == 4 * k
     assert came == byte
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+@pytest.mark.parametrize("slow", [False, True])
+def test_the_way_in_which_chunks_are_packed_faster_is_kept_to(slow: bool, slots: int) -> None:
+    """By reading alone the two ways differ little here, or not at all."""
+    chunk = 2**16
+    node = Node(2, slots * chunk)
+    numbers, came = np.zeros(chunk, np.uint8), np.zeros(chunk, np.uint8)
+    box = Box([part_runs(0, 0, chunk), part_runs(0, 0, 2**20)])
+    out = Bundle([(0, box, (1, 0), (1, chunk), (0, 1), 1, None)], "target")
+    back = Bundle([(0, box, (1, chunk), (1, 0), (0, 1), 1, None)], "source")
+    sender = Traffic(
+        node.rings[0], [(1, out)], [], [], limit=slots * chunk, most_slots=slots, stream=False, shortest=-1
+    )
+    receiver = Traffic(
+        node.rings[1], [], [(0, back)], [], limit=slots * chunk, most_slots=slots, stream=False, shortest=-1
+    )
+    origins = [Origins(1), Origins(1)]
+    origins[0].put(0, address(numbers), 0)
+    origins[1].put(0, 0, address(came))
+    sender.begin(origins[0])
+    receiver.begin(origins[1])
+    ways = []
+    for k in range(2000 // slots):
+        numbers[:] = k % 251
+        sender.advance(False)
+        node.line(0, 1)[PACKING + slow] = 10**9  # ns for 32 KiB
+        receiver.advance(False)
+        assert (came == numbers).all()
+        ways += node.rings[1].past_the_cache()[:1]
+    assert ways[len(ways) // 2 :].count(not slow) > 0.8 * len(ways) / 2
 
 
 class Messages:
