@@ -16,10 +16,10 @@ from .ring cimport (
 )
 
 cdef enum:
-    SAMPLE = 2  # chunks that are written in the other way in a trial
-    SHORTEST_PERIOD = 16  # chunks from one trial to the next, after one that led to a change
-    LONGEST_PERIOD = 256  # and after many that did not
-    FORGOTTEN = 16  # the least time of packing grows by this part with each chunk, for what is packed changes
+    SAMPLE = 4  # chunks that count in a trial of the other way: the first ones find their slots as the old way has left them
+    SHORTEST_PERIOD = 64  # chunks from one trial to the next, after one that led to a change
+    LONGEST_PERIOD = 1024  # and after many that did not
+    FORGOTTEN = 16  # by this part a least time grows with each chunk that comes after it, for what is packed changes
 
 
 cdef bint has_room(const Lane *lane) noexcept nogil:
@@ -47,17 +47,23 @@ cdef inline void _switch(int64_t *line, bint past) noexcept nogil:
 
 cdef inline void _note(int64_t *line, int64_t *least, int64_t number, int64_t nbytes, int64_t spent) noexcept nogil:
     """Note what a chunk of so many bytes took, of the two least times per byte that of the way in which it was written."""
-    cdef int64_t cost = spent * TIMED // nbytes + 1
+    cdef int64_t cost = spent * TIMED // nbytes + 1, since = number - (peek(line + SWITCH) >> 1)
     least += _past(line, number)
-    if least[0] and number != peek(line + SWITCH) >> 1:  # the first in a new way counts as it is
+    if 0 <= since < line[SLOTS]:
+        return
+    if least[0] and since != line[SLOTS]:
         cost = min(cost, least[0] + least[0] // FORGOTTEN)
     put(least, cost)
 
 
-cdef inline bint _is_faster(const int64_t *line, bint way) noexcept nogil:
-    """Whether to write and read a chunk in that way takes less than four fifths of the time that it takes in the other one."""
-    cdef int64_t cost = line[READING + way] + peek(line + PACKING + way)
-    return line[READING + way] and 5 * cost < 4 * (line[READING + (not way)] + peek(line + PACKING + (not way)))
+cdef inline bint _is_better(const int64_t *line, bint tried) noexcept nogil:
+    """Whether to go on in the way that was tried, by the time that it takes to write and to read a chunk.
+
+    Past the cache only where that is clearly faster: it costs memory bandwidth, which others want too.
+    """
+    cdef int64_t new = line[READING + tried] + peek(line + PACKING + tried)
+    cdef int64_t old = line[READING + (not tried)] + peek(line + PACKING + (not tried))
+    return line[READING] and line[READING + 1] and 10 * new < (8 if tried else 11) * old
 
 
 cdef void note_packing(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil:
@@ -78,9 +84,9 @@ cdef void note_reading(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil
     if line[TRIED]:
         line[READING + (not tried)] = 0
         _switch(line, not tried)
-        line[LEFT] = line[SLOTS] + SAMPLE
+        line[LEFT] = 2 * line[SLOTS] + SAMPLE
         return
-    if _is_faster(line, tried):
+    if _is_better(line, tried):
         line[PERIOD] = SHORTEST_PERIOD
     else:
         line[PERIOD] = min(max(2 * line[PERIOD], <int64_t> SHORTEST_PERIOD), <int64_t> LONGEST_PERIOD)
