@@ -246,14 +246,16 @@ static inline int stream_tile(char *d, const ptrdiff_t *to1, const char *s, cons
 #define stream_tile(d, to1, s, from0, from1, rows, columns, item) 0
 #endif
 
-/* Ask for the cache lines of a square on either side: one of its diagonals meets each of them, along whichever dimension they run. */
-static inline void fetch_square(const char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
+/* Ask for the cache lines of a square of the source and, if it will be read there, of the target: a diagonal meets each of them, along
+ * whichever dimension they run. */
+static inline void fetch_square(int both, const char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
                                 const ptrdiff_t *from1, ptrdiff_t side)
 {
     ptrdiff_t k;
     for (k = 0; k < side; k++) {
         __builtin_prefetch(s + from0[k] + from1[k]);
-        __builtin_prefetch(d + to0[k] + to1[k], 1);
+        if (both)
+            __builtin_prefetch(d + to0[k] + to1[k], 1);
     }
 }
 

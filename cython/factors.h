@@ -123,11 +123,22 @@ static inline void add_strand_runs(char *const *d, const char *const *s, const c
 
 enum { LARGEST_TILE = 32, LARGEST_ITEM = 16 };
 
-/* A tile is transposed into a buffer first: that is fast in squares, and what is added is in lines on both sides. */
-static inline void add_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
-                     const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item, const Factors *f)
+/* Whether each row of a tile is a whole cache line of the target. */
+static inline int whole_lines(const char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
 {
-    char tile[LARGEST_TILE * LARGEST_TILE * LARGEST_ITEM];
+    uintptr_t place = (uintptr_t)d + to0[0] + to1[0];
+    ptrdiff_t j;
+    for (j = 1; j < columns; j++)
+        place |= (uintptr_t)(to1[j] - to1[0]);
+    return rows * item == 64 && to0[rows - 1] - to0[0] == 64 - item && (place & 63) == 0;
+}
+
+/* A tile is transposed into a buffer first: that is fast in squares, and what is added is in lines on both sides. What is not added to
+ * need not be read: with `stream`, whole cache lines of it are written past the cache. */
+static inline void add_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
+                     const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item, const Factors *f, int stream)
+{
+    char tile[LARGEST_TILE * LARGEST_TILE * LARGEST_ITEM] __attribute__((aligned(64)));
     ptrdiff_t place0[LARGEST_TILE], place1[LARGEST_TILE], i, j, n;
     for (i = 0; i < rows; i++)
         place0[i] = i * item;
@@ -135,6 +146,12 @@ static inline void add_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1,
         place1[j] = j * rows * item;
     if (f->take)
         copy_tile(tile, place0, place1, s, from0, from1, rows, columns, item);
+    if (stream && !f->add && whole_lines(d, to0, to1, rows, columns, item)) {
+        add_run(tile, item, tile, item, rows * columns, f);
+        for (j = 0; j < columns; j++)
+            stream_lines(d + to0[0] + to1[j], tile + place1[j], 64);
+        return;
+    }
     for (i = 0; i < rows; i = n) {  /* elements at equal distances in the target */
         const ptrdiff_t step = i + 1 < rows ? to0[i + 1] - to0[i] : item;
         for (n = i + 1; n < rows && to0[n] - to0[n - 1] == step; n++)

@@ -153,6 +153,7 @@ static inline void end_stream(void) { _mm_sfence(); }
 typedef struct { size_t n; } Tail;
 static inline void end_tail(Tail *t) { (void)t; }
 static inline void stream_run(Tail *t, char *d, const char *s, size_t n) { (void)t; copy_run(d, s, n); }
+static inline void stream_lines(char *d, const char *s, size_t n) { memcpy(d, s, n); }
 static inline void end_stream(void) { }
 #endif
 

@@ -23,7 +23,7 @@ cdef extern from "kernels.h":
 cdef extern from "crossing.h":
     void copy_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
                    const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item) noexcept nogil
-    void fetch_square(const char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
+    void fetch_square(bint both, const char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
                       const Py_ssize_t *from1, Py_ssize_t side) noexcept nogil
     bint crosses_past(Py_ssize_t item) noexcept nogil
     bint stream_tile(char *d, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0, const Py_ssize_t *from1,
@@ -34,7 +34,7 @@ cdef extern from "factors.h":
     void add_dense_lines(char *d, Py_ssize_t dd, const char *s, Py_ssize_t ds, Py_ssize_t lines, Py_ssize_t n, Py_ssize_t item,
                          const Factors *f) noexcept nogil
     void add_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
-                  const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item, const Factors *f) noexcept nogil
+                  const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item, const Factors *f, bint stream) noexcept nogil
 
 cdef enum:
     SPANS = 512  # runs whose places are worked out once for all lines of a piece
@@ -289,19 +289,20 @@ cdef inline Py_ssize_t _side_of_tiles(const Job *job, bint stream) noexcept nogi
 
 
 cdef void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
-                   const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, bint ahead) noexcept nogil:
-    """Square by square; with `ahead`, the squares beside those are fetched."""
+                   const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, bint stream) noexcept nogil:
+    """Square by square; with `stream`, the squares beside those are fetched."""
     cdef Py_ssize_t i, j = 0, height, width
+    cdef bint is_read = job.factors.type == PLAIN or job.factors.add
     while j < columns:
         width = min(job.side, columns - j)
         i = 0
         while i < rows:
             height = min(job.side, rows - i)
-            if ahead and j + width < columns:
-                fetch_square(t, y0 + i, y1 + j + width, s, x0 + i, x1 + j + width, min(height, columns - j - width))
+            if stream and j + width < columns:
+                fetch_square(is_read, t, y0 + i, y1 + j + width, s, x0 + i, x1 + j + width, min(height, columns - j - width))
             if job.factors.type != PLAIN:
                 add_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, job.item,
-                         &job.factors)
+                         &job.factors, stream)
             else:
                 copy_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, job.item)
             i += job.side

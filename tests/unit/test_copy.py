@@ -302,6 +302,28 @@ def test_lines_that_cross_are_written_past_the_cache(item: int, seed: int) -> No
     assert np.array_equal(memory, expected)
 
 
+@pytest.mark.parametrize("kind", ["f", "d", "F", "D"])
+@pytest.mark.parametrize("beta", [0, 2])
+@pytest.mark.parametrize("extra", [0, 1, 8])
+def test_lines_that_cross_with_factors(kind: str, beta: int, extra: int) -> None:
+    """Of whole cache lines each or not: what is not added to goes past the cache, and is not read."""
+    rows, columns, item = 200, 136, np.dtype(kind).itemsize
+    rng = np.random.default_rng(extra)
+    values = rng.integers(-9, 9, (2, rows, columns))
+    a = np.asfortranarray(values[0] + 1j * values[1] if kind in "FD" else values[0], dtype=kind)
+    memory = np.full(rows * (columns + extra) + 64, np.nan if beta == 0 else 3, kind)
+    start = -memory.ctypes.data % 64 // item
+    out = memory[start : start + rows * (columns + extra)].reshape(rows, columns + extra)
+    dense = [Runs(*np.array([[0], [0], [n]]), n, n, n) for n in (rows, columns)]
+    alpha = 2 + 1j if kind in "FD" else 2
+    Box(dense).move(
+        a.ctypes.data, a.strides, out.ctypes.data, out.strides, item, (0, 1), 0, a.size, True,
+        Blend(kind, alpha, beta, kind in "FD"),
+    )  # fmt: skip
+    assert np.array_equal(out[:, :columns], alpha * a.conj() + 3 * beta)
+    assert np.array_equal(out[:, columns:], np.full((rows, extra), np.nan if beta == 0 else 3, kind), equal_nan=True)
+
+
 @pytest.mark.parametrize("dimensions", [32, 33, 64])
 def test_as_many_dimensions_as_an_array_can_have(dimensions: int) -> None:
     """Most of one element; the others in reverse order in the target, so that no two can be joined."""
