@@ -41,6 +41,7 @@ cdef enum:
     STRIP = 32  # columns of a trapezoid that a transposing move takes together; at most TILE
     TILE = 128  # positions of that kind, in a transposing move, along either dimension
     LARGEST_TILE = 512  # and where whole cache lines go past the cache
+    SQUARES_AHEAD = 8  # which are fetched before
     SHORTEST_STREAMED = 64  # bytes of the longest run of a line: single bytes are not worth asking what they touch
     LENGTHS = 8  # of short runs of a line, of which those of one length go together
     LONGEST_SHORT = 128  # bytes of such a run: copies of a fixed size are made up to there
@@ -288,25 +289,51 @@ cdef inline Py_ssize_t _side_of_tiles(const Job *job, bint stream) noexcept nogi
     return LARGEST_TILE if stream and crosses_past(job.item) else TILE
 
 
+cdef void _square(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
+                  const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, bint stream) noexcept nogil:
+    if job.factors.type != PLAIN:
+        add_tile(t, y0, y1, s, x0, x1, rows, columns, job.item, &job.factors, stream)
+    else:
+        copy_tile(t, y0, y1, s, x0, x1, rows, columns, job.item)
+
+
 cdef void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
                    const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, bint stream) noexcept nogil:
-    """Square by square; with `stream`, the squares beside those are fetched."""
+    """Along lines of the target; with `stream`, the squares beside those are fetched."""
     cdef Py_ssize_t i, j = 0, height, width
-    cdef bint is_read = job.factors.type == PLAIN or job.factors.add
+    if stream and job.factors.type != PLAIN and not job.factors.add:
+        _unread_squares(job, t, y0, y1, s, x0, x1, rows, columns)
+        return
     while j < columns:
         width = min(job.side, columns - j)
         i = 0
         while i < rows:
             height = min(job.side, rows - i)
             if stream and j + width < columns:
-                fetch_square(is_read, t, y0 + i, y1 + j + width, s, x0 + i, x1 + j + width, min(height, columns - j - width))
+                fetch_square(True, t, y0 + i, y1 + j + width, s, x0 + i, x1 + j + width, min(height, columns - j - width))
             if job.factors.type != PLAIN:
-                add_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, job.item,
-                         &job.factors, stream)
+                add_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, job.item, &job.factors, False)
             else:
                 copy_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, job.item)
             i += job.side
         j += job.side
+
+
+cdef void _unread_squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
+                          const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+    """Along lines of the source, for nothing of the target is read; squares some way ahead are fetched."""
+    cdef Py_ssize_t i = 0, j, height, width, ahead
+    while i < rows:
+        height = min(job.side, rows - i)
+        j = 0
+        while j < columns:
+            width = min(job.side, columns - j)
+            ahead = j + SQUARES_AHEAD * job.side
+            if ahead < columns:
+                fetch_square(False, t, y0 + i, y1 + ahead, s, x0 + i, x1 + ahead, min(height, columns - ahead))
+            add_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, job.item, &job.factors, True)
+            j += job.side
+        i += job.side
 
 
 cdef void _tile(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
