@@ -289,14 +289,6 @@ cdef inline Py_ssize_t _side_of_tiles(const Job *job, bint stream) noexcept nogi
     return LARGEST_TILE if stream and crosses_past(job.item) else TILE
 
 
-cdef void _square(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
-                  const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, bint stream) noexcept nogil:
-    if job.factors.type != PLAIN:
-        add_tile(t, y0, y1, s, x0, x1, rows, columns, job.item, &job.factors, stream)
-    else:
-        copy_tile(t, y0, y1, s, x0, x1, rows, columns, job.item)
-
-
 cdef void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
                    const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, bint stream) noexcept nogil:
     """Along lines of the target; with `stream`, the squares beside those are fetched."""
