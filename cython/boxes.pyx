@@ -95,7 +95,7 @@ cdef class Box:
         job.across = abs(job.ts[0]) > abs(job.ts[1])
         job.side = NARROW
         if job.factors.type != PLAIN and item == 16:
-            job.side = 4
+            job.side = 64 // item  # a row is a cache line
         elif max(abs(job.ss[0]), abs(job.ss[1])) % 512 and max(abs(job.ts[0]), abs(job.ts[1])) % 512:
             job.side = NARROW if in_squares(item) else max(NARROW, min(32, 64 // item))
         # one side runs along dimension 0 and the other along dimension 1: go by tiles, so that both use whole cache lines

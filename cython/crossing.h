@@ -124,12 +124,12 @@ INLINE void fetch_ahead(const char *s, const ptrdiff_t *from0, ptrdiff_t k, ptrd
         __builtin_prefetch(s + from0[k] + from1[j]);
 }
 
-/* A cache line of a line of the target, of elements of 8 or 16 bytes; what is not a whole one is stored as it is. */
+/* A cache line of a line of the target. What is not a whole one is stored as it is, and so are elements of 4 bytes. */
 INLINE void stream_line(char *to, const char *from, const ptrdiff_t *from0, ptrdiff_t first, ptrdiff_t rows, ptrdiff_t item)
 {
     const ptrdiff_t last = first + 64 / item;
     ptrdiff_t i;
-    if (first < 0 || last > rows)
+    if (first < 0 || last > rows || item == 4)
         for (i = first < 0 ? 0 : first; i < last && i < rows; i++)
             memcpy(to + i * item, from + from0[i], item);
     else if (item == 8)
@@ -177,7 +177,7 @@ INLINE void turn(char *d, const char *s, const ptrdiff_t *from0, ptrdiff_t item)
 }
 
 /* Lines of the target that begin in one place to a cache line, of elements of 4 or 8 bytes. Squares of whole cache lines are turned in the
- * first cache: source lines far apart by a power of two would drive each other out of it if they were read bit by bit. */
+ * first cache: source lines far apart by a power of two would drive each other out of it if only a few elements of each were read at a time. */
 INLINE void stream_squares(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
                            ptrdiff_t columns, ptrdiff_t item)
 {
@@ -196,13 +196,8 @@ INLINE void stream_squares(char *d, const ptrdiff_t *to1, const char *s, const p
                 for (q = 0; q < side; q++)
                     stream_lines(d + to1[j + q] + item * k, square + 64 * q, 64);
             } else
-                for (q = j; q < j + n; q++) {
-                    if (item == 8)
-                        stream_line(d + to1[q], s + from1[q], from0, k, rows, item);
-                    else
-                        for (i = k < 0 ? 0 : k; i < rows && i < k + side; i++)
-                            memcpy(d + to1[q] + i * item, s + from0[i] + from1[q], item);
-                }
+                for (q = j; q < j + n; q++)
+                    stream_line(d + to1[q], s + from1[q], from0, k, rows, item);
         }
 }
 

@@ -123,10 +123,9 @@ cdef bint pack_together(const Progress *run, Group *group, bint copying) noexcep
         group.sources[k] = run.sources[lane.load.sections.array]
         group.targets[k] = slot_of(lane) - lane.done
         write_past(braid, k, goes_past(lane))
+        nbytes += last * lane.column - lane.done
     _weave(group, braid, first, last)
     spent = now() - begun
-    for k in range(group.size):
-        nbytes += last * group.lanes[k].column - group.lanes[k].done
     for k in range(group.size):
         note_packing(group.lanes[k], nbytes, spent)
         packed_to(group.lanes[k], last * group.lanes[k].column)
