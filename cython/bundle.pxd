@@ -36,8 +36,8 @@ cdef int64_t end_of_piece(const Load *load, int64_t first, int64_t most) noexcep
 # Whether lines of the target, written past the cache, run across those of the source: larger pieces are faster then.
 cdef bint crosses(const Load *load, bint stream) noexcept nogil
 
-# Bytes of a local copy between two looks at the messages.
-cdef int64_t copy_piece(const Load *load, bint stream) noexcept nogil
+# Bytes of a local copy between two looks at the messages; `fetched` if those that are packed fetch what it reads.
+cdef int64_t copy_piece(const Load *load, bint stream, bint fetched=*) noexcept nogil
 
 # Move bytes first to last, of whole elements; `dense` is the address of byte `first` on the dense side, if there is one.
 cdef void carry(const Load *load, const char **sources, char **targets, char *dense, int64_t first, int64_t last,

@@ -9,13 +9,14 @@ from libc.stdlib cimport calloc, free
 from cpython.buffer cimport PyBUF_STRIDED_RO, PyBuffer_Release, PyObject_GetBuffer
 
 from .boxes cimport Blend, Box
-from .moving cimport perform
+from .moving cimport Job, perform
 from .threads cimport least_shared, pieces_for, share, stretched, threads_for
 
 cdef enum:
     LINE_BYTES = 64  # of a cache line
     TOGETHER = 8  # columns that a cut leaves together: a transposing move takes squares of so many
     COPY_PIECE = 512 * 1024  # bytes of a local copy between two looks at the messages
+    FETCHED_COLUMNS = 32  # of such a copy that have just been fetched: of few, lines of the target would get a cache line at a time
     CROSSING_PIECE = 2 * 1024 * 1024  # where lines of the target, written past the cache, run across those of the source: many of both
 
 
@@ -173,7 +174,10 @@ cdef bint crosses(const Load *load, bint stream) noexcept nogil:
     return stream and load.count > 0 and load.sections.job.tiled
 
 
-cdef int64_t copy_piece(const Load *load, bint stream) noexcept nogil:
+cdef int64_t copy_piece(const Load *load, bint stream, bint fetched=False) noexcept nogil:
+    cdef const Job *job = &load.sections.job
+    if fetched:
+        return min(<int64_t> CROSSING_PIECE, FETCHED_COLUMNS * job.axes[0].total * job.item)
     return stretched(CROSSING_PIECE if crosses(load, stream) else COPY_PIECE)
 
 

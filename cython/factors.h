@@ -114,7 +114,7 @@ static inline void add_strand_runs(char *const *d, const char *const *s, const c
     for (k = 0; k < count; k++) {
         const StrandRun *run = runs + k;
         const ptrdiff_t item = items[run->strand];
-        if (factors[run->strand]->type == PLAIN)
+        if (factors[run->strand]->type == PLAIN || past[run->strand] == FETCHED_ONLY)
             copy_strand_runs(d, s, past, run, 1, tail);
         else
             add_run(d[run->strand] + run->to, item, s[run->strand] + run->from, item, run->n / item, factors[run->strand]);

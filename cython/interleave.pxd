@@ -4,6 +4,10 @@ from libc.stdint cimport int64_t
 
 from .moving cimport Job
 
+cdef extern from "kernels.h":
+    enum:
+        FETCHED_ONLY  # a strand that is not moved: what moves it will come soon
+
 # What `weave` needs; made by `braid_of`, freed by `end_braid`.
 cdef struct Braid
 
@@ -16,6 +20,9 @@ cdef void write_past(Braid *braid, Py_ssize_t strand, bint past) noexcept nogil
 
 # Whether two messages can be strands of one braid, along the lines of their sources or of their targets.
 cdef bint same_lines(const Job *a, const Job *b, bint by_source) noexcept
+
+# The same of a message and one whose source is only fetched along with it, wherever it goes then.
+cdef bint same_lines_read(const Job *a, const Job *b) noexcept
 
 # How many lines a message has.
 cdef int64_t lines_of(const Job *job) noexcept nogil

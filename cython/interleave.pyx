@@ -85,8 +85,8 @@ cdef Braid *braid_of(const Job **jobs, const char *past, Py_ssize_t count, bint 
     for k in range(count):
         braid.jobs[k] = jobs[k]
         braid.factors[k], braid.items[k] = &jobs[k].factors, jobs[k].item
-        braid.adds = braid.adds or jobs[k].factors.type != PLAIN
         braid.past[k] = past[k]
+        braid.adds = braid.adds or (jobs[k].factors.type != PLAIN and past[k] != FETCHED_ONLY)
         begin(jobs[k].axes[0], 0, jobs[k].axes[0].total, &c)
         while next_run(jobs[k].axes[0], &c):
             braid.runs[n] = StrandRun(c.x * jobs[k].item, c.y * jobs[k].item, c.count * jobs[k].item, k)
@@ -156,11 +156,19 @@ cdef int64_t _runs(const Table *runs) noexcept:
     return (runs.total + runs.per_period - 1) // runs.per_period * runs.size if runs.total else 0
 
 
+cdef bint same_lines_read(const Job *a, const Job *b) noexcept:
+    return _in_lines(a) and b.part == NULL and b.axes[0].unit and b.ss[0] == b.item and _same_lines(a, b, True)
+
+
 cdef bint same_lines(const Job *a, const Job *b, bint by_source) noexcept:
+    return _in_lines(a) and _in_lines(b) and _same_lines(a, b, by_source)
+
+
+cdef bint _same_lines(const Job *a, const Job *b, bint by_source) noexcept:
     cdef const Py_ssize_t *a_strides = &a.ss[0] if by_source else &a.ts[0]
     cdef const Py_ssize_t *b_strides = &b.ss[0] if by_source else &b.ts[0]
     cdef Py_ssize_t k
-    if not _in_lines(a) or not _in_lines(b) or a.d != b.d or (a.from_source != b.from_source if by_source else a.from_target != b.from_target):
+    if a.d != b.d or (a.from_source != b.from_source if by_source else a.from_target != b.from_target):
         return False
     for k in range(1, a.d):
         if a_strides[k] != b_strides[k] or not _same_places(a.axes[k], b.axes[k], by_source):

@@ -160,12 +160,18 @@ static inline void end_stream(void) { }
 /* A run of a line of several messages: where it is in the line of its message on either side, in bytes. */
 typedef struct { ptrdiff_t from, to, n, strand; } StrandRun;
 
+/* What becomes of a strand: it is written through the cache, or past it; or it is only fetched, for what moves it will come soon. */
+enum { THROUGH, PAST, FETCHED_ONLY };
+
 static inline void copy_strand_runs(char *const *d, const char *const *s, const char *past, const StrandRun *runs, ptrdiff_t count, Tail *tail)
 {
-    ptrdiff_t k;
+    ptrdiff_t k, i;
     for (k = 0; k < count; k++) {
         const StrandRun run = runs[k];
-        if (past[run.strand])
+        if (past[run.strand] == FETCHED_ONLY)
+            for (i = 0; i < run.n; i += 64)
+                __builtin_prefetch(s[run.strand] + run.from + i, 0, 2);
+        else if (past[run.strand])
             stream_run(tail, d[run.strand] + run.to, s[run.strand] + run.from, run.n);
         else
             copy_run(d[run.strand] + run.to, s[run.strand] + run.from, run.n);

@@ -6,8 +6,8 @@ Such a group may have the local copy of these columns with it, which then goes a
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
-from .bundle cimport end_of_piece
-from .interleave cimport Braid, braid_of, end_braid, lines_of, same_lines, weave, write_past
+from .bundle cimport crosses, end_of_piece
+from .interleave cimport FETCHED_ONLY, Braid, braid_of, end_braid, lines_of, same_lines, same_lines_read, weave, write_past
 from .lanes cimport (
     FETCHED, chunk_of, copy_to, goes_past, has_come, has_room, note_packing, note_reading, packed_to, parts_of, slot_of,
     unpacked_to,
@@ -33,7 +33,9 @@ cdef Py_ssize_t make_groups(Group *groups, Lane *lanes, Py_ssize_t count, Lane *
                 found[size] = lanes + k
                 size += 1
         for k in range(n_copies if stream or size > 1 else 0):  # one message in cache: what stays here is better copied alone
-            if copies[k].group == NULL and _together(lanes + first, copies + k, sends):
+            if copies[k].group == NULL and (
+                _together(lanes + first, copies + k, sends) or sends and stream and _fetches(lanes + first, copies + k)
+            ):
                 copy = copies + k
         if size and _make_group(groups + made, found, size, copy, sends, shortest, stream):
             made += 1
@@ -48,23 +50,32 @@ cdef bint _together(const Lane *a, const Lane *b, bint by_source) noexcept:
     )
 
 
+cdef bint _fetches(const Lane *lane, const Lane *copy) noexcept:
+    """Whether the lines of a copy that crosses are among those that a lane reads: they are fetched with these."""
+    return (
+        copy.load.count == 1 and lane.load.sections.array == copy.load.sections.array and crosses(copy.load, True)
+        and same_lines_read(&lane.load.sections.job, &copy.load.sections.job)
+    )
+
+
 cdef bint _make_group(Group *group, Lane **lanes, Py_ssize_t size, Lane *copy, bint sends,
                       int64_t shortest, bint stream) except -1:
     """Put lanes that share columns, and a local copy or NULL, into a group; False where that gains nothing."""
     cdef const Job *jobs[GROUPED + 1]
     cdef char past[GROUPED + 1]
+    cdef bint fetches = copy != NULL and crosses(copy.load, stream)
     cdef Py_ssize_t k
     for k in range(size):
         jobs[k], past[k] = &lanes[k].load.sections.job, stream and not sends
     if copy != NULL:
-        jobs[size], past[size] = &copy.load.sections.job, stream
+        jobs[size], past[size] = &copy.load.sections.job, <char> FETCHED_ONLY if fetches else stream
     group.lanes = <Lane **> calloc(3 * size + 2, sizeof(void *))
     if group.lanes == NULL:
         raise MemoryError(f"no memory for a group of {size} messages")
     group.sources = <const char **> group.lanes + size
     group.targets = <char **> group.sources + size + 1
-    group.braid = braid_of(jobs, past, size, sends, shortest)
-    if copy != NULL:
+    group.braid = braid_of(jobs, past, size + fetches, sends, shortest)
+    if copy != NULL and not fetches:
         group.with_copy = braid_of(jobs, past, size + 1, sends, shortest)
     if group.braid == NULL and group.with_copy == NULL:
         end_group(group)
@@ -76,6 +87,9 @@ cdef bint _make_group(Group *group, Lane **lanes, Py_ssize_t size, Lane *copy, b
     if group.with_copy != NULL:
         group.copy = copy
         copy.group = group
+    elif fetches:
+        group.fetched = copy
+        copy.fetched = True
     return True
 
 
@@ -87,10 +101,12 @@ cdef void end_group(Group *group) noexcept:
         group.lanes[k].group = NULL
     if group.copy != NULL:
         group.copy.group = NULL
+    if group.fetched != NULL:
+        group.fetched.fetched = False
     end_braid(group.braid)
     end_braid(group.with_copy)
     free(group.lanes)
-    group.size, group.copy, group.braid, group.with_copy, group.lanes = 0, NULL, NULL, NULL, NULL
+    group.size, group.copy, group.fetched, group.braid, group.with_copy, group.lanes = 0, NULL, NULL, NULL, NULL, NULL
 
 
 cdef bint in_step(Group *group) noexcept nogil:
@@ -124,6 +140,9 @@ cdef bint pack_together(const Progress *run, Group *group, bint copying) noexcep
         group.targets[k] = slot_of(lane) - lane.done
         write_past(braid, k, goes_past(lane))
         nbytes += last * lane.column - lane.done
+    if group.fetched != NULL:
+        group.sources[group.size] = run.sources[group.fetched.load.sections.array]
+        group.targets[group.size] = run.targets[group.fetched.load.sections.array]
     _weave(group, braid, first, last)
     spent = now() - begun
     for k in range(group.size):

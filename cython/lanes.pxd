@@ -12,6 +12,7 @@ cdef struct Lane:
     int64_t begun, until  # the chunk that is being unpacked
     int64_t column  # of the message, as it lies in the buffer; chunks are whole ones, so that lanes can go together; else 0
     Group *group
+    bint fetched  # a local copy whose source is fetched by what is packed out of the same columns
     int64_t *line
     char *area
 
@@ -21,7 +22,8 @@ cdef struct Group:
     Py_ssize_t size
     int64_t foremost  # column that the first of the lanes has reached
     Lane **lanes
-    Lane *copy
+    Lane *copy  # that is moved with them
+    Lane *fetched  # or of which they fetch the source
     Braid *braid
     Braid *with_copy
     const char **sources

@@ -245,7 +245,7 @@ cdef class Traffic:
                 goal = lane.load.size
             if overtake and alone:
                 goal = lane.load.size
-            piece = copy_piece(lane.load, self._run.stream)
+            piece = copy_piece(lane.load, self._run.stream, lane.fetched)
             if lane.done + piece > goal and goal < lane.load.size and crosses(lane.load, self._run.stream):
                 continue  # until there is a whole piece
             if lane.done < goal:
