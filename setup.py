@@ -63,7 +63,7 @@ setup(
             f"pyscalapack_redist.{name if name.startswith('_') else f'_kernels.{name}'}",
             [f"cython/{name}.pyx"],
             include_dirs=["cython"],
-            depends=["cython/kernels.h", "cython/crossing.h", "cython/factors.h", "cython/flags.h", "cython/pool.h"],
+            depends=[str(path) for path in Path("cython").glob("*.h")],
             extra_compile_args=[*OPTIONS, "-pthread"],
             extra_link_args=[*OPTIONS, "-pthread"],
         )

@@ -16,7 +16,7 @@ cdef enum:
     LINE_BYTES = 64  # of a cache line
     TOGETHER = 8  # columns that a cut leaves together: a transposing move takes squares of so many
     COPY_PIECE = 512 * 1024  # bytes of a local copy between two looks at the messages
-    FETCHED_COLUMNS = 32  # of such a copy that have just been fetched: of few, lines of the target would get a cache line at a time
+    FETCHED_BYTES = 256  # that lines of the target get at least of such a piece where what it reads has just been fetched
     CROSSING_PIECE = 2 * 1024 * 1024  # where lines of the target, written past the cache, run across those of the source: many of both
 
 
@@ -177,7 +177,7 @@ cdef bint crosses(const Load *load, bint stream) noexcept nogil:
 cdef int64_t copy_piece(const Load *load, bint stream, bint fetched=False) noexcept nogil:
     cdef const Job *job = &load.sections.job
     if fetched:
-        return min(<int64_t> CROSSING_PIECE, FETCHED_COLUMNS * job.axes[0].total * job.item)
+        return min(<int64_t> CROSSING_PIECE, max(<int64_t> COPY_PIECE, FETCHED_BYTES * job.axes[0].total))
     return stretched(CROSSING_PIECE if crosses(load, stream) else COPY_PIECE)
 
 

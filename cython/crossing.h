@@ -2,10 +2,7 @@
 #ifndef PYSCALAPACK_REDIST_CROSSING
 #define PYSCALAPACK_REDIST_CROSSING
 
-#include "kernels.h"
-#if defined(__GNUC__) && defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "squares.h"
 
 /* Whether elements of that size are transposed in squares of 8 by 8. */
 static inline int in_squares(ptrdiff_t item) { return item == 8 || item == 4 || item == 2 || item == 1; }
@@ -161,120 +158,18 @@ INLINE void stream_gathered(char *d, const ptrdiff_t *to1, const char *s, const 
         }
 }
 
-/* Elements of 16 bytes of as many lines as that has elements, turned. */
-INLINE void turn(char *d, const char *s, const ptrdiff_t *from0, ptrdiff_t item)
-{
-    if (item == 8) {
-        const __m128d a = _mm_loadu_pd((const double *)(s + from0[0])), b = _mm_loadu_pd((const double *)(s + from0[1]));
-        _mm_store_pd((double *)d, _mm_unpacklo_pd(a, b));
-        _mm_store_pd((double *)(d + 64), _mm_unpackhi_pd(a, b));
-    } else if (item == 16)
-        _mm_store_si128((__m128i *)d, _mm_loadu_si128((const __m128i *)(s + from0[0])));
-    else {
-        __m128 a = _mm_loadu_ps((const float *)(s + from0[0])), b = _mm_loadu_ps((const float *)(s + from0[1]));
-        __m128 c = _mm_loadu_ps((const float *)(s + from0[2])), e = _mm_loadu_ps((const float *)(s + from0[3]));
-        _MM_TRANSPOSE4_PS(a, b, c, e);
-        _mm_store_ps((float *)d, a);
-        _mm_store_ps((float *)(d + 64), b);
-        _mm_store_ps((float *)(d + 128), c);
-        _mm_store_ps((float *)(d + 192), e);
-    }
-}
-
-#if defined(__GNUC__) && defined(__x86_64__)
-/* The same square in registers of 32 bytes, from lines of the source to cache lines of the target past the cache, where the processor has them. */
-#define WIDE static __attribute__((target("avx"), noinline))
-static inline int is_wide(void) { return __builtin_cpu_supports("avx"); }
-
-WIDE void stream_square_8(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0)
-{
-    int j, i;
-    for (j = 0; j < 8; j += 4) {
-        __m256d line[4][2];
-        for (i = 0; i < 2; i++) {
-            const ptrdiff_t *from = from0 + 4 * i;
-            const __m256d a = _mm256_loadu_pd((const double *)(s + from[0]) + j), b = _mm256_loadu_pd((const double *)(s + from[1]) + j);
-            const __m256d c = _mm256_loadu_pd((const double *)(s + from[2]) + j), e = _mm256_loadu_pd((const double *)(s + from[3]) + j);
-            const __m256d ab = _mm256_unpacklo_pd(a, b), AB = _mm256_unpackhi_pd(a, b);
-            const __m256d ce = _mm256_unpacklo_pd(c, e), CE = _mm256_unpackhi_pd(c, e);
-            line[0][i] = _mm256_permute2f128_pd(ab, ce, 0x20);
-            line[1][i] = _mm256_permute2f128_pd(AB, CE, 0x20);
-            line[2][i] = _mm256_permute2f128_pd(ab, ce, 0x31);
-            line[3][i] = _mm256_permute2f128_pd(AB, CE, 0x31);
-        }
-        for (i = 0; i < 4; i++) {
-            _mm256_stream_pd((double *)(d + to1[j + i]), line[i][0]);
-            _mm256_stream_pd((double *)(d + to1[j + i]) + 4, line[i][1]);
-        }
-    }
-}
-
-WIDE void stream_square_4(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0)
-{
-    int j, i, k;
-    for (j = 0; j < 16; j += 8) {
-        __m256 line[8][2], p[8];
-        for (i = 0; i < 2; i++) {
-            for (k = 0; k < 8; k += 4) {
-                const ptrdiff_t *from = from0 + 8 * i + k;
-                const __m256 a = _mm256_loadu_ps((const float *)(s + from[0]) + j), b = _mm256_loadu_ps((const float *)(s + from[1]) + j);
-                const __m256 c = _mm256_loadu_ps((const float *)(s + from[2]) + j), e = _mm256_loadu_ps((const float *)(s + from[3]) + j);
-                const __m256d ab = _mm256_castps_pd(_mm256_unpacklo_ps(a, b)), AB = _mm256_castps_pd(_mm256_unpackhi_ps(a, b));
-                const __m256d ce = _mm256_castps_pd(_mm256_unpacklo_ps(c, e)), CE = _mm256_castps_pd(_mm256_unpackhi_ps(c, e));
-                p[k] = _mm256_castpd_ps(_mm256_unpacklo_pd(ab, ce));
-                p[k + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(ab, ce));
-                p[k + 2] = _mm256_castpd_ps(_mm256_unpacklo_pd(AB, CE));
-                p[k + 3] = _mm256_castpd_ps(_mm256_unpackhi_pd(AB, CE));
-            }
-            for (k = 0; k < 4; k++) {
-                line[k][i] = _mm256_permute2f128_ps(p[k], p[k + 4], 0x20);
-                line[k + 4][i] = _mm256_permute2f128_ps(p[k], p[k + 4], 0x31);
-            }
-        }
-        for (k = 0; k < 8; k++) {
-            _mm256_stream_ps((float *)(d + to1[j + k]), line[k][0]);
-            _mm256_stream_ps((float *)(d + to1[j + k]) + 8, line[k][1]);
-        }
-    }
-}
-
-WIDE void stream_square_16(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0)
-{
-    int j, i;
-    for (j = 0; j < 4; j += 2)
-        for (i = 0; i < 4; i += 2) {
-            const __m256d a = _mm256_loadu_pd((const double *)(s + from0[i]) + 2 * j), b = _mm256_loadu_pd((const double *)(s + from0[i + 1]) + 2 * j);
-            _mm256_stream_pd((double *)(d + to1[j]) + 2 * i, _mm256_permute2f128_pd(a, b, 0x20));
-            _mm256_stream_pd((double *)(d + to1[j + 1]) + 2 * i, _mm256_permute2f128_pd(a, b, 0x31));
-        }
-}
-
-INLINE void stream_square(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, ptrdiff_t item)
-{
-    if (item == 8)
-        stream_square_8(d, to1, s, from0);
-    else if (item == 16)
-        stream_square_16(d, to1, s, from0);
-    else
-        stream_square_4(d, to1, s, from0);
-}
-#else
-#define is_wide() 0
-#define stream_square(d, to1, s, from0, item)
-#endif
-
 enum { LINES_TOGETHER = 4 };  /* cache lines of a line of the target that are written one soon after the other: memory takes those faster */
 
-/* Lines of the target that begin in one place to a cache line, of elements of 4, 8 or 16 bytes. Squares of whole cache lines are turned in the
+/* Lines of the target that begin in one place to a cache line, of elements of 4 or 8 bytes. Squares of whole cache lines are turned in the
  * first cache: source lines far apart by a power of two would drive each other out of it if only a few elements of each were read at a time. */
 INLINE void stream_squares(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
                            ptrdiff_t columns, ptrdiff_t item)
 {
-    const ptrdiff_t side = 64 / item, unit = 16 / item;
+    const ptrdiff_t side = 64 / item;
     const int wide = is_wide();
-    char square[16 * 64] __attribute__((aligned(64)));
+    char square[LARGEST_SQUARE] __attribute__((aligned(64)));
     const ptrdiff_t begin = (ptrdiff_t)(-(uintptr_t)(d + to1[0]) & 63) / item - side;
-    ptrdiff_t first, k, j, i, q, n = 0;
+    ptrdiff_t first, k, j, q, n = 0;
     for (first = begin; first < rows; first += LINES_TOGETHER * side)
         for (j = 0; j < columns; j += n)
             for (k = first; k < rows && k < first + LINES_TOGETHER * side; k += side) {
@@ -288,9 +183,7 @@ INLINE void stream_squares(char *d, const ptrdiff_t *to1, const char *s, const p
                 else if (wide)
                     stream_square(d + item * k, to1 + j, s + from1[j], from0 + k, item);
                 else {
-                    for (i = 0; i < side; i += unit)
-                        for (q = 0; q < side; q += unit)
-                            turn(square + 64 * q + item * i, s + from1[j] + item * q, from0 + k + i, item);
+                    turn_square(square, s + from1[j], from0 + k, item, 0);
                     for (q = 0; q < side; q++)
                         stream_lines(d + to1[j + q] + item * k, square + 64 * q, 64);
                 }
@@ -323,8 +216,6 @@ static inline int stream_tile(char *d, const ptrdiff_t *to1, const char *s, cons
         stream_squares(d, to1, s, from0, from1, rows, columns, 4);
     else if (!(apart & 63) && item == 8)
         stream_squares(d, to1, s, from0, from1, rows, columns, 8);
-    else if (!(apart & 63))
-        stream_squares(d, to1, s, from0, from1, rows, columns, 16);
     else if (item == 8)
         stream_gathered(d, to1, s, from0, from1, rows, columns, 8);
     else if (item == 16)

@@ -123,20 +123,9 @@ static inline void add_strand_runs(char *const *d, const char *const *s, const c
 
 enum { LARGEST_TILE = 32, LARGEST_ITEM = 16 };
 
-/* Whether each row of a tile is a whole cache line of the target. */
-static inline int whole_lines(const char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item)
-{
-    uintptr_t place = (uintptr_t)d + to0[0] + to1[0];
-    ptrdiff_t j;
-    for (j = 1; j < columns; j++)
-        place |= (uintptr_t)(to1[j] - to1[0]);
-    return rows * item == 64 && to0[rows - 1] - to0[0] == 64 - item && (place & 63) == 0;
-}
-
-/* A tile is transposed into a buffer first: that is fast in squares, and what is added is in lines on both sides. What is not added to
- * need not be read: with `stream`, whole cache lines of it are written past the cache. */
+/* A tile is transposed into a buffer first: that is fast in squares, and what is added is in lines on both sides. */
 static inline void add_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
-                     const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item, const Factors *f, int stream)
+                     const ptrdiff_t *from1, ptrdiff_t rows, ptrdiff_t columns, ptrdiff_t item, const Factors *f)
 {
     char tile[LARGEST_TILE * LARGEST_TILE * LARGEST_ITEM] __attribute__((aligned(64)));
     ptrdiff_t place0[LARGEST_TILE], place1[LARGEST_TILE], i, j, n;
@@ -146,12 +135,6 @@ static inline void add_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1,
         place1[j] = j * rows * item;
     if (f->take)
         copy_tile(tile, place0, place1, s, from0, from1, rows, columns, item);
-    if (stream && !f->add && whole_lines(d, to0, to1, rows, columns, item)) {
-        add_run(tile, item, tile, item, rows * columns, f);
-        for (j = 0; j < columns; j++)
-            stream_lines(d + to0[0] + to1[j], tile + place1[j], 64);
-        return;
-    }
     for (i = 0; i < rows; i = n) {  /* elements at equal distances in the target */
         const ptrdiff_t step = i + 1 < rows ? to0[i + 1] - to0[i] : item;
         for (n = i + 1; n < rows && to0[n] - to0[n - 1] == step; n++)
@@ -159,5 +142,61 @@ static inline void add_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1,
         add_lines(d + to0[i], step, tile + place0[i], item, n - i, (Lines){to1, 0, rows * item, columns}, f);
     }
 }
+
+#if defined(__SSE2__)
+/* As `stream_squares`, wherever lines of the target begin. What is added to is read, and stays in the cache; what is not goes past it. */
+INLINE void add_squares(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
+                        ptrdiff_t columns, ptrdiff_t item, int past, const Factors *f)
+{
+    const ptrdiff_t side = 64 / item;
+    const int wide = is_wide();
+    char square[LARGEST_SQUARE] __attribute__((aligned(64)));
+    ptrdiff_t first, k, j, i, q, n = 0;
+    for (first = (ptrdiff_t)(-(uintptr_t)(d + to1[0]) & 63) / item - side; first < rows; first += LINES_TOGETHER * side)
+        for (j = 0; j < columns; j += n)
+            for (k = first; k < rows && k < first + LINES_TOGETHER * side; k += side) {
+                const ptrdiff_t begin = k < 0 ? 0 : k, end = k + side < rows ? k + side : rows;
+                n = columns - j < side ? columns - j : side;
+                for (q = 0; q < n; q++) {
+                    fetch_ahead(s, from0, begin + (j + q) % side, rows, LINES_TOGETHER * side, from1, j + q, columns, LINES_AHEAD / LINES_TOGETHER * side);
+                    if (f->add && j + q + LINES_AHEAD / LINES_TOGETHER * side < columns)
+                        __builtin_prefetch(d + to1[j + q + LINES_AHEAD / LINES_TOGETHER * side] + item * begin, 1);
+                }
+                if (f->take && end - k == side && begin == k && n == side && from1[j + side - 1] - from1[j] == 64 - item)
+                    turn_square(square, s + from1[j], from0 + k, item, wide);
+                else if (f->take)
+                    for (q = 0; q < n; q++)
+                        for (i = begin; i < end; i++)
+                            memcpy(square + 64 * q + item * (i - k), s + from1[j + q] + from0[i], item);
+                if (past && begin == k && end - k == side) {
+                    add_run(square, item, square, item, n * side, f);
+                    for (q = 0; q < n; q++)
+                        stream_lines(d + to1[j + q] + item * k, square + 64 * q, 64);
+                } else
+                    add_lines(d + item * begin, item, square + item * (begin - k), item, end - begin, (Lines){to1 + j, 0, 64, n}, f);
+            }
+}
+
+/* A tile whose rows are dense in the target; 0 where these are too short. */
+static inline int stream_added_tile(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
+                       ptrdiff_t columns, ptrdiff_t item, const Factors *f)
+{
+    uintptr_t places = (uintptr_t)(d + to1[0]) & (item - 1);
+    ptrdiff_t j;
+    if (rows * item < SHORTEST_ROW)
+        return 0;
+    for (j = 1; j < columns; j++)
+        places |= (uintptr_t)(to1[j] - to1[0]) & 63;
+    if (item == 4)
+        add_squares(d, to1, s, from0, from1, rows, columns, 4, !f->add && !places, f);
+    else if (item == 8)
+        add_squares(d, to1, s, from0, from1, rows, columns, 8, !f->add && !places, f);
+    else
+        add_squares(d, to1, s, from0, from1, rows, columns, 16, !f->add && !places, f);
+    return 1;
+}
+#else
+#define stream_added_tile(d, to1, s, from0, from1, rows, columns, item, f) 0
+#endif
 
 #endif

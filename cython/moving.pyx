@@ -20,6 +20,10 @@ cdef extern from "kernels.h":
                     bint stream) noexcept nogil
     void copy_lines(char *d, Py_ssize_t dd, const char *s, Py_ssize_t ds, Py_ssize_t n, Py_ssize_t bytes, bint stream) noexcept nogil
 
+cdef extern from "squares.h":
+    int is_narrow
+    bint is_wide() noexcept nogil
+
 cdef extern from "crossing.h":
     void copy_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
                    const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item) noexcept nogil
@@ -34,19 +38,30 @@ cdef extern from "factors.h":
     void add_dense_lines(char *d, Py_ssize_t dd, const char *s, Py_ssize_t ds, Py_ssize_t lines, Py_ssize_t n, Py_ssize_t item,
                          const Factors *f) noexcept nogil
     void add_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
-                  const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item, const Factors *f, bint stream) noexcept nogil
+                  const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item, const Factors *f) noexcept nogil
+    bint stream_added_tile(char *d, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0, const Py_ssize_t *from1,
+                           Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item, const Factors *f) noexcept nogil
 
 cdef enum:
     SPANS = 512  # runs whose places are worked out once for all lines of a piece
     STRIP = 32  # columns of a trapezoid that a transposing move takes together; at most TILE
     TILE = 128  # positions of that kind, in a transposing move, along either dimension
     LARGEST_TILE = 512  # and where whole cache lines go past the cache
-    SQUARES_AHEAD = 8  # which are fetched before
     SHORTEST_STREAMED = 64  # bytes of the longest run of a line: single bytes are not worth asking what they touch
     LENGTHS = 8  # of short runs of a line, of which those of one length go together
     LONGEST_SHORT = 128  # bytes of such a run: copies of a fixed size are made up to there
     FEW_LINES = 4  # lines, up to which it is not worth putting runs in order
     SPREAD = 8  # elements of a run with gaps, up to which it is taken as so many runs
+
+
+def use_wide_registers(bint use):
+    """Whether squares are turned in registers of 32 bytes from now on, as by default where the processor has them. Not collective.
+
+    For tests; False where it has none.
+    """
+    global is_narrow
+    is_narrow = not use
+    return is_wide()
 
 
 cdef void perform(const Job *job, const char *source, char *target, int64_t first, int64_t last, bint stream) noexcept nogil:
@@ -293,9 +308,6 @@ cdef void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize
                    const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, bint stream) noexcept nogil:
     """Along lines of the target; with `stream`, the squares beside those are fetched."""
     cdef Py_ssize_t i, j = 0, height, width
-    if stream and job.factors.type != PLAIN and not job.factors.add:
-        _unread_squares(job, t, y0, y1, s, x0, x1, rows, columns)
-        return
     while j < columns:
         width = min(job.side, columns - j)
         i = 0
@@ -304,39 +316,30 @@ cdef void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize
             if stream and j + width < columns:
                 fetch_square(True, t, y0 + i, y1 + j + width, s, x0 + i, x1 + j + width, min(height, columns - j - width))
             if job.factors.type != PLAIN:
-                add_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, job.item, &job.factors, False)
+                add_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, job.item, &job.factors)
             else:
                 copy_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, job.item)
             i += job.side
         j += job.side
 
 
-cdef void _unread_squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
-                          const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
-    """Along lines of the source, for nothing of the target is read; squares some way ahead are fetched."""
-    cdef Py_ssize_t i = 0, j, height, width, ahead
-    while i < rows:
-        height = min(job.side, rows - i)
-        j = 0
-        while j < columns:
-            width = min(job.side, columns - j)
-            ahead = j + SQUARES_AHEAD * job.side
-            if ahead < columns:
-                fetch_square(False, t, y0 + i, y1 + ahead, s, x0 + i, x1 + ahead, min(height, columns - ahead))
-            add_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, job.item, &job.factors, True)
-            j += job.side
-        i += job.side
+cdef bint _stream(const Job *job, char *t, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0, const Py_ssize_t *x1,
+                  Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+    """A tile whose rows are dense in the target; False where that is not worth it."""
+    if job.factors.type != PLAIN:
+        return stream_added_tile(t, y1, s, x0, x1, rows, columns, job.item, &job.factors)
+    return stream_tile(t, y1, s, x0, x1, rows, columns, job.item)
 
 
 cdef void _tile(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize_t *y1, const char *s, const Py_ssize_t *x0,
                 const Py_ssize_t *x1, Py_ssize_t rows, Py_ssize_t columns, bint stream) noexcept nogil:
     """In squares; with `stream`, long runs of rows of the target by cache lines past the cache, and squares between them."""
     cdef Py_ssize_t first = 0, start = 0, end
-    while stream and job.factors.type == PLAIN and start < rows:  # what is added to is read, and in the cache then
+    while stream and start < rows:
         end = start + 1
         while end < rows and y0[end] - y0[end - 1] == job.item:
             end += 1
-        if stream_tile(t + y0[start], y1, s, x0 + start, x1, end - start, columns, job.item):
+        if _stream(job, t + y0[start], y1, s, x0 + start, x1, end - start, columns):
             _squares(job, t, y0 + first, y1, s, x0 + first, x1, start - first, columns, True)
             first = end
         start = end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyscalapack_redist._kernels.boxes import Blend, Box, Trapezoid
+from pyscalapack_redist._kernels.moving import use_wide_registers
 from pyscalapack_redist._kernels.runs import Runs
 
 
@@ -264,6 +266,16 @@ def crossing_runs(rng: np.random.Generator, total: int) -> Runs:
     return Runs(x, y, lengths.astype(np.int64), period_x, period_y, total)
 
 
+@pytest.fixture(params=[True, False])
+def registers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The widest registers that the processor has, and those that all have."""
+    if use_wide_registers(request.param) != request.param:
+        pytest.skip("this processor has no registers of 32 bytes")
+    yield
+    use_wide_registers(True)
+
+
+@pytest.mark.usefixtures("registers")
 @pytest.mark.parametrize("item", [1, 2, 4, 8, 12, 16])
 @pytest.mark.parametrize("seed", range(24))
 def test_lines_that_cross_are_written_past_the_cache(item: int, seed: int) -> None:
@@ -302,6 +314,7 @@ def test_lines_that_cross_are_written_past_the_cache(item: int, seed: int) -> No
     assert np.array_equal(memory, expected)
 
 
+@pytest.mark.usefixtures("registers")
 @pytest.mark.parametrize("kind", ["f", "d", "F", "D"])
 @pytest.mark.parametrize("beta", [0, 2])
 @pytest.mark.parametrize("extra", [0, 1, 8])

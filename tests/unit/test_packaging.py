@@ -256,6 +256,7 @@ def test_sdist_holds_what_building_and_testing_need(dist: Path) -> None:
         "cython/flags.h",
         "cython/kernels.h",
         "cython/crossing.h",
+        "cython/squares.h",
         "cython/factors.h",
         "tests/launch.py",
     }

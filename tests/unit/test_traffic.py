@@ -203,3 +203,45 @@ def test_just_enough_room(item: int, to: int) -> None:
         send_all(messages, messages.least() + more, 4, -1)
     with pytest.raises(ValueError, match=f"not enough for {to} messages with elements of {item}"):
         send_all(messages, messages.least() - 1, 4, -1)
+
+
+@pytest.mark.parametrize("item", [1, 4, 8, 16])
+@pytest.mark.parametrize(("rows", "columns"), [(256, 96), (200, 33), (128, 1000)])
+def test_what_stays_crosses_the_lines_that_are_packed(item: int, rows: int, columns: int) -> None:
+    """Blocks of 64 rows are sent and transposed in turn: packing fetches what stays, and writes none of it."""
+    node = Node(2, 2**16)
+    source = np.random.default_rng(rows).integers(0, 256, (columns, rows, item), np.uint8)
+    sent = np.arange(rows) // 64 % 2 == 0
+    target = np.full((rows - sent.sum() + 1, columns, item), 255, np.uint8)
+    came = np.zeros((columns, sent.sum(), item), np.uint8)
+
+    def blocks(first: int, count: int) -> Runs:
+        return Runs(*(np.array([number], np.int64) for number in (first, 0, 64)), 128, 64, count)
+
+    lines = part_runs(0, 0, columns)
+    strided, order = (item, item * rows), (0, 1)
+    away = Box([blocks(0, came.shape[1]), lines])
+    stays = Box([blocks(64, rows - came.shape[1]), lines])
+    whole = Box([part_runs(0, 0, came.shape[1]), lines])
+    dense = (item, item * came.shape[1])
+    out = Bundle([(0, away, strided, None, order, item, None)], "target")
+    back = Bundle([(0, whole, None, dense, order, item, None)], "source")
+    kept = Bundle([(0, stays, strided, (item * columns, item), order, item, None)], "")
+    ways: dict[str, Any] = {"limit": 2**16, "most_slots": 4, "stream": True, "shortest": 0}
+    running = [
+        Traffic(node.rings[0], [(1, out)], [], [kept], **ways),
+        Traffic(node.rings[1], [], [(0, back)], [], **ways),
+    ]
+    origins = [Origins(1), Origins(1)]
+    origins[0].put(0, address(source), address(target))
+    origins[1].put(0, 0, address(came))
+    for traffic, begins in zip(running, origins, strict=True):
+        traffic.begin(begins)
+    for _ in range(came.nbytes + target.nbytes):
+        running = [traffic for traffic in running if not traffic.advance(False)]
+        if not running:
+            break
+    assert not running
+    assert np.array_equal(came, source[:, sent])
+    assert np.array_equal(target[:-1], source[:, ~sent].transpose(1, 0, 2))
+    assert (target[-1] == 255).all()
