@@ -9,14 +9,14 @@ from libc.stdlib cimport calloc, free
 from cpython.buffer cimport PyBUF_STRIDED_RO, PyBuffer_Release, PyObject_GetBuffer
 
 from .boxes cimport Blend, Box
-from .moving cimport Job, perform
+from .moving cimport perform
 from .threads cimport least_shared, pieces_for, share, stretched, threads_for
 
 cdef enum:
     LINE_BYTES = 64  # of a cache line
     TOGETHER = 8  # columns that a cut leaves together: a transposing move takes squares of so many
     COPY_PIECE = 512 * 1024  # bytes of a local copy between two looks at the messages
-    FETCHED_BYTES = 256  # that lines of the target get at least of such a piece where what it reads has just been fetched
+    FETCHED_LINES = 4  # cache lines that lines of the target get at least of such a piece where what it reads has just been fetched
     CROSSING_PIECE = 2 * 1024 * 1024  # where lines of the target, written past the cache, run across those of the source: many of both
 
 
@@ -175,10 +175,12 @@ cdef bint crosses(const Load *load, bint stream) noexcept nogil:
 
 
 cdef int64_t copy_piece(const Load *load, bint stream, bint fetched=False) noexcept nogil:
-    cdef const Job *job = &load.sections.job
-    if fetched:
-        return min(<int64_t> CROSSING_PIECE, max(<int64_t> COPY_PIECE, FETCHED_BYTES * job.axes[0].total))
-    return stretched(CROSSING_PIECE if crosses(load, stream) else COPY_PIECE)
+    cdef int64_t piece, unit
+    if not crosses(load, stream):
+        return stretched(COPY_PIECE)
+    unit = LINE_BYTES * load.sections.job.axes[0].total  # columns whose elements are whole cache lines of a line of the target
+    piece = min(<int64_t> CROSSING_PIECE, max(<int64_t> COPY_PIECE, FETCHED_LINES * unit)) if fetched else stretched(CROSSING_PIECE)
+    return max(unit, piece - piece % unit)
 
 
 cdef void carry(const Load *load, const char **sources, char **targets, char *dense, int64_t first, int64_t last,

@@ -158,7 +158,15 @@ INLINE void stream_gathered(char *d, const ptrdiff_t *to1, const char *s, const 
         }
 }
 
-enum { LINES_TOGETHER = 4 };  /* cache lines of a line of the target that are written one soon after the other: memory takes those faster */
+/* The element of a line of the target with which a cache line begins, the first or one before it. */
+INLINE ptrdiff_t first_line(const char *line, ptrdiff_t item)
+{
+    const ptrdiff_t before = (ptrdiff_t)(-(uintptr_t)line & 63) / item;
+    return before ? before - 64 / item : 0;
+}
+
+/* Lines of the target so far apart, or a multiple of it, get in each other's way unless several cache lines of each are written one soon after the other. */
+enum { FAR = 512, LINES_TOGETHER = 4 };
 
 /* Lines of the target that begin in one place to a cache line, of elements of 4 or 8 bytes. Squares of whole cache lines are turned in the
  * first cache: source lines far apart by a power of two would drive each other out of it if only a few elements of each were read at a time. */
@@ -168,15 +176,16 @@ INLINE void stream_squares(char *d, const ptrdiff_t *to1, const char *s, const p
     const ptrdiff_t side = 64 / item;
     const int wide = is_wide();
     char square[LARGEST_SQUARE] __attribute__((aligned(64)));
-    const ptrdiff_t begin = (ptrdiff_t)(-(uintptr_t)(d + to1[0]) & 63) / item - side;
+    const ptrdiff_t begin = first_line(d + to1[0], item);
+    const ptrdiff_t together = columns > 1 && (to1[1] - to1[0]) % FAR == 0 ? LINES_TOGETHER : 1;
     ptrdiff_t first, k, j, q, n = 0;
-    for (first = begin; first < rows; first += LINES_TOGETHER * side)
+    for (first = begin; first < rows; first += together * side)
         for (j = 0; j < columns; j += n)
-            for (k = first; k < rows && k < first + LINES_TOGETHER * side; k += side) {
+            for (k = first; k < rows && k < first + together * side; k += side) {
                 n = columns - j < side ? columns - j : side;
                 for (q = 0; q < n; q++)
-                    fetch_ahead(s, from0, (k < 0 ? 0 : k) + (j + q) % side, rows, LINES_TOGETHER * side, from1, j + q, columns,
-                                LINES_AHEAD / LINES_TOGETHER * side);
+                    fetch_ahead(s, from0, (k < 0 ? 0 : k) + (j + q) % side, rows, together * side, from1, j + q, columns,
+                                LINES_AHEAD / together * side);
                 if (k < 0 || k + side > rows || n < side || from1[j + side - 1] - from1[j] != 64 - item)
                     for (q = j; q < j + n; q++)
                         stream_line(d + to1[q], s + from1[q], from0, k, rows, item);

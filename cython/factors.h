@@ -144,37 +144,39 @@ static inline void add_tile(char *d, const ptrdiff_t *to0, const ptrdiff_t *to1,
 }
 
 #if defined(__SSE2__)
-/* As `stream_squares`, wherever lines of the target begin. What is added to is read, and stays in the cache; what is not goes past it. */
+/* As `stream_squares`, wherever lines of the target begin, and along these. What is added to is read, and stays in the cache; what is not
+ * goes past it, if whole cache lines may. */
 INLINE void add_squares(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, const ptrdiff_t *from1, ptrdiff_t rows,
                         ptrdiff_t columns, ptrdiff_t item, int past, const Factors *f)
 {
-    const ptrdiff_t side = 64 / item;
+    const ptrdiff_t side = 64 / item, first = first_line(d + to1[0], item);
     const int wide = is_wide();
     char square[LARGEST_SQUARE] __attribute__((aligned(64)));
-    ptrdiff_t first, k, j, i, q, n = 0;
-    for (first = (ptrdiff_t)(-(uintptr_t)(d + to1[0]) & 63) / item - side; first < rows; first += LINES_TOGETHER * side)
-        for (j = 0; j < columns; j += n)
-            for (k = first; k < rows && k < first + LINES_TOGETHER * side; k += side) {
-                const ptrdiff_t begin = k < 0 ? 0 : k, end = k + side < rows ? k + side : rows;
-                n = columns - j < side ? columns - j : side;
-                for (q = 0; q < n; q++) {
-                    fetch_ahead(s, from0, begin + (j + q) % side, rows, LINES_TOGETHER * side, from1, j + q, columns, LINES_AHEAD / LINES_TOGETHER * side);
-                    if (f->add && j + q + LINES_AHEAD / LINES_TOGETHER * side < columns)
-                        __builtin_prefetch(d + to1[j + q + LINES_AHEAD / LINES_TOGETHER * side] + item * begin, 1);
-                }
-                if (f->take && end - k == side && begin == k && n == side && from1[j + side - 1] - from1[j] == 64 - item)
-                    turn_square(square, s + from1[j], from0 + k, item, wide);
-                else if (f->take)
-                    for (q = 0; q < n; q++)
-                        for (i = begin; i < end; i++)
-                            memcpy(square + 64 * q + item * (i - k), s + from1[j + q] + from0[i], item);
-                if (past && begin == k && end - k == side) {
-                    add_run(square, item, square, item, n * side, f);
-                    for (q = 0; q < n; q++)
-                        stream_lines(d + to1[j + q] + item * k, square + 64 * q, 64);
-                } else
-                    add_lines(d + item * begin, item, square + item * (begin - k), item, end - begin, (Lines){to1 + j, 0, 64, n}, f);
+    ptrdiff_t j, k, i, q, n;
+    for (j = 0; j < columns; j += n) {
+        n = columns - j < side ? columns - j : side;
+        for (k = first; k < rows; k += side) {
+            const ptrdiff_t begin = k < 0 ? 0 : k, end = k + side < rows ? k + side : rows;
+            for (q = 0; q < side && j + side + q < columns; q++) {  /* the square beside this one */
+                if (begin + q < end)
+                    __builtin_prefetch(s + from0[begin + q] + from1[j + side + q]);
+                if (f->add)
+                    __builtin_prefetch(d + to1[j + side + q] + item * begin, 1);
             }
+            if (f->take && end - begin == side && n == side && from1[j + side - 1] - from1[j] == 64 - item)
+                turn_square(square, s + from1[j], from0 + k, item, wide);
+            else if (f->take)
+                for (q = 0; q < n; q++)
+                    for (i = begin; i < end; i++)
+                        memcpy(square + 64 * q + item * (i - k), s + from1[j + q] + from0[i], item);
+            if (past && end - begin == side) {
+                add_run(square, item, square, item, n * side, f);
+                for (q = 0; q < n; q++)
+                    stream_lines(d + to1[j + q] + item * k, square + 64 * q, 64);
+            } else
+                add_lines(d + item * begin, item, square + item * (begin - k), item, end - begin, (Lines){to1 + j, 0, 64, n}, f);
+        }
+    }
 }
 
 /* A tile whose rows are dense in the target; 0 where these are too short. */

@@ -23,6 +23,7 @@ cdef class Traffic:
     cdef bint _packed, _timed
     cdef int64_t _spent[3]  # nanoseconds of packing, copying and unpacking, where asked for
     cdef int _group(self, int64_t shortest) except -1
+    cdef int64_t _unit(self, const Lane *lane, int64_t longest, int64_t stride) noexcept
     cdef int _divide(self, int64_t limit, int64_t most_slots) except -1
     cdef void start(self, Origins origins, int64_t mark) noexcept
     cdef void take_back(self) noexcept nogil

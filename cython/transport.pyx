@@ -13,6 +13,7 @@ from .ring cimport BASE, CONSUMED, PUBLISHED, REPACKED, SLOTS, STEP, STRIDE, Rin
 from .threads cimport threads_used
 
 cdef enum:
+    LINE_BYTES = 64  # of a cache line
     MOST_LOOKS = 1000  # looks at a group whose lanes are not ready together before they go one by one
     FEW_LOOKS = 20  # the same where ranks share cores, and each look lets another rank work
 
@@ -100,7 +101,7 @@ cdef class Traffic:
         is larger than the stride.
         """
         cdef int64_t share = limit // max(self._n_sends, 1), slots, stride, most, item = 1
-        cdef int64_t column = 0  # the longest
+        cdef int64_t column = 0, unit  # the longest; of those that go together
         cdef Py_ssize_t k
         cdef Lane *lane
         for k in range(self._n_sends):
@@ -127,18 +128,24 @@ cdef class Traffic:
             # a chunk ends where an element does
             most = stride - (stride % item if lane.load.least == lane.load.most else item - 1)
             if lane.column:
-                most = stride - stride % lane.column
+                most = stride - stride % self._unit(lane, column, stride)
             self._rounds = max(self._rounds, parts_of(lane.load.size, max(<int64_t> 1, most)))
         for k in range(self._n_sends):
             lane = self._sends + k
             lane.base = k * share
             lane.step = min(stride, parts_of(lane.load.size, self._rounds) + lane.load.most - 1)
             if lane.column:
-                lane.step = parts_of(parts_of(lane.load.size, self._rounds), lane.column) * lane.column
+                unit = self._unit(lane, column, stride)
+                lane.step = parts_of(parts_of(lane.load.size, self._rounds), unit) * unit
             lane.slots = max(<int64_t> 1, min(slots, parts_of(lane.load.size, lane.step)))
             lane.stride = min(stride, parts_of(lane.step, 64) * 64)
             self.bytes_used += lane.slots * lane.stride
         return 0
+
+    cdef int64_t _unit(self, const Lane *lane, int64_t longest, int64_t stride) noexcept:
+        """Bytes of the columns whose elements are a cache line, where they fit into a slot: a line of the target across them gets whole ones."""
+        cdef int64_t together = max(<int64_t> 1, LINE_BYTES // lane.load.most)
+        return lane.column * together if longest * together <= stride else lane.column
 
     def begin(self, Origins origins, int64_t mark=0, bint timed=False):
         """Start a run with the arrays that are there; the run before has ended.
