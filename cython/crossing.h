@@ -166,7 +166,7 @@ INLINE ptrdiff_t first_line(const char *line, ptrdiff_t item)
 }
 
 /* Lines of the target so far apart, or a multiple of it, get in each other's way unless several cache lines of each are written one soon after the other. */
-enum { FAR = 512, LINES_TOGETHER = 4 };
+enum { FAR = 512, LINES_TOGETHER = 2 };
 
 /* Lines of the target that begin in one place to a cache line, of elements of 4 or 8 bytes. Squares of whole cache lines are turned in the
  * first cache: source lines far apart by a power of two would drive each other out of it if only a few elements of each were read at a time. */
