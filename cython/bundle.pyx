@@ -180,7 +180,7 @@ cdef int64_t copy_piece(const Load *load, bint stream, bint fetched=False) noexc
         return stretched(COPY_PIECE)
     unit = LINE_BYTES * load.sections.job.axes[0].total  # columns whose elements are whole cache lines of a line of the target
     piece = min(<int64_t> CROSSING_PIECE, max(<int64_t> COPY_PIECE, FETCHED_LINES * unit)) if fetched else stretched(CROSSING_PIECE)
-    return max(unit, piece - piece % unit)
+    return piece - piece % unit if unit <= piece else piece
 
 
 cdef void carry(const Load *load, const char **sources, char **targets, char *dense, int64_t first, int64_t last,

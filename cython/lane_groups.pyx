@@ -33,7 +33,7 @@ cdef Py_ssize_t make_groups(Group *groups, Lane *lanes, Py_ssize_t count, Lane *
                 found[size] = lanes + k
                 size += 1
         for k in range(n_copies if stream or size > 1 else 0):  # one message in cache: what stays here is better copied alone
-            if copies[k].group == NULL and (
+            if copies[k].group == NULL and not copies[k].fetched and (
                 _together(lanes + first, copies + k, sends) or sends and stream and _fetches(lanes + first, copies + k)
             ):
                 copy = copies + k

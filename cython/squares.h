@@ -7,6 +7,17 @@
 #include <immintrin.h>
 #endif
 
+static int is_narrow;  /* for tests: as if the processor had no registers of 32 bytes */
+static inline int is_wide(void)
+{
+#if defined(__GNUC__) && defined(__x86_64__)
+    return !is_narrow && __builtin_cpu_supports("avx");
+#else
+    (void)is_narrow;
+    return 0;
+#endif
+}
+
 #if defined(__SSE2__)
 /* Elements of 16 bytes of as many lines as that has elements, turned. */
 INLINE void turn(char *d, const char *s, const ptrdiff_t *from0, ptrdiff_t item)
@@ -36,8 +47,6 @@ enum { LARGEST_SQUARE = 16 * 64 };
 /* Squares in registers of 32 bytes, where the processor has them, from lines of the source to cache lines of the target. */
 #define WIDE static __attribute__((target("avx"), noinline))
 #define WIDE_INLINE static inline __attribute__((target("avx"), always_inline))
-static int is_narrow;  /* for tests: as if it had none */
-static inline int is_wide(void) { return !is_narrow && __builtin_cpu_supports("avx"); }
 
 WIDE_INLINE void put_wide(char *d, __m256d a, int past)
 {
@@ -128,8 +137,6 @@ WIDE void take_square(char *square, const char *s, const ptrdiff_t *from0, ptrdi
     }
 }
 #else
-static int is_narrow = 1;
-static inline int is_wide(void) { return !is_narrow; }
 static inline void stream_square(char *d, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0, ptrdiff_t item)
 { (void)d; (void)to1; (void)s; (void)from0; (void)item; }
 static inline void take_square(char *square, const char *s, const ptrdiff_t *from0, ptrdiff_t item)
