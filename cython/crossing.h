@@ -176,10 +176,9 @@ INLINE void stream_squares(char *d, const ptrdiff_t *to1, const char *s, const p
     const ptrdiff_t side = 64 / item;
     const int wide = is_wide();
     char square[LARGEST_SQUARE] __attribute__((aligned(64)));
-    const ptrdiff_t begin = first_line(d + to1[0], item);
     const ptrdiff_t together = columns > 1 && (to1[1] - to1[0]) % FAR == 0 ? LINES_TOGETHER : 1;
     ptrdiff_t first, k, j, q, n = 0;
-    for (first = begin; first < rows; first += together * side)
+    for (first = first_line(d + to1[0], item); first < rows; first += together * side)
         for (j = 0; j < columns; j += n)
             for (k = first; k < rows && k < first + together * side; k += side) {
                 n = columns - j < side ? columns - j : side;
@@ -239,16 +238,15 @@ static inline int stream_tile(char *d, const ptrdiff_t *to1, const char *s, cons
 #define stream_tile(d, to1, s, from0, from1, rows, columns, item) 0
 #endif
 
-/* Ask for the cache lines of a square of the source and, if it will be read there, of the target: a diagonal meets each of them, along
+/* Ask for the cache lines of a square of the source and of the target: a diagonal meets each of them, along
  * whichever dimension they run. */
-static inline void fetch_square(int both, const char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
+static inline void fetch_square(const char *d, const ptrdiff_t *to0, const ptrdiff_t *to1, const char *s, const ptrdiff_t *from0,
                                 const ptrdiff_t *from1, ptrdiff_t side)
 {
     ptrdiff_t k;
     for (k = 0; k < side; k++) {
         __builtin_prefetch(s + from0[k] + from1[k]);
-        if (both)
-            __builtin_prefetch(d + to0[k] + to1[k], 1);
+        __builtin_prefetch(d + to0[k] + to1[k], 1);
     }
 }
 

@@ -27,7 +27,7 @@ cdef extern from "squares.h":
 cdef extern from "crossing.h":
     void copy_tile(char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
                    const Py_ssize_t *from1, Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t item) noexcept nogil
-    void fetch_square(bint both, const char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
+    void fetch_square(const char *d, const Py_ssize_t *to0, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0,
                       const Py_ssize_t *from1, Py_ssize_t side) noexcept nogil
     bint crosses_past(Py_ssize_t item) noexcept nogil
     bint stream_tile(char *d, const Py_ssize_t *to1, const char *s, const Py_ssize_t *from0, const Py_ssize_t *from1,
@@ -314,7 +314,7 @@ cdef void _squares(const Job *job, char *t, const Py_ssize_t *y0, const Py_ssize
         while i < rows:
             height = min(job.side, rows - i)
             if stream and j + width < columns:
-                fetch_square(True, t, y0 + i, y1 + j + width, s, x0 + i, x1 + j + width, min(height, columns - j - width))
+                fetch_square(t, y0 + i, y1 + j + width, s, x0 + i, x1 + j + width, min(height, columns - j - width))
             if job.factors.type != PLAIN:
                 add_tile(t, y0 + i, y1 + j, s, x0 + i, x1 + j, height, width, job.item, &job.factors)
             else:
