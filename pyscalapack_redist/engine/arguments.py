@@ -15,15 +15,12 @@ from ..comm.intercommunicator import Joint, joined
 from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Outcome, Statement, digest
 from ..errors import ArrayError, DescriptorError, ScheduleError, shown
-from ..exchanges import check_combination
 from ..layout.descriptor import Descriptor
 from ..layout.given import LAYOUTS, Layout, read_layout
-from ..layout.letters import OPERATIONS, letter_of, transposes
+from ..layout.letters import transposes
 from .arrays import dtype_digest
 from .layouts import has_tiles, moved
-from .memory import checked_memory
-from .operation import Part, checked_fill, checked_part
-from .scheduling import is_one_port
+from .options import PlanOptions, checked_options
 from .waypoints import VIAS
 
 __all__ = [
@@ -74,9 +71,6 @@ class Request:
         fill: str | None = None,
     ) -> None:
         self.error: Exception | None = None
-        self.op = "N"
-        self.part: Part | None = None
-        self.fill: str | None = None
         self.on_paper = on_paper(desc_a, desc_b, comm)
         if not self.on_paper:
             check_running()
@@ -85,9 +79,7 @@ class Request:
             self._comm = None
         else:
             self._comm = self.joint.comm if self.joint is not None else _communicator(desc_a, desc_b, comm)
-        self.schedule, self.exchange, self.buffers, self.memory_limit = schedule, exchange, buffers, 0
         self.dtype: np.dtype[Any] | None = None
-        self.descriptors: tuple[Layout | None, Layout | None] = (None, None)
         try:
             self.dtype = None if dtype is None else np.dtype(dtype)
         except Exception as caught:
@@ -106,34 +98,27 @@ class Request:
             except Exception as caught:
                 self.error = self.error or caught
                 read.append(None)
-        self.descriptors = (read[0], read[1])
-        try:
-            self.memory_limit = checked_memory(memory_limit)
-            _check_names(schedule, exchange, buffers)
-            self.op = letter_of("op", op, OPERATIONS)
-            if transposes(self.op) and read[0] is not None and read[0].ndim != 2:
-                raise DescriptorError(f"op = {op!r} is for matrices, but desc_a has shape {read[0].shape}")
-            self.part = checked_part(uplo, diag)
-            if self.part is not None and read[0] is not None and read[0].ndim != 2:
-                raise DescriptorError(f"uplo = {uplo!r} is for matrices, but desc_a has shape {read[0].shape}")
-            if self.part is not None and buffers == "datatypes":
-                raise ScheduleError(
-                    f"uplo = {uplo!r} with buffers = 'datatypes': no derived datatype is made for a trapezoid; "
-                    "use buffers='packed'"
-                )
-            if has_tiles(*read):
-                _check_tiles(fill, buffers, via, read)
-            self.fill = checked_fill(fill, self.part, None if read[0] is None else read[0].shape)
-            if read[0] is not None and read[1] is not None:
-                check_shapes(read[0], read[1], self.op)
-        except Exception as caught:
-            self.error = self.error or caught
+        a, b = self.descriptors = read[0], read[1]
+        self.knows_both = a is not None and b is not None
+        options = PlanOptions(schedule, exchange, buffers)
         self.via: str | tuple[Descriptor, ...] | None = None
         try:
-            self.via = _read_via(via, self._comm, self.joint)
+            options = checked_options(schedule, exchange, buffers, memory_limit, op, uplo, diag, fill)
+            if a is not None:
+                options.check(a, op, uplo)
+            if has_tiles(a, b):
+                _check_tiles(fill, buffers, via, read)
+            if a is not None and b is not None:
+                check_shapes(a, b, options.op)
         except Exception as caught:
             self.error = self.error or caught
-        self.call = 0 if self.error is not None else digest(_in_bytes(*self._options) + b"%d" % self.memory_limit)
+        try:
+            self.via = None if via is None else _read_via(via, self._comm, self.joint)
+        except Exception as caught:
+            self.error = self.error or caught
+        self._options = options
+        self.schedule, self.exchange, self.buffers, self.memory_limit, self.op, self.part, self.fill = options
+        self.call = 0 if self.error is not None else _options_digest(options, self._via_on_all_ranks)
         self.ranks: tuple[int, ...] = ()
         self.idle = False
         if self.on_paper:
@@ -178,12 +163,10 @@ class Request:
         return self.dtype if self.joint is None else group.share(self.dtype)
 
     @property
-    def _options(self) -> tuple[Any, ...]:
-        """All options but the memory limit, which has many values."""
+    def _via_on_all_ranks(self) -> str | tuple[int, ...] | None:
+        """The way, equal on all ranks for equal ones."""
         via = self.via
-        if via is not None and not isinstance(via, str):
-            via = tuple([stop.layout_digest for stop in via])  # type: ignore[misc]
-        return self.schedule, self.exchange, self.buffers, via, self.op, self.part, self.fill
+        return via if via is None or isinstance(via, str) else tuple([stop.layout_digest for stop in via])
 
     @property
     def layouts(self) -> tuple[Layout, Layout]:
@@ -205,8 +188,7 @@ class Request:
 
     def statements(self) -> list[Statement]:
         """What this rank asks for, for the message where ranks differ. Not collective."""
-        names = ("schedule", "exchange", "buffers", "via", "op", "part", "fill")
-        options = dict(zip(names, self._options, strict=True), memory_limit=self.memory_limit)
+        options = dict(self._options._asdict(), via=self._via_on_all_ranks)
         said = []
         if self.joint is not None:
             role = "desc_a alone, so its side sends" if self._sends else "desc_b alone, so its side receives"
@@ -224,9 +206,9 @@ class Request:
 
 
 @functools.lru_cache(maxsize=64)
-def _in_bytes(*options: object) -> bytes:
-    """Options as bytes that are equal on all ranks for equal ones. Not collective."""
-    return repr(options).encode()
+def _options_digest(options: PlanOptions, via: object) -> int:
+    """A number equal on all ranks for equal options. Not collective."""
+    return digest((options, via))
 
 
 def check_shapes(a: Layout, b: Layout, op: str) -> None:
@@ -305,12 +287,6 @@ def _communicator(desc_a: object, desc_b: object, comm: object) -> MPI.Intracomm
     )
 
 
-def _check_names(schedule: str, exchange: str, buffers: str) -> None:
-    """Unknown names are found before anything is planned; "auto" fits everything."""
-    one_port = schedule == "auto" or is_one_port(schedule)
-    check_combination(schedule, one_port, exchange, buffers)
-
-
 def _check_tiles(fill: object, buffers: str, via: object, layouts: Iterable[Layout | None]) -> None:
     """Refuse what is not for tiles."""
     if fill is not None:
@@ -328,9 +304,11 @@ def _check_tiles(fill: object, buffers: str, via: object, layouts: Iterable[Layo
         raise ScheduleError(f"via = {via!r} is not for tiles: make the legs one by one")
 
 
-def _read_via(via: Via, comm: MPI.Intracomm | None, joint: Joint | None) -> str | tuple[Descriptor, ...] | None:
+def _read_via(
+    via: str | Sequence[Descriptor], comm: MPI.Intracomm | None, joint: Joint | None
+) -> str | tuple[Descriptor, ...]:
     """A way by name, or descriptors on `comm`."""
-    if via is None or (isinstance(via, str) and via in VIAS):
+    if isinstance(via, str) and via in VIAS:
         return via
     if isinstance(via, str) or not isinstance(via, Iterable) or not all(isinstance(stop, Descriptor) for stop in via):
         raise ScheduleError(f"via = {via!r} must be None, {', '.join(map(repr, VIAS))}, or a list of Descriptors")

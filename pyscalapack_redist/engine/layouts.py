@@ -54,7 +54,7 @@ def moved(layout: Layout, op: str) -> Layout:
 
 def has_tiles(*layouts: object) -> bool:
     """Whether one of these is of tiles. Not collective."""
-    return any(isinstance(layout, Tiles) for layout in layouts)
+    return True in [isinstance(layout, Tiles) for layout in layouts]
 
 
 def descriptors(a: Layout, b: Layout, what: str) -> tuple[Descriptor, Descriptor]:

@@ -48,7 +48,7 @@ class PendingMove(NamedTuple):
 
 def pending_moves(request: Request, a: Layout, b: Layout) -> list[PendingMove]:
     """The moves of a plan: of the trapezoid and of its mirror image, if there is one, each through the layouts on its way."""
-    if None in request.descriptors:  # what this rank was told, it has not looked at
+    if not request.knows_both:  # what this rank was told, it has not looked at
         check_shapes(a, b, request.op)
     if request.via is None and request.fill is None:
         return [PendingMove(0, 0, 1, a, b, request.op, request.part, True)]

@@ -12,7 +12,7 @@ from .._kernels.boxes import Blend
 from ..errors import ArrayError, DescriptorError
 from ..layout.letters import DIAGONALS, TRIANGLES, conjugates, letter_of, transposes
 
-__all__ = ["Edge", "Factors", "Part", "checked_fill", "checked_part", "edge_of", "scalar"]
+__all__ = ["Edge", "Factors", "Part", "check_square", "checked_fill", "checked_part", "edge_of", "scalar"]
 
 FILLS = {"zero": "0", "symmetric": "the transpose of the part", "hermitian": "its conjugate transpose"}
 BLENDED = "fdFD"
@@ -137,8 +137,8 @@ def checked_part(uplo: object, diag: object) -> Part | None:
     return None if triangle is None else Part(triangle, diagonal)
 
 
-def checked_fill(fill: object, part: Part | None, shape: tuple[int, ...] | None) -> str | None:
-    """One of FILLS or None, where it goes with the rest. Not collective.
+def checked_fill(fill: object, part: Part | None) -> str | None:
+    """One of FILLS or None, where it goes with the part. Not collective.
 
     Raises
     ------
@@ -152,6 +152,10 @@ def checked_fill(fill: object, part: Part | None, shape: tuple[int, ...] | None)
         raise DescriptorError(f"fill = {fill!r}: what is written outside the part must be one of {names}, or None")
     if part is None:
         raise DescriptorError(f"fill = {fill!r} without uplo: it fills what uplo leaves out; give uplo = 'U' or 'L'")
-    if fill != "zero" and shape is not None and shape[0] != shape[1]:
-        raise DescriptorError(f"fill = {fill!r} is for square matrices, but desc_a has shape {shape}")
     return fill
+
+
+def check_square(fill: str, shape: tuple[int, ...]) -> None:
+    """Raise a DescriptorError where a mirror image is asked for of a matrix that has none. Not collective."""
+    if fill != "zero" and shape[0] != shape[1]:
+        raise DescriptorError(f"fill = {fill!r} is for square matrices, but desc_a has shape {shape}")

@@ -144,7 +144,7 @@ def _agreed_plan(request: Request, group: Group) -> Redistribution:
     """The plan that all ask for, an old one or a new one. Collective over the group."""
     asked = request.asked()
     plan = _plan_ahead(request, group, asked)
-    note = LAYOUT_UNKNOWN if None in request.descriptors else NOT_PLANNED if plan is None else PLANNED
+    note = LAYOUT_UNKNOWN if not request.knows_both else NOT_PLANNED if plan is None else PLANNED
 
     def is_new(outcome: Outcome) -> bool:
         return request.joint is not None or (outcome.note != PLANNED and Asked.of(outcome) not in group.plans)
