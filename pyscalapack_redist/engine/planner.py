@@ -69,13 +69,14 @@ def messages_of(
     receives: list[Message] = []
     copies: list[Message] = []
     graph = reading(a, b)
-    if a.coords is not None and a.place is not None:
-        places, place = b.places, a.place
+    axes_a, axes_b = a.distributions, b.distributions
+    here, place, coords, to = a.places, a.place, a.coords, b.places
+    if coords is not None and place is not None:
         served = None if graph is None else graph.served_by(place)
-        for to, first, dims in products(list(map(by_process, a.distributions, b.distributions, a.coords))):
-            for receiver in (to,) if served is None else served.get(to, ()):
-                rank = int(places[receiver])
-                box = box_of(dims, "copied" if rank == me else "packed", part, a, a.coords)
+        for remote, first, dims in products(list(map(by_process, axes_a, axes_b, coords))):
+            for receiver in (remote,) if served is None else served.get(remote, ()):
+                rank = int(to[receiver])
+                box = box_of(dims, "copied" if rank == me else "packed", part, a, coords)
                 if not box.size:
                     continue
                 if rank == me:
@@ -83,15 +84,15 @@ def messages_of(
                 else:
                     parts = _Parts(a, b, dims, "packed", part) if by_slot else None
                     sends += messages_between(order, place, receiver, number[rank], first, box, parts)
-    if b.coords is not None and b.place is not None:
-        places, place = a.places, b.place
+    place, coords = b.place, b.coords
+    if coords is not None and place is not None:
         read = None if graph is None else graph.read_by(place)
-        for come_from, first, dims in products(list(map(by_process, b.distributions, a.distributions, b.coords))):
-            sender = come_from if read is None else read[come_from]
-            rank = int(places[sender])
+        for remote, first, dims in products(list(map(by_process, axes_b, axes_a, coords))):
+            sender = remote if read is None else read[remote]
+            rank = int(here[sender])
             if rank == me:
                 continue
-            box = box_of(dims, "unpacked", part, b, b.coords)
+            box = box_of(dims, "unpacked", part, b, coords)
             if box.size:
                 parts = _Parts(b, a, dims, "unpacked", part) if by_slot else None
                 receives += messages_between(order, sender, place, number[rank], first, box, parts)

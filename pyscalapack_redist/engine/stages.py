@@ -146,7 +146,7 @@ class Stage:
     ) -> None:
         self.moves, self.exchange, self.options = tuple(moves), exchange, options
         self._group, self._by_distance = group, by_distance
-        users = all(move.source == 2 * move.pair and move.target == move.source + 1 for move in self.moves)
+        users = False not in [2 * move.pair == move.source == move.target - 1 for move in self.moves]
         # Where the arrays of a move are among the addresses of a run: by pair, where all are the user's.
         self.places = [move.pair if users else k for k, move in enumerate(self.moves)]
 
@@ -200,17 +200,20 @@ class Stage:
         node = None if self._group is None else self._group.node
         if node is None or self.exchange is not Shared or len(self.moves) > 1:
             return None
-        binder, messages = _Binder(self, forms, order), self.moves[0].messages
+        kind = _Kind.of(self.moves[0], self.places[0], forms, order)
+        sends, receives, copies = self.moves[0].messages
 
         def pairs(some: Sequence[Message], dense: str) -> list[tuple[int, Bundle]]:
             boxes: dict[int, Box | Boxes] = {}
             for message in in_order(some):
                 boxes.setdefault(message.peer, message.box)
-            return [(peer, binder.bundle([(0, box)], dense)) for peer, box in boxes.items()]
+            return [(peer, Bundle(kind.parts(box, dense), dense)) for peer, box in boxes.items()]
 
-        copies = [] if forms.stays[self.moves[0].pair] else [(0, message.box) for message in messages.copies]
-        sends, receives = pairs(messages.sends, "target"), pairs(messages.receives, "source")
-        return Shared.straight(sends, receives, binder.bundle(copies, ""), item, self.options.memory_limit, node)
+        stays = (
+            [] if forms.stays[kind.move.pair] else [part for message in copies for part in kind.parts(message.box, "")]
+        )
+        outgoing, incoming = pairs(sends, "target"), pairs(receives, "source")
+        return Shared.straight(outgoing, incoming, Bundle(stays, ""), item, self.options.memory_limit, node)
 
     def _key(self, sending: bool) -> Key:
         """The place in the schedule of all that goes to or comes from a rank: a function of a move and its message."""
@@ -271,51 +274,56 @@ class _Kind(NamedTuple):
 
     move: Move
     place: int
+    strides: tuple[tuple[int, ...], ...]
+    turned: bool
     item: int
     order: tuple[int, ...]
     blend: Blend | None
+
+    @classmethod
+    def of(cls, move: Move, place: int, forms: Forms, order: int) -> _Kind:
+        """Of a move whose arrays are at `place`, with elements by rows (1) or by columns (2)."""
+        dims = tuple(range(move.desc_a.ndim))
+        blend = forms.blends[move.pair].get((move.op, move.last))
+        dims = dims if order == 2 else dims[::-1]
+        return cls(move, place, forms.strides, transposes(move.op), forms.items[move.pair], dims, blend)
+
+    def parts(self, box: Box | Boxes, dense: str) -> list[Packed]:
+        """A box as part of a bundle; or the boxes of several local arrays."""
+        move = self.move
+        if isinstance(box, Boxes):
+            return [self._part(number, some, *move.arrays[number], dense) for number, some in box.parts]
+        return [self._part(self.place, box, move.source, move.target, dense)]
+
+    def _part(self, place: int, box: Box, a: int, b: int, dense: str) -> Packed:
+        """A box between arrays `a` and `b`, whose addresses are at `place`."""
+        source = None if dense == "source" else self.source(a)
+        if dense == "target":
+            return place, box, source, None, self.order, self.item, None
+        return place, box, source, self.strides[b], self.order, self.item, self.blend
+
+    def source(self, a: int) -> tuple[int, ...]:
+        """Strides of op(A)."""
+        return self.strides[a][::-1] if self.turned else self.strides[a]
 
 
 class _Binder:
     """Makes bundles for arrays of one kind."""
 
     def __init__(self, stage: Stage, forms: Forms, order: int) -> None:
-        self._strides, self._datatypes = forms.strides, stage.options.buffers == "datatypes"
-        self._kinds = []
-        for place, move in zip(stage.places, stage.moves, strict=True):
-            d = move.desc_a.ndim
-            dims = tuple(range(d) if order == 2 else range(d - 1, -1, -1))
-            blend = forms.blends[move.pair].get((move.op, move.last))
-            self._kinds.append(_Kind(move, place, forms.items[move.pair], dims, blend))
+        self._datatypes = stage.options.buffers == "datatypes"
+        moves = zip(stage.moves, stage.places, strict=True)
+        self._kinds = [_Kind.of(move, place, forms, order) for move, place in moves]
 
     def bundle(self, contents: Sequence[tuple[int, Box | Boxes]], dense: str) -> Bundle:
         """Boxes of moves, one behind another."""
-        parts: list[Packed] = []
-        for k, box in contents:
-            kind = self._kinds[k]
-            move = kind.move
-            if isinstance(box, Boxes):
-                parts += [self._part(kind, number, some, *move.arrays[number], dense) for number, some in box.parts]
-            else:
-                parts.append(self._part(kind, kind.place, box, move.source, move.target, dense))
-        return Bundle(parts, dense)
-
-    def _part(self, kind: _Kind, place: int, box: Box, a: int, b: int, dense: str) -> Packed:
-        """A box between arrays `a` and `b`, whose addresses are at `place`."""
-        source = None if dense == "source" else self._source(kind, a)
-        if dense == "target":
-            return place, box, source, None, kind.order, kind.item, None
-        return place, box, source, self._strides[b], kind.order, kind.item, kind.blend
-
-    def _source(self, kind: _Kind, a: int) -> tuple[int, ...]:
-        """Strides of op(A)."""
-        return self._strides[a][::-1] if transposes(kind.move.op) else self._strides[a]
+        return Bundle([part for k, box in contents for part in self._kinds[k].parts(box, dense)], dense)
 
     def _form(self, kind: _Kind, box: Box | Boxes, sending: bool) -> Form | None:
         """A box in the user's array, where a derived datatype is to be made of it."""
         if not self._datatypes or not isinstance(box, Box):
             return None
-        strides = self._source(kind, kind.move.source) if sending else self._strides[kind.move.target]
+        strides = kind.source(kind.move.source) if sending else kind.strides[kind.move.target]
         return Form(box, strides, kind.item, kind.order)
 
     def messages(self, by_move: Sequence[Sequence[Message]], sending: bool, key: Key) -> list[ByteMessage]:

@@ -69,10 +69,15 @@ class Transfer:
         with interrupts_held() as held:
             ticket = group.next_ticket() if call is None else group.ticket
             context = Context(plan, group, ticket, spent, started)
-            if call is not None:
-                self._phase = _continued(context, call, arrays, outs)
-            else:
-                self._phase = _cast(context, arrays, outs, (alpha, beta), error, held.let_through)
+            try:
+                if call is not None:
+                    self._phase = _continued(context, call, arrays, outs)
+                else:
+                    self._phase = _cast(context, arrays, outs, (alpha, beta), error, held.let_through)
+            except BaseException as caught:  # the others count on what has begun
+                group.break_off(f"{type(caught).__name__}: {caught}")
+                group.wreckage.append(call)
+                raise
             group.transfers[self] = None
             under_way()[self] = None
 

@@ -111,11 +111,11 @@ class Shared(Exchange):
             Bytes of an element, and the memory limit.
         """
         prepare()
-        ring = node.ring if node.whole else None
+        ring, here = node.ring if node.whole else None, node.number
         if ring is None or not _fits(ring, item) or _least(sends) > limit:
             return None
-        here = node.number
-        outgoing, incoming = ([(here[peer], bundle) for peer, bundle in some] for some in (sends, receives))
+        outgoing = [(here[peer], bundle) for peer, bundle in sends]
+        incoming = [(here[peer], bundle) for peer, bundle in receives]
         return _traffic(ring, outgoing, incoming, copies, limit)
 
     def compiled(self) -> Traffic | None:

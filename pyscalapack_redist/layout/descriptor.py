@@ -13,7 +13,6 @@ from ..comm.agreement import read_alike
 from ..comm.group import Group
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
-from ..comm.vote import digest
 from ..errors import DescriptorError, shown
 from .blockcyclic import whole_number
 from .collapsed import merged
@@ -76,7 +75,7 @@ class Descriptor(Ownership):
             )
         # past `__setattr__`, which takes longer than the rest
         put = vars(self).update
-        put(_grid=grid, _whole=whole, _distributions=whole, _axes=spread, _parent=None, _paper=on_paper)
+        put(_grid=grid, _whole=whole, _distributions=whole, _axes=spread, _parent=None, _paper=on_paper, _digest=None)
         put(_places=places, _place=place, _coords=coords, _local_shape=local, _shape=tuple([axis.n for axis in whole]))
         put(_lld=int(lld) if lld is not None else None if on_paper else rows)
 
@@ -352,13 +351,6 @@ class Descriptor(Ownership):
         moved._parent = None if self._parent is None else self._parent._with_grid(grid)
         return moved
 
-    @functools.cached_property
-    def layout_digest(self) -> int:
-        """A number equal on all ranks for equal layouts."""
-        every = self._whole if self._parent is None else (*self._whole, *self._distributions)
-        axes = [(axis.n, axis.block, axis.processes, axis.source, axis.offset) for axis in every]
-        return digest(self._grid._in_bytes + repr((self._axes, axes)).encode())
-
     def __eq__(self, other: object) -> bool:
         return self._layout() == other._layout() if isinstance(other, Descriptor) else NotImplemented
 
@@ -387,7 +379,7 @@ class Descriptor(Ownership):
 
     def _copy(self) -> Self:
         copy = object.__new__(type(self))
-        copy.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("layout_digest", "T")})
+        copy.__dict__.update({k: v for k, v in self.__dict__.items() if k != "T"}, _digest=None)
         return copy
 
     def _allocated(self) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ __all__ = [
     "Places",
     "check_one_size",
     "distributions_of",
+    "in_numbers",
     "local_part",
     "sub_array",
 ]
@@ -71,6 +72,12 @@ def distributions_of(
     axes: Sequence[int | None] | None,
 ) -> tuple[tuple[Distribution, ...], tuple[int | None, ...]]:
     """The distribution of each dimension of an array, and its grid dimension. Not collective."""
+    plain = type(shape) is type(block) is tuple and len(shape) == len(block) == grid.ndim
+    if plain and axes is None and type(source) is int and source == 0:  # as most are
+        try:
+            return tuple(map(BlockCyclic, shape, block, grid.shape)), tuple(range(grid.ndim))  # type: ignore[arg-type]
+        except DescriptorError:
+            pass  # it is found again below, by name
     sizes = [whole_number(f"shape[{k}]", n, 0) for k, n in enumerate(_each("shape", shape, None))]
     check_dimensions(sizes)
     spread = _checked_axes(axes, len(sizes), grid)
@@ -222,6 +229,14 @@ class Places:
                 copy = copy * self._grid.shape[axis] + operator.index(coords[axis])
             place.append(copy)
         return tuple(place)
+
+
+_numbers = operator.attrgetter("n", "block", "processes", "source", "offset")
+
+
+def in_numbers(distributions: Sequence[Distribution]) -> list[tuple[Any, ...]]:
+    """All that tells one distribution from another, of each. Not collective."""
+    return list(map(_numbers, distributions))
 
 
 def local_part(distributions: Sequence[Distribution], coords: Sequence[int]) -> tuple[slice, ...]:

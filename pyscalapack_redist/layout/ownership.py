@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..comm.mpi import MPI
+from ..comm.vote import digest
 from ..drawing.html import beside, picture, table
 from ..drawing.panels import Panel
 from ..drawing.svg import panels_as_svg
 from ..errors import DescriptorError
-from .dimensions import Distribution, Places
+from .dimensions import Distribution, Places, in_numbers
 from .grid import ProcessGrid
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Ownership(ABC):
     _paper: bool
     _axes: tuple[int | None, ...]
     _parent: Self | None
+    _digest: int | None
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
@@ -70,6 +72,16 @@ class Ownership(ABC):
     def _storage(self) -> int | None:
         """What may differ from rank to rank for a layout: the leading dimension."""
         return self._lld
+
+    @property
+    def layout_digest(self) -> int:
+        """A number equal on all ranks for equal layouts."""
+        found = self._digest
+        if found is None:
+            every = self._whole if self._parent is None else (*self._whole, *self._distributions)
+            found = digest(self._grid._in_bytes + repr((self._axes, in_numbers(every))).encode())
+            vars(self)["_digest"] = found
+        return found
 
     @property
     @abstractmethod

@@ -29,6 +29,8 @@ CASES: list[tuple[str, int, str]] = [
     ("no-memory-for-outs-of-a-batch", 2, ""),
     ("no-memory-in-the-first-call", 2, ""),
     ("no-memory-in-the-first-call", 2, "0,1"),
+    ("no-memory-to-go-on-after-a-vote", 2, ""),
+    ("no-memory-to-go-on-after-a-vote", 3, ""),
     ("factor-that-no-float-holds", 2, ""),
     ("factor-that-no-float-holds", 2, "0,1"),
     ("large-elements", 2, ""),

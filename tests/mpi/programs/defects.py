@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 import pyscalapack_redist as psr
+from pyscalapack_redist.engine.fast_path import Remembered
 
 N = 64
 UNTOUCHED = -1.0
@@ -445,6 +447,21 @@ def no_memory_in_the_first_call(comm: MPI.Intracomm) -> None:
         move.plan(a)
     move.check(move.plan(a))
     move.works()
+
+
+def no_memory_to_go_on_after_a_vote(comm: MPI.Intracomm) -> None:
+    """Rank 1 has another dtype, which the vote of a first call tells; rank 0 has no memory for what follows such a vote."""
+    lost = comm.Dup()
+    move = turned(lost)
+    kind = np.float32 if comm.Get_rank() == 1 else np.float64
+    a, out = numbered(move.a, kind), blank(move.b, kind)
+    failing = mock.patch.object(Remembered, "binding", side_effect=MemoryError("nothing left"))
+    with failing if comm.Get_rank() == 0 else contextlib.nullcontext(), raises_on(0, MemoryError):
+        move.plan(a, out)
+    assert untouched(out)
+    with pytest.raises(psr.CollectiveError, match="use another communicator"):
+        move.plan(move.source(), move.out())
+    turned(comm).works()
 
 
 def factor_that_no_float_holds(comm: MPI.Intracomm) -> None:
@@ -1043,6 +1060,7 @@ DEFECTS: dict[str, tuple[int, Callable[[MPI.Intracomm], None]]] = {
     "no-memory-for-out-nonblocking": (5, functools.partial(no_memory_for_a_new_array, exchange="nonblocking")),
     "no-memory-for-outs-of-a-batch": (5, no_memory_for_new_arrays_of_a_batch),
     "no-memory-in-the-first-call": (6, no_memory_in_the_first_call),
+    "no-memory-to-go-on-after-a-vote": (6, no_memory_to_go_on_after_a_vote),
     "factor-that-no-float-holds": (6, factor_that_no_float_holds),
     "large-elements": (7, large_elements),
     "large-elements-in-a-batch": (7, large_elements_in_a_batch),
