@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from .operands import KIND_OF_DTYPE, Operand
 from .topologies import kept
 
 __all__ = [
+    "Entry",
     "agreeing",
     "call",
     "call_with_workspace",
@@ -30,11 +31,28 @@ __all__ = [
 
 Argument = str | int | NDArray[Any] | Operand
 
-_agree: ContextVar[Callable[[], object] | None] = ContextVar("agree", default=None)
+_agree: ContextVar[Callable[[Entry], object] | None] = ContextVar("agree", default=None)
+
+
+class Entry(NamedTuple):
+    """What all ranks that enter a routine must have alike: its letters and numbers, and the dtype, None without elements."""
+
+    name: str
+    words: tuple[str | int, ...]
+    dtype: str | None
+
+    @classmethod
+    def of(cls, name: str, arguments: Sequence[Argument]) -> Entry:
+        """Of a routine by its name for one dtype, which a rank without elements may have chosen freely."""
+        words = tuple([value for value in arguments if isinstance(value, str | int)])
+        operands = [value for value in arguments if isinstance(value, Operand)]
+        dtypes = [str(found.array.dtype) for found in operands if found.array is not None and found.array.size]
+        generic = name[2:].replace("he", "sy", 1) if name[2:4] == "he" else name[2:].replace("un", "or", 1)
+        return cls(f"p?{generic}", words, dtypes[0] if dtypes else None)
 
 
 @contextlib.contextmanager
-def agreeing(agree: Callable[[], object]) -> Iterator[None]:
+def agreeing(agree: Callable[[Entry], object]) -> Iterator[None]:
     """In the block, `agree` is called before the library is entered: this rank has all that it needs. Not collective.
 
     A rank that fails before that does not enter, and the others would wait for it inside; where `agree` raises they do not.
@@ -46,17 +64,17 @@ def agreeing(agree: Callable[[], object]) -> Iterator[None]:
         _agree.reset(token)
 
 
-def ready() -> None:
-    """Before the library is entered. Collective where `agreeing` is."""
+def ready(name: str, *arguments: Argument) -> None:
+    """Before the library is entered, with what all ranks must have alike. Collective where `agreeing` is."""
     agree = _agree.get()
     if agree is not None:
-        agree()
+        agree(Entry.of(name, arguments))
 
 
 @contextlib.contextmanager
-def entering(name: str, desc: Descriptor | None) -> Iterator[None]:
+def entering(name: str, desc: Descriptor | None, *arguments: Argument) -> Iterator[None]:
     """A call of the library, which takes no memory of ours any more. Collective where `agreeing` is."""
-    ready()
+    ready(name, *arguments)
     keeping = contextlib.nullcontext() if desc is None or desc.grid.coords is None else kept(desc.grid.context)
     with tracing.phase(name, desc, desc), keeping:
         yield
@@ -88,7 +106,7 @@ def call(name: str, *arguments: Argument, result: Any = None) -> Any:
         Of a function.
     """
     routine = _Call(name, arguments, result)
-    with entering(name, routine.desc):
+    with entering(name, routine.desc, *arguments):
         return routine()
 
 
@@ -169,7 +187,7 @@ def call_with_workspace(
 
     asked = [np.zeros(1, dtype_of(kind)) for kind in kinds]
     query = with_workspaces([-1] * len(asked), asked)
-    ready()  # a query compares its arguments on all processes
+    ready(name, *arguments)  # a query compares its arguments on all processes
     query()
     if info[0]:
         return int(info[0])
@@ -178,6 +196,6 @@ def call_with_workspace(
         for kind, array in zip(kinds, asked, strict=True)
     ]
     routine = with_workspaces(sizes, [np.zeros(size, dtype_of(kind)) for size, kind in zip(sizes, kinds, strict=True)])
-    with entering(name, routine.desc):
+    with entering(name, routine.desc, *arguments):
         routine()
     return int(info[0])

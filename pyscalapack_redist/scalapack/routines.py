@@ -80,7 +80,8 @@ def pxgemr2d(
     comm : MPI.Intracomm, optional
         Communicator that holds all processes: needed where a layout is given as nine integers, or as None on a rank that
         does not know it, as for `redistribute`. All of its ranks take part then, and what one of them finds wrong is raised
-        on all.
+        on all, or where dtypes, letters and sizes differ. Without it nothing is sent before ScaLAPACK is entered, and where one
+        rank raises the others wait for it there.
 
     Raises
     ------
@@ -99,7 +100,7 @@ def pxgemr2d(
     if 0 not in desc_a.shape:
         m, n = desc_a.shape
         entry = blacs.load().entries.gemr2d
-        ready()
+        ready(f"p{kind}gemr2d", m, n, source, target)
         entry(kind, m, n, *source.where, *target.where, ctxt)
 
 
@@ -174,7 +175,7 @@ def pxtrmr2d(
     if 0 not in desc_a.shape:
         m, n = desc_a.shape
         entry = blacs.load().entries.trmr2d
-        ready()
+        ready(f"p{kind}trmr2d", triangle, diagonal, m, n, source, target)
         entry(kind, triangle, diagonal, m, n, *source.where, *target.where, ctxt)
 
 
@@ -225,7 +226,7 @@ def pxgetrf(a: NDArray[Any] | None, desc: Descriptor, *, comm: MPI.Intracomm | N
         return pivots
     places, found = diagonal_places(desc), np.zeros(1, np.intc)
     least = over_grid("igamn2d", found, desc)
-    with entering(f"p{kind}getrf", desc):
+    with entering(f"p{kind}getrf", desc, n, matrix):
         info = blacs.load().entries.getrf(kind, n, n, *matrix.where, pivots)
         # MKL's does not tell of each zero pivot, and netlib's returns from a matrix of one row without a look at it
         found[0] = _first_zero(matrix.array, *places, n) + 1
@@ -321,6 +322,6 @@ def pxgetrs(
     exchanged = checked_pivots(pivots, desc.local_shape[0] + desc.block[0])
     if 0 in desc_b.shape:
         return
-    with entering(f"p{kind}getrs", desc):
+    with entering(f"p{kind}getrs", desc, form, n, sides_count, matrix, sides):
         info = blacs.load().entries.getrs(kind, form, n, sides_count, *matrix.where, exchanged, *sides.where)
     check_info(f"p{kind}getrs", info)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from numpy.linalg import LinAlgError
 
 from ..comm.group import Group
 from ..comm.groups import group_of
-from ..comm.vote import error_in_words
+from ..comm.vote import Verdict, differ, error_in_words
 from ..errors import CollectiveError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import takes_distributed
 from ..layout.given import layout_on
-from .calls import agreeing
+from .calls import Entry, agreeing
 
 __all__ = ["routine", "together"]
 
@@ -82,23 +82,25 @@ def together(
     refused: BaseException | None = None
     value = None
 
-    def answer(told: list[tuple[Any, bool, Any]]) -> tuple[Any, bool, Any]:
-        """Of one round: the first error; whether all have ended, and then the result."""
+    def answer(told: list[tuple[Any, Entry | None, Any]]) -> tuple[Any, Verdict, bool, Any]:
+        """Of one round: the first error; in what calls differ; whether all have ended, and then the result."""
         nonlocal error
         wrong = next(((rank, *found) for rank, (found, _, _) in enumerate(told) if found is not None), None)
-        ended = wrong is None and all(ended for _, ended, _ in told)
+        entries = [entry for _, entry, _ in told]
+        unlike = None if wrong is not None else _difference(entries)
+        ended = wrong is None and entries.count(None) == len(told)
         try:
-            return wrong, ended, choose([value for _, _, value in told]) if ended else None
+            return wrong, unlike, ended, choose([value for _, _, value in told]) if ended else None
         except Exception as caught:
             error = caught
-            return (0, False, str(caught), error_in_words(caught)), False, None
+            return (0, False, str(caught), error_in_words(caught)), None, False, None
 
-    def agree(ended: bool = False) -> tuple[bool, Any]:
+    def agree(entry: Entry | None) -> tuple[bool, Any]:
         nonlocal refused
         mine = None if error is None else (isinstance(error, LinAlgError), str(error), error_in_words(error))
-        wrong, all_ended, result = group.combine((mine, ended, value), answer)
-        if wrong is not None:
-            refused = _refusal(group, wrong, error)
+        wrong, unlike, all_ended, result = group.combine((mine, entry, value), answer)
+        if wrong is not None or unlike is not None:
+            refused = _refusal(group, wrong, error) if unlike is None else CollectiveError(group.in_words(unlike))
             raise refused
         return all_ended, result
 
@@ -111,8 +113,22 @@ def together(
         error = caught
     all_ended = False
     while not all_ended:  # ranks that have more to call have others that take part in what they agree on
-        all_ended, result = agree(True)
+        all_ended, result = agree(None)
     return result
+
+
+def _difference(entries: Sequence[Entry | None]) -> Verdict:
+    """In what the calls of ranks differ, None being that of a rank which has ended; None if in nothing."""
+    calls = [(rank, entry) for rank, entry in enumerate(entries) if entry is not None]
+    for what in ("name", "words", "dtype"):
+        first: dict[Any, tuple[int, str]] = {}
+        for rank, entry in calls:
+            said = getattr(entry, what)
+            if said is not None:
+                first.setdefault(said, (rank, f"{entry.name}{entry.words}" if what != "dtype" else said))
+        if len(first) > 1:
+            return differ("the dtype" if what == "dtype" else "the call of ScaLAPACK", list(first.values()))
+    return None
 
 
 def _refusal(group: Group, found: tuple[int, bool, str, str], error: BaseException | None) -> BaseException:

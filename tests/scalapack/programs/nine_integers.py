@@ -148,6 +148,29 @@ def wrong(grid: psr.ProcessGrid) -> None:
     assert (whole is None) == (grid.coords is None)
 
 
+def unlike(grid: psr.ProcessGrid) -> None:
+    """Ranks with other dtypes, letters, shapes or routines: ScaLAPACK would give garbage, or end the job."""
+    x, culprit = Operands(grid), int(grid.ranks.ravel()[-1])
+    single = None if x.a is None else x.a.astype(np.float32)
+    mine, other = (single, psr.Descriptor((N, N), (3, 3), grid)) if culprit == RANK else (x.a, x.desc)
+    empty = None if x.c is None else np.zeros_like(mine)  # type: ignore[arg-type]
+    last = culprit == RANK
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("the dtype must be .* float", lambda: scalapack.pxgemr2d(mine, x.desc, empty, other, comm=WORLD)),
+        ("the dtype must be .* float", lambda: scalapack.pxgetrf(mine, x.desc, comm=WORLD)),
+        (r"p\?potrf\('L', 12\)", lambda: scalapack.pxpotrf(x.s, x.desc, "UL"[last], comm=WORLD)),
+        (
+            r"p\?potrf\('L', 12\)",
+            lambda: (scalapack.pxpotrf if last else scalapack.pxgetrf)(x.s, x.desc, comm=WORLD),
+        ),
+    ]
+    for words, call in calls:
+        with pytest.raises(psr.CollectiveError, match=f"ask for different things.*{words}"):
+            call()
+    assert x.c is None or not x.c.any()
+    factored(x, lambda desc: desc, {"comm": WORLD})
+
+
 def main() -> None:
     ranks = [[1, SIZE - 1]] if SIZE > 2 else [[SIZE - 1]]  # ascending, as MKL's p?syevd needs them
     with (
@@ -158,6 +181,8 @@ def main() -> None:
         part.make_context()
         for grid in (whole, part):
             same(grid)
+            if grid.size > 1:
+                unlike(grid)
             wrong(grid)
         copies(whole, part)
     if RANK == 0:
