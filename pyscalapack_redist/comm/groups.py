@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
 from .._kernels.deletion import Deletion
-from ..errors import CollectiveError
+from ..errors import CollectiveError, DescriptorError, shown
 from . import progress
 from .channel import MPIChannel
 from .group import Group
@@ -150,7 +150,17 @@ def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], MPIGroup]:
 
 
 def group_of(comm: MPI.Intracomm, ranks: tuple[int, ...] | None = None) -> MPIGroup:
-    """The group of these ranks of `comm`, ascending; by default of all. Collective over these ranks the first time."""
+    """The group of these ranks of `comm`, ascending; by default of all. Collective over these ranks the first time.
+
+    Raises
+    ------
+    DescriptorError
+        It is no communicator.
+    CollectiveError
+        It has been freed, or MPI finalized.
+    """
+    if not hasattr(comm, "Create_group"):
+        raise DescriptorError(f"comm = {shown(comm)} must be an mpi4py Intracomm")
     gone = _ended(comm)
     if gone is not None:
         raise CollectiveError(f"nothing can be redistributed: {gone}")

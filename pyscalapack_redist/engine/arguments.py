@@ -75,15 +75,19 @@ class Request:
         if not self.on_paper:
             check_running()
         self.joint = _joint(comm)
+        if comm is not None and not hasattr(comm, "Get_size"):
+            # the others need to hear of it, where the layouts tell who they are
+            self.error = DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm or Intercomm")
+            comm = None
         if self.on_paper:
             self._comm = None
         else:
-            self._comm = self.joint.comm if self.joint is not None else _communicator(desc_a, desc_b, comm)
+            self._comm = self.joint.comm if self.joint is not None else _communicator(desc_a, desc_b, comm, self.error)
         self.dtype: np.dtype[Any] | None = None
         try:
             self.dtype = None if dtype is None else np.dtype(dtype)
         except Exception as caught:
-            self.error = ArrayError(f"dtype = {dtype!r} is not a NumPy dtype: {caught}")
+            self.error = self.error or ArrayError(f"dtype = {dtype!r} is not a NumPy dtype: {caught}")
         if self.joint is not None and (desc_a is None) == (desc_b is None):
             which = "neither desc_a nor desc_b is" if desc_a is None else "both desc_a and desc_b are"
             self.error = self.error or DescriptorError(
@@ -270,18 +274,19 @@ def _joint(comm: object) -> Joint | None:
     return joined(comm) if comm is not None and hasattr(comm, "Get_remote_size") and comm else None  # type: ignore[arg-type]
 
 
-def _communicator(desc_a: object, desc_b: object, comm: object) -> MPI.Intracomm:
-    """The communicator on which the ranks can tell one another anything."""
+def _communicator(
+    desc_a: object, desc_b: object, comm: MPI.Intracomm | MPI.Intercomm | None, error: Exception | None
+) -> MPI.Intracomm:
+    """The communicator on which the ranks can tell one another anything; where none is known, `error` is raised."""
     if comm is not None:
-        if not hasattr(comm, "Create_group"):
-            raise DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm or Intercomm")
-        intracomm: MPI.Intracomm = comm  # type: ignore[assignment]
-        return intracomm
+        if not hasattr(comm, "Create_group"):  # that of no process is of another type
+            raise DescriptorError("comm is MPI.COMM_NULL: only ranks that are in a communicator can redistribute on it")
+        return comm  # type: ignore[return-value]
     for desc in desc_a, desc_b:
         known = desc.comm if isinstance(desc, LAYOUTS) else None
         if known is not None:
             return known
-    raise DescriptorError(
+    raise error or DescriptorError(
         f"desc_a = {shown(desc_a)}, desc_b = {shown(desc_b)}: no communicator is known; "
         "pass comm=, the communicator that holds both grids"
     )

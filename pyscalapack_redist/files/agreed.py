@@ -143,14 +143,20 @@ def is_npy(name: str) -> bool:
     return name.lower().endswith(NPY_ENDING)
 
 
-def check_not_foreign(name: str) -> None:
-    """Refuse to write the elements alone into a file whose name says that it is of a format that is not written here."""
+def check_not_foreign(name: str, reads: bool = False) -> None:
+    """Refuse to take for the elements alone what a file's name says to be of a format that is not known here."""
     ending = os.path.splitext(name)[1].lower()
-    if ending in FOREIGN:
+    if ending not in FOREIGN:
+        return
+    if reads:
         raise FileError(
-            f"{name}: {FOREIGN[ending]} is not written here: give a name in .npy, .h5 or .hdf5, or another ending (.bin) for "
-            "the elements alone"
+            f"{name}: {FOREIGN[ending]} is not read here: keep the array in a .npy or .h5 file; where its elements lie in this "
+            "one as they are in memory, give dtype= and offset=, the byte where they begin"
         )
+    raise FileError(
+        f"{name}: {FOREIGN[ending]} is not written here: give a name in .npy, .h5 or .hdf5, or another ending (.bin) for "
+        "the elements alone"
+    )
 
 
 def checked_order(order: object) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..errors import FileError, shown
-from .agreed import checked_path, from_one, is_hdf5, is_npy
+from .agreed import check_not_foreign, checked_path, from_one, is_hdf5, is_npy
 from .hdf5 import DATASET, library, read_dataset
 from .header import FileArray, read_npy_header
 
@@ -87,6 +87,7 @@ def _read(path: object, dataset: object) -> FileArray:
     if is_hdf5(name):
         return read_dataset(library(name), name, str(dataset or DATASET), name)
     if not is_npy(name):
+        check_not_foreign(name, reads=True)
         raise FileError(
             f"{name} is read as raw binary, which has no header that tells the shape and the dtype: give them yourself, or "
             "keep the array in a .npy or .h5 file"

@@ -19,6 +19,7 @@ from ..layout.given import LayoutArgument, layout_on
 from .agreed import (
     agree_on,
     all_must,
+    check_not_foreign,
     checked_path,
     fitting,
     from_one,
@@ -84,9 +85,10 @@ def load(
 
     In place of `desc` and `out` it takes a `DistributedArray`, reads into that, and returns it.
 
-    The suffix of the name selects the format: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), anything else raw binary.
-    .npy and raw files are read by MPI-IO. HDF5 is read in parallel where
-    h5py was built with MPI; else the first rank reads for all, and a RuntimeWarning says so.
+    The suffix of the name selects the format: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), anything else raw binary. One
+    of a format that is not read here, such as .npz or .csv, is refused, unless `offset` says where in it elements begin.
+    .npy and raw files are read by MPI-IO. HDF5 is read in parallel where h5py was built with MPI; else the first rank reads
+    for all, and a RuntimeWarning says so.
 
     Parameters
     ----------
@@ -143,6 +145,8 @@ def load(
     error, name, wanted, fitted = None, "", None, None
     try:
         name = checked_path(path, dataset)
+        if offset is None:
+            check_not_foreign(name, reads=True)
         wanted = _wanted(name, out, dtype)
         checked_way(through, window)
         part.check(name)

@@ -18,7 +18,7 @@ from .blockcyclic import whole_number
 from .collapsed import merged
 from .dimensions import BlockSizes, Distribution, Places, check_one_size, distributions_of, local_part, sub_array
 from .grid import ProcessGrid
-from .new_array import new_array
+from .new_array import new_array, of_indices
 from .nine_integers import NineIntegers
 from .ownership import Ownership, held_at
 
@@ -278,10 +278,15 @@ class Descriptor(Ownership):
             empty on a rank that holds nothing.
         dtype : dtype, optional
             Of the result; by default that of what `f` gives.
+
+        Raises
+        ------
+        ArrayError
+            What `f` gives does not broadcast to this rank's elements. What `f` itself raises has a note on its arguments.
         """
         if dtype is not None and self._coords is None:
             return self.empty(dtype)
-        given = np.asarray(f(*np.ix_(*(self.global_indices(k) for k in range(self.ndim)))))
+        given = of_indices(f, [self.global_indices(k) for k in range(self.ndim)])
         local = (self.empty if self._parent is None else self.zeros)(given.dtype if dtype is None else dtype)
         if self._coords is not None:
             local[local_part(self._distributions, self._coords)] = given

@@ -59,6 +59,8 @@ class Distributed:
     @classmethod
     def from_function(cls, desc: Descriptor, f: Callable[..., Any], dtype: DTypeLike | None = None) -> Self:
         """An array with elements f(i, j, ...) of the global indices, as `Descriptor.from_function` makes it. Not collective."""
+        if not isinstance(desc, Descriptor):
+            raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor, and f comes behind it")
         return cls(desc, Descriptor.from_function(desc, f, dtype))
 
     @classmethod

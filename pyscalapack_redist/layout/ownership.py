@@ -114,9 +114,9 @@ class Ownership(ABC):
         Raises
         ------
         DescriptorError
-            The coordinates are outside the grid, or are left out for a grid on paper.
+            There is no such dimension; the coordinates are outside the grid, or are left out for a grid on paper.
         """
-        dim = range(len(self._distributions))[dim]
+        dim = self._dimension(dim)
         if coords is None:
             self._check_here("global indices", "global_indices(dim, coords) has those of any process")
             if self._coords is None:
@@ -212,7 +212,16 @@ class Ownership(ABC):
 
         Of a sub-array, its own: the first and the last block may be parts of blocks. Where the dimension is empty, [0].
         """
-        return self._distributions[range(len(self._distributions))[dim]].block_edges()
+        return self._distributions[self._dimension(dim)].block_edges()
+
+    def _dimension(self, dim: int) -> int:
+        """The number of a dimension, which may count from the end."""
+        d = len(self._distributions)
+        if not isinstance(dim, int | np.integer) or not -d <= dim < d:
+            raise DescriptorError(
+                f"dim = {dim!r} must be a dimension of the array, 0 to {d - 1}, or negative from the end"
+            )
+        return range(d)[dim]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the blocks in the colours of their processes, with the ranks' numbers where there is room. Not collective.

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from .. import blacs, tracing
 from ..comm.mpi import MPI
-from ..errors import ArrayError, DescriptorError
+from ..errors import ArrayError, DescriptorError, shown
 from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
@@ -67,8 +67,8 @@ def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm) -> Descript
     """
     if name not in ROUTINES:
         raise ValueError(f"name = {name!r} is no routine of linalg: it must be one of {', '.join(sorted(ROUTINES))}")
-    if len(shape) != 2:
-        raise DescriptorError(f"shape = {tuple(shape)} must be that of a matrix: two numbers")
+    if not hasattr(shape, "__len__") or len(shape) != 2:
+        raise DescriptorError(f"shape = {shown(shape)} must be that of a matrix: two numbers")
     m, n = (whole_number(f"shape[{k}]", size, 0) for k, size in enumerate(shape))
     processes = min(comm.Get_size(), max(1, -(-m * n // ELEMENTS)))
     few = math.isqrt(processes)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from oracle import deal
 from rank_zero import RankZero
 
-from pyscalapack_redist import BlockCyclic, Descriptor, DescriptorError, ProcessGrid
+from pyscalapack_redist import ArrayError, BlockCyclic, Descriptor, DescriptorError, ProcessGrid
 from pyscalapack_redist._descriptor import FIELDS, build_fields, check_fields, read_fields
 from pyscalapack_redist.layout.blockcyclic import MOST_DIMENSIONS
 
@@ -65,6 +65,28 @@ def test_a_function_gives_the_dtype(f: Any, dtype: Any) -> None:
 
 def test_a_function_is_not_called_where_nothing_is_held_of_a_known_dtype() -> None:
     assert Descriptor((5, 4), 2, OTHERS).from_function(np.vectorize(lambda i, j: i + j), float).dtype == np.float64
+
+
+@pytest.mark.parametrize("f", [lambda i, j: math.sin(i), lambda i, j: 1.0 if i == j else 0.0])
+def test_a_function_for_single_indices_gets_a_note(f: Any) -> None:
+    desc = Descriptor((5, 4), 2, ProcessGrid((1, 1), RankZero(1)))  # type: ignore[arg-type]
+    with pytest.raises((TypeError, ValueError)) as caught:
+        desc.from_function(f)
+    assert any(
+        r"called once with arrays of indices, of shapes (5, 1), (1, 4)" in note for note in caught.value.__notes__
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "fits"), [((), True), ((4,), True), ((5, 1), True), ((1, 5, 4), True), ((5,), False), ((2, 5, 4), False)]
+)
+def test_what_a_function_gives_must_broadcast(given: tuple[int, ...], fits: bool) -> None:
+    desc = Descriptor((5, 4), 2, ProcessGrid((1, 1), RankZero(1)))  # type: ignore[arg-type]
+    if fits:
+        assert (desc.from_function(lambda i, j: np.ones(given)) == 1).all()
+        return
+    with pytest.raises(ArrayError, match=r"f gave an array of shape \(.*does not broadcast to .* elements, \(5, 4\)"):
+        desc.from_function(lambda i, j: np.ones(given))
 
 
 def test_none_is_one_block_per_process() -> None:

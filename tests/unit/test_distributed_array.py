@@ -136,6 +136,11 @@ def test_from_function_gets_global_indices() -> None:
     assert array.local.tolist() == [[100 * i + j for j in columns] for i in rows]
 
 
+def test_a_function_in_place_of_a_layout_is_named() -> None:
+    with pytest.raises(DescriptorError, match=r"desc = <function .* must be a Descriptor, and f comes behind it"):
+        DistributedArray.from_function(lambda i, j: i, DESC)  # type: ignore[arg-type]
+
+
 def test_it_is_no_array_library() -> None:
     array = of()
     with pytest.raises(

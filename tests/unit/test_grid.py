@@ -60,6 +60,11 @@ def test_what_cannot_be_is_named(shape: tuple[int, ...], keywords: dict[str, obj
 def test_a_communicator_must_be_one() -> None:
     with pytest.raises(DescriptorError, match="comm = 'world' must be an mpi4py Intracomm"):
         ProcessGrid((1, 1), "world")  # type: ignore[arg-type]
+    for comm in None, [1, 2], 7:
+        with pytest.raises(DescriptorError, match=r"comm = .* must be an mpi4py Intracomm"):
+            ProcessGrid.from_context(0, comm)  # type: ignore[arg-type]
+        with pytest.raises(DescriptorError, match=r"comm = .* must be an mpi4py Intracomm"):
+            Descriptor.from_array([1, 0, 4, 4, 2, 2, 0, 0, 4], comm)  # type: ignore[arg-type]
 
 
 def test_contexts_need_ranks_and_two_dimensions() -> None:

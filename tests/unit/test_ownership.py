@@ -100,6 +100,15 @@ def test_a_map_that_is_too_large_names_the_remedy() -> None:
     assert large.owner(10**6 - 1, 10**6 - 1) == large[10**6 - 1 :, 10**6 - 1 :].owner_map()[0, 0]
 
 
+@pytest.mark.parametrize("dim", [2, -3, 1.5, None])
+def test_a_dimension_must_be_one_of_the_array(dim: Any) -> None:
+    desc = Descriptor((6, 6), (2, 2), SQUARE)
+    for ask in desc.block_edges, lambda dim: desc.global_indices(dim, (0, 0)):
+        with pytest.raises(DescriptorError, match=rf"dim = {dim} must be a dimension of the array, 0 to 1"):
+            ask(dim)
+    assert desc.block_edges(-1).tolist() == desc.block_edges(1).tolist() == [0, 2, 4, 6]
+
+
 def test_what_means_nothing_on_paper_raises() -> None:
     desc = Descriptor((6, 6), (2, 2), SQUARE)
     assert desc.local_shape_of((0, 1)) == (4, 2)

@@ -131,6 +131,20 @@ def layouts() -> None:
     expect(lambda: psr.redistribute(A, None, comm=WORLD), (psr.DescriptorError, "no rank knows the layout"))
     expect(lambda: psr.redistribute(None, None), (psr.DescriptorError, "no communicator is known; pass comm="))
     expect(lambda: psr.redistribute(A, B, comm="world"), (psr.DescriptorError, "comm = 'world' must be an mpi4py"))  # type: ignore[arg-type]
+    words = "comm = 5 must be an mpi4py"
+    for others in None, WORLD:
+        comm: Any = 5 if RANK == 1 else others
+        expect(
+            lambda comm=comm: psr.redistribute(A, B, comm=comm),
+            (psr.DescriptorError, words),
+            elsewhere(words),
+            culprit=1,
+        )
+    expect(lambda: psr.redistribute(A, None, comm=5), (psr.DescriptorError, words))  # type: ignore[call-overload]
+    expect(lambda: psr.redistribute(None, None, comm=5), (psr.DescriptorError, words))  # type: ignore[call-overload]
+    expect(
+        lambda: psr.redistribute(A, B, comm=MPI.COMM_NULL), (psr.DescriptorError, "comm is MPI.COMM_NULL: only ranks")
+    )  # type: ignore[arg-type]
 
 
 def planning() -> None:

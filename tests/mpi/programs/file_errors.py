@@ -87,6 +87,15 @@ def reading(desc: psr.Descriptor, folder: Path) -> None:
     fails("ends at byte 4801", lambda: psr.load(desc, raw, dtype="d", offset=1))
     fails("order = 'A' must be", lambda: psr.load(desc, raw, dtype="d", order="A"))
     fails("dtype = object", lambda: psr.load(desc, raw, dtype=object))
+    archive = folder / "a.npz"
+    on_first(lambda: archive.write_bytes(bytes(8) + whole.tobytes()))
+    for dtype in None, "d":
+        fails(
+            "archive of several arrays is not read here: keep", lambda dtype=dtype: psr.load(desc, archive, dtype=dtype)
+        )
+    fails("archive of several arrays is not read here: keep", lambda: psr.shape_of(archive))
+    found = psr.load(desc, archive, dtype="d", offset=8)  # who says where elements begin may read them
+    assert np.array_equal(found, desc.from_function(lambda i, j: whole[i, j]))
     assert (psr.shape_of(good), psr.dtype_of(good)) == (SHAPE, np.float64)
     assert (psr.shape_of(good, comm=WORLD), psr.dtype_of(good, comm=WORLD)) == (SHAPE, np.float64)
     for comm in (None, WORLD):

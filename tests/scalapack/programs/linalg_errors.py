@@ -145,6 +145,9 @@ def chosen_layouts() -> None:
             desc = linalg.layout_for(name, (1024, 512), comm)
             assert desc.block == (64, 64)
             assert desc.grid.size <= SIZE
+    for shape in 10, (10,), (1, 2, 3):
+        with pytest.raises(psr.DescriptorError, match=r"shape = .* must be that of a matrix: two numbers"):
+            linalg.layout_for("solve", shape, comm)  # type: ignore[arg-type]
     assert linalg.layout_for("solve", (N, N), comm).grid.size == 1
     assert linalg.layout_for("solve", (0, 0), comm).block == (1, 1)
     assert linalg.layout_for("solve", (2048, 2048), comm).grid.shape == {2: (1, 2), 3: (1, 3), 4: (2, 2)}[SIZE]
