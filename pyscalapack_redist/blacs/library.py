@@ -276,7 +276,10 @@ def _load_named(path: str, origin: str, prefix: str = "") -> Library:
     try:
         return _open(_named(path, mpi), mpi, f"named by {origin}", prefix)
     except LibraryError as error:
-        raise LibraryError(f"{origin} names {path}, which cannot be used: {error}. Remedy: {mpi.remedy}") from None
+        raise LibraryError(
+            f"{origin} names {path}, which cannot be used: {error}. Remedy: name the file of a ScaLAPACK, or none, for the one "
+            f"that is found; where none is, {mpi.remedy}"
+        ) from None
 
 
 def _open(candidate: _Candidate, mpi: _RunningMPI, reason: str, prefix: str = "") -> Library:

@@ -15,10 +15,11 @@ from ..comm.intercommunicator import Joint, joined
 from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Outcome, Statement, digest
 from ..errors import ArrayError, DescriptorError, ScheduleError, shown
+from ..exchanges.exchange import MEMORY_LIMIT
 from ..layout.descriptor import Descriptor
 from ..layout.given import LAYOUTS, Layout, read_layout
 from ..layout.letters import transposes
-from .arrays import dtype_digest
+from .arrays import check_dtype, dtype_digest
 from .layouts import has_tiles, moved
 from .options import PlanOptions, checked_options
 from .waypoints import VIAS
@@ -88,6 +89,11 @@ class Request:
             self.dtype = None if dtype is None else np.dtype(dtype)
         except Exception as caught:
             self.error = self.error or ArrayError(f"dtype = {dtype!r} is not a NumPy dtype: {caught}")
+        try:
+            if self.dtype is not None:
+                check_dtype(self.dtype)
+        except ArrayError as caught:
+            self.error = self.error or caught
         if self.joint is not None and (desc_a is None) == (desc_b is None):
             which = "neither desc_a nor desc_b is" if desc_a is None else "both desc_a and desc_b are"
             self.error = self.error or DescriptorError(
@@ -193,6 +199,8 @@ class Request:
     def statements(self) -> list[Statement]:
         """What this rank asks for, for the message where ranks differ. Not collective."""
         options = dict(self._options._asdict(), via=self._via_on_all_ranks)
+        usual = dict(checked_options("auto", "auto", "packed", MEMORY_LIMIT, "N", None, "N", None)._asdict(), via=None)
+        unusual = [f"{name}={value!r}" for name, value in options.items() if value != usual[name]]
         said = []
         if self.joint is not None:
             role = "desc_a alone, so its side sends" if self._sends else "desc_b alone, so its side receives"
@@ -205,7 +213,7 @@ class Request:
             said.append(Statement(name, None if desc is None else desc.layout_digest, repr(desc)))
         return [
             *said,
-            Statement("the options", repr(options), ", ".join(f"{k}={v!r}" for k, v in options.items())),
+            Statement("the options", repr(options), ", ".join(unusual) or "those that redistribute has by default"),
         ]
 
 

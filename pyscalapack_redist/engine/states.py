@@ -107,10 +107,10 @@ class Voting(Phase):
         def statements() -> list[Statement]:
             if mine is None:
                 return []
-            call = f"{plan!r} with {plan._factors_in_words(mine.factors)}"
             dtype = mine.dtypes[0] if len(mine.dtypes) == 1 else None
             return [
-                Statement("the batch" if plan._listed else "the plan", (plan._identity, mine.factors), call),
+                Statement("the batch" if plan._listed else "the plan", plan._identity, repr(plan)),
+                Statement("alpha and beta", mine.factors, plan._factors_in_words(mine.factors)),
                 Statement("the dtype", None if dtype is None else dtype_digest(dtype), f"dtype {dtype}"),
             ]
 

@@ -115,7 +115,7 @@ class Axis(ABC):
 
     def _checked_local(self, p: int, local: Any) -> Any:
         first = self.local_start(p)
-        return within(local, first, first + self.local_size(p), f"local index on process {p}")
+        return within(local, first, first + self.local_size(p), "local index", f" on process {p}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ class BlockCyclic(Axis):
         return rounds * self.block + min(max(rest - self._turn(p) * self.block, 0), self.block)
 
 
-def within(i: Any, low: int, high: int, name: str) -> Any:
+def within(i: Any, low: int, high: int, name: str, where: str = "") -> Any:
     """An int or an array of them, all of which must be low <= i < high. Not collective."""
     if not isinstance(i, np.ndarray):
         i = operator.index(i)
@@ -253,5 +253,5 @@ def within(i: Any, low: int, high: int, name: str) -> Any:
         i = i.astype(np.int64, copy=False)
         inside = not i.size or (int(i.min()) >= low and int(i.max()) < high)
     if not inside:
-        raise IndexError(f"{name} {i} is outside {low} <= index < {high}")
+        raise IndexError(f"{name} {i}{where} is outside {low} <= index < {high}")
     return i

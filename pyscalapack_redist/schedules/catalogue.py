@@ -20,7 +20,7 @@ from .schedule import Schedule
 from .stepwise import stepwise
 from .walker_otto import phases, schedule_walker_otto
 
-__all__ = ["NAMES", "build"]
+__all__ = ["NAMES", "build", "check_name"]
 
 BUILDERS: dict[str, Callable[..., Schedule]] = {
     "natural": natural,
@@ -38,6 +38,16 @@ BUILDERS: dict[str, Callable[..., Schedule]] = {
 }
 NAMES = tuple(BUILDERS)
 """The schedules that `build` makes, by name."""
+
+
+def check_name(name: object) -> None:
+    """Raise a ScheduleError for what is not in `NAMES`. Not collective."""
+    if name == "auto":
+        raise ScheduleError(
+            f"schedule = 'auto' leaves the choice to redistribute, which knows the machine: name one of {', '.join(NAMES)}"
+        )
+    if name not in BUILDERS:
+        raise unknown("schedule", name, NAMES)
 
 
 def build(name: str, grid: MessageGraph, **options: Any) -> Schedule:
@@ -58,8 +68,7 @@ def build(name: str, grid: MessageGraph, **options: Any) -> Schedule:
     ScheduleError
         The name or an option is unknown, or the algorithm does not apply to this grid.
     """
-    if name not in BUILDERS:
-        raise unknown("schedule", name, NAMES)
+    check_name(name)
     if not isinstance(grid, MessageGraph):
         raise ScheduleError(f"grid = {grid!r} must be a CommunicationGrid, a LengthMatrix, or what whole() makes")
     known = [option for option in inspect.signature(BUILDERS[name]).parameters if option != "grid"]

@@ -149,7 +149,7 @@ def _add_show(commands: Any) -> None:
     )
     add = show_.add_argument
     add("layout", type=_argument(Layout.parse_operand), metavar="LAYOUT", help="as 2x4:64x64")
-    add("--shape", nargs="+", type=_argument(_size), metavar="N", required=True, help="global shape of the array")
+    add("--shape", nargs="+", action=_Shape, type=_argument(_sizes), metavar="N", required=True, help=ABOUT_SHAPES)
     add("--plot", metavar="FILE.png", help="draw it")
     show_.set_defaults(command=show)
 

@@ -128,6 +128,10 @@ def test_without_a_library_the_rest_goes_on(tmp_path: Path) -> None:
     assert [missing["name"] for missing in case["not_run"]] == ["pxgemr2d", "pxgemr2d=/other.so:p_"]
     assert "/nowhere/libscalapack.so" in case["not_run"][0]["why"]
     assert done.stdout.count("not run:") == 2
+    nothing = bench(2, *SMALL, "--repeat", 1, "--methods", "pxgemr2d=/other.so", check=False)
+    assert nothing.returncode == 1
+    assert "Remedy: name the file of a ScaLAPACK" in nothing.stdout
+    assert "NOTHING WAS MEASURED: no method ran" in nothing.stdout
 
 
 @pytest.mark.parametrize(

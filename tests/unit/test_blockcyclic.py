@@ -76,7 +76,7 @@ def test_indices_outside_are_refused() -> None:
     for call in (lambda: axis.owner(10), lambda: axis.local_index(-1), lambda: axis.owner(np.array([3, 10]))):
         with pytest.raises(IndexError, match="outside 0 <= index < 10"):
             call()
-    with pytest.raises(IndexError, match="local index on process 1 6 is outside"):
+    with pytest.raises(IndexError, match="local index 6 on process 1 is outside"):
         axis.global_index(1, 6)
     with pytest.raises(IndexError, match="process 2 is outside"):
         axis.local_size(2)

@@ -317,6 +317,7 @@ SMALL = ["plan", "--shape", "64", "--from", "4:3", "--to", "3:5"]
             [*SMALL, "--schedule", "optimum"],
             ["argument --schedule: schedule = 'optimum' is unknown; there are optimal, "],
         ),
+        ([*SMALL, "--schedule", "auto"], ["argument --schedule: schedule = 'auto' leaves the choice to redistribute"]),
         ([*SMALL, "--schedule", "walker-otto"], ["--schedule walker-otto: dimension 0: "]),
         ([*SMALL, "--time-limit", "0"], ["argument --time-limit", "'0'", "above 0"]),
         ([*SMALL, "--shape", "-1"], ["--shape"]),

@@ -27,8 +27,12 @@ from pyscalapack_redist.tools.layouts import Layout
 def test_lines_have_the_rank_of_every_block(
     capsys: pytest.CaptureFixture[str], layout: str, shape: tuple[int, ...]
 ) -> None:
+    assert cli.run(["show", layout, "--shape", "x".join(map(str, shape))]) == 0
+    joined = capsys.readouterr().out
     assert cli.run(["show", layout, "--shape", *map(str, shape)]) == 0
-    title, *lines = capsys.readouterr().out.splitlines()
+    said = capsys.readouterr().out
+    assert said == joined
+    title, *lines = said.splitlines()
     assert title.startswith(" x ".join(map(str, shape)))
     desc = Layout.parse_operand(layout).descriptor(shape, None)
     ranks = np.atleast_2d(desc.owner_map(blocks=True))

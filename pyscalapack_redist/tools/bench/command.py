@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["asked_for", "bench", "for_size", "read_earlier"]
 
 START = "mpiexec -n {} python -m mpi4py -m pyscalapack_redist bench ..."
-NOT_VERIFIED = 1
+FAILED = 1
 
 
 def bench(options: Namespace) -> int:
-    """Do what a command line asks for, and return the exit status: 0, or 1 where a result was wrong. Collective.
+    """Do what a command line asks for, and return the exit status: 0, or 1 where a result was wrong, or no method ran.
 
-    Raises UsageError on every rank where it cannot be done.
+    Collective. Raises UsageError on every rank where it cannot be done.
     """
     if options.suite in STUDIES:
         return STUDIES[options.suite](options)
@@ -57,7 +57,9 @@ def bench(options: Namespace) -> int:
         display.summary(results, earlier)
         if not results.verified:
             display.lines("WRONG RESULTS: an output was not what it must be; see the column 'verified'")
-    return 0 if results.verified else NOT_VERIFIED
+        if not results.measured:
+            display.lines("NOTHING WAS MEASURED: no method ran")
+    return 0 if results.verified and results.measured else FAILED
 
 
 def _check_memory(cases: Sequence[Case], comm: MPI.Intracomm) -> None:
@@ -144,7 +146,8 @@ def asked_for(options: Namespace) -> list[Case]:
             raise UsageError(f"{given[0]} and --suite: give a suite, or one case by --shape, --from and --to")
         suite = SUITES[options.suite]
         if options.quick and not suite.quick:
-            raise UsageError(f"--quick: the suite {options.suite} has no smaller cases")
+            quick = ", ".join(name for name, some in SUITES.items() if some.quick)
+            raise UsageError(f"--quick: the suite {options.suite} has no smaller cases; there are some in {quick}")
         cases = suite.quick if options.quick else suite.cases
         return list(dict.fromkeys(dataclasses.replace(case, dtype=options.dtype or case.dtype) for case in cases))
     if options.quick:

@@ -115,6 +115,11 @@ class Results:
         return all(result.verified for result in self.cases)
 
     @property
+    def measured(self) -> bool:
+        """Whether any method ran."""
+        return any(result.methods for result in self.cases)
+
+    @property
     def times(self) -> dict[str, Column]:
         """A column for each method, in the order in which they first ran: what tables and pictures are made of."""
         columns: dict[str, Column] = {}

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ... import schedules
-from ...errors import DescriptorError, ScheduleError, unknown
+from ...errors import DescriptorError, ScheduleError
+from ...schedules.catalogue import check_name
 from ..usage import UsageError, case_without_copies, check_outputs, write_text, written
 from .study import Study
 
@@ -98,8 +98,7 @@ def read_schedule(name: str) -> str:
     ScheduleError
         There is none; lists those that there are, the nearest first.
     """
-    if name not in schedules.NAMES:
-        raise unknown("schedule", name, schedules.NAMES)
+    check_name(name)
     return name
 
 

@@ -87,7 +87,7 @@ def reading(desc: psr.Descriptor, folder: Path) -> None:
     fails("ends at byte 4801", lambda: psr.load(desc, raw, dtype="d", offset=1))
     fails("order = 'A' must be", lambda: psr.load(desc, raw, dtype="d", order="A"))
     fails("dtype = object", lambda: psr.load(desc, raw, dtype=object))
-    archive = folder / "a.npz"
+    archive = folder / "archive.npz"
     on_first(lambda: archive.write_bytes(bytes(8) + whole.tobytes()))
     for dtype in None, "d":
         fails(

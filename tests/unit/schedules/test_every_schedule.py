@@ -196,6 +196,7 @@ def test_broken_schedules_are_found() -> None:
     [
         ("optimum", {}, ["'optimum' is unknown; there are optimal, ", "walker-otto"]),
         ("steps", {}, ["there are stepwise"]),
+        ("auto", {}, ["leaves the choice to redistribute", "name one of natural, random, "]),
         ("ring", {"seed": 1}, ["seed = 1", "it has none"]),
         ("optimal", {"limit": 1}, ["objective and time_limit"]),
         ("optimal", {"objective": "price"}, ["objective = 'price'", "'cost', 'steps'"]),
