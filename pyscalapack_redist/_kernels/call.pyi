@@ -18,6 +18,7 @@ class Call:
     begun: bool
     voted: bool
     as_expected: bool
+    ended: int
     origins: Origins
     targets: Any
     number: int

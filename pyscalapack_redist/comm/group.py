@@ -195,6 +195,7 @@ class Group:
         error: BaseException | None,
         statements: Callable[[], Sequence[Statement]],
         asks: Callable[[Outcome], bool] = lambda outcome: False,
+        let_through: Callable[[], None] | None = None,
     ) -> Outcome:
         """Raise on every rank where any rank failed or two disagree. Collective over the group.
 
@@ -209,6 +210,8 @@ class Group:
         asks : callable
             Whether all have more to tell one another after such an outcome. They then see first that all are still here: an
             interrupt may have ended the call on a rank.
+        let_through : callable, optional
+            Where the caller holds interrupts back: lets them come, while votes are waited for.
 
         Raises
         ------
@@ -224,7 +227,13 @@ class Group:
                 cast = ticket, vote = self.next_ticket(), self.cast(ballot)
                 outcome = self.count(vote, block=self.voting_ring is not None and not progress.under_way())
             if outcome is None:
-                outcome = until(lambda: self.count(vote), self.look_around)
+
+                def look_around() -> None:
+                    if let_through is not None:
+                        let_through()
+                    self.look_around()
+
+                outcome = until(lambda: self.count(vote), look_around)
         except CollectiveError:
             raise
         except BaseException as caught:

@@ -71,7 +71,7 @@ class Request:
         diag: str = "N",
         fill: str | None = None,
     ) -> None:
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.on_paper = on_paper(desc_a, desc_b, comm)
         if not self.on_paper:
             check_running()

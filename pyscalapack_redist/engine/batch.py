@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 
 from ..comm.group import Group
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
-from ..comm.vote import Ballot, Outcome, Statement, digest
+from ..comm.progress import interrupts_held
+from ..comm.vote import Ballot, Statement, digest
 from ..errors import DescriptorError, RedistributionError, ScheduleError, unknown
 from ..exchanges import Options, exchange_class
 from ..exchanges.exchange import MEMORY_LIMIT
@@ -71,7 +73,8 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int | st
         if error is not None:
             raise error
         return _batch(plans, None, Choice("natural", "nonblocking", "no part in any plan"), limit)
-    return _agreed(plans, group_of(comm, ranks), exchange, limit, error)
+    with interrupts_held() as held:  # from the vote on all ranks make the batch
+        return _agreed(plans, group_of(comm, ranks), exchange, limit, error, held.let_through)
 
 
 def _check(plans: tuple[object, ...], exchange: str) -> None:
@@ -120,9 +123,10 @@ def _agreed(
     group: Group,
     exchange: str,
     memory_limit: int,
-    error: RedistributionError | None,
+    error: BaseException | None,
+    let_through: Callable[[], None],
 ) -> Redistribution:
-    """The batch, once all ranks mean the same. Collective over the group."""
+    """The batch, once all ranks mean the same. Collective over the group; interrupts are let through before that."""
     meant = [(*(getattr(plan, "_pairs", ())), None)[0] for plan in plans]
     known = [
         None if pair is None else (pair.desc_a.layout_digest, pair.desc_b.layout_digest, pair.op, pair.part, pair.fill)
@@ -143,13 +147,12 @@ def _agreed(
         return said
 
     call = digest(("batch", exchange, memory_limit, known))
-    node = group.node
-
-    def is_first(outcome: Outcome) -> bool:
-        return node is None
-
+    try:
+        let_through()
+    except BaseException as caught:
+        error = error or caught
     ballot = Ballot(failed=group.failed(error), call=call)
-    group.agree(ballot, error, statements, is_first)
+    group.agree(ballot, error, statements, lambda outcome: True, let_through)
     moments = [time.perf_counter()]
     node = group.make_node()
     moments += [time.perf_counter()] * 2  # no schedule is searched for

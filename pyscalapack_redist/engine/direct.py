@@ -51,6 +51,8 @@ class DirectCall:
         Whether a use has cast its vote, and has not ended.
     started : bool
         Whether its elements have begun to move.
+    ended : int
+        Uses that have ended here, or with which a `Transfer` has gone on.
     vote : Vote
         That of such a use.
     progress : Progress
@@ -71,6 +73,7 @@ class DirectCall:
         self._look_around, self._turned = look_around, turned
         self.expected = outcome
         self.begun = self.started = False
+        self.ended = 0
         self.vote: Vote
         self.targets: Any = None
         self.origins: Origins | None = None
@@ -120,8 +123,9 @@ class DirectCall:
                 group.break_off(f"{type(caught).__name__}: {caught}")
                 group.wreckage.append(moving)
                 raise
-        self.begun = False
-        return self.targets
+        self.begun, self.ended = False, self.ended + 1
+        targets, self.targets = self.targets, None
+        return targets
 
     def _move(self) -> None:
         """All are well; nothing interrupts this."""
@@ -140,5 +144,5 @@ class DirectCall:
 
     def hand_over(self) -> None:
         """Forget the use that a `Transfer` goes on with, and leave it the memory."""
-        self.begun = False
+        self.begun, self.targets, self.ended = False, None, self.ended + 1
         self._renew()

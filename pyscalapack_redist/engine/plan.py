@@ -168,20 +168,28 @@ class Redistribution(Described):
         if tracing.active and tracing.recording():
             return traced(self, a, out, alpha, beta)
         if not progress._here.tasks:
-            call = None
+            call: Call | DirectCall | None = None
+            going_on: Transfer | None = None
+            result: Any = NotImplemented
+            ended = -1
             try:
                 if alpha is ONE and beta is ZERO:
                     call = self._call or first_call(self, a, out)
                 else:
                     call = call_with(self, a, out, alpha, beta)
-                result = NotImplemented if call is None else call(a, out)
+                if call is not None:
+                    ended = call.ended
+                    result = call(a, out)
+                    if result is DISSENT:
+                        going_on = Transfer(self, a, out, call=call)
             except BaseException as caught:
-                if call is None or not call.begun:
+                if call is not None and call.begun:
+                    Transfer(self, a, out, call=call)  # it goes on when this rank calls anything again
+                elif call is None or call.ended == ended or ended < 0:  # the others wait for this rank's vote
                     return Transfer(self, a, out, alpha, beta, error=caught).wait()
-                Transfer(self, a, out, call=call)  # it goes on when this rank calls anything again
                 raise
-            if result is DISSENT:
-                return Transfer(self, a, out, call=call).wait()
+            if going_on is not None:
+                return going_on.wait()
             if result is not NotImplemented:
                 return self._result_of(a, out, result, alpha, beta) if self._finishes else result
         return Transfer(self, a, out, alpha, beta).wait()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -126,13 +126,17 @@ def redistribute(
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
     desc_a, desc_b = descriptor_of(desc_a), descriptor_of(desc_b)
-    request = Request(desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill)
-    if request.on_paper:
-        return plan_on_paper(request)
-    if request.idle:
-        return _idle_plan(request)
-    with tracing.phase("plan", desc_a, desc_b):
-        return _agreed_plan(request, request.joint.group if request.joint else group_of(request.comm, request.ranks))
+    with interrupts_held() as held:
+        request = Request(
+            desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill
+        )
+        if request.idle:
+            return _idle_plan(request)
+        if not request.on_paper:
+            with tracing.phase("plan", desc_a, desc_b):
+                group = request.joint.group if request.joint else group_of(request.comm, request.ranks)
+                return _agreed_plan(request, group, held.let_through)
+    return plan_on_paper(request)
 
 
 # What a rank notes on its ballot. Where all have planned by themselves, one vote tells both that all ask for the same plan
@@ -140,22 +144,34 @@ def redistribute(
 PLANNED, NOT_PLANNED, LAYOUT_UNKNOWN = range(3)
 
 
-def _agreed_plan(request: Request, group: Group) -> Redistribution:
-    """The plan that all ask for, an old one or a new one. Collective over the group."""
+def _agreed_plan(request: Request, group: Group, let_through: Callable[[], None]) -> Redistribution:
+    """The plan that all ask for, an old one or a new one. Collective over the group.
+
+    Interrupts are held back: they come before the vote, which then tells the others, and while it is waited for. From then on
+    all ranks make and keep the same plans.
+    """
     asked = request.asked()
     plan = _plan_ahead(request, group, asked)
+    try:
+        let_through()
+    except BaseException as caught:
+        request.error = request.error or caught
     note = LAYOUT_UNKNOWN if not request.knows_both else NOT_PLANNED if plan is None else PLANNED
 
     def is_new(outcome: Outcome) -> bool:
-        return request.joint is not None or (outcome.note != PLANNED and Asked.of(outcome) not in group.plans)
+        """Whether ranks have more to tell. Else they keep the plan, as must one on which an interrupt has ended the call."""
+        key = Asked.of(outcome)
+        if request.joint is not None or (outcome.note != PLANNED and key not in group.plans):
+            return True
+        group.plans.keep(key, group.plans.get(key, plan))
+        return False
 
-    outcome = group.agree(request.ballot(group, asked, note), request.error, request.statements, is_new)
+    outcome = group.agree(request.ballot(group, asked, note), request.error, request.statements, is_new, let_through)
     key = Asked.of(outcome)
     if key in group.plans:
         plan = group.plans[key]
     elif plan is None or outcome.note != PLANNED:
-        with interrupts_held():  # the others are here as well
-            plan = _new_plan(request, group, outcome.note)
+        plan = _new_plan(request, group, outcome.note)
     plan = plan._with(*request.descriptors, request.agreed_dtype(group))
     group.plans.keep(key, plan)
     return plan

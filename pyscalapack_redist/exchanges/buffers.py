@@ -116,7 +116,7 @@ class Datatypes(Buffers):
     name: ClassVar[str] = "datatypes"
 
     def __init__(self) -> None:
-        self._types: dict[tuple[int, tuple[int, ...], bool], MPI.Datatype] = {}
+        self._types: dict[tuple[Any, ...], MPI.Datatype] = {}
         weakref.finalize(self, _free, self._types)
 
     def cut(self, messages: Sequence[ByteMessage], most: int) -> tuple[list[Piece], int]:
@@ -140,11 +140,18 @@ class Datatypes(Buffers):
 
     def datatype(self, message: ByteMessage, target: bool) -> MPI.Datatype:
         """The datatype of a message in the local A, or in the local B. Not collective."""
-        key = message.peer, message.key, target
+        if message.form is None:
+            raise RuntimeError("a datatype of several boxes: such plans are refused buffers='datatypes'")
+        box, strides, item, order = message.form
+        key = (
+            message.peer,
+            message.key,
+            target,
+            strides,
+            item,
+            order,
+        )  # a run may begin in one order and go in the other
         if key not in self._types:
-            if message.form is None:
-                raise RuntimeError("a datatype of several boxes: such plans are refused buffers='datatypes'")
-            box, strides, item, order = message.form
             self._types[key] = box_type(box, target, strides, item, order)
         return self._types[key]
 
@@ -154,7 +161,7 @@ def memory_at(address: int) -> MPI.buffer:
     return MPI.buffer.fromaddress(address, 0)
 
 
-def _free(types: dict[tuple[int, tuple[int, ...], bool], MPI.Datatype]) -> None:
+def _free(types: dict[tuple[Any, ...], MPI.Datatype]) -> None:
     """Free datatypes: a local operation, and what is under way with them goes on."""
     if not MPI.Is_finalized():
         for datatype in types.values():

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -482,6 +483,15 @@ def factor_that_no_float_holds(comm: MPI.Intracomm) -> None:
         move.check(found, 1 + k)
 
 
+def datatypes_in_either_order(comm: MPI.Intracomm) -> None:
+    """Rank 0 has A now by rows, now by columns, and the others by rows: a run may begin in one order and go in the other."""
+    for exchange in "nonblocking", "windowed", "synchronized", "sendrecv", "ready", "alltoallw":
+        move = turned(comm, exchange=exchange, buffers="datatypes")
+        for salt, order in enumerate("CFCFCF"):
+            source = move.source(salt, order if comm.Get_rank() == 0 else "C")
+            move.check(move.plan(source, move.out()), salt, f"{exchange}, {order}")
+
+
 # -- 7: elements larger than a rank's share of the memory for messages
 
 
@@ -539,6 +549,95 @@ def all_interrupted_while_planning(comm: MPI.Intracomm) -> None:
     again = psr.redistribute(move.a, move.b)
     move.check(again(move.source(4)), 4)
     move.works()
+
+
+def interrupted_as_calls_end(comm: MPI.Intracomm) -> None:
+    """An alarm at any moment of a compiled call, which Python delivers when the call is over on both ranks."""
+    move = turned(comm, 1000)
+    a, out = move.source(1), move.out()
+    for _ in range(3):
+        move.plan(a, out)
+    start = time.perf_counter()
+    move.plan(a, out)
+    seconds = comm.bcast(time.perf_counter() - start)
+    came: list[int] = []
+    for k in range(40):
+        comm.Barrier()
+        if comm.Get_rank():
+            try:
+                move.plan(a, out)
+            except psr.CollectiveError as told:  # it came before the vote, which has told it
+                assert "rank 0 could not take part: KeyboardInterrupt" in str(told)
+        elif interrupted_within(move.plan, a, out, seconds * (k + 1) / 30):
+            came.append(k)
+    assert came or comm.Get_rank(), "no interrupt came in a call"
+    move.works()
+
+
+def interrupted_within(plan: Any, a: Any, out: Any, after: float) -> bool:
+    """A call of a plan, and an alarm that raises only in it; whether it did."""
+
+    def raising(number: int, frame: FrameType | None) -> None:
+        while frame is not None and frame.f_code is not type(plan).__call__.__code__:
+            frame = frame.f_back
+        if frame is not None:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, raising)
+    signal.setitimer(signal.ITIMER_REAL, after)
+    try:
+        plan(a, out)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return False
+
+
+def interrupted_while_batching(comm: MPI.Intracomm) -> None:
+    """The ranks know one another already, so that a vote that is good seemed to be all."""
+    move = turned(comm)
+    back = psr.redistribute(move.b, move.a)
+    comm.Barrier()
+    if comm.Get_rank() == 0:
+        with interrupted(0.3):
+            psr.batch(move.plan, back)
+    else:
+        time.sleep(0.6)
+        with pytest.raises(psr.CollectiveError, match="rank 0 could not take part: KeyboardInterrupt"):
+            psr.batch(move.plan, back)
+    both = psr.batch(move.plan, back)
+    there, here = both([move.source(3), numbered(move.b, salt=4)])
+    move.check(there, 3)
+    same(here, numbered(move.a, salt=4))
+
+
+def interrupted_while_messages_are_planned(comm: MPI.Intracomm, exchange: str) -> None:
+    """Before the vote, which then tells the others, or after it, when all ranks keep the plan: long lists of blocks."""
+    me, processes, blocks = comm.Get_rank(), comm.Get_size(), 100_000
+    grid = psr.ProcessGrid((processes,), comm)
+
+    def layouts(seed: int) -> tuple[psr.Descriptor, psr.Descriptor]:
+        owners = np.random.default_rng(seed).integers(0, processes, blocks)
+        irregular = psr.Blocks(np.tile([1, 3], blocks // 2), owners)
+        return psr.Descriptor((2 * blocks,), (irregular,), grid), psr.Descriptor((2 * blocks,), 5, grid)
+
+    pairs = [layouts(k) for k in range(6)]
+    psr.redistribute(*pairs[0], exchange=exchange)
+    comm.Barrier()
+    start = time.perf_counter()
+    psr.redistribute(*pairs[1], exchange=exchange)
+    seconds = comm.bcast(time.perf_counter() - start)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    for k, pair in enumerate(pairs[2:]):
+        comm.Barrier()
+        if me == 0:
+            signal.setitimer(signal.ITIMER_REAL, seconds * (0.1 + 0.25 * k))
+        with contextlib.suppress(KeyboardInterrupt, psr.CollectiveError):
+            psr.redistribute(*pair, exchange=exchange)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        plan = psr.redistribute(*pair, exchange=exchange)
+        same(plan(numbered(pair[0])), numbered(pair[1]))
 
 
 def interrupted_on_the_way(comm: MPI.Intracomm) -> None:
@@ -1062,9 +1161,20 @@ DEFECTS: dict[str, tuple[int, Callable[[MPI.Intracomm], None]]] = {
     "no-memory-in-the-first-call": (6, no_memory_in_the_first_call),
     "no-memory-to-go-on-after-a-vote": (6, no_memory_to_go_on_after_a_vote),
     "factor-that-no-float-holds": (6, factor_that_no_float_holds),
+    "datatypes-in-either-order": (6, datatypes_in_either_order),
     "large-elements": (7, large_elements),
     "large-elements-in-a-batch": (7, large_elements_in_a_batch),
     "interrupted-while-planning": (8, interrupted_while_planning),
+    "interrupted-as-calls-end": (8, interrupted_as_calls_end),
+    "interrupted-while-batching": (8, interrupted_while_batching),
+    "interrupted-while-messages-are-planned": (
+        8,
+        functools.partial(interrupted_while_messages_are_planned, exchange="auto"),
+    ),
+    "interrupted-while-messages-are-planned-nonblocking": (
+        8,
+        functools.partial(interrupted_while_messages_are_planned, exchange="nonblocking"),
+    ),
     "interrupted-on-the-way": (8, interrupted_on_the_way),
     "interrupted-in-a-call": (8, interrupted_in_a_call),
     "interrupted-while-elements-move": (8, interrupted_while_elements_move),

@@ -151,9 +151,13 @@ def arrays_go_at_once() -> None:
         plan = psr.redistribute(desc_a, desc_b, **options)
         for wide in range(3):  # the last ones are of kinds that the plan has seen
             a = np.zeros((desc_a.local_shape[0], desc_a.local_shape[1] + wide % 2))
-            result = plan.start(a[:, : desc_a.local_shape[1]]).wait()
-            held = [weakref.ref(a), weakref.ref(result)]
-            del a, result
+            source = a[:, : desc_a.local_shape[1]]
+            result = plan.start(source).wait() if wide else plan(source)
+            out = desc_b.zeros()
+            plan(source, out)
+            del source
+            held = [weakref.ref(a), weakref.ref(result), weakref.ref(out)]
+            del a, result, out
             assert not any(array() is not None for array in held), f"{options}: an array is held after the wait"
     gc.enable()
 
