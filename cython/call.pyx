@@ -169,7 +169,6 @@ cdef class Call:
     cdef Tickets _tickets
     cdef bint _listed
     cdef readonly bint begun, voted, as_expected  # whether it has voted, whether all have, and whether it may go on
-    cdef readonly int64_t ended  # uses that have ended here, or with which a `Transfer` has gone on
     cdef readonly Origins origins
     cdef readonly object targets  # what has been taken or made as B
     cdef Tally _tally
@@ -252,7 +251,6 @@ cdef class Call:
         if not self.as_expected:
             return DISSENT
         self.begun = False
-        self.ended += 1
         return None
 
     cdef bint _is_expected(self) noexcept nogil:
@@ -273,7 +271,6 @@ cdef class Call:
     def hand_over(self):
         """Forget the use that a `Transfer` goes on with."""
         self.begun, self.targets, self.origins = False, None, Origins(self._kinds.count)
-        self.ended += 1
 
 
 cdef inline Extent _extent(const Kind *kind, const char *start, bint written) noexcept nogil:

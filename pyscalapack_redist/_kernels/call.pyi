@@ -18,7 +18,6 @@ class Call:
     begun: bool
     voted: bool
     as_expected: bool
-    ended: int
     origins: Origins
     targets: Any
     number: int

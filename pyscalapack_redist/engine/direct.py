@@ -51,8 +51,6 @@ class DirectCall:
         Whether a use has cast its vote, and has not ended.
     started : bool
         Whether its elements have begun to move.
-    ended : int
-        Uses that have ended here, or with which a `Transfer` has gone on.
     vote : Vote
         That of such a use.
     progress : Progress
@@ -73,7 +71,6 @@ class DirectCall:
         self._look_around, self._turned = look_around, turned
         self.expected = outcome
         self.begun = self.started = False
-        self.ended = 0
         self.vote: Vote
         self.targets: Any = None
         self.origins: Origins | None = None
@@ -123,7 +120,7 @@ class DirectCall:
                 group.break_off(f"{type(caught).__name__}: {caught}")
                 group.wreckage.append(moving)
                 raise
-        self.begun, self.ended = False, self.ended + 1
+        self.begun = False
         targets, self.targets = self.targets, None
         return targets
 
@@ -144,5 +141,5 @@ class DirectCall:
 
     def hand_over(self) -> None:
         """Forget the use that a `Transfer` goes on with, and leave it the memory."""
-        self.begun, self.targets, self.ended = False, None, self.ended + 1
+        self.begun, self.targets = False, None
         self._renew()

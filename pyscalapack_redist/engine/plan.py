@@ -167,32 +167,32 @@ class Redistribution(Described):
         """
         if tracing.active and tracing.recording():
             return traced(self, a, out, alpha, beta)
-        if not progress._here.tasks:
-            call: Call | DirectCall | None = None
-            going_on: Transfer | None = None
+        group = self._group
+        call: Call | DirectCall | None = None
+        transfer: Transfer | None = None
+        drawn = 0 if group is None else group.tickets.drawn
+        try:
             result: Any = NotImplemented
-            ended = -1
-            try:
+            if not progress._here.tasks:
                 if alpha is ONE and beta is ZERO:
                     call = self._call or first_call(self, a, out)
                 else:
                     call = call_with(self, a, out, alpha, beta)
                 if call is not None:
-                    ended = call.ended
                     result = call(a, out)
-                    if result is DISSENT:
-                        going_on = Transfer(self, a, out, call=call)
-            except BaseException as caught:
-                if call is not None and call.begun:
-                    Transfer(self, a, out, call=call)  # it goes on when this rank calls anything again
-                elif call is None or call.ended == ended or ended < 0:  # the others wait for this rank's vote
-                    return Transfer(self, a, out, alpha, beta, error=caught).wait()
-                raise
-            if going_on is not None:
-                return going_on.wait()
-            if result is not NotImplemented:
-                return self._result_of(a, out, result, alpha, beta) if self._finishes else result
-        return Transfer(self, a, out, alpha, beta).wait()
+            if result is DISSENT:
+                transfer = Transfer(self, a, out, call=call)
+            elif result is NotImplemented:
+                transfer = Transfer(self, a, out, alpha, beta)
+        except BaseException as caught:
+            if call is not None and call.begun:
+                Transfer(self, a, out, call=call)  # it goes on when this rank calls anything again
+            elif group is not None and group.tickets.drawn == drawn:  # the others wait for this rank's vote
+                return Transfer(self, a, out, alpha, beta, error=caught).wait()
+            raise
+        if transfer is not None:
+            return transfer.wait()
+        return self._result_of(a, out, result, alpha, beta) if self._finishes else result
 
     def start(self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO) -> Transfer:
         """Start a redistribution and return at once; parameters as in a call. Collective, in the same order on all ranks.
