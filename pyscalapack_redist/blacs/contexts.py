@@ -12,7 +12,7 @@ from ..comm.mpi import MPI
 from ..errors import DescriptorError, LibraryError
 from .library import ENVIRONMENT, Library, load
 
-__all__ = ["context_grid", "free_context", "make_context", "missing_from_context"]
+__all__ = ["check_alive", "context_grid", "free_context", "make_context", "missing_from_context"]
 
 CONTEXT_TAG = 21_318  # of Create_group, which needs one that concurrent creations do not share
 
@@ -114,6 +114,16 @@ def missing_from_context(
     _live_grid(ctxt, entries)
     found = _translated(comm.Get_group(), ranks, _context_group(ctxt, entries))
     return [rank for rank, place in zip(ranks, found, strict=True) if place < 0]
+
+
+def check_alive(ctxt: int, shape: tuple[int, int], library: Library | None = None) -> None:
+    """Raise a DescriptorError for a context that is not alive, or is another by now: its number is used again."""
+    found = _live_grid(ctxt, (library or load()).entries)
+    if found != shape:
+        raise DescriptorError(
+            f"CTXT = {ctxt} was of a {shape[0]} x {shape[1]} grid and is of a {found[0]} x {found[1]} one now: the first "
+            "has been freed; make or read the grid anew"
+        )
 
 
 def _live_grid(ctxt: int, entries: Entries) -> tuple[int, int]:

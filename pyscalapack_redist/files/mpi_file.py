@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,11 +13,13 @@ from numpy.typing import NDArray
 from ..comm.groups import MPIGroup
 from ..comm.mpi import MPI
 from ..comm.progress import blocking
+from ..errors import FileError
 from .agreed import all_must
 
 __all__ = ["bytes_of", "opened"]
 
 # ROMIO's data sieving locks the file to write, which some file systems cannot; together ranks write without holes.
+LONGEST_NAME = 244  # bytes: Open MPI 4.1 adds a suffix in a buffer of 256
 HINTS = {"romio_ds_write": "disable", "romio_cb_write": "enable"}
 
 
@@ -39,6 +42,12 @@ def opened(everyone: MPIGroup, path: str, mode: int) -> Iterator[MPI.File]:
 
 def _open(everyone: MPIGroup, path: str, mode: int) -> MPI.File:
     """The file, whose errors are exceptions. Collective."""
+    length = len(os.fsencode(path))
+    if length > LONGEST_NAME and MPI.get_vendor()[0] == "Open MPI":
+        raise FileError(
+            f"{path}: the name has {length} bytes, and Open MPI ends the program in MPI_File_open for one of more than "
+            f"{LONGEST_NAME}: use a shorter one, such as one from the working directory on (a file that is written has more)"
+        )
     info = MPI.Info.Create()
     try:
         for name, value in HINTS.items():

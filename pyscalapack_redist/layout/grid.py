@@ -235,7 +235,7 @@ class ProcessGrid:
         Raises
         ------
         DescriptorError
-            It was not made yet; the remedy is `make_context()`.
+            It was not made yet; the remedy is `make_context()`. Or it was read, and whoever made it has freed it.
         """
         if self._context is None:
             if self._comm is not None and self._coords is None:
@@ -243,6 +243,8 @@ class ProcessGrid:
             raise DescriptorError(
                 f"{self} has no BLACS context yet: call make_context() on all of its ranks first (it is collective)"
             )
+        if not self._owns_context and self._coords is not None:  # a library ends the process for one that is not alive
+            blacs.check_alive(self._context, (self._shape[0], self._shape[1]))
         return self._context
 
     def close(self) -> None:
@@ -269,6 +271,13 @@ class ProcessGrid:
 
     def __hash__(self) -> int:
         return hash((self._shape, self._ranks.tobytes()))
+
+    def __copy__(self) -> ProcessGrid:
+        return self
+
+    def __deepcopy__(self, memo: object) -> ProcessGrid:
+        """Itself: it does not change, and a communicator and a context are not copied."""
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Its processes as ranks of COMM_WORLD, or of COMM_SELF; no other communicator can be told elsewhere, nor a context."""

@@ -154,11 +154,21 @@ def over_grid(name: str, numbers: NDArray[Any], desc: Descriptor) -> Callable[[]
 
 
 def norm_of(which: str, kind: str, desc: Descriptor, matrix: Operand) -> float:
-    """A norm by p?lange: "M", "1", "I" or "F". Collective over the grid."""
+    """A norm by p?lange: "M", "1", "I" or "F". Collective over the grid.
+
+    It compares what it has found, and so loses what is no number; that is looked for here.
+    """
     real = np.zeros(0, dtype_of(kind)).real.dtype
     work = np.zeros(max(1, *desc.local_shape) + desc.block[0], real)
     result = ctypes.c_float if real.itemsize == 4 else ctypes.c_double
-    return float(call(f"p{kind}lange", which, *desc.shape, matrix, work, result=result))
+    routine = _Call(f"p{kind}lange", (which, *desc.shape, matrix, work), result)
+    rows, numbers = desc.local_shape[0], np.ones(1, np.intc)
+    everywhere = over_grid("igamn2d", numbers, desc)
+    numbers[0] = matrix.array is None or not np.isnan(matrix.array[:rows]).any()
+    with entering(f"p{kind}lange", desc, which, *desc.shape, matrix):
+        found = routine()
+        everywhere()
+    return float(found) if numbers[0] else float("nan")
 
 
 def call_with_workspace(

@@ -82,6 +82,8 @@ def check_outputs(options: Namespace, command: str = "bench") -> None:
             formats = ", ".join(sorted(known))
             raise UsageError(f"--plot {options.plot}: the file name must end in one of {formats}")
     for name, path in (("--json", options.json), ("--plot", options.plot)):
+        if path == "":
+            raise UsageError(f"{name} '': it must name a file")
         folder = os.path.dirname(os.path.abspath(path)) if path else ""
         if path and (os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK)):
             raise UsageError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy as shallow
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -139,6 +141,14 @@ def test_from_function_gets_global_indices() -> None:
 def test_a_function_in_place_of_a_layout_is_named() -> None:
     with pytest.raises(DescriptorError, match=r"desc = <function .* must be a Descriptor, and f comes behind it"):
         DistributedArray.from_function(lambda i, j: i, DESC)  # type: ignore[arg-type]
+
+
+def test_copies_are_on_the_same_grid() -> None:
+    """A communicator is not copied, and pickled only by name."""
+    array = of("i4")
+    for copied in deepcopy(array), shallow(array):
+        assert copied.desc.grid is array.desc.grid
+        assert np.array_equal(copied.local, array.local)  # type: ignore[arg-type]
 
 
 def test_it_is_no_array_library() -> None:

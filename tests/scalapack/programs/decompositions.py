@@ -172,6 +172,11 @@ def not_finite() -> None:
     for call in calls:
         with pytest.raises((ValueError, psr.CollectiveError), match="a must not contain infs or NaNs"):
             call(a)
+    for row, column in (0, 0), (6, 5), (7, 7):
+        for order in None, "fro", 1, np.inf:
+            matrix = np.eye(8)
+            matrix[row, column] = np.nan
+            assert np.isnan(linalg.norm(put(matrix, psr.Descriptor((8, 8), 2, SQUARE)), order)), (row, column, order)
 
 
 def main() -> None:

@@ -37,6 +37,14 @@ def round_trip(square: psr.ProcessGrid) -> None:
     assert read == square
     read.close()
     assert blacs.load().entries.gridinfo(square.context)[:2] == (2, 2), "close() freed a context that it did not make"
+    with psr.ProcessGrid((2, 2), WORLD) as freed:
+        freed.make_context()
+        kept = psr.Descriptor.from_array(psr.Descriptor((8, 8), 2, freed).to_array(), WORLD)
+        assert kept.grid.context == freed.context
+    local = kept.zeros()
+    for use in kept.to_array, lambda: psr.scalapack.pxgetrf(local, kept), lambda: psr.scalapack.pxlange(local, kept):
+        with pytest.raises(psr.DescriptorError, match=r"CTXT = \d+ is not a live BLACS context"):
+            use()
 
 
 def ranks_outside(pair: psr.ProcessGrid) -> None:
