@@ -100,7 +100,8 @@ def load(
         This rank's local array to read into; needed where `desc` is of a sub-array, of which only that is written.
     dtype : dtype, optional
         Of the result; by default that of `out`, or of the file in the machine's byte order. What the file has must
-        convert to it without loss. A raw file's elements are of this dtype, and it must be given, there or by `out`.
+        be safe to convert to it (`numpy.can_cast`). A raw file's elements are of this dtype, and it must be given, there or
+        by `out`.
     order : {"C", "F"}, optional
         Which index runs fastest in a raw file: the last ("C", the default) or the first. A .npy file has it in its header.
     offset : int, optional

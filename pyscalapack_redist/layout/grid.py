@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .. import blacs
+from ..blacs.contexts import check_alive
 from ..comm.agreement import read_alike
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
@@ -244,7 +245,7 @@ class ProcessGrid:
                 f"{self} has no BLACS context yet: call make_context() on all of its ranks first (it is collective)"
             )
         if not self._owns_context and self._coords is not None:  # a library ends the process for one that is not alive
-            blacs.check_alive(self._context, (self._shape[0], self._shape[1]))
+            check_alive(self._context, (self._shape[0], self._shape[1]))
         return self._context
 
     def close(self) -> None:
