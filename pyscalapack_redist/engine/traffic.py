@@ -27,6 +27,7 @@ __all__ = ["Traffic", "between_ranks", "traffic_of"]
 Ints = NDArray[np.int64]
 MOST_PAIRS = 2**24  # entries of one dimension's table: 128 MB
 MOST_IN_TABLE = 2**22  # of ranks, in pairs
+MOST_ELEMENTS = 2**63 - 1
 MOST_MESSAGES = 2**16  # pairs of ranks where messages are counted one by one
 
 
@@ -87,8 +88,13 @@ def traffic_of(a: Descriptor, b: Descriptor, edge: Edge | None = None, most_pair
     Raises
     ------
     ScheduleError
-        There are more pairs.
+        There are more pairs, or elements than 64 bits can count.
     """
+    if math.prod(a.shape) * max(a.copies, b.copies) > MOST_ELEMENTS:
+        raise ScheduleError(
+            f"an array of {' x '.join(map(str, a.shape))} has more than 2^63 elements, which 64 bits cannot count: take a "
+            "smaller one of the same proportions"
+        )
     if edge is not None or max(a.copies, b.copies) > 1:
         ranks, table = between_ranks(a, b, edge)
         kept = table.diagonal().copy()

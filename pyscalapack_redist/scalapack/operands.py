@@ -53,6 +53,8 @@ def operand(name: str, array: NDArray[Any] | None, desc: Descriptor, *, written:
     if desc.grid.coords is None:
         nine[8] = max(1, nine[8])
         return Operand(name, None, 0, desc, nine)
+    if array is not None and not isinstance(array, np.ndarray):
+        raise ArrayError(f"{name} is a {type(array).__name__}: it must be a NumPy array of shape {rows, columns}")
     if array is None:
         raise ArrayError(
             f"{name} is None, but this rank is in the grid of its layout: pass the local array, of shape {rows, columns}"

@@ -40,6 +40,10 @@ class Case:
             misfit = layout.misfit(self.shape)
             if misfit is not None:
                 raise DescriptorError(misfit)
+        if self.elements * self.dtype.itemsize >= 2**63:
+            raise DescriptorError(
+                f"{self.array} has 2^63 bytes or more, which 64 bits cannot count: take a smaller one"
+            )
 
     @classmethod
     def read(cls, shape: tuple[int, ...], before: str, after: str, dtype: np.dtype[np.generic] | str = "f8") -> Case:

@@ -183,6 +183,18 @@ def test_a_million_processes_on_each_side_take_less_than_a_second() -> None:
     assert len(plan._repr_html_()) < 300_000
 
 
+def test_figures_of_more_elements_than_64_bits_count_are_refused() -> None:
+    """They were wrong, or negative; an array of as many as that is fine."""
+    for n, fits in ((2**31, True), (5 * 10**9, False)):
+        a, b = (Descriptor((n, n), 8, ProcessGrid(shape)) for shape in ((4, 4), (2, 8)))
+        plan = psr.redistribute(a, b)
+        if fits:
+            assert plan.report().bytes_sent + plan.report().bytes_copied == 8 * n**2
+        else:
+            with pytest.raises(ScheduleError, match=r"more than 2\^63 elements, which 64 bits cannot count"):
+                plan.report()
+
+
 def test_what_cannot_be_done_on_paper_says_what_is_missing() -> None:
     plan = psr.redistribute(*PAIRS["plain"])
     for ask in (lambda: plan(np.zeros((4, 4))), lambda: plan.start(None), lambda: plan.profile()):

@@ -317,6 +317,7 @@ SMALL = ["plan", "--shape", "64", "--from", "4:3", "--to", "3:5"]
             [*SMALL, "--schedule", "optimum"],
             ["argument --schedule: schedule = 'optimum' is unknown; there are optimal, "],
         ),
+        (["plan", "--shape", "5e9", "5e9", "--from", "4x4:8x8", "--to", "2x8:3x3"], ["has 2^63 bytes or more"]),
         ([*SMALL, "--schedule", "auto"], ["argument --schedule: schedule = 'auto' leaves the choice to redistribute"]),
         ([*SMALL, "--schedule", "walker-otto"], ["--schedule walker-otto: dimension 0: "]),
         ([*SMALL, "--time-limit", "0"], ["argument --time-limit", "'0'", "above 0"]),

@@ -138,6 +138,8 @@ def wrong(grid: psr.ProcessGrid) -> None:
     short = np.zeros((1, 1), order="F") if culprit == RANK else x.a
     text = "a has shape (1, 1), but this rank holds"
     refused(culprit, text, psr.ArrayError, lambda: scalapack.pxgetrf(short, nine(x.desc), comm=WORLD))
+    listed: Any = [[1.0]] if culprit == RANK else x.a
+    refused(culprit, "a is a list: it must be a", psr.ArrayError, lambda: scalapack.pxgetrf(listed, x.desc, comm=WORLD))
     copy = scalapack.pxgemr2d
     refused(culprit, text, psr.ArrayError, lambda: copy(short, nine(x.desc), x.c, nine(x.desc), comm=WORLD))
     with pytest.raises(np.linalg.LinAlgError, match="pivot 1"):  # on ranks outside the grid as well
