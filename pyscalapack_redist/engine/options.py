@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from ..errors import DescriptorError, ScheduleError
 from ..exchanges import check_combination
@@ -14,6 +15,9 @@ from .operation import Part, check_square, checked_fill, checked_part
 from .scheduling import is_one_port
 
 __all__ = ["PlanOptions", "checked_options"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class PlanOptions(NamedTuple):
@@ -43,10 +47,25 @@ class PlanOptions(NamedTuple):
             check_square(self.fill, a.shape)
 
 
+def _kept(check: Callable[P, R]) -> Callable[P, R]:
+    """Keep what comes of arguments that have a hash; what is wrong with others is told each time."""
+    cached: Callable[P, R] = functools.lru_cache(maxsize=64, typed=True)(check)  # type: ignore[assignment]
+
+    @functools.wraps(check)
+    def call(*arguments: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return cached(*arguments, **keywords)
+        except TypeError:
+            return check(*arguments, **keywords)
+
+    return call
+
+
+@_kept
 def checked_options(
-    schedule: object,
-    exchange: object,
-    buffers: object,
+    schedule: str,
+    exchange: str,
+    buffers: str,
     memory_limit: object,
     op: object,
     uplo: object,
@@ -60,23 +79,6 @@ def checked_options(
     DescriptorError, ScheduleError
         Names the argument, its value and what it must be.
     """
-    given: tuple[Any, ...] = schedule, exchange, buffers, memory_limit, op, uplo, diag, fill
-    try:
-        return _kept(*given)
-    except TypeError:  # one that has no hash; what is wrong with it is told here
-        return _checked(*given)
-
-
-def _checked(
-    schedule: str,
-    exchange: str,
-    buffers: str,
-    memory_limit: object,
-    op: object,
-    uplo: object,
-    diag: object,
-    fill: object,
-) -> PlanOptions:
     limit = checked_memory(memory_limit)
     check_combination(schedule, schedule == "auto" or is_one_port(schedule), exchange, buffers)
     letter, part = letter_of("op", op, OPERATIONS), checked_part(uplo, diag)
@@ -86,6 +88,3 @@ def _checked(
             "use buffers='packed'"
         )
     return PlanOptions(schedule, exchange, buffers, limit, letter, part, checked_fill(fill, part))
-
-
-_kept = functools.lru_cache(maxsize=64, typed=True)(_checked)
