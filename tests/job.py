@@ -17,6 +17,7 @@ import runpy
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,12 +92,13 @@ def run_program(words: list[str]) -> None:
         What the program raises.
     """
     try:
-        if words[0] == "-m":
-            sys.argv, sys.path[0] = words[1:], os.getcwd()
-            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-        else:
-            sys.argv, sys.path[0] = words, str(Path(words[0]).resolve().parent)
-            runpy.run_path(words[0], run_name="__main__")
+        with warnings.catch_warnings():  # a program's filters are its own
+            if words[0] == "-m":
+                sys.argv, sys.path[0] = words[1:], os.getcwd()
+                runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+            else:
+                sys.argv, sys.path[0] = words, str(Path(words[0]).resolve().parent)
+                runpy.run_path(words[0], run_name="__main__")
     except SystemExit as ended:
         if ended.code not in (None, 0):
             raise
