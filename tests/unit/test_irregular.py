@@ -91,7 +91,7 @@ def test_indices_beyond_32_bits() -> None:
 @pytest.mark.parametrize(("call", "text"), [
     (lambda axis: axis.owner(7), "index 7 is outside 0 <= index < 7"),
     (lambda axis: axis.local_index(np.array([0, -1])), "is outside 0 <= index < 7"),
-    (lambda axis: axis.global_index(1, 3), "local index on process 1 3 is outside 0 <= index < 3"),
+    (lambda axis: axis.global_index(1, 3), "local index 3 on process 1 is outside 0 <= index < 3"),
     (lambda axis: axis.local_size(4), "process 4 is outside 0 <= p < 4"),
     (lambda axis: axis.intervals(-1), "process -1 is outside 0 <= p < 4"),
     (lambda axis: by_process(axis, axis, 4), "process 4 is outside 0 <= p < 4"),
