@@ -143,14 +143,8 @@ class Datatypes(Buffers):
         if message.form is None:
             raise RuntimeError("a datatype of several boxes: such plans are refused buffers='datatypes'")
         box, strides, item, order = message.form
-        key = (
-            message.peer,
-            message.key,
-            target,
-            strides,
-            item,
-            order,
-        )  # a run may begin in one order and go in the other
+        # a run may begin in one order and go in the other
+        key = message.peer, message.key, target, strides, item, order
         if key not in self._types:
             self._types[key] = box_type(box, target, strides, item, order)
         return self._types[key]

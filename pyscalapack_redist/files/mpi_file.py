@@ -18,8 +18,8 @@ from .agreed import all_must
 
 __all__ = ["bytes_of", "opened"]
 
-# ROMIO's data sieving locks the file to write, which some file systems cannot; together ranks write without holes.
 LONGEST_NAME = 244  # bytes: Open MPI 4.1 adds a suffix in a buffer of 256
+# ROMIO's data sieving locks the file to write, which some file systems cannot; together ranks write without holes.
 HINTS = {"romio_ds_write": "disable", "romio_cb_write": "enable"}
 
 
