@@ -168,10 +168,7 @@ def _agreed_plan(request: Request, group: Group, let_through: Callable[[], None]
 
     outcome = group.agree(request.ballot(group, asked, note), request.error, request.statements, is_new, let_through)
     key = Asked.of(outcome)
-    if key in group.plans:
-        plan = group.plans[key]
-    elif plan is None or outcome.note != PLANNED:
-        plan = _new_plan(request, group, outcome.note)
+    plan = group.plans[key] if key in group.plans else _new_plan(request, group, outcome.note)
     plan = plan._with(*request.descriptors, request.agreed_dtype(group))
     group.plans.keep(key, plan)
     return plan
