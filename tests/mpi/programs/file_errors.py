@@ -153,6 +153,7 @@ def saving(desc: psr.Descriptor, folder: Path) -> None:
         on_first(long.parent.mkdir)
         fails("use a shorter one", lambda: psr.save(desc, local, long))
         assert not os.listdir(long.parent)
+        WORLD.Barrier()  # all have looked
         on_first(lambda: np.save(long, np.zeros(SHAPE)))
         fails("use a shorter one", lambda: psr.load(desc, long))
     private = folder / "private.npy"
