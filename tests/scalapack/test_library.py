@@ -221,7 +221,9 @@ def test_another_mpi(run: Run, library: Compile, indirect: bool) -> None:
         named,
     )
     assert f"{named} is built for another MPI, {other if indirect else other.name}, than mpi4py runs on, " in said
-    assert "two MPIs cannot serve one process. Remedy: name the file of a ScaLAPACK, or none, for the one that is " in said
+    assert (
+        "two MPIs cannot serve one process. Remedy: name the file of a ScaLAPACK, or none, for the one that is " in said
+    )
     assert "found; where none is, install the Debian package libscalapack-" in said
 
 
