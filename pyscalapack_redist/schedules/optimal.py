@@ -34,9 +34,10 @@ class OptimalSchedule(ListedSchedule):
     def __init__(self, grid: MessageGraph, steps: list[Ints], aim: Aim, bound: float) -> None:
         super().__init__("optimal", grid, steps)
         value = aim.value(self.number_of_steps, self.total_cost)
-        if value <= aim.alpha * grid.step_bound + aim.beta * grid.cost_bound + TINY:
+        # Differences of whole numbers are exact, also where the numbers themselves have no exact floating-point value.
+        if value - (aim.alpha * grid.step_bound + aim.beta * grid.cost_bound) <= TINY:
             self._certificate = EQUALS_BOUND
-        elif value <= bound + TINY:
+        elif value - bound <= TINY:
             self._certificate = PROVED
         else:
             self._certificate = f"best found, within {excess(value, bound)} %"
@@ -57,8 +58,8 @@ def optimal(
     grid : MessageGraph
         What is scheduled.
     objective : str or tuple
-        "cost": least total cost, then fewest steps. "steps": fewest steps, then least total cost. (alpha, beta): least
-        alpha NS + beta TC (the affine model of section 4.3.1).
+        "cost": least total cost, then the fewest steps that are found. "steps": fewest steps, then least total cost.
+        (alpha, beta): least alpha NS + beta TC (the affine model of section 4.3.1).
     time_limit : float
         Seconds. Where the proof takes longer, the best found so far is returned, and its certificate says so.
 

@@ -259,8 +259,8 @@ class PairSchedule(Schedule):
 
 
 def excess(cost: float, bound: float) -> str:
-    """By how many percent a cost is above a bound, rounded up to one decimal. Not collective."""
-    return f"{np.ceil((cost / bound - 1) * 1000 - 1e-9) / 10:.1f}" if bound > 0 else "100.0"
+    """By how many percent a cost is above a bound, which it is, rounded up to one decimal. Not collective."""
+    return f"{max(1, np.ceil((cost / bound - 1) * 1000 - 1e-9)) / 10:.1f}" if bound > 0 else "100.0"
 
 
 def _ascending(step: Ints, peer: Ints, length: Ints) -> Ints:

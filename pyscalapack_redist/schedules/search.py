@@ -135,7 +135,12 @@ class Search:
 
     @property
     def _open(self) -> bool:
-        return self.value > self.bound + TINY and time.monotonic() < self.deadline
+        return self.value - self.bound > TINY and time.monotonic() < self.deadline
+
+    @property
+    def _has_spare_steps(self) -> bool:
+        """Whether as good a schedule with fewer steps is worth looking for."""
+        return self.aim.then_steps and np.isfinite(self.value) and self.steps_then > self.grid.step_bound
 
     @cached_property
     def _messages(self) -> Messages:
@@ -198,13 +203,13 @@ class Search:
             if self._open and self.folded is not None:
                 self._unfolded(levels.costs, real.steps)
         for finer in self._finer(levels):
-            if self.value <= self.bound + TINY:
+            if self.value - self.bound <= TINY:
                 break
             whole = finer.least(weights, limits, whole=True)
             self._take(finer, whole)
             if finer.turns == 1:
                 self._raise_bound(whole.bound)
-        if self.aim.then_steps and np.isfinite(self.value) and self.steps_then > self.grid.step_bound:
+        if self._has_spare_steps:
             self._fewer_steps(levels)
 
     def _finer(self, levels: Levels) -> Iterator[Levels]:
@@ -267,6 +272,8 @@ class Search:
             self._parts(messages, costs, profile, found)
         if self._open and counts <= 2 * LARGEST_EXACT:
             self._exact()
+        elif self._has_spare_steps and counts <= SMALL:
+            self._fewer_steps(Levels(amalgamated(self.grid), self._until(FIRST_SHARE)))
         self._descended(costs, profile, 1.0)
 
     def _descended(self, costs: Ints, profile: Ints, share: float, in_vain: float = np.inf) -> None:

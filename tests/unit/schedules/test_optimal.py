@@ -174,6 +174,25 @@ def test_large_grids_are_valid(name: str, size: tuple[int, int]) -> None:
     assert schedule.total_cost >= schedule.grid.cost_bound
 
 
+@pytest.mark.parametrize(
+    ("grid", "least"), [((4, 3, 3, 4, 61, 3, 8), (31, 2)), ((3, 2, 2, 3, 20), (14, 2)), ((5, 4, 4, 5, 86), (36, 2))]
+)
+def test_fewest_steps_of_least_cost_in_arrays_that_end_within_a_slice(
+    grid: tuple[int, ...], least: tuple[int, int]
+) -> None:
+    found = build("optimal", CommunicationGrid(*grid))
+    assert (found.total_cost, found.number_of_steps) == least
+
+
+def test_certificates_of_costs_beyond_exact_floating_point() -> None:
+    excess = np.array([[5, 3, 5], [6, 5, 2], [4, 4, 6]])
+    small, large = (LengthMatrix(excess + offset) for offset in (0, 2**55))
+    assert build("optimal", small).total_cost == small.cost_bound + 1  # all messages longer by as much: the gap stays
+    found = build("optimal", large)
+    assert found.total_cost == large.cost_bound + 1
+    assert found.certificate == "best found, within 0.1 %"
+
+
 def test_the_front_of_example_5() -> None:
     front = pareto(CommunicationGrid(15, 6, 2, 3), time_limit=60)
     assert [(schedule.number_of_steps, schedule.total_cost) for schedule in front] == [(10, 20), (11, 16)]
