@@ -127,7 +127,7 @@ def check_alive(ctxt: int, shape: tuple[int, int], library: Library | None = Non
 
 
 def _live_grid(ctxt: int, entries: Entries) -> tuple[int, int]:
-    nprow, npcol = entries.gridinfo(ctxt)[:2]
+    nprow, npcol = entries.gridinfo(ctxt)[:2] if 0 <= ctxt < 2**31 else (-1, -1)
     if nprow < 1:
         raise DescriptorError(
             f"CTXT = {ctxt} is not a live BLACS context (freed, or never made) of {entries.library}: make one with "

@@ -6,10 +6,12 @@ Ranks of other nodes are told by messages.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -213,10 +215,17 @@ def reported(rank: int, ranks: Sequence[int]) -> Iterator[None]:
 
 def _patience() -> float:
     """Seconds."""
+    text = os.environ.get(PATIENCE) or "30"
     try:
-        return float(os.environ.get(PATIENCE, "30"))
+        seconds = float(text)
     except ValueError:
+        seconds = math.nan
+    if math.isnan(seconds):
+        warnings.warn(
+            f"{PATIENCE}={text!r} must be a number of seconds, 0 for no message: it is taken for 30", stacklevel=2
+        )
         return 30.0
+    return seconds
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -250,9 +250,12 @@ def _in_words(error: Exception) -> str:
 
 def _checked(path: Any, timeout: Any, user: Any) -> tuple[str, float, int]:
     try:
-        place = os.path.abspath(os.fsdecode(path))
+        name = os.fsdecode(path)
     except TypeError:
-        raise ConnectError(f"path = {path!r} must be the name of a file") from None
+        name = ""
+    if not os.path.basename(name):
+        raise ConnectError(f"path = {path!r} must be the name of a file")
+    place = os.path.abspath(name)
     folder, number = os.path.dirname(place), user_number(user)
     if not os.path.isdir(folder):
         raise ConnectError(

@@ -12,7 +12,7 @@ from ..comm.mpi import MPI
 from ..errors import FileError, shown
 from .agreed import check_not_foreign, checked_path, from_one, is_hdf5, is_npy
 from .hdf5 import DATASET, library, read_dataset
-from .header import FileArray, read_npy_header
+from .header import FileArray, check_ordinary, read_npy_header
 
 __all__ = ["dtype_of", "shape_of"]
 
@@ -84,6 +84,16 @@ def _described(path: object, dataset: object, comm: object) -> FileArray:
 
 def _read(path: object, dataset: object) -> FileArray:
     name = checked_path(path, dataset)
+    try:
+        check_ordinary(name)
+        return _contents(name, dataset)
+    except OSError as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(str(error)) from error
+
+
+def _contents(name: str, dataset: object) -> FileArray:
     if is_hdf5(name):
         return read_dataset(library(name), name, str(dataset or DATASET), name)
     if not is_npy(name):
@@ -92,9 +102,4 @@ def _read(path: object, dataset: object) -> FileArray:
             f"{name} is read as raw binary, which has no header that tells the shape and the dtype: give them yourself, or "
             "keep the array in a .npy or .h5 file"
         )
-    try:
-        return read_npy_header(name)
-    except OSError as error:
-        if isinstance(error, FileError):
-            raise
-        raise FileError(str(error)) from error
+    return read_npy_header(name)

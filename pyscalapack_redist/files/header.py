@@ -11,6 +11,7 @@ import itertools
 import math
 import operator
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ import numpy as np
 
 from ..errors import FileError
 
-__all__ = ["FileArray", "Region", "Span", "first_element", "npy_header", "read_npy_header"]
+__all__ = ["FileArray", "Region", "Span", "check_ordinary", "first_element", "npy_header", "read_npy_header"]
 
 Region = tuple[slice, ...]  # a box of an array
 
@@ -129,6 +130,12 @@ def first_element(region: Region, shape: Sequence[int], order: str) -> int:
     return number
 
 
+def check_ordinary(path: str) -> None:
+    """Raise a FileError for a pipe, which would be waited for, or a device. Not collective."""
+    if stat.S_IFMT(os.stat(path).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+        raise FileError(f"{path} is not an ordinary file: give another path")
+
+
 def read_npy_header(path: str) -> FileArray:
     """What a .npy file holds, checked against its length. Not collective.
 
@@ -153,7 +160,16 @@ def read_npy_header(path: str) -> FileArray:
                 raise ValueError(f"its version {version} of the format is unknown")
         except (ValueError, TypeError, SyntaxError, KeyError, UnicodeError) as error:
             raise FileError(f"{path} ({length} bytes) is not a .npy file that can be read: {error}") from error
-        made = FileArray(dtype, tuple(shape), "F" if fortran else "C", file.tell())
+        if (
+            not isinstance(shape, tuple)
+            or not all(type(n) is int and n >= 0 for n in shape)
+            or type(fortran) is not bool
+        ):
+            raise FileError(
+                f"{path} ({length} bytes) is not a .npy file that can be read: its header says shape {shape!r} and "
+                f"fortran_order {fortran!r}"
+            )
+        made = FileArray(dtype, shape, "F" if fortran else "C", file.tell())
     if dtype.hasobject or not dtype.itemsize:
         raise FileError(
             f"{path} holds elements of dtype {dtype}: only elements of a fixed size can be read in parallel"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import EllipsisType
@@ -16,7 +15,7 @@ from ..layout.blockcyclic import BlockCyclic, whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import sub_array
 from .agreed import checked_order, is_hdf5, is_npy
-from .header import FileArray, read_npy_header
+from .header import FileArray, check_ordinary, read_npy_header
 
 __all__ = ["FilePart", "Window"]
 
@@ -73,8 +72,7 @@ class FilePart:
 
     def found(self, name: str, desc: Descriptor, dtype: np.dtype[Any] | None) -> FileArray:
         """What is meant of a .npy or raw file, checked against its length and the layout. Not collective."""
-        if stat.S_IFMT(os.stat(name).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
-            raise FileError(f"{name} is not an ordinary file: give another path")
+        check_ordinary(name)
         if is_npy(name):
             return self.of(read_npy_header(name), name, desc)
         length = os.stat(name).st_size

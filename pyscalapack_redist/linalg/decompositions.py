@@ -78,7 +78,7 @@ def qr(a: DistributedArray, mode: str = "reduced", *, overwrite_a: bool = False,
     """
 
     def check(a: DistributedArray) -> tuple[tuple[int, ...], Descriptor]:
-        if mode not in MODES:
+        if not isinstance(mode, str) or mode not in MODES:
             raise ValueError(f"mode = {mode!r} must be one of {', '.join(MODES)}")
         return any_matrix(a)
 

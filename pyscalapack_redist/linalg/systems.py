@@ -174,7 +174,7 @@ def lu_solve(
     lu, piv = _two("lu_and_piv", lu_and_piv)
 
     def check(lu: DistributedArray, b: DistributedArray) -> Checked:
-        if trans not in (0, 1, 2):
+        if not isinstance(trans, int | np.integer) or trans not in (0, 1, 2):
             raise ValueError(f"trans = {trans!r} must be 0, 1 or 2")
         n = lu.shape[0]
         if not isinstance(piv, np.ndarray) or piv.shape != (n,) or piv.dtype.kind not in "iu":

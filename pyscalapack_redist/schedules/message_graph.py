@@ -140,7 +140,7 @@ class LengthMatrix(MessageGraph):
     Raises
     ------
     ScheduleError
-        It is not a matrix of integers of at least 0.
+        It is not a matrix of integers of at least 0, or their sum is 2**62 or more.
     """
 
     def __init__(self, lengths: ArrayLike) -> None:
@@ -154,6 +154,11 @@ class LengthMatrix(MessageGraph):
         if table.min() < 0:
             p, q = (int(index) for index in np.unravel_index(table.argmin(), table.shape))
             raise ScheduleError(f"lengths[{p}, {q}] = {table[p, q]} must be at least 0")
+        if table.sum(dtype=float) >= 2.0**62:
+            raise ScheduleError(
+                f"lengths come to {table.sum(dtype=float):.3g} elements together, and must be below 2**62: count in larger "
+                "units"
+            )
         table.flags.writeable = False
         self.P, self.Q = table.shape
         self._table: Ints = table

@@ -44,6 +44,8 @@ ABOUT_SHAPES = "global shape of the array: 1000 1000, 1000x1000, 1e6 20"
 
 def main() -> None:
     """Entry point of `pyscalapack-redist`. Collective over all ranks."""
+    if sys.stdout is None:  # it was closed before the program began
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (as long as the program)
     try:
         status = run(sys.argv[1:])
         sys.stdout.flush()

@@ -281,6 +281,11 @@ def test_ranks_that_have_come_are_not_said_to_be_missing() -> None:
     assert ": all have come to it." in said
 
 
+def test_patience_that_is_no_number_is_told() -> None:
+    done = run(PROGRAMS / "patience.py", 2, "0,0", timeout=60, env={"PYSCALAPACK_REDIST_PATIENCE": "2 min"})
+    assert "PYSCALAPACK_REDIST_PATIENCE='2 min' must be a number of seconds, 0 for no message" in done.stderr
+
+
 def test_patience_may_be_endless() -> None:
     env = {"PYSCALAPACK_REDIST_PATIENCE": "0"}
     done = run(PROGRAMS / "patience.py", 2, "0,2", timeout=60, env=env)

@@ -127,7 +127,9 @@ def test_the_fit_finds_the_model_again() -> None:
         fitted([Load(0, 0)], [1.0])
 
 
-@pytest.mark.parametrize("text", ["", "ts=1", "ts=1,tw=x", "ts=-1,tw=1", "ts=0,tw=0", "ts=1,tw=1,tx=1", "tw=inf,ts=1"])
+@pytest.mark.parametrize(
+    "text", ["", "ts=1", "ts=1,tw=x", "ts=-1,tw=1", "ts=0,tw=0", "ts=1,tw=1,tx=1", "tw=inf,ts=1", "ts=1e308,tw=1"]
+)
 def test_a_model_that_cannot_be_read(text: str) -> None:
     with pytest.raises(ValueError, match=r"must be ts=SECONDS,tw=SECONDS"):
         Model.parse(text)

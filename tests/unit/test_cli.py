@@ -241,6 +241,16 @@ def test_files_are_written_for_a_reader_that_stops_at_once(tmp_path: Path) -> No
     assert files[1].stat().st_size
 
 
+def test_without_standard_output(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "pyscalapack_redist"]
+    done = subprocess.run(
+        [*closed, *PLAN, "--shape", "100", "100", "--json", str(file)], stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(file.read_text())["shape"] == [100, 100]
+
+
 def test_a_full_disk_is_told() -> None:
     with open("/dev/full", "w") as full:
         done = command([*PLAN, "--shape", "100", "100"], stdout=full)

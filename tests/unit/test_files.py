@@ -58,6 +58,36 @@ def test_headers_are_those_of_numpy(dtype: np.dtype, shape: tuple[int, ...], ord
     assert (loaded.dtype, loaded.shape) == (dtype, shape)
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "'fortran_order': 3, 'shape': (2,)",
+        "'fortran_order': None, 'shape': (2,)",
+        "'fortran_order': False, 'shape': [2]",
+        "'fortran_order': False, 'shape': 'ab'",
+        "'fortran_order': False, 'shape': (-2,)",
+        "'fortran_order': False, 'shape': (2.0,)",
+        "'fortran_order': False, 'shape': (True,)",
+    ],
+)
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_headers_that_name_no_array(header: str, version: int, tmp_path: Path) -> None:
+    text = f"{{'descr': '<f8', {header}, }}\n".encode()
+    length = len(text).to_bytes(2 if version == 1 else 4, "little")
+    path = tmp_path / "x.npy"
+    path.write_bytes(np.lib.format.magic(version, 0) + length + text + bytes(16))
+    with pytest.raises(psr.FileError, match=r"is not a \.npy file that can be read"):
+        psr.shape_of(path)
+
+
+@pytest.mark.parametrize("name", ["pipe.npy", "pipe.h5"])
+def test_a_pipe_is_not_waited_for(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / name)
+    for read in psr.shape_of, psr.dtype_of:
+        with pytest.raises(psr.FileError, match=f"{name} is not an ordinary file"):
+            read(tmp_path / name)
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.data(), st.sampled_from("CF"), st.sampled_from([0, 1, 3, 20, 1000]), st.sampled_from([1, 5, 40, 1000]))
 def test_spans_are_all_of_a_window_in_order(data: st.DataObject, order: str, gap: int, limit: int) -> None:

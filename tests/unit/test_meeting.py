@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pyscalapack_redist.connection.connect import _checked
 from pyscalapack_redist.connection.ownership import check_directory, opened, user_number
 from pyscalapack_redist.connection.rendezvous import Card, Hold, Watch, offer, take, wait_for
 from pyscalapack_redist.errors import CollectiveError, ConnectError
@@ -370,6 +371,12 @@ def test_two_users_meet_in_a_sticky_directory() -> None:
         line = f"import os; os.setuid({STRANGER + 1}); open({f'{path}.accept'!r})"
         done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True)
         assert "PermissionError" in done.stderr, "anybody can read it"
+
+
+@pytest.mark.parametrize("path", ["", b"", "there/", 3, None])
+def test_a_path_that_names_no_file(path: object) -> None:
+    with pytest.raises(ConnectError, match=re.escape(f"path = {path!r} must be the name of a file")):
+        _checked(path, 1, None)
 
 
 def test_the_user_who_is_named() -> None:

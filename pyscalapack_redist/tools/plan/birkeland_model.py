@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 __all__ = ["Load", "Model", "crossover", "even_grid", "fitted", "moves", "places", "route", "sweep"]
 
+LONGEST = 1e100  # seconds of a model: whole programs of so long messages still have a time that is a number
+
 
 @dataclass(frozen=True)
 class Load:
@@ -65,11 +67,11 @@ class Model:
             except ValueError:
                 found.clear()
                 break
-        good = found.keys() == {"ts", "tw"} and all(0 <= value < math.inf for value in found.values())
+        good = found.keys() == {"ts", "tw"} and all(0 <= value <= LONGEST for value in found.values())
         if not good or not any(found.values()):
             raise ValueError(
-                f"{text!r} must be ts=SECONDS,tw=SECONDS: the start-up of a message and the time of a byte, not negative "
-                "and not both 0, as ts=2e-6,tw=1e-10"
+                f"{text!r} must be ts=SECONDS,tw=SECONDS: the start-up of a message and the time of a byte, not negative, "
+                f"not both 0 and at most {LONGEST:g}, as ts=2e-6,tw=1e-10"
             )
         return cls(found["ts"], found["tw"])
 

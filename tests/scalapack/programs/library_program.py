@@ -48,7 +48,12 @@ def check_context(comm: MPI.Intracomm, places: NDArray[np.int64]) -> None:
         blacs.free_context(ctxt)
         assert entries.gridinfo(ctxt) == NO_CONTEXT
         for use in (blacs.free_context, lambda dead: blacs.context_grid(dead, comm)):
-            raises(DescriptorError, f"CTXT = {ctxt} is not a live BLACS context", lambda use=use: use(ctxt))
+            for dead in ctxt, 2**31, -(2**40):
+                raises(
+                    DescriptorError,
+                    f"CTXT = {dead} is not a live BLACS context",
+                    lambda use=use, dead=dead: use(dead),
+                )
     else:
         raises(
             DescriptorError,

@@ -100,6 +100,14 @@ def least_squares(m: int, n: int, rank: int, dtype: str) -> None:
     if rank < min(m, n):
         with pytest.raises(np.linalg.LinAlgError, match=r'a is not of full rank .* method="svd" solves it'):
             linalg.lstsq(put(exact * 0, layouts(m, n)[0]), put(sides, layouts(m, 3)[0]))
+    full = np.ones((m, n), dtype) + 5 * np.eye(m, n, dtype=dtype)[::-1]  # whose own diagonal has zeros nowhere else
+    for matrix, columns in ((full, 3), (full, 0), (exact * 0, 0)):
+        a, b = put(matrix, layouts(m, n)[0]), put(sides[:, :columns], layouts(m, columns)[0])
+        if matrix is full:
+            assert linalg.lstsq(a, b).x.shape == (n, columns)
+        else:
+            with pytest.raises(np.linalg.LinAlgError, match="a is not of full rank"):
+                linalg.lstsq(a, b)
 
 
 def memory(monkeypatch: pytest.MonkeyPatch) -> None:

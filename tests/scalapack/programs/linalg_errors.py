@@ -60,6 +60,7 @@ def arguments() -> None:
     fails("b is a ndarray: it must be a DistributedArray", ArrayError, lambda a, b: linalg.solve(a, MATRIX))
     fails("a is a list: it must be a DistributedArray", ArrayError, lambda a, b: linalg.inv([[1.0]]))
     fails("trans = 3 must be 0, 1 or 2", ValueError, lambda a, b: linalg.lu_solve(linalg.lu_factor(a), b, 3))
+    fails("trans = 1.0 must be 0, 1 or 2", ValueError, lambda a, b: linalg.lu_solve(linalg.lu_factor(a), b, 1.0))
     fails("piv = array([0., 0.]) must be", ArrayError, lambda a, b: linalg.lu_solve((a, np.zeros(2)), b))
     fails(
         "piv has 0 to 10: it must have rows", ArrayError, lambda a, b: linalg.lu_solve((a, np.arange(N) * 10 // 9), b)
@@ -67,6 +68,7 @@ def arguments() -> None:
     fails("lu_and_piv", ArrayError, lambda a, b: linalg.lu_solve(a, b))
     fails("ord = 'two' must be one of None, 'fro'", ValueError, lambda a, b: linalg.norm(a, "two"))
     fails("mode = 'raw' must be one of reduced", ValueError, lambda a, b: linalg.qr(a, "raw"))
+    fails("mode = ['r'] must be one of reduced", ValueError, lambda a, b: linalg.qr(a, ["r"]))
     fails("like = Descriptor(3 x 3", DescriptorError, lambda a, b: linalg.solve(a, b, like=narrow))
     fails("like = 5 must be a Descriptor", DescriptorError, lambda a, b: linalg.solve(a, b, like=5))
     fails("layout has shape (3, 3)", DescriptorError, lambda a, b: linalg.solve(a, b, layout=narrow))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyscalapack_redist.errors import ScheduleError
 from pyscalapack_redist.schedules import CommunicationGrid, LengthMatrix, build, pareto, product, whole
 
 PROVED = ("equals the lower bound", "proved by integer program")
@@ -191,6 +192,12 @@ def test_certificates_of_costs_beyond_exact_floating_point() -> None:
     found = build("optimal", large)
     assert found.total_cost == large.cost_bound + 1
     assert found.certificate == "best found, within 0.1 %"
+
+
+def test_lengths_whose_sum_is_no_number_of_64_bits_are_refused() -> None:
+    with pytest.raises(ScheduleError, match=r"lengths come to .* elements together, and must be below 2\*\*62"):
+        LengthMatrix([[2**61, 2**61], [1, 1]])
+    assert build("greedy", LengthMatrix([[2**60, 2**60], [1, 1]])).total_cost == 2**61
 
 
 def test_the_front_of_example_5() -> None:
