@@ -10,7 +10,7 @@ from numpy import ndarray
 from .bundle cimport Origins
 from .moving cimport MOST_DIMENSIONS
 from .ring cimport (
-    CALL, DTYPE, FAILED, ITEM, NARROW, NOTE, ORDER, PACKED, Ballot, Outcome, Ring, Tally, Tickets, disputed,
+    CALL, DTYPE, FAILED, ITEM, NARROW, NOTE, ORDER, PACKED, Ballot, Ring, Tally, Tickets, disputed, outcome_of,
 )
 from .transport cimport Traffic
 
@@ -264,9 +264,7 @@ cdef class Call:
 
     def outcome(self):
         """What came of the vote."""
-        cdef Outcome made = Outcome.__new__(Outcome)
-        made.tally = self._tally
-        return made
+        return outcome_of(&self._tally, False)
 
     def hand_over(self):
         """Forget the use that a `Transfer` goes on with."""

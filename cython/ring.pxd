@@ -62,6 +62,7 @@ cdef class Ballot:
 cdef class Outcome:
     cdef Tally tally
     cdef bint wide
+    cdef readonly object failed, note, call, dtype, item, order, packed, source, target, side
 
 cdef class Ring:
     cdef readonly int64_t rank, size, area
@@ -79,4 +80,5 @@ cdef class Ring:
     cdef bint count(self, int64_t *cursor, Tally *tally, int64_t width) noexcept nogil
     cdef bint out_of_patience(self, int64_t *idle, int64_t *until) noexcept nogil
 
+cdef Outcome outcome_of(const Tally *tally, bint wide)
 cdef bint disputed(const Tally *tally, int64_t field) noexcept nogil

@@ -114,16 +114,12 @@ cdef class Outcome:
     @staticmethod
     def of(Ballot ballot, const int64_t[::1] numbers):
         """From the largest of all ranks' numbers."""
-        cdef Outcome made = Outcome.__new__(Outcome)
+        cdef Tally tally
         cdef int64_t k
-        made.wide = ballot.wide
         for k in range(FIELDS):
-            made.tally.largest[k] = numbers[k]
-            made.tally.smallest[k] = INT64_MAX if numbers[FIELDS + k] == UNKNOWN else -numbers[FIELDS + k]
-        return made
-
-    def __getattr__(self, name):
-        return _value(self.tally.largest, name)
+            tally.largest[k] = numbers[k]
+            tally.smallest[k] = INT64_MAX if numbers[FIELDS + k] == UNKNOWN else -numbers[FIELDS + k]
+        return outcome_of(&tally, ballot.wide)
 
     def is_same(self, Outcome other):
         """Whether another vote came to the same."""
@@ -144,11 +140,28 @@ cdef class Outcome:
         return found
 
 
+cdef Outcome outcome_of(const Tally *tally, bint wide):
+    """What was counted; of a vote that is not wide nothing is known of the last fields."""
+    cdef Outcome made = Outcome.__new__(Outcome)
+    made.tally, made.wide = tally[0], wide
+    made.failed, made.note = _known(tally.largest[FAILED]), _known(tally.largest[NOTE])
+    made.call, made.dtype = _known(tally.largest[CALL]), _known(tally.largest[DTYPE])
+    made.item, made.order = _known(tally.largest[ITEM]), _known(tally.largest[ORDER])
+    made.packed = _known(tally.largest[PACKED])
+    if wide:
+        made.source, made.target = _known(tally.largest[SOURCE]), _known(tally.largest[TARGET])
+        made.side = _known(tally.largest[SIDE])
+    return made
+
+
 cdef object _value(const int64_t *values, name):
     if name not in PLACES:
         raise AttributeError(name)
-    value = values[<int64_t> PLACES[name]]
-    return None if value == UNKNOWN else value
+    return _known(values[<int64_t> PLACES[name]])
+
+
+cdef object _known(int64_t value):
+    return None if value == INT64_MIN else value
 
 
 cdef bint disputed(const Tally *tally, int64_t field) noexcept nogil:
@@ -329,6 +342,5 @@ cdef class RingVote:
                 if done or not block or self._ring.out_of_patience(&idle, &until):
                     break
         if done:
-            self.outcome = Outcome.__new__(Outcome)
-            self.outcome.tally, self.outcome.wide = self._tally, self._ballot.wide
+            self.outcome = outcome_of(&self._tally, self._ballot.wide)
         return done

@@ -24,11 +24,16 @@ class Ballot:
 class Outcome:
     failed: int
     note: int
+    call: int | None
+    dtype: int | None
     item: int
     order: int
+    packed: int | None
+    source: int | None
+    target: int | None
+    side: int | None
     @staticmethod
     def of(ballot: Ballot, numbers: NDArray[np.int64]) -> Outcome: ...
-    def __getattr__(self, name: str) -> Any: ...
     def is_same(self, other: Outcome) -> bool: ...
     @property
     def disputed(self) -> list[str]: ...

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import operator
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -32,6 +34,7 @@ __all__ = [
     "communicator_of",
     "group_of_all",
     "on_paper",
+    "request_for",
 ]
 
 Via = str | Sequence[Descriptor] | None
@@ -53,7 +56,7 @@ class Asked(NamedTuple):
 
 
 class Request:
-    """The arguments of one rank; what is wrong with them is kept until all ranks are told."""
+    """The arguments of one rank; what is wrong with them is kept until all ranks are told. Nobody changes it."""
 
     def __init__(
         self,
@@ -158,10 +161,10 @@ class Request:
         dtype = None if self.dtype is None else dtype_digest(self.dtype)
         return Asked(self.call, source, target, self._sender(self.joint), dtype)
 
-    def ballot(self, group: Group, asked: Asked, note: int) -> Ballot:
-        """What this rank votes: what it asks for, and how far it has come with it. Not collective."""
+    def ballot(self, group: Group, asked: Asked, note: int, error: BaseException | None) -> Ballot:
+        """What this rank votes: what it asks for, how far it has come with it, and what is wrong. Not collective."""
         call, source, target, side, dtype = asked
-        failed = group.failed(self.error)
+        failed = group.failed(error)
         return Ballot(failed=failed, note=note, call=call, source=source, target=target, side=side, dtype=dtype)
 
     def _sender(self, joint: Joint) -> int:
@@ -215,6 +218,30 @@ class Request:
             *said,
             Statement("the options", repr(options), ", ".join(unusual) or "those that redistribute has by default"),
         ]
+
+
+REQUESTS_KEPT = 8
+_kept: OrderedDict[tuple[int, int], tuple[tuple[object, ...], Request]] = OrderedDict()
+
+
+def request_for(desc_a: object, desc_b: object, *options: Any) -> Request:
+    """The request for these arguments, one of the last ones where all are the same objects. Not collective.
+
+    Parameters as for `Request`, all of them and by position.
+    """
+    if type(desc_a) is not Descriptor or type(desc_b) is not Descriptor:
+        return Request(desc_a, desc_b, *options)
+    place = id(desc_a), id(desc_b)  # of no others while the request is kept
+    kept = _kept.get(place)
+    if kept is not None and all(map(operator.is_, options, kept[0])):
+        check_running()
+        return kept[1]
+    request = Request(desc_a, desc_b, *options)
+    if request.error is None and not request.on_paper and request.joint is None and request.via is None:
+        _kept[place] = options, request
+        while len(_kept) > REQUESTS_KEPT:
+            _kept.popitem(last=False)
+    return request
 
 
 @functools.lru_cache(maxsize=64)

@@ -29,7 +29,7 @@ from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of
 from ..layout.tiles import Tiles
 from ..schedules.orders import ORDERS, Natural, Order
-from .arguments import Asked, Request, Via
+from .arguments import Asked, Request, Via, request_for
 from .layouts import Layout, process_shapes, spread
 from .legs import PendingMove, identity, pending_moves
 from .model import Choice, choose, take_log_steps
@@ -127,7 +127,7 @@ def redistribute(
     """
     desc_a, desc_b = descriptor_of(desc_a), descriptor_of(desc_b)
     with interrupts_held() as held:
-        request = Request(
+        request = request_for(
             desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill
         )
         if request.idle:
@@ -150,12 +150,12 @@ def _agreed_plan(request: Request, group: Group, let_through: Callable[[], None]
     Interrupts are held back: they come before the vote, which then tells the others, and while it is waited for. From then on
     all ranks make and keep the same plans.
     """
-    asked = request.asked()
+    asked, error = request.asked(), request.error
     plan = _plan_ahead(request, group, asked)
     try:
         let_through()
     except BaseException as caught:
-        request.error = request.error or caught
+        error = error or caught
     note = LAYOUT_UNKNOWN if not request.knows_both else NOT_PLANNED if plan is None else PLANNED
 
     def is_new(outcome: Outcome) -> bool:
@@ -166,7 +166,7 @@ def _agreed_plan(request: Request, group: Group, let_through: Callable[[], None]
         group.plans.keep(key, group.plans.get(key, plan))
         return False
 
-    outcome = group.agree(request.ballot(group, asked, note), request.error, request.statements, is_new, let_through)
+    outcome = group.agree(request.ballot(group, asked, note, error), error, request.statements, is_new, let_through)
     key = Asked.of(outcome)
     plan = group.plans[key] if key in group.plans else _new_plan(request, group, outcome.note)
     plan = plan._with(*request.descriptors, request.agreed_dtype(group))
