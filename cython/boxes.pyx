@@ -68,6 +68,7 @@ cdef class Box:
         job.item = item
         job.size = self.size
         job.part = NULL
+        job.panels = False
         job.to_source = job.to_target = 0
         job.factors.type = PLAIN
         if blend is not None:

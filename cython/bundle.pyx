@@ -9,7 +9,7 @@ from libc.stdlib cimport calloc, free
 from cpython.buffer cimport PyBUF_STRIDED_RO, PyBuffer_Release, PyObject_GetBuffer
 
 from .boxes cimport Blend, Box
-from .moving cimport perform
+from .moving cimport PANEL, perform
 from .threads cimport least_shared, pieces_for, share, stretched, threads_for
 
 cdef enum:
@@ -104,6 +104,7 @@ cdef class Bundle:
             section.array = number
             section.start, section.size = self.load.size, box.size * item
             box.prepare(&section.job, source_strides, target_strides, item, order, blend)
+            section.job.panels = self.load.dense == NEITHER and section.job.tiled and section.job.part == NULL
             if self.load.dense == TARGET:  # along the lines of the source: those of the buffer are in cache
                 section.job.across = not section.job.across
             self.load.size += section.size
@@ -178,7 +179,10 @@ cdef int64_t copy_piece(const Load *load, bint stream, bint fetched=False) noexc
     cdef int64_t piece, unit
     if not crosses(load, stream):
         return stretched(COPY_PIECE)
-    unit = LINE_BYTES * load.sections.job.axes[0].total  # columns whose elements are whole cache lines of a line of the target
+    if load.sections.job.panels:
+        unit = LINE_BYTES * min(<int64_t> PANEL, load.sections.job.axes[1].total)
+    else:
+        unit = LINE_BYTES * load.sections.job.axes[0].total  # columns whose elements are whole cache lines of a line of the target
     piece = min(<int64_t> CROSSING_PIECE, max(<int64_t> COPY_PIECE, FETCHED_LINES * unit)) if fetched else stretched(CROSSING_PIECE)
     return piece - piece % unit if unit <= piece else piece
 
@@ -235,14 +239,15 @@ cdef void _piece(void *task, int64_t piece) noexcept nogil:
 
 
 cdef int64_t _cut(const Carriage *c, int64_t piece) noexcept nogil:
-    """Where a piece begins: with some columns, or else with a cache line, if the array does."""
-    cdef int64_t nbytes = c.last - c.first, place, unit
+    """Where a piece begins: with some columns, or rows of a panel, or else with a cache line, if the array does."""
+    cdef int64_t nbytes = c.last - c.first, place, unit, line
     cdef const Section *section
     if piece == 0 or piece == c.pieces:
         return c.first if piece == 0 else c.last
     place = c.first + nbytes // c.pieces * piece
     section = c.load.sections + _section_at(c.load, place)
     unit = section.job.item * LINE_BYTES
-    if section.job.part == NULL and TOGETHER * section.job.axes[0].total < nbytes // c.pieces // section.job.item:
-        unit = TOGETHER * section.job.axes[0].total * section.job.item
+    line = min(<int64_t> PANEL, section.job.axes[1].total) if section.job.panels else section.job.axes[0].total
+    if section.job.part == NULL and TOGETHER * line < nbytes // c.pieces // section.job.item:
+        unit = TOGETHER * line * section.job.item
     return max(c.first, place - (place - section.start) % unit)

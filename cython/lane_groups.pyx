@@ -90,6 +90,7 @@ cdef bint _make_group(Group *group, Lane **lanes, Py_ssize_t size, Lane *copy, b
     elif fetches:
         group.fetched = copy
         copy.fetched = True
+        copy.load.sections.job.panels = False  # it follows what is packed, column by column
     return True
 
 

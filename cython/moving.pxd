@@ -6,6 +6,7 @@ from .runs cimport Table, locate
 
 cdef enum:
     MOST_DIMENSIONS = 64  # dimensions of a NumPy array; 32 before NumPy 2
+    PANEL = 512  # columns of a panel
     MOST_JOINED = 4  # dimensions of a move that are each several of its box
 
 cdef extern from "factors.h":
@@ -30,6 +31,7 @@ cdef struct Job:
     int64_t size
     Factors factors
     bint tiled, across  # by tiles; the lines of the target run along the second dimension
+    bint panels  # elements are numbered by panels, see moving.pyx: nobody else needs to number them alike
     Py_ssize_t from_source, from_target  # bytes from element (0, 0, ...) to the first element of the box, single dimensions only
     const Table *axes[MOST_DIMENSIONS]  # of a joined dimension, in the job itself: it must stay where it was prepared
     Table joined[MOST_JOINED]

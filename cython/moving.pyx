@@ -72,6 +72,9 @@ cdef void perform(const Job *job, const char *source, char *target, int64_t firs
     if job.part != NULL:
         _part(job, source + job.from_source, target + job.from_target, first, last, stream)
         last = first
+    elif job.panels:
+        _panels(job, source, target, first, last, stream)
+        last = first
     while first < last:
         column = first / n0
         row = first % n0
@@ -91,6 +94,25 @@ cdef void perform(const Job *job, const char *source, char *target, int64_t firs
         first += width * height
     if stream:
         end_stream()
+
+
+cdef void _panels(const Job *job, const char *source, char *target, int64_t first, int64_t last, bint stream) noexcept nogil:
+    """Panels of PANEL columns, each row by row: a piece of many whole rows of a panel has long parts of lines of both sides."""
+    cdef int64_t n0 = job.axes[0].total, n1 = job.axes[1].total, place, panel, width, row, column, rows, columns
+    cdef const char *s
+    cdef char *t
+    while first < last:
+        s, t = source, target
+        find_matrix(job, first / (n0 * n1), &s, &t)
+        place = first % (n0 * n1)
+        panel = place / (PANEL * n0) * PANEL
+        width = min(<int64_t> PANEL, n1 - panel)
+        place -= panel * n0
+        row, column = place / width, place % width
+        rows = 1 if column or last - first < width else min(n0 - row, (last - first) / width)
+        columns = min(width - column, last - first)
+        _tiles(job, row, row + rows, panel + column, panel + column + columns, s, t, stream)
+        first += rows * columns
 
 
 cdef inline void _kept(const Job *job, int64_t column, int64_t *low, int64_t *high) noexcept nogil:

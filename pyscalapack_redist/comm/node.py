@@ -58,7 +58,8 @@ class Node:
     Attributes
     ----------
     ring : Ring or None
-        Shared memory with the other ranks of the node; None if there are none, or they cannot share memory.
+        Shared memory with the other ranks of the node; None if there are none but elsewhere, or they cannot share memory. A
+        rank that is the whole group has one too: its votes and copies are the compiled ones.
     number : dict
         Rank in the ring for each rank of the group on this node.
     size : int
@@ -95,7 +96,7 @@ class Node:
         self.number = {peer: k for k, peer in enumerate(here)}
         self.size = len(here)
         self.leaders = np.array([places.index(place) for place in places], np.int64)
-        memory, self.why = self._shared(here, rank, tell)
+        memory, self.why = self._shared(here, len(told) == 1, rank, tell)
         if memory is not None:
             cores = set().union(*(told[k].cores for k in here))
             self.ring = Ring(memory, self.number[rank], self.size, AREA, SPINS if self.size <= len(cores) else 0)
@@ -108,13 +109,15 @@ class Node:
                 self._watched.append((names[peer], process))
         self._names = [names[peer] for peer in here]
 
-    def _shared(self, here: list[int], rank: int, tell: Callable[[Any], list[Any]]) -> tuple[SharedMemory | None, str]:
+    def _shared(
+        self, here: list[int], alone: bool, rank: int, tell: Callable[[Any], list[Any]]
+    ) -> tuple[SharedMemory | None, str]:
         """Memory that the ranks of this node share, zero at first, and what it is; None and why not. Collective."""
         size, reasons = bytes_needed(len(here), AREA) + MARK, []
         kept: SharedMemory | None = None
-        what = "no other rank on this node"
+        what = "one rank, which copies" if alone else "no other rank on this node"
         for way, name in ((_memory_file, "memfd"), (_shm_file, "/dev/shm")):
-            wanted, memory, problem, opened = len(here) > 1 and kept is None, None, None, None
+            wanted, memory, problem, opened = (len(here) > 1 or alone) and kept is None, None, None, None
             mark = secrets.token_bytes(MARK)
             if wanted and rank == here[0]:
                 try:
@@ -138,7 +141,7 @@ class Node:
                         os.unlink(opened[1])
             failed = [found[k] for k in here if found[k] is not None]
             if wanted and not failed:
-                kept, what = memory, f"memory shared by {len(here)} ranks ({name})"
+                kept, what = memory, what if alone else f"memory shared by {len(here)} ranks ({name})"
             reasons += failed[:1]
             if not any(failure is not None for failure in found):
                 break

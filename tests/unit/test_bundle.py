@@ -113,3 +113,36 @@ def test_arrays_that_were_given_together_before_are_taken_again() -> None:
     kinds = Kinds([a, a], [left, right], [None, None])
     assert kinds.match([a, a], [left, right]) is not None
     assert kinds.match([a, a.copy()], [left, right]) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((3, 1100), "f8"), ((70, 513), "D"), ((9, 512), "f4"), ((600, 5, 3), "i2"), ((2, 530, 4), "f8"), ((1, 700), "f8")],
+)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+def test_copies_whose_lines_cross_come_over_in_any_pieces(
+    shape: tuple[int, ...], dtype: str, stream: bool, order: tuple[int, ...]
+) -> None:
+    """Their elements are numbered by panels: no piece leaves any out, or brings any twice."""
+    rng = np.random.default_rng(len(shape))
+    source = np.asfortranarray(rng.integers(1, 100, shape).astype(dtype))
+    box = Box([row(0, 1, n, True) for n in shape])  # every place is its own number on both sides
+    order = tuple(k for k in order if k < len(shape))
+    for most in (source.itemsize, 1000, 5000, 64 * 512 * source.itemsize, source.nbytes):
+        target = np.zeros(shape, dtype)
+        bundle = Bundle([(0, box, source.strides, target.strides, order, source.itemsize, None)], "")
+        bundle.stream = stream
+        origins = Origins(1)
+        origins.put(0, address(source), address(target))
+        seen, place = np.zeros(shape, bool), 0
+        while place < bundle.size:
+            end = bundle.end_of_piece(place, most)
+            before = target.copy()
+            bundle.move(origins, 0, place, end)
+            written = target != before
+            assert not (written & seen).any()
+            assert written.sum() * source.itemsize == end - place
+            seen |= written
+            place = end
+        assert np.array_equal(target, source)
