@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pyscalapack_redist._kernels.fitting import FITS, TOO_MANY, fits, minimal
@@ -87,6 +87,7 @@ def test_the_search_against_trying_all(seed: int, edges: int, levels: int) -> No
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 3), st.integers(2, 3), st.integers(2, 4))
+@example(75, 2, 2, 2)  # one cost, and nothing is found
 def test_findings_hold_for_all_steps_that_have_room(seed: int, P: int, Q: int, longest: int) -> None:
     grid = small(seed, P, Q, longest)
     messages = Messages(grid.lengths)
