@@ -146,7 +146,8 @@ class DistributedArray(Distributed):
         axes: Sequence[int | None] | None,
     ) -> Descriptor:
         """What the arguments say of it; an error where they say nothing, or too much."""
-        written = (block, grid, source, axes) != (..., None, 0, None)
+        left_out = block is ..., grid is None, np.ndim(source) == 0 and source == 0, axes is None
+        written = not all(left_out)
         if (desc is not None) + (out is not None) + written != 1:
             raise DescriptorError("give the layout to reach in one way: a Descriptor; or block=, grid=; or out=")
         if out is not None:

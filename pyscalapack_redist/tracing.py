@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, overload
 
@@ -45,6 +46,8 @@ class Phase:
         Bytes of elements that stayed on this rank, but moved from one array to the other.
     error : str
         What was raised in it; empty where nothing was.
+    digests : tuple of int
+        Of both layouts, as `layout_digest`: layouts that look alike in short may be on different ranks.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Phase:
     bytes_sent: int = 0
     bytes_copied: int = 0
     error: str = ""
+    digests: tuple[int, ...] = field(default=(), repr=False)
 
     @property
     def bytes_moved(self) -> int:
@@ -89,37 +93,28 @@ class Phases(Sequence[Phase]):
     def max(self, comm: MPI.Intracomm) -> Phases:
         """The same phases with the seconds of the slowest rank, and the bytes of all ranks. Collective over `comm`.
 
-        A rank outside a grid may have recorded fewer than others. On all ranks the result is the same.
+        A rank outside a grid records no calls of ScaLAPACK there. On all ranks the result is the same.
 
         Raises
         ------
         CollectiveError
-            A rank recorded phases that do not come in the same order elsewhere. On all ranks.
+            Two ranks recorded the same phases in another order. On all ranks.
         """
         everywhere = comm.allgather(self._phases)
-        longest = max(everywhere, key=len)
-        same: list[list[Phase]] = [[] for _ in longest]
-        for rank, phases in enumerate(everywhere):
-            k = 0
-            for mine in phases:
-                while k < len(longest) and longest[k].name != mine.name:
-                    k += 1
-                if k == len(longest):
-                    raise CollectiveError(
-                        f"rank {rank} recorded {mine.name!r}, and rank {everywhere.index(longest)} did not in that place: "
-                        "trace on all ranks a block in which all do the same"
-                    )
-                same[k].append(mine)
-                k += 1
+        same = _merged(everywhere, ("name", "routine", "digests")) or _merged(everywhere, ("name", "routine"))
+        if same is None:
+            raise CollectiveError(
+                "ranks recorded the same phases in different orders: trace on all ranks a block in which all do the same"
+            )
         return Phases(
             replace(
-                first,
+                some[0],
                 seconds=max(its.seconds for its in some),
                 bytes_sent=sum(its.bytes_sent for its in some),
                 bytes_copied=sum(its.bytes_copied for its in some),
                 error=next((its.error for its in some if its.error), ""),
             )
-            for first, some in zip(longest, same, strict=True)
+            for some in same
         )
 
     def __str__(self) -> str:
@@ -145,6 +140,29 @@ class Phases(Sequence[Phase]):
 
     def __repr__(self) -> str:
         return f"Phases({self._phases!r})"
+
+
+def _merged(everywhere: Sequence[Sequence[Phase]], fields: Sequence[str]) -> list[list[Phase]] | None:
+    """The phases of all ranks in one order, those alike together; None where there is no such order.
+
+    What comes next is a phase that no rank has before another one, unless that rank has fewer of them.
+    """
+    keys = [[tuple(getattr(phase, field) for field in fields) for phase in phases] for phases in everywhere]
+    left = [Counter(its) for its in keys]
+    place, found = [0] * len(keys), []
+    while heads := {its[place[rank]]: None for rank, its in enumerate(keys) if place[rank] < len(its)}:
+        for head in heads:
+            there = [rank for rank, its in enumerate(keys) if place[rank] < len(its) and its[place[rank]] == head]
+            most = max(left[rank][head] for rank in there)
+            if all(left[rank][head] < most for rank in range(len(keys)) if rank not in there):
+                break
+        else:
+            return None
+        found.append([everywhere[rank][place[rank]] for rank in there])
+        for rank in there:
+            place[rank] += 1
+            left[rank][head] -= 1
+    return found
 
 
 class _Here(threading.local):
@@ -198,7 +216,9 @@ class _Measured:
 
     def __init__(self, name: str, before: Any, after: Any) -> None:
         self._name, self._routine, self._traces = name, _here.routine, tuple(_here.traces)
-        self._layouts = [_in_short(desc) if isinstance(desc, Descriptor | Tiles) else "" for desc in (before, after)]
+        known = [desc if isinstance(desc, Descriptor | Tiles) else None for desc in (before, after)]
+        self._layouts = ["" if desc is None else _in_short(desc) for desc in known]
+        self._digests = tuple([0 if desc is None else desc.layout_digest for desc in known])
         self._ended = False
         self.bytes_sent = self.bytes_copied = 0
         self._start = time.perf_counter()
@@ -212,7 +232,7 @@ class _Measured:
         words = "" if error is None else f"{type(error).__name__}: {error}"
         before, after = self._layouts
         sizes = self.bytes_sent, self.bytes_copied
-        made = Phase(self._name, self._routine, before, after, seconds, *sizes, error=words)
+        made = Phase(self._name, self._routine, before, after, seconds, *sizes, error=words, digests=self._digests)
         for recorded in self._traces:
             if any(recorded is other for other in _here.traces):
                 recorded._phases.append(made)

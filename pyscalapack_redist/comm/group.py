@@ -280,7 +280,12 @@ class Group:
         sent : collection of int
             Ranks to which it has sent messages already.
         """
-        mine = (None if error is None else error_in_words(error), statements(), tuple(sent))
+        said: list[Statement] = []
+        try:
+            said = [statement.told() for statement in statements()]
+        except Exception as caught:  # of what the user gave, in words: the others wait for this rank
+            error = error or caught
+        mine = (None if error is None else error_in_words(error), said, tuple(sent))
 
         def answers(told: list[Any]) -> list[Any]:
             why = verdict(told)

@@ -30,6 +30,9 @@ __all__ = [
 ]
 
 
+LONGEST_TEXT = 300  # characters of a statement in words
+
+
 def digest(value: object) -> int:
     """A 62-bit number that is equal on all ranks for equal values (of plain Python types). Not collective."""
     text = value if isinstance(value, bytes) else repr(value).encode()
@@ -42,6 +45,10 @@ class Statement(NamedTuple):
     what: str
     value: Any
     text: str
+
+    def told(self) -> Statement:
+        """As it goes to other ranks: whatever the user gave as a value, it is a number, which can be sent and compared."""
+        return Statement(self.what, None if self.value is None else digest(self.value), self.text[:LONGEST_TEXT])
 
 
 Verdict = list[str | int] | None  # a text in which numbers stand for the names of ranks, which differ from side to side
@@ -111,7 +118,7 @@ def verdict(told: Sequence[tuple[str | None, Sequence[Statement], object]]) -> V
         for rank, (_, statements, _) in enumerate(told):
             what, value, text = statements[k]
             if value is not None:
-                first.setdefault((what, value), (rank, text[:300]))
+                first.setdefault((what, value), (rank, text))
         if len(first) > 1:
             return differ(told[0][1][k].what, list(first.values()))
     said = any(statements for _, statements, _ in told)

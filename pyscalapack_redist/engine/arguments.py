@@ -203,7 +203,7 @@ class Request:
         """What this rank asks for, for the message where ranks differ. Not collective."""
         options = dict(self._options._asdict(), via=self._via_on_all_ranks)
         usual = dict(checked_options("auto", "auto", "packed", MEMORY_LIMIT, "N", None, "N", None)._asdict(), via=None)
-        unusual = [f"{name}={value!r}" for name, value in options.items() if value != usual[name]]
+        unusual = [f"{name}={value!r}" for name, value in options.items() if repr(value) != repr(usual[name])]
         said = []
         if self.joint is not None:
             role = "desc_a alone, so its side sends" if self._sends else "desc_b alone, so its side receives"

@@ -6,9 +6,10 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from ..errors import DescriptorError, ScheduleError
-from ..exchanges import check_combination
+from ..errors import DescriptorError, ScheduleError, unknown
+from ..exchanges import BUFFERS, EXCHANGES, check_combination
 from ..layout.letters import OPERATIONS, letter_of, transposes
+from ..schedules import NAMES
 from .layouts import Layout
 from .memory import checked_memory
 from .operation import Part, check_square, checked_fill, checked_part
@@ -80,6 +81,14 @@ def checked_options(
         Names the argument, its value and what it must be.
     """
     limit = checked_memory(memory_limit)
+    known = (
+        ("schedule", schedule, (*NAMES, "auto")),
+        ("exchange", exchange, (*EXCHANGES, "auto")),
+        ("buffers", buffers, BUFFERS),
+    )
+    for what, name, names in known:
+        if not isinstance(name, str):
+            raise unknown(what, name, names)
     check_combination(schedule, schedule == "auto" or is_one_port(schedule), exchange, buffers)
     letter, part = letter_of("op", op, OPERATIONS), checked_part(uplo, diag)
     if part is not None and buffers == "datatypes":

@@ -121,14 +121,14 @@ def checked_path(path: object, dataset: object) -> str:
         text = os.fsdecode(os.fspath(path))  # type: ignore[call-overload]
     except TypeError:
         raise FileError(f"path = {path!r} must be a str or a pathlib.Path") from None
-    if not text:
-        raise FileError("path = '' must name a file")
+    if not text or "\0" in text:
+        raise FileError(f"path = {text!r} must name a file")
     hdf5 = is_hdf5(text)
     if dataset is not None and not hdf5:
         raise FileError(
             f"dataset = {dataset!r} is for HDF5: the name of such a file ends in .h5 or .hdf5, not as {text!r}"
         )
-    if hdf5 and dataset is not None and (not isinstance(dataset, str) or not dataset.strip("/")):
+    if hdf5 and dataset is not None and (not isinstance(dataset, str) or not dataset.strip("/") or "\0" in dataset):
         raise FileError(f"dataset = {dataset!r} must be the name of a data set in {text}")
     return text
 
@@ -161,7 +161,7 @@ def check_not_foreign(name: str, reads: bool = False) -> None:
 
 def checked_order(order: object) -> str:
     """The order of the elements in a file."""
-    if order not in ("C", "F"):
+    if not isinstance(order, str) or order not in ("C", "F"):
         raise FileError(f"order = {order!r} must be 'C' (the last index runs fastest) or 'F' (the first one)")
     return str(order)
 

@@ -80,7 +80,7 @@ def lstsq(
         "qr": the matrix is not of full rank, a diagonal element of its factor being zero but for rounding. "svd": a
         singular value did not converge. On all ranks.
     ValueError
-        `method` is none of these, `rcond` is given with "qr" or is no number; "svd": `a` has infs or NaNs.
+        `method` is none of these, `rcond` is given with "qr" or is no number; `a` has infs or NaNs.
     ArrayError, DescriptorError, LibraryError, CollectiveError
         As for `solve`.
     """
@@ -98,6 +98,7 @@ def lstsq(
     options = ("method", method, "rcond", None if rcond is None else repr(rcond))
     problem = Problem("lstsq", {"a": a, "b": b}, check, layout=layout, like=like, vectors=("b",), options=options)
     matrix = problem.moved("a", overwrite=overwrite_a)
+    problem.must_be_finite("a", matrix)
     return _by_qr(problem, matrix) if method == "qr" else _by_svd(problem, matrix, -1 if rcond is None else rcond)
 
 
@@ -131,7 +132,6 @@ def _by_qr(problem: Problem, matrix: DistributedArray) -> LstsqResult:
 def _by_svd(problem: Problem, matrix: DistributedArray, rcond: float) -> LstsqResult:
     """X = V inv(S) U^H B, with the singular values that are not zero; what is left of B is B - U U^H B."""
     m, n = matrix.shape
-    problem.must_be_finite("a", matrix)
     sides = problem.moved("b")
     count, few = sides.shape[1], min(m, n)
     parts, solution = problem.zeros((few, count)), problem.zeros((n, count))

@@ -67,6 +67,7 @@ class Problem:
         vectors: tuple[str, ...] = (),
         options: tuple[Any, ...] = (),
     ) -> None:
+        options = tuple(tuple(option) if isinstance(option, list) else option for option in options)
         found = [operand for operand in operands.values() if isinstance(operand, Distributed)]
         if not found:
             self._check_operands(operands, vectors)

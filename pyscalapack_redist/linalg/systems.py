@@ -199,7 +199,7 @@ def lu_solve(
 
 def _two(name: str, given: Any) -> tuple[Any, Any]:
     """Both parts of factors; what is no pair has no part that passes the checks."""
-    return given if isinstance(given, tuple) and len(given) == 2 else (given, name)
+    return (given[0], given[1]) if isinstance(given, tuple | list) and len(given) == 2 else (given, name)
 
 
 def _factored(
@@ -385,11 +385,22 @@ def _slogdet(name: str, a: DistributedArray, overwrite_a: bool, layout: Layout) 
         rows, (_, diagonal) = desc.global_indices(0), diagonal_of(matrix)
         exchanges = np.count_nonzero(pivots[: rows.size] != rows + 1) if desc.coords[1] == 0 else 0
         sizes = np.abs(diagonal)
-        return (-1) ** int(exchanges) * np.prod(diagonal / sizes), np.sum(np.log(sizes.astype(np.float64)))
+        with np.errstate(invalid="ignore"):  # of infs, with NaN for a sign
+            signs = diagonal / sizes
+        return (-1) ** int(exchanges) * np.prod(signs), np.sum(np.log(sizes.astype(np.float64)))
+
+    def is_zero() -> bool:
+        return matrix.local is not None and 0 in diagonal_of(matrix)[1]
+
+    def is_finite() -> bool:
+        return matrix.local is None or bool(np.isfinite(matrix.local).all())
 
     try:
         pivots = _lu_factored(problem, matrix)
     except np.linalg.LinAlgError:
-        return SlogdetResult(number(0), real(-np.inf))
+        told = problem.run(lambda: (is_zero(), is_finite()), lambda values: values)
+        if any(zero for zero, _ in told) or all(finite for _, finite in told):
+            return SlogdetResult(number(0), real(-np.inf))
+        return SlogdetResult(number(np.nan), real(np.nan))
     told = problem.run(work, lambda values: [part for part in values if part is not None])
     return SlogdetResult(number(np.prod([part[0] for part in told])), real(sum(part[1] for part in told)))

@@ -232,11 +232,13 @@ def pxgetrf(a: NDArray[Any] | None, desc: Descriptor, *, comm: MPI.Intracomm | N
         found[0] = _first_zero(matrix.array, *places, n) + 1
         least()
     check_info(f"p{kind}getrf", info)
-    if info == 0 and found[0] <= n:
-        info = int(found[0])
-    if info > 0:
+    if info > 0 and found[0] > n:
         raise np.linalg.LinAlgError(
-            f"p{kind}getrf: the matrix is singular: pivot {info} (counted from 1) is exactly zero"
+            f"p{kind}getrf: pivot {info} (counted from 1) was not found: the matrix has infs, NaNs or subnormal numbers"
+        )
+    if found[0] <= n:
+        raise np.linalg.LinAlgError(
+            f"p{kind}getrf: the matrix is singular: pivot {info or int(found[0])} (counted from 1) is exactly zero"
         )
     return pivots
 

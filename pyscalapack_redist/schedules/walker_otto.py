@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import ScheduleError
 from ..intersections.by_process import Slot
-from .checks import checked_table, positive
+from .checks import checked_messages, checked_table, positive
 from .communication_grid import CommunicationGrid
 from .message_graph import Ints, MessageGraph
 from .schedule import Schedule
@@ -200,6 +200,7 @@ class _Superblocks(Schedule):
         return self._filled(k, (block + self._turn) % self.grid.P, self._lengths(block))
 
     def _entries(self) -> Ints:
+        checked_messages(self._tables.K * self.grid.P)
         k, small = np.arange(self._tables.K)[:, None], np.arange(self.grid.P)[None]
         block = self._block_of(k, small)
         large = block // self._tables.K

@@ -90,7 +90,7 @@ def read_dtype(text: str) -> np.dtype[np.generic]:
     """
     try:
         dtype = np.dtype(text)
-    except TypeError as error:
+    except (TypeError, SyntaxError) as error:
         raise ValueError(f"{text!r} is not a NumPy dtype ({error}): give float64, complex64, int8, V24, ...") from None
     if dtype.hasobject or not dtype.itemsize or dtype.names or dtype.subdtype:
         raise ValueError(

@@ -79,6 +79,11 @@ def run(arguments: Sequence[str]) -> int:
         if {*arguments[:1]} & {*WITHOUT_MPI} or _speaks():
             print(f"{parser.prog}: error: {error}", file=sys.stderr, flush=True)
         return BAD_USAGE
+    except MemoryError as error:
+        if arguments[0] not in WITHOUT_MPI:
+            raise
+        print(f"{parser.prog}: error: there is not enough memory for that: {error}", file=sys.stderr, flush=True)
+        return BAD_USAGE
     except SystemExit as wanted:  # argparse has printed its help
         return wanted.code if isinstance(wanted.code, int) else 0
     return status

@@ -64,6 +64,8 @@ def written(name: str, path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise UsageError(f"{name} {path}: it cannot be written: {error.strerror or error}") from None
+    except RuntimeError as error:  # of matplotlib, without a program that a format needs
+        raise UsageError(f"{name} {path}: it cannot be drawn: {error}") from None
 
 
 def check_outputs(options: Namespace, command: str = "bench") -> None:

@@ -241,6 +241,22 @@ def test_files_are_written_for_a_reader_that_stops_at_once(tmp_path: Path) -> No
     assert files[1].stat().st_size
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("simulate --shape 10 12 --from 1000000x1000000:1x1 --to 2x2:2x2 --rate 1gbit", "not enough memory"),
+        ("plan --shape 10 12 --from 1x1:4611686018427387904x1 --to 1x1:1x1", "messages, more than"),
+        ("plan --shape 10 12 --from 1x1:1x1 --to 1x1:1x1 --dtype ,", "is not a NumPy dtype"),
+        ("simulate --shape 10 12 --from 1x1:1x1 --to 1x1:1x1 --rate 1gbit --dtype ,", "is not a NumPy dtype"),
+    ],
+)
+def test_what_is_too_large_or_no_dtype_is_told(line: str, words: str) -> None:
+    done = command(line.split(), stdout=subprocess.PIPE)
+    assert "Traceback" not in done.stderr
+    assert words in done.stdout + done.stderr
+    assert done.stderr.count("\n") <= 1
+
+
 def test_without_standard_output(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     closed = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "pyscalapack_redist"]

@@ -4,6 +4,7 @@ good for the next redistribution. Run on at least four ranks.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -100,6 +101,14 @@ def layouts() -> None:
         lambda: psr.redistribute(A, B, exchange="alltoallv", buffers="datatypes"),
         (psr.ScheduleError, "alltoallv' takes one datatype for all processes, .* use exchange='alltoallw'"),
     )
+    for name in ("schedule", "exchange", "buffers"):
+        for wrong in np.array([1, 2]), [1], {}, 5:
+            expect(
+                lambda name=name, wrong=wrong: psr.redistribute(A, B, **({name: wrong} if RANK == 1 else {})),
+                (psr.ScheduleError, f"{name} = .* is unknown; there are "),
+                elsewhere(f"{name} = .* is unknown"),
+                culprit=1,
+            )
     for exchange in ("alltoallv", "alltoallw"):
         expect(
             lambda exchange=exchange: psr.redistribute(A, B, schedule="caterpillar", exchange=exchange),
@@ -372,6 +381,15 @@ def arrays_of_other_libraries() -> None:
     assert results[1] is tensor
     assert np.array_equal(results[0], expected)
     assert np.array_equal(tensor.array, expected)
+    for traced in False, True:
+        for call in both, lambda *arrays: both.start(*arrays).wait():
+            with psr.trace() if traced else contextlib.nullcontext():
+                expect(
+                    lambda call=call: call([a] if RANK == 1 else [a, a]),
+                    (psr.ArrayError, "arrays "),
+                    elsewhere("arrays "),
+                    culprit=1,
+                )
     same = Tensor(a.copy(order="F"))
     assert psr.redistribute(A, A)(same, same, alpha=2) is same
     assert np.array_equal(same.array, 2 * a)

@@ -225,6 +225,24 @@ def next_handles() -> list[int]:
     return handles
 
 
+def no_numbers() -> None:
+    """NaNs and infs, which confuse the search for pivots: what NumPy has, or an error that does not speak of a zero."""
+    for rows in ([[np.nan, 1], [2, 3]], [[np.inf, np.inf], [2, 3]], [[-np.inf, np.inf], [np.inf, 1]]):
+        matrix = np.array(rows)
+        for desc in (psr.Descriptor((2, 2), block, SQUARE) for block in (1, 2, 64)):
+            a = put(matrix, desc)
+            assert np.isnan(linalg.det(a)), (matrix, desc)
+            assert np.isnan(linalg.slogdet(a)).all(), (matrix, desc)
+            try:
+                assert np.isnan(whole_of(linalg.inv(a))).any()
+            except np.linalg.LinAlgError as caught:
+                assert "was not found: the matrix has infs, NaNs" in str(caught)  # noqa: PT017 (no error is fine too)
+            for method in "qr", "svd":
+                with pytest.raises((ValueError, psr.CollectiveError), match="a must not contain infs or NaNs"):
+                    linalg.lstsq(a, put(np.eye(2), desc), method=method)
+    assert linalg.slogdet(put(np.diag([0, np.nan]), psr.Descriptor((2, 2), 1, SQUARE))) == (0, -np.inf)
+
+
 def traces() -> None:
     n = 20
     matrix = random((n, n), "d") + 5 * np.eye(n)
@@ -273,10 +291,31 @@ def traces() -> None:
             plan(own.zeros())
     assert [phase.name for phase in uneven.max(WORLD)] == ["plan", "redistribute"]
     with psr.trace() as uneven:
-        plan(own.zeros()) if RANK == 0 else psr.redistribute(own, own)
+        for first in (True, False) if RANK == 0 else (False, True):
+            plan(own.zeros()) if first else psr.redistribute(own, own)
     if SIZE > 1:
-        with pytest.raises(psr.CollectiveError, match="rank 1 recorded 'plan', and rank 0 did not in that place"):
+        with pytest.raises(psr.CollectiveError, match="ranks recorded the same phases in different orders"):
             uneven.max(WORLD)
+    traces_of_some_ranks(a)
+
+
+def traces_of_some_ranks(a: psr.DistributedArray) -> None:
+    """Phases on part of the ranks, some of which have the names of others."""
+    n = a.shape[0]
+    with psr.trace() as apart:
+        for rank in range(SIZE):
+            linalg.inv(a, layout=psr.Descriptor((n, n), 4, psr.ProcessGrid((1, 1), WORLD, ranks=[[rank]])))
+        linalg.inv(a, layout=psr.Descriptor((n, n), 4, SQUARE))
+    found, layouts = apart.max(WORLD), []
+    for phase in found:
+        if phase.name == "pdgetrf":
+            layouts.append(phase.layout)
+            mine = [its.seconds for its in apart if (its.name, its.layout) == ("pdgetrf", phase.layout)]
+            if phase.layout != "1x1:4x4":
+                assert phase.seconds == WORLD.allreduce(max(mine), MPI.MAX)
+    height, width = SQUARE.shape
+    assert layouts[-1] == f"{height}x{width}:4x4"
+    assert layouts[:-1] == ["1x1:4x4"] * SIZE
 
 
 def main() -> None:
@@ -290,6 +329,7 @@ def main() -> None:
         least_squares(m, n, rank, "d")
     refused()
     singular_directly()
+    no_numbers()
     traces()
     with pytest.MonkeyPatch.context() as monkeypatch:
         memory(monkeypatch)

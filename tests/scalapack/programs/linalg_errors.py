@@ -6,6 +6,7 @@ Run on at least two ranks.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -110,6 +111,17 @@ def one_rank() -> None:
         CollectiveError,
         lambda a, b: linalg.solve(a, b, layout=psr.Descriptor((N, N), on_bad(3, 2), SQUARE)),
     )
+    for mine, theirs in (([0, 1], [0, 2]), ([0, 2], (0, 1)), (np.arange(2), (0, 2))):
+        fails(
+            "the routine must be the same on every rank, but ",
+            CollectiveError,
+            lambda a, b, mine=mine, theirs=theirs: linalg.eigh(a, subset_by_index=on_bad(mine, theirs)),
+        )
+    for kind in 1.0, np.float64(1):  # equal, but not told alike: then they are named
+        fails("('norm', 'ord', ", CollectiveError, lambda a, b, kind=kind: linalg.norm(a, on_bad(kind, 1)))
+    unsendable = threading.Lock()
+    fails("ord = <unlocked", ValueError, lambda a, b: linalg.norm(a, on_bad(unsendable, 1)), BAD)
+    fails("method = <unlocked", ValueError, lambda a, b: linalg.lstsq(a, b, method=unsendable))
     kinds = on_bad("f", "d")
     fails("on one rank and float", ArrayError, lambda a, b: linalg.solve(a.astype(kinds), b.astype(kinds)))
 
