@@ -18,7 +18,7 @@ from .mpi import MPI
 from .node import forced_nodes
 from .waiting import reported
 
-__all__ = ["Closable", "MPIGroup", "check_running", "group_of"]
+__all__ = ["Closable", "MPIGroup", "check_alive", "check_running", "group_of"]
 
 CREATION_TAG = 21_317  # of Create_group, which needs one that concurrent creations do not share
 
@@ -34,6 +34,19 @@ def check_running() -> None:
     module = sys.modules.get("mpi4py.MPI")
     if module is not None and module.Is_finalized():
         raise CollectiveError("nothing can be redistributed: MPI has been finalized")
+
+
+def check_alive(comm: MPI.Intracomm) -> None:
+    """See whether a communicator can be used. Not collective.
+
+    Raises
+    ------
+    CollectiveError
+        It has been freed, or MPI finalized.
+    """
+    gone = _ended(comm)
+    if gone is not None:
+        raise CollectiveError(f"nothing can be redistributed: {gone}")
 
 
 class Closable(Protocol):
@@ -161,9 +174,7 @@ def group_of(comm: MPI.Intracomm, ranks: tuple[int, ...] | None = None) -> MPIGr
     """
     if not hasattr(comm, "Create_group"):
         raise DescriptorError(f"comm = {shown(comm)} must be an mpi4py Intracomm")
-    gone = _ended(comm)
-    if gone is not None:
-        raise CollectiveError(f"nothing can be redistributed: {gone}")
+    check_alive(comm)
     if ranks is None:
         ranks = tuple(range(comm.Get_size()))
     groups = _groups_of(comm)

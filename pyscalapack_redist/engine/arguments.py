@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..comm.group import Group
-from ..comm.groups import MPIGroup, check_running, group_of
+from ..comm.groups import MPIGroup, check_alive, check_running, group_of
 from ..comm.intercommunicator import Joint, joined
 from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Outcome, Statement, digest
@@ -87,6 +87,7 @@ class Request:
             self._comm = None
         else:
             self._comm = self.joint.comm if self.joint is not None else _communicator(desc_a, desc_b, comm, self.error)
+            check_alive(self._comm)
         self.dtype: np.dtype[Any] | None = None
         try:
             self.dtype = None if dtype is None else np.dtype(dtype)
@@ -144,6 +145,19 @@ class Request:
         else:
             self.ranks = tuple(range(self.comm.Get_size()))
         self.idle = self.comm.Get_rank() not in self.ranks
+
+    def check(self, a: Layout, b: Layout) -> None:
+        """Refuse what this rank could not see before it was told both layouts. Not collective.
+
+        Raises
+        ------
+        DescriptorError, ScheduleError
+            They do not fit each other, or what is asked.
+        """
+        self._options.check(a, self.op, None if self.part is None else self.part.uplo)
+        if has_tiles(a, b):
+            _check_tiles(self.fill, self.buffers, self.via, (a, b))
+        check_shapes(a, b, self.op)
 
     @property
     def comm(self) -> MPI.Intracomm:

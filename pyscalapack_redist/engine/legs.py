@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..comm.vote import digest
 from ..layout.descriptor import Descriptor
-from .arguments import Request, check_shapes
+from .arguments import Request
 from .fill import second_move
 from .layouts import Layout, moved
 from .model import Choice
@@ -49,7 +49,7 @@ class PendingMove(NamedTuple):
 def pending_moves(request: Request, a: Layout, b: Layout) -> list[PendingMove]:
     """The moves of a plan: of the trapezoid and of its mirror image, if there is one, each through the layouts on its way."""
     if not request.knows_both:  # what this rank was told, it has not looked at
-        check_shapes(a, b, request.op)
+        request.check(a, b)
     if request.via is None and request.fill is None:
         return [PendingMove(0, 0, 1, a, b, request.op, request.part, True)]
     kinds: list[tuple[str, Part | None]] = [(request.op, request.part)]

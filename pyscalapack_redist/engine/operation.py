@@ -43,7 +43,7 @@ class Factors(NamedTuple):
             number = scalar(value)
             if not isinstance(number, numbers.Number):
                 raise ArrayError(f"{name} = {value!r} must be a number")
-            found.append(complex(number))  # type: ignore[call-overload]
+            found.append(_complex(name, number))
         return cls(found[0], found[1], conjugates(op))
 
     @property
@@ -79,7 +79,16 @@ class Factors(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def _of_integers(alpha: int, beta: int, conjugate: bool) -> Factors:
-    return Factors(complex(alpha), complex(beta), conjugate)
+    return Factors(_complex("alpha", alpha), _complex("beta", beta), conjugate)
+
+
+def _complex(name: str, number: Any) -> complex:
+    """A factor without signs of zeros: ranks and plans compare factors by what is printed of them."""
+    try:
+        value = complex(number)
+    except OverflowError:
+        raise ArrayError(f"{name} is beyond the numbers of float64") from None
+    return complex(value.real + 0.0, value.imag + 0.0)
 
 
 def scalar(value: object) -> object:

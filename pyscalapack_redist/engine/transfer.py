@@ -18,6 +18,7 @@ from ..comm.progress import advance_others, interrupts_held, under_way, until
 from ..comm.vote import Ballot, RingVote
 from ..errors import CollectiveError
 from ..exchanges.shared import Together
+from ..exchanges.threads import prepare
 from .binding import Operands
 from .direct import DirectCall
 from .movement import Movement
@@ -208,6 +209,7 @@ def _cast(
     rows: Rows | None = None
     try:
         if error is None:
+            prepare()  # where it fails the others hear of it, also from a rank without arrays
             mine = plan._operands(arrays, outs, *factors)
             try:
                 movement = take(context, mine, plan._known(mine))

@@ -492,6 +492,32 @@ def datatypes_in_either_order(comm: MPI.Intracomm) -> None:
             move.check(move.plan(source, move.out()), salt, f"{exchange}, {order}")
 
 
+def factors_with_signs_of_zeros(comm: MPI.Intracomm) -> None:
+    """Equal factors on all ranks, one of which has an array of another kind than before."""
+    d, e = by_rows(comm), by_columns(comm)
+    plan = psr.redistribute(d, e)
+    for first, second in ((2 + 0j, 2 - 0j), (0.0, -0.0), (-0.0, 0)):
+        for factor, order in ((first, "F"), (first, "F"), (second, "C" if comm.Get_rank() else "F")):
+            a = np.array(d.from_function(lambda i, j: i + 1j * j), order=order)
+            wanted = e.from_function(lambda i, j, factor=factor: factor.real * (i + 1j * j))
+            assert np.array_equal(plan(a, alpha=factor), wanted), (factor, order)
+    mixed = -0.0 if comm.Get_rank() else 0.0
+    assert not plan(a, alpha=mixed).any()
+    with pytest.raises(psr.ArrayError, match="alpha is beyond the numbers of float64"):
+        plan(a, alpha=10**400)
+
+
+def tiles_and_copies_that_no_rank_knows_both(comm: MPI.Intracomm) -> None:
+    rank, others = comm.Get_rank(), np.arange(1, comm.Get_size())
+    tiles, copies = psr.Tiles([0, 4], [0, 3, 6], [[0, 0]], comm), psr.ProcessGrid(others.shape, comm, ranks=others)
+    desc = psr.Descriptor((4, 6), 2, copies, axes=(None, None))
+    for schedule in "auto", "natural", "optimal":
+        for mine in ((tiles, None) if rank == 0 else (None, desc)), ((None, tiles) if rank == 0 else (desc, None)):
+            with pytest.raises(psr.RedistributionError, match="has copies, to and from which tiles are not moved"):
+                psr.redistribute(*mine, comm=comm, dtype=float, schedule=schedule)
+    turned(comm).works()
+
+
 # -- 7: elements larger than a rank's share of the memory for messages
 
 
@@ -880,6 +906,8 @@ def communicator_that_was_freed(comm: MPI.Intracomm) -> None:
     other.Free()
     time.sleep(0.5 * comm.Get_rank())
     calls: list[Callable[[], object]] = [lambda: move.plan(a, out), lambda: move.plan.start(a, out).wait()]
+    for op in "N", "T":  # a request that is kept, and another
+        calls.append(lambda op=op: psr.redistribute(move.a, move.b, op=op))
     for call in calls:
         with pytest.raises(psr.RedistributionError):
             call()
@@ -1160,6 +1188,8 @@ DEFECTS: dict[str, tuple[int, Callable[[MPI.Intracomm], None]]] = {
     "no-memory-to-go-on-after-a-vote": (6, no_memory_to_go_on_after_a_vote),
     "factor-that-no-float-holds": (6, factor_that_no_float_holds),
     "datatypes-in-either-order": (6, datatypes_in_either_order),
+    "factors-with-signs-of-zeros": (6, factors_with_signs_of_zeros),
+    "tiles-and-copies-that-no-rank-knows-both": (6, tiles_and_copies_that_no_rank_knows_both),
     "large-elements": (7, large_elements),
     "large-elements-in-a-batch": (7, large_elements_in_a_batch),
     "interrupted-while-planning": (8, interrupted_while_planning),

@@ -21,9 +21,17 @@ def main() -> None:
     os.environ[VARIABLE] = "all" if rank == size - 1 else "2"
     expected = psr.RedistributionError if rank == size - 1 else psr.CollectiveError
     plan = psr.redistribute(a, b)
-    for _ in range(2):
-        with pytest.raises(expected, match=f"{VARIABLE}='all' must be the number of threads"):
-            plan(local)
+    used = [(plan, local)]
+    if size > 1:  # the last rank holds nothing
+        few = psr.Descriptor((20, 20), 3, psr.ProcessGrid((size - 1, 1), comm))
+        for exchange in "auto", "bruck":
+            used.append(
+                (psr.redistribute(few, few.T, comm=comm, exchange=exchange), few.zeros() if few.coords else None)
+            )
+    for some, array in used:
+        for _ in range(2):
+            with pytest.raises(expected, match=f"{VARIABLE}='all' must be the number of threads"):
+                some(array)
     os.environ[VARIABLE] = "2"
     wanted = b.from_function(lambda i, j: 20.0 * i + j, np.float64)
     assert np.array_equal(plan(local), wanted)
