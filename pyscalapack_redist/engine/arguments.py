@@ -251,7 +251,10 @@ def request_for(desc_a: object, desc_b: object, *options: Any) -> Request:
         check_running()
         return kept[1]
     request = Request(desc_a, desc_b, *options)
-    if request.error is None and not request.on_paper and request.joint is None and request.via is None:
+    fixed = (
+        isinstance(options[0], type | str | np.dtype | None) and request.via is None
+    )  # what nobody can change meanwhile
+    if request.error is None and not request.on_paper and request.joint is None and fixed:
         _kept[place] = options, request
         while len(_kept) > REQUESTS_KEPT:
             _kept.popitem(last=False)

@@ -108,9 +108,8 @@ def _by_qr(problem: Problem, matrix: DistributedArray) -> LstsqResult:
     real = np.zeros(0, problem.dtype).real.dtype
 
     def work() -> tuple[NDArray[Any], NDArray[Any]] | None:
-        pxgels(
-            matrix, sides if sides.shape[1] else problem.zeros((max(m, n), 1))
-        )  # which factors nothing for no column
+        # Without a column p?gels factors nothing.
+        pxgels(matrix, sides if sides.shape[1] else problem.zeros((max(m, n), 1)))
         found = _squares(sides, n)
         return None if found is None else (found, np.abs(diagonal_of(matrix)[1]))
 

@@ -148,9 +148,8 @@ class Conflicts:
         """Constraints on the numbers of steps of each cost or more, and on which choice of each conflict is made."""
         from scipy.sparse import csr_array
 
-        rows: list[tuple[Ints, Reals, float]] = [
-            (np.array([0]), np.ones(1), float(self.fewest[0]))
-        ]  # one there is always
+        # The first one is there whatever has been found.
+        rows: list[tuple[Ints, Reals, float]] = [(np.array([0]), np.ones(1), float(self.fewest[0]))]
         rows += [(np.array([level, level + 1]), np.array([-1.0, 1.0]), 0.0) for level in range(len(self.costs) - 1)]
         start = len(self.costs)
         for finding in self.found:
