@@ -9,7 +9,7 @@ from libc.stdlib cimport calloc, free
 from cpython.buffer cimport PyBUF_STRIDED_RO, PyBuffer_Release, PyObject_GetBuffer
 
 from .boxes cimport Blend, Box
-from .moving cimport PANEL, perform
+from .moving cimport line_of, perform
 from .threads cimport least_shared, pieces_for, share, stretched, threads_for
 
 cdef enum:
@@ -179,10 +179,7 @@ cdef int64_t copy_piece(const Load *load, bint stream, bint fetched=False) noexc
     cdef int64_t piece, unit
     if not crosses(load, stream):
         return stretched(COPY_PIECE)
-    if load.sections.job.panels:
-        unit = LINE_BYTES * min(<int64_t> PANEL, load.sections.job.axes[1].total)
-    else:
-        unit = LINE_BYTES * load.sections.job.axes[0].total  # columns whose elements are whole cache lines of a line of the target
+    unit = LINE_BYTES * line_of(&load.sections.job)  # so many that their elements are whole cache lines of a line of the target
     piece = min(<int64_t> CROSSING_PIECE, max(<int64_t> COPY_PIECE, FETCHED_LINES * unit)) if fetched else stretched(CROSSING_PIECE)
     return piece - piece % unit if unit <= piece else piece
 
@@ -247,7 +244,7 @@ cdef int64_t _cut(const Carriage *c, int64_t piece) noexcept nogil:
     place = c.first + nbytes // c.pieces * piece
     section = c.load.sections + _section_at(c.load, place)
     unit = section.job.item * LINE_BYTES
-    line = min(<int64_t> PANEL, section.job.axes[1].total) if section.job.panels else section.job.axes[0].total
+    line = line_of(&section.job)
     if section.job.part == NULL and TOGETHER * line < nbytes // c.pieces // section.job.item:
         unit = TOGETHER * line * section.job.item
     return max(c.first, place - (place - section.start) % unit)

@@ -41,6 +41,11 @@ cdef struct Job:
     const Part *part  # what is kept of each column of a matrix; NULL: all
     Py_ssize_t to_source, to_target  # bytes by which one more element of the part moves a dense side, 0 for an array
 
+cdef inline int64_t line_of(const Job *job) noexcept nogil:
+    """Elements that the numbering has one after another in a line: of the first dimension, or across a panel."""
+    return min(<int64_t> PANEL, job.axes[1].total) if job.panels else job.axes[0].total
+
+
 # Copy elements first to last of the box's numbering; `stream` writes whole cache lines past the cache.
 cdef void perform(const Job *job, const char *source, char *target, int64_t first, int64_t last, bint stream) noexcept nogil
 

@@ -97,9 +97,6 @@ cdef class Ballot:
             if value is not None:
                 self.values[k] = value
 
-    def __getattr__(self, name):
-        return _value(self.values, name)
-
     def numbers(self, int64_t[::1] into):
         """Write it as numbers whose largest tell the outcome, for a reduction by MPI."""
         cdef int64_t k
@@ -152,12 +149,6 @@ cdef Outcome outcome_of(const Tally *tally, bint wide):
         made.source, made.target = _known(tally.largest[SOURCE]), _known(tally.largest[TARGET])
         made.side = _known(tally.largest[SIDE])
     return made
-
-
-cdef object _value(const int64_t *values, name):
-    if name not in PLACES:
-        raise AttributeError(name)
-    return _known(values[<int64_t> PLACES[name]])
 
 
 cdef object _known(int64_t value):

@@ -102,7 +102,7 @@ class Phases(Sequence[Phase]):
         """
         everywhere = comm.allgather(self._phases)
         same = _merged(everywhere, ("name", "routine", "digests")) or _merged(everywhere, ("name", "routine"))
-        if same is None:
+        if same is None or any(map(_differ, same)):
             raise CollectiveError(
                 "ranks recorded the same phases in different orders: trace on all ranks a block in which all do the same"
             )
@@ -140,6 +140,13 @@ class Phases(Sequence[Phase]):
 
     def __repr__(self) -> str:
         return f"Phases({self._phases!r})"
+
+
+def _differ(some: Sequence[Phase]) -> bool:
+    """Whether ranks that know the layouts of a phase know different ones."""
+    return any(
+        len({digest for digest in known if digest}) > 1 for known in zip(*(its.digests for its in some), strict=True)
+    )
 
 
 def _merged(everywhere: Sequence[Sequence[Phase]], fields: Sequence[str]) -> list[list[Phase]] | None:

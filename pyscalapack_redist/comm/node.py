@@ -58,8 +58,8 @@ class Node:
     Attributes
     ----------
     ring : Ring or None
-        Shared memory with the other ranks of the node; None if there are none but elsewhere, or they cannot share memory. A
-        rank that is the whole group has one too: its votes and copies are the compiled ones.
+        Shared memory with the other ranks of the node; None where all others are elsewhere, or memory cannot be shared. A rank
+        that is the whole group has one too: its votes and copies are the compiled ones.
     number : dict
         Rank in the ring for each rank of the group on this node.
     size : int
