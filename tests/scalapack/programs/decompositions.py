@@ -8,7 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from linalg_cases import COLUMNS, LAST, RANK, ROWS, SIZE, SQUARE, copied, near, put, random, slabs, untouched, whole_of
+from linalg_cases import (
+    COLUMNS,
+    LAST,
+    RANK,
+    ROWS,
+    SIZE,
+    SQUARE,
+    copied,
+    in_turn,
+    near,
+    put,
+    random,
+    slabs,
+    untouched,
+    whole_of,
+)
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import linalg
@@ -36,7 +51,7 @@ def products(m: int, k: int, n: int, dtype: str) -> None:
     expected = left @ right
     for number, (desc_a, desc_b) in enumerate(zip(layouts(m, k), layouts(k, n)[::-1], strict=True)):
         a, b = put(left, desc_a, "CF"[number % 2]), put(right, desc_b)
-        for layout in given(m, n):
+        for layout in in_turn(given(m, n), dtype, number):
             case = f"{m} x {k} x {n}, {dtype}, layouts {number}, layout = {layout}"
             with untouched(a, b):
                 near(whole_of(linalg.matmul(a, b, layout=layout)), expected, case)
@@ -65,7 +80,7 @@ def eigenproblems(n: int, dtype: str) -> None:
     expected = np.linalg.eigvalsh(matrix)
     for number, desc in enumerate(layouts(n, n)):
         a = put(matrix, desc, "CF"[number % 2])
-        for layout in (None, *(layout for layout in given(n, n) if layout is not None and n > 4)):
+        for layout in in_turn(given(n, n) if n > 4 else [None], dtype, number):
             case = f"eigh, n = {n}, {dtype}, layouts {number}, layout = {layout}"
             with untouched(a):
                 values, vectors = linalg.eigh(a, lower=bool(number % 2), layout=layout)
@@ -81,7 +96,7 @@ def factorisations(m: int, n: int, dtype: str) -> None:
     singular = np.linalg.svd(matrix, compute_uv=False)
     for number, desc in enumerate(layouts(m, n)):
         a = put(matrix, desc, "CF"[number % 2])
-        for layout in given(m, n):
+        for layout in in_turn(given(m, n), dtype, number):
             case = f"{m} x {n}, {dtype}, layouts {number}, layout = {layout}"
             with untouched(a):
                 for mode, columns in (("reduced", few), ("full", m)):
@@ -107,7 +122,7 @@ def least_squares(m: int, n: int, k: int, dtype: str) -> None:
     x, residuals, rank, _ = np.linalg.lstsq(matrix, sides)
     for number, (desc_a, desc_b) in enumerate(zip(layouts(m, n), layouts(m, k)[::-1], strict=True)):
         a, b = put(matrix, desc_a), put(sides, desc_b)
-        for layout in given(m, n):
+        for layout in in_turn(given(m, n), dtype, number):
             case = f"lstsq, {m} x {n}, {dtype}, layouts {number}, layout = {layout}"
             with untouched(a, b):
                 found = linalg.lstsq(a, b, layout=layout)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,11 @@ def copied(shape: tuple[int, ...]) -> psr.Descriptor:
 def random(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
     made = RNG.standard_normal(shape) + (1j * RNG.standard_normal(shape) if dtype in "FD" else 0)
     return made.astype(dtype)
+
+
+def in_turn(layouts: Sequence[Any], dtype: str, number: int) -> Sequence[Any]:
+    """All `layouts` for float64; for another dtype one of them, so that each is met with each dtype and each `number`."""
+    return layouts if dtype == "d" else layouts[("fFD".index(dtype) + number) % len(layouts) :][:1]
 
 
 def put(whole: NDArray[Any], desc: psr.Descriptor, order: str = "F") -> psr.DistributedArray:

@@ -9,7 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
-from linalg_cases import COLUMNS, LAST, RANK, ROWS, SIZE, SQUARE, copied, near, put, random, slabs, untouched, whole_of
+from linalg_cases import (
+    COLUMNS,
+    LAST,
+    RANK,
+    ROWS,
+    SIZE,
+    SQUARE,
+    copied,
+    in_turn,
+    near,
+    put,
+    random,
+    slabs,
+    untouched,
+    whole_of,
+)
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import linalg
@@ -32,7 +47,8 @@ def check(n: int, k: int, dtype: str) -> None:
     sides = random((n, k), dtype)
     for number, (desc_a, desc_b) in enumerate(layouts(n, k)):
         a, b = put(matrix, desc_a, "CF"[number % 2]), put(sides, desc_b)
-        for given in (None, psr.Descriptor((n, n), 2, SQUARE), psr.Descriptor((n, n), 5, COLUMNS)):
+        given_layouts = (None, psr.Descriptor((n, n), 2, SQUARE), psr.Descriptor((n, n), 5, COLUMNS))
+        for given in in_turn(given_layouts, dtype, number):
             case = f"n = {n}, k = {k}, {dtype}, layouts {number}, layout = {given}"
             with untouched(a, b):
                 lu(matrix, sides, a, b, given, case)
