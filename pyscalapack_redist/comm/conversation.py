@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .channel import Channel, Request
+from .vote import Verdict, error_in_words
 
 if TYPE_CHECKING:
     from .group import Group
@@ -22,8 +23,17 @@ __all__ = ["DATA", "TAGS", "TALK", "Conversation", "Refusal", "all_tell"]
 DATA, TALK, TAGS = range(3)  # of one ticket: the tag of its messages, that of conversations, and how many tags it has
 
 
+class Untold(NamedTuple):
+    """In place of what a rank could not tell, or the first one could not answer: why."""
+
+    rank: int
+    text: str
+
+
 class Conversation:
     """One question and its answer. Collective over the group; the ranks may start and advance it when they like.
+
+    What fails on a rank, in pickling or in `answers`, is told to all in place of the answer.
 
     Parameters
     ----------
@@ -46,13 +56,27 @@ class Conversation:
         self._kept: list[Any] = []  # MPI reads it until a send has completed
         self.done = False
         self.answer: Any = None
+        self.error: Exception | None = None  # what failed on this rank
         if channel.rank == 0:
             self._told[0] = mine
         else:
-            self._send(0, mine)
+            try:
+                data = pickle.dumps(mine)
+            except Exception as caught:
+                data = pickle.dumps(self._untold(caught))
+            self._send(0, data)
 
-    def _send(self, peer: int, value: Any) -> None:
-        data = np.frombuffer(pickle.dumps(value), np.uint8)
+    @property
+    def failure(self) -> Verdict:
+        """Why there is no answer; None if there is one."""
+        return [self.answer.rank, f" could not take part: {self.answer.text}"] if type(self.answer) is Untold else None
+
+    def _untold(self, error: Exception) -> Untold:
+        self.error = error
+        return Untold(self._channel.rank, error_in_words(error))
+
+    def _send(self, peer: int, pickled: bytes) -> None:
+        data = np.frombuffer(pickled, np.uint8)
         self._kept.append(data)
         self._requests.append(self._channel.send(data, peer, self._tag))
 
@@ -86,10 +110,16 @@ class Conversation:
         return self.done
 
     def _reply(self) -> None:
-        answers = self._answers(self._told)
+        untold = next((mine for mine in self._told if type(mine) is Untold), None)
+        try:
+            answers = [untold] * self._channel.size if untold is not None else self._answers(self._told)
+            pickled = [pickle.dumps(answer) for answer in answers[1:]]
+        except Exception as caught:
+            answers = [self._untold(caught)]
+            pickled = [pickle.dumps(answers[0])] * (self._channel.size - 1)
         self.answer = answers[0]
-        for peer in range(1, self._channel.size):
-            self._send(peer, answers[peer])
+        for peer, data in enumerate(pickled, 1):
+            self._send(peer, data)
 
 
 def all_tell(
@@ -120,6 +150,10 @@ class Refusal:
         if self._come is None:
             if not self._talk.advance():
                 return False
+            if self._talk.failure is not None:  # nobody knows which messages are on their way to whom
+                self.answer = self._group.in_words(self._talk.failure)
+                self._group.break_off(self.answer)
+                return True
             verdict, come = self._talk.answer
             self.answer = None if verdict is None else self._group.in_words(verdict)
             self._come = [] if self.answer is None else list(come)

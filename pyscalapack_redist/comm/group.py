@@ -241,16 +241,23 @@ class Group:
                 progress.under_way()[Agreement(self, *cast, error or caught, statements, asks)] = None
             raise
         if not good(outcome):
-            text = self._finished(self.refusal(ticket, error, statements))
-            raise error or CollectiveError(text)
+            refusal = self.refusal(ticket, error, statements)
+            self._until(refusal)
+            raise error or CollectiveError(refusal.answer)
         if asks(outcome):
-            self._raise_first(self._finished(all_tell(self.channel, ticket, None)), None)
+            self._raise_first(self._answer(all_tell(self.channel, ticket, None)), None)
         return outcome
 
-    def _finished(self, talk: Conversation | Refusal) -> Any:
-        """The answer. Not to be interrupted: all ranks are here, or will be."""
+    def _until(self, talk: Conversation | Refusal) -> None:
+        """Wait until it is done. Not to be interrupted: all ranks are here, or will be."""
         with progress.interrupts_held():
             until(talk.advance, self.look_around)
+
+    def _answer(self, talk: Conversation) -> Any:
+        """What has come of it. Where a rank could not tell, or the first one not answer, all raise."""
+        self._until(talk)
+        if talk.failure is not None:
+            raise talk.error or CollectiveError(self.in_words(talk.failure))
         return talk.answer
 
     def _raise_first(self, told: Sequence[str | None], error: BaseException | None) -> None:
@@ -301,7 +308,7 @@ class Group:
     def combine(self, mine: Any, answer: Callable[[list[Any]], Any] | None = None) -> Any:
         """What all ranks tell, by rank; or what `answer` makes of that, on the first one. Collective over the group."""
         with progress.interrupts_held():
-            return self._finished(all_tell(self.channel, self.next_ticket(), mine, answer))
+            return self._answer(all_tell(self.channel, self.next_ticket(), mine, answer))
 
     def raise_on_all(self, error: BaseException | None) -> None:
         """Raise on every rank if any has an error. Collective over the group."""

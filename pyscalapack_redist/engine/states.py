@@ -144,13 +144,15 @@ class Asking(Phase):
 
     def advance(self, block: bool) -> Phase | None:
         """Until this rank knows the dtypes, and has what they need, or has failed to get it. Not collective."""
-        if not self._talk.advance():
+        talk = self._talk
+        if not talk.advance():
             return None
-        context, movement, error = self._context, self._movement, None
-        verdict, dtypes = self._talk.answer
+        context, movement = self._context, self._movement
+        error: BaseException | None = None
+        verdict, dtypes = talk.answer if talk.failure is None else (talk.failure, [])
         try:
             if verdict is not None:
-                raise CollectiveError(context.group.in_words(verdict))
+                raise talk.error or CollectiveError(context.group.in_words(verdict))
             if movement is None:
                 movement = take(context, self._mine, dtypes, int(self._outcome.item))
         except BaseException as caught:

@@ -37,6 +37,8 @@ CASES: list[tuple[str, int, str]] = [
     ("datatypes-in-either-order", 3, "0,1,1"),
     ("factors-with-signs-of-zeros", 2, ""),
     ("factors-with-signs-of-zeros", 2, "0,1"),
+    ("conversations-that-fail", 2, ""),
+    ("conversations-that-fail", 3, "0,1,1"),
     ("tiles-and-copies-that-no-rank-knows-both", 3, ""),
     ("tiles-and-copies-that-no-rank-knows-both", 4, "0,1,1,0"),
     ("large-elements", 2, ""),

@@ -31,6 +31,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 import pyscalapack_redist as psr
+from pyscalapack_redist.engine import states
 from pyscalapack_redist.engine.fast_path import Remembered
 
 N = 64
@@ -516,6 +517,48 @@ def tiles_and_copies_that_no_rank_knows_both(comm: MPI.Intracomm) -> None:
             with pytest.raises(psr.RedistributionError, match="has copies, to and from which tiles are not moved"):
                 psr.redistribute(*mine, comm=comm, dtype=float, schedule=schedule)
     turned(comm).works()
+
+
+def conversations_that_fail(comm: MPI.Intracomm) -> None:
+    """A rank has no memory to tell the others something, or the first one to answer them: all raise, and can go on."""
+    me, last = comm.Get_rank(), comm.Get_size() - 1
+    move = turned(comm)
+    group = move.plan._group
+    assert group is not None
+    none_left = MemoryError("none left")
+
+    class Large:
+        def __reduce__(self) -> tuple[Any, ...]:
+            raise none_left
+
+    def answer(told: list[Any]) -> Any:
+        raise none_left
+
+    answers = [(0, lambda: group.combine(me, answer)), (0, lambda: group.combine(me, lambda told: Large()))]
+    for bad, ask in [
+        *((rank, lambda rank=rank: group.combine(Large() if me == rank else 0)) for rank in (0, last)),
+        *answers,
+    ]:
+        with pytest.raises(MemoryError if me == bad else psr.CollectiveError, match="none left"):
+            ask()
+        assert group.combine(me) == list(range(last + 1))
+    far = Move(on_rank(comm, 0), on_rank(comm, 0))
+    both = psr.batch(move.plan, psr.redistribute(far.a, far.b, comm=comm))
+    failing = mock.patch.object(states, "dtype_digest", side_effect=none_left)
+    sources = [move.source(), far.source()]
+    outs = [move.out(), far.out()]
+    with failing if me == 0 else contextlib.nullcontext(), raises_on(0, MemoryError):
+        both(sources, outs)
+    assert all(untouched(out) for out in outs if out is not None)
+    for found, part in zip(both(sources, outs), (move, far), strict=True):
+        part.check(found)
+    lost = turned(comm.Dup())  # the first rank cannot say why nothing may move, nor what is to be received
+    failing = mock.patch("pyscalapack_redist.comm.group.verdict", side_effect=none_left)
+    with failing if me == 0 else contextlib.nullcontext(), pytest.raises((psr.ArrayError, psr.CollectiveError)):
+        lost.plan(lost.source(), 3 if me == last else lost.out())
+    with pytest.raises(psr.CollectiveError, match=r"cannot redistribute any more.*use another communicator"):
+        lost.plan(lost.source(), lost.out())
+    move.works()
 
 
 # -- 7: elements larger than a rank's share of the memory for messages
@@ -1189,6 +1232,7 @@ DEFECTS: dict[str, tuple[int, Callable[[MPI.Intracomm], None]]] = {
     "factor-that-no-float-holds": (6, factor_that_no_float_holds),
     "datatypes-in-either-order": (6, datatypes_in_either_order),
     "factors-with-signs-of-zeros": (6, factors_with_signs_of_zeros),
+    "conversations-that-fail": (6, conversations_that_fail),
     "tiles-and-copies-that-no-rank-knows-both": (6, tiles_and_copies_that_no_rank_knows_both),
     "large-elements": (7, large_elements),
     "large-elements-in-a-batch": (7, large_elements_in_a_batch),
