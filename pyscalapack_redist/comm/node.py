@@ -158,9 +158,8 @@ class Node:
             One has died, has left a transfer in the middle, or has ended.
         """
         if self.ring is not None:
+            # who has left may have done so because of one that has died or ended, so those are told first
             left, ended = self.ring.broken_by(), self.ring.ended_before(ticket)
-            if left is not None and left != self.ring.rank:
-                raise CollectiveError(f"{self._names[left]} has left a redistribution in the middle")
             if ended is not None:
                 raise CollectiveError(
                     f"{self._names[ended]} has ended, or has freed the communicator, before this call"
@@ -168,6 +167,8 @@ class Node:
         for name, process in self._watched:
             if _is_dead(process):
                 raise CollectiveError(f"{name} has died")
+        if self.ring is not None and left is not None and left != self.ring.rank:
+            raise CollectiveError(f"{self._names[left]} has left a redistribution in the middle")
 
 
 def forced_nodes(ranks: int) -> list[int] | None:

@@ -10,6 +10,8 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .._kernels.ring import RULES, Ballot, Outcome, RingVote
 from .channel import Channel
 from .log_steps import LogSteps, Rows
@@ -35,8 +37,15 @@ LONGEST_TEXT = 300  # characters of a statement in words
 
 def digest(value: object) -> int:
     """A 62-bit number that is equal on all ranks for equal values (of plain Python types). Not collective."""
-    text = value if isinstance(value, bytes) else repr(value).encode()
+    text = value if isinstance(value, bytes) else repr(_plain(value)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 2
+
+
+def _plain(value: object) -> object:
+    """The same without NumPy's scalars, which look unlike Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return tuple([_plain(part) for part in value]) if isinstance(value, tuple) else value
 
 
 class Statement(NamedTuple):

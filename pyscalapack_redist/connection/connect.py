@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
+from numbers import Real
 from typing import Any, TypeVar
 
 from ..comm.intercommunicator import Joint, joined
@@ -204,16 +205,22 @@ class _Side:
 
     def _on_root(self, call: Callable[[], T] | None) -> T | None:
         """Let rank 0 do something, while the others, with None, wait without keeping a core busy; all raise what it raises."""
-        value, problem = None, None
+        value: T | None = None
+        problem: str | None = None
+        interrupt: BaseException | None = None
         if call is not None:
             try:
                 value = call()
             except Exception as caught:
                 problem = _in_words(caught)
+            except BaseException as caught:
+                problem, interrupt = f"rank 0 was interrupted ({type(caught).__name__})", caught
         here = self.comm.Ibarrier()
         while not here.Test():
             time.sleep(0.002)
         problem = self.comm.bcast(problem)
+        if interrupt is not None:
+            raise interrupt
         if problem is not None:
             raise ConnectError(problem)
         return value
@@ -262,7 +269,7 @@ def _checked(path: Any, timeout: Any, user: Any) -> tuple[str, float, int]:
             f"path = {place!r}: there is no such directory; make it, where all ranks of both jobs see it"
         )
     check_directory(folder, number)
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < 1e9:
+    if isinstance(timeout, bool) or not isinstance(timeout, Real) or not 0 < float(timeout) < 1e9:
         raise ConnectError(f"timeout = {timeout!r} must be a positive number of seconds")
     return place, float(timeout), number
 

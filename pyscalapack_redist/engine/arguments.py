@@ -6,6 +6,7 @@ import functools
 import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,7 +93,7 @@ class Request:
         try:
             self.dtype = None if dtype is None else np.dtype(dtype)
         except Exception as caught:
-            self.error = self.error or ArrayError(f"dtype = {dtype!r} is not a NumPy dtype: {caught}")
+            self.error = self.error or ArrayError(f"dtype = {shown(dtype)} is not a NumPy dtype: {caught}")
         try:
             if self.dtype is not None:
                 check_dtype(self.dtype)
@@ -126,7 +127,13 @@ class Request:
                 check_shapes(a, b, options.op)
         except Exception as caught:
             self.error = self.error or caught
+        self._between: tuple[
+            Descriptor, ...
+        ] = ()  # also of a via that is wrong elsewhere, for the ranks that wait there
         try:
+            if isinstance(via, Iterable) and not isinstance(via, str):
+                via = list(via)
+                self._between = _readable(via, self._comm)
             self.via = None if via is None else _read_via(via, self._comm, self.joint)
         except Exception as caught:
             self.error = self.error or caught
@@ -137,8 +144,7 @@ class Request:
         self.idle = False
         if self.on_paper:
             return
-        between = () if self.via is None or isinstance(self.via, str) else self.via
-        known = [desc.ranks for desc in (*read, *between) if desc is not None]
+        known = [desc.ranks for desc in (*read, *self._between) if desc is not None]
         if comm is None and known:  # with one bad descriptor, the other's processes are the best guess
             alike = known.count(known[0]) == len(known)
             self.ranks = known[0] if alike else tuple(sorted(set().union(*known)))
@@ -215,7 +221,7 @@ class Request:
 
     def statements(self) -> list[Statement]:
         """What this rank asks for, for the message where ranks differ. Not collective."""
-        options = dict(self._options._asdict(), via=self._via_on_all_ranks)
+        options = dict(self._options._asdict(), via=self.via)
         usual = dict(checked_options("auto", "auto", "packed", MEMORY_LIMIT, "N", None, "N", None)._asdict(), via=None)
         unusual = [f"{name}={value!r}" for name, value in options.items() if repr(value) != repr(usual[name])]
         said = []
@@ -228,10 +234,8 @@ class Request:
             ]
         for name, desc in zip(("desc_a", "desc_b"), self.descriptors, strict=True):
             said.append(Statement(name, None if desc is None else desc.layout_digest, repr(desc)))
-        return [
-            *said,
-            Statement("the options", repr(options), ", ".join(unusual) or "those that redistribute has by default"),
-        ]
+        words = ", ".join(unusual) or "those that redistribute has by default"
+        return [*said, Statement("the options", (self._options, self._via_on_all_ranks), words)]
 
 
 REQUESTS_KEPT = 8
@@ -359,6 +363,16 @@ def _check_tiles(fill: object, buffers: str, via: object, layouts: Iterable[Layo
         )
     if via is not None:
         raise ScheduleError(f"via = {via!r} is not for tiles: make the legs one by one")
+
+
+def _readable(via: Sequence[object], comm: MPI.Intracomm | None) -> tuple[Descriptor, ...]:
+    """Those on the way that can be read."""
+    found = []
+    for stop in via:
+        with suppress(Exception):
+            if isinstance(stop, Descriptor):
+                found.append(stop if comm is None else stop.on(comm))
+    return tuple(found)
 
 
 def _read_via(

@@ -55,6 +55,16 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int | st
     CollectiveError
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
+    with (
+        interrupts_held() as held
+    ):  # they come before the vote, which tells the others; from it on all ranks make the batch
+        return _checked(plans, exchange, memory_limit, held.let_through)
+
+
+def _checked(
+    plans: tuple[Redistribution, ...], exchange: str, memory_limit: int | str, let_through: Callable[[], None]
+) -> Redistribution:
+    """The batch, once this rank has seen what it can alone."""
     known = [plan for plan in plans if isinstance(plan, Redistribution)]
     error: RedistributionError | None = None
     limit = MEMORY_LIMIT
@@ -73,8 +83,7 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int | st
         if error is not None:
             raise error
         return _batch(plans, None, Choice("natural", "nonblocking", "no part in any plan"), limit)
-    with interrupts_held() as held:  # from the vote on all ranks make the batch
-        return _agreed(plans, group_of(comm, ranks), exchange, limit, error, held.let_through)
+    return _agreed(plans, group_of(comm, ranks), exchange, limit, error, let_through)
 
 
 def _check(plans: tuple[object, ...], exchange: str) -> None:
@@ -83,7 +92,8 @@ def _check(plans: tuple[object, ...], exchange: str) -> None:
         raise ScheduleError("batch() needs at least one plan, made by redistribute")
     for k, plan in enumerate(plans):
         if not isinstance(plan, Redistribution):
-            raise ScheduleError(f"plan {k} is {_named(plan)}: it must be a plan made by redistribute")
+            listed = "; of a list of plans, batch(*plans, ...)" if isinstance(plan, list | tuple) else ""
+            raise ScheduleError(f"plan {k} is {_named(plan)}: it must be a plan made by redistribute{listed}")
         if plan._listed:
             raise ScheduleError(f"plan {k} is a batch itself: give its plans, batch(*that_batch.plans, ...)")
         if plan._tiled:

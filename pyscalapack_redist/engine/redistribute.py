@@ -61,7 +61,8 @@ def redistribute(
 ) -> Redistribution:
     """Plan the redistribution of an array from layout A to layout B.
 
-    Collective over the processes of the two grids; with `comm`, over all of `comm`. Other ranks may call it too. On two
+    Collective over the processes of the two grids, and of those of a list `via`; with `comm`, over all of `comm`, which
+    is the only way that ranks which name different processes by mistake hear of it. Other ranks may call it too. On two
     grids without a communicator the plan is one to study, for any number of processes: see `PaperPlan`. Plans
     are kept with the communicator: asking again for the same one costs one small reduction, holding it costs nothing.
     The first plan of a set of processes on several nodes measures the links between them, once: one rank of each sends

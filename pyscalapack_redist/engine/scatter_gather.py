@@ -132,7 +132,8 @@ def _agreed(
     error: Exception | None = None
     array: NDArray[Any] | None = None
     try:
-        if whole_number("root", root, 0) >= everyone.size:
+        root = whole_number("root", root, 0)
+        if root >= everyone.size:
             raise DescriptorError(
                 f"root = {root} is not a rank of the communicator: it must be 0 to {everyone.size - 1}"
             )
@@ -145,7 +146,11 @@ def _agreed(
     everyone.agree(
         Ballot(failed=everyone.failed(error), call=digest((call, desc.layout_digest, place))),
         error,
-        lambda: [Statement("desc", desc.layout_digest, repr(desc)), Statement("root", place, repr(root))],
+        lambda: [
+            Statement("the call", call, call),
+            Statement("desc", desc.layout_digest, repr(desc)),
+            Statement("root", place, repr(root)),
+        ],
         lambda outcome: True,
     )
     known = everyone.share(None if array is None else array.dtype)

@@ -130,7 +130,7 @@ def _distribution(k: int, n: int, block: int | Blocks, processes: int, source: i
 
 def _each(name: str, value: Any, dimensions: int | None) -> tuple[Any, ...]:
     """One value for each dimension; a single one stands for all of them."""
-    if value is None or isinstance(value, int | np.integer):
+    if value is None or isinstance(value, int | np.integer | str):
         return (value,) * (1 if dimensions is None else dimensions)
     try:
         values = tuple(value)

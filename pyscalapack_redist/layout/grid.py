@@ -17,7 +17,7 @@ from ..comm.agreement import read_alike
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..comm.vote import digest
-from ..errors import DescriptorError
+from ..errors import DescriptorError, shown
 from .blockcyclic import check_dimensions, whole_number
 
 __all__ = ["ProcessGrid", "checked_communicator", "same_ranks", "translated"]
@@ -110,7 +110,10 @@ class ProcessGrid:
     @classmethod
     def _read_context(cls, ctxt: int, comm: MPI.Intracomm) -> ProcessGrid | None:
         """The grid of a context that this rank is in; None for -1. Not collective."""
-        ctxt = operator.index(ctxt)
+        try:
+            ctxt = operator.index(ctxt)
+        except TypeError:
+            raise DescriptorError(f"ctxt = {shown(ctxt)} must be an integer, the number of a BLACS context") from None
         if ctxt == -1:
             return None
         rows, columns, ranks = blacs.context_grid(ctxt, comm)
@@ -236,7 +239,7 @@ class ProcessGrid:
         Raises
         ------
         DescriptorError
-            It was not made yet; the remedy is `make_context()`. Or it was read, and whoever made it has freed it.
+            It was not made yet; the remedy is `make_context()`. Or it was freed by its number, by whoever made it.
         """
         if self._context is None:
             if self._comm is not None and self._coords is None:
@@ -244,7 +247,7 @@ class ProcessGrid:
             raise DescriptorError(
                 f"{self} has no BLACS context yet: call make_context() on all of its ranks first (it is collective)"
             )
-        if not self._owns_context and self._coords is not None:  # a library ends the process for one that is not alive
+        if self._coords is not None:  # a library ends the process for one that is not alive
             check_alive(self._context, (self._shape[0], self._shape[1]))
         return self._context
 

@@ -14,7 +14,7 @@ from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.grid import ProcessGrid
-from ..scalapack.operands import beyond_syevd, misaligned
+from ..scalapack.operands import beyond_gesvd, beyond_syevd, misaligned
 
 __all__ = ["as_column", "check_rows", "check_taken", "layout_for", "routine", "shaped_like", "stays"]
 
@@ -84,6 +84,8 @@ def _unfit(name: str, desc: Descriptor) -> str | None:
     what = misaligned(desc)
     if not what and name == "eigh":
         what = beyond_syevd(desc, blacs.load().vendor)
+    if not what and name in ("svd", "lstsq", "norm"):
+        what = beyond_gesvd(desc)
     return what or None
 
 

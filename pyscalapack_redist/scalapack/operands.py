@@ -248,6 +248,16 @@ def beyond_syevd(desc: Descriptor, vendor: str) -> str:
     return ""
 
 
+def beyond_gesvd(desc: Descriptor) -> str:
+    """Why p?gesvd cannot take a matrix in a layout that other routines take; empty where it can."""
+    if desc.shape == (1, 2) and desc.grid.shape[1] > 1:
+        return (
+            "of 1 x 2 elements on several columns of processes, for which ScaLAPACK's p?gesvd finds wrong singular values, or "
+            "does not return"
+        )
+    return ""
+
+
 def diagonal_places(desc: Descriptor) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """What this rank holds of the diagonal: global indices, ascending, and their local rows and columns. Not collective."""
     indices = np.intersect1d(desc.global_indices(0), desc.global_indices(1), assume_unique=True)

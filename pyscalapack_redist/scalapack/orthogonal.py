@@ -12,6 +12,7 @@ from ..errors import ArrayError, DescriptorError
 from ..layout.descriptor import Descriptor
 from .calls import call_with_workspace, dtype_of, over_grid
 from .operands import (
+    beyond_gesvd,
     check_aligned,
     check_info,
     check_separate,
@@ -152,6 +153,9 @@ def pxgesvd(a: Local, desc: Descriptor, vectors: bool = True, *, comm: MPI.Intra
         As for `pxgetrs`.
     """
     check_aligned(desc=desc)
+    what = beyond_gesvd(desc)
+    if what:
+        raise DescriptorError(f"desc = {desc!r} is {what}: use one column of processes")
     m, n = desc.shape
     few = min(m, n)
     if desc.grid.coords is None:

@@ -183,6 +183,26 @@ def test_a_pipe_at_the_meeting_place(role: str, tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["meeting.accept"]
 
 
+@pytest.mark.parametrize("role", ["accept", "connect"])
+def test_a_file_of_somebody_at_the_meeting_place(role: str, tmp_path: Path) -> None:
+    path = tmp_path / "meeting"
+    for name in "accept", "connect":
+        (tmp_path / f"meeting.{name}").write_text("of the program's own\n")
+    arguments = [f"{role}:{path}", "stay", "steps", "auto"]
+    printed = run(PROGRAMS / "two_jobs_trouble.py", 2, *arguments, timeout=40, check=False).stdout
+    assert printed.count(f"{path}.{role} is not a file of psr.accept or psr.connect: use another path") == 2, printed
+    assert {file.read_text() for file in tmp_path.iterdir()} == {"of the program's own\n"}
+
+
+@pytest.mark.parametrize("role", ["accept", "connect"])
+def test_an_interrupt_on_the_rank_that_waits_for_the_other_job(role: str, tmp_path: Path) -> None:
+    arguments = [f"{role}:{tmp_path / 'meeting'}", "interrupted", "steps", "auto"]
+    printed = run(PROGRAMS / "two_jobs_trouble.py", 3, *arguments, timeout=40, check=False).stdout
+    words = [f"rank {rank}: rank 0 was interrupted (KeyboardInterrupt)" for rank in (1, 2)]
+    assert sorted(printed.splitlines()) == ["rank 0: KeyboardInterrupt", *words], printed
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_lies_beside_the_meeting_place_is_left_alone(server: dict[str, str], tmp_path: Path) -> None:
     path = tmp_path / "meeting"
     os.mkfifo(f"{path}.port")

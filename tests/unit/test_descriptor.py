@@ -177,7 +177,7 @@ def test_sub_arrays_past_the_edge(key: tuple[object, ...], words: str) -> None:
         (((4, 4), (2, -3), GRID), {}, r"block\[1\] = -3 must be at least 1"),
         (((4, -4), (2, 2), GRID), {}, r"shape\[1\] = -4 must be at least 0"),
         (((4, 4), (2, 2, 2), GRID), {}, r"block = \(2, 2, 2\) has 3 entries, but the array has 2 dimensions"),
-        (((4, 4), "x", GRID), {}, "block = .* has 1 entries"),
+        (((4, 4), "x", GRID), {}, r"block\[0\] = 'x' must be an integer .* 'balanced'"),
         (((4, 4), 2.5, GRID), {}, "block = 2.5 must be an integer or a sequence"),
         (((4, 4), (2, 2), "grid"), {}, "grid = 'grid' must be a ProcessGrid"),
         (((4, 4), (2, 2), np.zeros((2, 3))), {}, r"grid = <ndarray of shape \(2, 3\) and dtype float64> must be a"),

@@ -31,6 +31,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 import pyscalapack_redist as psr
+from pyscalapack_redist.engine import batch as batches
 from pyscalapack_redist.engine import states
 from pyscalapack_redist.engine.fast_path import Remembered
 
@@ -679,6 +680,45 @@ def interrupted_while_batching(comm: MPI.Intracomm) -> None:
     same(here, numbered(move.a, salt=4))
 
 
+def interrupted_before_a_batch_is_agreed(comm: MPI.Intracomm) -> None:
+    """While a rank looks at its plans, which takes long where there are many."""
+    me, move = comm.Get_rank(), turned(comm)
+    check = batches._check
+
+    def interrupted_there(*given: Any) -> None:
+        check(*given)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with mock.patch.object(batches, "_check", interrupted_there if me == 0 else check), raises_on(0, KeyboardInterrupt):
+        psr.batch(move.plan, move.plan)
+    for part in psr.batch(move.plan, move.plan)([move.source(3)] * 2):
+        move.check(part, 3)
+
+
+def way_that_is_wrong_on_one_rank(comm: MPI.Intracomm) -> None:
+    """The ranks of the layout in between are those of the call too, also of a list in which something else is wrong."""
+    me, last = comm.Get_rank(), comm.Get_size() - 1
+    a, b, between = on_rank(comm, 0), on_rank(comm, 1), on_rank(comm, last)
+    for wrong in [between, None], [between, 3], iter([between, "x"]):
+        with raises_on(0, psr.ScheduleError):
+            psr.redistribute(a, b, via=wrong if me == 0 else [between])
+    plan = psr.redistribute(a, b, via=iter([between]) if me == 0 else [between], dtype=float)
+    same(plan(numbered(a)), numbered(b))
+
+
+class Nameless:
+    def __repr__(self) -> str:
+        raise ValueError("no words")
+
+
+def dtype_that_cannot_be_shown(comm: MPI.Intracomm) -> None:
+    move = turned(comm)
+    with raises_on(0, psr.ArrayError):
+        psr.redistribute(move.a, move.b, dtype=Nameless() if comm.Get_rank() == 0 else float)
+    move.works()
+
+
 def interrupted_while_messages_are_planned(comm: MPI.Intracomm, exchange: str) -> None:
     """Before the vote, which then tells the others, or after it, when all ranks keep the plan: long lists of blocks."""
     me, processes, blocks = comm.Get_rank(), comm.Get_size(), 100_000
@@ -1238,6 +1278,9 @@ DEFECTS: dict[str, tuple[int, Callable[[MPI.Intracomm], None]]] = {
     "large-elements-in-a-batch": (7, large_elements_in_a_batch),
     "interrupted-while-planning": (8, interrupted_while_planning),
     "interrupted-as-calls-end": (8, interrupted_as_calls_end),
+    "interrupted-before-a-batch-is-agreed": (8, interrupted_before_a_batch_is_agreed),
+    "way-that-is-wrong-on-one-rank": (8, way_that_is_wrong_on_one_rank),
+    "dtype-that-cannot-be-shown": (8, dtype_that_cannot_be_shown),
     "interrupted-while-batching": (8, interrupted_while_batching),
     "interrupted-while-messages-are-planned": (
         8,

@@ -98,7 +98,11 @@ def one_process() -> None:
     fails(where, lambda: x.gather(on_bad(SIZE, 0)), psr.DescriptorError)
     fails(where, lambda: psr.distribute(WHOLE, A, root=on_bad(SIZE, 0)), psr.DescriptorError)
     fails("root must be the same on every rank", lambda: x.gather(RANK % 2), psr.CollectiveError, None)
+    assert np.array_equal(x.gather(on_bad(np.int32(0), 0)), WHOLE if RANK == 0 else None)  # type: ignore[arg-type]
     fails("desc must be the same", lambda: on_bad(array(B), x).gather(), psr.CollectiveError, None)
+    calls = "the call must be the same on every rank, but rank 0 has"
+    other = on_bad(lambda: psr.distribute(WHOLE, A), lambda: x.gather())
+    fails(calls, other, psr.CollectiveError, None)
     masked = np.ma.masked_array(WHOLE, WHOLE > 5)
     mask = "is a masked array, whose mask would not move with it: pass array.filled(value)"
     for given in (masked, [*masked], [[*masked[0]], *WHOLE[1:].tolist()]):

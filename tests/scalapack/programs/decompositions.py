@@ -117,6 +117,20 @@ def factorisations(m: int, n: int, dtype: str) -> None:
                     near(vh @ vh.conj().T, np.eye(vh.shape[0], dtype=dtype), f"svd, vh, {case}")
 
 
+def one_by_two() -> None:
+    """Over a row of processes, which p?gesvd is not right for."""
+    for dtype, block in (("f", 1), ("d", 1), ("d", 2), ("F", 1)):
+        matrix = random((1, 2), dtype)
+        a = put(matrix, psr.Descriptor((1, 2), block, COLUMNS))
+        u, s, vh = linalg.svd(a, False)
+        near(s, np.linalg.svd(matrix, compute_uv=False), f"1 x 2, {dtype}")
+        near((whole_of(u) * s).astype(dtype) @ whole_of(vh), matrix, f"1 x 2, {dtype}")
+        near(linalg.norm(a, "nuc"), np.linalg.norm(matrix, "nuc"), f"1 x 2, {dtype}")
+        if SIZE > 1:
+            with pytest.raises(psr.DescriptorError, match="1 x 2 elements on several columns of processes"):
+                linalg.svd(a, layout=a.desc)
+
+
 def least_squares(m: int, n: int, k: int, dtype: str) -> None:
     matrix, sides = random((m, n), dtype), random((m, k), dtype)
     x, residuals, rank, _ = np.linalg.lstsq(matrix, sides)
@@ -213,6 +227,7 @@ def main() -> None:
         least_squares(m, n, 2, "d")
     vectors()
     copies()
+    one_by_two()
     not_finite()
     if RANK == 0:
         sys.stdout.write("OK\n")

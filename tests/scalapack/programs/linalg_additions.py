@@ -196,6 +196,12 @@ def contexts() -> None:
         blacs.free_context(ctxt)
         return ctxt
 
+    grid = psr.ProcessGrid((1, SIZE), WORLD)
+    desc = psr.Descriptor((8, 8), 2, grid)
+    blacs.free_context(grid.make_context())
+    for call in (lambda: scalapack.pxlange(desc.zeros(), desc, "M"), lambda: np.asarray(desc)):
+        with pytest.raises(psr.DescriptorError, match=r"CTXT = \d+ is not a live BLACS context"):
+            call()
     before = free()
     for k in range(1000 // SIZE):
         a = put(np.eye(8), psr.Descriptor((8, 8), 2, psr.ProcessGrid((1, SIZE), WORLD)))
