@@ -277,12 +277,8 @@ def _removed_if_stale(place: str, user: int) -> bool:
     try:
         if _locked(file, 0):
             return False
-        try:
+        with _explained(f"{place} is not a file of psr.accept or psr.connect: use another path, or remove it"):
             _secret(_lines(file)[0]["secret"])
-        except (LookupError, TypeError, ValueError, RecursionError):
-            raise ConnectError(
-                f"{place} is not a file of psr.accept or psr.connect: use another path, or remove it"
-            ) from None
         if _locked(file, REMOVING, fcntl.LOCK_EX, keep=True):
             time.sleep(POLL_SECONDS)  # for the job that is about to remove it
             return True

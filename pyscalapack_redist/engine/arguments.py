@@ -127,9 +127,8 @@ class Request:
                 check_shapes(a, b, options.op)
         except Exception as caught:
             self.error = self.error or caught
-        self._between: tuple[
-            Descriptor, ...
-        ] = ()  # also of a via that is wrong elsewhere, for the ranks that wait there
+        # those of a list that is wrong elsewhere too: their ranks wait in this call
+        self._between: tuple[Descriptor, ...] = ()
         try:
             if isinstance(via, Iterable) and not isinstance(via, str):
                 via = list(via)

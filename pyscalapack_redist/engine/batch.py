@@ -55,9 +55,8 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int | st
     CollectiveError
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
-    with (
-        interrupts_held() as held
-    ):  # they come before the vote, which tells the others; from it on all ranks make the batch
+    # interrupts come before the vote, which tells the others; from it on all ranks make the batch
+    with interrupts_held() as held:
         return _checked(plans, exchange, memory_limit, held.let_through)
 
 

@@ -30,9 +30,8 @@ def main() -> None:
         plan(local)
     except psr.CollectiveError as error:
         text = str(error)
-        if (
-            "PYSCALAPACK_REDIST_NODES" not in os.environ
-        ):  # where ranks tell one another by messages, one may be told of first
+        # where ranks tell one another by messages, one that has noticed it may be named
+        if "PYSCALAPACK_REDIST_NODES" not in os.environ:
             assert text.startswith("rank 0 has "), text
         assert "has ended, or has freed the communicator" in text or "has left a redistribution" in text, text
         print("OK\n", end="", flush=True)
