@@ -1,11 +1,13 @@
-"""What all tests share: where their modules are found, which MPI they run on, and how hypothesis searches."""
+"""What all tests share: where their modules are found, which MPI they run on, and what they draw at random."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 # Modules beside this file (launch, oracle, documents) are imported by name, here and in the programs under mpiexec.
@@ -15,13 +17,36 @@ import launch
 # pytest-xdist tells its workers a width, which is not that of what is printed here.
 os.environ.pop("COLUMNS", None)
 
-# A deadline for one example would fail on a busy machine; a failure prints what repeats it.
-settings.register_profile("project", deadline=None, print_blob=True)
-settings.load_profile("project")
+# A deadline for one example would fail on a busy machine. Without a database of examples, a run depends on its seed alone.
+for name, examples in {"default": 25, "long": 200}.items():
+    settings.register_profile(name, deadline=None, print_blob=True, database=None, max_examples=examples)
+settings.load_profile("default")
 
 
-def pytest_report_header() -> str:
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(launch.SEED)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
     try:
-        return f"MPI: {launch.mpi_library()} ({launch.mpiexec()[0]})"
+        mpi = f"{launch.mpi_library()} ({launch.mpiexec()[0]})"
     except launch.LaunchError as error:
-        return f"MPI: none. {error}"
+        mpi = f"none. {error}"
+    return [f"MPI: {mpi}", f"PYSCALAPACK_REDIST_SEED={launch.SEED}"]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    failed = {r.nodeid: None for kind in ("failed", "error") for r in terminalreporter.getreports(kind)}
+    if not failed:
+        return
+    terminalreporter.section("each alone")
+    pytest_of_this = os.path.relpath(Path(sys.prefix, "bin", "pytest"), config.invocation_params.dir)
+    profile = config.option.hypothesis_profile
+    options = [f"--hypothesis-profile={profile}"] if profile else []
+    if config.option.hypothesis_seed != str(launch.SEED):
+        options.append(f"--hypothesis-seed={config.option.hypothesis_seed}")
+    for test in failed:
+        command = shlex.join([pytest_of_this, test, "-m", "", *options])
+        terminalreporter.line(f"PYSCALAPACK_REDIST_SEED={launch.SEED} {command}")

@@ -37,6 +37,7 @@ SOON = 2.0  # seconds that a program has to end when nobody needs it any more
 TAIL = 20_000  # characters of output shown with a failure
 JOBS_KEPT, PROGRAMS_OF_A_JOB = 8, 50
 OURS = "PYSCALAPACK_REDIST_"  # variables that are read when they are needed
+SEED = int(os.environ.get("PYSCALAPACK_REDIST_SEED", "20260"))  # of all that tests draw at random
 
 
 class LaunchError(AssertionError):
