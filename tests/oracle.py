@@ -1,4 +1,4 @@
-"""The obvious answer: blocks dealt out one at a time, like cards. Shares no code with the package."""
+"""The oracle: who holds which elements of an array, and what a redistribution must write. Shares no code with the package."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 Irregular = tuple[tuple[int, ...], tuple[int, ...]]
 """Sizes of blocks, and the process of each."""
+
+Indices = tuple[NDArray[np.int64], ...]
+"""Global indices along each dimension."""
 
 
 def deal(n: int, block: int | Irregular, processes: int, source: int = 0) -> list[list[int]]:
@@ -33,8 +36,14 @@ def deal(n: int, block: int | Irregular, processes: int, source: int = 0) -> lis
 class Layout:
     """A whole array of `shape` over a grid, and the window of it that is redistributed.
 
-    `ranks` has the process at each coordinate, and of each copy along a last dimension, if there is one more than the
-    array has.
+    Attributes
+    ----------
+    ranks : ndarray
+        The process at each coordinate, and of each copy along a last dimension, if there is one more than the array has.
+    grid_ranks, grid_axes
+        The same processes in a grid with dimensions of its own, and its dimension for each of the array's.
+    extra : int
+        Rows by which leading dimensions exceed what is needed.
     """
 
     shape: tuple[int, ...]
@@ -43,7 +52,10 @@ class Layout:
     source: tuple[int, ...]
     start: tuple[int, ...]
     size: tuple[int, ...]
-    held: list[list[list[int]]] = field(init=False)
+    grid_ranks: NDArray[np.int64] | None = None
+    grid_axes: tuple[int | None, ...] | None = None
+    extra: int = 0
+    held: list[list[list[int]]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.held = [
@@ -65,7 +77,7 @@ class Layout:
         """Dimension of `ranks` for each dimension of the array."""
         return tuple(range(len(self.shape)))
 
-    def coords(self, rank: int) -> tuple[int, ...] | None:
+    def coords(self, rank: int | None) -> tuple[int, ...] | None:
         """Where a rank stands along the dimensions of the array."""
         for place in np.ndindex(*self.ranks.shape):
             if self.ranks[place] == rank:
@@ -76,12 +88,90 @@ class Layout:
         """The part that is redistributed."""
         return tuple(slice(o, o + n) for o, n in zip(self.start, self.size, strict=True))
 
-    def local(self, whole: NDArray[Any], rank: int) -> NDArray[Any] | None:
-        """What `rank` holds of an array of the whole shape; None outside the grid."""
+    def pieces(self, rank: int | None) -> list[Indices]:
+        """Of each local array of a rank, the global indices along each dimension."""
         coords = self.coords(rank)
         if coords is None:
-            return None
-        return whole[np.ix_(*(np.array(h[p], dtype=np.int64) for h, p in zip(self.held, coords, strict=True)))]
+            return []
+        return [tuple(np.array(h[p], dtype=np.int64) for h, p in zip(self.held, coords, strict=True))]
+
+    def local(self, whole: NDArray[Any], rank: int) -> NDArray[Any] | None:
+        """What `rank` holds of an array of the whole shape; None outside the grid."""
+        pieces = self.pieces(rank)
+        return whole[np.ix_(*pieces[0])] if pieces else None
+
+
+@dataclass
+class TileLayout:
+    """A matrix cut into tiles, each of which is a local array of its owner; `stored`: one behind another in one array."""
+
+    edges: tuple[NDArray[np.int64], NDArray[np.int64]]
+    owners: NDArray[np.int64]
+    stored: bool
+
+    def __post_init__(self) -> None:
+        self.shape = self.size = tuple(int(some[-1]) for some in self.edges)
+        self.start, self.ranks, self.copies = (0, 0), self.owners, 1
+
+    def window(self) -> tuple[slice, ...]:
+        """The part that is redistributed: all."""
+        return tuple(slice(0, n) for n in self.shape)
+
+    def pieces(self, rank: int | None) -> list[Indices]:
+        """Of each local array of a rank, the global indices along each dimension."""
+        rows, columns = self.edges
+        return [
+            (np.arange(*rows[i : i + 2]), np.arange(*columns[j : j + 2]))
+            for i, j in np.ndindex(*self.owners.shape)
+            if self.owners[i, j] == rank
+        ]
+
+
+AnyLayout = Layout | TileLayout
+
+
+def holds(layout: AnyLayout, rank: int | None) -> bool:
+    """Whether a rank holds any element of the whole array."""
+    return any(all(len(some) for some in piece) for piece in layout.pieces(rank))
+
+
+def trapezoid(shape: tuple[int, int], uplo: str, diag: str = "N") -> NDArray[np.bool_]:
+    """Where the trapezoid of an m x n matrix is: its last diagonal ends in the corner (of the longer side)."""
+    m, n = shape
+    if uplo == "U":
+        return np.triu(np.ones(shape, bool), (diag == "U") - max(m - n, 0))
+    return np.tril(np.ones(shape, bool), max(n - m, 0) - (diag == "U"))
+
+
+def moved_elements(
+    part: NDArray[Any], op: str, uplo: str | None, diag: str, fill: str | None
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """op(S) of a part S of A, and which of its elements are written into B."""
+    part = part.conj() if op in "CR" and part.dtype.kind == "c" else part
+    kept = np.ones(part.shape, bool) if uplo is None else trapezoid(part.shape, uplo, diag)  # type: ignore[arg-type]
+    if op in "TC":
+        part, kept = part.T, kept.T
+    if fill == "zero":
+        return np.where(kept, part, np.zeros((), part.dtype)), np.ones(kept.shape, bool)
+    if fill is None:
+        return part, kept
+    mirror = part.T.conj() if fill == "hermitian" and part.dtype.kind == "c" else part.T
+    above = np.triu(np.ones(kept.shape, bool), 1)
+    off = above if kept[above].all() else above.T
+    return np.where(off.T, mirror, part), kept | off.T
+
+
+def written(
+    before: NDArray[Any], window: tuple[slice, ...], part: NDArray[Any], alpha: complex, beta: complex, **how: Any
+) -> NDArray[Any]:
+    """All of B afterwards: alpha * op(S) + beta * B in its window, of the elements that move; `how` as `moved_elements`."""
+    after = before.copy()
+    values, kept = moved_elements(part, **how)
+    inside = after[window]
+    if (alpha, beta) != (1, 0):  # what is multiplied by 0 is not read
+        values = (alpha * values if alpha != 0 else 0) + (beta * inside if beta != 0 else 0) + np.zeros_like(inside)
+    inside[kept] = values[kept]
+    return after
 
 
 def balanced(n: int, processes: int) -> Irregular:
