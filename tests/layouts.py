@@ -88,12 +88,14 @@ def local_array(layout: AnyLayout, rank: int | None, dtype: np.dtype[Any], own: 
 def views_of(layout: AnyLayout, rank: int | None, result: Any) -> list[NDArray[Any]]:
     """The pieces in what a plan has returned."""
     if isinstance(layout, Layout):
-        return [] if result is None else [result]
+        return [] if result is None else [result[: len(piece[0])] for piece in layout.pieces(rank)]
     if not layout.stored:
         return list(result)
     item = result.dtype.itemsize
     return [
-        as_strided(result[first:], (len(i), len(j)), (item, step * item)) if i.size and j.size else result[:0, None]
+        as_strided(result[first:], (len(i), len(j)), (item, step * item))
+        if i.size and j.size
+        else np.empty((i.size, j.size), result.dtype)
         for (i, j), first, step in zip(layout.pieces(rank), *_storage(layout, rank), strict=True)
     ]
 

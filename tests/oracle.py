@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import functools
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -55,12 +57,11 @@ class Layout:
     grid_ranks: NDArray[np.int64] | None = None
     grid_axes: tuple[int | None, ...] | None = None
     extra: int = 0
-    held: list[list[list[int]]] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        self.held = [
-            deal(n, b, p, s) for n, b, p, s in zip(self.shape, self.block, self.processes, self.source, strict=True)
-        ]
+    @functools.cached_property
+    def held(self) -> list[list[list[int]]]:
+        """Global indices of each process along each dimension."""
+        return [deal(n, b, p, s) for n, b, p, s in zip(self.shape, self.block, self.processes, self.source, strict=True)]
 
     @property
     def processes(self) -> tuple[int, ...]:
@@ -210,7 +211,7 @@ def random_layout(
     for _ in range(8):
         trial = list(grid)
         trial[rng.integers(len(grid))] = int(rng.integers(1, ranks + 1))
-        if np.prod(trial) <= ranks:
+        if math.prod(trial) <= ranks:
             grid = trial
     places = rng.permutation(ranks)[: int(np.prod(grid))].reshape(grid)
     if rng.random() < 0.4:
