@@ -23,10 +23,8 @@ from .world import EAGER, QUIET, Choices
 
 __all__ = ["CASES"]
 
-# Nodes of the ranks: all on one, each on its own, and two of three on one.
-TWO, THREE = (0, 0), (0, 0, 0)
-TWO_NODES, THREE_NODES = (0, 1), (0, 1, 2)
-MIXED = (0, 0, 1)
+# Nodes of the ranks: all on one, each on its own, and two of three on one; and how cases there are called.
+PLACES = {"two": (0, 0), "three": (0, 0, 0), "apart": (0, 1), "three apart": (0, 1, 2), "mixed": (0, 0, 1)}
 
 
 class Step(NamedTuple):
@@ -301,10 +299,10 @@ def after_breaking_off(world: EngineWorld) -> None:
 
 
 def case(
+    *,
     places: Sequence[int],
     kind: Kind,
     wanted: Callable[[Rank], dict[str, Any]],
-    *,
     checks: Callable[[EngineWorld], None] = same_everywhere,
     shape: tuple[int, int] = (6, 4),
     last: Sequence[str] | None = None,
@@ -447,175 +445,116 @@ STARTED = [[step("plan", "start", "FF", "CC"), step("plan", "start", "CC", "C")]
 
 STORM = ("call", "start", "start", "profile")
 
-FREED: dict[str, Any] = {"checks": freed_everywhere, "report_after": 0.05}
+FREED: dict[str, Any] = {"checks": freed_everywhere, "report_after": 0.05, "program": freeing}
 ALONE: dict[str, Any] = {"delays": (QUIET,), "weak": False, "mode": EAGER}  # hardly any messages, and no others
+BROKEN: dict[str, Any] = {"checks": after_breaking_off}
+ENDING: dict[str, Any] = {"program": ending, "checks": after_ending}
+DEATH: dict[str, Any] = {"checks": after_death, "deaths": 1}
+IN_FLIGHT: dict[str, Any] = {**FREED, "program": freeing_in_flight}
+MEANWHILE: dict[str, Any] = {**FREED, "program": freeing_meanwhile}
+JOBS: dict[str, Any] = {"program": freeing, "jobs": [0, 1, 1]}
 
-CASES = {
+FINE, BAD = Kind(ways=STORM), Kind(ways=STORM, faults=FAULTS)
+FLYING, LATER = Kind(ways=("start",)), Kind(ways=("start",), faults=(MOVING,))
+TURNS, ENDS = Kind(("plan",), (2, 4), faults=(MOVING,), mixed=False), Kind(ways=("call", "start"))
+STAGED, COPIED, TILED = (Kind(plans, ways=STORM, faults=FAULTS) for plans in (STAGES, COPYING, TILING))
+GROUPED = Kind(OVERLAPPING, (2, 5), STORM, FAULTS)
+OTHER = Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True)
+AGREED = Kind(ways=(*STORM, "agree"))
+VOTE = usual(exchange="bruck")
+
+# What is tried, where, with what kind of scripts of which plans.
+ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any]]] = [
     # One use after the other, with arrays that differ from rank to rank.
-    "calls": case(TWO, Kind(), usual()),
-    "calls of three": case(THREE, Kind(), usual()),
-    "calls apart": case(TWO_NODES, Kind(), usual()),
-    "calls on two nodes": case(MIXED, Kind(), usual()),
-    "calls of several plans": case(TWO, Kind(DIRECTIONS, (2, 5)), directions),
-    "calls of several plans on two nodes": case(MIXED, Kind(DIRECTIONS), directions),
-    "calls in pieces": case(TWO_NODES, Kind(), usual(memory_limit=64)),
-    "calls in pieces on two nodes": case(MIXED, Kind(), usual(memory_limit=128)),
-    "calls in short pieces": case(TWO_NODES, Kind(), short_pieces),
-    "calls in short pieces of three": case(THREE_NODES, Kind(ways=STORM, faults=FAULTS), short_pieces),
-    "calls by messages": case(TWO, Kind(), usual(exchange="nonblocking")),
-    "calls with the vote": case(THREE_NODES, Kind(), usual(exchange="bruck")),
-    "calls apart with the vote": case(TWO_NODES, Kind(), usual(exchange="bruck")),
-    "calls after the vote": case(THREE_NODES, Kind(), usual(exchange="bruck", memory_limit=400)),
-    "calls step by step": case(TWO_NODES, Kind(), usual(exchange="synchronized")),
-    "all calls": case(TWO, Kind(), usual(), scripts=TURNED, bound=2, **ALONE),
-    "all calls apart": case(TWO_NODES, Kind(), usual(), scripts=TURNED[:1], bound=1, delays=(1, QUIET)),
+    ("calls", "two, three, apart, mixed", Kind(), usual(), {}),
+    ("calls of several plans", "two", Kind(DIRECTIONS, (2, 5)), directions, {}),
+    ("calls of several plans", "mixed", Kind(DIRECTIONS), directions, {}),
+    ("calls in pieces", "apart", Kind(), usual(memory_limit=64), {}),
+    ("calls in pieces", "mixed", Kind(), usual(memory_limit=128), {}),
+    ("calls in short pieces", "apart", Kind(), short_pieces, {}),
+    ("calls in short pieces", "three apart", BAD, short_pieces, {}),
+    ("calls by messages", "two", Kind(), usual(exchange="nonblocking"), {}),
+    ("calls with the vote", "apart, three apart", Kind(), VOTE, {}),
+    ("calls after the vote", "three apart", Kind(), usual(exchange="bruck", memory_limit=400), {}),
+    ("calls step by step", "apart", Kind(), usual(exchange="synchronized"), {}),
+    ("all calls", "two", Kind(), usual(), {"scripts": TURNED, "bound": 2, **ALONE}),
+    ("all calls", "apart", Kind(), usual(), {"scripts": TURNED[:1], "bound": 1, "delays": (1, QUIET)}),
     # Several in flight.
-    "in flight": case(TWO, Kind(ways=("start",)), usual()),
-    "in flight apart": case(TWO_NODES, Kind(ways=("start",)), usual()),
-    "in flight on two nodes": case(MIXED, Kind(ways=("start",)), usual()),
-    "many in flight": case(TWO, Kind(DIRECTIONS[:3], (9, 12), ("start",)), directions),
-    "many in flight of three": case(THREE, Kind(DIRECTIONS[:2], (9, 11), ("start",)), directions),
-    "more in flight than votes fit": case(TWO, Kind(steps=(17, 20), ways=("start",)), usual()),
-    "all in flight": case(TWO, Kind(ways=("start",)), usual(), scripts=STARTED, bound=1, **ALONE),
+    ("in flight", "two, apart, mixed", FLYING, usual(), {}),
+    ("many in flight", "two", Kind(DIRECTIONS[:3], (9, 12), ("start",)), directions, {}),
+    ("many in flight", "three", Kind(DIRECTIONS[:2], (9, 11), ("start",)), directions, {}),
+    ("more in flight than votes fit", "two", Kind(steps=(17, 20), ways=("start",)), usual(), {}),
+    ("all in flight", "two", Kind(), usual(), {"scripts": STARTED, "bound": 1, **ALONE}),
     # What is wrong on one rank.
-    "errors": case(TWO, Kind(ways=STORM, faults=FAULTS), usual()),
-    "errors of three": case(THREE, Kind(ways=STORM, faults=FAULTS), usual()),
-    "errors apart": case(TWO_NODES, Kind(ways=STORM, faults=FAULTS), usual()),
-    "errors on two nodes": case(MIXED, Kind(ways=STORM, faults=FAULTS), usual()),
-    "errors apart with the vote": case(TWO_NODES, Kind(ways=STORM, faults=FAULTS), usual(exchange="bruck")),
-    "errors with the vote": case(THREE_NODES, Kind(ways=STORM, faults=FAULTS), usual(exchange="bruck")),
-    "errors in stages": case(TWO, Kind(STAGES, ways=STORM, faults=FAULTS), stages),
-    "errors in stages apart": case(TWO_NODES, Kind(STAGES, ways=STORM, faults=FAULTS), stages),
-    "errors in stages on two nodes": case(MIXED, Kind(STAGES, ways=STORM, faults=FAULTS), stages),
-    "errors in overlapping groups": case(
-        THREE, Kind(OVERLAPPING, (2, 5), STORM, FAULTS), overlapping, last=OVERLAPPING
-    ),
-    "errors in overlapping groups apart": case(
-        THREE_NODES, Kind(OVERLAPPING, (2, 5), STORM, FAULTS), overlapping, last=OVERLAPPING
-    ),
-    "all errors": case(TWO, Kind(), usual(), scripts=REFUSED, bound=2, **ALONE),
-    "all errors apart": case(TWO_NODES, Kind(), usual(), scripts=REFUSED, bound=1, delays=(1, QUIET)),
-    "errors while elements move": case(
-        TWO, Kind(ways=("start",), faults=(MOVING,)), usual(), checks=after_breaking_off
-    ),
-    "errors while elements move of three": case(
-        THREE, Kind(ways=("start",), faults=(MOVING,)), usual(), checks=after_breaking_off
-    ),
-    "errors while elements move on two nodes": case(
-        MIXED, Kind(ways=("start",), faults=(MOVING,)), usual(), checks=after_breaking_off
-    ),
-    "errors while elements move apart": case(
-        TWO_NODES, Kind(ways=("start",), faults=(MOVING,)), usual(), checks=after_breaking_off
-    ),
-    "errors while elements move in calls": case(
-        TWO,
-        Kind(("plan",), (2, 4), faults=(MOVING,), mixed=False),
-        usual(exchange="nonblocking"),
-        checks=after_breaking_off,
-    ),
-    "errors while elements move in calls apart": case(
-        TWO_NODES,
-        Kind(("plan",), (2, 4), faults=(MOVING,), mixed=False),
-        usual(exchange="sendrecv"),
-        checks=after_breaking_off,
-    ),
-    "errors while elements move with the vote": case(
-        THREE_NODES, Kind(ways=("start",), faults=(MOVING,)), usual(exchange="bruck"), checks=after_breaking_off
-    ),
-    "errors while elements move in short pieces": case(
-        THREE_NODES, Kind(ways=("start",), faults=(MOVING,)), short_pieces, checks=after_breaking_off
-    ),
+    ("errors", "two, three, apart, mixed", BAD, usual(), {}),
+    ("errors with the vote", "apart, three apart", BAD, VOTE, {}),
+    ("errors in stages", "two, apart, mixed", STAGED, stages, {}),
+    ("errors in overlapping groups", "three, three apart", GROUPED, overlapping, {"last": OVERLAPPING}),
+    ("all errors", "two", Kind(), usual(), {"scripts": REFUSED, "bound": 2, **ALONE}),
+    ("all errors", "apart", Kind(), usual(), {"scripts": REFUSED, "bound": 1, "delays": (1, QUIET)}),
+    ("errors while elements move", "two, three, apart, mixed", LATER, usual(), BROKEN),
+    ("errors while elements move in calls", "two", TURNS, usual(exchange="nonblocking"), BROKEN),
+    ("errors while elements move in calls", "apart", TURNS, usual(exchange="sendrecv"), BROKEN),
+    ("errors while elements move with the vote", "three apart", LATER, VOTE, BROKEN),
+    ("errors while elements move in short pieces", "three apart", LATER, short_pieces, BROKEN),
     # Communicators are freed; ranks ask one another whether they wait, and that is received before.
-    "freed": case(TWO, Kind(ways=STORM, faults=FAULTS), usual(), program=freeing, **FREED),
-    "freed apart": case(THREE_NODES, Kind(ways=STORM, faults=FAULTS), usual(), program=freeing, **FREED),
-    "freed on two nodes": case(MIXED, Kind(ways=STORM, faults=FAULTS), usual(), program=freeing, **FREED),
-    "freed, late on two nodes": case(MIXED, Kind(ways=STORM), usual(), program=freeing, late=[2], **FREED),
-    "freed with interrupts apart": case(
-        THREE_NODES, Kind(ways=STORM, faults=FAULTS), usual(), program=freeing, interrupts=2, **FREED
-    ),
-    "freed while others move": case(THREE, Kind(), all_and_overlapping, program=freeing_meanwhile, **FREED),
-    "freed while others move apart": case(THREE_NODES, Kind(), all_and_overlapping, program=freeing_meanwhile, **FREED),
-    "freed after errors while elements move": case(
-        MIXED,
+    ("freed", "two, three apart, mixed", BAD, usual(), FREED),
+    ("freed, late", "mixed", FINE, usual(), {**FREED, "late": [2]}),
+    ("freed with interrupts", "three apart", BAD, usual(), {**FREED, "interrupts": 2}),
+    ("freed while others move", "three, three apart", Kind(), all_and_overlapping, MEANWHILE),
+    (
+        "freed after errors while elements move",
+        "mixed",
         Kind(ways=STORM, faults=(MOVING,)),
         usual(),
-        program=freeing,
-        checks=after_breaking_off,
-        last=(),
-        report_after=0.05,
+        {**FREED, **BROKEN, "last": ()},
     ),
-    "freed after errors while elements move in short pieces": case(
-        THREE_NODES,
-        Kind(ways=("start",), faults=(MOVING,)),
+    (
+        "freed after errors while elements move in short pieces",
+        "three apart",
+        LATER,
         short_pieces,
-        program=freeing,
-        checks=after_breaking_off,
-        last=(),
-        report_after=0.05,
+        {**FREED, **BROKEN, "last": ()},
     ),
-    "freed in flight": case(THREE, Kind(), usual(), program=freeing_in_flight, **FREED),
-    "freed in flight apart": case(THREE_NODES, Kind(), usual(), program=freeing_in_flight, **FREED),
-    "freed in flight with the vote": case(
-        THREE_NODES, Kind(), usual(exchange="bruck"), program=freeing_in_flight, **FREED
-    ),
-    "freed in flight in short pieces": case(THREE_NODES, Kind(), short_pieces, program=freeing_in_flight, **FREED),
-    "a rank ends": case(TWO, Kind(ways=("call", "start")), usual(), program=ending, checks=after_ending),
-    "a rank ends of three": case(THREE, Kind(ways=("call", "start")), usual(), program=ending, checks=after_ending),
-    "a rank ends on two nodes": case(MIXED, Kind(ways=("call", "start")), usual(), program=ending, checks=after_ending),
-    "a rank ends with the vote": case(
-        MIXED, Kind(ways=("call", "start")), usual(exchange="bruck"), program=ending, checks=after_ending
-    ),
-    "connection ends": case(THREE, Kind(ways=STORM, faults=FAULTS), usual(), program=freeing, jobs=[0, 1, 1], **FREED),
-    "connection ends apart": case(
-        THREE_NODES, Kind(ways=STORM, faults=FAULTS), usual(), program=freeing, jobs=[0, 1, 1], **FREED
-    ),
-    "connection ends on two nodes": case(
-        (0, 1, 1), Kind(ways=STORM), usual(), program=freeing, jobs=[0, 1, 1], late=[2], **FREED
-    ),
-    "connection ends with a death": case(
-        (0, 1, 1), Kind(ways=STORM), usual(), program=freeing, jobs=[0, 1, 1], checks=after_death, deaths=1, victims=[0]
-    ),
+    ("freed in flight", "three, three apart", Kind(), usual(), IN_FLIGHT),
+    ("freed in flight with the vote", "three apart", Kind(), VOTE, IN_FLIGHT),
+    ("freed in flight in short pieces", "three apart", Kind(), short_pieces, IN_FLIGHT),
+    ("a rank ends", "two, three, mixed", ENDS, usual(), ENDING),
+    ("a rank ends with the vote", "mixed", ENDS, VOTE, ENDING),
+    ("connection ends", "three, three apart", BAD, usual(), {**FREED, **JOBS}),
+    ("connection ends, late", "mixed", FINE, usual(), {**FREED, **JOBS, "late": [2], "places": (0, 1, 1)}),
+    ("connection ends with a death", "mixed", FINE, usual(), {**DEATH, **JOBS, "victims": [0], "places": (0, 1, 1)}),
     # Interrupts.
-    "interrupts": case(TWO, Kind(ways=STORM), usual(), interrupts=2),
-    "interrupts of three": case(THREE, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=3),
-    "interrupts apart": case(TWO_NODES, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=2),
-    "interrupts on two nodes": case(MIXED, Kind(ways=STORM, faults=FAULTS), usual(), interrupts=2),
-    "interrupts of calls": case(TWO, Kind(), usual(exchange="windowed", memory_limit=64), interrupts=2),
-    "interrupts in short pieces": case(THREE_NODES, Kind(ways=STORM, faults=FAULTS), short_pieces, interrupts=2),
-    "interrupts with the vote": case(
-        THREE_NODES, Kind(ways=STORM, faults=FAULTS), usual(exchange="bruck"), interrupts=2
-    ),
-    "interrupts in stages": case(TWO, Kind(STAGES, ways=STORM, faults=FAULTS), stages, interrupts=2),
-    "interrupts of agreements": case(TWO, Kind(ways=(*STORM, "agree")), usual(), interrupts=2),
-    "interrupts of agreements apart": case(TWO_NODES, Kind(ways=(*STORM, "agree")), usual(), interrupts=2),
+    ("interrupts", "two", FINE, usual(), {"interrupts": 2}),
+    ("interrupts", "three", BAD, usual(), {"interrupts": 3}),
+    ("interrupts", "apart, mixed", BAD, usual(), {"interrupts": 2}),
+    ("interrupts of calls", "two", Kind(), usual(exchange="windowed", memory_limit=64), {"interrupts": 2}),
+    ("interrupts in short pieces", "three apart", BAD, short_pieces, {"interrupts": 2}),
+    ("interrupts with the vote", "three apart", BAD, VOTE, {"interrupts": 2}),
+    ("interrupts in stages", "two", STAGED, stages, {"interrupts": 2}),
+    ("interrupts of agreements", "two, apart", AGREED, usual(), {"interrupts": 2}),
     # Ranks that are late, or do something else than the others.
-    "late": case(TWO, Kind(ways=STORM), usual(), late=[1]),
-    "late on two nodes": case(MIXED, Kind(ways=STORM), usual(), late=[0]),
-    "something else": case(TWO, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual()),
-    "something else apart": case(TWO_NODES, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual()),
-    "something else with the vote": case(
-        THREE_NODES, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual(exchange="bruck")
-    ),
-    "something else on two nodes": case(MIXED, Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True), usual()),
+    ("late", "two", FINE, usual(), {"late": [1]}),
+    ("late", "mixed", FINE, usual(), {"late": [0]}),
+    ("something else", "two, apart, mixed", OTHER, usual(), {}),
+    ("something else with the vote", "three apart", OTHER, VOTE, {}),
     # Layouts of which several ranks have an element, and of which ranks have several arrays or none.
-    "copies": case(TWO, Kind(COPYING, ways=STORM, faults=FAULTS), copying),
-    "copies on two nodes": case(MIXED, Kind(COPYING, ways=STORM, faults=FAULTS), copying),
-    "interrupts of copies": case(THREE, Kind(COPYING, ways=STORM, faults=FAULTS), copying, interrupts=2),
-    "copies while elements move": case(
-        TWO, Kind(COPYING, ways=("start",), faults=(MOVING,)), copying, checks=after_breaking_off
-    ),
-    "tiles": case(TWO, Kind(TILING, ways=STORM, faults=FAULTS), tiling),
-    "tiles on two nodes": case(MIXED, Kind(TILING, ways=STORM, faults=FAULTS), tiling),
-    "interrupts of tiles": case(THREE, Kind(TILING, ways=STORM, faults=FAULTS), tiling, interrupts=2),
-    "tiles while elements move": case(
-        TWO, Kind(TILING, ways=("start",), faults=(MOVING,)), tiling, checks=after_breaking_off
-    ),
+    ("copies", "two, mixed", COPIED, copying, {}),
+    ("interrupts of copies", "three", COPIED, copying, {"interrupts": 2}),
+    ("copies while elements move", "two", Kind(COPYING, ways=("start",), faults=(MOVING,)), copying, BROKEN),
+    ("tiles", "two, mixed", TILED, tiling, {}),
+    ("interrupts of tiles", "three", TILED, tiling, {"interrupts": 2}),
+    ("tiles while elements move", "two", Kind(TILING, ways=("start",), faults=(MOVING,)), tiling, BROKEN),
     # Deaths.
-    "death with copies": case(THREE, Kind(COPYING, ways=STORM, faults=FAULTS), copying, checks=after_death, deaths=1),
-    "death with tiles": case(THREE, Kind(TILING, ways=STORM, faults=FAULTS), tiling, checks=after_death, deaths=1),
-    "death": case(TWO, Kind(ways=STORM, faults=FAULTS), usual(), checks=after_death, deaths=1),
-    "death of one of three": case(THREE, Kind(ways=STORM, faults=FAULTS), usual(), checks=after_death, deaths=1),
-    "death on two nodes": case(
-        MIXED, Kind(ways=STORM), usual(), checks=after_death, deaths=1, victims=[0, 1], expected_to_wait=[2]
-    ),
+    ("death", "two, three", BAD, usual(), DEATH),
+    ("death", "mixed", FINE, usual(), {**DEATH, "victims": [0, 1], "expected_to_wait": [2]}),
+    ("death in stages", "three", STAGED, stages, DEATH),
+    ("death with copies", "three", COPIED, copying, DEATH),
+    ("death with tiles", "three", TILED, tiling, DEATH),
+]
+
+CASES = {
+    f"{name}, {where}": case(**{"places": PLACES[where], **options}, kind=kind, wanted=wanted)
+    for name, places, kind, wanted, options in ROWS
+    for where in places.split(", ")
 }

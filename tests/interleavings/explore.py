@@ -7,6 +7,8 @@ One schedule again, with all that happened in it: python -m interleavings.explor
 from __future__ import annotations
 
 import argparse
+import contextlib
+import faulthandler
 import gc
 import importlib
 import multiprocessing
@@ -15,7 +17,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +27,7 @@ __all__ = ["Case", "Failure", "Report", "explore", "explore_case", "replay"]
 
 BLOCK = 50  # schedules between two looks at the clock
 STUCK_SECONDS = 60  # that a block may take
+LOOK_SECONDS = 0.01  # between two looks at processes
 _fork = multiprocessing.get_context("fork")
 
 
@@ -70,10 +73,9 @@ class Report:
 
     def __str__(self) -> str:
         part = "all" if self.finished else "not all"
-        rate = self.schedules / self.seconds * 60 if self.seconds else 0
         return (
-            f"{self.schedules} schedules in {self.seconds:.1f} s ({rate:.0f} a minute): {self.exhaustive} one by one"
-            f" ({part} within the bound), {self.seeded} by seeds"
+            f"{self.schedules} schedules in {self.seconds:.1f} s: {self.exhaustive} one by one ({part} within the bound), "
+            f"{self.seeded} by seeds"
         )
 
 
@@ -114,9 +116,9 @@ def explore(
     *,
     exhaustive_bound: int | None = None,
     seeds: int | None = 0,
-    seconds: float | None = None,
+    seconds: float = float("inf"),
     first_seed: int = 0,
-    processes: int | None = None,
+    processes: int = 0,
 ) -> Report:
     """Run all schedules within a preemption bound, then schedules by seeds.
 
@@ -128,181 +130,121 @@ def explore(
         Preemption bound; None for no exhaustive part.
     seeds : int or None
         How many seeds; None for as many as there is time for.
-    seconds : float or None
-        When to end, finished or not; None for no limit. Where there are seeds too, the exhaustive part has half of it.
-    processes : int or None
-        None for as many as there are cores. With 1, everything runs in this process.
+    seconds : float
+        When to end, finished or not. Where there are seeds too, the exhaustive part has half of it.
+    processes : int
+        The first one runs the exhaustive part. 0: everything runs in this process, which a rank that never pauses stops.
 
     Raises
     ------
     Failure
         With the token and the text of a schedule that failed, as it fails when it is replayed.
     """
-    if seeds is None and seconds is None:
-        raise ValueError("either the number of seeds or the time must be limited")
     begun = time.monotonic()
-    shared = _Shared(
-        make_world,
-        checks,
-        -1 if exhaustive_bound is None else exhaustive_bound,
-        sys.maxsize if seeds is None else seeds,
-        first_seed,
-        float("inf") if seconds is None else begun + seconds,
-        float("inf") if seconds is None else begun + (seconds if seeds == 0 else seconds / 2),
-        processes or os.cpu_count() or 1,
-    )
-    failed = shared.split() or (shared.work(0) if shared.processes == 1 else shared.spread())
-    report = Report(sum(shared.exhaustive), sum(shared.seeded), bool(shared.whole.value), time.monotonic() - begun)
+    share = seconds if seeds == 0 else seconds / 2
+    work = _Work(make_world, checks, exhaustive_bound, begun + share, begun + seconds, max(1, processes))
+    every = range(first_seed, sys.maxsize if seeds is None else first_seed + seeds)
+    failed = work.spread(every) if processes else work.run(0, every)
+    report = Report(sum(work.exhaustive), sum(work.seeded), bool(work.finished.value), time.monotonic() - begun)
     if failed:
         token, text = failed
         raise Failure(f"schedule {token} failed, after {report}\nreplay(..., {token!r})\n{text}", token)
     return report
 
 
-class _Shared:
-    """What the processes share. They take prefixes, then blocks of seeds, until none are left."""
+class _Work:
+    """What the processes do; each takes one of so many seeds."""
 
     def __init__(
-        self,
-        make_world: Any,
-        checks: Any,
-        bound: int,
-        seeds: int,
-        first: int,
-        deadline: float,
-        half: float,
-        processes: int,
+        self, make_world: Any, checks: Any, bound: int | None, half: float, deadline: float, processes: int
     ) -> None:
-        self.make_world, self.checks, self.bound = make_world, checks, bound
-        self.deadline, self.half = deadline, half
-        self.seeds, self.first, self.processes = seeds, first, processes
-        self.prefixes: list[list[int]] = []
-        self.drawn = _fork.Value("q", 0)
+        self.make_world, self.checks, self.bound, self.processes = make_world, checks, bound, processes
+        self.half, self.deadline = half, deadline
         self.stop = _fork.Value("b", 0, lock=False)
-        self.whole = _fork.Value("b", 1, lock=False)
-        self.exhaustive = _fork.Array("q", processes + 1, lock=False)  # the last one: while splitting
+        self.finished = _fork.Value("b", 1, lock=False)
+        self.exhaustive = _fork.Array("q", processes, lock=False)
         self.seeded = _fork.Array("q", processes, lock=False)
-        self.at = _fork.Array("q", processes, lock=False)  # which seed, or -1 - which prefix, each one is at
+        self.at = _fork.Array(
+            "q", [-1] * processes, lock=False
+        )  # which seed each one is at; -1: in the exhaustive part
 
-    def split(self) -> tuple[str, str] | None:
-        """Make prefixes, many times as many as processes; the first schedule of each that is split up is run here."""
-        if self.bound < 0:
-            return None
-        waiting = [[]]
-        while waiting and len(waiting) < (1 if self.processes == 1 else 40 * self.processes):
-            choices = Enumerated(self.bound, waiting.pop(0))
+    def run(self, me: int, seeds: range) -> tuple[str, str] | None:
+        """One process's share; the token and the text of a schedule that fails."""
+        with _collected_at_times():
+            return (me == 0 and self.bound is not None and self.enumerate_all()) or self.draw(me, seeds) or None
+
+    def enumerate_all(self) -> tuple[str, str] | None:
+        """All schedules within the bound."""
+        assert self.bound is not None
+        choices = Enumerated(self.bound)
+        more = True
+        while more:
+            if self.exhaustive[0] % BLOCK == 0:
+                self.breathe()
+            if self.late(self.half):
+                self.finished.value = 0
+                return None
+            choices.begin()
             if failed := self.attempt(choices):
                 return failed
-            self.exhaustive[self.processes] += 1
-            waiting += choices.children()
-            if self.late(self.half):
-                self.whole.value = 0
-                return None
-        self.prefixes = waiting
+            self.exhaustive[0] += 1
+            more = choices.advance()
+        return None
+
+    def draw(self, me: int, seeds: range) -> tuple[str, str] | None:
+        """Schedules by seeds."""
+        choices = Seeded()
+        for seed in seeds[me :: self.processes]:
+            if self.seeded[me] % BLOCK == 0:
+                self.breathe()
+                if self.late(self.deadline):
+                    return None
+            self.at[me] = seed
+            choices.restart(seed)
+            if failed := self.attempt(choices):
+                return failed
+            self.seeded[me] += 1
         return None
 
     def attempt(self, choices: Choices) -> tuple[str, str] | None:
-        """Run one schedule; its token and text if it fails."""
+        """Run one schedule; its token, and the text with which it fails when it is replayed, if it fails."""
         try:
             run_schedule(self.make_world, self.checks, choices)
-            if choices.exhaustive:
+            if isinstance(choices, Enumerated):
                 choices.end()
             return None
         except Exception:
             first = traceback.format_exc()
-        return choices.token, self.again(choices.token, first)
-
-    def again(self, token: str, first: str) -> str:
-        """What a schedule fails with when it is replayed."""
         try:
-            replay(self.make_world, self.checks, token)
+            replay(self.make_world, self.checks, choices.token)
         except Exception as error:
-            return "".join(traceback.format_exception(error))
-        return f"REPLAYED, IT DID NOT FAIL. The program depends on something besides the choices. At first:\n{first}"
+            return choices.token, "".join(traceback.format_exception(error))
+        text = "REPLAYED, IT DID NOT FAIL. The program depends on something besides the choices. At first:\n"
+        return choices.token, text + first
 
     def late(self, deadline: float) -> bool:
         return bool(self.stop.value) or time.monotonic() > deadline
 
-    def work(self, me: int) -> tuple[str, str] | None:
-        """One process's share."""
-        collecting = gc.isenabled()
-        gc.disable()  # a world's cycles of references are collected from time to time
-        gc.freeze()
-        try:
-            return self._work(me)
-        finally:
-            gc.unfreeze()
-            if collecting:
-                gc.enable()
-
-    def _work(self, me: int) -> tuple[str, str] | None:
-        blocks = -(-self.seeds // BLOCK)
-        seeded = Seeded()
-        while True:
-            with self.drawn.get_lock():
-                number = self.drawn.value
-                if number >= len(self.prefixes) + blocks:
-                    return None
-                self.drawn.value = number + 1
-            if number < len(self.prefixes):
-                self.at[me] = -1 - number
-                choices = Enumerated(self.bound, self.prefixes[number])
-                more = True
-                while more:
-                    if self.exhaustive[me] % BLOCK == 0:
-                        self.pause_for_breath()
-                    if self.late(self.half):
-                        self.whole.value = 0
-                        break
-                    choices.begin()
-                    if failed := self.attempt(choices):
-                        return failed
-                    self.exhaustive[me] += 1
-                    more = choices.advance()
-                continue
-            if self.late(self.deadline):
-                return None
-            block = number - len(self.prefixes)
-            for seed in range(block * BLOCK, min(self.seeds, block * BLOCK + BLOCK)):
-                seeded.restart(self.first + seed)
-                self.at[me] = self.first + seed
-                if failed := self.attempt(seeded):
-                    return failed
-                self.seeded[me] += 1
-            self.pause_for_breath()
-
-    def pause_for_breath(self) -> None:
+    def breathe(self) -> None:
+        """Collect garbage, and give the next block its time."""
         gc.collect(1)
-        if self.processes > 1:
-            signal.alarm(STUCK_SECONDS)
+        if multiprocessing.parent_process() is not None:
+            faulthandler.dump_traceback_later(STUCK_SECONDS, exit=True, file=sys.__stderr__)
 
-    def spread(self) -> tuple[str, str] | None:
+    def spread(self, seeds: range) -> tuple[str, str] | None:
         """Work in several processes, until one of them has failed or all are done."""
-        receiving, sending = _fork.Pipe(duplex=False)
-        guard = _fork.Lock()
-        workers = [_fork.Process(target=self.child, args=(me, sending, guard)) for me in range(self.processes)]
+        results = [_fork.Pipe(duplex=False) for _ in range(self.processes)]
+        workers = [_fork.Process(target=self.child, args=(me, seeds, results[me][1])) for me in range(self.processes)]
         sys.stdout.flush()
         sys.stderr.flush()
         for worker in workers:
             worker.start()
-        sending.close()
         failed = None
         try:
-            while any(worker.is_alive() for worker in workers):
-                if receiving.poll(0.02):
-                    failed = failed or self.told(receiving)
-                if failed or any(worker.exitcode for worker in workers):
-                    break
-            if failed is None and receiving.poll(0):
-                failed = self.told(receiving)
-            if failed is None:
-                for me, worker in enumerate(workers):
-                    worker.join(0.1 if worker.exitcode is None else None)
-                    if worker.exitcode:
-                        at = self.at[me]
-                        token = f"s{at}" if at >= 0 else Enumerated(self.bound, self.prefixes[-1 - at]).token
-                        where = "" if at >= 0 else "one of those that begin as "
-                        failed = token, f"{where}this schedule ended process {me} with {worker.exitcode}"
+            while failed is None and any(worker.is_alive() for worker in workers):
+                failed = self.failure(results, workers)
+                time.sleep(LOOK_SECONDS)
+            return failed or self.failure(results, workers)
         finally:
             self.stop.value = 1
             for worker in workers:
@@ -310,39 +252,44 @@ class _Shared:
                 if worker.is_alive():
                     worker.kill()
                     worker.join()
-        return failed
 
-    def told(self, receiving: Any) -> tuple[str, str] | None:
-        try:
-            return receiving.recv()
-        except EOFError:
-            time.sleep(0.02)
-            return None
+    def failure(self, results: Sequence[Any], workers: Sequence[Any]) -> tuple[str, str] | None:
+        """What a process has told, or what has ended one."""
+        for me, worker in enumerate(workers):
+            if results[me][0].poll():
+                return results[me][0].recv()
+            if worker.exitcode:
+                token = f"s{self.at[me]}" if self.at[me] >= 0 else f"x{self.bound}:"
+                where = "this schedule" if self.at[me] >= 0 else "one of those that begin as this schedule"
+                return token, f"{where} ended process {me} with {worker.exitcode}; with 1 if it took {STUCK_SECONDS} s"
+        return None
 
-    def child(self, me: int, sending: Any, guard: Any) -> None:
+    def child(self, me: int, seeds: range, result: Any) -> None:
         """The main function of a process. SIGINT ends it, so that nothing handles that in Python."""
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-        def stuck(number: int, frame: Any) -> None:
-            at = self.at[me]
-            token = f"s{at}" if at >= 0 else Enumerated(self.bound, self.prefixes[-1 - at]).token
-            text = f"no end after {STUCK_SECONDS} s" + " in the schedules that begin so" * (at < 0)
-            with guard:
-                sending.send((token, f"{text}\n" + "".join(traceback.format_stack(frame))))
-            os._exit(0)
-
-        signal.signal(signal.SIGALRM, stuck)
-        signal.alarm(STUCK_SECONDS)
-        failed = self.work(me)
-        signal.alarm(0)
+        failed = self.run(me, seeds)
+        faulthandler.cancel_dump_traceback_later()
         if failed:
-            with guard:
-                sending.send(failed)
+            result.send(failed)
+
+
+@contextlib.contextmanager
+def _collected_at_times() -> Iterator[None]:
+    """A world's cycles of references are collected when that is asked for."""
+    collecting = gc.isenabled()
+    gc.disable()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if collecting:
+            gc.enable()
 
 
 def explore_case(case: Case, **options: Any) -> Report:
     """Explore a case with its own bound."""
-    return explore(case.make_world, case.checks, exhaustive_bound=case.bound, **options)
+    return explore(case.make_world, case.checks, **{"exhaustive_bound": case.bound, **options})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -352,7 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", default="interleavings.cases", help="module with a dict CASES (interleavings.cases)")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="of these cases")
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--processes", type=int)
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--replay", metavar="TOKEN", help="run one schedule of one case, and tell what happened in it")
     options = parser.parse_args(arguments)
     cases: dict[str, Case] = importlib.import_module(options.cases).CASES
@@ -367,7 +314,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
     deadline = time.monotonic() + options.seconds
-    total = 0
     for done, name in enumerate(names):
         share = max(0.0, deadline - time.monotonic()) / (len(names) - done)
         try:
@@ -375,11 +321,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 cases[name], seeds=None, seconds=share, first_seed=options.first_seed, processes=options.processes
             )
         except Failure as failure:
-            print(f"{name}: {failure}\n\nAgain: --cases {options.cases} --only {name} --replay {failure.token}")
+            print(f"{name}: {failure}\n\nAgain: --cases {options.cases} --only {name!r} --replay {failure.token}")
             return 1
-        total += report.schedules
         print(f"{name}: {report}", flush=True)
-    print(f"{total} schedules")
     return 0
 
 

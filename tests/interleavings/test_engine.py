@@ -2,59 +2,61 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-
 import pytest
 
 pytest.importorskip("greenlet")
 from interleavings.cases import CASES
-from interleavings.explore import Case, Failure, Report, explore_case, replay
+from interleavings.explore import Failure, explore_case, replay
 
-pytestmark = pytest.mark.xdist_group("interleavings")  # the fixture counts over all of them
-AT_LEAST = 100_000  # schedules of all cases
-
-
-def share_of(name: str) -> int:
-    """Schedules by seeds: more where they take less time."""
-    if "copies" in name or "tiles" in name:
-        return 300
-    if "stages" in name or "many" in name:
-        return 500
-    if name.startswith(("freed", "connection ends", "a rank ends")):
-        return 500
-    if "more" in name:
-        return 1000  # of 730 one finds a ring that is too small
-    if "two nodes" in name or "while elements move" in name:
-        return 1200
-    if any(words in name for words in ("three", "apart", "overlapping", "in pieces", "by ")):
-        return 1800
-    return 4100
+FEW = -(-5_000 // len(CASES))  # schedules by seeds of each case in the default tier
+AT_LEAST = 100_000  # those of all cases in the long one
+SMALLEST = ("all calls, two", "all in flight, two", "all errors, two")  # of what is explored one by one
+SHARES = [  # of the long tier, by words in the name: more where they take less time
+    (("copies", "tiles"), 300),
+    (("stages", "many", "freed", "connection ends", "a rank ends"), 500),
+    (("more",), 1000),  # of 730 one finds a ring that is too small
+    (("mixed", "while elements move"), 900),
+    (("three", "apart", "in pieces", "by "), 1400),
+    (("",), 2600),
+]
 
 
-@pytest.fixture(scope="module")
-def reports() -> Iterator[dict[str, Report]]:
-    """Of each case. In the end it is said what there was."""
-    found: dict[str, Report] = {}
-    begun = time.monotonic()
-    yield found
-    total = sum(result.schedules for result in found.values())
-    print(f"\n{total} schedules of {len(found)} cases in {time.monotonic() - begun:.0f} s")
-    assert len(found) < len(CASES) or total >= AT_LEAST
+def many(name: str) -> int:
+    """Schedules by seeds of a case in the long tier."""
+    return next(number for words, number in SHARES if any(word in name for word in words))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_case(name: str, reports: dict[str, Report]) -> None:
+def explored(name: str, first_seed: int, seeds: int, whole: bool) -> None:
+    """Explore a case, and its exhaustive part where it is `whole`, in a process of its own."""
+    case = CASES[name]
+    bound = case.bound if whole else None
     try:
-        reports[name] = explore_case(CASES[name], seeds=share_of(name))
+        report = explore_case(case, exhaustive_bound=bound, first_seed=first_seed, seeds=seeds, processes=1)
     except Failure as failure:
         again = f"in tests/: python -m interleavings.explore --only {name!r} --replay {failure.token!r}"
         pytest.fail(f"{failure}\nAgain, {again}", pytrace=False)
-    assert reports[name].finished
+    assert report.finished
+    assert report.seeded == seeds
+    assert (report.exhaustive > 100) == (bound is not None)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(name: str) -> None:
+    explored(name, 0, FEW, name in SMALLEST)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
+def test_more_of_a_case(name: str) -> None:
+    explored(name, FEW, many(name), name not in SMALLEST)
+
+
+def test_the_long_tier_has_enough_schedules() -> None:
+    assert sum(map(many, CASES)) >= AT_LEAST
 
 
 @pytest.mark.parametrize("token", ["s1", "s7", "x1:3=1"])
 def test_a_token_gives_the_same_schedule_again(token: str) -> None:
-    case: Case = CASES["all errors apart"]
+    case = CASES["all errors, apart"]
     logs = [replay(case.make_world, case.checks, token).log for _ in range(2)]
     assert logs[0] == logs[1]

@@ -32,11 +32,9 @@ from interleavings.world import (
 )
 
 
-def run(size: int, program: Any, choices: Any = None, **options: Any) -> World:
-    """One schedule, without delays unless choices are given."""
-    options.setdefault("weak", False)
-    options.setdefault("mode", EAGER)
-    world = World(size, choices or Enumerated(0), program, **options)
+def run(size: int, program: Any, **options: Any) -> World:
+    """One schedule without delays."""
+    world = World(size, Enumerated(0), program, **{"weak": False, "mode": EAGER, **options})
     try:
         world.run()
     finally:
@@ -44,11 +42,20 @@ def run(size: int, program: Any, choices: Any = None, **options: Any) -> World:
     return world
 
 
+def one_message(rank: int, channel: Channel) -> str:
+    """Rank 0 sends to rank 1, and any other waits for ever."""
+    if rank == 0:
+        channel.send(b"x", 1, DATA)
+    else:
+        wait(channel.receive(bytearray(1), 0, DATA))
+    return "returned"
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_right_protocols_pass(name: str) -> None:
-    report = explore_case(CASES[name], seeds=2000)
+    report = explore_case(CASES[name], seeds=300)
     assert report.finished
-    assert report.seeded == 2000
+    assert report.seeded == 300
     assert (report.exhaustive > 50) == (CASES[name].bound is not None)
 
 
@@ -56,9 +63,9 @@ def test_right_protocols_pass(name: str) -> None:
 @pytest.mark.parametrize("way", ["exhaustive", "seeds"])
 def test_mistakes_are_found_and_replayed(name: str, way: str) -> None:
     case, text = WRONG[name]
-    options = {"exhaustive_bound": case.bound} if way == "exhaustive" else {"seeds": 3000}
+    options = {} if way == "exhaustive" else {"exhaustive_bound": None, "seeds": 3000}
     with pytest.raises(Failure) as caught:
-        explore(case.make_world, case.checks, **options)
+        explore_case(case, **options)
     assert text in str(caught.value)
     assert "DID NOT FAIL" not in str(caught.value)
     said = []
@@ -69,33 +76,26 @@ def test_mistakes_are_found_and_replayed(name: str, way: str) -> None:
     assert said[0] == said[1]
 
 
-def test_a_hang_tells_where_each_rank_is() -> None:
+def test_a_hang_tells_where_each_rank_is_and_its_error() -> None:
     with pytest.raises(Hang, match=r"(?s)rank 0 waits at.*in circle\n.*rank 2 waits at.*in circle"):
         run(3, WRONG["circle"][0].make_world(Enumerated(0)).program)
 
-
-def test_ranks_may_be_expected_to_wait() -> None:
-    def program(rank: int, channel: Channel) -> str:
-        if rank:
-            wait(channel.receive(bytearray(1), 0, DATA))
-        return "never called"
-
-    world = run(3, program, expected_to_wait=[1, 2])
-    assert world.waiting == {1, 2}
-    assert world.outcomes() == ["returned", "waiting", "waiting"]
-    with pytest.raises(Hang):
-        run(3, program, expected_to_wait=[1])
-
-
-def test_an_error_is_told_with_the_hang_that_it_leads_to() -> None:
-    def program(rank: int, channel: Channel) -> None:
+    def failing(rank: int, channel: Channel) -> None:
         if rank:
             wait(channel.receive(bytearray(1), 0, DATA))
         raise ValueError("no message for you")
 
     with pytest.raises(Hang, match="rank 0 has ended with ValueError") as caught:
-        run(2, program)
+        run(2, failing)
     assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_ranks_may_be_expected_to_wait() -> None:
+    world = run(3, one_message, expected_to_wait=[2])
+    assert world.waiting == {2}
+    assert world.outcomes() == ["returned", "returned", "waiting"]
+    with pytest.raises(Hang):
+        run(3, one_message, expected_to_wait=[1])
 
 
 def test_ranks_that_go_on_for_ever_are_stopped() -> None:
@@ -108,31 +108,26 @@ def test_ranks_that_go_on_for_ever_are_stopped() -> None:
         run(2, program, limit=500)
 
 
-def test_an_enumeration_comes_to_every_schedule_once_however_it_is_divided() -> None:
+def test_an_enumeration_comes_to_every_schedule_once() -> None:
     seen: list[str] = []
 
     def make_world(choices: Any) -> World:
-        world = CASES["token"].make_world(choices)
         seen.append("")
-        return world
+        return CASES["token"].make_world(choices)
 
     def checks(world: World) -> None:
         seen[-1] = world._choices.token
 
-    alone = explore(make_world, checks, exhaustive_bound=2, processes=1)
-    assert len(seen) == len(set(seen)) == alone.exhaustive
-    divided = explore(make_world, checks, exhaustive_bound=2, processes=3)
-    assert divided.exhaustive == alone.exhaustive
+    assert explore(make_world, checks, exhaustive_bound=1).exhaustive == len(seen) == len(set(seen)) > 50
+    assert explore(make_world, checks, exhaustive_bound=1, processes=2).exhaustive == len(seen)
 
 
 def test_tokens_lead_to_the_same_schedule() -> None:
-    make_world = make(3, token)
     for mark in ("s5", "s77", "x2:1=1,4=3"):
-        first, second = (replay(make_world, None, mark) for _ in range(2))
+        first, second = (replay(make(3, token), None, mark) for _ in range(2))
         assert first.log == second.log
-    choices = from_token("x2:1=1,4=3")
-    assert choices.token == "x2:1=1,4=3"
-    assert (Seeded(5).token, from_token("s5").token) == ("s5", "s5")
+        assert from_token(mark).token == mark
+    assert Seeded(5).token == "s5"
 
 
 def test_what_enumerated_schedules_differ_in() -> None:
@@ -156,7 +151,7 @@ def test_what_enumerated_schedules_differ_in() -> None:
     def checks(world: World) -> None:
         orders.add(tuple(world.returned()[0]))
 
-    explore(lambda choices: World(3, choices, program), checks, exhaustive_bound=2, processes=1)
+    explore(lambda choices: World(3, choices, program, delays=(1,), weak=False), checks, exhaustive_bound=2)
     assert len(orders) == 6
     assert all([k for peer, k in order if peer == sender] == [0, 1] for order in orders for sender in (1, 2))
 
@@ -177,21 +172,12 @@ def test_when_sends_complete(mode: int, done: bool) -> None:
             wait(channel.receive(bytearray(1), 0, DATA))
             channel.send(b"", 0, DATA)
 
-    world = run(2, program, mode=mode)
-    world.returned()
+    run(2, program, mode=mode).returned()
 
 
 def test_buffers_of_every_kind() -> None:
-    sent = [
-        b"abc",
-        bytearray(b"abcd"),
-        [bytes(10), 4, None],
-        (np.arange(3),),
-        np.zeros((2, 0)),
-        np.ones(2, complex),
-        None,
-    ]
-    sizes = [3, 4, 4, 24, 0, 32, 0]
+    sent = [b"abc", [bytes(10), 4, None], (np.arange(3),), np.zeros((2, 0)), np.ones(2, complex), None]
+    sizes = [3, 4, 24, 0, 32, 0]
 
     def program(rank: int, channel: Channel) -> None:
         for data, size in zip(sent, sizes, strict=True):
@@ -201,30 +187,29 @@ def test_buffers_of_every_kind() -> None:
             while (found := channel.probe(0, DATA)) is None:
                 pause()
             assert found.nbytes == size
-            into = np.full(size // 8 + 1, -1)
-            wait(found.receive([into, size, None]))
+            wait(found.receive([np.full(size // 8 + 1, -1), size, None]))
 
     run(2, program).returned()
 
 
-def test_a_message_that_is_too_long_is_an_error_of_the_receiver() -> None:
-    def program(rank: int, channel: Channel) -> None:
+def test_rules_that_are_broken() -> None:
+    """A message longer than its buffer is an error of the receiver; collectives out of order are the program's."""
+
+    def too_long(rank: int, channel: Channel) -> None:
         if rank == 0:
             channel.send(b"abc", 1, DATA)
         else:
             wait(channel.receive([bytearray(5), 2, None], 0, DATA))
 
-    world = run(2, program)
+    world = run(2, too_long)
     assert isinstance(world.errors[1], TransportError)
     assert world.outcomes() == ["returned", "TransportError"]
 
-
-def test_collectives_out_of_order_break_a_rule() -> None:
-    def program(rank: int, channel: Channel) -> None:
+    def out_of_order(rank: int, channel: Channel) -> None:
         wait(channel.barrier() if rank else channel.reduce(np.zeros(1, np.int64), np.zeros(1, np.int64)))
 
     with pytest.raises(AssertionError, match="rank 1 starts a barrier where others have a reduce"):
-        run(2, program)
+        run(2, out_of_order)
 
 
 def test_groups_have_collectives_and_messages_of_their_own() -> None:
@@ -243,33 +228,38 @@ def test_groups_have_collectives_and_messages_of_their_own() -> None:
     assert run(4, program).returned() == [(0, 2), (0, 3), (1, 2), (1, 3)]
 
 
-def test_late_ranks_begin_last() -> None:
-    order = []
+def test_late_ranks_begin_last_and_who_enters_is_told() -> None:
+    begun, entered = [], []
 
     def program(rank: int, channel: Channel) -> None:
-        order.append(rank)
+        begun.append(rank)
         wait(channel.barrier())
 
-    run(3, program, late=[0])
-    assert order == [1, 2, 0]
+    world = run(3, program, late=[0], enter=entered.append)
+    assert begun == [1, 2, 0]
+    assert len(entered) == world.turns
+    assert set(entered) == {0, 1, 2}
 
 
 def test_deaths_and_interrupts_come_at_every_step() -> None:
-    killed, interrupted = set(), set()
+    killed, interrupted, after_death = set(), set(), set()
+    progress = [0]
 
     def program(rank: int, channel: Channel) -> int:
         turns = 0
-        for turns in range(3):
-            channel.world.changed()
-            try:
-                pause()
-            except KeyboardInterrupt:
-                interrupted.add((rank, turns))
-            if rank == 1:
-                progress[0] = turns + 1
+        try:
+            for turns in range(3):
+                channel.world.changed()
+                try:
+                    pause()
+                except KeyboardInterrupt:
+                    interrupted.add((rank, turns))
+                if rank == 1:
+                    progress[0] = turns + 1
+        finally:
+            if rank in channel.world.dead:
+                after_death.add(channel.world._live)
         return turns
-
-    progress = [0]
 
     def make_world(choices: Any) -> World:
         progress[0] = 0
@@ -280,82 +270,16 @@ def test_deaths_and_interrupts_come_at_every_step() -> None:
             killed.add(progress[0])
         assert world.outcomes() == ["returned", "dead" if world.dead else "returned"]
 
-    explore(make_world, checks, exhaustive_bound=0, processes=1)
+    explore(make_world, checks, exhaustive_bound=0)
     assert killed == {0, 1, 2}
     assert interrupted == {(1, 0), (1, 1), (1, 2)}
-
-
-def test_a_rank_can_die_before_each_call() -> None:
-    came = set()
-
-    def program(rank: int, channel: Channel) -> None:
-        finish(channel, [channel.send(bytes([k]), 1, DATA) for k in range(3)])
-
-    def receiver(rank: int, channel: Channel) -> None:
-        for k in range(3):
-            request = channel.receive(bytearray(1), 0, DATA)
-            while not request.Test():
-                if channel.world.dead:
-                    came.add(k)
-                    return
-                pause()
-
-    def make_world(choices: Any) -> World:
-        return World(2, choices, [program, receiver], deaths=1, victims=[0], preempt=True, delays=(1,))
-
-    explore(make_world, lambda world: None, exhaustive_bound=1, processes=1)
-    assert came == {0, 1, 2}
+    assert after_death == {0}  # what it does as it is unwound comes after all others have ended
 
 
 def test_what_a_rank_leaves_behind_is_sent_only_if_it_calls_again() -> None:
-    def program(rank: int, channel: Channel) -> None:
-        if rank == 0:
-            channel.send(b"x", 1, DATA)
-        else:
-            wait(channel.receive(bytearray(1), 0, DATA))
-
     with pytest.raises(Hang):
-        run(2, program, mode=RENDEZVOUS, weak=True)
-    assert run(2, program, mode=RENDEZVOUS, weak=True, progress_after_end=True).outcomes() == ["returned"] * 2
-
-
-def test_faults_are_injected_where_a_program_asks() -> None:
-    failed = set()
-
-    def program(rank: int, channel: Channel) -> None:
-        for place in range(3):
-            try:
-                channel.world.fault_point(MemoryError("injected"))
-            except MemoryError:
-                failed.add((rank, place))
-            pause()
-
-    report = explore(
-        lambda choices: World(2, choices, program, errors=1, weak=False, mode=EAGER), exhaustive_bound=0, processes=1
-    )
-    assert failed == {(rank, place) for rank in range(2) for place in range(3)}
-    assert report.exhaustive == 7
-
-
-def test_a_killed_rank_does_nothing_more_before_the_end() -> None:
-    done = []
-
-    def program(rank: int, channel: Channel) -> None:
-        try:
-            for _ in range(4):
-                channel.world.changed()
-                pause()
-        finally:
-            if rank in channel.world.dead:
-                done.append(channel.world._live)
-
-    explore(
-        lambda choices: World(2, choices, program, deaths=1, victims=[0]),
-        lambda world: None,
-        exhaustive_bound=0,
-        processes=1,
-    )
-    assert set(done) == {0}
+        run(2, one_message, mode=RENDEZVOUS, weak=True)
+    assert run(2, one_message, mode=RENDEZVOUS, weak=True, progress_after_end=True).outcomes() == ["returned"] * 2
 
 
 def test_a_rank_that_will_not_be_unwound_is_left() -> None:
@@ -370,40 +294,20 @@ def test_a_rank_that_will_not_be_unwound_is_left() -> None:
     assert run(2, token).returned() == [3, 3]
 
 
-def test_who_enters_is_told() -> None:
-    entered: list[int] = []
-    world = run(3, token, enter=entered.append)
-    assert len(entered) == world.turns
-    assert set(entered) == {0, 1, 2}
-
-
-@pytest.mark.parametrize("how", ["exhaustive", "seeds"])
-def test_a_process_that_dies_is_reported(how: str) -> None:
-    parent = os.getpid()
+@pytest.mark.parametrize("how", ["dies", "never pauses"])
+def test_a_process_that_ends_is_reported(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exploring, "STUCK_SECONDS", 0.2)
 
     def program(rank: int, channel: Channel) -> None:
-        if channel.world.choose(3) == 2 and os.getpid() != parent:
+        if how == "dies" and channel.world.choose(3) == 2:
             os.kill(os.getpid(), signal.SIGKILL)
-
-    with pytest.raises(Failure, match=r"ended process \d with -9"):
-        explore(
-            lambda choices: World(4, choices, program),
-            exhaustive_bound=1 if how == "exhaustive" else None,
-            seeds=0 if how == "exhaustive" else 500,
-            processes=2,
-        )
-
-
-def test_a_rank_that_never_pauses_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    parent = os.getpid()
-    monkeypatch.setattr(exploring, "STUCK_SECONDS", 1)
-
-    def program(rank: int, channel: Channel) -> None:
-        while os.getpid() != parent:
+        while how == "never pauses":
             pass
 
-    with pytest.raises(Failure, match=r"(?s)no end after 1 s.*in program"):
-        explore(lambda choices: World(2, choices, program), seeds=100, processes=2)
+    with pytest.raises(
+        Failure, match=rf"schedule s\d+ failed(?s:.*)ended process \d with {-9 if how == 'dies' else 1}"
+    ):
+        explore(lambda choices: World(4, choices, program), seeds=500, processes=2)
 
 
 def test_programs_that_depend_on_something_else_are_told_so() -> None:
@@ -415,11 +319,11 @@ def test_programs_that_depend_on_something_else_are_told_so() -> None:
         pause()
 
     with pytest.raises(Failure, match="DID NOT FAIL"):
-        explore(lambda choices: World(1, choices, program), seeds=100, processes=1)
+        explore(lambda choices: World(1, choices, program), seeds=100)
 
 
 def test_time_is_kept() -> None:
-    report = explore(make(3, token), exhaustive_bound=50, seeds=None, seconds=0.5)
+    report = explore(make(3, token), exhaustive_bound=50, seeds=None, seconds=0.2)
     assert not report.finished
     assert report.exhaustive
     assert report.seeded
@@ -427,13 +331,8 @@ def test_time_is_kept() -> None:
 
 
 def test_command_line() -> None:
-    command = [sys.executable, "-m", "interleavings.explore", "--cases", "interleavings.toys"]
+    command = [sys.executable, "-m", "interleavings.explore", "--cases", "interleavings.toys", "--only", "token"]
     where = Path(__file__).parents[1]
-    result = subprocess.run(
-        [*command, "--seconds", "1", "--only", "token", "kept"], cwd=where, capture_output=True, text=True, check=True
-    )
-    assert "kept: " in result.stdout
-    result = subprocess.run(
-        [*command, "--only", "token", "--replay", "s3"], cwd=where, capture_output=True, text=True, check=True
-    )
-    assert "rank 2 ends" in result.stdout
+    for arguments, text in ((["--seconds", "0.2"], "token: "), (["--replay", "s3"], "rank 2 ends")):
+        result = subprocess.run([*command, *arguments], cwd=where, capture_output=True, text=True, check=True)
+        assert text in result.stdout

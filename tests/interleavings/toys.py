@@ -89,26 +89,22 @@ def overtaking(rank: int, channel: Channel) -> None:
 
 def reused(rank: int, channel: Channel) -> None:
     """Wrong: the buffer of the first message is used for the second one."""
+    buffer = np.array([1], np.int64)
     if rank == 0:
-        buffer = np.array([1], np.int64)
         first = channel.send(buffer, 1, DATA)
         buffer[0] = 2
-        wait(channel.send(buffer, 1, DATA))
-        wait(first)
+        finish(channel, [first, channel.send(buffer, 1, DATA)])
         return
-    for number in (1, 2):
-        buffer = np.zeros(1, np.int64)
+    for _ in range(2):
         wait(channel.receive(buffer, 0, DATA))
-        assert buffer[0] == number, f"{buffer[0]} instead of {number}"
 
 
 def early(rank: int, channel: Channel) -> None:
     """Wrong: the numbers of a reduction are changed before it has completed."""
-    mine, largest = np.array([rank], np.int64), np.zeros(1, np.int64)
-    request = channel.reduce(mine, largest)
+    mine = np.array([rank], np.int64)
+    request = channel.reduce(mine, np.zeros(1, np.int64))
     mine[0] = -1
     wait(request)
-    assert largest[0] == channel.size - 1, largest
 
 
 def circle(rank: int, channel: Channel) -> None:
@@ -163,33 +159,6 @@ def unpoked(rank: int, channel: Channel) -> None:
     flags[0] = 1
 
 
-def torn(rank: int, channel: Channel) -> None:
-    """Wrong: two words of shared memory are read as if they were one, and in the order in which they are written."""
-    flags, world = channel.world.shared["flags"], channel.world
-    if rank == 0:
-        for place in range(2):
-            flags[place] = 1
-            world.point()
-        return
-    first = flags[0]
-    world.point()
-    assert first or not flags[1], "the second one only"
-
-
-def published(rank: int, channel: Channel) -> int:
-    """Right: what is written first is read last."""
-    flags, world = channel.world.shared["flags"], channel.world
-    if rank == 0:
-        flags[0] = 7
-        world.point()
-        flags[1] = 1
-        return 7
-    while not flags[1]:
-        pause()
-    world.point()
-    return int(flags[0])
-
-
 def make(size: int, program: Any, **options: Any) -> Any:
     """A function that makes worlds. What ranks share is in `shared` of the world, and tells when it changes."""
 
@@ -209,23 +178,18 @@ SHORT = (1, QUIET)
 
 CASES = {
     "token": Case(make(3, token, delays=SHORT), bound=2),
-    "exchange": Case(make(2, exchange, delays=SHORT), bound=2),
+    "exchange": Case(make(2, exchange, delays=SHORT), bound=1),
     "exchange of three": Case(make(3, exchange)),
-    "consensus": Case(make(3, consensus, delays=SHORT), agreed, bound=2),
-    "consensus, preempted": Case(make(3, consensus, preempt=True), agreed, bound=1),
+    "consensus": Case(make(3, consensus, delays=SHORT), agreed, bound=1),
     "kept": Case(make(2, kept, interrupts=2, victims=[0]), bound=1),
-    "published": Case(make(2, published, preempt=True), bound=3),
 }
 
 WRONG = {
     "overtaking": (Case(make(2, overtaking), bound=1), "the data had not come"),
-    "reused": (Case(make(2, reused, strict=False), bound=1), "2 instead of 1"),
-    "reused, strict": (Case(make(2, reused), bound=1), "changed the buffer of a message 0->1"),
-    "early": (Case(make(2, early, strict=False), bound=2), "AssertionError"),
-    "early, strict": (Case(make(2, early), bound=1), "changed the buffer of a reduction"),
+    "reused": (Case(make(2, reused), bound=1), "changed the buffer of a message 0->1"),
+    "early": (Case(make(2, early), bound=1), "changed the buffer of a reduction"),
     "circle": (Case(make(3, circle), bound=0), "waiting for ever: [0, 1, 2]"),
     "synchronous": (Case(make(3, synchronous), bound=0), "waiting for ever: [0, 1, 2]"),
     "lost": (Case(make(2, lost, interrupts=1, victims=[1]), bound=1), "waiting for ever: [1]"),
     "unpoked": (Case(make(2, unpoked), bound=0), "waiting for ever: [0, 1]"),
-    "torn": (Case(make(2, torn, preempt=True), bound=2), "the second one only"),
 }

@@ -75,31 +75,18 @@ class NotRepeatable(AssertionError):  # noqa: N818
 
 
 class Choices:
-    """Where a schedule's choices come from. Option 0 is always the default."""
+    """Where a schedule's choices come from; 0 is always the default.
 
-    exhaustive = False
-    traced = False
+    `pick` is for what is equally good, `deviate` for what is one of the limited number of delays, and `fault` for what goes
+    wrong, where `strike` says that it is worth asking. `from_token(token)` makes the same choices again.
+    """
 
-    def pick(self, options: int) -> int:
-        """One of several that are equally good."""
-        raise NotImplementedError
-
-    def deviate(self, options: int) -> int:
-        """0, or something else at the cost of one of the limited number of delays."""
-        raise NotImplementedError
-
-    def strike(self) -> bool:
-        """Whether `fault` is worth asking now."""
-        raise NotImplementedError
-
-    def fault(self, options: int) -> int:
-        """0 for no fault, or which one."""
-        raise NotImplementedError
-
-    @property
-    def token(self) -> str:
-        """What `from_token` makes the same choices from."""
-        raise NotImplementedError
+    exhaustive = traced = False
+    pick: Callable[[int], int]
+    deviate: Callable[[int], int]
+    fault: Callable[[int], int]
+    strike: Callable[[], bool]
+    token: str
 
 
 class Seeded(Choices):
@@ -176,14 +163,6 @@ class Enumerated(Choices):
             picks.pop()
             options.pop()
         return False
-
-    def children(self) -> list[list[int]]:
-        """Prefixes that share the schedules after this one, if it is the first of its prefix, among them."""
-        return [
-            [*self.picks[:at], chosen]
-            for at in range(self.fixed, len(self.picks))
-            for chosen in range(1, self.options[at])
-        ]
 
     def pick(self, options: int) -> int:
         if options < 2:
@@ -299,8 +278,7 @@ class _Request:
     def Test(self) -> bool:  # noqa: N802 - as MPI's requests are asked
         """Whether it has completed."""
         world, rank = self._world, self.rank
-        if world._busy[rank]:
-            world._called(rank)
+        world._called(rank)
         if not self.done:
             return False
         if not self.reported:
@@ -383,8 +361,7 @@ class _Incoming:
     def receive(self, buffer: Any) -> _Receive:
         """Start to receive it."""
         world, rank = self._world, self._rank
-        if world._busy[rank]:
-            world._called(rank)
+        world._called(rank)
         request = _Receive(world, rank)
         request.view = _bytes_of(buffer)
         world._started(rank)
@@ -395,11 +372,10 @@ class _Incoming:
 class Channel:
     """One rank's end of the network; ranks are numbered within the members."""
 
-    nothing = None
+    nothing, tags = None, 1 << 30
 
     def __init__(self, world: World, rank: int, context: int = 0, members: Sequence[int] | None = None) -> None:
         self.world = world
-        self.tags = world.tags
         self._me = rank
         self._context = context
         self._members = range(world.size) if members is None else tuple(members)
@@ -419,8 +395,7 @@ class Channel:
 
     def _send(self, buffer: Any, peer: int, tag: int, fates: Sequence[tuple[int, int, int, int]]) -> _Request:
         world, rank = self.world, self._me
-        if world._busy[rank]:
-            world._called(rank)
+        world._called(rank)
         message = _Message(world, rank)
         message.peer = to = self._members[peer]
         message.view = view = _bytes_of(buffer)
@@ -433,7 +408,7 @@ class Channel:
         world._started(rank)
         if mode == EAGER:
             message.data, message.view, message.done = bytes(view), None, True
-        elif world._strict:
+        else:
             message.copy = bytes(view)
         world._after(flight, world._depart if mode == BUFFERED else world._arrive, message)
         return message
@@ -441,8 +416,7 @@ class Channel:
     def receive(self, buffer: Any, peer: int, tag: int) -> _Request:
         """Start to receive what a rank sends with that tag."""
         world, rank = self.world, self._me
-        if world._busy[rank]:
-            world._called(rank)
+        world._called(rank)
         request = _Receive(world, rank)
         request.view = _bytes_of(buffer)
         stream = world._stream(self._context, tag, self._members[peer], rank)
@@ -464,8 +438,7 @@ class Channel:
     def probe(self, peer: int | None, tag: int) -> _Incoming | None:
         """A message that has come from a rank, or from any, with that tag; None where there is none."""
         world, rank = self.world, self._me
-        if world._busy[rank]:
-            world._called(rank)
+        world._called(rank)
         streams, size = world._streams, world.size
         base = (self._context << 32 | tag) * size * size + rank
         if peer is None:
@@ -494,8 +467,7 @@ class Channel:
     def first_done(self, requests: Sequence[Any]) -> int | None:
         """The place of a request that has completed since it was asked for last; None where none has."""
         world, rank = self.world, self._me
-        if world._busy[rank]:
-            world._called(rank)
+        world._called(rank)
         done = [
             at for at, request in enumerate(requests) if request is not None and request.done and not request.reported
         ]
@@ -511,8 +483,7 @@ class Channel:
 
     def poke(self) -> None:
         """Let messages move."""
-        if self.world._busy[self._me]:
-            self.world._called(self._me)
+        self.world._called(self._me)
 
 
 _running: World | None = None
@@ -565,14 +536,12 @@ class World:
         How messages are sent by default, EAGER or RENDEZVOUS. None: chosen.
     delays : sequence of int
         How long ranks and steps of the network can be delayed: turns of other ranks, or QUIET.
-    interrupts, deaths, errors : int
-        At most so many ranks are interrupted in `pause`, are never run again, or fail in a `fault_point`.
+    interrupts, deaths : int
+        At most so many ranks are interrupted in `pause`, or are never run again.
     victims : collection of int or None
         The ranks that are interrupted or killed; None for any.
     late : collection of int
         Ranks that begin when nothing else can happen.
-    preempt : bool
-        Whether another rank may run, and this one be killed, before each call of a channel as well, and in `point`.
     expected_to_wait : collection of int
         Ranks that may wait for ever; a set that may be added to.
     state : callable or None
@@ -583,12 +552,8 @@ class World:
         How many turns of all ranks without a change are a hang.
     limit : int
         How many turns a schedule may have.
-    strict : bool
-        Whether a buffer that is changed too early is an error even if its bytes have gone already.
     progress_after_end : bool
         Whether bytes go on leaving a rank whose program has returned, as in MPI_Finalize.
-    tags : int
-        The number of tags that channels tell.
     """
 
     def __init__(
@@ -602,21 +567,17 @@ class World:
         delays: Sequence[int] = DELAYS,
         interrupts: int = 0,
         deaths: int = 0,
-        errors: int = 0,
         victims: Collection[int] | None = None,
         late: Collection[int] = (),
-        preempt: bool = False,
         expected_to_wait: Collection[int] = (),
         state: Callable[[], object] | None = None,
         enter: Callable[[int], object] | None = None,
         patience: int = 3,
         limit: int = 100_000,
-        strict: bool = True,
         progress_after_end: bool = False,
-        tags: int = 1 << 30,
     ) -> None:
-        self.size, self.program, self.tags = size, program, tags
-        self.interrupts, self.deaths, self.error_budget, self.victims = interrupts, deaths, errors, victims
+        self.size, self.program = size, program
+        self.interrupts, self.deaths, self.victims = interrupts, deaths, victims
         self.expected_to_wait = set(expected_to_wait)
         self.state, self.enter, self.patience, self.limit = state, enter, patience, limit
         self.progress_after_end = progress_after_end
@@ -629,7 +590,7 @@ class World:
         self.log: list[str] | None = [] if choices.traced else None
         self.current = -1  # the rank that runs, or -1
         self.turns = 0
-        self._choices, self._strict, self._preempt = choices, strict, preempt
+        self._choices = choices
         weak = bool(choices.pick(2)) if weak is None else weak
         mode = (EAGER, RENDEZVOUS)[choices.pick(2)] if mode is None else mode
         self._delays = tuple(delays)
@@ -644,11 +605,9 @@ class World:
         self._events: list[tuple[int, int, Callable[[Any], None], Any]] = []  # a heap: turn, number, what
         self._held: list[tuple[Callable[[Any], None], Any]] = []  # until it is quiet
         self._due: list[list[tuple[Callable[[Any], None], Any]]] = [[] for _ in range(size)]  # when the rank calls
-        self._busy = [preempt] * size  # whether a call of the rank has more to do than usual
         self._fresh = [True] * size  # whether a rank may find something new
         self._awake = [True] * size
         self._ended = [False] * size
-        self._calling = [False] * size  # stopped in a call, not in pause()
         self._now = self._number = self._changes = self._turn = 0
         self._closed = False
         self._live = size
@@ -665,31 +624,9 @@ class World:
         """A rank's channel to all ranks."""
         return Channel(self, rank)
 
-    def pause(self) -> None:
-        """Let the scheduler choose who goes on."""
-        if self.current < 0:
-            raise RuntimeError("pause() outside a rank")
-        self._hub.switch()
-
-    def point(self) -> None:
-        """Let another rank run here, if that is chosen; for shared memory that is read and written in several steps."""
-        rank = self.current
-        if self._preempt and rank >= 0 and self._choices.deviate(2):
-            self._fresh[rank] = self._calling[rank] = True
-            self._hub.switch()
-            self._calling[rank] = False
-
     def choose(self, options: int) -> int:
         """One of so many, in all combinations with other choices."""
         return self._choices.pick(options)
-
-    def fault_point(self, error: BaseException) -> None:
-        """Raise it, if that is chosen."""
-        if self.error_budget and self._choices.strike() and self._choices.fault(2):
-            self.error_budget -= 1
-            if self.log is not None:
-                self._note(f"rank {self.current}: {error!r} injected")
-            raise error
 
     def changed(self) -> None:
         """Say that something has changed that `state` does not tell."""
@@ -698,9 +635,9 @@ class World:
 
     # The network
 
-    def _note(self, text: str) -> None:
+    def _note(self, text: str, *what: object) -> None:
         if self.log is not None:
-            self.log.append(f"{self._now:5} {text}")
+            self.log.append(f"{self._now:5} {text.format(*what)}")
 
     def _stream(self, context: int, tag: int, sender: int, receiver: int) -> _Stream:
         size = self.size
@@ -715,14 +652,11 @@ class World:
         self._fresh[rank] = True
 
     def _called(self, rank: int) -> None:
-        """A rank calls the channel: what waited for that happens, and another rank may run first."""
-        if self._preempt and not self._closed:
-            self.point()
+        """A rank calls the channel: what waited for that happens."""
         while self._due[rank]:
             due, self._due[rank] = self._due[rank], []
             for act, what in due:
                 act(what)
-        self._busy[rank] = self._preempt
 
     def _after(self, delay: int, act: Callable[[Any], None], what: Any) -> None:
         if not delay:
@@ -739,14 +673,14 @@ class World:
             return False
         if self._weak[rank] and self.current != rank:
             self._due[rank].append((act, what))
-            self._busy[rank] = self._fresh[rank] = True
+            self._fresh[rank] = True
             return False
         return True
 
     def _unchanged(self, rank: int, copy: Any, now: Any, what: object) -> None:
         if copy is not None and copy != now:
             text = f"rank {rank} changed the buffer of a {what} before it had completed"
-            self._note(text)
+            self._note("{}", text)
             self.violations.append(text)
 
     def _closing(self, rank: int, context: int) -> None:
@@ -786,8 +720,7 @@ class World:
         flying = stream.flying
         while flying and flying[0].there:
             first = flying.popleft()
-            if self.log is not None:
-                self._note(f"{first} arrives")
+            self._note("{} arrives", first)
             self._changes += 1
             self._fresh[first.peer] = True
             if stream.posted:
@@ -814,8 +747,7 @@ class World:
             request.error = TransportError(f"{message} is longer than the buffer of {request.view.nbytes} bytes")
         elif message.nbytes:
             request.view[: message.nbytes] = data
-        if self.log is not None:
-            self._note(f"{message} is received")
+        self._note("{} is received", message)
         request.done = self._fresh[message.peer] = True
         request.view = message.receive = None
         self._changes += 1
@@ -825,15 +757,13 @@ class World:
     def _sent(self, message: _Message) -> None:
         if message.view is not None:
             self._unchanged(message.rank, message.copy, message.view, message)
-        if self.log is not None:
-            self._note(f"{message}: send completes")
+        self._note("{}: send completes", message)
         message.view = message.copy = None
         message.done = self._fresh[message.rank] = True
         self._changes += 1
 
     def _join(self, rank: int, context: int, members: int, kind: str, mine: Any, largest: Any) -> _Request:
-        if self._busy[rank]:
-            self._called(rank)
+        self._called(rank)
         started = self._collectives.setdefault(context, [])
         mark = context * self.size + rank
         at = self._joined.get(mark, 0)
@@ -844,7 +774,7 @@ class World:
         part.whole = whole = started[at]
         part.mine, part.largest = mine, largest
         part.fate = self._pairs[self._choices.deviate(len(self._pairs))]
-        part.copy = mine.tobytes() if self._strict and mine is not None else None
+        part.copy = None if mine is None else mine.tobytes()
         self._started(rank)
         if whole.kind != kind:
             self.violations.append(f"rank {rank} starts a {kind} where others have a {whole.kind}")
@@ -864,8 +794,7 @@ class World:
             if part.copy is not None:
                 self._unchanged(part.rank, part.copy, part.mine.tobytes(), "reduction")
             whole.largest = part.mine.copy() if whole.largest is None else np.maximum(whole.largest, part.mine)
-        if self.log is not None:
-            self._note(f"{whole.kind}: rank {part.rank} takes part")
+        self._note("{}: rank {} takes part", whole.kind, part.rank)
         self._changes += 1
         whole.missing -= 1
         if not whole.missing:
@@ -879,8 +808,7 @@ class World:
             if part.copy is not None:
                 self._unchanged(part.rank, part.copy, part.mine.tobytes(), "reduction")
             part.largest[:] = part.whole.largest
-        if self.log is not None:
-            self._note(f"{part.whole.kind}: completes on rank {part.rank}")
+        self._note("{}: completes on rank {}", part.whole.kind, part.rank)
         part.done = self._fresh[part.rank] = True
         self._changes += 1
 
@@ -946,8 +874,7 @@ class World:
             if other and (not idle or mark != self._changes):
                 sleep = sleeps[deviate(len(sleeps))]
                 if sleep:
-                    if self.log is not None:
-                        self._note(f"rank {rank} is delayed")
+                    self._note("rank {} is delayed", rank)
                     awake[rank] = False
                     self._after(sleep, self._wake, rank)
                     continue
@@ -955,8 +882,7 @@ class World:
             self._now += 1
             self.turns += 1
             self.current = rank
-            if self.log is not None:
-                self._note(f"rank {rank} runs")
+            self._note("rank {} runs", rank)
             if enter is not None:
                 enter(rank)
             thread = ranks[rank]
@@ -995,15 +921,14 @@ class World:
         if self.progress_after_end and rank not in self.dead:
             self._weak[rank] = False
             self.current = rank
-            self._preempt, preempt = False, self._preempt
             self._called(rank)
-            self._preempt = preempt
             self.current = -1
-        if self.log is not None:
-            error = self.errors[rank]
-            self._note(
-                f"rank {rank} is dead" if rank in self.dead else f"rank {rank} ends" + f", {error!r}" * bool(error)
-            )
+        if rank in self.dead:
+            self._note("rank {} is dead", rank)
+        elif (error := self.errors[rank]) is not None:
+            self._note("rank {} ends, {!r}", rank, error)
+        else:
+            self._note("rank {} ends", rank)
 
     def _inject(self) -> bool:
         """Interrupt or kill a rank, if that is chosen."""
@@ -1014,7 +939,7 @@ class World:
         ]
         stopped = []
         if self.interrupts:
-            stopped = [rank for rank in victims if self._ranks[rank] is not None and not self._calling[rank]]
+            stopped = [rank for rank in victims if self._ranks[rank] is not None]
         if not self.deaths:
             victims = []
         chosen = self._choices.fault(1 + len(stopped) + len(victims))
@@ -1033,8 +958,7 @@ class World:
         return True
 
     def _interrupt(self, rank: int) -> None:
-        if self.log is not None:
-            self._note(f"rank {rank} is interrupted")
+        self._note("rank {} is interrupted", rank)
         self.interrupted.append(rank)
         self._changes += 1
         self._fresh[rank] = self._awake[rank] = True
@@ -1095,7 +1019,7 @@ class World:
     def close(self) -> None:
         """Unwind the ranks that have not ended. What they do meanwhile has no effect."""
         global _running
-        self._closed, self._preempt, self.current, self._hub = True, False, 0, getcurrent()
+        self._closed, self.current, self._hub = True, 0, getcurrent()
         before, _running = _running, self
         try:
             for rank, thread in enumerate(self._ranks):
