@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -37,7 +38,19 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [f"MPI: {mpi}", f"PYSCALAPACK_REDIST_SEED={launch.SEED}"]
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):  # a worker of pytest-xdist tells the process that writes the summary
+        session.config.workeroutput["launches"] = launch.LAUNCHES
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    for kind, number in getattr(node, "workeroutput", {}).get("launches", {}).items():
+        launch.LAUNCHES[kind] += number
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    terminalreporter.line("launches: " + ", ".join(f"{number} {kind}" for kind, number in launch.LAUNCHES.items()))
     failed = {r.nodeid: None for kind in ("failed", "error") for r in terminalreporter.getreports(kind)}
     if not failed:
         return

@@ -83,6 +83,14 @@ def modules_unchanged() -> Iterator[None]:
                 del sys.modules[name]
 
 
+def collect_all_but_modules(loaded: int) -> int:
+    """Collect what a program has left, without looking through modules again. Returns how many modules there are."""
+    gc.collect()
+    if len(sys.modules) > loaded:
+        gc.freeze()
+    return len(sys.modules)
+
+
 def run_program(words: list[str]) -> None:
     """What `python PROGRAM ARGUMENT ...` or `python -m MODULE ARGUMENT ...` runs.
 
@@ -116,6 +124,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a line is written at once, beside those of other ranks
         stream.reconfigure(line_buffering=True, write_through=False)
     ended = os.open(folder / REPLY, os.O_WRONLY)
+    loaded = collect_all_but_modules(0)
     with open(orders_of(folder, world.rank)) as orders:
         for line in iter(orders.readline, "\n"):  # an empty line is the end
             order = json.loads(line)
@@ -130,7 +139,7 @@ def main() -> None:
                     if not MPI.Is_finalized():
                         world.Abort(1)
                     os._exit(1)
-                gc.collect()
+                loaded = collect_all_but_modules(loaded)
                 if MPI.Is_finalized():
                     break
                 MPI.COMM_WORLD.Free()

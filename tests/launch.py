@@ -35,7 +35,8 @@ LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29  # of <linux/prctl.h>
 SOON = 2.0  # seconds that a program has to end when nobody needs it any more
 TAIL = 20_000  # characters of output shown with a failure
-JOBS_KEPT, PROGRAMS_OF_A_JOB = 8, 50
+JOBS_KEPT, PROGRAMS_OF_A_JOB = 8, 200
+LAUNCHES = {"kept": 0, "of their own": 0}  # those of this process: of jobs, and of single programs
 OURS = "PYSCALAPACK_REDIST_"  # variables that are read when they are needed
 SEED = int(os.environ.get("PYSCALAPACK_REDIST_SEED", "20260"))  # of all that tests draw at random
 
@@ -147,10 +148,11 @@ def run(
 
 @contextlib.contextmanager
 def started(
-    line: list[str], environment: Mapping[str, str]
+    line: list[str], environment: Mapping[str, str], kind: str = "of their own"
 ) -> Iterator[tuple[subprocess.Popen[bytes], str, IO[bytes], IO[bytes]]]:
     """Start mpiexec: its process, what its ranks can be found by, and the files of its output."""
     mark = uuid.uuid4().hex
+    LAUNCHES[kind] += 1
     # Files, not pipes: reading a pipe would wait for any process that outlives mpiexec.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(
@@ -185,7 +187,8 @@ def end(process: subprocess.Popen[bytes], mark: str) -> None:
         for pid, is_rank in marked(mark):
             if is_rank:
                 send(pid, signal.SIGABRT)
-        time.sleep(1)  # for the ranks to write where they are
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the ranks write where they are
+            process.wait(1)
     for pid, _ in marked(mark):
         send(pid, signal.SIGKILL)
     process.wait()
@@ -237,7 +240,7 @@ class Job:
         self._orders = [self._pipe(job.orders_of(self._folder, rank)) for rank in range(ranks)]
         self._ended = self._pipe(self._folder / job.REPLY)
         self._line = command(ranks, str(TESTS / "job.py"), str(self._folder))
-        launch = started(self._line, environment(ranks))
+        launch = started(self._line, environment(ranks), "kept")
         self._process, self._mark, self._out, self._err = self._end.enter_context(launch)
 
     def _pipe(self, path: Path) -> int:
