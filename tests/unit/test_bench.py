@@ -1,0 +1,449 @@
+"""`pyscalapack-redist bench` without MPI: what each rank must hold, results and their tables, suites, the limit of links."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import balanced, deal
+from variations.suites import VARIATIONS
+
+from pyscalapack_redist.tools.bench.benchmark import calls_per_time
+from pyscalapack_redist.tools.bench.broad import CASES, LEAST, MOST, MOST_IN_ALL, SEED, draw
+from pyscalapack_redist.tools.bench.command import for_size
+from pyscalapack_redist.tools.bench.environment import Limit, between_hosts, limit_of
+from pyscalapack_redist.tools.bench.hosts import ALL_AT_ONCE, COMPARISONS, HOSTS, MACHINES, against_limit, tables
+from pyscalapack_redist.tools.bench.methods import read_method
+from pyscalapack_redist.tools.bench.plot import plot
+from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results, fastest, ratios
+from pyscalapack_redist.tools.bench.stage import AROUND, Part, bytes_of, poison, poisoned, values
+from pyscalapack_redist.tools.bench.suites import SUITES as INSTALLED
+from pyscalapack_redist.tools.bench.tables import (
+    case_lines,
+    case_table,
+    changes,
+    comparison_lines,
+    comparison_table,
+    environment_lines,
+    extreme,
+    library,
+    means,
+    profile_table,
+    summary_table,
+)
+from pyscalapack_redist.tools.cases import Case
+from pyscalapack_redist.tools.layouts import Layout
+from pyscalapack_redist.tools.text import console, print_table, ratio_text, size_text, time_text
+from pyscalapack_redist.tools.usage import UsageError
+
+SUITES = INSTALLED | VARIATIONS
+DEMO = SUITES["demo"].cases
+RATE = 6.25e6
+
+# -- what each rank must hold
+
+
+@given(st.data())
+def test_a_part_has_the_elements_of_the_sub_array_and_no_others(data: st.DataObject) -> None:
+    """By dealing out the blocks of the whole array."""
+    sizes = np.array([data.draw(st.integers(0, 12)) for _ in range(2)])
+    offset = np.array([data.draw(st.integers(0, 9)) for _ in range(2)])
+    whole = [int(n) + data.draw(st.integers(0, 9)) for n in sizes + offset]
+    grid = [data.draw(st.integers(1, 3)) for _ in range(2)]
+    block = [data.draw(st.one_of(st.integers(1, 5), st.just("balanced"))) for _ in range(2)]
+    source = [0 if cut == "balanced" else data.draw(st.integers(0, p - 1)) for p, cut in zip(grid, block, strict=True)]
+    order, dtype = data.draw(st.sampled_from("CF")), np.dtype(data.draw(st.sampled_from(["i8", "c16", "i1", "V24"])))
+    layout = Layout(tuple(grid), tuple(block), tuple(source), 1, tuple(whole), tuple(offset.tolist()), order)
+    case = Case(tuple(sizes.tolist()), layout, layout, dtype)
+    right = np.zeros(whole, dtype)
+    inside = np.zeros(whole, bool)
+    window = tuple(slice(o, o + n) for o, n in zip(offset, sizes, strict=True))
+    right[window] = values(np.arange(case.elements), case.elements, dtype).reshape(case.shape)
+    inside[window] = True
+    cuts = [balanced(n, p) if cut == "balanced" else cut for n, p, cut in zip(whole, grid, block, strict=True)]
+    held = [deal(n, cut, p, s) for n, cut, p, s in zip(whole, cuts, grid, source, strict=True)]
+    descriptor = layout.descriptor(case.shape, None)
+    for rank, (p, q) in enumerate(np.ndindex(*grid), 1):
+        place = np.ix_(held[0][p], held[1][q])
+        part, moves = Part(case, layout, rank), inside[place]
+        filled, written = part.filled(), part.empty()
+        assert filled is not None
+        assert written is not None
+        assert filled.shape == part.shape == descriptor.local_shape_of((p, q)) == moves.shape
+        assert filled.flags.c_contiguous if order == "C" else filled.flags.f_contiguous
+        assert filled[moves].tobytes() == right[place][moves].tobytes()
+        assert set(filled[~moves].tobytes()) <= {AROUND}
+        poison(written)
+        written[moves] = right[place][moves]
+        assert part.matches(written)
+        assert not part.matches(None)
+        if written.size:
+            at = data.draw(st.integers(0, written.nbytes - 1))
+            bytes_of(written)[at] ^= 1
+            assert not part.matches(written)
+    outside = Part(case, layout, 0)
+    assert outside.filled() is None
+    assert outside.matches(None)
+    assert not outside.matches(np.empty((0, 0), dtype))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float64", "float32", "float16", "longdouble", "complex64", "int8", "?", "V3", "V24", "S5"]
+)
+def test_elements_differ_from_their_neighbours(dtype: str) -> None:
+    shape = (64, 256)
+    made = values(np.arange(64 * 256), 64 * 256, np.dtype(dtype)).reshape(shape)
+    assert made.dtype == dtype
+    for axis in range(2):
+        rolled = np.roll(made, 1, axis)
+        assert np.mean([x.tobytes() != y.tobytes() for x, y in zip(made.flat, rolled.flat, strict=True)]) > 0.3
+    if dtype in ("float64", "float32"):  # there is room for the index itself
+        assert made.ravel().tolist() == list(range(64 * 256))
+
+
+@pytest.mark.parametrize(("dtype", "order"), [("float64", "C"), ("V24", "F")])
+def test_poison_is_in_every_byte(dtype: str, order: Any) -> None:
+    array = np.zeros((5, 4), dtype, order=order)
+    assert not poisoned(array)
+    poison(array)
+    assert poisoned(array)
+    bytes_of(array)[7] = 1
+    assert not poisoned(array)
+
+
+def test_the_padding_of_long_doubles_does_not_count() -> None:
+    whole = Layout.parse("1x1:1x1")
+    case = Case((6, 5), whole, whole, np.dtype(np.longdouble))
+    part, array = Part(case, whole, 0), np.zeros((6, 5), np.longdouble, order="F")
+    poison(array)
+    array[...] = values(np.arange(30), 30, case.dtype).reshape(6, 5)
+    assert part.matches(array)
+    array[3, 3] += 1
+    assert not part.matches(array)
+
+
+# -- methods and suites
+
+
+@pytest.mark.parametrize(
+    "name", ["auto/nonblocking", "optimal/sendrecv/datatypes", "pxgemr2d=/a/b.so:x_", "mpi-waitall"]
+)
+def test_methods_are_known_by_their_names(name: str) -> None:
+    assert read_method(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("x", "unknown method 'x'"),
+        ("x/sendrecv", "schedule 'x'"),
+        ("auto/x", "'x'"),
+        ("auto/sendrecv/x", "buffers 'x'"),
+        ("a/b/c/d", "'a/b/c/d'"),
+    ],
+)
+def test_unknown_methods(name: str, said: str) -> None:
+    with pytest.raises(ValueError, match="there are") as caught:
+        read_method(name)
+    assert said in str(caught.value)
+
+
+def test_short_calls_are_timed_together() -> None:
+    layouts = Layout.parse("1x2:64x64"), Layout.parse("2x1:64x64")
+    assert [calls_per_time(Case((n, n), *layouts)) for n in (64, 4096, 0)] == [32, 1, 64]
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_suites_are_well_formed(name: str) -> None:
+    suite = SUITES[name]
+    assert len(set(suite.cases)) == len(suite.cases) > 0
+    assert {case.ranks for case in suite.quick} <= {case.ranks for case in suite.cases}
+    assert all(case.elements * case.dtype.itemsize < 2**21 for case in suite.quick)
+    for case in (*suite.cases, *suite.quick):
+        for layout in (case.before, case.after):
+            assert Layout.parse_operand(str(layout)) == layout
+            assert layout.descriptor(case.shape, None).shape == case.shape
+
+
+def test_broad_is_the_same_for_everybody_and_fits_into_memory() -> None:
+    broad = SUITES["broad"].cases
+    assert tuple(case for ranks, count in CASES.items() for case in draw(SEED, ranks, count)) == broad
+    assert hashlib.sha256("\n".join(map(str, broad)).encode()).hexdigest()[:16] == "b595de4e5192bfb7"
+    for case in broad:
+        assert case.before.size == case.after.size == case.ranks
+        total = case.elements * case.dtype.itemsize
+        assert case.elements <= 200**2 or LEAST * 0.95 <= total / case.ranks <= MOST
+        assert total <= MOST_IN_ALL
+
+
+def test_once_makes_plans_anew() -> None:
+    assert "anew" in SUITES["once"].plans
+    for method in SUITES["once"].methods:
+        anew = SUITES["once"].variant(method)
+        assert anew.name == method.name
+        assert (anew is method) == (method.name in ("pxgemr2d", "memcpy"))
+
+
+def test_each_case_between_hosts_runs_on_one_size_of_machine() -> None:
+    cases = (*HOSTS.cases, *HOSTS.quick)
+    assert set(map(HOSTS.ranks_for, cases)) == set(MACHINES)
+    chosen = {ranks: for_size(HOSTS.cases, "hosts", ranks)[0] for ranks in MACHINES}
+    assert sum(map(len, chosen.values())) == len(HOSTS.cases)
+    with pytest.raises(UsageError, match="4, 8 or 16 ranks, none for 12"):
+        for_size(HOSTS.cases, "hosts", 12)
+    (method,) = [HOSTS.variant(method) for method in HOSTS.methods if method.name == "gather-scatter"]
+    layouts = Layout.parse("1x4:5x5"), Layout.parse("4x1:5x5")
+    assert method.obstacle(Case((30, 20), *layouts)) is None
+    assert "all 8 MB would go through one host's link" in (method.obstacle(Case((1000, 1000), *layouts)) or "")
+
+
+# -- the limit of links
+
+LAYOUTS = ["2x2:3x4", "1x4:5x5", "4x1:1x7@2,0", "1x3:4x5+1", "2x1:6x2+2", "2x2:3x4/40x30@7,9", "1x1:8x8+3", "2x2:5x3/C"]
+
+
+@given(
+    st.sampled_from(LAYOUTS),
+    st.sampled_from(LAYOUTS),
+    st.lists(st.integers(0, 3), min_size=4, max_size=4),
+    st.sampled_from(["f8", "i1", "V24"]),
+)
+def test_bytes_between_hosts_are_those_of_a_count(before: str, after: str, hosts: list[int], dtype: str) -> None:
+    case = Case((30, 20), Layout.parse_operand(before), Layout.parse_operand(after), np.dtype(dtype))
+    host, sides = np.array(hosts), []
+    for layout in (case.before, case.after):
+        owners = np.full(case.shape, -1)
+        for rank in range(layout.first, layout.end):
+            owners[np.ix_(*Part(case, layout, rank).indices)] = rank
+        sides.append(host[owners])
+    expected = np.zeros((max(hosts) + 1,) * 2, int)
+    np.add.at(expected, tuple(sides), case.dtype.itemsize)
+    np.fill_diagonal(expected, 0)
+    assert np.array_equal(between_hosts(case, hosts), expected)
+
+
+def test_the_limit_is_that_of_the_busiest_host() -> None:
+    gathered = Case((30, 20), Layout.parse("1x4:5x5"), Layout.parse("1x1:8x8+3"))  # 30 x 5 elements on each of 4 ranks
+    scattered = dataclasses.replace(gathered, before=gathered.after, after=gathered.before)
+    environment = {"link_rate": RATE, "host_of_rank": [0, 1, 2, 3]}
+    assert limit_of(gathered, environment) == limit_of(scattered, environment) == Limit(3600, RATE)
+    assert limit_of(gathered, {**environment, "host_of_rank": [0, 0, 1, 1]}) == Limit(2400, RATE)
+    assert Limit(3600, RATE).seconds == 3600 / RATE
+    same = dataclasses.replace(gathered, after=gathered.before)
+    for case, other in (
+        (gathered, {"host_of_rank": [0] * 4}),
+        (gathered, {"link_rate": None}),
+        (same, {}),
+    ):
+        assert limit_of(case, {**environment, **other}) is None
+    assert limit_of(gathered, {}) is None
+
+
+# -- results
+
+ENVIRONMENT = {
+    "ranks": 4,
+    "cores": 2,
+    "processor": "a processor",
+    "node_of_rank": [0, 0, 0, 0],
+    "host_of_rank": [0, 1, 2, 3],
+    "link_rate": RATE,
+    "link_rate_origin": "as given",
+    "scalapack": None,
+    "flag_round_trip_ns": 123.4,
+    "mpi": "an MPI",
+    "time": "the time",
+    "plans": "made before timing and reused",
+    **dict.fromkeys(("pyscalapack_redist", "python", "numpy", "mpi4py"), "1"),
+}
+
+
+def result(case: Case, limit: Limit | None = None, **seconds: float) -> CaseResult:
+    """Minimum times by the names of methods; medians are one and a half times as long."""
+    methods = (MethodResult(name, (t, 1.5 * t, 9 * t), 2**24, True) for name, t in seconds.items())
+    return CaseResult(case, tuple(methods), {"natural/sendrecv": "no\nmore"}, limit=limit)
+
+
+def results(auto: float = 2.0) -> Results:
+    """Three cases; in the third pxgemr2d does not apply, and nothing is sent."""
+    return Results(
+        ENVIRONMENT,
+        (
+            result(DEMO[0], Limit(2_000_000, RATE), auto=auto, pxgemr2d=16.0, memcpy=1.0),
+            result(DEMO[1], Limit(200_000, RATE), auto=8.0, pxgemr2d=16.0, memcpy=1.0),
+            result(DEMO[2], auto=4.0, memcpy=1.0),
+        ),
+    )
+
+
+def profiled() -> CaseResult:
+    first = results().cases[0]
+    parts = (("packed", (0.001, 0.003, 0.002)), ("waited", (0.5, 0.0, 0.25)))
+    return dataclasses.replace(
+        first, methods=(dataclasses.replace(first.methods[0], profile=parts), *first.methods[1:])
+    )
+
+
+def rows(table: Any) -> dict[str, list[str]]:
+    out = console()
+    with out.capture() as text:
+        print_table(out, table)
+    assert "\x1b" not in text.get()
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.get().splitlines()]
+    return {line[0]: line[1:] for line in lines}
+
+
+def test_json_has_the_documented_form_and_is_read_back() -> None:
+    first, *rest = results().cases
+    run = Results(ENVIRONMENT, (profiled(), *rest))
+    assert Results.from_json(run.to_json()) == run
+    case = json.loads(run.to_json())["cases"][0]
+    assert (case["shape"], case["from"], case["to"]) == ([4096, 4096], "1x2:64x64", "2x1:64x64")
+    assert (case["dtype"], case["ranks"]) == ("float64", 2)
+    assert case["methods"][0] == {
+        "name": "auto",
+        "seconds": [2.0, 3.0, 18.0],
+        "min": 2.0,
+        "median": 3.0,
+        "extra_bytes": 2**24,
+        "verified": True,
+        "profile": {"packed": [0.001, 0.003, 0.002], "waited": [0.5, 0.0, 0.25]},
+    }
+    assert "profile" not in Results(ENVIRONMENT, (first,)).to_json()
+    assert case["links_limit"]["bytes"] == 2_000_000
+    assert run.to_json().count("links_limit") == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"environment": {}, "cases": [3]}', '{"environment": 1, "cases": []}']
+)
+def test_other_json_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        Results.from_json(text)
+
+
+def test_the_table_of_a_case() -> None:
+    case = results().cases[0]
+    table = rows(case_table(case))
+    assert table["method"][2:5] == ["x memcpy", "faster than pxgemr2d", "x limit"]
+    assert table["auto"][2:5] == ["2.00 / 2.00", "8.00 / 8.00", "6.25 / 9.37"]
+    assert "16.0 MiB" in table["auto"]
+    assert table["the links' limit"][:2] == ["320 ms", "320 ms"]
+    assert "x limit" not in rows(case_table(results().cases[2]))["method"]
+    assert list(case_lines(case)) == ["natural/sendrecv not run: no (`pyscalapack-redist info` says more)"]
+    assert any("123 ns" in line for line in environment_lines(ENVIRONMENT))
+    wrong = dataclasses.replace(case, methods=(dataclasses.replace(case.methods[0], verified=False), *case.methods[1:]))
+    assert not wrong.verified
+    assert "NO" in rows(case_table(wrong))["auto"]
+
+
+def test_a_profile_is_shown_over_the_ranks() -> None:
+    assert profile_table(results().cases[0]) is None
+    out = console()
+    with out.capture() as text:
+        print_table(out, profile_table(profiled()))  # type: ignore[arg-type]
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.get().splitlines()]
+    assert lines[2:] == [
+        ["auto", "packed", "1.00 ms", "2.00 ms", "3.00 ms"],
+        ["auto", "waited", "0.00 us", "250 ms", "500 ms"],
+    ]
+
+
+def test_geometric_means_leave_out_what_did_not_run() -> None:
+    times = results().times
+    to_library = ratios(library(times), times["auto"])
+    assert {case: pair.least for case, pair in to_library.items()} == {1: 8.0, 2: 2.0}
+    assert means(to_library) == "4.00 / 4.00"
+    assert extreme(to_library, min) == "2.00 (case 2)"
+    assert extreme(ratios(times["auto"], times["memcpy"]), max) == "8.00 (case 2)"
+    assert means(ratios(library(times), {})) == extreme({}, max) == "-"
+    assert {case: pair.least for case, pair in fastest([times["auto"], times["pxgemr2d"]]).items()} == {
+        1: 2,
+        2: 8,
+        3: 4,
+    }
+    summary = rows(summary_table(results()))
+    assert summary["auto"] == ["3", "4.00 / 4.00", "8.00 (case 2)", "2", "4.00 / 4.00", "2.00 (case 2)"]
+    assert summary["pxgemr2d"] == ["2", "16.0 / 16.0", "16.0 (case 1)", "-", "-", "-"]
+
+
+def test_the_library_in_use_comes_before_those_that_are_named() -> None:
+    second, third = "pxgemr2d=/second.so", "pxgemr2d=/third.so"
+    some = [{second: 2.0, third: 3.0, "pxgemr2d": 1.0}, {second: 2.0, third: 3.0}, {third: 3.0}]
+    run = Results(ENVIRONMENT, tuple(result(case, **times) for case, times in zip(DEMO, some, strict=False)))
+    assert [pair.least for pair in library(run.times).values()] == [1.0, 2.0, 3.0]
+
+
+def test_comparisons_are_relative_to_memcpy_where_it_ran() -> None:
+    slower = changes(results(), results(4.0))
+    assert (slower[0].method, slower[0].verdict, slower[0].factor) == ("auto", "slower", pytest.approx(2))
+    assert rows(comparison_table(slower))
+    lines = list(comparison_lines(results(), results(4.0)))
+    assert f"auto: 1 slower, 2 same; now / then in geometric mean: {2 ** (1 / 3):.2f}" in lines
+    assert "pxgemr2d: 2 same; now / then in geometric mean: 1.00" in lines
+    assert changes(results(4.0), results())[-1].verdict == "faster"
+    alone = changes(
+        Results(ENVIRONMENT, (result(DEMO[0], auto=1.0),)), Results(ENVIRONMENT, (result(DEMO[0], auto=3.0),))
+    )
+    assert (alone[0].new_to_memcpy, alone[0].factor) == (None, pytest.approx(3))
+
+
+def test_comparisons_say_what_is_missing_and_what_is_not_the_same() -> None:
+    once = dataclasses.replace(results(), environment={**ENVIRONMENT, "plans": SUITES["once"].plans})
+    (line,) = [line for line in comparison_lines(results(), once) if "not the same is timed" in line]
+    assert line.endswith(f"plans were made before timing and reused then, and are {SUITES['once'].plans} now")
+    ran = (Results(ENVIRONMENT, (result(DEMO[0], **{name: 1.0}),)) for name in ("auto", "pxgemr2d"))
+    lines = list(comparison_lines(*ran))
+    assert any(line.startswith("only in the earlier run") and line.endswith("auto") for line in lines)
+    assert any(line.startswith("only in this run") and line.endswith("pxgemr2d") for line in lines)
+
+
+def test_the_best_of_several_is_compared_in_each_case_and_statistic() -> None:
+    at_once = dict(zip(ALL_AT_ONCE, ((2.0, 8.0, 8.0), (3.0, 3.0, 3.0)), strict=False))
+    methods = [MethodResult(name, times, 0, True) for name, times in {"auto": (1.0, 1.0, 1.0), **at_once}.items()]
+    by_name = {comparison.short: comparison for comparison in COMPARISONS}
+    assert by_name["plain"].compared(Results({}, (CaseResult(DEMO[0], tuple(methods)),))) == {1: (2.0, 3.0)}
+    assert means(by_name["windowed"].compared(results())) == "-"
+    assert against_limit(results(), "auto", 10**6) == {1: pytest.approx((6.25, 9.375))}
+    (_, each), (_, together) = tables(results())
+    assert [row[:5] for name, row in rows(each).items() if name.startswith("1: ")] == [
+        ["320 ms", "2.00 s", "3.00 s", "6.25", "8.00"]
+    ]
+    assert rows(together)["pxgemr2d / auto"] == ["2", "4.00 / 4.00", "2.00 (case 2)", "8.00 (case 1)"]
+
+
+def test_figures() -> None:
+    seconds = (2.5e-7, 9.996e-6, 1.12e-3, 0.9996, 12.3)
+    assert [*map(time_text, seconds)] == ["0.25 us", "10.0 us", "1.12 ms", "1.00 s", "12.3 s"]
+    assert [size_text(n) for n in (None, 12, 2**20, 3 * 2**29)] == ["?", "12 B", "1.0 MiB", "1.5 GiB"]
+    assert [ratio_text(r) for r in (None, 1.05, 12.34, 100.2)] == ["-", "1.05", "12.3", "100"]
+
+
+# -- pictures
+
+
+def test_bars_are_drawn(tmp_path: Path) -> None:
+    plot(results(), str(tmp_path / "bars.png"))
+    assert (tmp_path / "bars.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("methods", [("auto", "pxgemr2d", "memcpy"), ("memcpy",), ()])
+@pytest.mark.parametrize("suite", ["broad", "sizes", "blocks", "ranks", "dtypes", "once", "hosts"])
+def test_every_suite_has_a_picture(tmp_path: Path, suite: str, methods: tuple[str, ...]) -> None:
+    """Of times that nobody measured."""
+    waves = itertools.cycle((2.0, 2.6, 1.6))
+    cases = [case for case in SUITES[suite].cases if case.ranks == SUITES[suite].cases[0].ranks]
+    run = Results(ENVIRONMENT, tuple(result(case, **{name: next(waves) for name in methods}) for case in cases))
+    SUITES[suite].plot(run, str(tmp_path / "one.png"))
+    assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
+    assert Results.from_json(run.to_json()) == run
+    assert len(changes(run, run)) == len(cases) * len({*methods} - {"memcpy"})
