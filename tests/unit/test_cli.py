@@ -1,19 +1,30 @@
-"""The command line: what it refuses and what it says, `info`, and life without rich, ScaLAPACK or MPI."""
+"""The command line: what it refuses and what it says; `show` and `info`; life without rich, ScaLAPACK, MPI or a reader."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import IO
 
+import numpy as np
 import pytest
 
+from pyscalapack_redist import DescriptorError
+from pyscalapack_redist.drawing.colours import colour_of
+from pyscalapack_redist.engine.memory import checked_memory
 from pyscalapack_redist.tools import cli
+from pyscalapack_redist.tools.layouts import Layout
+from pyscalapack_redist.tools.units import bytes_per_second, read_duration, read_size
 
-CASE = ["bench", "--shape", "64", "64", "--from", "1x2:16x16", "--to", "2x1:16x16"]
+BENCH = ["bench", "--shape", "64", "64", "--from", "1x2:16x16", "--to", "2x1:16x16"]
+PLAN = ["plan", "--shape", "64", "--from", "4:3", "--to", "3:5"]
+SIMULATE = ["simulate", "--shape", "2400", "--from", "8:3", "--to", "8:5", "--rate", "10mbit"]
+SHOW = ["show", "2x3:2x2", "--shape", "9", "9"]
+COPIES = ["--shape", "20", "8", "--from", "2x1x2c:5x4", "--to", "2x2:3x3"]
 
 
 @pytest.fixture
@@ -22,66 +33,101 @@ def speaking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "_speaks", lambda: True)
 
 
-def copies_in(command: str) -> list[str]:
-    """A command line with copies."""
-    return [command, "--shape", "20", "8", "--from", "2x1x2c:5x4", "--to", "2x2:3x3"]
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert cli.run(arguments) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    return err
-
-
 @pytest.mark.usefixtures("speaking")
 @pytest.mark.parametrize(
-    ("arguments", "parts"),
+    ("words", "parts"),
     [
         ([], ["COMMAND"]),
-        (["plan"], ["--shape, --from, --to"]),
-        (["show", "2x3:2x2"], ["--shape"]),
-        (["show", "2x3", "--shape", "9", "9"], ["'2x3'", "PRxPC:MBxNB"]),
-        (["show", "2x3:2x2", "--shape", "9"], ["--shape, LAYOUT", "2 dimensions"]),
-        (["show", "2x3:2x2", "--shape", "9", "9", "--plot", "x.nope"], ["--plot x.nope", "png"]),
-        (
-            ["show", "2x1:3,4x2", "--shape", "12", "2"],
-            ["--shape, LAYOUT", "blocks of 7 elements along dimension 0, which has 12"],
-        ),
-        (
-            ["show", "2x1:3q4x2", "--shape", "7", "2"],
-            ["'3q4x2'", "or the sizes of all blocks, as 9,4,7 or 9p2,4p0,7p2"],
-        ),
-        (copies_in("plan"), ["--from 2x1x2c:5x4", "plan is for layouts without copies", "bench times it"]),
-        ([*copies_in("simulate"), "--rate", "1gbit"], ["--from 2x1x2c:5x4", "simulate is for layouts without copies"]),
         (["plot"], ["invalid choice: 'plot'"]),
+        (SHOW[:2], ["--shape"]),
+        (["show", "2x3", *SHOW[2:]], ["'2x3'", "PRxPC:MBxNB"]),
+        (SHOW[:4], ["--shape, LAYOUT", "2 dimensions"]),
+        ([*SHOW, "--plot", "x.nope"], ["--plot x.nope", "png"]),
+        (["show", "2x1:3,4x2", "--shape", "12", "2"], ["--shape, LAYOUT", "blocks of 7 elements along dimension 0"]),
+        (["show", "2x1:3q4x2", "--shape", "7", "2"], ["'3q4x2'", "or the sizes of all blocks, as 9,4,7"]),
+        (
+            ["show", "1000000000x1000000000:8x8", "--shape", "100", "100"],
+            ["has 1000000000000000000 processes: show takes 10000000 at most"],
+        ),
+        (["plan"], ["--shape, --from, --to missing"]),
+        (PLAN[:5], ["--to missing: give --shape, --from and --to"]),
+        (["plan", *COPIES], ["--from 2x1x2c:5x4", "plan is for layouts without copies", "bench times it"]),
+        (["plan", "--model", "ts=1,tw=1"], ["--shape, --from, --to missing"]),
+        (["plan", "--shape", "64", "--model", "ts=1,tw=1"], ["--shape: ", "two dimensions or more"]),
+        ([*PLAN, "--model", "ts=1"], ["argument --model: 'ts=1' must be ts=SECONDS,tw=SECONDS"]),
+        ([*PLAN, "--processes", "4"], ["--processes: it is for --model without"]),
+        (
+            [*PLAN, "--schedule", "optimum"],
+            ["argument --schedule: schedule = 'optimum' is unknown; there are optimal, "],
+        ),
+        ([*PLAN, "--schedule", "auto"], ["argument --schedule: schedule = 'auto' leaves the choice to redistribute"]),
+        ([*PLAN, "--schedule", "walker-otto"], ["--schedule walker-otto: dimension 0: "]),
+        ([*PLAN, "--time-limit", "0"], ["argument --time-limit", "'0'", "above 0"]),
+        ([*PLAN, "--dtype", "quux"], ["argument --dtype", "'quux'"]),
+        ([*PLAN, "--dtype", ","], ["is not a NumPy dtype"]),
+        ([*PLAN, "--json", "/nowhere/plan.json"], ["--json /nowhere/plan.json"]),
+        ([*PLAN, "--json", "/dev/full"], ["--json /dev/full: it cannot be written: No space left on device"]),
+        ([*PLAN, "--plot", "plan.xyz"], ["--plot plan.xyz"]),
+        (["plan", "--shape", "8", "8", *PLAN[3:]], ["--shape, --from, --to", "2"]),
+        (["plan", "--shape", "8", "--from", "600:3", "--to", "3:5", "--plot", "plan.png"], ["--plot", "600 x 3"]),
+        (["plan", "--shape", "5e9", "5e9", "--from", "4x4:8x8", "--to", "2x8:3x3"], ["has 2^63 bytes or more"]),
+        (["plan", "--shape", "1" + "0" * 20, *PLAN[3:]], ["must be at most 2**62"]),
+        (["plan", "--shape", "1e20", *PLAN[3:]], ["must be at most 2**62"]),
+        (["plan", "--shape", "5e18x10", *PLAN[3:]], ["must be at most 2**62"]),
+        (["simulate"], ["--shape, --from, --to, --rate missing", "--rate 10gbit"]),
+        (SIMULATE[:-2], ["--rate missing"]),
+        (["simulate", *COPIES, "--rate", "1gbit"], ["--from 2x1x2c:5x4", "simulate is for layouts without copies"]),
+        ([*SIMULATE, "--rate", "10"], ["argument --rate", "'10'", "50mbit"]),
+        ([*SIMULATE, "--rate", "0mbit"], ["argument --rate", "'0mbit'", "above 0"]),
+        ([*SIMULATE, "--latency", "50"], ["argument --latency", "'50'", "50us"]),
+        ([*SIMULATE, "--overhead", "-1us"], ["argument --overhead"]),
+        ([*SIMULATE, "--efficiency", "1.2"], ["argument --efficiency", "'1.2'", "at most 1"]),
+        ([*SIMULATE, "--turns-after", "1.5b"], ["argument --turns-after", "'1.5b'", "64kib"]),
+        ([*SIMULATE, "--hosts", "4"], ["--hosts 4", "needs 8 hosts"]),
+        ([*SIMULATE, "--hosts", "2", "--slots", "3"], ["--hosts 2", "--slots 3", "6 ranks", "needs 3 hosts"]),
+        ([*SIMULATE, "--slots", "0"], ["argument --slots", "'0'"]),
+        ([*SIMULATE, "--piece", "0"], ["argument --piece", "'0'", "at least 1 byte"]),
+        ([*SIMULATE, "--methods", "auto"], ["argument --methods", "'auto'", "SCHEDULE/EXCHANGE"]),
+        ([*SIMULATE, "--methods", "rign/sendrecv"], ["argument --methods", "'rign'", "ring"]),
+        ([*SIMULATE, "--methods", "ring/ready"], ["argument --methods", "'ready'", "sendrecv"]),
+        ([*SIMULATE, "--methods", "natural/sendrecv"], ["argument --methods", "natural", "caterpillar"]),
+        ([*SIMULATE, "--methods", "ring/alltoallv"], ["argument --methods", "ring", "windowed"]),
+        ([*SIMULATE, "--shape", "8", "8"], ["--shape, --from, --to", "2"]),
+        (
+            [*SIMULATE, "--shape", "10", "12", "--from", "1000000x1000000:1x1", "--to", "2x2:2x2"],
+            ["not enough memory"],
+        ),
         (["bench"], ["--shape, --from, --to missing", "--suite"]),
         (["bench", "--shape", "3", "3"], ["--from, --to missing"]),
         (["bench", "--suite", "nope"], ["--suite", "'nope'", "demo", "facts"]),
         (["bench", "--suite", "demo", "--shape", "3", "3"], ["--shape and --suite"]),
-        ([*CASE[:4], "--from", "1x2", "--to", "2x1:16x16"], ["argument --from", "'1x2'", "PRxPC:MBxNB"]),
-        ([*CASE[:4], "--from", "1x2:3x3", "--to", "2x1:16"], ["argument --to", "block size '16'"]),
-        (["bench", "--shape", "64", *CASE[4:]], ["--shape", "2 dimensions"]),
-        (["bench", "--shape", "-3", "64", *CASE[4:]], ["argument --shape", "'-3'", "at least 0"]),
-        ([*CASE, "--dtype", "quux"], ["argument --dtype", "'quux'", "float64"]),
-        ([*CASE, "--methods", "auto,nope"], ["argument --methods", "'nope'", "SCHEDULE/EXCHANGE"]),
-        ([*CASE, "--methods", "nope/sendrecv"], ["argument --methods", "'nope'", "caterpillar"]),
-        ([*CASE, "--repeat", "0"], ["argument --repeat", "'0'", "at least 1"]),
+        ([*BENCH, "--from", "1x2"], ["argument --from", "'1x2'", "PRxPC:MBxNB"]),
+        ([*BENCH, "--to", "2x1:16"], ["argument --to", "block size '16'"]),
+        (["bench", "--shape", "64", *BENCH[4:]], ["--shape", "2 dimensions"]),
+        (["bench", "--shape", "-3", "64", *BENCH[4:]], ["argument --shape", "'-3'", "at least 0"]),
+        ([*BENCH, "--dtype", "quux"], ["argument --dtype", "'quux'", "float64"]),
+        ([*BENCH, "--methods", "auto,nope"], ["argument --methods", "'nope'", "SCHEDULE/EXCHANGE"]),
+        ([*BENCH, "--methods", "nope/sendrecv"], ["argument --methods", "'nope'", "caterpillar"]),
+        ([*BENCH, "--repeat", "0"], ["argument --repeat", "'0'", "at least 1"]),
+        (
+            ["bench", "--suite", "hosts", "--link-rate", "50"],
+            ["argument --link-rate: '50' must be a rate with its unit"],
+        ),
     ],
 )
-def test_bad_input_is_named(capsys: pytest.CaptureFixture[str], arguments: list[str], parts: list[str]) -> None:
-    text = refused(capsys, *arguments)
-    assert text.startswith("pyscalapack-redist: error: ")
+def test_bad_input_is_named(capsys: pytest.CaptureFixture[str], words: list[str], parts: list[str]) -> None:
+    assert cli.run(words) == 2
+    out, err = capsys.readouterr()
+    assert out == "" or words[-1] == "/dev/full"
+    assert err.startswith("pyscalapack-redist: error: ")
+    assert err.count("\n") == 1
     for part in parts:
-        assert part in text
+        assert part in err
 
 
 def test_other_ranks_say_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(cli, "_speaks", lambda: False)
-    assert cli.run(["bench"]) == 2
-    assert cli.run(["info"]) == 0
-    assert cli.run(["bench", "--help"]) == 0
+    assert [cli.run(words) for words in (["bench"], ["info"], ["bench", "--help"])] == [2, 0, 0]
     assert capsys.readouterr() == ("", "")
 
 
@@ -93,10 +139,124 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--compare OLD.json" in text
 
 
-# -- in a process of its own, outside mpiexec
+def test_rates_durations_and_sizes_of_memory() -> None:
+    rates = {
+        "50mbit": 6.25e6,
+        "100 Mbit/s": 12.5e6,
+        "1e3kbit": 125e3,
+        "6.25MB/s": 6.25e6,
+        "8bit": 1.0,
+        " 2 tB/s ": 2e12,
+    }
+    assert {text: bytes_per_second(text) for text in rates} == pytest.approx(rates, rel=1e-12)
+    for text in ("", "50", "50m", "mbit", "50 mbits", "50mb/s", "-1mbit", "0mbit", "1e999mbit", "nanmbit", "5,5mbit"):
+        with pytest.raises(ValueError, match=rf"{re.escape(repr(text))}.*50mbit"):
+            bytes_per_second(text)
+    assert [read_duration(text) for text in ("50us", "0", "1.5ms", "2s")] == pytest.approx([50e-6, 0, 1.5e-3, 2])
+    assert [read_size(text) for text in ("64kib", "1mb", "10")] == [65536, 1000000, 10]
+    limits = {1: 1, "64MiB": 2**26, "64 mib": 2**26, "1.5GB": 1_500_000_000, "2e3": 2000, "8B": 8}
+    assert {limit: checked_memory(limit) for limit in limits} == limits
+    for limit in ("much", "", "64MB64", "0.5", "-1MiB", "64 M", "1e999", 0, 2.0, None, b"64MiB"):
+        with pytest.raises(DescriptorError, match=r"memory_limit = .* must be .*such as '64MiB'"):
+            checked_memory(limit)
+
+
+# -- show
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape"),
+    [
+        ("2x3:2x2@1,0", (10, 12)),
+        ("2x3:balanced+4", (7, 9)),
+        ("5:3", (40,)),
+        ("2x2:4x4/50x40@19,3", (14, 30)),
+        ("2x2x2:1x1x2", (3, 3, 4)),
+    ],
+)
+def test_lines_have_the_rank_of_every_block(
+    capsys: pytest.CaptureFixture[str], layout: str, shape: tuple[int, ...]
+) -> None:
+    assert cli.run(["show", layout, "--shape", "x".join(map(str, shape))]) == 0
+    title, *lines = capsys.readouterr().out.splitlines()
+    assert title.startswith(" x ".join(map(str, shape)))
+    desc = Layout.parse_operand(layout).descriptor(shape, None)
+    ranks = np.atleast_2d(desc.owner_map(blocks=True))
+    rows = [list(map(int, line.split())) for line in lines if not line.startswith("[")]
+    panels = [ranks] if ranks.ndim == 2 else [ranks[..., k] for k in range(ranks.shape[2])]
+    assert [row[1:] for row in rows] == [row for panel in panels for row in panel.tolist()]
+    if len(shape) > 1:
+        assert [row[0] for row in rows] == desc.block_edges(0)[:-1].tolist() * len(panels)
+
+
+def test_large_arrays_fit_on_a_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["show", "8x8:64x64", "--shape", "1000000", "1000000"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"the first \d+ x \d+ of 1000000 x 1000000 elements", lines[1])
+    assert len(lines) < 60
+    assert max(map(len, lines)) <= 160
+
+
+def test_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    from pyscalapack_redist.tools import show
+
+    monkeypatch.setattr(show, "console", lambda: Console(force_terminal=True, color_system="truecolor", width=80))
+    monkeypatch.setattr(show, "on_terminal", lambda: True)
+    assert cli.run(["show", "1x3:2x2", "--shape", "2", "6"]) == 0
+    out = capsys.readouterr().out
+    for rank in range(3):
+        red, green, blue = (int(colour_of(rank)[k : k + 2], 16) for k in (1, 3, 5))
+        assert re.search(rf"48;2;{red};{green};{blue}m {rank} ", out)
+
+
+@pytest.mark.parametrize(
+    ("variables", "coloured"), [({}, False), ({"FORCE_COLOR": "1"}, True), ({"NO_COLOR": "1"}, False)]
+)
+def test_colours_are_those_of_the_environment(
+    variables: dict[str, str], coloured: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"TERM": "xterm-256color", "FORCE_COLOR": "", **variables}.items():
+        monkeypatch.setenv(name, value)
+    assert cli.run(SHOW) == 0
+    out = capsys.readouterr().out
+    assert ("\x1b[" in out and ";5;" in out) == coloured
+
+
+def test_the_width_is_that_of_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert cli.run(PLAN) == 0
+    assert max(len(line) for line in capsys.readouterr().out.splitlines() if not line.startswith("|")) <= 60
+
+
+@pytest.mark.parametrize("words", [SHOW, PLAN, SIMULATE], ids=["show", "plan", "simulate"])
+def test_pictures(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture, full = tmp_path / "picture.png", tmp_path / "full.png"
+    assert cli.run([*words, "--plot", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    full.symlink_to("/dev/full")
+    assert cli.run([*words, "--plot", str(full)]) == 2
+    problem = f"pyscalapack-redist: error: --plot {full}: it cannot be written: No space left on device\n"
+    assert capsys.readouterr().err == problem
+
+
+# -- info, and what is missing
+
+
+def headed(text: str) -> dict[str, list[str]]:
+    """The lines below each heading."""
+    lines: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if line.startswith(" "):
+            lines[list(lines)[-1]].append(line.strip())
+        else:
+            lines[line] = []
+    return lines
 
 
 def alone(*arguments: str, code: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own, outside mpiexec."""
     program = f"{code}\nfrom pyscalapack_redist.tools.cli import main\nmain()"
     root = {f"OMPI_ALLOW_RUN_AS_ROOT{last}": "1" for last in ("", "_CONFIRM")}
     return subprocess.run(
@@ -110,78 +270,30 @@ def alone(*arguments: str, code: str = "", **variables: str) -> subprocess.Compl
     )
 
 
-def headed(text: str) -> dict[str, list[str]]:
-    """The lines below each heading."""
-    found: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        if line.startswith(" "):
-            found[list(found)[-1]].append(line.strip())
-        else:
-            found[line] = []
-    return found
-
-
 def test_info() -> None:
     done = alone("info")
     assert done.returncode == 0, done.stderr
-    told = headed(done.stdout)
-    assert any("numpy" in line for line in told["versions"])
-    assert any(line.startswith("/") for line in told["MPI"])
-    assert any("ScaLAPACK" in line for line in told["ScaLAPACK"])
-    memfd, posix = told["memory shared by the ranks of a node"]
+    info = headed(done.stdout)
+    assert any("numpy" in line for line in info["versions"])
+    assert any(line.startswith("/") for line in info["MPI"])
+    assert any("ScaLAPACK" in line for line in info["ScaLAPACK"])
+    memfd, posix = info["memory shared by the ranks of a node"]
     assert memfd.startswith("memfd")
     assert "/dev/shm" in posix
-    assert told["cores"][0].startswith(str(os.cpu_count()))
+    assert info["cores"][0].startswith(str(os.cpu_count()))
 
 
-def test_info_without_scalapack() -> None:
-    done = alone("info", PYSCALAPACK_REDIST_LIBRARY="/nowhere/libscalapack.so")
+def test_info_without_what_is_optional() -> None:
+    code = "import sys; sys.modules.update(rich=None, matplotlib=None)"
+    done = alone("info", code=code, PYSCALAPACK_REDIST_LIBRARY="/nowhere/libscalapack.so", COLUMNS="60")
     assert done.returncode == 0, done.stderr
+    assert not [line for line in done.stdout.splitlines() if len(line) > 60 and " " in line.strip()]
     first, *rest = headed(done.stdout)["ScaLAPACK"]
     assert first.startswith("missing")
     assert "/nowhere/libscalapack.so" in " ".join(rest)
     assert "install" in " ".join(rest)
-
-
-def test_info_says_that_mpi_does_not_start(tmp_path: Path) -> None:
-    code = "import sys, os; os.write(2, b'-----\\nit cannot be\\n'); os._exit(9)"
-    python = tmp_path / "python"
-    python.write_text(f"#!{sys.executable}\nimport os, sys\nif 'mpi4py' in sys.argv[-1]:\n    {code}\n")
-    python.chmod(0o755)
-    done = alone("info", code=f"import sys; sys.executable = {str(python)!r}", PATH=str(tmp_path))
-    assert (done.returncode, done.stderr) == (0, "")
-    told = headed(done.stdout)
-    assert any(line.startswith("/") for line in told["MPI"])
-    start = next(k for k, line in enumerate(told["MPI"]) if line.startswith("does not start outside mpiexec"))
-    assert "status 9" in told["MPI"][start]
-    assert told["MPI"][start + 1] == "it cannot be"
-    assert "mpiexec" in told["MPI"][start + 2]
-    assert told["ScaLAPACK"]
-    assert told["command line"]
-
-
-def test_info_without_the_programs_of_mpi(tmp_path: Path) -> None:
-    """Open MPI 4 does not find orted, MPICH needs nothing; info tells all that it has to."""
-    done = alone("info", PATH=str(tmp_path))
-    assert (done.returncode, done.stderr) == (0, "")
-    told = headed(done.stdout)
-    assert ("Open MPI 4 needs orted and ssh or rsh on PATH" in done.stdout) == any(
-        line.startswith("Open MPI v4") for line in told["MPI"]
-    )
-    assert told["command line"]
-
-
-@pytest.mark.parametrize("lines", [0, 1, 3])
-def test_info_for_a_reader_that_stops(lines: int) -> None:
-    program = [sys.executable, "-m", "pyscalapack_redist", "info"]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as started:
-        assert started.stdout is not None
-        assert started.stderr is not None
-        for _ in range(lines):
-            started.stdout.readline()
-        started.stdout.close()
-        assert started.stderr.read() == b""
-        assert started.wait(60) in (0, 141)
+    assert re.search(r"missing: .*rich", done.stdout)
+    assert re.search(r"missing: .*matplotlib", done.stdout)
 
 
 def test_without_mpi() -> None:
@@ -194,17 +306,57 @@ def test_without_mpi() -> None:
     assert "bench needs an MPI" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"), [("rich", []), ("matplotlib", ["--plot", "bars.png"])], ids=["rich", "matplotlib"]
-)
-def test_the_extra_is_asked_for_when_it_is_needed(name: str, arguments: list[str]) -> None:
-    code = f"import sys; sys.modules['{name}'] = None"
-    case = ["bench", "--shape", "9", "9", "--from", "1x1:2x2", "--to", "1x1:3x3"]
-    done = alone(*case, *arguments, code=code)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"bench needs {name}" in done.stderr
-    assert "pip install '.[cli]' in the source tree" in done.stderr
-    assert "missing: " + name in alone("info", code=code).stdout
+def test_plan_show_and_simulate_need_no_mpi(tmp_path: Path) -> None:
+    commands = [
+        [*words, option, str(tmp_path / file)]
+        for words, option, file in (
+            (SHOW, "--plot", "a.png"),
+            (PLAN, "--json", "plan.json"),
+            (SIMULATE, "--json", "b.json"),
+        )
+    ]
+    code = (
+        "import sys; sys.modules['mpi4py'] = None\nfrom pyscalapack_redist.tools.cli import run\n"
+        f"assert [run(words) for words in {commands!r}] == [0] * 3\n"
+        "assert [run([name]) for name in ('plan', 'simulate')] == [2, 2] and run(['plan', '--help']) == 0"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "plan.json").read_text())["shape"] == [64]
+
+
+@pytest.mark.long
+def test_info_says_that_mpi_does_not_start(tmp_path: Path) -> None:
+    """Nor does Open MPI 4 without its programs on PATH, where MPICH needs nothing."""
+    problem = "import sys, os; os.write(2, b'-----\\nit cannot be\\n'); os._exit(9)"
+    python = tmp_path / "python"
+    python.write_text(f"#!{sys.executable}\nimport os, sys\nif 'mpi4py' in sys.argv[-1]:\n    {problem}\n")
+    python.chmod(0o755)
+    done = alone("info", code=f"import sys; sys.executable = {str(python)!r}", PATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    info = headed(done.stdout)
+    assert any(line.startswith("/") for line in info["MPI"])
+    start = next(k for k, line in enumerate(info["MPI"]) if line.startswith("does not start outside mpiexec"))
+    assert "status 9" in info["MPI"][start]
+    assert info["MPI"][start + 1] == "it cannot be"
+    assert "mpiexec" in info["MPI"][start + 2]
+    assert info["command line"]
+    without_programs = alone("info", PATH=str(tmp_path / "none"))
+    assert (without_programs.returncode, without_programs.stderr) == (0, "")
+    needed = "Open MPI 4 needs orted and ssh or rsh on PATH" in without_programs.stdout
+    assert needed == any(line.startswith("Open MPI v4") for line in headed(without_programs.stdout)["MPI"])
+
+
+@pytest.mark.usefixtures("speaking")
+@pytest.mark.parametrize(("name", "arguments"), [("rich", []), ("matplotlib", ["--plot", "bars.png"])])
+def test_the_extra_is_asked_for_when_it_is_needed(
+    name: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    assert cli.run([*PLAN, *arguments]) == 2
+    err = capsys.readouterr().err
+    assert f"plan needs {name}" in err
+    assert "pip install" in err
 
 
 def test_a_benchmark_on_one_rank_needs_no_mpiexec() -> None:
@@ -213,118 +365,57 @@ def test_a_benchmark_on_one_rank_needs_no_mpiexec() -> None:
     assert "| auto " in done.stdout
 
 
-PLAN = ["plan", "--from", "2x2:64x64", "--to", "4x1:32x32"]
+# -- readers that stop, full disks
 
 
-def command(
-    arguments: list[str], env: dict[str, str] | None = None, **options: Any
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pyscalapack_redist", *arguments],
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, **(env or {})},
-        **options,
-    )
+def main_with(monkeypatch: pytest.MonkeyPatch, stdout: IO[str] | None, *words: str) -> int:
+    """The status of the program with another standard output."""
+    monkeypatch.setattr(sys, "argv", ["pyscalapack-redist", *words])
+    monkeypatch.setattr(sys, "stdout", stdout)
+    try:
+        cli.main()
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0
 
 
-def test_files_are_written_for_a_reader_that_stops_at_once(tmp_path: Path) -> None:
+def test_files_are_written_for_a_reader_that_stops_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     read, write = os.pipe()
     os.close(read)
     files = [tmp_path / "plan.json", tmp_path / "plan.png"]
-    done = command([*PLAN, "--shape", "1e3x1000", "--json", str(files[0]), "--plot", str(files[1])], stdout=write)
-    os.close(write)
-    assert done.returncode
-    assert done.stderr == ""
-    assert json.loads(files[0].read_text())["shape"] == [1000, 1000]
+    with open(write, "w") as stdout:
+        assert main_with(monkeypatch, stdout, *PLAN, "--json", str(files[0]), "--plot", str(files[1]))
+    assert capsys.readouterr().err == ""
+    assert json.loads(files[0].read_text())["shape"] == [64]
     assert files[1].stat().st_size
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("simulate --shape 10 12 --from 1000000x1000000:1x1 --to 2x2:2x2 --rate 1gbit", "not enough memory"),
-        ("plan --shape 10 12 --from 1x1:4611686018427387904x1 --to 1x1:1x1", "messages, more than"),
-        ("plan --shape 10 12 --from 1x1:1x1 --to 1x1:1x1 --dtype ,", "is not a NumPy dtype"),
-        ("simulate --shape 10 12 --from 1x1:1x1 --to 1x1:1x1 --rate 1gbit --dtype ,", "is not a NumPy dtype"),
-    ],
-)
-def test_what_is_too_large_or_no_dtype_is_told(line: str, words: str) -> None:
-    done = command(line.split(), stdout=subprocess.PIPE)
-    assert "Traceback" not in done.stderr
-    assert words in done.stdout + done.stderr
-    assert done.stderr.count("\n") <= 1
+def test_without_standard_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main_with(monkeypatch, None, *PLAN, "--json", str(tmp_path / "plan.json")) == 0
+    assert json.loads((tmp_path / "plan.json").read_text())["shape"] == [64]
+    assert capsys.readouterr().err == ""
 
 
-def test_without_standard_output(tmp_path: Path) -> None:
-    file = tmp_path / "plan.json"
-    closed = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "pyscalapack_redist"]
-    done = subprocess.run(
-        [*closed, *PLAN, "--shape", "100", "100", "--json", str(file)], stderr=subprocess.PIPE, text=True, timeout=60
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(file.read_text())["shape"] == [100, 100]
-
-
-def test_a_full_disk_is_told() -> None:
+def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with open("/dev/full", "w") as full:
-        done = command([*PLAN, "--shape", "100", "100"], stdout=full)
-    assert done.returncode == 2
-    assert done.stderr == "pyscalapack-redist: error: the output cannot be written: No space left on device\n"
-    done = command([*PLAN, "--shape", "100", "100", "--json", "/dev/full"], stdout=subprocess.PIPE)
-    assert done.returncode == 2
-    assert done.stderr == "pyscalapack-redist: error: --json /dev/full: it cannot be written: No space left on device\n"
+        assert main_with(monkeypatch, full, *PLAN) == 2
+    problem = "pyscalapack-redist: error: the output cannot be written: No space left on device\n"
+    assert capsys.readouterr().err == problem
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [*PLAN, "--shape", "100", "100"],
-        ["show", "2x2:8x8", "--shape", "30", "30"],
-        ["simulate", *PLAN[1:], "--shape", "100", "100", "--rate", "10gbit"],
-    ],
-    ids=["plan", "show", "simulate"],
-)
-def test_a_picture_that_cannot_be_written_is_told(arguments: list[str], tmp_path: Path) -> None:
-    full = tmp_path / "full.png"
-    full.symlink_to("/dev/full")
-    done = command([*arguments, "--plot", str(full)], stdout=subprocess.PIPE)
-    assert done.returncode == 2
-    assert done.stderr == f"pyscalapack-redist: error: --plot {full}: it cannot be written: No space left on device\n"
-
-
-@pytest.mark.parametrize(
-    ("variables", "coloured"),
-    [({}, False), ({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)],
-)
-def test_colours_are_those_of_the_environment(variables: dict[str, str], coloured: bool) -> None:
-    env = {"TERM": "xterm-256color", "FORCE_COLOR": "", **variables}
-    done = command(["show", "2x2:8x8", "--shape", "30", "30"], env, stdout=subprocess.PIPE)
-    assert done.returncode == 0
-    assert ("\x1b[" in done.stdout and ";5;" in done.stdout) == coloured
-
-
-def test_the_width_is_that_of_columns() -> None:
-    done = command([*PLAN, "--shape", "100x100"], {"COLUMNS": "60"}, stdout=subprocess.PIPE)
-    assert done.returncode == 0
-    prose = [line for line in done.stdout.splitlines() if not line.startswith("|")]
-    assert max(map(len, prose)) <= 60
-    said = command(["info"], {"COLUMNS": "50"}, stdout=subprocess.PIPE).stdout.splitlines()
-    assert not [line for line in said if len(line) > 50 and " " in line.strip()]
-
-
-def test_a_picture_of_a_layout_is_drawn_for_a_reader_that_stops_at_once(tmp_path: Path) -> None:
-    read, write = os.pipe()
-    os.close(read)
-    command(["show", "2x2:8x8", "--shape", "100", "100", "--plot", str(tmp_path / "layout.png")], stdout=write)
-    os.close(write)
-    assert (tmp_path / "layout.png").stat().st_size
-
-
-@pytest.mark.parametrize("size", ["100000000000000000000", "1e20", "5e18x10"])
-def test_a_size_that_no_array_has_is_told(size: str) -> None:
-    done = command([*PLAN, "--shape", size, "10"], stdout=subprocess.PIPE)
-    assert done.returncode == 2
-    assert "must be at most 2**62" in done.stderr
-    assert "Traceback" not in done.stderr
+@pytest.mark.long
+@pytest.mark.parametrize("lines", [0, 1, 3])
+def test_info_for_a_reader_that_stops(lines: int) -> None:
+    program = [sys.executable, "-m", "pyscalapack_redist", "info"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as started:
+        assert started.stdout is not None
+        assert started.stderr is not None
+        for _ in range(lines):
+            started.stdout.readline()
+        started.stdout.close()
+        assert started.stderr.read() == b""
+        assert started.wait(60) in (0, 141)
