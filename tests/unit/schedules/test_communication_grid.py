@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from axes import deal_axis, random_pair
+from hypothesis import given
 from hypothesis import strategies as st
+from launch import SEED
 
 from pyscalapack_redist import BlockCyclic, ScheduleError
 from pyscalapack_redist.schedules import CommunicationGrid, LengthMatrix, whole
@@ -29,33 +31,28 @@ def bounds(table: np.ndarray) -> tuple[int, int]:
     return int(degrees[0]) if degrees else 0, int(sum(degrees))
 
 
-def test_slices_of_thousands_of_grids() -> None:
-    rng = random.Random(7)
-    for _ in range(2500):
-        P, Q, r, s = (rng.randint(1, 11) for _ in range(4))
-        offset = rng.choice([0, rng.randint(-60, 60)])
-        grid = CommunicationGrid(P, Q, r, s, offset=offset)
-        table = counted(P, Q, r, s, math.lcm(P * r, Q * s), offset % (P * r))
-        assert grid.slice_length == math.lcm(P * r, Q * s)
+@pytest.mark.parametrize("number", [200, pytest.param(2500, marks=pytest.mark.long)])
+def test_slices_and_arrays_that_end_in_one(number: int) -> None:
+    rng = np.random.default_rng(SEED)
+    for _ in range(number):
+        P, Q, r, s = (int(k) for k in rng.integers(1, 10, 4))
+        offset = int(rng.choice([0, rng.integers(-60, 61)]))
+        n, other = (int(rng.integers(0, 300)), int(rng.integers(0, 41))) if rng.random() < 0.5 else (None, 0)
+        grid = CommunicationGrid(P, Q, r, s, n, offset, other)
+        period = math.lcm(P * r, Q * s)
+        table = counted(P, Q, r, s, period if n is None else n, offset % (P * r), other)
+        assert grid.slice_length == period
         assert (grid.lengths == table).all(), grid
-        p, q = rng.randrange(P), rng.randrange(Q)
+        assert (grid.columns(np.arange(Q)) == table).all()
+        p, q = int(rng.integers(P)), int(rng.integers(Q))
         assert grid.length(p, q) == table[p, q]
         assert (grid.step_bound, grid.cost_bound) == bounds(table)
         assert grid.volume_bound == max(table.sum(0).max(), table.sum(1).max())
+        if n is None:  # Proposition 5, and Lemma 5: the fewest steps
+            assert grid.most_messages == ((table > 0).sum(axis=1).max(), (table > 0).sum(axis=0).max())
+            assert max(grid.most_messages) == grid.step_bound
 
 
-@settings(max_examples=300, deadline=None)
-@given(sizes, sizes, sizes, sizes, st.integers(0, 300), st.integers(-40, 40), st.integers(0, 40))
-def test_arrays_that_end_in_a_slice(P: int, Q: int, r: int, s: int, n: int, offset: int, other: int) -> None:
-    grid = CommunicationGrid(P, Q, r, s, n, offset, other)
-    table = counted(P, Q, r, s, n, offset % (P * r), other)
-    assert (grid.lengths == table).all()
-    assert (grid.columns(np.arange(Q)) == table).all()
-    assert grid.length(P - 1, Q - 1) == table[-1, -1]
-    assert (grid.step_bound, grid.cost_bound) == bounds(table)
-
-
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32), st.floats(1, 4.5), st.sampled_from([0, 0, 1, 7, 2**40]))
 def test_tables_of_long_arrays_against_the_rows_of_each_sender(seed: int, decades: float, slices: int) -> None:
     rng = np.random.default_rng(seed)
@@ -73,21 +70,13 @@ def test_the_end_of_the_longest_slices() -> None:
     assert grid.lengths.sum() == 3 * 2**60 - 1
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.data(), st.integers(0, 150))
-def test_real_axes_with_sources_and_offsets(data: st.DataObject, n: int) -> None:
-    def axis() -> BlockCyclic:
-        P = data.draw(st.integers(1, 6))
-        return BlockCyclic(n, data.draw(sizes), P, data.draw(st.integers(0, P - 1)), data.draw(st.integers(0, 40)))
-
-    a, b = axis(), axis()
-    table = np.zeros((a.processes, b.processes), dtype=np.int64)
-    for i in range(n):
-        table[a.owner(i), b.owner(i)] += 1
-    assert (CommunicationGrid.between(a, b).lengths == table).all()
+@given(st.integers(0, 2**32))
+def test_axes_with_sources_and_offsets(seed: int) -> None:
+    a, b = (deal_axis(dealt.axis) for dealt in random_pair(np.random.default_rng(seed)))
+    table = [[len({i for _, i in mine} & {i for _, i in theirs}) for theirs in b.held] for mine in a.held]
+    assert CommunicationGrid.between(a.axis, b.axis).lengths.tolist() == table
 
 
-@settings(max_examples=150, deadline=None)
 @given(sizes, sizes, sizes, sizes, st.integers(-40, 40))
 def test_classes_are_disjoint_alike_and_even(P: int, Q: int, r: int, s: int, offset: int) -> None:
     grid = CommunicationGrid(P, Q, r, s, offset=offset)
@@ -107,16 +96,6 @@ def test_classes_are_disjoint_alike_and_even(P: int, Q: int, r: int, s: int, off
     assert (seen == (grid.lengths > 0)).all()
     if not offset:
         assert all(1 - r <= residue.number <= s - 1 for residue in grid.classes)
-
-
-@settings(max_examples=300, deadline=None)
-@given(sizes, sizes, sizes, sizes, st.integers(-40, 40))
-def test_most_messages_of_a_process(P: int, Q: int, r: int, s: int, offset: int) -> None:
-    """Proposition 5, and Lemma 5: the fewest steps."""
-    grid = CommunicationGrid(P, Q, r, s, offset=offset)
-    owed = grid.lengths > 0
-    assert grid.most_messages == (owed.sum(axis=1).max(), owed.sum(axis=0).max())
-    assert max(grid.most_messages) == grid.step_bound
 
 
 def test_most_messages_of_the_papers_examples() -> None:
@@ -156,12 +135,13 @@ def test_whole_process_sets() -> None:
         (lambda: LengthMatrix([[1, -2]]), ["lengths[0, 1] = -2"]),
         (lambda: LengthMatrix([1, 2]), ["must be a matrix"]),
         (lambda: LengthMatrix([[0.5]]), ["float64"]),
+        (lambda: LengthMatrix([[2**61, 2**61], [1, 1]]), ["lengths come to ", "together, and must be below 2**62"]),
         (lambda: whole([]), ["grids is empty"]),
         (lambda: whole([LengthMatrix([[1, 2]])], [[True], [True]]), ["same has shape (2, 1)"]),
         (lambda: whole([LengthMatrix([[1, 2]])], np.array([[True, True]])), ["two true entries"]),
     ],
 )
-def test_bad_input_is_named(make: object, words: list[str]) -> None:
+def test_bad_input_is_named(make: Callable[[], object], words: list[str]) -> None:
     with pytest.raises(ScheduleError) as error:
         make()
     assert all(word in str(error.value) for word in words), str(error.value)

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from graphs import small_grids, some_grids, some_irregular, some_matrices, some_wholes
+from hypothesis import given
 from hypothesis import strategies as st
 
-from pyscalapack_redist import ScheduleError
+from pyscalapack_redist import BlockCyclic, Descriptor, ProcessGrid, ScheduleError
 from pyscalapack_redist.schedules import (
     NAMES,
     CommunicationGrid,
@@ -19,33 +20,20 @@ from pyscalapack_redist.schedules import (
     ListedSchedule,
     MessageGraph,
     Schedule,
+    between,
     build,
     product,
-    whole,
 )
 
 ORDERS = ("natural", "random", "phases")
 ANYWHERE = tuple(name for name in NAMES if name not in ("walker-otto", "phases", "classes"))
-sizes = st.integers(1, 9)
-some_slices = st.builds(CommunicationGrid, sizes, sizes, sizes, sizes, st.none(), st.integers(-20, 20))
-some_arrays = st.builds(
-    CommunicationGrid, sizes, sizes, sizes, sizes, st.integers(0, 200), st.integers(-20, 20), st.integers(0, 20)
-)
-some_matrices = st.integers(0, 2**32).map(
-    lambda seed: LengthMatrix(
-        np.random.default_rng(seed).integers(0, 1 + seed % 7, (1 + seed // 7 % 8, 1 + seed // 56 % 8))
-    )
-)
-axes = st.one_of(some_slices, some_arrays)
-some_wholes = st.tuples(
-    st.builds(CommunicationGrid, *[st.integers(1, 3)] * 4), st.builds(CommunicationGrid, *[st.integers(1, 3)] * 4)
-).map(lambda two: whole(two, np.eye(two[0].P * two[1].P, two[0].Q * two[1].Q, dtype=bool)))
+LIMITED = ("optimal", "preemptive", "open-shop")  # which look for something better until some time has passed
 
 
 def schedules(grid: MessageGraph) -> Iterator[Schedule]:
     for name in NAMES:
         try:
-            yield build(name, grid)
+            yield build(name, grid, **({"time_limit": 0.01} if name in LIMITED else {}))
         except ScheduleError:
             assert name in ("walker-otto", "phases", "classes")
 
@@ -80,14 +68,12 @@ def check(schedule: Schedule) -> None:
             assert (schedule.certificate == "equals the lower bound") == (schedule.total_cost == schedule.lower_bound)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.one_of(some_slices, some_arrays, some_matrices, some_wholes))
+@given(some_grids | some_matrices | some_wholes | some_irregular)
 def test_every_schedule_is_valid(grid: MessageGraph) -> None:
     for schedule in schedules(grid):
         check(schedule)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 5), st.integers(1, 12), st.booleans(), st.data())
 def test_walker_otto_and_classes_on_arrays(P: int, Q: int, r: int, K: int, grows: bool, data: st.DataObject) -> None:
     r, s = (r, K * r) if grows else (K * r, r)
@@ -108,8 +94,7 @@ def test_walker_otto_and_classes_on_arrays(P: int, Q: int, r: int, K: int, grows
             build("classes", grid)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.one_of(some_slices, some_arrays, some_matrices))
+@given(some_grids | some_matrices)
 def test_steps_of_each_algorithm(grid: MessageGraph) -> None:
     most = int((grid.lengths > 0).sum(axis=1).max())
     assert build("natural", grid).number_of_steps == most == build("random", grid, seed=5).number_of_steps
@@ -119,18 +104,27 @@ def test_steps_of_each_algorithm(grid: MessageGraph) -> None:
         for t, step in enumerate(schedule.steps):
             assert ((step[:, 1] + sign * step[:, 0] - t) % max(grid.P, grid.Q) == 0).all()
     assert build("stepwise", grid).number_of_steps == grid.step_bound  # Theorem 1
-    assert build("optimal", grid, objective="steps").number_of_steps == grid.step_bound
+    fewest = build("optimal", grid, objective="steps", time_limit=0.1)
+    assert fewest.number_of_steps == grid.step_bound
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 6), st.integers(1, 12))
 def test_proposition_6(P: int, Q: int, r: int, K: int) -> None:
+    """Stepwise has the fewest steps and the least cost from blocks to their multiples."""
     grid = CommunicationGrid(P, Q, r, K * r)
     schedule = build("stepwise", grid)
     assert (schedule.number_of_steps, schedule.total_cost) == (grid.step_bound, grid.cost_bound)
 
 
-def test_natural_is_the_order_of_the_first_elements() -> None:
+@given(some_irregular)
+def test_natural_is_the_order_of_the_first_elements(graph: MessageGraph) -> None:
+    firsts, schedule = graph.first_elements(np.arange(graph.P)), build("natural", graph)
+    for p in range(graph.P):
+        part = schedule.of_sender(p)[:, 1].tolist()
+        assert part == np.argsort(firsts[p])[: len(part)].tolist()
+
+
+def test_natural_may_have_a_hot_spot() -> None:
     for P, K in ((4, 3), (16, 12), (7, 7)):  # W-O, Eq 2: local block k in step k
         schedule = build("natural", CommunicationGrid(P, P, 1, K))
         for p in range(P):
@@ -146,14 +140,7 @@ def test_random_depends_on_its_seed_alone() -> None:
     assert (first != other).any()
 
 
-@settings(max_examples=30, deadline=None)
-@given(
-    axes,
-    st.builds(CommunicationGrid, *[st.integers(1, 4)] * 4),
-    st.sampled_from(ANYWHERE[:6]),
-    st.sampled_from(ANYWHERE),
-    st.booleans(),
-)
+@given(some_grids, small_grids, st.sampled_from(ANYWHERE[:6]), st.sampled_from(ANYWHERE), st.booleans())
 def test_products(grid_a: CommunicationGrid, grid_b: CommunicationGrid, first: str, second: str, own: bool) -> None:
     same = np.eye(grid_a.P * grid_b.P, grid_a.Q * grid_b.Q, dtype=bool) if own else None
     a, b = build(first, grid_a), build(second, grid_b)
@@ -204,13 +191,37 @@ def test_broken_schedules_are_found() -> None:
         ("optimal", {"objective": (1, -1)}, ["(alpha, beta)"]),
         ("optimal", {"time_limit": 0}, ["time_limit = 0"]),
         ("random", {"seed": "x"}, ["seed = 'x'"]),
+        ("optimal", {"time_limit": "soon"}, ["time_limit = 'soon' must be a number of seconds of more than 0"]),
+        ("stepwise", {"time_limit": -1.0}, ["time_limit = -1.0 must be a number of seconds of more than 0"]),
+        ("preemptive", {"startup": -1}, ["startup = -1 must be a number: the cost of a step"]),
+        ("preemptive", {"startup": "x"}, ["startup = 'x'"]),
+        ("preemptive", {"startup": float("nan")}, ["startup = nan"]),
+        ("preemptive", {"time_limit": 0}, ["time_limit = 0 must be a number: seconds, more than 0"]),
+        ("preemptive", {"objective": "cost"}, ["it has startup and time_limit"]),
+        ("open-shop", {"startup": -1}, ["startup = -1 must be a number of at least 0"]),
+        ("open-shop", {"startup": "x"}, ["startup = 'x'"]),
+        ("open-shop", {"time_limit": 0}, ["time_limit = 0 must be a number of seconds"]),
+        ("open-shop", {"hosts": [0, 1]}, ["hosts = [0, 1] must be two lists"]),
+        ("open-shop", {"hosts": ([0, 1], [0] * 16)}, ["the host of each of 16 senders and of each of 16 receivers"]),
+        ("open-shop", {"hosts": ([-1] * 16, [0] * 16)}, ["of at least 0"]),
+        ("open-shop", {"seed": 1}, ["startup and time_limit and hosts"]),
         ("classes", {}, ["gcd(12, 16) = 4", "stepwise for the fewest steps", "optimal for the least cost"]),
+        ("walker-otto", {}, ["r -> K r or K r -> r", "r = 12, s = 35", "stepwise"]),
     ],
 )
 def test_bad_requests_are_named(name: str, options: dict[str, object], words: list[str]) -> None:
     with pytest.raises(ScheduleError) as error:
         build(name, CommunicationGrid(16, 16, 12, 35), **options)
     assert all(word in str(error.value) for word in words), str(error.value)
+
+
+def test_schedules_with_conditions_say_what_to_use() -> None:
+    a, b = Descriptor((9,), ("balanced",), ProcessGrid((2,))), Descriptor((9,), (1,), ProcessGrid((3,)))
+    for name in ("walker-otto", "phases", "classes"):
+        with pytest.raises(ScheduleError, match="needs a CommunicationGrid of one dimension; use stepwise or optimal"):
+            build(name, between(*a.distributions, *b.distributions))
+    with pytest.raises(ScheduleError, match=r"a.n = 9 and b.n = 8 must be equal"):
+        between(a.distributions[0], BlockCyclic(8, 1, 3))
 
 
 def test_tables_past_memory_are_refused_and_own_parts_are_not() -> None:

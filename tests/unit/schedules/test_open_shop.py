@@ -7,17 +7,16 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from graphs import seeds, some_grids, some_matrices
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyscalapack_redist import ScheduleError
 from pyscalapack_redist.schedules import (
     CommunicationGrid,
     LengthMatrix,
     ListedSchedule,
     MessageGraph,
     OpenShopSchedule,
-    Schedule,
     build,
     completion_time,
     port_bound,
@@ -29,19 +28,19 @@ from pyscalapack_redist.schedules.open_shop import _owed
 from pyscalapack_redist.schedules.open_shop_program import common_unit, proof
 from pyscalapack_redist.schedules.open_shop_search import MOST, searched_through
 
-sizes = st.integers(1, 9)
-some_grids = st.builds(
-    CommunicationGrid, sizes, sizes, sizes, sizes, st.none() | st.integers(0, 300), st.integers(-20, 20)
-)
-some_matrices = st.integers(0, 2**32).map(
-    lambda seed: LengthMatrix(
-        np.random.default_rng(seed).integers(0, (1 + seed % 7) ** 3, (1 + seed // 7 % 8, 1 + seed // 56 % 8))
-    )
-)
 startups = st.sampled_from([0.0, 0.5, 1.0, 3.0, 0.1, 100.0])
-tiny = st.integers(0, 2**32).map(
-    lambda seed: np.random.default_rng(seed).integers(0, 6, (1 + seed % 3, 1 + seed // 3 % 3))
-)
+hosts_of_six = st.lists(st.integers(0, 3), min_size=6, max_size=6)
+
+
+def first_seven(seed: int) -> np.ndarray:
+    """A table of up to 3 x 3 messages, of which only the first seven are any."""
+    lengths = np.random.default_rng(seed).integers(0, 6, (1 + seed % 3, 1 + seed // 3 % 3))
+    places = np.argwhere(lengths)[7:]
+    lengths[tuple(places.T)] = 0
+    return lengths
+
+
+tiny = seeds.map(first_seven)
 
 
 def made(grid: MessageGraph, **options: object) -> OpenShopSchedule:
@@ -50,15 +49,9 @@ def made(grid: MessageGraph, **options: object) -> OpenShopSchedule:
     return found
 
 
-def rows_of(schedule: Schedule) -> list[list[int]]:
-    return [row for step in schedule.steps for row in step.tolist()]
-
-
 def least_time(lengths: np.ndarray, startup: float) -> float:
     """The least of all orders in which messages could be begun, one by one as early as possible."""
     messages = [(int(p), int(q), startup + float(lengths[p, q])) for p, q in np.argwhere(lengths)]
-    if len(messages) > 7:
-        messages = messages[:7]
     best = math.inf
     for order in itertools.permutations(messages):
         free: dict[tuple[str, int], float] = {}
@@ -70,24 +63,15 @@ def least_time(lengths: np.ndarray, startup: float) -> float:
     return best
 
 
-def seven(lengths: np.ndarray) -> np.ndarray:
-    """The same with its first seven messages only."""
-    places = np.argwhere(lengths)[:7]
-    some = np.zeros_like(lengths)
-    some[tuple(places.T)] = lengths[tuple(places.T)]
-    return some
-
-
-@settings(max_examples=60, deadline=None)
 @given(
     some_grids | some_matrices,
-    st.sampled_from(["caterpillar", "ring", "stepwise", "greedy", "optimal", "natural"]),
+    st.sampled_from(["caterpillar", "ring", "stepwise", "greedy", "natural"]),
     startups,
 )
 def test_nobody_waits_for_more_than_the_two_processes(grid: MessageGraph, name: str, startup: float) -> None:
     schedule = build(name, grid)
     table = timetable(schedule, startup)
-    assert table.messages.tolist() == rows_of(schedule)
+    assert table.messages.tolist() == [row for step in schedule.steps for row in step.tolist()]
     assert table.completion == completion_time(schedule, startup) >= port_bound(grid, startup) - 1e-6
     if schedule.one_port:
         assert table.completion <= schedule.total_cost + startup * schedule.number_of_steps + 1e-6
@@ -97,6 +81,10 @@ def test_nobody_waits_for_more_than_the_two_processes(grid: MessageGraph, name: 
         assert start == max(free.get(port, 0.0) for port in ports)
         assert end == pytest.approx(start + startup + length)
         free.update(dict.fromkeys(ports, end))
+    apart = np.arange(grid.P), grid.P + np.arange(grid.Q)  # a host for each process changes nothing
+    if schedule.one_port:
+        assert timetable(schedule, startup, apart).start == pytest.approx(table.start)
+    assert port_bound(grid, startup, apart) == pytest.approx(port_bound(grid, startup))
 
 
 def test_an_example_by_hand() -> None:
@@ -113,11 +101,9 @@ def test_an_example_by_hand() -> None:
     assert port_bound(grid, 0.5) == 7
 
 
-@settings(max_examples=60, deadline=None)
 @given(tiny, startups)
-@example(np.array([[1, 1, 1], [1, 1, 2], [1, 1, 0]]), 0.0)
+@example(np.array([[1, 1, 1], [1, 1, 2], [1, 0, 0]]), 0.0)
 def test_least_times_are_those_of_all_orders(lengths: np.ndarray, startup: float) -> None:
-    lengths = seven(lengths)
     schedule = made(LengthMatrix(lengths), startup=startup, time_limit=20)
     schedule.validate()
     least = least_time(lengths, startup)
@@ -126,10 +112,8 @@ def test_least_times_are_those_of_all_orders(lengths: np.ndarray, startup: float
     assert schedule.certificate.endswith(("equals the lower bound", "proved by integer program", "proved by search"))
 
 
-@settings(max_examples=40, deadline=None)
 @given(tiny, st.sampled_from([0.0, 0.5, 1.0, 0.1]))
 def test_both_proofs_find_the_least_time(lengths: np.ndarray, startup: float) -> None:
-    lengths = seven(lengths)
     places = np.argwhere(lengths)
     if not len(places):
         return
@@ -160,7 +144,6 @@ def assert_fits(transfers: Transfers, start: np.ndarray, within: float) -> None:
             assert (start[mine][1:] >= (start + transfers.duration)[mine][:-1] - 1e-6).all()
 
 
-@settings(max_examples=60, deadline=None)
 @given(some_grids | some_matrices, startups, st.sampled_from([0.0, 0.5, 2.0]), st.sampled_from([0.0, 1.0]))
 def test_dense_orders_are_within_twice_the_bound(
     grid: MessageGraph, startup: float, longest: float, noise: float
@@ -182,10 +165,9 @@ def test_dense_orders_are_within_twice_the_bound(
         assert start[number] <= busy_until + 1e-6
 
 
-@settings(max_examples=40, deadline=None)
 @given(some_grids | some_matrices, startups)
 def test_open_shop_is_no_worse_than_other_orders(grid: MessageGraph, startup: float) -> None:
-    found = made(grid, startup=startup, time_limit=0.2)
+    found = made(grid, startup=startup, time_limit=0.05)
     found.validate()
     assert found.time == completion_time(found, startup)
     assert port_bound(grid, startup) - 1e-6 <= found.time_bound <= found.time + 1e-6
@@ -199,7 +181,9 @@ def test_open_shop_is_no_worse_than_other_orders(grid: MessageGraph, startup: fl
     [
         ((15, 6, 2, 3), 15, "equals the lower bound"),
         ((16, 16, 3, 5), 15, "equals the lower bound"),  # folds to one sender and one receiver
-        ((15, 15, 3, 5), 16, "proved by integer program"),  # 23 with barriers; the busiest process takes 15
+        pytest.param(  # 23 with barriers; the busiest process takes 15
+            (15, 15, 3, 5), 16, "proved by integer program", marks=pytest.mark.long
+        ),
         ((12, 8, 4, 3), 6, "equals the lower bound"),
     ],
 )
@@ -218,7 +202,6 @@ def test_what_is_too_large_to_prove_has_its_gap() -> None:
     assert len(np.argwhere(grid.lengths)) > MOST
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(some_grids, min_size=1, max_size=3), st.booleans())
 def test_messages_of_products_need_no_table(axes: list[CommunicationGrid], own: bool) -> None:
     processes = [math.prod(getattr(axis, side) for axis in axes) for side in "PQ"]
@@ -236,12 +219,8 @@ def test_programs_of_long_messages_are_not_begun() -> None:
     assert proof(transfers, transfers.bound + 3, math.inf) == (None, transfers.bound)
 
 
-hosts_of_six = st.lists(st.integers(0, 3), min_size=6, max_size=6)
-
-
-@settings(max_examples=40, deadline=None)
 @given(
-    st.integers(0, 2**32),
+    seeds,
     hosts_of_six,
     hosts_of_six,
     startups,
@@ -273,16 +252,6 @@ def test_hosts_have_one_message_at_a_time(
         assert schedule.time_bound >= port_bound(grid, startup, hosts) - 1e-6
 
 
-@settings(max_examples=40, deadline=None)
-@given(some_grids | some_matrices, st.sampled_from(["caterpillar", "greedy", "natural"]), startups)
-def test_a_host_for_each_process_changes_nothing(grid: MessageGraph, name: str, startup: float) -> None:
-    schedule = build(name, grid)
-    apart = np.arange(grid.P), grid.P + np.arange(grid.Q)
-    if schedule.one_port:
-        assert timetable(schedule, startup, apart).start == pytest.approx(timetable(schedule, startup).start)
-    assert port_bound(grid, startup, apart) == pytest.approx(port_bound(grid, startup))
-
-
 def test_hosts_that_share_a_link_get_an_order_of_their_own() -> None:
     grid = LengthMatrix(np.random.default_rng(5).integers(0, 9, (8, 8)))
     hosts = np.arange(8) // 2, 4 + np.arange(8) // 2
@@ -292,20 +261,3 @@ def test_hosts_that_share_a_link_get_an_order_of_their_own() -> None:
     together = made(grid, hosts=(np.zeros(8, int), np.zeros(8, int)))
     together.validate()
     assert (together.time, together.time_bound) == (0, 0)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"startup": -1}, "startup = -1 must be a number of at least 0"),
-        ({"startup": "x"}, "startup = 'x'"),
-        ({"time_limit": 0}, "time_limit = 0 must be a number of seconds"),
-        ({"hosts": [0, 1]}, r"hosts = \[0, 1\] must be two lists"),
-        ({"hosts": ([0, 1, 2], [0, 1])}, "the host of each of 2 senders and of each of 2 receivers"),
-        ({"hosts": ([0, -1], [0, 1])}, "of at least 0"),
-        ({"seed": 1}, "startup and time_limit and hosts"),
-    ],
-)
-def test_bad_options_are_named(options: dict[str, object], words: str) -> None:
-    with pytest.raises(ScheduleError, match=words):
-        build("open-shop", LengthMatrix([[1, 2], [3, 4]]), **options)

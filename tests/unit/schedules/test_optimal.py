@@ -7,13 +7,14 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from graphs import seeds
+from hypothesis import given
 from hypothesis import strategies as st
 
-from pyscalapack_redist.errors import ScheduleError
 from pyscalapack_redist.schedules import CommunicationGrid, LengthMatrix, build, pareto, product, whole
 
 PROVED = ("equals the lower bound", "proved by integer program")
+EXAMPLES = {1: (16, 16, 3, 5), 2: (16, 16, 7, 11), 3: (15, 15, 3, 5), 4: (12, 8, 4, 3), 5: (15, 6, 2, 3)}
 
 
 def cheapest(lengths: np.ndarray) -> dict[int, int]:
@@ -40,8 +41,7 @@ def cheapest(lengths: np.ndarray) -> dict[int, int]:
     return front((1 << len(edges)) - 1)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 2**32), st.floats(0, 5), st.floats(0.1, 5))
+@given(st.integers(1, 3), st.integers(1, 3), seeds, st.floats(0, 5), st.floats(0.1, 5))
 def test_small_graphs_against_trying_all(P: int, Q: int, seed: int, alpha: float, beta: float) -> None:
     lengths = np.random.default_rng(seed).integers(0, 6, (P, Q))
     grid, all_of_them = LengthMatrix(lengths), cheapest(lengths)
@@ -65,63 +65,59 @@ def test_small_graphs_against_trying_all(P: int, Q: int, seed: int, alpha: float
 
 
 @pytest.mark.parametrize(
-    ("grid", "least", "stepwise"),
+    ("grid", "stepwise", "least"),
     [
-        ((16, 16, 3, 5), (7, 15), (7, 15)),  # Example 1
-        ((16, 16, 7, 11), (16, 77), (16, 77)),  # Example 2
-        ((15, 15, 3, 5), (11, 23), (10, 25)),  # Example 3
-        ((12, 8, 4, 3), (4, 8), (4, 8)),  # Example 4
-        ((15, 6, 2, 3), (11, 16), (10, 20)),  # Example 5
+        (EXAMPLES[1], (7, 15), (7, 15)),
+        (EXAMPLES[2], (16, 77), (16, 77)),
+        (EXAMPLES[3], (10, 25), (11, 23)),
+        (EXAMPLES[4], (4, 8), (4, 8)),
+        (EXAMPLES[5], (10, 20), (11, 16)),
+        # Not even where all rows are alike, as in the next, is stepwise always optimal: Proposition 6 is of block sizes
+        # that divide.
+        ((6, 12, 6, 7), (12, 49), (12, 48)),
+        ((8, 10, 5, 3), (8, 20), (9, 19)),
+        ((4, 9, 3, 2), (6, 12), (7, 10)),
+        # arrays that end within a slice
+        ((4, 3, 3, 4, 61, 3, 8), None, (2, 31)),
+        ((3, 2, 2, 3, 20), None, (2, 14)),
+        ((5, 4, 4, 5, 86), None, (2, 36)),
     ],
 )
-def test_examples_of_desprez(grid: tuple[int, ...], least: tuple[int, int], stepwise: tuple[int, int]) -> None:
+def test_examples(grid: tuple[int, ...], stepwise: tuple[int, int] | None, least: tuple[int, int]) -> None:
+    """Steps and cost: those of Desprez et al., which stepwise has in print, and counterexamples."""
     found = build("optimal", CommunicationGrid(*grid), time_limit=60)
     assert found.certificate in PROVED
     assert (found.number_of_steps, found.total_cost) == least
-    found = build("stepwise", CommunicationGrid(*grid))
-    found.validate()
-    assert (found.number_of_steps, found.total_cost) == stepwise
+    if stepwise is not None:
+        found = build("stepwise", CommunicationGrid(*grid))
+        found.validate()
+        assert (found.number_of_steps, found.total_cost) == stepwise
 
 
-@pytest.mark.parametrize("P", range(1, 13))
+def test_the_front_of_example_5() -> None:
+    grid = CommunicationGrid(*EXAMPLES[5])
+    front = pareto(grid, time_limit=60)
+    assert [(schedule.number_of_steps, schedule.total_cost) for schedule in front] == [(10, 20), (11, 16)]
+    assert all(schedule.certificate in PROVED for schedule in front)
+    greedy = build("greedy", grid)
+    greedy.validate()
+    assert greedy.number_of_steps >= 12
+    assert greedy.total_cost < 20
+
+
+@pytest.mark.parametrize("P", [6, *(pytest.param(P, marks=pytest.mark.long) for P in range(1, 13) if P != 6)])
 def test_stepwise_is_optimal_from_blocks_to_their_multiples(P: int) -> None:
     """Proposition 6."""
     for Q, K in itertools.product(range(1, 13), range(2, 8)):
         grid = CommunicationGrid(P, Q, 1, K)
-        found, cheapest = build("stepwise", grid), build("optimal", grid, time_limit=60)
-        assert cheapest.certificate in PROVED
-        assert found.number_of_steps == build("optimal", grid, objective="steps", time_limit=60).number_of_steps, (
-            P,
-            Q,
-            K,
-        )
-        assert found.total_cost == cheapest.total_cost, (P, Q, K)
-
-
-@pytest.mark.parametrize(
-    ("grid", "stepwise", "least"),
-    [((6, 12, 6, 7), (12, 49), (12, 48)), ((8, 10, 5, 3), (8, 20), (9, 19)), ((4, 9, 3, 2), (6, 12), (7, 10))],
-)
-def test_stepwise_is_not_always_optimal(
-    grid: tuple[int, ...], stepwise: tuple[int, int], least: tuple[int, int]
-) -> None:
-    """Not even where all rows are alike, as in the first case: Proposition 6 is of block sizes that divide."""
-    found = build("stepwise", CommunicationGrid(*grid))
-    cheapest = build("optimal", CommunicationGrid(*grid), time_limit=60)
-    assert cheapest.certificate in PROVED
-    assert (found.number_of_steps, found.total_cost) == stepwise
-    assert (cheapest.number_of_steps, cheapest.total_cost) == least
-
-
-def test_example_5_greedy_takes_more_steps_and_costs_less_than_stepwise() -> None:
-    found = build("greedy", CommunicationGrid(15, 6, 2, 3))
-    found.validate()
-    assert found.number_of_steps >= 12
-    assert found.total_cost < 20
+        found, least = build("stepwise", grid), build("optimal", grid, time_limit=60)
+        fewest = build("optimal", grid, objective="steps", time_limit=60)
+        assert least.certificate in PROVED
+        assert (found.number_of_steps, found.total_cost) == (fewest.number_of_steps, least.total_cost), (P, Q, K)
 
 
 def test_ratios_of_desprez() -> None:
-    first, second, fourth = (CommunicationGrid(*grid) for grid in ((16, 16, 3, 5), (16, 16, 7, 11), (12, 8, 4, 3)))
+    first, second, fourth = (CommunicationGrid(*EXAMPLES[number]) for number in (1, 2, 4))
     assert build("classes", first).number_of_steps / build("ring", first).number_of_steps == 7 / 16
     assert build("classes", second).total_cost / build("ring", second).total_cost == 77 / 112
     assert build("caterpillar", second).total_cost == 112
@@ -145,44 +141,34 @@ def test_product_and_whole_of_two_dimensions() -> None:
 
 def test_whole_of_64_ranks_with_messages_to_oneself_left_out() -> None:
     grids = [CommunicationGrid(4, 16, 3, 5), CommunicationGrid(16, 4, 4, 6)]
-    graph = whole(grids, np.eye(64, dtype=bool))
-    found = build("optimal", graph, time_limit=30)
+    found = build("optimal", whole(grids, np.eye(64, dtype=bool)), time_limit=30)
     found.validate()
     assert found.certificate in PROVED
     assert found.number_of_steps == 63
 
 
-def test_little_time_gives_an_honest_certificate_and_more_the_proof() -> None:
-    grid = CommunicationGrid(60, 64, 64, 81)
-    hasty = build("optimal", grid, time_limit=1e-3)
+def test_little_time_gives_an_honest_certificate() -> None:
+    hasty = build("optimal", CommunicationGrid(60, 64, 64, 81), time_limit=1e-3)
     hasty.validate()
-    assert hasty.certificate.startswith("best found, within ")
-    assert hasty.certificate.endswith(" %")
-    percent = float(hasty.certificate.split()[3])
-    grid = CommunicationGrid(30, 32, 16, 25)
-    hasty, patient = (build("optimal", grid, time_limit=limit) for limit in (1e-3, 60))
+    start, percent = hasty.certificate.rsplit(maxsplit=2)[0], hasty.certificate.split()[3]
+    assert (start, hasty.certificate[-2:]) == ("best found, within", " %")
+    assert float(percent) > 0
+
+
+@pytest.mark.long
+def test_more_time_gives_the_proof() -> None:
+    hasty, patient = (build("optimal", CommunicationGrid(30, 32, 16, 25), time_limit=limit) for limit in (1e-3, 60))
     assert patient.certificate in PROVED
     assert patient.total_cost <= hasty.total_cost
-    assert percent > 0
 
 
 @pytest.mark.parametrize("name", ["stepwise", "greedy", "optimal"])
-@pytest.mark.parametrize("size", [(1024, 1024), (960, 1024), (512, 768)])
+@pytest.mark.parametrize("size", [(128, 96), pytest.param((1024, 1024), marks=pytest.mark.long)])
 def test_large_grids_are_valid(name: str, size: tuple[int, int]) -> None:
     schedule = build(name, CommunicationGrid(*size, 12, 35))
     schedule.validate()
     assert schedule.number_of_steps >= schedule.grid.step_bound
     assert schedule.total_cost >= schedule.grid.cost_bound
-
-
-@pytest.mark.parametrize(
-    ("grid", "least"), [((4, 3, 3, 4, 61, 3, 8), (31, 2)), ((3, 2, 2, 3, 20), (14, 2)), ((5, 4, 4, 5, 86), (36, 2))]
-)
-def test_fewest_steps_of_least_cost_in_arrays_that_end_within_a_slice(
-    grid: tuple[int, ...], least: tuple[int, int]
-) -> None:
-    found = build("optimal", CommunicationGrid(*grid))
-    assert (found.total_cost, found.number_of_steps) == least
 
 
 def test_certificates_of_costs_beyond_exact_floating_point() -> None:
@@ -192,15 +178,4 @@ def test_certificates_of_costs_beyond_exact_floating_point() -> None:
     found = build("optimal", large)
     assert found.total_cost == large.cost_bound + 1
     assert found.certificate == "best found, within 0.1 %"
-
-
-def test_lengths_whose_sum_is_no_number_of_64_bits_are_refused() -> None:
-    with pytest.raises(ScheduleError, match=r"lengths come to .* elements together, and must be below 2\*\*62"):
-        LengthMatrix([[2**61, 2**61], [1, 1]])
     assert build("greedy", LengthMatrix([[2**60, 2**60], [1, 1]])).total_cost == 2**61
-
-
-def test_the_front_of_example_5() -> None:
-    front = pareto(CommunicationGrid(15, 6, 2, 3), time_limit=60)
-    assert [(schedule.number_of_steps, schedule.total_cost) for schedule in front] == [(10, 20), (11, 16)]
-    assert all(schedule.certificate in PROVED for schedule in front)
