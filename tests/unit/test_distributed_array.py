@@ -63,36 +63,32 @@ def test_without_elements_there_is_none_or_an_empty_array(desc: Descriptor) -> N
         assert dtype is None or DistributedArray(desc, local).astype("F").dtype == np.complex64
 
 
+PAPER = Descriptor((4, 4), 2, ProcessGrid((2, 2)))
+WORDS = r"local has shape \(6, 5\), but this rank's local array of Descriptor\(.* has shape \(6, 4\)"
+
+
 @pytest.mark.parametrize(
-    ("local", "words"),
+    ("make", "error", "words"),
     [
-        (
-            np.zeros((6, 5)),
-            r"local has shape \(6, 5\), but this rank's local array of Descriptor\(.* has shape \(6, 4\)",
-        ),
-        (None, r"local is None, but this rank holds a local array of shape \(6, 4\)"),
-        ([[1.0] * 4] * 6, r"local is a list: it must be a NumPy array of shape \(6, 4\)"),
-        (
-            np.ma.zeros((6, 4)),
-            r"local is a masked array, whose mask would not move with it: pass local.filled\(value\)",
-        ),
+        (lambda: DistributedArray(DESC, np.zeros((6, 5))), ArrayError, WORDS),
+        (lambda: DistributedArray(DESC, None), ArrayError, "local is None, but this rank holds a local array of shape"),
+        (lambda: DistributedArray(DESC, [[1.0] * 4] * 6), ArrayError, "local is a list: it must be a NumPy array of sh"),
+        (lambda: DistributedArray(DESC, np.ma.zeros((6, 4))), ArrayError, "whose mask would not move with it: pass loc"),
+        (lambda: DistributedArray(OUTSIDE, np.zeros((2, 2))), ArrayError, "but this rank is outside the grid: pass None"),
+        (lambda: DistributedArray(np.zeros(2), DESC), DescriptorError, r"desc = <ndarray of shape \(2,\) and dtype fl"),
+        (lambda: DistributedArray.from_function(lambda i, j: i, DESC), DescriptorError, "and f comes behind it"),
+        (lambda: of()[3], DescriptorError, "dimension 0: "),
+        (lambda: np.asarray(of()), TypeError, r"is not all on this rank: .local is its part of it, and gather\(\)"),
+        (lambda: DistributedArray(PAPER, None), DescriptorError, "is on paper, where no rank has a local_shape: .* give "),
+        (lambda: psr.distribute([], PAPER), DescriptorError, "is on paper: give its grid a communicator"),
+        *((call, TypeError, None) for call in (  # it is no array library
+            lambda: of() + 1, lambda: np.ones(3) * of(), lambda: list(of()), lambda: np.exp(of()), lambda: len(of()),
+        )),
     ],
-)
-def test_what_does_not_fit_is_refused(local: Any, words: str) -> None:
-    with pytest.raises(ArrayError, match=words):
-        DistributedArray(DESC, local)
-
-
-def test_more_that_is_refused() -> None:
-    with pytest.raises(ArrayError, match="but this rank is outside the grid: pass None"):
-        DistributedArray(OUTSIDE, np.zeros((2, 2)))
-    with pytest.raises(
-        DescriptorError, match=r"desc = <ndarray of shape \(2,\) and dtype float64> must be a Descriptor"
-    ):
-        DistributedArray(np.zeros(2), DESC)  # type: ignore[arg-type]
-    for key in (3, (slice(0, 4, 2),), (slice(-99, None),)):
-        with pytest.raises(DescriptorError, match="dimension 0: "):
-            of()[key]
+)  # fmt: skip
+def test_what_is_refused(make: Any, error: type[Exception], words: str | None) -> None:
+    with pytest.raises(error, match=words):
+        make()
 
 
 def test_views() -> None:
@@ -126,6 +122,9 @@ def test_copies() -> None:
         assert copy.local is not None
         assert np.array_equal(copy.local, array.local)
         assert not np.shares_memory(copy.local, array.local)
+    for copied in deepcopy(array), shallow(array):  # a communicator is not copied, and pickled only by name
+        assert copied.desc.grid is array.desc.grid
+        assert np.array_equal(copied.local, array.local)  # type: ignore[arg-type]
     assert array[1:3].copy().desc == DESC[1:3]
     assert array.astype("i2").dtype == np.int16
 
@@ -136,36 +135,6 @@ def test_from_function_gets_global_indices() -> None:
     assert array.local.dtype == np.int32
     rows, columns = DESC.global_indices(0), DESC.global_indices(1)
     assert array.local.tolist() == [[100 * i + j for j in columns] for i in rows]
-
-
-def test_a_function_in_place_of_a_layout_is_named() -> None:
-    with pytest.raises(DescriptorError, match=r"desc = <function .* must be a Descriptor, and f comes behind it"):
-        DistributedArray.from_function(lambda i, j: i, DESC)  # type: ignore[arg-type]
-
-
-def test_copies_are_on_the_same_grid() -> None:
-    """A communicator is not copied, and pickled only by name."""
-    array = of("i4")
-    for copied in deepcopy(array), shallow(array):
-        assert copied.desc.grid is array.desc.grid
-        assert np.array_equal(copied.local, array.local)  # type: ignore[arg-type]
-
-
-def test_it_is_no_array_library() -> None:
-    array = of()
-    with pytest.raises(
-        TypeError, match=r"DistributedArray\(.*\) is not all on this rank: .local is its part of it, and gather\(\)"
-    ):
-        np.asarray(array)
-    for call in (
-        lambda: array + 1,
-        lambda: np.ones(3) * array,
-        lambda: list(array),
-        lambda: np.exp(array),
-        lambda: len(array),
-    ):
-        with pytest.raises(TypeError):
-            call()  # type: ignore[no-untyped-call]
 
 
 def test_repr() -> None:
@@ -194,11 +163,3 @@ def test_functions_take_it_in_place_of_both() -> None:
     array, desc = of(), OUTSIDE
     assert call(array, 3, array, k=4) == ((array.local, DESC, 3, array.local, DESC), {"k": 4})
     assert call(None, desc) == ((None, desc), {})
-
-
-def test_a_grid_on_paper_cannot_be_run() -> None:
-    desc = Descriptor((4, 4), 2, ProcessGrid((2, 2)))
-    with pytest.raises(DescriptorError, match=r"is on paper, where no rank has a local_shape: .* give its grid a"):
-        DistributedArray(desc, None)
-    with pytest.raises(DescriptorError, match="is on paper: give its grid a communicator"):
-        psr.distribute([], desc)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,6 +58,40 @@ def test_one_grid_dimension_moves_in_each_leg(pair: tuple[Descriptor, Descriptor
         assert all(step > 0 for step in steps)
 
 
+@given(st.integers(0, 2**32 - 1))
+def test_with_copies_one_grid_dimension_enters_or_leaves_in_each_leg(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shape = rng.integers(2, 4, int(rng.integers(1, 4)))
+    grid = ProcessGrid(shape)
+    ndim = int(rng.integers(1, 5))
+
+    def drawn() -> Descriptor:
+        some = [int(k) for k in rng.permutation(grid.ndim)][: int(rng.integers(0, min(ndim, grid.ndim) + 1))]
+        axes = rng.permutation(np.array([*some, *[-1] * (ndim - len(some))]))
+        return Descriptor((7,) * ndim, None, grid, axes=[None if k < 0 else int(k) for k in axes])
+
+    a, b = drawn(), drawn()
+    stops = [a, *waypoints(a, b, "dimensions"), b]
+    states = [stop.axes for stop in stops]
+    at_once = any(_moved(x, y) > 1 for x, y in itertools.pairwise(states))
+    assert not at_once or all(axis is not None for axis in states[-2]), states  # all wait for one another
+    assert len(set(states)) == len(states) or len(states) == 2, states
+    assert max(stop.copies for stop in stops) <= grid.size
+    unmoved = {k for k in range(grid.ndim) if all(_place(k, state) == _place(k, states[0]) for state in states)}
+    assert unmoved >= {
+        k for k in range(grid.ndim) if _place(k, a.axes) == _place(k, b.axes) and _place(k, a.axes) is None
+    }
+
+
+def _place(k: int, axes: tuple[int | None, ...]) -> int | None:
+    return axes.index(k) if k in axes else None
+
+
+def _moved(before: tuple[int | None, ...], after: tuple[int | None, ...]) -> int:
+    """Grid dimensions that are elsewhere."""
+    return sum(_place(k, before) != _place(k, after) for k in {*before, *after} - {None})
+
+
 def test_the_way_of_the_paper() -> None:
     grid = ProcessGrid((2, 3))
     a, b = (Descriptor((6, 6, 6, 6), None, grid, axes=axes) for axes in ((0, 1, None, None), (None, None, 0, 1)))
@@ -66,16 +102,28 @@ def test_the_way_of_the_paper() -> None:
     assert waypoints(*flat, "dimensions") == []  # there is nowhere to step
 
 
-def test_what_is_no_way() -> None:
-    a = Descriptor((6, 6), None, ProcessGrid((2, 3)))
-    with pytest.raises(
-        ScheduleError, match="via = 'sideways' must be None, 'dimensions', 'lcm', 'gcd', or a list of Descr"
-    ):
-        waypoints(a, a, "sideways")
-    with pytest.raises(ScheduleError, match=r"via\[0\] = .* must be the Descriptor of a whole array"):
-        waypoints(a, a, [a[1:]])
-    with pytest.raises(ScheduleError, match=r"via\[0\] has shape \(6, 5\), but the array has shape \(6, 6\)"):
-        waypoints(a, a, [Descriptor((6, 5), None, ProcessGrid((2, 3)))])
+SQUARE = Descriptor((6, 6), None, ProcessGrid((2, 3)))
+BALANCED, CYCLIC = Descriptor((9,), ("balanced",), ProcessGrid((2,))), Descriptor((9,), (1,), ProcessGrid((3,)))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "via", "words"),
+    [
+        (SQUARE, SQUARE, "sideways", "via = 'sideways' must be None, 'dimensions', 'lcm', 'gcd', or a list of Descr"),
+        (SQUARE, SQUARE, [SQUARE[1:]], r"via\[0\] = .* must be the Descriptor of a whole array"),
+        (
+            SQUARE,
+            SQUARE,
+            [Descriptor((6, 5), None, ProcessGrid((2, 3)))],
+            r"via\[0\] has shape \(6, 5\), but the array has shape \(6, 6\)",
+        ),
+        (BALANCED, CYCLIC, "lcm", "via = 'lcm' is for blocks of one size, but dimension 0 of desc_a"),
+        (CYCLIC, BALANCED, "lcm", "dimension 0 of desc_b"),
+    ],
+)
+def test_what_is_no_way(a: Descriptor, b: Descriptor, via: Any, words: str) -> None:
+    with pytest.raises(ScheduleError, match=words):
+        waypoints(a, b, via)
 
 
 def test_block_sizes_on_the_way() -> None:
