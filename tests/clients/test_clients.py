@@ -8,6 +8,7 @@ import launch
 import packages
 import pytest
 
+pytestmark = pytest.mark.long
 PROGRAMS = Path(__file__).parent / "programs"
 
 

@@ -10,6 +10,7 @@ import launch
 import packages
 import pytest
 
+pytestmark = pytest.mark.long
 PROGRAMS = Path(__file__).parent / "programs"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "your_library.py"
 

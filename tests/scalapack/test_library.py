@@ -1,12 +1,14 @@
-"""Finding, loading and refusing libraries. Each case runs in a process of its own, which may load what it likes."""
+"""Finding, loading and refusing libraries, in processes of their own, which may load what they like."""
+
+from __future__ import annotations
 
 import ctypes.util
+import json
 import os
 import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,242 +18,196 @@ import pyscalapack_redist
 PACKAGE = Path(pyscalapack_redist.__file__).parent
 ENVIRONMENT = "PYSCALAPACK_REDIST_LIBRARY"
 SCALAPACK = "int pdgemr2d_() { return 0; } int blacs_gridinit_() { return 0; } int blacs_gridinfo_() { return 0; }"
+COUNTS = "{0} numroc_({0} *n, {0} *b, {0} *p, {0} *s, {0} *q) {{ return *n / *q + (*p < *n % *q); }}"
+SOURCES: dict[str, tuple[str, tuple[str, ...]]] = {  # of each library, and what it links
+    "fake": (SCALAPACK, ()),
+    "prefixed": (SCALAPACK.replace("pdgemr2d_", "other_pdgemr2d_"), ()),
+    "wide_64_": (SCALAPACK.replace("pdgemr2d_", "pdgemr2d_64_"), ()),
+    "wide64_": (SCALAPACK.replace("pdgemr2d_", "pdgemr2d64_"), ()),
+    "counts64": (SCALAPACK + COUNTS.format("long long"), ()),
+    "counts32": (SCALAPACK + COUNTS.format("int"), ()),
+    "mkl_intel_ilp64": ("int nothing;", ()),
+    "mpi": ("int MPI_Comm_rank() { return 0; }", ()),
+    "other": (f"extern int MPI_Comm_rank(); {SCALAPACK} int rank() {{ return MPI_Comm_rank(); }}", ("mpi",)),
+    "wrapper": (f"extern int rank(); {SCALAPACK} int call() {{ return rank(); }}", ("other",)),
+}
+PREAMBLE = """
+import json, os, sys
+from pyscalapack_redist import LibraryError, blacs
+from pyscalapack_redist.blacs import library
 
-Run = Callable[..., str]
-Compile = Callable[..., Path]
+files = json.loads(sys.argv[1])
 
-
-@pytest.fixture
-def run() -> Run:
-    """Runs a script that has `blacs`, `LibraryError` and `refusal(path)`; returns what it prints."""
-    preamble = """
-        import sys
-        from pyscalapack_redist import LibraryError, blacs
-
-        def refusal(path=None, **keywords):
-            try:
-                return f"no error: {blacs.load(path, **keywords)}"
-            except LibraryError as error:
-                return str(error)
-
-        def mapped(name):
-            return any(name in line for line in open("/proc/self/maps"))
-    """
-
-    def run(script: str, *arguments: object, **variables: str) -> str:
-        kept = {name: value for name, value in os.environ.items() if name != ENVIRONMENT}
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(preamble) + textwrap.dedent(script), *map(str, arguments)],
-            env={**kept, "PYTHONPATH": str(PACKAGE.parent), **variables},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    return run
+def refusal(path=None, **keywords):
+    try:
+        return f"no error: {blacs.load(path, **keywords).path}"
+    except LibraryError as error:
+        return str(error)
+"""
 
 
-@pytest.fixture
-def library(tmp_path: Path) -> Compile:
-    """Compiles a shared library that links the others given."""
-
-    def compile_library(name: str, source: str, *linked: Path) -> Path:
-        target = tmp_path / name
-        code = target.with_suffix(".c")
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The libraries, compiled, by their names."""
+    folder = tmp_path_factory.mktemp("libraries")
+    made: dict[str, str] = {}
+    for name, (source, linked) in SOURCES.items():
+        suffix = {"mkl_intel_ilp64": "so.2", "mpi": "so.99"}.get(name, "so")
+        target, code = folder / f"lib{name}.{suffix}", folder / f"{name}.c"
         code.write_text(source)
-        options = ["-shared", "-fPIC", f"-Wl,-soname,{name}", f"-Wl,-rpath,{tmp_path}", "-Wl,--no-as-needed"]
-        subprocess.run(["gcc", *options, code, *linked, "-o", target], check=True)
-        return target
-
-    return compile_library
-
-
-def test_the_module_does_not_start_mpi(run: Run) -> None:
-    assert run("print('mpi4py' in sys.modules)") == "False\n"
-
-
-def test_the_default_is_found_once_and_described(run: Run) -> None:
-    said = run("""
-        library = blacs.load()
-        assert blacs.available() and blacs.load() is library and blacs.load(library.path) is library
-        assert library.vendor in ("netlib", "MKL") and library.missing == ()
-        assert [library.entries.gridinfo(ctxt) for ctxt in (-1, 0, 7, 10**6)] == [(-1,) * 4] * 4
-        print(*library.describe(), sep="\\n")
-    """)
-    assert re.match(
-        r"ScaLAPACK: (netlib|MKL), /.+\nMPI: .+, /.+\nchosen: the first that loads among those that fit", said
-    )
-
-
-def test_other_files_are_other_libraries(run: Run, library: Compile) -> None:
-    fake = library("libscalapack_fake.so", SCALAPACK)
-    said = run(
-        """
-        fake = blacs.load(sys.argv[1])
-        assert blacs.load(sys.argv[1]) is fake and blacs.load() is not fake and fake.path == sys.argv[1]
-        print(*fake.describe(), sep="\\n")
-        for call in (lambda: fake.entries.pnum(0, 0, 0), lambda: fake.entries.gridexit(0)):
-            try:
-                call()
-            except LibraryError as error:
-                print(error)
-        """,
-        fake,
-    )
-    assert "chosen: named by the argument path" in said
-    assert "missing entry points: sys2blacs_handle_, " in said
-    assert f"{fake} has no entry point blacs_pnum_: use a complete ScaLAPACK" in said
-    assert f"{fake} has no entry point blacs_gridexit_" in said
-
-
-def test_names_with_a_prefix(run: Run, library: Compile) -> None:
-    fake = library("libprefixed.so", SCALAPACK.replace("pdgemr2d_", "other_pdgemr2d_"))
-    said = run("print(refusal(sys.argv[1])); print(blacs.load(sys.argv[1], prefix='other_').path)", fake)
-    assert "is no complete ScaLAPACK: it has no entry point pdgemr2d_" in said
-    assert said.endswith(f"{fake}\n")
-
-
-def test_a_path_that_is_not_there(run: Run) -> None:
-    said = run("print(refusal('/no/where/libscalapack.so'))")
-    assert "the argument path names /no/where/libscalapack.so, which cannot be used" in said
-    assert "no such file" in said
-    assert f"set {ENVIRONMENT} to the file of a ScaLAPACK built for" in said
-
-
-def test_a_library_that_is_not_scalapack(run: Run) -> None:
-    name = ctypes.util.find_library("m")
-    said = run("print(refusal(sys.argv[1]))", name)
-    assert f"{name} is no complete ScaLAPACK: it has no entry point blacs_gridinfo_" in said
-
-
-def test_a_file_that_is_no_library(run: Run, tmp_path: Path) -> None:
-    text = tmp_path / "libscalapack.so"
+        options = ["-shared", "-fPIC", f"-Wl,-soname,{target.name}", f"-Wl,-rpath,{folder}", "-Wl,--no-as-needed"]
+        others = [made[other] for other in linked]
+        subprocess.run(["gcc", *options, code, *others, "-o", target], check=True)
+        made[name] = str(target)
+    text = folder / "libscalapack.so"
     text.write_text("INPUT(elsewhere) " * 10)
-    assert "invalid ELF header" in run("print(refusal(sys.argv[1]))", text)
+    return {**made, "text": str(text), "maths": ctypes.util.find_library("m") or ""}
 
 
-def test_mkl_of_the_wrong_integers(run: Run) -> None:
-    said = run("print(refusal('/opt/libmkl_scalapack_ilp64.so.2'))")
-    assert "it counts in 64-bit integers (ILP64)" in said
-    assert "the one with 32-bit integers is libmkl_scalapack_lp64.so.2" in said
-
-
-@pytest.mark.parametrize("suffix", ["_64_", "64_"])
-def test_a_library_with_64_bit_names(run: Run, library: Compile, suffix: str) -> None:
-    fake = library("libwide.so", SCALAPACK.replace("pdgemr2d_", "pdgemr2d" + suffix))
-    said = run("print(refusal(sys.argv[1]))", fake)
-    assert f"{fake}: it counts in 64-bit integers (ILP64)" in said
-    assert "use one that is built with 32-bit integers (LP64)" in said
-
-
-@pytest.mark.parametrize(("integer", "refused"), [("long long", True), ("int", False)])
-def test_a_library_of_64_bit_integers_with_ordinary_names(
-    run: Run, library: Compile, integer: str, refused: bool
-) -> None:
-    count = f"{integer} numroc_({integer} *n, {integer} *b, {integer} *p, {integer} *s, {integer} *q)"
-    fake = library("libquiet.so", f"{SCALAPACK} {count} {{ return *n / *q + (*p < *n % *q); }}")
-    said = run("print(refusal(sys.argv[1]))", fake)
-    assert said.startswith("no error: ") != refused, said
-    assert ("it counts in 64-bit integers (ILP64)" in said) == refused, said
-
-
-def test_mkl_with_its_64_bit_layer(run: Run) -> None:
-    for layer in ("ILP64", "GNU,ILP64"):
-        said = run("print(refusal('/opt/libmkl_scalapack_lp64.so.2'))", MKL_INTERFACE_LAYER=layer)
-        assert f"MKL_INTERFACE_LAYER={layer} makes MKL count in 64-bit integers" in said
-        assert "unset it, or set it to LP64" in said
-
-
-def test_mkl_beside_a_64_bit_layer(run: Run, library: Compile) -> None:
-    layer = library("libmkl_intel_ilp64.so.2", "int nothing;")
-    script = "import ctypes; ctypes.CDLL(sys.argv[1]); print(refusal('/opt/libmkl_scalapack_lp64.so.2'))"
-    assert "libmkl_intel_ilp64.so.2 is in the process: MKL counts in 64-bit" in run(script, layer)
-
-
-def test_the_environment_variable(run: Run, library: Compile) -> None:
-    fake = library("libscalapack_fake.so", SCALAPACK)
-    said = run("print(blacs.load().path, blacs.load().reason)", **{ENVIRONMENT: str(fake)})
-    assert said == f"{fake} named by the environment variable {ENVIRONMENT}\n"
-    said = run("print(blacs.available(), refusal())", **{ENVIRONMENT: "/no/where.so"})
-    assert said.startswith(f"False the environment variable {ENVIRONMENT} names /no/where.so, which cannot be used")
-
-
-def test_nothing_is_found(run: Run) -> None:
-    said = run("""
-        from pyscalapack_redist.blacs import library
-        library.NETLIB_NAMES = {mpi: ("libscalapack-nowhere.so",) for mpi in library.NETLIB_NAMES}
-        library.ANY_NETLIB_NAMES, library.MKL_SUFFIXES = ("libscalapack.nowhere",), (".nowhere",)
-        print(blacs.available(), refusal())
-    """)
-    assert said.startswith("False no ScaLAPACK found for ")
-    for tried in ("libscalapack-nowhere.so", "libscalapack.nowhere", "libmkl_rt.nowhere"):
-        assert f"\n  {tried}: cannot open shared object file" in said
-    assert f"\n  {os.path.join(sys.prefix, 'lib', 'libmkl_rt.nowhere')}: no such file" in said
-    assert re.search(
-        r"\nRemedy: install the Debian package libscalapack-\w+-dev, or `pip install mkl`, or set PYSC", said
+def answers(script: str, files: dict[str, str], **variables: str) -> dict[str, str]:
+    """What a script prints with `files` and `refusal`."""
+    kept = {name: value for name, value in os.environ.items() if name != ENVIRONMENT}
+    done = subprocess.run(
+        [sys.executable, "-c", PREAMBLE + textwrap.dedent(script), json.dumps(files)],
+        env={**kept, "PYTHONPATH": str(PACKAGE.parent), **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
 
 
-def test_no_mpi(run: Run) -> None:
-    said = run("sys.modules['mpi4py.MPI'] = None; print(blacs.available(), refusal())")
-    assert said.startswith("False ScaLAPACK needs an MPI, and mpi4py cannot start one (")
-    assert "openmpi-bin, or `pip install mpich`" in said
-
-
-@pytest.mark.parametrize("indirect", [False, True])
-def test_another_mpi(run: Run, library: Compile, indirect: bool) -> None:
-    """It is refused, both MPIs are named, nothing of it stays, and MPI works on."""
-    other = library("libmpi.so.99", "int MPI_Comm_rank() { return 0; }")
-    uses = f"extern int MPI_Comm_rank(); {SCALAPACK} int rank() {{ return MPI_Comm_rank(); }}"
-    named = library("libscalapack_other.so", uses, other)
-    if indirect:
-        named = library("libwrapper.so", "extern int rank(); int call() { return rank(); }", named)
-    said = run(
+def test_what_is_refused(files: dict[str, str]) -> None:
+    said = answers(
         """
-        print(refusal(sys.argv[1]))
+        assert 'mpi4py' not in sys.modules, 'the module starts MPI'
+        sys.modules['mpi4py.MPI'] = None
+        said = {'no mpi': refusal()}
+        assert not blacs.available()
+        del sys.modules['mpi4py.MPI']
+        os.environ['PYSCALAPACK_REDIST_LIBRARY'] = '/no/where.so'
+        said['environment'] = refusal()
+        del os.environ['PYSCALAPACK_REDIST_LIBRARY']
+        kept = library.NETLIB_NAMES, library.ANY_NETLIB_NAMES, library.MKL_SUFFIXES
+        library.NETLIB_NAMES = {mpi: ('libscalapack-nowhere.so',) for mpi in library.NETLIB_NAMES}
+        library.ANY_NETLIB_NAMES, library.MKL_SUFFIXES = ('libscalapack.nowhere',), ('.nowhere',)
+        said['nothing'] = refusal()
+        assert not blacs.available()
+        library.NETLIB_NAMES, library.ANY_NETLIB_NAMES, library.MKL_SUFFIXES = kept
+        said['missing'] = refusal('/no/where/libscalapack.so')
+        said['ilp64'] = refusal('/opt/libmkl_scalapack_ilp64.so.2')
+        for layer in 'ILP64', 'GNU,ILP64':
+            os.environ['MKL_INTERFACE_LAYER'] = layer
+            said[layer] = refusal('/opt/libmkl_scalapack_lp64.so.2')
+        del os.environ['MKL_INTERFACE_LAYER']
+        said |= {name: refusal(files[name]) for name in files if not name.startswith(('mpi', 'mkl'))}
+        said['by prefix'] = refusal(files['prefixed'], prefix='other_')
+        # Of another MPI nothing stays, and MPI works on.
         from mpi4py import MPI
-        assert MPI.COMM_WORLD.allreduce(1) == MPI.COMM_WORLD.Get_size() and not mapped("libmpi.so.99")
-        library = blacs.load()
+        assert MPI.COMM_WORLD.allreduce(1) == MPI.COMM_WORLD.Get_size()
+        assert not any('libmpi.so.99' in line for line in open('/proc/self/maps'))
         ctxt = blacs.make_context(MPI.COMM_WORLD, (1, 1), [0])
         assert blacs.context_grid(ctxt, MPI.COMM_WORLD)[:2] == (1, 1)
         blacs.free_context(ctxt)
+        import ctypes
+        ctypes.CDLL(files['mkl_intel_ilp64'])
+        said['beside'] = refusal('/opt/libmkl_scalapack_lp64.so.2')
+        print(json.dumps(said))
         """,
-        named,
+        files,
     )
-    assert f"{named} is built for another MPI, {other if indirect else other.name}, than mpi4py runs on, " in said
-    assert (
-        "two MPIs cannot serve one process. Remedy: name the file of a ScaLAPACK, or none, for the one that is " in said
-    )
-    assert "found; where none is, install the Debian package libscalapack-" in said
+    wide = "it counts in 64-bit integers (ILP64)"
+    expected = {
+        "no mpi": ["^ScaLAPACK needs an MPI, and mpi4py cannot start one (", "openmpi-bin, or `pip install mpich`"],
+        "environment": [f"^the environment variable {ENVIRONMENT} names /no/where.so, which cannot be used"],
+        "nothing": [
+            "^no ScaLAPACK found for ",
+            *(
+                f"\n  {tried}: cannot open shared object file"
+                for tried in ("libscalapack-nowhere.so", "libscalapack.nowhere", "libmkl_rt.nowhere")
+            ),
+            f"\n  {os.path.join(sys.prefix, 'lib', 'libmkl_rt.nowhere')}: no such file",
+            "\nRemedy: install the Debian package libscalapack-",
+            f"or `pip install mkl`, or set {ENVIRONMENT} to the file",
+        ],
+        "missing": [
+            "the argument path names /no/where/libscalapack.so, which cannot be used",
+            "no such file",
+            f"set {ENVIRONMENT} to the file of a ScaLAPACK built for",
+        ],
+        "ilp64": [wide, "the one with 32-bit integers is libmkl_scalapack_lp64.so.2"],
+        "ILP64": ["MKL_INTERFACE_LAYER=ILP64 makes MKL count in 64-bit integers", "unset it, or set it to LP64"],
+        "GNU,ILP64": ["MKL_INTERFACE_LAYER=GNU,ILP64 makes MKL count in 64-bit integers"],
+        "beside": ["libmkl_intel_ilp64.so.2 is in the process: MKL counts in 64-bit"],
+        "maths": [f"{files['maths']} is no complete ScaLAPACK: it has no entry point blacs_gridinfo_"],
+        "text": ["invalid ELF header"],
+        "prefixed": ["is no complete ScaLAPACK: it has no entry point pdgemr2d_"],
+        "by prefix": [f"^no error: {files['prefixed']}"],
+        "wide_64_": [f"{files['wide_64_']}: {wide}", "use one that is built with 32-bit integers (LP64)"],
+        "wide64_": [f"{files['wide64_']}: {wide}"],
+        "counts64": [wide],
+        "counts32": ["^no error: "],
+        "fake": ["^no error: "],
+        "other": [
+            f"{files['other']} is built for another MPI, libmpi.so.99, than mpi4py runs on, ",
+            "two MPIs cannot serve one process. Remedy: name the file of a ScaLAPACK, or none, for the one that is found",
+            "; where none is, install the Debian package libscalapack-",
+        ],
+        "wrapper": [f"{files['wrapper']} is built for another MPI, {files['mpi']}, than mpi4py runs on, "],
+    }
+    assert set(said) == set(expected)
+    for name, texts in expected.items():
+        for text in texts:
+            assert said[name].startswith(text[1:]) if text[0] == "^" else text in said[name], (name, said[name])
 
 
-def test_arguments_of_the_entry_points(run: Run) -> None:
-    said = run("""
+def test_what_is_found(files: dict[str, str]) -> None:
+    said = answers(
+        """
         import numpy as np
-        entries, nine = blacs.load().entries, np.zeros(9, np.intc)
-        calls = (
-            lambda: entries.gemr2d("q", 1, 1, 0, 1, 1, nine, 0, 1, 1, nine, 0),
-            lambda: entries.gemr2d("d", 1, 1, 0, 1, 1, nine[:8], 0, 1, 1, nine, 0),
-            lambda: entries.trmr2d("d", "upper", "N", 1, 1, 0, 1, 1, nine, 0, 1, 1, nine, 0),
-            lambda: entries.getrf("d", 1, 1, 0, 1, 1, nine, nine[:0]),
-            lambda: entries.getrf("i", 1, 1, 0, 1, 1, nine, nine),
-        )
-        for call in calls:
+        default = blacs.load()
+        assert blacs.available() and blacs.load() is default and blacs.load(default.path) is default
+        assert default.vendor in ('netlib', 'MKL') and default.missing == ()
+        assert [default.entries.gridinfo(ctxt) for ctxt in (-1, 0, 7, 10**6)] == [(-1,) * 4] * 4
+        fake = blacs.load(files['fake'])
+        assert blacs.load(files['fake']) is fake and blacs.load() is not fake and fake.path == files['fake']
+        nine = np.zeros(9, np.intc)
+        entries, calls = default.entries, {}
+        calls['pnum'] = lambda: fake.entries.pnum(0, 0, 0)
+        calls['gridexit'] = lambda: fake.entries.gridexit(0)
+        calls['kind'] = lambda: entries.gemr2d('q', 1, 1, 0, 1, 1, nine, 0, 1, 1, nine, 0)
+        calls['desca'] = lambda: entries.gemr2d('d', 1, 1, 0, 1, 1, nine[:8], 0, 1, 1, nine, 0)
+        calls['uplo'] = lambda: entries.trmr2d('d', 'upper', 'N', 1, 1, 0, 1, 1, nine, 0, 1, 1, nine, 0)
+        calls['pivots'] = lambda: entries.getrf('d', 1, 1, 0, 1, 1, nine, nine[:0])
+        calls['getrf'] = lambda: entries.getrf('i', 1, 1, 0, 1, 1, nine, nine)
+        said = {'default': '\\n'.join(default.describe()), 'fake': '\\n'.join(fake.describe())}
+        for name, call in calls.items():
             try:
                 call()
             except (ValueError, LibraryError) as error:
-                print(error)
-    """)
-    lines = said.splitlines()
-    assert lines[:4] == [
-        "kind = 'q' must be one of s, d, c, z, i",
-        "desca has 8 integers; a ScaLAPACK descriptor has nine",
-        "uplo = 'upper' must be a single letter",
-        "pivots is empty; it needs LOCr(M) + MB entries",
-    ]
-    assert "has no entry point pigetrf_" in lines[4]
+                said[name] = str(error)
+        print(json.dumps(said))
+        """,
+        files,
+    )
+    described = r"ScaLAPACK: (netlib|MKL), /.+\nMPI: .+, /.+\nchosen: the first that loads among those that fit"
+    assert re.match(described, said["default"])
+    assert "chosen: named by the argument path" in said["fake"]
+    assert "missing entry points: sys2blacs_handle_, " in said["fake"]
+    assert f"{files['fake']} has no entry point blacs_pnum_: use a complete ScaLAPACK" in said["pnum"]
+    assert f"{files['fake']} has no entry point blacs_gridexit_" in said["gridexit"]
+    assert said["kind"] == "kind = 'q' must be one of s, d, c, z, i"
+    assert said["desca"] == "desca has 8 integers; a ScaLAPACK descriptor has nine"
+    assert said["uplo"] == "uplo = 'upper' must be a single letter"
+    assert said["pivots"] == "pivots is empty; it needs LOCr(M) + MB entries"
+    assert "has no entry point pigetrf_" in said["getrf"]
+
+
+def test_the_environment_variable(files: dict[str, str]) -> None:
+    script = "print(json.dumps([blacs.load().path, blacs.load().reason]))"
+    said = answers(script, files, **{ENVIRONMENT: files["fake"]})
+    assert said == [files["fake"], f"named by the environment variable {ENVIRONMENT}"]
 
 
 def test_file_names_of_libraries_are_in_one_module() -> None:

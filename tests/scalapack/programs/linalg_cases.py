@@ -1,9 +1,9 @@
-"""What programs of linalg have in common: grids, arrays in any layout, and comparison with what NumPy finds."""
+"""What programs of linalg have in common: grids, layouts of all kinds, arrays in them, and comparison with what is right."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,25 +19,41 @@ ROWS = psr.ProcessGrid((SIZE, 1), WORLD)
 COLUMNS = psr.ProcessGrid((1, SIZE), WORLD, ranks=[BACKWARDS])
 SQUARE = psr.ProcessGrid((2, SIZE // 2), WORLD) if SIZE > 1 else ROWS
 LAST = psr.ProcessGrid((1, 1), WORLD, ranks=[[SIZE - 1]])
+LINE = psr.ProcessGrid((SIZE,), WORLD, ranks=BACKWARDS)
 RNG = np.random.default_rng(7)
 
 
 def slabs(shape: tuple[int, ...]) -> psr.Descriptor:
-    return psr.Descriptor(shape, None, ROWS)
+    return psr.Descriptor(shape, None, ROWS if len(shape) == 2 else LINE)
 
 
 def copied(shape: tuple[int, ...]) -> psr.Descriptor:
+    """Several processes hold each element."""
     return psr.Descriptor(shape, 3, SQUARE, axes=(1, None)[: len(shape)])
 
 
-def random(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-    made = RNG.standard_normal(shape) + (1j * RNG.standard_normal(shape) if dtype in "FD" else 0)
+def layouts(shape: tuple[int, ...]) -> list[psr.Descriptor]:
+    """Of a matrix or a vector: one that fits ScaLAPACK's routines, and others that do not."""
+    last = [side - 1 for side in SQUARE.shape]
+    if len(shape) == 1:
+        part = psr.Descriptor((shape[0] + 3,), 2, LINE, source=SIZE - 1)[2 : shape[0] + 2]
+        return [psr.Descriptor(shape, 3, LINE), part, copied(shape)]
+    m, n = shape
+    return [
+        psr.Descriptor(shape, 3, SQUARE),
+        psr.Descriptor(shape, (2, 5), ROWS, source=(SIZE - 1, 0)),
+        psr.Descriptor((m + 4, n + 2), None, COLUMNS)[1 : m + 1, 2 : n + 2],
+        psr.Descriptor((n, m), 2, SQUARE, source=last).T,
+        psr.Descriptor(shape, 7, LAST),
+        psr.Descriptor((m + 3, n), "balanced", ROWS)[:m],
+        psr.Descriptor(shape, "balanced", COLUMNS),
+        copied(shape),
+    ]
+
+
+def random(shape: tuple[int, ...], dtype: str, rng: np.random.Generator = RNG) -> NDArray[Any]:
+    made = rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype in "FD" else 0)
     return made.astype(dtype)
-
-
-def in_turn(layouts: Sequence[Any], dtype: str, number: int) -> Sequence[Any]:
-    """All `layouts` for float64; for another dtype one of them, so that each is met with each dtype and each `number`."""
-    return layouts if dtype == "d" else layouts[("fFD".index(dtype) + number) % len(layouts) :][:1]
 
 
 def put(whole: NDArray[Any], desc: psr.Descriptor, order: str = "F") -> psr.DistributedArray:
@@ -56,12 +72,12 @@ def whole_of(array: psr.DistributedArray) -> NDArray[Any]:
     return whole
 
 
-def near(found: Any, expected: Any, case: str) -> None:
+def near(found: Any, expected: Any, what: str = "") -> None:
     """Equal but for rounding, in size and in dtype."""
-    assert found.dtype == expected.dtype, f"{case}: {found.dtype}, not {expected.dtype}"
-    assert found.shape == expected.shape, f"{case}: {found.shape}, not {expected.shape}"
+    assert found.dtype == expected.dtype, f"{what}: {found.dtype}, not {expected.dtype}"
+    assert found.shape == expected.shape, f"{what}: {found.shape}, not {expected.shape}"
     difference = np.abs(found - expected).max(initial=0) / max(1, np.abs(expected).max(initial=0))
-    assert difference < 3e3 * np.finfo(expected.dtype).eps, f"{case}: {difference}"
+    assert difference < 3e3 * np.finfo(expected.dtype).eps, f"{what}: {difference}"
 
 
 @contextlib.contextmanager

@@ -1,0 +1,338 @@
+"""What calls of linalg refuse, on one rank or on all, what they need, record and keep. Run on at least two ranks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from linalg_cases import COLUMNS, LAST, RANK, ROWS, SIZE, SQUARE, WORLD, put, random, slabs, untouched, whole_of
+from mpi4py import MPI
+
+import pyscalapack_redist as psr
+from pyscalapack_redist import blacs, linalg, scalapack
+
+N = 10
+MATRIX, SIDES = random((N, N), "d") + 4 * np.eye(N), random((N, 3), "d")
+FITS = psr.Descriptor((N, N), 2, SQUARE)
+A, B = put(MATRIX, FITS), put(SIDES, slabs((N, 3)))
+BAD = SIZE - 1  # the rank that is wrong
+ArrayError, DescriptorError, CollectiveError = psr.ArrayError, psr.DescriptorError, psr.CollectiveError
+
+
+def on_bad(wrong: Any, right: Any) -> Any:
+    return wrong if RANK == BAD else right
+
+
+def fails(words: str, kind: type[Exception], call: Callable[[], object], culprit: int | None = None) -> None:
+    """The culprit raises an error of the kind with the words, the others a CollectiveError that has them; all, without one."""
+    expected = kind if culprit in (None, RANK) else CollectiveError
+    with pytest.raises(expected) as caught, untouched(A, B):
+        call()
+    assert caught.type is expected, caught.value
+    assert words in str(caught.value), str(caught.value)
+
+
+def still_good() -> None:
+    assert np.allclose(whole_of(linalg.solve(A, B)), np.linalg.solve(MATRIX, SIDES))
+
+
+def arguments() -> None:
+    """Wrong on all ranks."""
+    wide, narrow = put(SIDES.T, psr.Descriptor((3, N), 2, ROWS)), psr.Descriptor((3, 3), 2, ROWS)
+    single, whole = put(SIDES.astype("f"), slabs((N, 3))), put(MATRIX.astype("i"), FITS)
+    cube = psr.DistributedArray(d := psr.Descriptor((2, 2, 2), 1, COLUMNS, axes=(0, None, 1)), d.zeros())
+    factors = linalg.lu_factor(A)
+    given = linalg.solve, linalg.lstsq, linalg.eigh
+    solve, lstsq, eigh = (lambda *a, call=call, **options: lambda: call(*a, **options) for call in given)
+    nothing = put(np.zeros((2**16, 0)), slabs((2**16, 0))), put(np.zeros((0, 2**16)), slabs((0, 2**16)))
+    huge = psr.Descriptor((2**16, 2**16), 64, LAST)
+    cases: list[tuple[str, type[Exception], Callable[[], object]]] = [
+        ("a has shape (3, 10): it must be square", ArrayError, solve(wide, B)),
+        ("b must have 10 rows, as many as a", ArrayError, solve(A, wide)),
+        ("b must have 3 rows, as many as a", ArrayError, lstsq(wide, B)),
+        ("b has shape (10, 3): it must have (10, 10), that of a", ArrayError, eigh(A, B)),
+        ("b must have 10 rows, as a has columns", ArrayError, lambda: linalg.matmul(A, wide)),
+        ("a has dtype float64 and b has float32", ArrayError, solve(A, single)),
+        ("a has dtype int32, which ScaLAPACK does not have", ArrayError, lambda: linalg.inv(whole)),
+        ("a has shape (2, 2, 2): it must have 2 dimensions", ArrayError, lambda: linalg.det(cube)),
+        ("b has shape (2, 2, 2): it must have 1 or 2 dimensions", ArrayError, solve(A, cube)),
+        ("b is a ndarray: it must be a DistributedArray", ArrayError, solve(A, MATRIX)),
+        ("a is a list: it must be a DistributedArray", ArrayError, lambda: linalg.inv([[1.0]])),
+        ("trans = 3 must be 0, 1 or 2", ValueError, lambda: linalg.lu_solve(factors, B, 3)),
+        ("trans = 1.0 must be 0, 1 or 2", ValueError, lambda: linalg.lu_solve(factors, B, 1.0)),
+        ("piv = array([0., 0.]) must be", ArrayError, lambda: linalg.lu_solve((A, np.zeros(2)), B)),
+        ("piv has 0 to 10: it must have rows", ArrayError, lambda: linalg.lu_solve((A, np.arange(N) * 10 // 9), B)),
+        ("piv has -1 to 8: it must have rows", ArrayError, lambda: linalg.lu_solve((A, np.arange(N) - 1), B)),
+        ("lu_and_piv", ArrayError, lambda: linalg.lu_solve(A, B)),
+        ("ord = 'two' must be one of None, 'fro'", ValueError, lambda: linalg.norm(A, "two")),
+        ("mode = 'raw' must be one of reduced", ValueError, lambda: linalg.qr(A, "raw")),
+        ("mode = ['r'] must be one of reduced", ValueError, lambda: linalg.qr(A, ["r"])),
+        ("type = 4 must be 1, 2 or 3", ValueError, eigh(A, type=4)),
+        ("subset_by_index = (2, 10) must be", ValueError, eigh(A, subset_by_index=(2, N))),
+        ("subset_by_index = (3, 2) must be", ValueError, eigh(A, subset_by_index=(3, 2))),
+        ("subset_by_index = 3 must be two integers", ValueError, eigh(A, subset_by_index=3)),
+        ("method = 'lu' must be one of qr, svd", ValueError, lstsq(A, A, method="lu")),
+        ('pass method="svd" with it', ValueError, lstsq(A, A, 0.1)),
+        ("rcond = nan must be a finite number", ValueError, lstsq(A, A, np.nan, method="svd")),
+        ("like = Descriptor(3 x 3", DescriptorError, solve(A, B, like=narrow)),
+        ("like = 5 must be a Descriptor", DescriptorError, solve(A, B, like=5)),
+        ("layout has shape (3, 3)", DescriptorError, solve(A, B, layout=narrow)),
+        ("ScaLAPACK counts in 32 bits", DescriptorError, lambda: linalg.matmul(*nothing, layout=huge)),
+    ]
+    if SIZE > 1:
+        large, pair = psr.Descriptor((N, N), N, SQUARE), put(np.ones((1, 2)), psr.Descriptor((1, 2), 1, COLUMNS))
+        cases += [
+            ("is of one block of 10 x 10 on ", DescriptorError, eigh(A, layout=large)),
+            ("1 x 2 elements on several columns", DescriptorError, lambda: linalg.svd(pair, layout=pair.desc)),
+        ]
+    for desc, what in (
+        (psr.Descriptor((N, N), "balanced", SQUARE), "of irregular blocks"),
+        (psr.Descriptor((N, N), (2, 3), SQUARE), "of blocks of 2 x 3, which are not square"),
+        (psr.Descriptor((N, N), 2, SQUARE, source=(1, 0)), "which is not 0"),
+        (psr.Descriptor((N + 2, N + 2), 2, SQUARE)[2:, 2:], "of a sub-array"),
+        (FITS.T, "not of two dimensions over a two-dimensional grid, in order"),
+    ):
+        cases.append((what, DescriptorError, solve(A, B, layout=desc)))
+    for words, kind, call in cases:
+        fails(words, kind, call)
+
+
+def one_rank() -> None:
+    """Wrong on one rank, or not the same on all."""
+    few = put(SIDES[:4], psr.Descriptor((4, 3), None, ROWS))
+    fails("b must have 10 rows", ArrayError, lambda: linalg.solve(A, on_bad(few, B)), BAD)
+    fails("trans = 7", ValueError, lambda: linalg.lu_solve((A, np.arange(N)), B, on_bad(7, 0)), BAD)
+    fails("b is a NoneType", ArrayError, lambda: linalg.solve(A, on_bad(None, B)), BAD)
+    unsendable = threading.Lock()
+    fails("ord = <unlocked", ValueError, lambda: linalg.norm(A, on_bad(unsendable, 1)), BAD)
+    fails("method = <unlocked", ValueError, lambda: linalg.lstsq(A, B, method=unsendable))
+    own = MPI.COMM_WORLD.Split(RANK)
+    desc = psr.Descriptor((N, 3), 2, psr.ProcessGrid((1, 1), own))
+    elsewhere = psr.DistributedArray(desc, desc.zeros())
+    fails("b is on another communicator than a", ArrayError, lambda: linalg.solve(A, elsewhere))
+    fails("is on another communicator than the operands", DescriptorError, lambda: linalg.solve(A, B, like=desc))
+    own.Free()
+    asked, routine = "the ranks ask for different things: ", "the routine must be the same on every rank, but "
+    fails(asked + routine, CollectiveError, lambda: linalg.cholesky(A, on_bad(True, False)))
+    layout = psr.Descriptor((N, N), on_bad(3, 2), SQUARE)
+    fails(f"{asked}layout must be the same", CollectiveError, lambda: linalg.solve(A, B, layout=layout))
+    for mine, theirs in (([0, 1], [0, 2]), ([0, 2], (0, 1)), (np.arange(2), (0, 2))):
+        subset = on_bad(mine, theirs)
+        fails(routine, CollectiveError, lambda subset=subset: linalg.eigh(A, subset_by_index=subset))
+    fails(asked, CollectiveError, lambda: linalg.eigh(A, on_bad(A, None)))
+    for kind in (1.0, np.float64(1)):  # equal, but not told alike: then they are named
+        fails("('norm', 'ord', ", CollectiveError, lambda kind=kind: linalg.norm(A, on_bad(kind, 1)))
+    kinds = on_bad("f", "d")
+    fails("on one rank and float", ArrayError, lambda: linalg.solve(A.astype(kinds), B.astype(kinds)))
+
+
+def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> object:
+        raise psr.LibraryError("no ScaLAPACK found")
+
+    for everywhere in (True, False):
+        with monkeypatch.context() as patch:
+            if everywhere or RANK == BAD:
+                patch.setattr(blacs, "load", missing)
+            fails("no ScaLAPACK found", psr.LibraryError, lambda: linalg.solve(A, B), None if everywhere else BAD)
+    library = blacs.load()
+    with pytest.raises(psr.LibraryError, match="has no entry point pdnone_"):
+        library.routine("pdnone")
+
+
+def chosen_layouts() -> None:
+    """Those of the model, which may be on part of the ranks."""
+    for name in linalg.__all__:
+        if name[0].islower() and name != "layout_for":
+            desc = linalg.layout_for(name, (1024, 512), WORLD)
+            assert desc.block == (64, 64)
+            assert desc.grid.size <= SIZE
+    for shape in (10, (10,), (1, 2, 3)):
+        with pytest.raises(psr.DescriptorError, match=r"shape = .* must be that of a matrix: two numbers"):
+            linalg.layout_for("solve", shape, WORLD)  # type: ignore[arg-type]
+    assert linalg.layout_for("solve", (N, N), WORLD).grid.size == 1
+    assert linalg.layout_for("solve", (0, 0), WORLD).block == (1, 1)
+    assert linalg.layout_for("solve", (256, 257), WORLD).grid.size == 2
+    assert linalg.layout_for("solve", (2048, 2048), WORLD).grid.shape == {2: (1, 2), 3: (1, 3), 4: (2, 2)}[SIZE]
+    assert linalg.layout_for("qr", (8192, 32), WORLD).grid.shape == {2: (2, 1), 3: (3, 1), 4: (2, 2)}[SIZE]
+    with pytest.raises(ValueError, match="name = 'sovle' is no routine of linalg"):
+        linalg.layout_for("sovle", (N, N), WORLD)
+    for n, block, stays in ((300, 8, False), (300, 16, True), (300, 256, True), (300, 257, False), (200, 8, True)):
+        a = put(np.eye(n), psr.Descriptor((n, n), block, ROWS))
+        with psr.trace() as phases:
+            linalg.inv(a)
+        assert any("redistribute" in phase.name for phase in phases) != stays, (n, block)
+
+
+def memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No memory on one rank, at each allocation in turn: all raise, none waits, and the next call is good."""
+    wide, right = put(MATRIX[:4], psr.Descriptor((4, N), 2, SQUARE)), put(SIDES[:4], psr.Descriptor((4, 3), 2, SQUARE))
+    a = put(MATRIX + MATRIX.T, FITS)
+    calls: list[Any] = [
+        lambda: linalg.solve(a, A),
+        lambda: linalg.inv(a),
+        lambda: linalg.eigh(a),
+        lambda: linalg.eigh(a, eigvals_only=True),
+        lambda: linalg.qr(a),
+        lambda: linalg.svd(wide),
+        lambda: linalg.lstsq(wide, right),
+        lambda: linalg.lstsq(a, A, method="svd"),
+        lambda: linalg.lu_solve(linalg.lu_factor(a), A),
+        lambda: linalg.norm(a, 1),
+    ]
+    allocate, room = np.zeros, 0
+
+    def zeros(*arguments: Any, **keywords: Any) -> Any:
+        nonlocal room
+        if np.prod(arguments[0]) and RANK == BAD:
+            room -= 1
+            if room == -1:
+                raise MemoryError("no memory for an array")
+        return allocate(*arguments, **keywords)
+
+    for number, call in enumerate(calls):
+        for allowed in range(200):
+            with monkeypatch.context() as patch:
+                patch.setattr(np, "zeros", zeros)
+                room = allowed
+                try:
+                    call()
+                    raised = ""
+                except (MemoryError, psr.CollectiveError) as caught:
+                    raised = f"{type(caught).__name__} {caught}"
+            everywhere = WORLD.allgather(raised)
+            if not everywhere[BAD]:
+                assert not any(everywhere), everywhere
+                break
+            assert everywhere[BAD] == "MemoryError no memory for an array", everywhere
+            for text in everywhere[:BAD]:
+                assert text.startswith("CollectiveError"), everywhere
+                assert text.endswith("no memory for an array"), everywhere
+        assert allowed, f"call {number} allocated nothing"
+        call()
+
+
+def contexts() -> None:
+    """Calls make one context for each grid and communicator, which is freed with the communicator."""
+    one_row = psr.Descriptor((8, 8), 2, psr.ProcessGrid((1, SIZE), WORLD))
+    linalg.det(put(np.eye(8), one_row))
+
+    def free() -> int:
+        ctxt = blacs.make_context(WORLD, (1, SIZE), list(range(SIZE)))
+        blacs.free_context(ctxt)
+        return ctxt
+
+    blacs.free_context(one_row.grid.make_context())
+    for call in (lambda: scalapack.pxlange(one_row.zeros(), one_row, "M"), lambda: np.asarray(one_row)):
+        with pytest.raises(psr.DescriptorError, match=r"CTXT = \d+ is not a live BLACS context"):
+            call()
+    before, handles = free(), next_handles()
+    for _ in range(5):
+        assert linalg.norm(put(np.eye(8), psr.Descriptor((8, 8), 2, psr.ProcessGrid((1, SIZE), WORLD))), 1) == 1
+    assert free() == before
+    for _ in range(3):
+        comm = WORLD.Dup()
+        for grid in (psr.ProcessGrid((1, SIZE), comm), psr.ProcessGrid((1, 1), comm, ranks=[[BAD]])):
+            a = put(np.eye(8), psr.Descriptor((8, 8), 2, grid))
+            assert linalg.norm(a, 1) == 1
+        comm.Free()
+        with pytest.raises(psr.CollectiveError, match="communicator has been freed"):
+            linalg.det(a)
+    assert free() == before, "contexts are freed with the communicator for which they were made"
+    assert next_handles() == handles, "and so are communicators"
+
+
+def next_handles() -> list[int]:
+    """Those that MPI gives to the next communicators; Open MPI gives the lowest that are free."""
+    if not MPI.Get_library_version().startswith("Open MPI"):
+        return []
+    comms = [MPI.COMM_SELF.Dup() for _ in range(8)]
+    handles = [comm.py2f() for comm in comms]
+    for comm in comms:
+        comm.Free()
+    return handles
+
+
+def traces() -> None:
+    rows, square = psr.Descriptor((N, N), (3, 2), ROWS), psr.Descriptor((N, N), 4, SQUARE)
+    a, b = put(MATRIX, rows), put(SIDES, psr.Descriptor((N, 3), 3, ROWS))
+    with psr.trace() as outer:
+        with psr.trace() as phases:
+            linalg.solve(a, b, layout=square)
+        plan = psr.redistribute(rows, square)
+        local = plan(a.local)
+        plan.start(a.local, local).wait()
+    names = ["agree", "redistribute a", "redistribute b", "pdgetrf", "pdgetrs", "redistribute result"]
+    assert [phase.name for phase in phases] == names
+    assert {phase.routine for phase in phases} == {"solve"}
+    assert [phase.name for phase in outer] == [*names, "plan", "redistribute", "redistribute"]
+    assert outer[-1].routine == ""
+    assert outer[:6][0] is phases[0]
+    assert all(phase.seconds > 0 and phase.error == "" for phase in outer)
+    height, width = SQUARE.shape
+    assert phases[1].layout == f"{SIZE}x1:3x2 -> {height}x{width}:4x4"
+    assert phases[3].layout == f"{height}x{width}:4x4"
+    for phase in (phases[1], *outer[-2:]):
+        assert phase.bytes_moved == (0 if a.local is None else a.local.nbytes)
+    slowest = outer.max(WORLD)
+    assert slowest[1].bytes_moved == 8 * N * N
+    assert slowest[3].seconds == WORLD.allreduce(phases[3].seconds, MPI.MAX)
+    lines = str(slowest).splitlines()
+    assert lines[0].split() == ["routine", "phase", "layout", "seconds", "MB", "moved"]
+    assert lines[2].split()[:2] == ["solve", "redistribute"]
+    assert "->" in lines[2]
+    assert len(lines) == 11
+    with psr.trace() as failed, pytest.raises(np.linalg.LinAlgError):
+        linalg.cholesky(put(-np.eye(N), square))
+    assert failed[-1].name == "pdpotrf"
+    linalg.det(a)
+    assert len(failed) == 2, "nothing is recorded afterwards"
+    with psr.trace() as refused, pytest.raises((psr.ArrayError, psr.CollectiveError)):
+        plan(None if RANK == 0 else a.local)
+    assert "Error: " in refused[0].error
+
+
+def traces_of_some_ranks() -> None:
+    """Phases on part of the ranks, some of which have the names of others; phases in different orders."""
+    own = psr.Descriptor((1, 1), 1, psr.ProcessGrid((1, 1), MPI.COMM_SELF))
+    with psr.trace() as uneven:
+        plan = psr.redistribute(own, own)
+        if RANK == 0:
+            plan(own.zeros())
+    assert [phase.name for phase in uneven.max(WORLD)] == ["plan", "redistribute"]
+    with psr.trace() as uneven:
+        for first in (True, False) if RANK == 0 else (False, True):
+            plan(own.zeros()) if first else psr.redistribute(own, own)
+    with pytest.raises(psr.CollectiveError, match="ranks recorded the same phases in different orders"):
+        uneven.max(WORLD)
+    with psr.trace() as apart:
+        for rank in range(SIZE):
+            linalg.inv(A, layout=psr.Descriptor((N, N), 4, psr.ProcessGrid((1, 1), WORLD, ranks=[[rank]])))
+        linalg.inv(A, layout=psr.Descriptor((N, N), 4, SQUARE))
+    height, width = SQUARE.shape
+    mine = [phase.seconds for phase in apart if (phase.name, phase.layout) == ("pdgetrf", "1x1:4x4")]
+    factored = [phase for phase in apart.max(WORLD) if phase.name == "pdgetrf"]
+    assert [phase.layout for phase in factored] == ["1x1:4x4"] * SIZE + [f"{height}x{width}:4x4"]
+    assert max(phase.seconds for phase in factored[:-1]) >= max(mine)
+    last = [phase.seconds for phase in apart if phase.name == "pdgetrf"][-1]
+    assert factored[-1].seconds == WORLD.allreduce(last, MPI.MAX)
+
+
+def main() -> None:
+    assert SIZE > 1, "run on at least two ranks"
+    for group in (arguments, one_rank, chosen_layouts, contexts, traces, traces_of_some_ranks):
+        group()
+        still_good()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        no_library(monkeypatch)
+        memory(monkeypatch)
+    still_good()
+    if RANK == 0:
+        print("OK", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,424 @@
+"""Every routine of linalg, from a table of shapes and options, beside NumPy and SciPy. Arguments: first round, rounds, stride.
+
+In each round every row meets all its shapes and options, each routine every dtype; layouts are drawn anew. With a stride
+only each such case of a round is run, others on other numbers of ranks. A row is added to `TABLE`; a new routine needs a
+function beside it that makes operands, calls `case.call` and checks what defines the result.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+from linalg_cases import (
+    LAST,
+    RANK,
+    ROWS,
+    SIZE,
+    SQUARE,
+    WORLD,
+    copied,
+    layouts,
+    near,
+    put,
+    random,
+    slabs,
+    untouched,
+    whole_of,
+)
+from numpy.typing import NDArray
+
+import pyscalapack_redist as psr
+from pyscalapack_redist import linalg
+
+DTYPES = "fdFD"
+LEAST = 4  # matrices not larger than this are given no layout where decompositions need several blocks
+
+
+@dataclass
+class Case:
+    """One call of a routine: its shape and options, and what is drawn for it, the same on every rank."""
+
+    name: str
+    shape: tuple[int, ...]
+    options: dict[str, Any]
+    dtype: str
+    seed: list[int]
+    layouts: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
+
+    def random(self, *shape: int) -> NDArray[Any]:
+        return random(shape, self.dtype, self.rng)
+
+    def regular(self, n: int) -> NDArray[Any]:
+        made = self.random(n, n) + 3 * np.eye(n, dtype=self.dtype)
+        return made if n == 0 or np.linalg.cond(made) < 100 else self.regular(n)
+
+    def hermitian(self, n: int) -> NDArray[Any]:
+        half = self.random(n, n)
+        return ((half + half.conj().T) / 2).astype(self.dtype)
+
+    def positive(self, n: int) -> NDArray[Any]:
+        half = self.random(n, n)
+        return (half @ half.conj().T + (n + 1) * np.eye(n)).astype(self.dtype)
+
+    def triangle(self, whole: NDArray[Any]) -> NDArray[Any]:
+        """The triangle that is read; nonsense in the other one."""
+        lower = self.options.get("lower", self.name == "eigh")
+        unread = np.triu(np.full_like(whole, 99), 1)
+        return np.tril(whole) + unread if lower else np.triu(whole) + unread.T
+
+    def put(self, whole: NDArray[Any]) -> psr.DistributedArray:
+        possible = layouts(whole.shape)
+        desc = possible[self.rng.integers(len(possible))]
+        self.layouts.append(f"{desc!r}")
+        return put(whole, desc, "CF"[self.rng.integers(2)])
+
+    def call(self, *operands: Any, work: tuple[int, ...], like: tuple[int, ...] | None = None, **options: Any) -> Any:
+        """The result, from operands that stay as they are; `work` and `like` are the shapes of the layouts of those names."""
+        keywords: dict[str, Any] = {**self.options, **options}
+        few = self.name in ("eigh", "svd", "lstsq", "norm") and max(work) <= LEAST
+        possible = [None, psr.Descriptor(work, 2, SQUARE), psr.Descriptor(work, 4, ROWS)]
+        keywords["layout"] = None if few else possible[self.rng.integers(3)]
+        if like is not None:
+            wanted = [None, slabs(like), copied(like), slabs(like) if len(like) == 1 else psr.Descriptor(like, 2, LAST)]
+            keywords["like"] = wanted[self.rng.integers(4)]
+        arrays = [operand[0] if isinstance(operand, tuple) else operand for operand in operands]
+        with untouched(*arrays):
+            found = getattr(linalg, self.name)(*operands, **keywords)
+        if like is not None:
+            first = (
+                found
+                if isinstance(found, psr.DistributedArray)
+                else next(part for part in found if hasattr(part, "desc"))
+            )
+            asked, usual = (
+                keywords["like"],
+                arrays[0 if self.name in ("eigh", "matmul") and len(like) == 2 else -1].desc,
+            )
+            assert first.desc == asked if asked is not None else first.desc.grid == usual.grid
+        return found
+
+
+# -- what makes operands, calls, and checks what defines the result
+
+
+def solve(case: Case) -> None:
+    matrix, sides = case.regular(case.shape[0]), case.random(*case.shape)
+    x = case.call(case.put(matrix), case.put(sides), work=matrix.shape, like=sides.shape)
+    near(matrix @ whole_of(x), sides)
+
+
+def lu_factor(case: Case) -> None:
+    matrix = case.regular(case.shape[0])
+    factors, piv = case.call(case.put(matrix), work=matrix.shape, like=matrix.shape)
+    expected = scipy.linalg.lu_factor(matrix) if matrix.size else (matrix, np.zeros(0, int))
+    near(whole_of(factors), expected[0])
+    assert np.array_equal(piv, expected[1])
+
+
+def lu_solve(case: Case) -> None:
+    matrix, sides = case.regular(case.shape[0]), case.random(*case.shape)
+    x = case.call(linalg.lu_factor(case.put(matrix)), case.put(sides), work=matrix.shape, like=sides.shape)
+    turned = (matrix, matrix.T, matrix.conj().T)[case.options.get("trans", 0)]
+    near(turned @ whole_of(x), sides)
+
+
+def cholesky(case: Case) -> None:
+    matrix = case.positive(case.shape[0])
+    factor = whole_of(case.call(case.put(case.triangle(matrix)), work=matrix.shape, like=matrix.shape))
+    lower = case.options.get("lower", False)
+    near(factor, np.linalg.cholesky(matrix) if lower else np.linalg.cholesky(matrix).conj().T)
+
+
+def cho_solve(case: Case) -> None:
+    """The factor of `cho_factor`, one triangle of which means nothing."""
+    matrix, sides = case.positive(case.shape[0]), case.random(*case.shape)
+    factor = linalg.cho_factor(case.put(case.triangle(matrix)), **case.options)
+    assert factor[1] == case.options.get("lower", False)
+    whole = whole_of(factor[0])
+    near((np.tril if factor[1] else np.triu)(whole), whole_of(linalg.cholesky(case.put(matrix), **case.options)))
+    case.options = {}
+    near(matrix @ whole_of(case.call(factor, case.put(sides), work=matrix.shape, like=sides.shape)), sides)
+
+
+def inv(case: Case) -> None:
+    matrix = case.regular(case.shape[0])
+    found = whole_of(case.call(case.put(matrix), work=matrix.shape, like=matrix.shape))
+    near(matrix @ found, np.eye(*matrix.shape, dtype=case.dtype))
+
+
+def det(case: Case) -> None:
+    matrix = case.regular(case.shape[0])
+    near(case.call(case.put(matrix), work=matrix.shape), np.linalg.det(matrix))
+
+
+def slogdet(case: Case) -> None:
+    matrix = case.regular(case.shape[0])
+    for found, expected in zip(case.call(case.put(matrix), work=matrix.shape), np.linalg.slogdet(matrix), strict=True):
+        near(found, expected)
+
+
+def matmul(case: Case) -> None:
+    """Of m x k, k x n; a vector without n; and a matrix with its own transpose."""
+    m, k, *n = case.shape
+    left, right = case.random(m, k), case.random(k, *n)
+    a, b = case.put(left), case.put(right)
+    near(whole_of(case.call(a, b, work=(m, *n, 1)[:2], like=(m, *n))), left @ right)
+    near(whole_of(linalg.matmul(a.H, a)), left.conj().T @ left)
+
+
+def norm(case: Case) -> None:
+    matrix = case.random(*case.shape)
+    found = case.call(case.put(matrix), work=(*case.shape, 1)[:2])
+    near(found, np.linalg.norm(matrix, case.options["ord"]) if matrix.size else matrix.real.dtype.type(0))
+
+
+def eigh(case: Case) -> None:
+    """A standard or, with a type, a generalized problem."""
+    n = case.shape[0]
+    kind, subset = case.options.get("type"), case.options.get("subset_by_index")
+    matrix, positive = case.hermitian(n), case.positive(n) if kind else np.eye(n, dtype=case.dtype)
+    operands = [case.put(case.triangle(whole)) for whole in (matrix, positive)[: 2 if kind else 1]]
+    if subset is not None:
+        case.options = {**case.options, "subset_by_index": (subset[0], n - 1 + min(0, subset[1]))}
+        subset = case.options["subset_by_index"]
+    expected = scipy.linalg.eigvalsh(matrix, positive, type=kind or 1, subset_by_index=subset) if n else np.zeros(0)
+    near(case.call(*operands, work=(n, n), eigvals_only=True), expected.astype(matrix.real.dtype))
+    values, vectors = case.call(*operands, work=(n, n), like=(n, expected.size))
+    near(values, expected.astype(matrix.real.dtype))
+    x = whole_of(vectors)
+    left = {2: matrix @ positive @ x, 3: positive @ matrix @ x}.get(kind, matrix @ x)
+    near(left, ((positive @ x if kind in (None, 1) else x) * values).astype(case.dtype))
+    unit = np.linalg.inv(positive).astype(case.dtype) if kind == 3 else positive
+    near(x.conj().T @ unit @ x, np.eye(values.size, dtype=case.dtype))
+
+
+def qr(case: Case) -> None:
+    m, n = case.shape
+    matrix, mode = case.random(m, n), case.options.get("mode", "reduced")
+    found = case.call(case.put(matrix), work=(m, n))
+    few = m if mode in ("complete", "full") else min(m, n)
+    r = whole_of(found if mode == "r" else found.R)
+    assert r.shape == (few, n)
+    assert np.array_equal(r, np.triu(r))
+    near(r.conj().T @ r, matrix.conj().T @ matrix)
+    if mode != "r":
+        q = whole_of(found.Q)
+        assert q.shape == (m, few)
+        near(q @ r, matrix)
+        near(q.conj().T @ q, np.eye(few, dtype=case.dtype))
+
+
+def svd(case: Case) -> None:
+    m, n = case.shape
+    matrix, few = case.random(m, n), min(m, n)
+    a, expected = case.put(matrix), np.linalg.svd(matrix, compute_uv=False)
+    if not case.options.get("compute_uv", True):
+        near(case.call(a, work=(m, n)), expected)
+        return
+    u, s, vh = case.call(a, work=(m, n))
+    assert u.desc.copies == vh.desc.copies == a.desc.copies, "they are laid out as the operand"
+    near(s, expected)
+    left, right = whole_of(u), whole_of(vh)
+    assert (left.shape, right.shape) == (
+        ((m, m), (n, n)) if case.options.get("full_matrices", True) else ((m, few), (few, n))
+    )
+    near((left[:, :few] * s).astype(case.dtype) @ right[:few], matrix)
+    near(left.conj().T @ left, np.eye(left.shape[1], dtype=case.dtype))
+    near(right @ right.conj().T, np.eye(right.shape[0], dtype=case.dtype))
+
+
+def lstsq(case: Case) -> None:
+    """Of m x n and k sides, a vector without k; the option `rank` is of the matrix."""
+    m, n, *k = case.shape
+    options = dict(case.options)
+    rank = min(m, n, options.pop("rank", m))
+    case.options = options
+    matrix = case.random(m, n) if rank == min(m, n) else case.random(m, rank) @ case.random(rank, n)
+    sides = case.random(m, *k)
+    rcond = options.get("rcond")  # NumPy takes float64's eps for float32 too
+    cut = np.finfo(matrix.dtype).eps * max(m, n) if rcond is None or rcond < 0 else rcond
+    expected = np.linalg.lstsq(matrix, sides, cut)
+    x, residuals, found, values = case.call(case.put(matrix), case.put(sides), work=(m, n), like=(n, *k))
+    near(whole_of(x), expected[0])
+    near(residuals, expected[1])
+    assert found == expected[2]
+    assert values is None if options.get("method", "qr") == "qr" else np.allclose(values, expected[3], 1e-3, 1e-5)
+
+
+BOTH = [{"lower": False}, {"lower": True}]
+SYSTEMS = [(19, 4), (1, 1), (2, 3), (0, 2), (3, 0), (17,), (14, 14)]
+SQUARES = [(19,), (1,), (2,), (0,), (14,)]
+SPECTRA = [(16,), (0,), (1,), (2,), (3,)]
+MATRICES = [(13, 6), (5, 11), (1, 1), (0, 3), (3, 0), (2, 2), (1, 9), (9, 1), (14, 14)]
+GENERALIZED = [{"type": 1}, {"type": 2, "lower": False}, {"type": 3}, {"type": 3, "lower": False}]
+# The last index is counted back from the end.
+SUBSETS = [{"subset_by_index": part} for part in ((1, -1), (0, -8), (8, 0))]
+
+TABLE: list[tuple[Callable[[Case], None], Sequence[tuple[int, ...]], Sequence[dict[str, Any]]]] = [
+    (solve, SYSTEMS, [{}]),
+    (lu_factor, SQUARES, [{}]),
+    (lu_solve, SYSTEMS, [{"trans": 0}, {"trans": 1}, {"trans": 2}]),
+    (cholesky, SQUARES, BOTH),
+    (cho_solve, SYSTEMS, BOTH),
+    (inv, SQUARES, [{}]),
+    (det, SQUARES, [{}]),
+    (slogdet, SQUARES, [{}]),
+    (matmul, [(11, 7, 9), (1, 1, 1), (0, 3, 2), (3, 0, 2), (2, 3, 0), (9, 14)], [{}]),
+    (norm, [(11, 7), (1, 1), (0, 3), (5, 12)], [{"ord": order} for order in (None, "fro", 1, np.inf, 2, -2, "nuc")]),
+    (norm, [(14,), (1,), (0,), (9,)], [{"ord": order} for order in (None, 1, 2, np.inf)]),
+    (eigh, SPECTRA, BOTH),
+    (eigh, [(13,), (9,)], SUBSETS),
+    (eigh, [(13,), (3,)], GENERALIZED),
+    (eigh, [(12,)], [{**kind, **part} for kind, part in zip(GENERALIZED, SUBSETS, strict=False)]),
+    (qr, MATRICES, [{"mode": "reduced"}, {"mode": "full"}, {"mode": "r"}]),
+    (svd, MATRICES, [{}, {"full_matrices": False}, {"compute_uv": False}]),
+    (svd, [(1, 2)] * 4, [{"full_matrices": False}]),  # over a row of processes p?gesvd is not right for it
+    (lstsq, [(14, 5, 3), (5, 12, 2), (1, 1, 2), (2, 2, 2), (11, 4), (30, 1, 2), (1, 7, 2), (4, 4, 0)], [{}]),
+    (
+        lstsq,
+        [(11, 6, 3), (5, 9, 3), (1, 5, 3), (8, 3)],
+        [{"method": "svd"}, {"method": "svd", "rank": 3, "rcond": 1e-3}],
+    ),
+    (lstsq, [(9, 4, 2), (4, 9, 2)], [{"method": "svd", "rank": 2}, {"method": "svd", "rank": 0, "rcond": -1}]),
+]
+
+
+def run(first: int, rounds: int, stride: int) -> None:
+    met: set[tuple[str, str]] = set()
+    for number in range(first, first + rounds):
+        count = 0
+        for check, shapes, options in TABLE:
+            for row, shape in enumerate(shapes):
+                for column, its in enumerate(options):
+                    dtype, count = DTYPES[(row + column + number + SIZE) % 4], count + 1
+                    if (count + SIZE // 2) % stride:
+                        continue
+                    case = Case(check.__name__, shape, dict(its), dtype, [SIZE, number, count])
+                    met.add((case.name, dtype))
+                    try:
+                        check(case)
+                    except BaseException as error:
+                        error.add_note(f"{case}: {sys.argv[0]} {number} 1 1")
+                        raise
+    names = {check.__name__ for check, _, _ in TABLE}
+    assert stride > 1 or met == {(name, dtype) for name in names for dtype in DTYPES}, (
+        "a routine has not met each dtype"
+    )
+    untested = {name for name in linalg.__all__ if name[0].islower()} - names - {"layout_for", "cho_factor"}
+    assert not untested, f"not in the table: {untested}"
+
+
+def overwritten() -> None:
+    """With overwrite_a and overwrite_b the operand's memory is used where it fits; elsewhere the result is the same."""
+    n = 17
+    matrix, sides = random((n, n), "d") + 3 * np.eye(n), random((n, 2), "d")
+    matrix = matrix @ matrix.T
+    fits, fits_b = psr.Descriptor((n, n), 4, SQUARE), psr.Descriptor((n, 2), 4, SQUARE)
+    for name in ("solve", "lu_factor", "cholesky", "cho_factor", "inv", "slogdet", "det", "eigh", "qr", "svd", "lstsq"):
+        arrays = [put(matrix, fits)] + ([put(sides, fits_b)] if name in ("solve", "lstsq") else [])
+        getattr(linalg, name)(*arrays, overwrite_a=True)
+        assert not np.array_equal(whole_of(arrays[0]), matrix), f"{name} has copied its operand"
+    a, b = put(matrix, fits), put(matrix, fits)
+    linalg.eigh(a, b, overwrite_b=True)
+    assert not np.array_equal(whole_of(b), matrix)
+    assert np.array_equal(whole_of(a), matrix)
+    for call in (
+        lambda b: linalg.solve(a, b, overwrite_b=True),
+        lambda b: linalg.lu_solve(linalg.lu_factor(a), b, overwrite_b=True),
+        lambda b: linalg.cho_solve(linalg.cho_factor(a), b, overwrite_b=True),
+    ):
+        b = put(sides, fits_b)
+        x = call(b)
+        assert x.local is None or x.local.size == 0 or np.shares_memory(x.local, b.local)
+        near(whole_of(x), np.linalg.solve(matrix, sides))
+    near(whole_of(linalg.solve(a, a, overwrite_a=True, overwrite_b=True)), np.eye(n), "one array two times")
+    a = put(matrix, fits, "C")
+    near(whole_of(linalg.inv(a, overwrite_a=True)), np.linalg.inv(matrix), "in an order that ScaLAPACK cannot take")
+
+
+def not_regular() -> None:
+    """Singular, indefinite and rank-deficient matrices: the same error on all ranks."""
+    for n, at in ((1, 0), (12, 0), (12, 7), (12, 11)):
+        zero, negative = np.eye(n), np.eye(n)
+        zero[at, at], negative[at, at] = 0, -1
+        for grid in (SQUARE, LAST, ROWS):
+            a, bad = (put(matrix, psr.Descriptor((n, n), 2, grid)) for matrix in (zero, negative))
+            for call in (linalg.inv, linalg.lu_factor, lambda a: linalg.solve(a, a)):
+                with pytest.raises(np.linalg.LinAlgError, match=f"singular: pivot {at + 1} "):
+                    call(a)
+            assert linalg.det(a) == 0
+            assert linalg.slogdet(a) == (0, -np.inf)
+            for lower in (False, True):
+                with pytest.raises(np.linalg.LinAlgError, match=f"its leading minor of order {at + 1} is not"):
+                    linalg.cholesky(bad, lower)
+            if n > 1:
+                with pytest.raises(np.linalg.LinAlgError, match=rf"b: .*leading minor of order {at + 1} is not"):
+                    linalg.eigh(put(zero, psr.Descriptor((n, n), 2, SQUARE)), bad)
+    for m, n in ((6, 4), (4, 6), (5, 5)):
+        matrix = random((m, n), "d")
+        matrix[:, 1] = matrix[:, 0] if m >= n else matrix[:, 1]
+        matrix[1] = matrix[0] if m < n else matrix[1]
+        full = np.roll(np.eye(m, n), 1, axis=0)  # zeros on its diagonal tell nothing of its rank
+        for columns in (3, 0):
+            sides = put(random((m, columns), "d"), slabs((m, columns)))
+            assert linalg.lstsq(put(full, slabs((m, n))), sides).x.shape == (n, columns)
+            for deficient in (matrix, 0 * matrix):
+                with pytest.raises(np.linalg.LinAlgError, match=r'a is not of full rank .* method="svd" solves it'):
+                    linalg.lstsq(put(deficient, slabs((m, n))), sides)
+
+
+def no_numbers() -> None:
+    """NaNs and infs: what NumPy has, or an error that does not speak of a zero; what iterates refuses them."""
+    desc = psr.Descriptor((8, 8), 2, SQUARE)
+    for row, column in ((0, 0), (6, 5), (7, 7)):
+        matrix = np.eye(8)
+        matrix[row, column] = matrix[column, row] = np.nan
+        a, regular = put(matrix, desc), put(np.eye(8), desc)
+        for order in (None, "fro", 1, np.inf):
+            assert np.isnan(linalg.norm(a, order)), (row, column, order)
+        calls: list[Callable[[], Any]] = [
+            lambda a=a: linalg.eigh(a),
+            lambda a=a, b=regular: linalg.eigh(b, a),
+            lambda a=a: linalg.svd(a),
+            lambda a=a: linalg.norm(a, 2),
+            lambda a=a, b=regular: linalg.lstsq(a, b),
+            lambda a=a, b=regular: linalg.lstsq(a, b, method="svd"),
+        ]
+        for call in calls:
+            with pytest.raises((ValueError, psr.CollectiveError), match="must not contain infs or NaNs"):
+                call()
+    for rows in ([[np.nan, 1], [2, 3]], [[np.inf, np.inf], [2, 3]], [[-np.inf, np.inf], [np.inf, 1]]):
+        for block in (1, 64):
+            a = put(np.array(rows), psr.Descriptor((2, 2), block, SQUARE))
+            assert np.isnan(linalg.det(a)), rows
+            assert np.isnan(linalg.slogdet(a)).all(), rows
+            try:
+                assert np.isnan(whole_of(linalg.inv(a))).any()
+            except np.linalg.LinAlgError as caught:
+                assert "was not found: the matrix has infs, NaNs" in str(caught)  # noqa: PT017 (no error is fine too)
+    assert linalg.slogdet(put(np.diag([0, np.nan]), psr.Descriptor((2, 2), 1, SQUARE))) == (0, -np.inf)
+
+
+def main() -> None:
+    warnings.simplefilter("error")
+    run(*map(int, sys.argv[1:]))
+    overwritten()
+    not_regular()
+    no_numbers()
+    WORLD.Barrier()
+    if RANK == 0:
+        print("OK", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,386 @@
+"""Routines of `psr.scalapack` on the real library, beside NumPy: grids of all ranks and of some, all dtypes, sub-arrays.
+
+Operands are passed as local arrays with Descriptors, with nine integers and comm=, or as distributed arrays. What is wrong is
+refused before the library is called, which would end the process; with comm= on all ranks. Run on 1, 2, 4 or 6 ranks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from linalg_cases import RANK, SIZE, WORLD, near, random
+from numpy.typing import NDArray
+
+import pyscalapack_redist as psr
+from pyscalapack_redist import Descriptor, ProcessGrid, blacs, scalapack
+
+N, BLOCK = 14, 3
+FORMS = ("descriptors", "nine", "arrays")
+NONSENSE = [99, -1, -5, -5, 0, 0, 77, 77, -9]
+SHAPES: dict[int, list[tuple[int, int]]] = {1: [(1, 1)], 2: [(2, 1)], 4: [(2, 2), (1, 3)], 6: [(2, 3), (3, 2)]}
+MKL = blacs.load().vendor == "MKL"
+ArrayError, DescriptorError, CollectiveError = psr.ArrayError, psr.DescriptorError, psr.CollectiveError
+
+
+def grids() -> list[ProcessGrid]:
+    """Ranks in falling order, as far as MKL takes them, and part of the ranks."""
+    made = []
+    for shape in SHAPES[SIZE]:
+        places = np.arange(SIZE)[::-1][: shape[0] * shape[1]].reshape(shape)
+        made.append(ProcessGrid(shape, WORLD, ranks=np.sort(places, axis=None).reshape(shape) if MKL else places))
+    return [*made, ProcessGrid((1, 1), WORLD, ranks=[[SIZE - 1]])]
+
+
+def whole_of(desc: Descriptor, local: NDArray[Any] | None, dtype: str) -> NDArray[Any]:
+    """The whole matrix on every rank, without the package's own gather."""
+    whole = np.zeros(desc.shape, dtype)
+    if local is not None:
+        whole[np.ix_(desc.global_indices(0), desc.global_indices(1))] = local
+    return np.sum(WORLD.allgather(whole), axis=0, dtype=dtype)
+
+
+class Operands:
+    """Matrices of one dtype on one grid, in one form of passing them; `wrap` of a matrix makes the arguments for it."""
+
+    def __init__(self, grid: ProcessGrid, dtype: str, form: str) -> None:
+        self.grid, self.dtype, self.form = grid, dtype, form
+        self.more = {"comm": WORLD} if form == "nine" else {}
+
+    def local(self, whole: NDArray[Any], block: int = BLOCK) -> tuple[Any, Descriptor]:
+        desc = Descriptor(whole.shape, block, self.grid)
+        inside = self.grid.coords is not None
+        return (np.asfortranarray(desc.from_function(lambda i, j: whole[i, j], self.dtype)) if inside else None), desc
+
+    def wrap(self, local: Any, desc: Descriptor) -> tuple[Any, ...]:
+        if self.form == "arrays":
+            return (psr.DistributedArray._made(desc, local, np.dtype(self.dtype)),)
+        return local, desc if self.form == "descriptors" else nine(desc)
+
+
+def nine(desc: Descriptor) -> Any:
+    """What another program has of a layout on this rank."""
+    if desc.grid.coords is not None:
+        return np.asarray(desc)
+    return None if RANK % 2 else NONSENSE
+
+
+def linear_systems(x: Operands) -> None:
+    matrix, sides = random((N, N), x.dtype) + 6 * np.eye(N, dtype=x.dtype), random((N, 4), x.dtype)
+    (a, desc), more = x.local(matrix), x.more
+    pivots = scalapack.pxgetrf(*x.wrap(a, desc), **more)
+    assert (pivots is None) == (x.grid.coords is None)
+    for trans, turned in {"N": matrix, "T": matrix.T, "c": matrix.conj().T}.items():
+        b, desc_b = x.local(sides)
+        scalapack.pxgetrs(*x.wrap(a, desc), pivots, *x.wrap(b, desc_b), trans=trans, **more)
+        near(turned @ whole_of(desc_b, b, x.dtype), sides, trans)
+    scalapack.pxgetri(*x.wrap(a, desc), pivots, **more)
+    near(whole_of(desc, a, x.dtype) @ matrix, np.eye(N, dtype=x.dtype))
+    positive = (matrix @ matrix.conj().T + N * np.eye(N)).astype(x.dtype)
+    for uplo, keep in (("L", np.tril), ("U", np.triu)):
+        (a, desc), (b, desc_b), (c, _) = x.local(keep(positive)), x.local(sides), x.local(sides)
+        scalapack.pxpotrf(*x.wrap(a, desc), uplo=uplo, **more)
+        factor = keep(whole_of(desc, a, x.dtype))
+        near(factor @ factor.conj().T if uplo == "L" else factor.conj().T @ factor, positive, uplo)
+        scalapack.pxpotrs(*x.wrap(a, desc), *x.wrap(b, desc_b), uplo=uplo, **more)
+        near(positive @ whole_of(desc_b, b, x.dtype), sides, uplo)
+        for trans, turned in {"N": factor, "T": factor.T, "C": factor.conj().T}.items():
+            scalapack.pxtrmm(*x.wrap(a, desc), *x.wrap(c, desc_b), uplo=uplo, trans=trans, **more)
+            near(whole_of(desc_b, c, x.dtype), turned @ sides, f"{uplo} {trans}")
+            scalapack.pxtrsm(*x.wrap(a, desc), *x.wrap(c, desc_b), uplo=uplo, trans=trans, **more)
+            near(whole_of(desc_b, c, x.dtype), sides, f"{uplo} {trans}")
+
+
+def orthogonal(x: Operands) -> None:
+    matrix, sides, more = random((N, N), x.dtype) + 6 * np.eye(N, dtype=x.dtype), random((N, 4), x.dtype), x.more
+    (a, desc), (b, desc_b), (c, _) = x.local(matrix), x.local(sides), x.local(matrix)
+    for order, letter in (("fro", "F"), (1, "1"), (np.inf, "I")):
+        found = scalapack.pxlange(*x.wrap(a, desc), letter, **more)
+        assert found is None or np.isclose(found, np.linalg.norm(matrix, order), 1e-5), letter
+        assert (found is None) == (x.grid.coords is None)
+    tau = scalapack.pxgeqrf(*x.wrap(a, desc), **more)
+    r = np.triu(whole_of(desc, a, x.dtype))
+    scalapack.pxorgqr(*x.wrap(a, desc), tau, N, N, **more)
+    q = whole_of(desc, a, x.dtype)
+    near(q @ r, matrix)
+    near(q.conj().T @ q, np.eye(N, dtype=x.dtype))
+    product, _ = x.local(matrix)
+    scalapack.pxgemm(*x.wrap(a, desc), *x.wrap(c, desc), *x.wrap(product, desc), trans_a="C", alpha=2, beta=-1, **more)
+    near(whole_of(desc, product, x.dtype), (2 * q.conj().T @ matrix - matrix).astype(x.dtype))
+    scalapack.pxgels(*x.wrap(c, desc), *x.wrap(b, desc_b), **more)
+    near(matrix @ whole_of(desc_b, b, x.dtype), sides)
+
+
+def spectral(x: Operands) -> None:
+    half = random((N, N), x.dtype)
+    matrix, more = ((half + half.conj().T) / 2).astype(x.dtype), x.more
+    expected = np.linalg.eigvalsh(matrix)
+    for uplo, keep in (("L", np.tril), ("U", np.triu)):
+        (a, desc), (b, _) = x.local(keep(matrix)), x.local(keep(matrix))
+        values = scalapack.pxsyev(*x.wrap(b, desc), uplo=uplo, **more)
+        again, vectors = scalapack.pxsyevd(*x.wrap(a, desc), uplo=uplo, **more)
+        assert (values is None) == (again is None) == (vectors is None) == (x.grid.coords is None)
+        if values is not None:
+            near(values, expected)
+            near(again, expected)
+        basis = whole_of(desc, vectors, x.dtype)
+        near(matrix @ basis, (basis * expected).astype(x.dtype))
+        near(basis.conj().T @ basis, np.eye(N, dtype=x.dtype))
+    a, desc = x.local(half)
+    left, values, right = scalapack.pxgesvd(*x.wrap(a, desc), **more)
+    if values is not None:
+        near(values, np.linalg.svd(half, compute_uv=False))
+    everywhere = next(found for found in WORLD.allgather(values) if found is not None)
+    near((whole_of(desc, left, x.dtype) * everywhere).astype(x.dtype) @ whole_of(desc, right, x.dtype), half)
+
+
+def copies(large: ProcessGrid, part: ProcessGrid, form: str) -> None:
+    """B's window becomes A's, or a trapezoid of it, and nothing else changes; the context is that of the larger grid."""
+    for dtype in "fdFDi":
+        whole = np.arange(1, 13 * 17 + 1).reshape(13, 17).astype(dtype) * (1 + 2j if dtype in "FD" else 1)
+        sub = form == "descriptors"
+        shape = (15, 20) if sub else (13, 17)
+        desc_a, desc_b = (
+            Descriptor(whole.shape, (3, 2), large, source=[n - 1 for n in large.shape]),
+            Descriptor(shape, (4, 5), part),
+        )
+        window = desc_b[1:14, 2:19] if sub else desc_b
+        for uplo, diag, keep in (
+            (None, "N", lambda m: m),
+            ("U", "N", np.triu),
+            ("l", "U", lambda m: np.tril(m, 17 - 13 - 1)),
+        ):
+            a, b = desc_a.from_function(lambda i, j, whole=whole: whole[i, j], dtype), desc_b.zeros(dtype)
+            x = Operands(large, dtype, form)
+            a, b = (None if desc.coords is None else local for desc, local in ((desc_a, a), (desc_b, b)))
+            more = {} if uplo is None else {"uplo": uplo, "diag": diag}
+            routine = scalapack.pxgemr2d if uplo is None else scalapack.pxtrmr2d
+            routine(*x.wrap(a, desc_a), *x.wrap(b, window), **more, **x.more)
+            expected = keep(whole)
+            if sub:
+                expected = np.pad(expected, ((1, 1), (2, 1)))
+            assert np.array_equal(whole_of(desc_b, b, dtype), expected), (dtype, uplo, form)
+
+
+def sub_matrices() -> None:
+    """A part of a matrix is factored in place, where it begins at the edge of a block; a relabelled layout is like another."""
+    n, at, block = 12, (8, 4), 4
+    whole, sides = random((22, 24), "d") + 6 * np.eye(22, 24, -4), random((n, 3), "d")
+    inner = np.s_[at[0] : at[0] + n, at[1] : at[1] + n]
+    shape = SHAPES[SIZE][0]
+    last = [side - 1 for side in shape]
+    before = Descriptor(whole.shape, block, ProcessGrid(shape, WORLD, order="column"))
+    ranks = np.roll(np.arange(SIZE), 1).reshape(shape)
+    target = Descriptor(whole.shape, block, ProcessGrid(shape, WORLD, ranks=ranks), source=last)
+    desc = psr.relabel_report(before, target).descriptor
+    with desc.grid:
+        desc.grid.make_context()
+        assert Descriptor.from_array(desc.to_array(), WORLD) == desc
+        first = desc[inner]
+        desc_b = Descriptor(sides.shape, (block, 2), desc.grid, source=((last[0] + 2) % shape[0], last[1]))
+        a = psr.redistribute(before, desc)(before.from_function(lambda i, j: whole[i, j]))
+        x = desc_b.from_function(lambda i, j: sides[i, j])
+        pivots = scalapack.pxgetrf(a, first)
+        scalapack.pxgetrs(a, first, pivots, x, desc_b)
+        near(whole[inner] @ whole_of(desc_b, x, "d"), sides)
+
+
+def singular(grid: ProcessGrid) -> None:
+    """pxgetrf by itself tells of every zero pivot, on every rank of the grid; also in a sub-array."""
+    if grid.coords is None:
+        return
+    for n, at in ((1, 0), (9, 0), (9, 5), (9, 8)):
+        matrix = np.eye(n)
+        matrix[at, at] = 0
+        desc, whole = Descriptor((n, n), 2, grid), Descriptor((n + 4, n + 4), 2, grid)
+        padded = np.pad(matrix, ((4, 0), (4, 0)))
+        for layout, values, part in ((desc, matrix, desc), (whole, padded, whole[4:, 4:])):
+            with pytest.raises(np.linalg.LinAlgError, match=rf"pivot {at + 1} \(counted from 1\) is exactly zero"):
+                scalapack.pxgetrf(layout.from_function(lambda i, j, values=values: values[i, j]), part)
+
+
+# -- what is refused
+
+
+def raises(kind: type[Exception], text: str, call: Callable[[], object]) -> None:
+    with pytest.raises(kind, match=re.escape(text)):
+        call()
+
+
+def refused(grid: ProcessGrid) -> None:
+    """Each on the rank that finds it; layouts on every rank, those outside the grid too."""
+    whole, copy, factor = ProcessGrid((1, SIZE), WORLD), scalapack.pxgemr2d, scalapack.pxgetrf
+    whole.make_context()
+    fine = Descriptor((12, 12), 2, grid)
+    a, b = (None if grid.coords is None else fine.zeros() for _ in range(2))
+    other: Any
+    for shape in ((13,), (3, 4, 5)):
+        other = Descriptor(shape, 2, ProcessGrid((1,) * len(shape), WORLD))
+        words = f"is of {len(shape)} dimensions, {other!r}: ScaLAPACK's arrays are matrices"
+        raises(DescriptorError, f"desc_a {words}", lambda other=other: copy(a, other, b, fine))
+        raises(DescriptorError, f"desc {words}", lambda other=other: factor(a, other))
+        raises(DescriptorError, f"desc {words}", lambda other=other: scalapack.pxgetrs(a, other, None, a, other))
+    words = (
+        "= [1, 0, 4, 4, 2, 2, 0, 0, 4] must be a Descriptor; nine integers, or None on a rank that does not know them"
+    )
+    raises(DescriptorError, f"desc_a {words}", lambda: copy(a, [1, 0, 4, 4, 2, 2, 0, 0, 4], b, fine))
+    raises(DescriptorError, "they must be equal", lambda: copy(a, fine, b, Descriptor((12, 13), 2, grid)))
+    raises(
+        ValueError, "uplo = 'X' must be one of 'U' (upper), 'L'", lambda: scalapack.pxtrmr2d(a, fine, b, fine, uplo="X")
+    )
+    raises(ValueError, "uplo = 'X' must be one of 'U' (upper), 'L'", lambda: scalapack.pxsyevd(None, fine, "X"))
+    offset = Descriptor((12, 12), 2, grid, source=[n - 1 for n in grid.shape])
+    wrong = [
+        (factor, Descriptor((12, 10), 2, grid), "12 x 10: a square one is needed"),
+        (factor, Descriptor((12, 12), (2, 3), grid), "only with square ones"),
+        (factor, fine[1:5, 1:5], "start it at multiples of 2"),
+        (scalapack.pxsyevd, fine[2:8, 2:8], "desc is of a sub-array"),
+        *(
+            [(scalapack.pxsyevd, Descriptor((12, 12), 12, grid), "is right only for a matrix of several blocks")]
+            * (grid.size > 1)
+        ),
+        *([(scalapack.pxsyevd, offset, "is right only for 0")] * (grid.size > 1)),
+    ]
+    for routine, desc, text in wrong:
+        raises(DescriptorError, text, lambda routine=routine, desc=desc: routine(None, desc))
+    if MKL and SIZE > 1:
+        falling = Descriptor((40, 40), 3, ProcessGrid((1, SIZE), WORLD, ranks=[list(range(SIZE))[::-1]]))
+        if SIZE > 2:
+            raises(
+                DescriptorError,
+                "MKL's p?syevd does not return from every such order",
+                lambda: scalapack.pxsyevd(None, falling),
+            )
+    if grid.size < SIZE and SIZE > 2:
+        beside = Descriptor((12, 12), 2, ProcessGrid((1, 2), WORLD, ranks=[[0, SIZE - 1]]))
+        trio = Descriptor((12, 12), 2, ProcessGrid((1, 2), WORLD, ranks=[[0, 1]]))
+        raises(DescriptorError, "pass context=", lambda: copy(None, beside, None, trio))
+    if a is None or b is None:
+        return
+    pivots, even = np.zeros(20, np.intc), Descriptor((12, 12), 2, grid)
+    for sides, text in (
+        (Descriptor((7, 1), (2, 2), grid), "desc_b has 7 rows"),
+        (Descriptor((12, 1), (4, 2), grid), "desc_b has blocks of 4 rows"),
+        (Descriptor((12, 1), (2, 2), whole), "use one grid for both"),
+        *(
+            [(Descriptor((12, 1), (2, 2), grid, source=(grid.shape[0] - 1, 0)), "give both the same source")]
+            * (grid.shape[0] > 1)
+        ),
+    ):
+        raises(DescriptorError, text, lambda sides=sides: scalapack.pxgetrs(a, even, pivots, sides.zeros(), sides))
+    sides = Descriptor((12, 1), (2, 2), grid)
+    integers, frozen = fine.zeros("i"), fine.zeros()
+    frozen.flags.writeable = False
+    factored = "this routine is for float32, float64, complex64, complex128"
+    cases: list[tuple[type[Exception], str, Callable[[], object]]] = [
+        (ArrayError, "pivots is None", lambda: scalapack.pxgetrs(a, even, None, sides.zeros(), sides)),
+        (ArrayError, "a is None, but this rank is in the grid", lambda: copy(None, fine, b, fine)),
+        (ArrayError, "a is a list: it must be a NumPy array", lambda: copy([[1.0]], fine, b, fine)),
+        (ArrayError, "a has shape (40, 40), but this rank holds", lambda: copy(np.zeros((40, 40)), fine, b, fine)),
+        (ArrayError, "needs whole columns", lambda: copy(fine.zeros(order="C"), fine, b, fine)),
+        (
+            ArrayError,
+            "a has dtype float16; this routine is for",
+            lambda: copy(a.astype("e"), fine, fine.zeros("e"), fine),
+        ),
+        (ArrayError, "a has dtype >f8", lambda: copy(a.astype(">f8"), fine, fine.zeros(">f8"), fine)),
+        (ArrayError, "a has dtype float32 and b has dtype float64", lambda: copy(a.astype("f"), fine, b, fine)),
+        (ArrayError, "a and b overlap", lambda: copy(a, fine, a, fine)),
+        (ArrayError, "b is read-only", lambda: copy(a, fine, frozen, fine)),
+        (ArrayError, factored, lambda: factor(integers, fine)),
+        (ArrayError, factored, lambda: scalapack.pxsyevd(integers, fine)),
+        (DescriptorError, "CTXT = 99 is not a live", lambda: copy(a, fine, b, fine, 99)),
+        (DescriptorError, "this rank is outside", lambda: copy(a, fine, b, fine, -1)),
+        (DescriptorError, "has no ScaLAPACK descriptor", lambda: factor(psr.DistributedArray(fine, a).T)),
+    ]
+    for kind, text, call in cases:
+        raises(kind, text, call)
+
+
+def refused_together(grid: ProcessGrid) -> None:
+    """With comm= what one rank finds wrong is raised on all, none of which is left in the library."""
+    culprit, desc = int(grid.ranks.ravel()[-1]), Descriptor((12, 12), BLOCK, grid)
+    last = culprit == RANK
+    a, b = (None if grid.coords is None else desc.from_function(lambda i, j: 1.0 * (i == j)) for _ in range(2))
+    copy, getrf, potrf = scalapack.pxgemr2d, scalapack.pxgetrf, scalapack.pxpotrf
+
+    def of_all(words: str, kind: type[Exception], call: Callable[[], object]) -> None:
+        with pytest.raises(kind if last else CollectiveError) as caught:
+            call()
+        assert words in str(caught.value), str(caught.value)
+        assert last or f"rank {culprit} could not take part" in str(caught.value)
+
+    def but(field: int, value: int) -> Any:
+        made = nine(desc)
+        if last:
+            made[field] = value
+        return made
+
+    calls: list[Callable[[Any], object]] = [
+        lambda given: getrf(a, given, comm=WORLD),
+        lambda given: scalapack.pxpotrs(a, nine(desc), b, given, comm=WORLD),
+        lambda given: copy(a, given, b, nine(desc), comm=WORLD),
+    ]
+    for call in calls:
+        of_all("MB = 0 must be at least 1", DescriptorError, lambda call=call: call(but(4, 0)))
+        of_all("LLD = 1 is too small", DescriptorError, lambda call=call: call(but(8, 1)))
+        raises(DescriptorError, "no rank knows the layout", lambda call=call: call(NONSENSE))
+        for given in ([1, 2, 3], "layout", np.zeros((3, 3))):
+            with pytest.raises(DescriptorError, match=r"^desc\w* ?[:=]"):
+                call(given)
+    short: Any = np.zeros((1, 1), order="F") if last else a
+    listed: Any = [[1.0]] if last else a
+    of_all("a has shape (1, 1), but this rank holds", ArrayError, lambda: getrf(short, nine(desc), comm=WORLD))
+    of_all("a is a list: it must be a", ArrayError, lambda: getrf(listed, desc, comm=WORLD))
+    of_all("a has shape (1, 1), but", ArrayError, lambda: copy(short, nine(desc), b, nine(desc), comm=WORLD))
+    raises(DescriptorError, "need comm=", lambda: getrf(a, nine(desc)))
+    zero = None if a is None else np.zeros_like(a)
+    with pytest.raises(np.linalg.LinAlgError, match="pivot 1"):  # on ranks outside the grid as well
+        getrf(zero, nine(desc), comm=WORLD)
+    if grid.size == 1:
+        return
+    raises(CollectiveError, "must be the same on every rank", lambda: getrf(a, but(5, 4), comm=WORLD))
+    # Other dtypes, letters or routines: ScaLAPACK would give garbage, or end the job.
+    mixed, empty = (None if a is None else a.astype("f" if last else "d") for _ in range(2))
+    unlike: list[tuple[str, Callable[[], object]]] = [
+        (
+            "the dtype must be .* float",
+            lambda: copy(mixed, desc, empty, desc if not last else Descriptor((12, 12), BLOCK, grid), comm=WORLD),
+        ),
+        ("the dtype must be .* float", lambda: getrf(mixed, desc, comm=WORLD)),
+        (r"p\?potrf\('L', 12\)", lambda: potrf(a, desc, "UL"[last], comm=WORLD)),
+        (r"p\?potrf\('L', 12\)", lambda: (potrf if last else getrf)(a, desc, comm=WORLD)),
+    ]
+    for words, call_all in unlike:
+        with pytest.raises(CollectiveError, match=f"ask for different things.*{words}"):
+            call_all()
+    getrf(a, nine(desc), comm=WORLD)
+
+
+def main() -> None:
+    made, number = grids(), 0
+    for grid in made:
+        if grid.coords is not None:
+            grid.make_context()
+        for form in FORMS if grid is made[0] else ("nine",):
+            for group in (linear_systems, orthogonal, spectral):
+                number += 1
+                group(Operands(grid, "fdFD"[number % 4], form))
+        singular(grid)
+        refused(grid)
+        refused_together(grid)
+    for form in FORMS:
+        copies(made[0], made[-1], form)
+    sub_matrices()
+    with pytest.raises(DescriptorError, match="has no BLACS context yet"):
+        scalapack.pxgetrf(None, Descriptor((4, 4), 2, ProcessGrid((1, SIZE), WORLD)))
+    WORLD.Barrier()
+    if RANK == 0:
+        print("OK", flush=True)
+
+
+if __name__ == "__main__":
+    main()

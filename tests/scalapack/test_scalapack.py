@@ -1,0 +1,62 @@
+"""Linear algebra, ScaLAPACK's routines, contexts and redistributions beside a real ScaLAPACK and NumPy."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from launch import run
+
+PROGRAMS = Path(__file__).parent / "programs"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+SEED = int(os.environ.get("PYSCALAPACK_REDIST_SEED", "20260"))
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    ("ranks", "first", "rounds", "stride"),
+    [(1, 0, 1, 1), (2, 0, 1, 2), (4, 0, 1, 2), *(pytest.param(n, 1, 4, 1, marks=LONG) for n in (1, 2, 3, 4, 6))],
+)
+def test_routines_of_linalg(ranks: int, first: int, rounds: int, stride: int) -> None:
+    assert run(PROGRAMS / "linalg_table.py", ranks, first, rounds, stride, timeout=250).stdout == "OK\n"
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=LONG)])
+def test_calls_of_linalg(ranks: int) -> None:
+    assert run(PROGRAMS / "linalg_calls.py", ranks).stdout == "OK\n"
+
+
+@pytest.mark.parametrize("ranks", [1, 2, *(pytest.param(n, marks=LONG) for n in (4, 6))])
+def test_routines(ranks: int) -> None:
+    assert run(PROGRAMS / "routines.py", ranks).stdout == "OK\n"
+
+
+@pytest.mark.parametrize("cycles", [20, pytest.param(2000, marks=LONG)])
+def test_contexts_and_nine_integers(cycles: int, tmp_path: Path) -> None:
+    assert run(PROGRAMS / "contexts.py", 4, tmp_path, cycles, timeout=200).stdout == "OK\n"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cases"), [(2, 160), (4, 120), *(pytest.param(n, 900, marks=LONG) for n in (1, 2, 4, 6))]
+)
+def test_redistributions_are_those_of_scalapack(ranks: int, cases: int) -> None:
+    program = PROGRAMS / "against_scalapack.py"
+    assert run(program, ranks, cases, SEED + ranks, timeout=250).stdout == "OK\n"
+
+
+@pytest.mark.long
+def test_benchmark_of_operations() -> None:
+    options = ("--order", 40, "--block", 3, "--dtypes", "float32", "complex128", "--repeat", 1)
+    printed = run(BENCHMARKS / "operations.py", 2, *options).stdout
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line.startswith("| 40 ")
+    ]
+    made = [row[1:4] for row in rows]
+    assert made == [
+        [dtype, what, factors]
+        for dtype, ways in (("float32", ("same", "column", "T")), ("complex128", ("same", "column", "T", "C")))
+        for what in ways
+        for factors in ("alone", "beta = 1", "alpha and beta")
+    ]
+    assert all((row[2] == "column") == (row[-1] == "") for row in rows), "ScaLAPACK has no routine for another grid"
