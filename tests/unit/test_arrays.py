@@ -1,12 +1,13 @@
-"""Local arrays: what goes with a descriptor and what is refused, before anything moves."""
+"""Local arrays: new ones, those that go with a descriptor, and what is refused before anything moves."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from rank_zero import RankZero
 from pyscalapack_redist import ArrayError, Descriptor, ProcessGrid
 from pyscalapack_redist.engine.arrays import checked_arrays
 from pyscalapack_redist.layout.host_array import host_array
+from pyscalapack_redist.layout.new_array import LARGE, new_array
 
 F8 = np.dtype(np.float64)
 
@@ -43,24 +45,21 @@ class Angry:
         raise RuntimeError(name)
 
 
-FOREIGN = [Odd(0), Odd(6), Odd(lambda: 0), Angry(), [], [1.0], 0, "", memoryview(b"")]
+FOREIGN = [Odd(0), Odd(lambda: 0), Angry(), [], [1.0], 0, memoryview(b"")]
+NOTHING = [local((0, 3)), local((1, 3), 2, (1, 0))]
 
 
 @pytest.mark.parametrize("which", ["a", "out"])
 @pytest.mark.parametrize("foreign", FOREIGN, ids=lambda array: type(array).__name__)
-@pytest.mark.parametrize(
-    "desc", [local((2, 3)), local((0, 3)), local((1, 3), 2, (1, 0))], ids=["full", "empty", "none"]
-)
-def test_what_is_no_array_is_refused(which: str, foreign: Any, desc: Descriptor) -> None:
-    given = {"a": desc.zeros(), "out": desc.zeros(), which: foreign}
-    for dtype in (None, F8):
-        with pytest.raises(
-            ArrayError, match=f"{which} is a {type(foreign).__name__}: it must be a NumPy array of shape"
-        ):
+def test_what_is_no_array_is_refused(which: str, foreign: Any) -> None:
+    for desc, dtype in itertools.product((local((2, 3)), *NOTHING), (None, F8)):
+        given = {"a": desc.zeros(), "out": desc.zeros(), which: foreign}
+        words = f"{which} is a {type(foreign).__name__}: it must be a NumPy array of shape"
+        with pytest.raises(ArrayError, match=words):
             checked_arrays(given["a"], given["out"], desc, desc, dtype)
 
 
-@pytest.mark.parametrize("desc", [local((0, 3)), local((1, 3), 2, (1, 0))], ids=["empty", "none"])
+@pytest.mark.parametrize("desc", NOTHING, ids=["empty", "none"])
 def test_nothing_may_be_none_or_any_empty_array(desc: Descriptor) -> None:
     for nothing in (None, np.empty(0), np.empty((5, 0), "f4"), desc.zeros()):
         assert checked_arrays(nothing, desc.zeros(), desc, desc, F8).dtype == F8
@@ -77,6 +76,7 @@ def strided(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     return tuple(shape), tuple(unit * stride for stride in strides), item
 
 
+@settings(max_examples=4 * settings.default.max_examples)
 @given(strided())
 def test_out_is_refused_where_two_of_its_elements_share_memory(
     case: tuple[tuple[int, ...], tuple[int, ...], int],
@@ -104,10 +104,7 @@ def views() -> list[np.ndarray]:
         whole.transpose(1, 2, 0),
         whole[::-1, :, ::-2],
         whole[::2, 1::3, 5:],
-        whole[:, :, 3:4],
         whole[:, 1::2].transpose(2, 0, 1)[::-1],
-        whole.real[1:, ::4],
-        np.zeros((6, 6), np.complex128).imag,
         np.zeros((5, 4), [("x", "u1"), ("y", "f8")])["y"],
         as_strided(np.zeros(14), (2, 3), (24, 16)),  # 0 2 4 3 5 7
         as_strided(np.zeros(36), (6,), (56,)),  # a diagonal
@@ -119,14 +116,6 @@ def views() -> list[np.ndarray]:
 def test_ordinary_views_are_taken(target: np.ndarray) -> None:
     desc = local(target.shape)
     assert checked_arrays(desc.zeros(target.dtype), target, desc, desc, None).dtype == target.dtype
-
-
-def test_windows_that_slide_are_no_target() -> None:
-    desc = local((6, 3))
-    for strides in ((8, 8), (8, 16), (16, 8), (-8, 8), (0, 8), (24, 0), (24, 4)):
-        target = as_strided(np.zeros(100)[40:], (6, 3), strides)
-        with pytest.raises(ArrayError, match="several of its elements share memory; give an ordinary array"):
-            checked_arrays(desc.zeros(), target, desc, desc, None)
 
 
 class Tensor:
@@ -214,3 +203,23 @@ def test_what_may_not_be_written_stays_so() -> None:
 def test_what_is_not_in_the_hosts_memory_is_refused(given: Any, words: str) -> None:
     with pytest.raises(ArrayError, match=words):
         host_array("a", given)
+
+
+@pytest.mark.parametrize("order", ["F", "C"])
+@pytest.mark.parametrize("dtype", [np.float64, "S3", [("a", "i2"), ("b", "f8")], ("f4", (3,)), object])
+@pytest.mark.parametrize("shape", [(0, 5), (3, 4), (51, LARGE // 50)])
+def test_an_array_is_as_numpy_makes_it(shape: tuple[int, ...], dtype: object, order: str) -> None:
+    made = new_array(shape, dtype, order, zeroed=True)  # type: ignore[arg-type]
+    expected = np.zeros(shape, dtype, order=order)  # type: ignore[call-overload]
+    assert (made.shape, made.strides, made.dtype) == (expected.shape, expected.strides, expected.dtype)
+    assert made.flags.writeable
+    assert made.flags.aligned
+    assert (made == expected).all()
+    assert new_array(shape, dtype, order).shape == expected.shape  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("order", ["F", "C"])
+def test_large_ones_begin_with_a_cache_line(order: str) -> None:
+    for n in range(100, 110):
+        made = new_array((n, 100), np.float64, order), new_array((LARGE + n,), np.int8, order, zeroed=True)
+        assert [array.ctypes.data % 64 for array in made] == [0, 0]

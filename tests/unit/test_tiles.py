@@ -1,4 +1,4 @@
-"""Tiles: who owns what, element by element; storage; the messages of all ranks; and what is refused."""
+"""Tiles: who owns what, element by element; storage; and what is refused."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from oracle import TileLayout
 
 from pyscalapack_redist import ArrayError, DescriptorError, Tiles
-from pyscalapack_redist.engine.tile_graph import graph_of_tiles
-from pyscalapack_redist.engine.tile_messages import messages_of_tiles
-from pyscalapack_redist.schedules.orders import Caterpillar
 
 SEEDS = st.integers(0, 2**32 - 1)
 RANKS = 4
@@ -25,10 +23,9 @@ def drawn(rng: np.random.Generator, size: tuple[int, int]) -> tuple[Tiles, np.nd
     edges = [np.sort(np.r_[0, rng.integers(0, n + 1, int(rng.integers(6))), n]) for n in size]
     owners = rng.integers(0, RANKS, [len(some) - 1 for some in edges])
     dealt = np.full(size, -1)
-    for i, j in np.ndindex(*owners.shape):
-        for r in range(edges[0][i], edges[0][i + 1]):
-            for c in range(edges[1][j], edges[1][j + 1]):
-                dealt[r, c] = owners[i, j]
+    for rank in range(RANKS):
+        for piece in TileLayout((edges[0], edges[1]), owners, stored=False).pieces(rank):
+            dealt[np.ix_(*piece)] = rank
     return Tiles(*edges, owners), dealt
 
 
@@ -39,7 +36,6 @@ def on_rank(tiles: Tiles, rank: int) -> Tiles:
     return Tiles(tiles.row_edges, tiles.column_edges, tiles.owners, comm)
 
 
-@settings(max_examples=100, deadline=None)
 @given(SEEDS, st.integers(0, 12), st.integers(0, 9))
 def test_owners_and_windows(seed: int, m: int, n: int) -> None:
     tiles, dealt = drawn(np.random.default_rng(seed), (m, n))
@@ -56,39 +52,6 @@ def test_owners_and_windows(seed: int, m: int, n: int) -> None:
         for array, window in zip(here.from_function(lambda i, j: 100 * i + j), here.windows, strict=True):
             assert np.array_equal(array, (100 * np.arange(m)[:, None] + np.arange(n))[window])
     assert np.array_equal(seen, dealt)
-
-
-@settings(max_examples=60, deadline=None)
-@given(SEEDS, st.integers(0, 12), st.integers(0, 9), st.booleans())
-def test_messages_of_all_ranks(seed: int, m: int, n: int, transposed: bool) -> None:
-    """Every pair owes what it shares element by element, and both sides cut the message into the same boxes."""
-    rng = np.random.default_rng(seed)
-    a, before = drawn(rng, (m, n))
-    b, after = drawn(rng, (n, m) if transposed else (m, n))
-    moved = before.T if transposed else before
-    number = {rank: rank for rank in range(RANKS)}
-    order = Caterpillar((max(1, len(a.ranks)),), (max(1, len(b.ranks)),))
-    sent, received = {}, {}
-    for rank in range(RANKS):
-        here_a, here_b = on_rank(a, rank), on_rank(b, rank)
-        source = here_a.T if transposed else here_a
-        messages, arrays = messages_of_tiles(source, here_b, rank, number, order)
-        for kind, pairs in ((messages.sends, sent), (messages.receives, received)):
-            for message in kind:
-                key = (rank, message.peer) if kind is messages.sends else (message.peer, rank)
-                assert key not in pairs
-                pairs[key] = message.key, [box.shape() for _, box in message.box.parts]
-        copied = sum(message.size for message in messages.copies)
-        assert copied == np.count_nonzero((moved == rank) & (after == rank))
-        assert all(x < len(here_a.own) <= y or -1 in (x, y) for x, y in arrays)
-    assert sent == received
-    graph = graph_of_tiles(a.T if transposed else a, b)
-    for p, q in np.ndindex(RANKS, RANKS):
-        shared = np.count_nonzero((moved == p) & (after == q)) if p != q else 0
-        _, shapes = sent.get((p, q), (None, []))
-        assert sum(x * y for x, y in shapes) == shared
-        if p in a.ranks and q in b.ranks:
-            assert graph.lengths[a.ranks.index(p), b.ranks.index(q)] == shared
 
 
 def test_one_array_of_all_tiles() -> None:
