@@ -9,6 +9,7 @@ import os
 import resource
 import struct
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,13 @@ from pyscalapack_redist.files import slabs, writing
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
-SHAPE = (30, 20)
+LAST = SIZE - 1
+SHAPE, PART = (30, 20), (10, 5)
+WHOLE = np.arange(600.0).reshape(SHAPE)
+WINDOW = np.s_[3:13, -5:]
+ROWS = next(n for n in (2, 1) if SIZE % n == 0)
+DESC = psr.Descriptor(SHAPE, (4, 3), psr.ProcessGrid((ROWS, SIZE // ROWS), WORLD))
+PIECE = psr.Descriptor(PART, (2, 2), psr.ProcessGrid((1, SIZE), WORLD))
 
 
 def fails(message: str, call: Callable[[], Any], only: int | None = None, kind: type = psr.FileError) -> None:
@@ -32,7 +39,7 @@ def fails(message: str, call: Callable[[], Any], only: int | None = None, kind: 
         call()
     assert caught.type is expected
     assert message in str(caught.value), str(caught.value)
-    if expected is psr.CollectiveError:
+    if expected is psr.CollectiveError and only is not None:
         assert f"rank {only} could not take part: {kind.__name__}" in str(caught.value), str(caught.value)
     WORLD.Barrier()
 
@@ -43,121 +50,224 @@ def on_first(action: Callable[[], Any]) -> None:
     WORLD.Barrier()
 
 
-def reading(desc: psr.Descriptor, folder: Path) -> None:
-    whole = np.arange(600.0).reshape(SHAPE)
+def load(path: Any, desc: psr.Descriptor = DESC, **options: Any) -> Callable[[], Any]:
+    return lambda: psr.load(desc, path, **options)
+
+
+def save(path: Any, local: Any, desc: psr.Descriptor = DESC, **options: Any) -> Callable[[], Any]:
+    return lambda: psr.save(desc, local, path, **options)
+
+
+def headers(folder: Path) -> None:
+    """.npy files that are cut short or are none."""
     good, bad = folder / "good.npy", folder / "bad.npy"
-    on_first(lambda: np.save(good, whole))
     content = good.read_bytes()
-    fails("No such file", lambda: psr.load(desc, folder / "missing.npy"))
-    fails("Is a directory", lambda: psr.load(desc, folder / "folder.npy"))
+    none = "is not a .npy file"
     for through in ("slabs", "view"):
-        for length, text in (
-            (len(content) - 1, "is cut short: it has 4927 bytes"),
-            (100, "is not a .npy file"),
-            (9, "is not a .npy file"),
-            (3, "is not a .npy file"),
-            (0, "is not a .npy file"),
-        ):
-            on_first(lambda length=length: bad.write_bytes(content[:length]))
-            fails(text, lambda through=through: psr.load(desc, bad, through=through))
+        on_first(lambda: bad.write_bytes(content[:-1]))
+        fails("is cut short: it has 4927 bytes", load(bad, through=through))
     for text, changed in (
+        *((none, content[:length]) for length in (100, 9, 3, 0)),
         ("the magic string is not correct", b"x" + content[1:]),
         ("version (9, 0)", content[:6] + bytes((9, 0)) + content[8:]),
-        ("is not a .npy file", content[:8] + struct.pack("<H", 60000) + content[10:]),
-        ("is not a .npy file", content.replace(b"'descr'", b"'desc!'")),
-        ("is not a .npy file", content.replace(b"'<f8'", b"'what'")),
+        (none, content[:8] + struct.pack("<H", 60000) + content[10:]),
+        (none, content.replace(b"'descr'", b"'desc!'")),
+        (none, content.replace(b"'<f8'", b"'what'")),
         ("holds elements of dtype object", content.replace(b"'<f8'", b"'|O' ")),
         ("shape (20, 30), but desc has shape (30, 20)", content.replace(b"(30, 20)", b"(20, 30)")),
         ("shape (600,), but desc has shape (30, 20)", content.replace(b"(30, 20)", b"(600,)  ")),
     ):
         on_first(lambda changed=changed: bad.write_bytes(changed))
-        fails(text, lambda: psr.load(desc, bad))
-    fails("cannot hold without loss", lambda: psr.load(desc, good, dtype="f4"))
-    fails("order = 'F' is for raw files", lambda: psr.load(desc, good, order="F"))
-    fails("dataset = 'x' is for HDF5", lambda: psr.load(desc, good, dataset="x"))
-    fails("through = 'pipe' must be", lambda: psr.load(desc, good, through="pipe"))
-    raw = folder / "raw.bin"
-    on_first(lambda: whole.tofile(raw))
-    fails("does not tell its dtype", lambda: psr.load(desc, raw))
-    fails(
-        "has 4800 bytes, but an array of shape (30, 20) of float32 ends at byte 2400",
-        lambda: psr.load(desc, raw, dtype="f4"),
-    )
-    fails("ends at byte 9600", lambda: psr.load(desc, raw, dtype="D"))
-    fails("ends at byte 4801", lambda: psr.load(desc, raw, dtype="d", offset=1))
-    fails("order = 'A' must be", lambda: psr.load(desc, raw, dtype="d", order="A"))
-    fails("dtype = object", lambda: psr.load(desc, raw, dtype=object))
-    archive = folder / "archive.npz"
-    on_first(lambda: archive.write_bytes(bytes(8) + whole.tobytes()))
-    for dtype in None, "d":
-        fails(
-            "archive of several arrays is not read here: keep", lambda dtype=dtype: psr.load(desc, archive, dtype=dtype)
-        )
-    fails("archive of several arrays is not read here: keep", lambda: psr.shape_of(archive))
-    found = psr.load(desc, archive, dtype="d", offset=8)  # who says where elements begin may read them
-    assert np.array_equal(found, desc.from_function(lambda i, j: whole[i, j]))
-    assert (psr.shape_of(good), psr.dtype_of(good)) == (SHAPE, np.float64)
-    assert (psr.shape_of(good, comm=WORLD), psr.dtype_of(good, comm=WORLD)) == (SHAPE, np.float64)
+        fails(text, load(bad))
+
+
+def reading(folder: Path) -> None:
+    good, raw, archive = folder / "good.npy", folder / "raw.bin", folder / "archive.npz"
+    on_first(lambda: (np.save(good, WHOLE), WHOLE.tofile(raw), archive.write_bytes(bytes(8) + WHOLE.tobytes())))
+    headers(folder)
+    size = "has 4800 bytes, but an array of shape (30, 20) of float32 ends at byte 2400"
+    of_arrays = "archive of several arrays is not read here: keep"
+    cases: list[tuple[str, Callable[[], Any]]] = [
+        ("No such file", load(folder / "missing.npy")),
+        ("Is a directory", load(folder / "folder.npy")),
+        ("cannot hold without loss", load(good, dtype="f4")),
+        ("order = 'F' is for raw files", load(good, order="F")),
+        ("dataset = 'x' is for HDF5", load(good, dataset="x")),
+        ("through = 'pipe' must be", load(good, through="pipe")),
+        ("does not tell its dtype", load(raw)),
+        (size, load(raw, dtype="f4")),
+        ("ends at byte 9600", load(raw, dtype="D")),
+        ("ends at byte 4801", load(raw, dtype="d", offset=1)),
+        ("order = 'A' must be", load(raw, dtype="d", order="A")),
+        ("dtype = object", load(raw, dtype=object)),
+        *((of_arrays, load(archive, dtype=dtype)) for dtype in (None, "d")),
+        (of_arrays, lambda: psr.shape_of(archive)),
+        ("comm = 7 must be an mpi4py Intracomm", lambda: psr.shape_of(good, comm=7)),
+        ("through = 'view' is for whole files", load(good, PIECE, window=WINDOW, through="view")),
+        ("shape = (30, 20) is for raw files", load(good, PIECE, window=WINDOW, shape=SHAPE)),
+        ("give shape=", load(raw, PIECE, dtype="d", window=WINDOW)),
+        ("shape = (10, 5) is for window=", load(raw, PIECE, dtype="d", shape=PART)),
+        ("ends at byte 4960", load(raw, PIECE, dtype="d", window=WINDOW, shape=(31, 20))),
+        ("they must be equal, or window= say which part", load(good, PIECE)),
+    ]
     for comm in (None, WORLD):
-        fails("No such file", lambda comm=comm: psr.shape_of(folder / "missing.npy", comm=comm))
-        fails("has no header that tells", lambda comm=comm: psr.shape_of(raw, comm=comm))
-        fails("path = 3 must be", lambda comm=comm: psr.shape_of(3, comm=comm))
-    fails("comm = 7 must be an mpi4py Intracomm", lambda: psr.shape_of(good, comm=7))  # type: ignore[arg-type]
-    if SIZE == 1:
-        return
-    last = SIZE - 1
-    # The first rank reads for all, wherever the others would look.
-    assert psr.shape_of(good if RANK == 0 else folder / "missing.npy", comm=WORLD) == SHAPE
-    fails("No such file", lambda: psr.shape_of(good if RANK else folder / "missing.npy", comm=WORLD))
-    out = desc.zeros("d") if last != RANK else np.zeros((1, 1))
-    fails("out has shape (1, 1)", lambda: psr.load(desc, good, out), only=last, kind=psr.ArrayError)
-    fails("path = 3 must be", lambda: psr.load(desc, 3 if last == RANK else good), only=last)  # type: ignore[arg-type]
-    with pytest.raises(psr.CollectiveError, match="what is asked of the file must be the same on every rank"):
-        psr.load(desc, folder / f"{RANK}.npy")
-    kept, slabs._read = slabs._read, broken if last == RANK else slabs._read
-    fails("Input/output error", lambda: psr.load(desc, good), only=last)
-    slabs._read = kept
-    assert np.array_equal(psr.load(desc, good), desc.from_function(lambda i, j: whole[i, j]))
+        cases += [
+            ("No such file", lambda comm=comm: psr.shape_of(folder / "missing.npy", comm=comm)),
+            ("has no header that tells", lambda comm=comm: psr.shape_of(raw, comm=comm)),
+            ("path = 3 must be", lambda comm=comm: psr.shape_of(3, comm=comm)),
+        ]
+    for text, call in cases:
+        fails(text, call)
+    expected = DESC.from_function(lambda i, j: WHOLE[i, j])
+    assert np.array_equal(psr.load(DESC, archive, dtype="d", offset=8), expected), (
+        "who says where elements are may read"
+    )
+    if SIZE > 1:
+        # The first rank reads for all, wherever the others would look.
+        assert psr.shape_of(good if RANK == 0 else folder / "missing.npy", comm=WORLD) == SHAPE
+        fails("No such file", lambda: psr.shape_of(good if RANK else folder / "missing.npy", comm=WORLD))
+        out = DESC.zeros("d") if LAST != RANK else np.zeros((1, 1))
+        fails("out has shape (1, 1)", load(good, out=out), LAST, psr.ArrayError)
+        fails("path = 3 must be", load(3 if LAST == RANK else good), LAST)
+        asked = "what is asked of the file must be the same on every rank"
+        fails(asked, load(folder / f"{RANK}.npy"), kind=psr.CollectiveError)
+        fails(asked, load(good, PIECE, window=np.s_[RANK : RANK + 10, :5]), kind=psr.CollectiveError)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slabs, "_read", broken if LAST == RANK else slabs._read)
+        fails("Input/output error", load(good), LAST)
+    assert np.array_equal(psr.load(DESC, good), expected)
 
 
 def broken(*_: object) -> None:
     raise OSError(5, "Input/output error")
 
 
-def saving(desc: psr.Descriptor, folder: Path) -> None:
-    local, target = desc.zeros("d"), folder / "kept.npy"
-    on_first(lambda: target.write_bytes(b"what was there"))
-    fails(
-        "x.npy cannot be written: there is no directory nowhere/here;",
-        lambda: psr.save(desc, local, "nowhere/here/x.npy"),
-    )
-    fails(f"there is no directory {target};", lambda: psr.save(desc, local, target / "x.npy"))
-    for name, text in (
-        (
-            "a.npz",
-            "NumPy's archive of several arrays is not written here: give a name in .npy, .h5 or .hdf5, or another",
-        ),
-        ("a.CSV", "text separated by commas is not written here"),
-        ("a.mat", "MATLAB's format is not written here"),
-        ("a.zarr", "Zarr is not written here"),
+def windows(folder: Path) -> None:
+    """Both ways; the file stays as it was."""
+    path, raw, local = folder / "good.npy", folder / "raw.bin", PIECE.zeros()
+    before = path.read_bytes(), raw.read_bytes()
+    wrong: list[tuple[str, Any]] = [
+        ("[3:13, 16:21] of", np.s_[3:13, 16:21]),
+        ("dimension 1: 16:21 is not inside 0:20", np.s_[3:13, 16:21]),
+        ("dimension 0: the step of a sub-array must be 1, not 2", np.s_[0:20:2, :5]),
+        ("takes at most 2 slices, got 3", np.s_[:10, :5, :1]),
+        ("at most one ellipsis", np.s_[..., :5, ...]),
+        ("has shape (10, 20), but desc has shape (10, 5)", np.s_[3:13]),
+        ("window = 3 must be slices, such as numpy.s_[10:50, :]", 3),
+        ("must be slices", (slice(0, 10), None)),
+        ("must be integers", np.s_[0.5:10.5, :5]),
+        ("must be slices", np.zeros(600, bool)),
+    ]
+    for text, window in wrong:
+        fails(text, load(path, PIECE, window=window))
+        fails(text, save(path, local, PIECE, window=window))
+    dtype = "has elements of <f8: to write into a window pass local.astype of that dtype"
+    its: dict[str, Any] = {"window": WINDOW}
+    for text, call in (
+        ("through = 'view' is for whole files", save(path, local, PIECE, through="view", **its)),
+        ("order = 'F' is for raw files", save(path, local, PIECE, order="F", **its)),
+        ("offset = 8 is for window=", save(raw, local, PIECE, offset=8)),
+        ("ends at byte 4801", save(raw, local, PIECE, shape=SHAPE, offset=1, **its)),
+        ("shape = 600 must be a sequence", save(raw, local, PIECE, shape=600, **its)),
+        ("No such file", save(folder / "missing.npy", local, PIECE, **its)),
+        ("is not an ordinary file", save("/dev/full", local, PIECE, shape=SHAPE, **its)),
+        ("local has dtype <f4, but", save(path, local.astype("f4"), PIECE, **its)),
+        (dtype, save(path, local.astype(">f8"), PIECE, **its)),
     ):
-        fails(text, lambda name=name: psr.save(desc, local, folder / name))
-        assert not (folder / name).exists()
-    psr.save(desc, local, folder / "CAPITAL.NPY")
-    assert np.array_equal(np.load(folder / "CAPITAL.NPY"), np.zeros(SHAPE))
-    loaded = psr.load(desc, folder / "CAPITAL.NPY")
-    assert loaded is not None
-    assert not loaded.any()
+        fails(text, call)
+    if SIZE > 1:
+        bad = local if LAST != RANK else np.zeros((1, 1))
+        fails("local has shape (1, 1)", save(path, bad, PIECE, **its), LAST, psr.ArrayError)
+        fails("window = 7 must be slices", save(path, local, PIECE, window=7 if LAST == RANK else WINDOW), LAST)
+    assert (path.read_bytes(), raw.read_bytes()) == before
+    WORLD.Barrier()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if LAST == RANK:  # it may not write beyond some byte: the elements outside the window are as they were
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    ones, kept = PIECE.from_function(lambda i, j: 1.0 + 0 * i * j), WHOLE.copy()
+    with pytest.raises((psr.FileError, psr.CollectiveError), match=r"File too large|could be written|I/O error"):
+        psr.save(PIECE, ones, path, window=WINDOW)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    WORLD.Barrier()
+    found = np.load(path)
+    found[WINDOW] = kept[WINDOW]
+    assert np.array_equal(found, kept)
+    WORLD.Barrier()
+    psr.save(PIECE, ones, path, window=WINDOW)
+    WORLD.Barrier()
+    kept[WINDOW] = 1
+    assert np.array_equal(np.load(path), kept)
+
+
+def saving(folder: Path) -> None:
+    local, target = DESC.zeros("d"), folder / "kept.npy"
+    on_first(lambda: target.write_bytes(b"what was there"))
+    known = "NumPy's archive of several arrays is not written here: give a name in .npy, .h5 or .hdf5, or another"
+    cases: list[tuple[str, Callable[[], Any]]] = [
+        ("x.npy cannot be written: there is no directory nowhere/here;", save("nowhere/here/x.npy", local)),
+        (f"there is no directory {target};", save(target / "x.npy", local)),
+        (known, save(folder / "a.npz", local)),
+        ("text separated by commas is not written here", save(folder / "a.CSV", local)),
+        ("MATLAB's format is not written here", save(folder / "a.mat", local)),
+        ("Zarr is not written here", save(folder / "a.zarr", local)),
+        ("is not an ordinary file", save(folder / "folder.npy", local)),
+        ("is not an ordinary file", save("/dev/full", local)),
+        ("order = 'K' must be", save(target, local, order="K")),
+    ]
+    if os.geteuid():
+        on_first(lambda: (folder / "closed").mkdir(0o500))
+        cases.append(("Permission denied", save(folder / "closed" / "x.npy", local)))
     if MPI.get_vendor()[0] == "Open MPI":  # which would end the program
         long = folder / ("d" * 240) / "x.npy"
-        on_first(long.parent.mkdir)
-        fails("use a shorter one", lambda: psr.save(desc, local, long))
-        assert not os.listdir(long.parent)
-        WORLD.Barrier()  # all have looked
-        on_first(lambda: np.save(long, np.zeros(SHAPE)))
-        fails("use a shorter one", lambda: psr.load(desc, long))
-    private = folder / "private.npy"
-    on_first(lambda: (private.write_bytes(b""), private.chmod(0o600)))
+        on_first(lambda: (long.parent.mkdir(), np.save(long, WHOLE)))
+        cases += [("use a shorter one", save(long, local)), ("use a shorter one", load(long))]
+    for text, call in cases:
+        fails(text, call)
+    assert not list(folder.glob("a.*"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slabs, "_write", broken if LAST == RANK else slabs._write)
+        fails("Input/output error", save(target, local), LAST)
+    if SIZE > 1:
+        mine, other = local if LAST != RANK else np.zeros((1, 1)), local.astype("f" if LAST == RANK else "d")
+        fails("local has shape (1, 1)", save(target, mine), LAST, psr.ArrayError)
+        fails("the dtype must be the same on every rank", save(target, other), kind=psr.CollectiveError)
+    no_room(local, target)
+    assert target.read_bytes() == b"what was there"
+    assert not [name for name in os.listdir(folder) if name.endswith(".part")]
+    WORLD.Barrier()
+
+
+def no_room(local: Any, target: Path) -> None:
+    """A full disk: found when room is made; where that is not offered, when ranks write."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
+    for through in ("slabs", "view"):
+        fails("there is no room for 4928 bytes", save(target, local, through=through))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    begin = writing._begin
+
+    def limited(*arguments: Any) -> Any:
+        """The first rank can write no more of the file than its beginning."""
+        made = begin(*arguments)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
+        return made
+
+    ones = DESC.from_function(lambda i, j: 1.0 + 0 * i * j)
+    texts = r"FileError|File too large|could be written|I/O error|not what"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "_begin", limited)
+        for through in ("slabs", "view"):  # some MPIs write nothing in a collective call and say that all is well
+            with pytest.raises((psr.FileError, psr.CollectiveError), match=texts):
+                psr.save(DESC, ones, target, through=through)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            WORLD.Barrier()
+
+
+def what_is_replaced(folder: Path) -> None:
+    """Permissions are kept, links followed, names in capitals understood; what a save writes is never open to others."""
+    local, zeros = DESC.zeros("d"), np.zeros(SHAPE)
+    private, capital, target, link = (folder / name for name in ("private.npy", "CAPITAL.NPY", "kept.npy", "link.npy"))
+    on_first(lambda: (private.write_bytes(b""), private.chmod(0o600), target.chmod(0o640), link.symlink_to(target)))
     begun, modes = writing._begin, []
 
     def looked_at(temporary: str, *rest: Any) -> Any:
@@ -165,72 +275,84 @@ def saving(desc: psr.Descriptor, folder: Path) -> None:
         modes.append(os.stat(temporary).st_mode & 0o777)
         return made
 
-    writing._begin = looked_at
-    psr.save(desc, local, private)
-    writing._begin = begun
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "_begin", looked_at)
+        psr.save(DESC, local, private)
     assert modes == ([0o600] if RANK == 0 else [])
-    assert private.stat().st_mode & 0o777 == 0o600
-    WORLD.Barrier()  # all have looked
-    on_first(lambda: [(folder / name).unlink() for name in ("CAPITAL.NPY", "private.npy")])
-    fails("is not an ordinary file", lambda: psr.save(desc, local, folder / "folder.npy"))
-    fails("is not an ordinary file", lambda: psr.save(desc, local, "/dev/full"))
-    fails("order = 'K' must be", lambda: psr.save(desc, local, target, order="K"))
-    if os.geteuid():
-        on_first(lambda: (folder / "closed").mkdir(0o500))
-        fails("Permission denied", lambda: psr.save(desc, local, folder / "closed" / "x.npy"))
-    kept = slabs._write
-    last = SIZE - 1
-    slabs._write = broken if last == RANK else kept
-    fails("Input/output error", lambda: psr.save(desc, local, target), only=last)
-    slabs._write = kept
-    if SIZE > 1:
-        mine = local if last != RANK else np.zeros((1, 1))
-        fails("local has shape (1, 1)", lambda: psr.save(desc, mine, target), only=last, kind=psr.ArrayError)
-        with pytest.raises(psr.CollectiveError, match="the dtype must be the same on every rank"):
-            psr.save(desc, local.astype("f" if last == RANK else "d"), target)
-    # A full disk: found when room is made; where that is not offered, when ranks write.
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
-    for through in ("slabs", "view"):
-        fails("there is no room for 4928 bytes", lambda through=through: psr.save(desc, local, target, through=through))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    begin = writing._begin
-    writing._begin = lambda *arguments: limited(begin(*arguments), hard)
-    WORLD.Barrier()
-    ones = desc.from_function(lambda i, j: 1.0 + 0 * i * j)
-    for through in ("slabs", "view"):  # some MPIs write nothing in a collective call and say that all is well
-        with pytest.raises(
-            (psr.FileError, psr.CollectiveError), match=r"FileError|File too large|could be written|I/O error|not what"
-        ):
-            psr.save(desc, ones, target, through=through)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    for path, mode in ((private, 0o600), (link, 0o640), (capital, None)):
+        psr.save(DESC, local, path)
+        assert np.array_equal(np.load(path), zeros)
+        assert mode is None or path.stat().st_mode & 0o777 == mode
         WORLD.Barrier()
-    writing._begin = begin
+    assert link.is_symlink()
+    assert not psr.load(DESC, capital).any()
+
+
+def hdf5(folder: Path) -> None:
+    import h5py
+
+    desc, path, bad = psr.Descriptor((6, 5), (2, 2), PIECE.grid), folder / "errors.h5", folder / "bad.h5"
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        psr.save(desc, desc.zeros(), folder / "warned.h5")
+    told = [warning for warning in told if warning.category is RuntimeWarning]
+    assert len(told) == (RANK == 0 and not h5py.get_config().mpi)
+    for warning in told:
+        assert "warned.h5: h5py was built without MPI, so the first rank reads and writes for all" in str(
+            warning.message
+        )
+        assert warning.filename == __file__
+
+    def write() -> None:
+        with h5py.File(path, "w") as file:
+            file["other"], file["group/one"], file["null"] = np.zeros((5, 6)), 1, h5py.Empty("f8")
+            file["text"] = np.full((6, 5), "text", dtype=h5py.string_dtype())
+
+    on_first(write)
+    before = path.read_bytes()
+    on_first(lambda: bad.write_bytes(before[: len(before) // 2]))
+    for dataset, text in (
+        (None, "has no data set 'data'; it has group, null, other, text: give dataset="),
+        ("group", "has no data set 'group'"),
+        ("text", "holds object: only fixed sizes"),
+        ("null", "holds nothing (H5S_NULL): only fixed sizes"),
+    ):
+        fails(text, load(path, desc, dataset=dataset))
+        fails(text, lambda dataset=dataset: psr.shape_of(path, dataset=dataset, comm=WORLD))
+    for text, call in (
+        ("shape (5, 6), but desc has shape (6, 5)", load(path, desc, dataset="other")),
+        ("is a group", save(path, desc.zeros(), desc, dataset="group")),
+        ("M8", save(path, desc.zeros("M8[s]"), desc)),
+        ("order = 'F'", save(path, desc.zeros(), desc, order="F")),
+        ("bad.h5", load(bad, desc, dataset="other")),
+        ("bad.h5", save(bad, desc.zeros(), desc)),
+        ("No such file", load(folder / "missing.h5", desc)),
+    ):
+        fails(text, call)
+    assert path.read_bytes() == before
+    psr.save(desc, desc.zeros(), path)
     WORLD.Barrier()
-    assert target.read_bytes() == b"what was there"
-    assert not [name for name in os.listdir(folder) if name.endswith(".part")]
-
-    WORLD.Barrier()
-    on_first(lambda: (os.chmod(target, 0o640), os.symlink(target, folder / "link.npy")))
-    psr.save(desc, local, folder / "link.npy")
-    assert (folder / "link.npy").is_symlink()
-    assert np.array_equal(np.load(target), np.zeros(SHAPE))
-    assert target.stat().st_mode & 0o777 == 0o640
-
-
-def limited(made: Any, hard: int) -> Any:
-    """The first rank can write no more of the file than its beginning."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
-    return made
+    with h5py.File(path, "r") as file:
+        assert "other" in file, "other data sets stay"
 
 
 def main() -> None:
     folder = Path(sys.argv[1])
     on_first(lambda: (folder / "folder.npy").mkdir())
-    rows = next(n for n in (2, 1) if SIZE % n == 0)
-    desc = psr.Descriptor(SHAPE, (4, 3), psr.ProcessGrid((rows, SIZE // rows), WORLD))
-    reading(desc, folder)
-    saving(desc, folder)
+    warnings.simplefilter("ignore", RuntimeWarning)  # h5py without MPI
+    reading(folder)
+    windows(folder)
+    saving(folder)
+    what_is_replaced(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "h5py", None)
+        for call in (load(folder / "x.h5"), save(folder / "x.h5", DESC.zeros())):
+            fails("x.h5 is HDF5, for which h5py is needed", call, kind=psr.LibraryError)
+    try:
+        hdf5(folder)
+    except ModuleNotFoundError:
+        assert "h5py" not in sys.modules
+    WORLD.Barrier()
     if RANK == 0:
         print("OK", flush=True)
 
