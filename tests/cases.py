@@ -42,7 +42,7 @@ DTYPES = [*(np.dtype(t) for t in "?bBhHiIlLqefdgFDG"), *OTHER_DTYPES, RECORD]
 MULTIPLIED = "fdFD"  # dtypes that alpha and beta are for
 FORMULAS = ("walker-otto", "phases", "classes")  # schedules that apply to few pairs of layouts
 ONE_SIZE = ("lcm", "gcd")  # ways that are for blocks of one size
-WINDOWS = "a list of layouts"
+LISTED = "a list of layouts"
 FEATURES = frozenset(
     {"tiles", "copies", "irregular", "dimensions", "operations", "factors", "faults", "in place", "unknown"}
 )
@@ -79,6 +79,7 @@ class Case:
     in_place: bool = False
     tells_dtype: bool = True
     unknown: bool = False
+    strided: bool = True
     seed: int = 0
 
     def __repr__(self) -> str:
@@ -148,6 +149,7 @@ class Case:
             found.update(_kinds_of(layout))
         found[f"dtype {self.dtype.char}" if self.dtype in DTYPES[:17] else f"dtype {self.dtype}"] += 1
         found.update(f"{name} {value}" for name, value in self.way.items() if name != "memory_limit")
+        found["any strides"] += self.strided
         found["little memory"] += "memory_limit" in self.way
         found.update(f"{name} {getattr(self, name)}" for name in ("op", "uplo", "diag", "fill"))
         for name in ("in_place", "unknown"):
@@ -190,7 +192,7 @@ def _ways() -> Iterator[Way]:
     """All that `redistribute` does not refuse, with much memory and with little."""
     yield {}
     yield {"memory_limit": 2000}
-    for via in (*VIAS, WINDOWS):
+    for via in (*VIAS, LISTED):
         yield {"via": via}
         yield {"via": via, "schedule": "caterpillar", "exchange": "sendrecv", "memory_limit": 400}
     for schedule, exchange, buffers in itertools.product((*NAMES, "auto"), EXCHANGES, BUFFERS):
@@ -328,15 +330,16 @@ def draw_case(
         b = a
         asked.pop("fill", None)
     case = Case(a, b, dtype, way, [], in_place=in_place, seed=int(rng.integers(2**31)), **asked)
-    if way.get("via") == WINDOWS:
+    if way.get("via") == LISTED:
         case.via = [
             replace(_on_own_grid(rng, random_layout(rng, other, sides[0], sub_arrays=False)), extra=0)
             for _ in range(int(rng.integers(1, 3)))
         ]
-    if "unknown" in features and rng.random() < 0.2 and way.get("via") != WINDOWS:
+    if "unknown" in features and rng.random() < 0.2 and way.get("via") != LISTED:
         case.unknown = True
     if "unknown" in features and isinstance(ranks, int) and rng.random() < 0.3:
         case.tells_dtype = False
+    case.strided = bool(rng.random() < 0.6)
     case.calls = [
         _call(rng, case, multiplied, features) for _ in range(int(rng.choice((1, 2, 3, 6), p=(0.3, 0.3, 0.3, 0.1))))
     ]
@@ -375,6 +378,7 @@ def _call(rng: np.random.Generator, case: Case, multiplied: bool, features: froz
         how = "start"
     if "faults" not in features or rng.random() > 0.15:
         return Call(how, alpha, beta, new)
+    how = "call" if how == "array" else how  # a distributed array refuses what does not fit by itself
     fault = FAULTS[rng.integers(len(FAULTS))]
     processes = np.union1d(case.a.ranks, case.b.ranks)
     if fault == "factor" and not (multiplied and len(processes) > 1):
@@ -412,14 +416,14 @@ def _table() -> list[str]:
         *(f"schedule {name}" for name in (*NAMES, "auto")),
         *(f"exchange {name}" for name in EXCHANGES),
         *(f"buffers {name}" for name in BUFFERS),
-        *(f"via {name}" for name in (*VIAS, WINDOWS)),
+        *(f"via {name}" for name in (*VIAS, LISTED)),
         *(f"op {name}" for name in "NTCR"),
         *(f"uplo {name}" for name in "UL"),
         "diag U",
         *(f"fill {name}" for name in ("zero", "symmetric", "hermitian")),
         *(f"dimensions {number}" for number in range(1, 7)),
         *("block-cyclic", "irregular", "tiles", "stored tiles", "copies", "sub-array", "grid of other dimensions"),
-        *("leading dimension", "no elements", "little memory", "in_place", "unknown", "dtype not told"),
+        *("leading dimension", "no elements", "little memory", "in_place", "unknown", "dtype not told", "any strides"),
         *(f"use {name}" for name in (*USES[2:], "batch")),
         *(f"fault {name}" for name in FAULTS),
         *("out left out", "alpha", "beta", "intercommunicator"),

@@ -65,14 +65,14 @@ class Local(NamedTuple):
     views: list[NDArray[Any]]
 
 
-def local_array(layout: AnyLayout, rank: int | None, dtype: np.dtype[Any], own: np.random.Generator) -> Local:
-    """Memory for what a rank holds, of any strides that `own` draws; None outside the grid."""
+def local_array(layout: AnyLayout, rank: int | None, dtype: np.dtype[Any], own: np.random.Generator | None) -> Local:
+    """Memory for what a rank holds, of any strides that `own` draws, in Fortran order without; None outside the grid."""
     shapes = [tuple(map(len, piece)) for piece in layout.pieces(rank)]
     if isinstance(layout, Layout):
         if not shapes:
             return Local(None, [])
         (shape,) = shapes
-        if layout.extra and 0 not in shape and own.random() < 0.5:  # (LLD, columns)
+        if layout.extra and 0 not in shape and own is not None and own.random() < 0.5:  # (LLD, columns)
             given = np.zeros((shape[0] + layout.extra, *shape[1:]), dtype, order="F")
             return Local(given, [given[: shape[0]]])
         given = placed(own, shape, dtype)
@@ -89,6 +89,8 @@ def views_of(layout: AnyLayout, rank: int | None, result: Any) -> list[NDArray[A
     """The pieces in what a plan has returned."""
     if isinstance(layout, Layout):
         return [] if result is None else [result[: len(piece[0])] for piece in layout.pieces(rank)]
+    if not layout.pieces(rank):
+        return []
     if not layout.stored:
         return list(result)
     item = result.dtype.itemsize
@@ -100,9 +102,9 @@ def views_of(layout: AnyLayout, rank: int | None, result: Any) -> list[NDArray[A
     ]
 
 
-def placed(own: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+def placed(own: np.random.Generator | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """An array of the shape in Fortran or C order, with gaps, or reversed."""
-    kind = own.integers(5)
+    kind = 3 if own is None else own.integers(5)
     if kind == 0:
         return np.zeros(shape, dtype)
     if kind == 1:

@@ -105,6 +105,15 @@ class Move(NamedTuple):
         """Which elements of op(A) move; None for all."""
         return edge_of(self.part, self.op, self.desc_b.shape)
 
+    @property
+    def from_a_to_b(self) -> bool:
+        """Whether it takes elements from the user's A to the user's B, by no layout in between."""
+        return 2 * self.pair == self.source == self.target - 1
+
+    def copies(self, forms: Forms) -> list[Message]:
+        """What this rank copies to itself, from arrays of one kind: nothing where A and B are one array that stays."""
+        return [] if self.from_a_to_b and forms.stays[self.pair] else self.messages.copies
+
 
 class Forms(NamedTuple):
     """What arrays of one kind have in common: of each array the strides, of each pair the bytes of an element.
@@ -146,7 +155,7 @@ class Stage:
     ) -> None:
         self.moves, self.exchange, self.options = tuple(moves), exchange, options
         self._group, self._by_distance = group, by_distance
-        users = False not in [2 * move.pair == move.source == move.target - 1 for move in self.moves]
+        users = False not in [move.from_a_to_b for move in self.moves]
         # Where the arrays of a move are among the addresses of a run: by pair, where all are the user's.
         self.places = [move.pair if users else k for k, move in enumerate(self.moves)]
 
@@ -184,8 +193,7 @@ class Stage:
             [
                 (k, message.box)
                 for k, move in enumerate(self.moves)
-                for message in move.messages.copies
-                if not forms.stays[move.pair]
+                for message in move.copies(forms)
             ],
             "",
         )
@@ -201,7 +209,7 @@ class Stage:
         if node is None or self.exchange is not Shared or len(self.moves) > 1:
             return None
         kind = _Kind.of(self.moves[0], self.places[0], forms, order)
-        sends, receives, copies = self.moves[0].messages
+        sends, receives, _ = self.moves[0].messages
 
         def pairs(some: Sequence[Message], dense: str) -> list[tuple[int, Bundle]]:
             boxes: dict[int, Box | Boxes] = {}
@@ -209,11 +217,9 @@ class Stage:
                 boxes.setdefault(message.peer, message.box)
             return [(peer, Bundle(kind.parts(box, dense), dense)) for peer, box in boxes.items()]
 
-        stays = (
-            [] if forms.stays[kind.move.pair] else [part for message in copies for part in kind.parts(message.box, "")]
-        )
+        copied = [part for message in kind.move.copies(forms) for part in kind.parts(message.box, "")]
         outgoing, incoming = pairs(sends, "target"), pairs(receives, "source")
-        return Shared.straight(outgoing, incoming, Bundle(stays, ""), item, self.options.memory_limit, node)
+        return Shared.straight(outgoing, incoming, Bundle(copied, ""), item, self.options.memory_limit, node)
 
     def _key(self, sending: bool) -> Key:
         """The place in the schedule of all that goes to or comes from a rank: a function of a move and its message."""

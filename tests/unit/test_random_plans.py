@@ -71,7 +71,7 @@ def plans_of(case: Case, size: int) -> list[Any]:
     return plans
 
 
-def arrays_of(case: Case, rank: int, own: np.random.Generator) -> tuple[Local, Local]:
+def arrays_of(case: Case, rank: int, own: np.random.Generator | None) -> tuple[Local, Local]:
     """This rank's local arrays, with the values before the first call."""
     pair = []
     for layout, values in zip((case.a, case.b), case.before(case.calls[0]), strict=True):
@@ -88,7 +88,7 @@ class Side:
     def __init__(self, case: Case, plan: Any, rank: int) -> None:
         call = case.calls[0]
         self.case, self.plan, self.rank = case, plan, rank
-        self.a, self.b = arrays_of(case, rank, np.random.default_rng([case.seed, rank]))
+        self.a, self.b = arrays_of(case, rank, np.random.default_rng([case.seed, rank]) if case.strided else None)
         self.operands = plan._operands(self.a.given, None if call.new else self.b.given, call.alpha, call.beta)
 
     def bind(self, order: int) -> None:
