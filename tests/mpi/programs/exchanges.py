@@ -1,0 +1,337 @@
+"""What exchanges do that no array tells: few messages, short pieces, links' costs, stores, shared memory, datatypes.
+
+Arguments: the name of a function below, and its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import pyscalapack_redist as psr
+from pyscalapack_redist._kernels.boxes import Box
+from pyscalapack_redist._kernels.runs import Runs
+from pyscalapack_redist.comm import node
+from pyscalapack_redist.comm.channel import MPIChannel
+from pyscalapack_redist.comm.log_steps import LogSteps, Rows, work_of
+from pyscalapack_redist.comm.progress import until
+from pyscalapack_redist.engine.model import SHORTEST_PIECE
+from pyscalapack_redist.exchanges import datatypes
+from pyscalapack_redist.exchanges.buffers import memory_at
+from pyscalapack_redist.exchanges.nonblocking import FEW, HEADER
+
+WORLD = MPI.COMM_WORLD
+RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
+
+
+def value(i: Any, j: Any) -> Any:
+    return 1000.0 * i + j
+
+
+def pair(
+    shape: tuple[int, int], block_a: Any, block_b: Any, comm: Any = WORLD
+) -> tuple[psr.Descriptor, psr.Descriptor]:
+    """Rows of processes, then columns of them."""
+    rows, columns = psr.ProcessGrid((SIZE, 1), comm), psr.ProcessGrid((1, SIZE), comm)
+    return psr.Descriptor(shape, block_a, rows), psr.Descriptor(shape, block_b, columns)
+
+
+def moves(plan: psr.Redistribution) -> None:
+    out = plan(plan.desc_a.from_function(value))
+    assert np.array_equal(out, plan.desc_b.from_function(value))
+
+
+# -- LogSteps: maxima and blocks of all ranks, in few steps
+
+
+def content(source: int, target: int, nbytes: int) -> np.ndarray:
+    return np.random.default_rng([source, target]).integers(0, 256, nbytes).astype(np.uint8)
+
+
+def few_steps() -> None:
+    """For several radices, with and without blocks on each rank, used several times."""
+    comm = WORLD.Dup()
+    channel, ranks = MPIChannel(comm), tuple(range(SIZE))
+    for radix, block in itertools.product((2, 3, 4, SIZE, SIZE + 3), (8, 1000)):
+        for without in ((), (SIZE - 1,), ranks[1:], ranks[::2], ranks):
+            for tag in (None, 7):
+                check_steps(channel, max(2, radix), block, without, tag)
+    for radix in (2, 3, 4, SIZE):
+        work = work_of(SIZE, max(2, radix))
+        assert (work.messages == 0) == (SIZE == 1)
+        assert radix < SIZE or work.messages == work.blocks == SIZE - 1
+    comm.Free()
+
+
+def check_steps(channel: MPIChannel, radix: int, block: int, without: tuple[int, ...], tag: int | None) -> None:
+    steps = LogSteps(channel, radix, 3, tag=tag)
+    for use in range(3):
+        steps.largest[:] = RANK, -RANK, use * (RANK == SIZE // 2)
+        rows = None
+        if RANK not in without:
+            blocks = np.zeros((SIZE, block), np.uint8)
+            lengths = [0] + [block - use] * (SIZE - 1)
+            for j, length in enumerate(lengths):
+                blocks[j, :length] = content(RANK, (RANK + j) % SIZE, length)
+            rows = Rows(blocks, lengths)
+        steps.start(rows, use)
+        until(steps.advance)
+        assert steps.largest.tolist() == [SIZE - 1, 0, use], (radix, steps.largest)
+        for j in range(1, SIZE if rows is not None else 1):
+            source = (RANK - j) % SIZE
+            if source not in without:
+                came = rows.blocks[j, : block - use]
+                assert np.array_equal(came, content(source, RANK, block - use)), (radix, block, source)
+    steps.free()
+
+
+def with_vote(radix: int, messages: int) -> None:
+    """Small messages between nodes travel with the vote: few for each rank, however many peers it has. Each is a node."""
+    plan = psr.redistribute(*pair((60, 40), (2, 3), (3, 2)))
+    group = plan._group
+    assert group is not None
+    assert group.radix == radix
+    assert "bruck" in str(plan.report()), plan.report()
+    assert work_of(SIZE, radix).messages == messages
+    sent, send = [0], group.channel.send
+
+    def counted(*arguments: Any) -> Any:
+        sent[0] += 1
+        return send(*arguments)
+
+    group.channel.send = counted  # type: ignore[method-assign]
+    a, b = plan.desc_a, plan.desc_b
+
+    def local(desc: psr.Descriptor, k: int) -> np.ndarray:
+        return desc.from_function(lambda i, j: k + value(i, j))
+
+    out = b.empty(np.float64)
+    for k in range(5):
+        order = "C" if k == 3 and RANK == 1 else "F"  # packed in another order than by the others
+        assert plan(np.array(local(a, k), order=order), out) is out
+        assert np.array_equal(out, local(b, k)), k
+        assert sent[0] == 0, (k, sent)  # all goes in the messages of the vote, which are persistent requests
+    for _ in range(2):
+        before, wrong = out.copy(), RANK == 1
+        with pytest.raises(psr.ArrayError if wrong else psr.CollectiveError, match="float32" if wrong else "rank 1"):
+            plan(local(a, 7), out.astype(np.float32) if wrong else out)
+        assert np.array_equal(out, before)
+        plan(local(a, 8), out)
+        assert np.array_equal(out, local(b, 8))
+    both = [plan.start(local(a, k)) for k in (10, 11)]
+    for k, transfer in reversed(list(enumerate(both))):
+        assert np.array_equal(transfer.wait(), local(b, 10 + k))
+    moves(psr.redistribute(*pair((800, 900), (2, 3), (3, 2)), exchange="bruck"))
+
+
+# -- messages and pieces
+
+
+def cut_messages() -> None:
+    """A step for each part: they are cut as the schedule says, nothing is lost, and datatypes are refused."""
+    a = psr.Descriptor((90, 4), (3, 4), psr.ProcessGrid((3, 1), WORLD))
+    b = psr.Descriptor((90, 4), (5, 4), psr.ProcessGrid((4, 1), WORLD))
+    for exchange in ("nonblocking", "sendrecv", "windowed", "shared"):
+        plan = psr.redistribute(a, b, dtype=np.float64, schedule="preemptive", exchange=exchange)
+        out = plan(a.from_function(value) if a.coords is not None else None)
+        assert np.array_equal(out, b.from_function(value)), exchange
+        sent = WORLD.allgather([message.peer for message in plan.messages_of(RANK)["send"]])
+        assert any(len(peers) > len(set(peers)) for peers in sent), "no message is cut"
+    with pytest.raises(psr.ScheduleError, match="buffers='packed'"):
+        psr.redistribute(a, b, dtype="d", schedule="preemptive", buffers="datatypes", exchange="nonblocking")
+
+
+def short_pieces() -> None:
+    """On slow links all messages are under way at once, in short pieces and in synchronous mode. Each rank is a node."""
+    n, peers = 512, SIZE - 1
+    plan = psr.redistribute(*pair((n, n), (1, n), (n, 1)), dtype=np.float64)
+    assert plan.report().exchange in ("windowed", "shared"), plan.report()
+    assert plan._group is not None
+    channel: Any = plan._group.channel
+    sent: list[tuple[int, int]] = []
+    synchronous = channel.send_synchronously
+
+    def send(buffer: Any, peer: int, tag: int) -> MPI.Request:
+        sent.append((peer, buffer[1]))
+        return synchronous(buffer, peer, tag)
+
+    channel.send_synchronously = send
+    moves(plan)
+    message = (n // SIZE) ** 2 * 8
+    others = (peer for peer in range(SIZE) if peer != RANK)
+    assert Counter(peer for peer, _ in sent) == dict.fromkeys(others, -(-message // SHORTEST_PIECE))
+    assert sum(nbytes for _, nbytes in sent) == peers * message
+    assert max(nbytes for _, nbytes in sent) <= SHORTEST_PIECE
+    at_first = Counter(peer for peer, _ in sent[: FEW * peers])  # before any is through
+    assert set(at_first.values()) == {FEW}, sent
+
+
+def links(what: str) -> None:
+    """What messages between nodes cost: "measured", read from a "file", or an "error" on all ranks. Two nodes of two ranks."""
+    a, b = pair((300, 300), 7, 7)
+    if what == "error":
+        with pytest.raises(psr.CollectiveError if RANK else psr.RedistributionError, match="PYSCALAPACK_REDIST_LINKS"):
+            psr.redistribute(a, b)
+        return
+    plan = psr.redistribute(a, b)
+    before = plan.report(np.float64)
+    assert before.links is not None
+    assert before.links.nodes == 2
+    assert before.last_seconds is None
+    assert before.predicted_seconds is not None
+    if what == "measured":
+        assert before.links.latency > 0
+        assert before.links.rate > 0
+    else:
+        assert before.links[:2] == (0.5, 8000.0), before.links
+        away = [
+            2 * sum(message.size for message in plan.messages[way] if message.peer // 2 != RANK // 2)
+            for way in ("send", "receive")
+        ]
+        busiest = WORLD.allreduce(max(away), MPI.MAX)
+        # The vote of four ranks, in one step, and the start of a message are twice the latency.
+        assert np.isclose(before.predicted_seconds, 2 * 0.5 + 8 * busiest / 8000)
+        # Four elements, one for each rank, travel with the vote of one step: a block for each other rank.
+        few = psr.redistribute(*pair((4, 4), (1, 4), (4, 1)), exchange="bruck").report(np.float64)
+        assert np.isclose(few.predicted_seconds, 0.5 + 2 * 3 * (8 + HEADER) / 8000), few.predicted_seconds
+    moves(plan)
+    after = plan.report(np.float64)
+    assert after.last_seconds is not None
+    assert after.last_seconds > 0
+    assert "last run" in str(after)
+    assert psr.redistribute(b, a).report().links == before.links  # not measured again
+
+
+# -- memory
+
+
+def large_chunks(calls: int) -> None:
+    """Chunks so large that they are written past the cache in turn with others, while every call is checked."""
+    for block, dtype, op in (
+        (64, "f8", "N"),
+        (8, "f4", "N"),
+        (7, "f8", "N"),
+        (31, "D", "N"),
+        (1, "f8", "N"),
+        (40, "f8", "T"),
+    ):
+        plan = psr.redistribute(*pair((1210, 1210), block, (block + 5, block)), exchange="shared", op=op)
+        before = plan.desc_a.from_function(lambda i, j: (1001 * i + j) % 30011, dtype)
+        wanted = plan.desc_b.from_function(
+            lambda i, j, op=op: (1001 * (i if op == "N" else j) + (j if op == "N" else i)) % 30011, dtype
+        )
+        for _ in range(calls):
+            out = np.zeros_like(wanted)
+            assert np.array_equal(plan(before, out), wanted), f"blocks of {block}, {dtype}, {op}"
+            again = plan(before, out, alpha=2, beta=-1)
+            assert np.array_equal(again, wanted), f"blocks of {block}, {dtype}, {op}: a sum"
+    assert plan._group is not None
+    assert plan._group.node is not None
+    ring = plan._group.node.ring
+    assert ring is not None
+    ways = [way for rank, way in enumerate(ring.past_the_cache()) if rank != ring.rank]
+    assert None not in ways, f"how the other ranks of the node write chunks was not tried: {ways}"
+
+
+def shared_memory() -> None:
+    """Which memory the ranks of a node share, and what happens where they may not."""
+    memory_file = node._memory_file
+
+    def refused(size: int) -> tuple[int, str, bool]:
+        raise OSError("not permitted here")
+
+    def elsewhere(size: int) -> tuple[int, str, bool]:
+        """A file that the others take for another one, as where processes do not see one another."""
+        descriptor, _, named = memory_file(size)
+        return descriptor, f"/proc/self/fd/{os.open('/dev/zero', os.O_RDWR)}", named
+
+    for first, second, says in (
+        (None, None, "(memfd)"),
+        (refused, None, "(/dev/shm)"),
+        (refused, refused, "no shared memory: not permitted here; not permitted here, so by MPI"),
+        (elsewhere, None, "(/dev/shm)"),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            for name, function in (("_memory_file", first), ("_shm_file", second)):
+                if function is not None and RANK == 0:
+                    patch.setattr(node, name, function)
+            duplicate = WORLD.Dup()  # memory is asked for again
+            plan = psr.redistribute(*pair((90, 70), 4, (9, 5), duplicate), exchange="shared")
+            for _ in range(2):
+                moves(plan)
+            assert says in str(plan.report()), plan.report()
+            duplicate.Free()
+    assert not [name for name in os.listdir("/dev/shm") if name.startswith("pyscalapack_redist")] or RANK
+
+
+# -- derived datatypes of random boxes list the elements that the packing loops list, in order
+
+
+def random_runs(rng: np.random.Generator) -> Runs:
+    """Runs of equal or of different lengths and distances, over whole periods or not."""
+    n = int(rng.integers(1, 6))
+    length = rng.integers(1, 5, n) if rng.random() < 0.6 else np.full(n, rng.integers(1, 4))
+    gaps = rng.integers(0, 4, (2, n)) if rng.random() < 0.6 else np.repeat(rng.integers(0, 4, (2, 1)), n, axis=1)
+    x, y = (rng.integers(0, 4) + np.cumsum(length + gap) - length - gap for gap in gaps)
+    periods = [int(side[-1] + length[-1] + rng.integers(0, 3)) for side in (x, y)]
+    return Runs(x, y, length, *periods, int(rng.integers(1, 3 * length.sum() + 1)))
+
+
+def check_box(rng: np.random.Generator) -> None:
+    dimensions = int(rng.integers(1, 5))
+    box = Box([random_runs(rng) for _ in range(dimensions)])
+    item, order = int(rng.integers(1, 30)), tuple(rng.permutation(dimensions).tolist())
+    for target in (False, True):
+        extent = tuple(int(runs.expand()[:, int(target)].max()) + 1 for runs in box.runs)
+        room = tuple(n * int(rng.integers(1, 3)) for n in extent)
+        layout = rng.permutation(dimensions)
+        whole = rng.integers(0, 256, (*np.array(room)[layout], item), np.uint8).view(f"V{item}")[..., 0]
+        whole = whole.transpose(np.argsort(layout))
+        array = whole[tuple(slice(None, None, sign) for sign in rng.choice([1, -1], dimensions))]
+        address = array.__array_interface__["data"][0]
+        packed = np.empty(box.size * item, np.uint8)
+        made = datatypes.box_type(box, target, array.strides, item, order)
+        assert made.Get_size() == packed.size
+        MPI.COMM_SELF.Sendrecv((memory_at(address), 1, made), 0, 0, (packed, packed.size, MPI.BYTE), 0, 0)
+        made.Free()
+        places = [runs.expand()[:, int(target)] for runs in box.runs]
+        expected = array[np.ix_(*places)].transpose(order[::-1]).tobytes()
+        assert packed.tobytes() == expected, (box.shape(), item, order, array.strides, target)
+
+
+def boxes(cases: int, seed: int) -> None:
+    """Elements side by side are a contiguous type: MPICH copies the elements of a vector singly, 15 times slower."""
+    every = [Runs(np.array([0]), np.array([0]), np.array([n]), n, n, n) for n in (7, 4)]
+    column = [every[0], Runs(*np.zeros((2, 1), int), np.array([1]), 1, 1, 1)]
+    contiguous, vector = MPI.COMBINER_CONTIGUOUS, MPI.COMBINER_HVECTOR
+    for runs, strides, combiner in (
+        (column, (1, 7), contiguous),
+        (every, (1, 7), contiguous),
+        (every, (2, 14), vector),
+    ):
+        made = datatypes.box_type(Box(runs), False, strides, 1, (0, 1))
+        assert made.combiner == combiner
+        made.Free()
+    for largest in (datatypes.LARGEST_COUNT, 3):  # the second as if counts ended there
+        datatypes.LARGEST_COUNT = largest
+        for case in range(cases):
+            check_box(np.random.default_rng([seed, case]))
+
+
+def main() -> None:
+    name, *arguments = sys.argv[1:]
+    globals()[name](*(int(word) if word.isdecimal() else word for word in arguments))
+    WORLD.Barrier()
+    if RANK == 0:
+        print("OK", flush=True)
+
+
+if __name__ == "__main__":
+    main()
