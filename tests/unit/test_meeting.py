@@ -95,34 +95,37 @@ def own_card(path: Path, role: str, reader: int | None = None) -> tuple[Card, Ho
     return card, hold
 
 
-def test_the_other_side_is_found_while_it_lives(tmp_path: Path) -> None:
+NOBODY = r"nobody came to .* within 0\.5 s: start the other job, which calls psr\.accept"
+LEFT = r"came to .* and left again"
+OCCUPIED = r"another job waits in psr\.accept at .* already: use another path"
+
+
+def test_a_card_is_found_while_its_job_lives_and_replaced_afterwards(tmp_path: Path) -> None:
     path = tmp_path / "m"
     with other_job(path, "accept"):
         card = wait_for(str(path), "connect", time.monotonic() + SOON, SOON)
         assert card.about["ranks"] == 2
         assert Card.read(str(path), "connect") is None
+        with pytest.raises(ConnectError, match=OCCUPIED):
+            own_card(path, "accept")
+        (tmp_path / "there").mkdir()
+        os.link(f"{path}.accept", tmp_path / "there" / "m.accept")
+        assert Card.read(str(tmp_path / "there" / "m"), "accept") is None, "a hard link to a card elsewhere is none"
     assert Path(card.path).exists()
     assert Card.read(str(path), "accept") is None, "its process was killed: the card is stale"
-    with pytest.raises(
-        ConnectError, match=r"nobody came to .* within 0\.5 s: start the other job, which calls psr\.accept"
-    ):
-        wait_for(str(path), "connect", time.monotonic() + 0.2, 0.5)
-
-
-def test_a_stale_card_is_replaced_and_a_live_one_is_not(tmp_path: Path) -> None:
-    path = tmp_path / "m"
-    refused = pytest.raises(ConnectError, match=r"another job waits in psr\.accept at .* already: use another path")
-    with other_job(path, "accept"), refused:
-        own_card(path, "accept")
+    with pytest.raises(ConnectError, match=NOBODY):
+        wait_for(str(path), "connect", time.monotonic() + 0.1, 0.5)
     card, _ = own_card(path, "accept")
     assert json.loads(Path(card.path).read_text()) == {"ranks": 1, "secret": card.secret.hex()}
+    assert os.stat(card.path).st_mode & 0o777 == 0o600, "it is for its user only"
+    assert len(card.secret) == 32
+    assert card.secret.hex()[:16] not in card.path, "its name tells nothing"
     card.remove()
-    assert [path.name for path in tmp_path.iterdir() if path.name == "m.accept"] == []
+    assert not (tmp_path / "m.accept").exists()
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_ends_is_missed(rank: int, tmp_path: Path) -> None:
-    path = tmp_path / "m"
+def test_a_rank_that_ends_is_missed(tmp_path: Path) -> None:
+    path, rank = tmp_path / "m", 1
     with other_job(path, "connect") as process:
         watch = Watch(wait_for(str(path), "accept", time.monotonic() + SOON, SOON))
         assert watch.missing() is None
@@ -143,7 +146,7 @@ def test_the_port_is_taken_or_withdrawn_never_both(tmp_path: Path) -> None:
         other = wait_for(str(path), "accept", time.monotonic() + SOON, SOON)
         watch = Watch(other)
         tell(process, "watch = Watch(Card.read(path, 'accept'))")
-        with pytest.raises(ConnectError, match=r"came to .* and left again"):
+        with pytest.raises(ConnectError, match=LEFT):
             offer(str(path), hold, other, "port 1", watch, time.monotonic() + 0.2)
         tell(process, "assert watch.taken(card) is None, 'the port was withdrawn'")
         hold.close()
@@ -158,29 +161,17 @@ def test_the_port_is_taken_or_withdrawn_never_both(tmp_path: Path) -> None:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["m.accept", "m.connect"]
 
 
-def test_a_port_for_another_is_not_taken(tmp_path: Path) -> None:
+def test_a_port_that_never_comes_or_is_for_another(tmp_path: Path) -> None:
     path = tmp_path / "m"
     own, _ = own_card(path, "connect")
     with other_job(path, "accept") as process:
         watch = Watch(wait_for(str(path), "connect", time.monotonic() + SOON, SOON))
+        with pytest.raises(ConnectError, match=LEFT):
+            take(str(path), own, watch, time.monotonic() + 0.1)
         tell(process, "holds[0].say({'to': bytes(32).hex(), 'port': 'for another'})")
         assert watch.taken(own) is None
-
-
-def test_a_port_that_never_comes(tmp_path: Path) -> None:
-    path = tmp_path / "m"
-    own, _ = own_card(path, "connect")
-    with other_job(path, "accept"):
-        card = wait_for(str(path), "connect", time.monotonic() + SOON, SOON)
-        watch = Watch(card)
-        with pytest.raises(ConnectError, match=r"came to .* and left again"):
-            take(str(path), own, watch, time.monotonic() + 0.2)
-    with pytest.raises(ConnectError, match=r"came to .* and left again"):  # its process has ended
+    with pytest.raises(ConnectError, match=LEFT):  # its process has ended
         take(str(path), own, watch, time.monotonic() + 60)
-
-
-def make_link(place: Path) -> None:
-    place.symlink_to(place.parent / "elsewhere")
 
 
 def make_link_to_a_card(place: Path) -> None:
@@ -200,7 +191,6 @@ HELD: list[Hold] = []
 @pytest.mark.parametrize(
     ("make", "what"),
     [
-        (make_link, "is a symbolic link"),
         (make_link_to_a_card, "is a symbolic link"),
         (os.mkfifo, "is not a regular file"),
         (os.mkdir, "is not a regular file"),
@@ -217,42 +207,28 @@ def test_what_is_no_file_is_refused_at_once(make: Any, what: str, tmp_path: Path
         own_card(path, "connect")
 
 
-def test_a_hard_link_to_a_card_elsewhere_is_not_taken(tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    with other_job(tmp_path / "there" / "m", "accept"):
-        os.link(tmp_path / "there" / "m.accept", tmp_path / "m.accept")
-        assert Card.read(str(tmp_path / "m"), "accept") is None
+CONTENTS = [
+    (b"", "not a file of psr.accept or psr.connect"),
+    (b"[1, 2]\n", "not a file of psr.accept or psr.connect"),
+    (b"{}\n", "'secret'"),
+    (b'{"ranks": 1, "secret": "00"}\n', "its secret has 1 bytes, not 32"),
+    (b'{"ranks": 1, "secret": 7}\n', "cannot read"),
+    (b'{"ranks": -1, "secret": "' + b"00" * 32 + b'"}\n', "ranks = -1 is not a number of ranks"),
+    (b'{"ranks": 1}' + b" " * 2**16 + b"\n", "more than 65536 bytes"),
+    (b"[" * 60_000 + b"\n", "cannot read"),
+    (b"\x80\x04N.\n", "cannot read"),  # a pickle
+]
 
 
-@pytest.mark.parametrize(
-    ("content", "what"),
-    [
-        (b"", "not a file of psr.accept or psr.connect"),
-        (b"[1, 2]\n", "not a file of psr.accept or psr.connect"),
-        (b"{}\n", "'secret'"),
-        (b'{"ranks": 1, "secret": "00"}\n', "its secret has 1 bytes, not 32"),
-        (b'{"ranks": 1, "secret": 7}\n', "cannot read"),
-        (b'{"ranks": -1, "secret": "' + b"00" * 32 + b'"}\n', "ranks = -1 is not a number of ranks"),
-        (b'{"ranks": 1}' + b" " * 2**16 + b"\n", "more than 65536 bytes"),
-        (b"[" * 60_000 + b"\n", "cannot read"),
-        (b"\xff\n", "cannot read"),
-        (b"\x80\x04N.\n", "cannot read"),  # a pickle
-    ],
-)
-def test_what_stands_in_a_card_is_checked(content: bytes, what: str, tmp_path: Path) -> None:
+def test_what_stands_in_a_card_is_checked(tmp_path: Path) -> None:
     with other_job(tmp_path / "m", "accept"):
-        (tmp_path / "m.accept").write_bytes(content)
-        with pytest.raises(ConnectError, match=what):
-            Card.read(str(tmp_path / "m"), "accept")
+        for content, what in CONTENTS:
+            (tmp_path / "m.accept").write_bytes(content)
+            with pytest.raises(ConnectError, match=what):
+                Card.read(str(tmp_path / "m"), "accept")
 
 
-def test_a_card_is_for_its_user_only_and_its_name_tells_nothing(tmp_path: Path) -> None:
-    card = Card.write(str(tmp_path / "m"), "accept", {"ranks": 1})
-    assert os.stat(card.path).st_mode & 0o777 == 0o600
-    assert len(card.secret) == 32
-    assert card.secret.hex()[:16] not in card.path
-
-
+@pytest.mark.long
 def test_two_jobs_that_meet_one_stale_card(tmp_path: Path) -> None:
     """The second comes between the moment when the first sees that a card is stale and the moment when it removes it."""
     path = tmp_path / "m"
@@ -269,7 +245,7 @@ def test_two_jobs_that_meet_one_stale_card(tmp_path: Path) -> None:
         while not list(tmp_path.glob("m.accept.*")):
             time.sleep(0.01)
         time.sleep(0.2)
-        with pytest.raises(ConnectError, match=r"another job waits in psr\.accept at .* already: use another path"):
+        with pytest.raises(ConnectError, match=OCCUPIED):
             own_card(path, "accept")
         assert first.stdout is not None
         assert first.stdout.readline() == "published\n"
@@ -314,21 +290,9 @@ def test_a_directory_in_which_others_may_write(mode: int, refused: bool, tmp_pat
     if not refused:
         check_directory(str(tmp_path), os.geteuid())
         return
-    words = (
-        f"others may write to the directory {tmp_path} (mode {mode:04o}) and replace what is in it: use a directory of "
-    )
+    words = f"others may write to the directory {tmp_path} (mode {mode:04o}) and replace what is in it: use a directory"
     with pytest.raises(ConnectError, match=re.escape(words)):
         check_directory(str(tmp_path), os.geteuid())
-
-
-@AS_ANOTHER_USER
-def test_a_directory_of_somebody_else(tmp_path: Path) -> None:
-    os.chown(tmp_path, STRANGER, -1)
-    with pytest.raises(
-        ConnectError, match=f"the directory {tmp_path} belongs to user {STRANGER}: use a directory of your"
-    ):
-        check_directory(str(tmp_path), os.geteuid())
-    check_directory(str(tmp_path), STRANGER)
 
 
 def test_the_files_of_another_user_are_not_taken(tmp_path: Path) -> None:
@@ -339,8 +303,8 @@ def test_the_files_of_another_user_are_not_taken(tmp_path: Path) -> None:
 
 
 @AS_ANOTHER_USER
-def test_a_strangers_card_is_refused_at_once(tmp_path: Path) -> None:
-    """Root may read and write it, so nothing but the check is in the way."""
+def test_a_strangers_card_and_directory_are_refused_at_once(tmp_path: Path) -> None:
+    """Root may read and write them, so nothing but the check is in the way."""
     path = tmp_path / "m"
     with other_job(path, "accept"):
         os.chown(tmp_path / "m.accept", STRANGER, -1)
@@ -349,6 +313,10 @@ def test_a_strangers_card_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConnectError, match=f"m.accept belongs to user {STRANGER}, not to user root"):
         own_card(path, "accept")  # a stale one
     assert (tmp_path / "m.accept").exists()
+    os.chown(tmp_path, STRANGER, -1)
+    with pytest.raises(ConnectError, match=f"the directory {tmp_path} belongs to user {STRANGER}: use a directory of"):
+        check_directory(str(tmp_path), os.geteuid())
+    check_directory(str(tmp_path), STRANGER)
 
 
 @AS_ANOTHER_USER
