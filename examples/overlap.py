@@ -147,6 +147,8 @@ def main() -> int:
 
 if __name__ == "__main__":
     exit_status = main()
-    # all ranks got here: had they not finalized when they end with a status, `python -m mpi4py` would abort them
-    MPI.Finalize()
+    if (
+        exit_status
+    ):  # all ranks got here: had they not finalized when they end with a status, `python -m mpi4py` would abort them
+        MPI.Finalize()
     sys.exit(exit_status)

@@ -121,8 +121,10 @@ def start(read: Callable[[MPI.Intracomm, list[str]], T | None], run: Callable[[M
         if comm.rank == 0:
             print(f"{Path(sys.argv[0]).name}: error: {refusal}", file=sys.stderr, flush=True)
         status = 2
-    # all ranks got here: had they not finalized when they end with a status, `python -m mpi4py` would abort them
-    MPI.Finalize()
+    if (
+        status
+    ):  # all ranks got here: had they not finalized when they end with a status, `python -m mpi4py` would abort them
+        MPI.Finalize()
     sys.exit(status)
 
 
