@@ -147,8 +147,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     exit_status = main()
-    if (
-        exit_status
-    ):  # all ranks got here: had they not finalized when they end with a status, `python -m mpi4py` would abort them
+    # all ranks got here: had they not finalized when they end with a status other than 0, `python -m mpi4py` would abort them
+    if exit_status:
         MPI.Finalize()
     sys.exit(exit_status)

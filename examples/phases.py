@@ -121,9 +121,8 @@ def start(read: Callable[[MPI.Intracomm, list[str]], T | None], run: Callable[[M
         if comm.rank == 0:
             print(f"{Path(sys.argv[0]).name}: error: {refusal}", file=sys.stderr, flush=True)
         status = 2
-    if (
-        status
-    ):  # all ranks got here: had they not finalized when they end with a status, `python -m mpi4py` would abort them
+    # all ranks got here: had they not finalized when they end with a status other than 0, `python -m mpi4py` would abort them
+    if status:
         MPI.Finalize()
     sys.exit(status)
 
