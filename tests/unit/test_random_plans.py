@@ -16,6 +16,7 @@ from cases import WAYS, Case, draw_case
 from launch import SEED
 from layouts import Local, local_array, made_for, views_of
 from numpy.typing import NDArray
+from oracle import Layout
 
 import pyscalapack_redist as psr
 from pyscalapack_redist._kernels.bundle import address_of
@@ -162,6 +163,8 @@ def check_case(case: Case, size: int) -> bool:
         moved = sum(m.size for plan in plans for k in ("receive", "copy") for m in plan.messages[k])
         assert moved == case.moving, (moved, case)
     check_schedule(case, plans)
+    if isinstance(case.a, Layout) and isinstance(case.b, Layout) and max(case.a.copies, case.b.copies) > 1:
+        check_copies(case, plans)
     return True
 
 
@@ -174,6 +177,25 @@ def check_schedule(case: Case, plans: list[Any]) -> None:
         for side in ("send", "receive"):
             steps = Counter(message.key for message in plan.messages[side])
             assert not steps or max(steps.values()) == 1, (side, case)
+
+
+def check_copies(case: Case, plans: list[Any]) -> None:
+    """What a rank holds it copies, the rest it receives once; copies of a part serve equally many, or one more."""
+    if case.op != "N" or case.uplo is not None:
+        return
+    for rank, plan in enumerate(plans):
+        masks = []
+        for layout in (case.a, case.b):
+            mask = np.zeros(layout.shape, bool)
+            for piece in layout.pieces(rank):
+                mask[np.ix_(*piece)] = True
+            masks.append(mask[layout.window()])
+        kept, needed = np.count_nonzero(masks[0] & masks[1]), np.count_nonzero(masks[1])
+        assert sum(message.size for message in plan.messages["copy"]) == kept, (rank, case)
+        assert sum(message.size for message in plan.messages["receive"]) == needed - kept, (rank, case)
+    if plans[0].desc_a.copies > 1 and case.way.get("schedule") != "preemptive":
+        served = np.array([len({message.peer for message in plan.messages["send"]}) for plan in plans])
+        assert (np.ptp(served[plans[0].desc_a.places], axis=-1) <= 1).all(), (case, served)
 
 
 def run(number: int, seed: int) -> None:
