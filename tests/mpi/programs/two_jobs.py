@@ -12,7 +12,10 @@ import time
 from typing import Any
 
 import numpy as np
+from cases import numbered
+from layouts import descriptor
 from mpi4py import MPI
+from oracle import random_layout
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import groups
@@ -41,39 +44,9 @@ def connection(way: str) -> tuple[MPI.Intercomm, bool]:
     return psr.connect(rest, WORLD, timeout=40), False
 
 
-def random_layout(rng: random.Random, shape: tuple[int, ...], comm: MPI.Intracomm, whole: bool) -> psr.Descriptor:
-    """Over some of the processes, at any places."""
-    size = comm.Get_size()
-    grid = [1] * len(shape)
-    for _ in range(3):
-        k, p = rng.randrange(len(shape)), rng.randint(1, size)
-        if int(np.prod(grid)) // grid[k] * p <= size:
-            grid[k] = p
-    ranks = np.reshape(rng.sample(range(size), int(np.prod(grid))), grid)
-    blocks = [rng.choice([None, 1, 2, 5, 64]) for _ in shape]
-    larger = shape if whole else tuple(n + rng.randint(0, 4) for n in shape)
-    desc = psr.Descriptor(
-        larger, blocks, psr.ProcessGrid(grid, comm, ranks=ranks), source=[rng.randrange(p) for p in grid]
-    )
-    starts = [rng.randint(0, m - n) for n, m in zip(shape, larger, strict=True)]
-    return desc[tuple(slice(s, s + n) for s, n in zip(starts, shape, strict=True))]
-
-
-def values(dtype: np.dtype[Any], step: int) -> Any:
-    """Elements that tell where they belong and which step they are of."""
-
-    def function(*indices: Any) -> Any:
-        number = step + sum((7 * k + 1) * 13**k * index for k, index in enumerate(indices))
-        number = np.broadcast_to(number, np.broadcast_shapes(*(index.shape for index in indices)))
-        if dtype.names:
-            made = np.empty(number.shape, dtype)
-            made["x"], made["k"] = number % 97, number
-            return made
-        if dtype.kind == "V":
-            return np.ascontiguousarray((number % 251).astype("u1")[..., None].repeat(3, -1)).view(dtype)[..., 0]
-        return number % 30_000
-
-    return function
+def drawn(seed: int, number: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """A whole array, the same on both sides."""
+    return numbered(np.random.default_rng([seed, number]), shape, dtype)
 
 
 def main() -> None:
@@ -88,50 +61,48 @@ def main() -> None:
         forward, told, via = rng.random() < 0.5, rng.choice((True, False)), rng.choice((None, None, "lcm"))
         sends = first == forward
         # Each side draws its own layout, which the other cannot know.
-        own = random_layout(random.Random(f"{seed} {number} {first}"), shape, comm, whole=via is not None)
-        pair = (own, None) if sends else (None, own)
+        its, plain = np.random.default_rng([seed, number, first]), via is not None
+        own = descriptor(random_layout(its, shape, comm.Get_size(), sub_arrays=not plain, irregular=not plain), comm)
+        pair, ways = (own, None) if sends else (None, own), {"comm": intercomm, "exchange": exchange, "via": via}
         try:
-            plan = psr.redistribute(
-                *pair, comm=intercomm, dtype=dtype if sends or told else None, exchange=exchange, via=via
-            )
+            plan = psr.redistribute(*pair, dtype=dtype if sends or told else None, **ways)
         except psr.ScheduleError as error:
             if "one-port" not in str(error) and "via" not in str(error):
                 raise
             continue
-        assert psr.redistribute(*pair, comm=intercomm, dtype=dtype, exchange=exchange, via=via)._identity == (
-            plan._identity
-        )
-        kept.append((plan, own, dtype, sends))
+        assert psr.redistribute(*pair, dtype=dtype, **ways)._identity == plan._identity
+        kept.append((plan, own, sends, shape, dtype))
         for step in range(3):
-            move(plan, own, dtype, sends, step)
+            move(plan, own, sends, drawn(seed, step, shape, dtype))
     for step in range(steps):  # one frame after another through one plan, and back through another
-        for arguments in kept[:2]:
-            move(*arguments, step)
-    # Several at once.
-    moving = []
-    for plan, own, dtype, sends in kept[-3:]:
-        out = None if sends else own.zeros(dtype)
-        moving.append((plan.start(own.from_function(values(dtype, 5), dtype) if sends else None, out), own, dtype, out))
-    for transfer, own, dtype, out in moving[::-1]:
+        for plan, own, sends, shape, dtype in kept[:2]:
+            move(plan, own, sends, drawn(seed, step, shape, dtype))
+    moving = []  # several at once
+    for plan, own, sends, shape, dtype in kept[-3:]:
+        mine, out = part(own, drawn(seed, 5, shape, dtype)), None if sends else own.zeros(dtype)
+        moving.append((plan.start(mine if sends else None, out), mine, out))
+    for transfer, mine, out in moving[::-1]:
         transfer.wait()
-        assert out is None or np.array_equal(out, own.from_function(values(dtype, 5), dtype))
-    joint = joined(intercomm)
-    total = joint.comm.Get_size()
+        assert out is None or out.tobytes() == mine.tobytes()
+    total = joined(intercomm).comm.Get_size()
     print(f"{'first' if first else 'second'} {len(kept)} plans, {total} ranks OK\n", end="", flush=True)
-    time.sleep(0.2 * WORLD.Get_rank())  # ranks that end the connection at different times have not gone
+    time.sleep(0.02 * WORLD.Get_rank())  # ranks that end the connection at different times have not gone
     intercomm.Disconnect()
     assert not groups._never_freed
 
 
-def move(plan: psr.Redistribution, own: psr.Descriptor, dtype: np.dtype[Any], sends: bool, step: int) -> None:
-    mine = own.from_function(values(dtype, step), dtype)
+def part(own: psr.Descriptor, whole: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return own.from_function(lambda *mesh: whole[mesh], whole.dtype)
+
+
+def move(plan: psr.Redistribution, own: psr.Descriptor, sends: bool, whole: np.ndarray[Any, Any]) -> None:
+    mine = part(own, whole)
     if sends:
         assert plan(mine if own.coords is not None else None) is None
         return
-    out = None if own.parent is None else own.zeros(dtype)
-    got = plan(None, out)
-    assert (got is None) == (own.coords is None), (got, out, own, step, plan)
-    assert got is None or np.array_equal(got, mine), (own, step)
+    got = plan(None, None if own.parent is None else own.zeros(whole.dtype))
+    assert (got is None) == (own.coords is None), (got, own, plan)
+    assert got is None or got.tobytes() == mine.tobytes(), own
 
 
 if __name__ == "__main__":

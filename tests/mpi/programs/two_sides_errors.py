@@ -1,11 +1,15 @@
-"""Bad input on one side of an inter-communicator: a named error on every rank of both sides, and the next plan is good.
+"""Bad input on one side of an inter-communicator, and jobs that cannot meet: a named error on every rank, and the next is good.
 
-Run on at least three ranks: two on one side.
+Argument: a folder. Run on at least three ranks: two on one side.
 """
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +39,6 @@ def expect(call: Callable[[], object], *words: str) -> None:
         call()
     for word in words:
         assert word in str(caught.value), f"{word!r} is not in {caught.value}"
-    still_good()
 
 
 def still_good() -> None:
@@ -50,7 +53,6 @@ def which_descriptors() -> None:
     both = "both desc_a and desc_b are given: give desc_a alone"
     expect(lambda: psr.redistribute(None, None, comm=INTER), neither)
     expect(lambda: psr.redistribute(layout(), layout(), comm=INTER), both)
-    expect(lambda: psr.redistribute(None, None, comm=INTER) if FIRST else plan(layout(), False), neither)
     expect(lambda: psr.redistribute(layout(), layout(), comm=INTER) if FIRST else plan(layout(), False), both)
     alone = FIRST and RANK == 1
     where = "" if alone else "rank 1 could not take part" if FIRST else "rank 1 of the other side could not take part"
@@ -65,49 +67,76 @@ def which_descriptors() -> None:
 
 
 def what_must_agree() -> None:
-    larger = (13, 12) if FIRST else SHAPE
-    expect(
-        lambda: plan(layout(larger), FIRST), "desc_a has shape (13, 12) and desc_b (13, 11)", "keeps the global shape"
-    )
-    deeper = SHAPE if FIRST else (13, 11, 2)
+    larger, deeper = (13, 12) if FIRST else SHAPE, SHAPE if FIRST else (13, 11, 2)
+    shapes = "desc_a has shape (13, 12) and desc_b (13, 11)", "keeps the global shape"
+    expect(lambda: plan(layout(larger), FIRST), *shapes)
     expect(lambda: plan(layout(deeper), FIRST), "desc_a has shape (13, 11) and desc_b (13, 11, 2)")
-    expect(
-        lambda: plan(layout(), FIRST, dtype=np.float32 if FIRST else np.float64),
-        "dtype must be the same on every rank",
-        "float32",
-        "float64",
-        "of the other side has",
-    )
-    expect(
-        lambda: plan(layout(), FIRST, exchange="windowed" if FIRST else "nonblocking"),
-        "the options must be the same on every rank",
-        "exchange='windowed'",
-    )
-    desc = psr.Descriptor(SHAPE, 3, psr.ProcessGrid((1, 1), COMM))
-    expect(lambda: plan(desc if FIRST and RANK == 1 else layout(), FIRST), "desc_a must be the same on every rank")
-    expect(lambda: plan("rows" if FIRST and RANK == 1 else layout(), FIRST), "desc_a: a ScaLAPACK descriptor has nine")
+    dtypes = "dtype must be the same on every rank", "float32", "float64", "of the other side has"
+    expect(lambda: plan(layout(), FIRST, dtype=np.float32 if FIRST else np.float64), *dtypes)
+    options = "the options must be the same on every rank", "exchange='windowed'"
+    expect(lambda: plan(layout(), FIRST, exchange="windowed" if FIRST else "nonblocking"), *options)
+    desc, alone = psr.Descriptor(SHAPE, 3, psr.ProcessGrid((1, 1), COMM)), FIRST and RANK == 1
+    expect(lambda: plan(desc if alone else layout(), FIRST), "desc_a must be the same on every rank")
+    expect(lambda: plan("rows" if alone else layout(), FIRST), "desc_a: a ScaLAPACK descriptor has nine")
     paper = psr.Descriptor(SHAPE, 2, psr.ProcessGrid((1, 1)))
     expect(lambda: plan(paper if not FIRST else layout(), FIRST), "on paper: give it a communicator")
     expect(lambda: plan(layout(), FIRST, via=[layout()]), "comm an inter-communicator", "give via by name")
 
 
 def arrays() -> None:
-    untold = plan(layout(), FIRST)
-    mine = layout().zeros(np.float64)
+    untold, mine = plan(layout(), FIRST), layout().zeros(np.float64)
     expect(lambda: untold(mine if FIRST else None), "pass out, or redistribute(..., dtype=)")
     told = plan(layout(), FIRST, dtype=None if FIRST else np.float64)
     assert (told(mine if FIRST else None) is None) == FIRST
     expect(lambda: told(mine.astype(np.float32) if FIRST else None), "float32", "told dtype = float64")
     bad = mine[1:] if FIRST and RANK == 0 else mine
     expect(lambda: told(bad if FIRST else None), "a has shape")
-    expect(
-        lambda: untold(mine if FIRST else None, None if FIRST else mine.astype(np.int64)), "the dtype must be", "int64"
-    )
+    other = None if FIRST else mine.astype(np.int64)
+    expect(lambda: untold(mine if FIRST else None, other), "the dtype must be", "int64")
+
+
+def jobs_that_do_not_meet(folder: Path) -> None:
+    """Every rank raises, and nothing is left at the meeting place but what was there; an interrupt is one of rank 0."""
+    path = folder / "meeting"
+
+    def expect_all(call: Callable[..., object], place: Path, words: str, **options: Any) -> None:
+        with pytest.raises(psr.ConnectError) as caught:
+            call(place, WORLD, **options)
+        assert words in str(caught.value), str(caught.value)
+        WORLD.Barrier()
+
+    for call, other in ((psr.accept, "connect"), (psr.connect, "accept")):
+        expect_all(call, folder / "nowhere" / "meeting", "there is no such directory", timeout=1)
+        words = f"nobody came to {path} within 0.05 s: start the other job, which calls psr.{other} with this path"
+        expect_all(call, path, words, timeout=0.05)
+        assert not list(folder.iterdir())
+        WORLD.Barrier()
+        handler = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        if WORLD.Get_rank() == 0:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(KeyboardInterrupt):
+                call(path, WORLD, timeout=30)
+        else:
+            with pytest.raises(psr.ConnectError, match=r"rank 0 was interrupted \(KeyboardInterrupt\)"):
+                call(path, WORLD, timeout=30)
+        signal.signal(signal.SIGALRM, handler)
+        assert not list(folder.iterdir())
+        WORLD.Barrier()
+        if WORLD.Get_rank() == 0:
+            os.mkfifo(f"{path}.accept")
+        WORLD.Barrier()
+        expect_all(call, path, f"{path}.accept is not a regular file: remove it, or use another path", timeout=1)
+        assert [file.name for file in folder.iterdir()] == ["meeting.accept"]
+        WORLD.Barrier()
+        if WORLD.Get_rank() == 0:
+            os.unlink(f"{path}.accept")
+        WORLD.Barrier()
 
 
 def main() -> None:
-    for group in (which_descriptors, what_must_agree, arrays):
+    for group in (which_descriptors, what_must_agree, arrays, lambda: jobs_that_do_not_meet(Path(sys.argv[1]))):
         group()
+        still_good()
     WORLD.Barrier()
     INTER.Disconnect()
     if WORLD.Get_rank() == 0:
