@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
-from launch import run
+from launch import SEED, run
 
 PROGRAM = Path(__file__).parent / "programs" / "exchanges.py"
-SEED = int(os.environ.get("PYSCALAPACK_REDIST_SEED", "20260"))
 
 
 def long(*values: object) -> object:

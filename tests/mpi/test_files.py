@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-from launch import run
+from launch import SEED, run
 
 PROGRAMS = Path(__file__).parent / "programs"
-SEED = int(os.environ.get("PYSCALAPACK_REDIST_SEED", "20263"))
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-from launch import run
+from launch import SEED, run
 
 PROGRAM = Path(__file__).parent / "programs" / "relabelling.py"
-SEED = int(os.environ.get("PYSCALAPACK_REDIST_SEED", "20262"))
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4, 6])
-def test_random_layouts(ranks: int) -> None:
-    assert run(PROGRAM, ranks, 100, SEED + ranks, timeout=200).stdout == "OK\n"
+@pytest.mark.parametrize(
+    ("ranks", "cases"),
+    [(1, 10), (4, 15), *(pytest.param(ranks, 100, marks=pytest.mark.long) for ranks in (1, 2, 4, 6))],
+)
+def test_random_layouts(ranks: int, cases: int) -> None:
+    assert run(PROGRAM, ranks, cases, SEED + ranks, timeout=200).stdout == "OK\n"
 
 
 def test_the_environment_has_the_node_map() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-from launch import run
+from launch import SEED, run
 
 PROGRAMS = Path(__file__).parent / "programs"
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-SEED = int(os.environ.get("PYSCALAPACK_REDIST_SEED", "20260"))
 LONG = pytest.mark.long
 
 

@@ -11,17 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from layouts import block_sizes
+from layouts import descriptor
 from mpi4py import MPI
-from oracle import Layout, random_layout, random_shape
+from oracle import random_layout, random_shape
 
 import pyscalapack_redist as psr
-
-
-def descriptor(layout: Layout, comm: MPI.Intracomm) -> psr.Descriptor:
-    grid = psr.ProcessGrid(layout.ranks.shape, comm, ranks=layout.ranks)
-    whole = psr.Descriptor(layout.shape, block_sizes(layout), grid, source=layout.source, axes=layout.axes)
-    return whole if layout.size == layout.shape else whole[layout.window()]
 
 
 def moved(plan: psr.Redistribution, comm: MPI.Intracomm) -> int:
@@ -40,10 +34,11 @@ def check_case(comm: MPI.Intracomm, rng: np.random.Generator) -> bool:
     whole_a, whole_c = rng.random(a.shape), rng.random(c.shape)
     expected = whole_c.copy()
     expected[c.window()] = whole_a[a.window()]
-    local, out, wanted = a.local(whole_a, comm.Get_rank()), c.local(whole_c, comm.Get_rank()), None
+    local, out, wanted = (
+        layout.local(whole, comm.Get_rank()) for layout, whole in ((a, whole_a), (c, whole_c), (c, expected))
+    )
     plan = psr.redistribute(desc_a, made, dtype="d")
     result = plan(local, out)
-    wanted = c.local(expected, comm.Get_rank())
     assert (result is None) == (wanted is None)
     assert wanted is None or np.array_equal(result, wanted)
     assert moved(plan, comm) == report.moved_after
