@@ -1,10 +1,11 @@
-"""Rank 0 ends before a call that the others wait in, or in the middle of it. Argument: how."""
+"""Rank 0 ends before a call that the others wait in, or in the middle of it: an error on them. Argument: how it ends."""
 
 from __future__ import annotations
 
 import os
 import sys
 
+import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
@@ -12,29 +13,38 @@ import pyscalapack_redist as psr
 
 def main() -> None:
     comm, how = MPI.COMM_WORLD, sys.argv[1]
-    size, n = comm.Get_size(), 60
+    size, n = comm.size, 60
     a = psr.Descriptor((n, n), (n // size, n), psr.ProcessGrid((size, 1), comm))
     b = psr.Descriptor((n, n), (n, n // size), psr.ProcessGrid((1, size), comm))
-    plan, local = psr.redistribute(a, b), a.zeros()
+    plan, local, out = psr.redistribute(a, b), a.zeros(), b.zeros()
+    both = psr.batch(plan, plan)
     for _ in range(3):
-        plan(local)
-    if comm.Get_rank() == 0:
+        plan(local, out)
+        both([local, local])
+    if comm.rank == 0:
         if how == "raise":
             raise ValueError("an error of the program")
         if how == "finalize":
             MPI.Finalize()
+            for call in (
+                lambda: plan(local, out),
+                lambda: plan.start(local, out),
+                lambda: plan(local),
+                lambda: both([local, local]),
+                lambda: psr.redistribute(a, b),
+            ):
+                with pytest.raises(psr.RedistributionError):
+                    call()
         if how == "started":
             plan.start(local)
         sys.exit()
-    try:
-        plan(local)
-    except psr.CollectiveError as error:
-        text = str(error)
-        # where ranks tell one another by messages, one that has noticed it may be named
-        if "PYSCALAPACK_REDIST_NODES" not in os.environ:
-            assert text.startswith("rank 0 has "), text
-        assert "has ended, or has freed the communicator" in text or "has left a redistribution" in text, text
-        print("OK\n", end="", flush=True)
+    with pytest.raises(psr.CollectiveError) as caught:
+        plan(local, out)
+    text = str(caught.value)
+    if "PYSCALAPACK_REDIST_NODES" not in os.environ:  # else one that has noticed it may be named
+        assert text.startswith("rank 0 has "), text
+    assert "has ended, or has freed the communicator" in text or "has left a redistribution" in text, text
+    print("OK\n", end="", flush=True)
 
 
 if __name__ == "__main__":

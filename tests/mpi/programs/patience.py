@@ -1,14 +1,17 @@
-"""One rank comes late to a call: those that wait say so on standard error, once, and then all goes on.
-
-The first argument has the seconds that each rank comes late to a call, with "first" to the plan; with "few" only the lowest two
-ranks ask all others. With "search" rank 0 comes to a plan with the others, and takes long to find its schedule.
+"""One rank comes late: one of those that wait says so, once, and then all goes on; what they have told one another is no
+message of a later communicator. Nobody sleeps: the late rank comes when another has said so. Four ranks.
 """
 
 from __future__ import annotations
 
-import sys
+import contextlib
+import io
+import os
 import time
+import warnings
+from collections.abc import Collection, Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from mpi4py import MPI
@@ -17,43 +20,170 @@ import pyscalapack_redist as psr
 from pyscalapack_redist.comm import waiting
 from pyscalapack_redist.engine import redistribute
 
+WORLD = MPI.COMM_WORLD
+RANK, SIZE = WORLD.rank, WORLD.size
+SAID = 77  # a tag
+TICK = 0.01
+report = waiting._report
+said: list[str] = []
+
+
+class Clock:
+    """Stands for `time`: a tick passes when all of these ranks have asked for the time again."""
+
+    def __init__(self, ranks: Collection[int]) -> None:
+        self.asked, self.ticks, self._begin = RANK in ranks, 0, time.monotonic()
+        self._comm, self._round = WORLD.Split(self.asked), MPI.REQUEST_NULL
+        self._started = 0
+
+    def monotonic(self) -> float:
+        if self.asked and self._round.Test():
+            self.ticks = self._started
+            self._begin_round()
+        return self._begin + TICK * self.ticks
+
+    def wait_until(self, ticks: int) -> None:
+        while self.ticks < ticks:
+            self.monotonic()
+
+    def _begin_round(self) -> None:
+        self._round, self._started = self._comm.Ibarrier(), self._started + 1
+
+    def end(self) -> None:
+        """All ranks join the round that some have begun."""
+        last = WORLD.allreduce(self._started, MPI.MAX)
+        self._round.Wait()
+        if self.asked and self._started < last:
+            self._begin_round()
+            self._round.Wait()
+        self._comm.Free()
+
+
+@contextlib.contextmanager
+def heard(late: tuple[int, ...], **changed: Any) -> Iterator[Clock]:
+    """Keep what would be on standard error, and let the late ranks come. The others' time passes together."""
+    said.clear()
+    clock = Clock([rank for rank in range(SIZE) if rank not in late])
+
+    def tell(who: str, seconds: float, where: str) -> None:
+        text = io.StringIO()
+        with contextlib.redirect_stderr(text):
+            report(who, seconds, where)
+        said.append(text.getvalue())
+        for rank in late:
+            WORLD.send(None, rank, SAID)
+
+    changed = {"CHECK_SECONDS": TICK / 2, "ANSWER_SECONDS": 20 * TICK, "_report": tell, "time": clock, **changed}
+    with contextlib.ExitStack() as patches:
+        for name, value in changed.items():
+            patches.enter_context(mock.patch.object(waiting, name, value))
+        yield clock
+        clock.end()
+
+
+def layouts(comm: MPI.Intracomm) -> tuple[psr.Descriptor, psr.Descriptor]:
+    grids = psr.ProcessGrid((SIZE, 1), comm), psr.ProcessGrid((1, SIZE), comm)
+    return psr.Descriptor((40, 30), (4, 4), grids[0]), psr.Descriptor((40, 30), (9, 5), grids[1])
+
+
+def use(plan: Any) -> None:
+    a, wanted = (desc.from_function(lambda i, j: 100.0 * i + j) for desc in (plan.desc_a, plan.desc_b))
+    assert np.array_equal(plan(a), wanted)
+
+
+def plan_on(nodes: str) -> tuple[MPI.Intracomm, Any]:
+    """A plan that has been used on a new communicator, whose ranks have little patience from now on."""
+    os.environ["PYSCALAPACK_REDIST_NODES"] = nodes
+    comm = WORLD.Dup()
+    plan: Any = psr.redistribute(*layouts(comm))
+    use(plan)
+    use(plan)
+    plan._group._waiting._patience = 20 * TICK
+    WORLD.Barrier()
+    return comm, plan
+
+
+def late_to_a_call(nodes: str, late: tuple[int, ...], speaker: int, behind: int | None = None, **changed: Any) -> None:
+    """One that comes `behind` the others has waited too shortly to speak up, and is not missing."""
+    comm, plan = plan_on(nodes)
+    with heard(late, **changed) as clock:
+        if RANK in late:
+            WORLD.recv(source=speaker, tag=SAID)
+        if behind == RANK:
+            clock.wait_until(15)
+        use(plan)
+    comm.Free()
+    assert len(said) == (speaker == RANK), (RANK, said)
+    for text in said:
+        assert text.startswith(f"pyscalapack_redist: rank {speaker} has waited for 0.2 s in call "), text
+        assert (
+            f"Redistribution(Descriptor(40 x 30, blocks 4 x 4, ProcessGrid({SIZE} x 1, ranks 0 to 3)) -> Desc" in text
+        )
+        missing, has = ", ".join(f"rank {rank}" for rank in late), "has" if len(late) == 1 else "have"
+        assert f": {missing} {has} not come to it. Look for a rank that has raised an exception" in text, text
+        assert text.endswith("(PYSCALAPACK_REDIST_PATIENCE=0 turns this message off.)\n")
+
+
+def late_to_the_first_plan() -> None:
+    """They wait in MPI, and cannot know for whom."""
+    comm = WORLD.Dup()
+    with heard((1,)), mock.patch.dict(os.environ, {"PYSCALAPACK_REDIST_PATIENCE": "0.02"}):
+        if RANK == 1:
+            for rank in (0, 2, 3):
+                WORLD.recv(source=rank, tag=SAID)
+        use(psr.redistribute(*layouts(comm)))
+    assert len(said) == (RANK != 1), said
+    for text in said:
+        assert (
+            f"rank {RANK} has waited for 0.02 s for the first call here that is collective over rank 0, rank 1" in text
+        )
+
+
+def at_work() -> None:
+    """Rank 0 has come, as all have: it searches a schedule until another rank says that it waits."""
+    _, plan = plan_on("0,0,0,0")
+    searched = redistribute.searched
+
+    def slow(*given: Any) -> Any:
+        WORLD.recv(source=1, tag=SAID)
+        return searched(*given)
+
+    with heard((0,)), mock.patch.object(redistribute, "searched", slow):
+        assert psr.redistribute(plan.desc_a, plan.desc_b, schedule="stepwise").schedule.name == "stepwise"
+    assert len(said) == (RANK == 1), (RANK, said)
+    assert all(": all have come to it." in text for text in said)
+
+
+def endless() -> None:
+    """No patience is needed for as long as one likes."""
+    comm, plan = plan_on("0,0,0,0")
+    plan._group._waiting._patience = 0
+    with heard(()) as clock:
+        if RANK == 2:
+            clock.wait_until(60)
+        use(plan)
+    assert not said
+    comm.Free()
+
 
 def main() -> None:
-    comm = MPI.COMM_WORLD
-    if sys.argv[1] == "search":
-        search_slowly()
-        return
-    n, late = comm.Get_size(), [float(seconds) for seconds in sys.argv[1].split(",")][comm.Get_rank()]
-    if "few" in sys.argv:
-        waiting.WATCHERS = 2
-    if "first" in sys.argv:
-        time.sleep(late)
-        late = 0
-    a = psr.Descriptor((40, 30), (4, 4), psr.ProcessGrid((n, 1), comm))
-    b = psr.Descriptor((40, 30), (9, 5), psr.ProcessGrid((1, n), comm))
-    plan = psr.redistribute(a, b)
-    local, wanted = a.from_function(lambda i, j: 100.0 * i + j), b.from_function(lambda i, j: 100.0 * i + j)
-    for k in range(3):
-        if k == 2:
-            time.sleep(late)
-        assert np.array_equal(plan(local), wanted)
-    if comm.Get_rank() == 0:
-        print("OK", flush=True)
-
-
-def search_slowly() -> None:
-    comm = MPI.COMM_WORLD
-    n, searched = comm.Get_size(), redistribute.searched
-
-    def slow(*arguments: Any) -> Any:
-        time.sleep(3)
-        return searched(*arguments)
-
-    redistribute.searched = slow
-    a = psr.Descriptor((40, 30), (4, 4), psr.ProcessGrid((n, 1), comm))
-    b = psr.Descriptor((40, 30), (9, 5), psr.ProcessGrid((1, n), comm))
-    assert psr.redistribute(a, b, schedule="stepwise").schedule.name == "stepwise"
-    if comm.Get_rank() == 0:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        os.environ["PYSCALAPACK_REDIST_PATIENCE"] = "2 min"
+        assert waiting._patience() == 30
+    os.environ["PYSCALAPACK_REDIST_PATIENCE"] = "1e9"
+    (warning,) = told
+    words = "PYSCALAPACK_REDIST_PATIENCE='2 min' must be a number of seconds, 0 for no message"
+    assert words in str(warning.message)
+    for nodes in "0,0,0,0", "0,0,1,1", "0,1,2,3":
+        late_to_a_call(nodes, (0,), 1)
+        late_to_a_call(nodes, (2,), 0, behind=1)
+    late_to_a_call("0,1,2,3", (1,), 0, WATCHERS=2)  # only the lowest two ask all others
+    late_to_a_call("0,1,2,2", (0, 1), 2, WATCHERS=2)
+    late_to_the_first_plan()
+    at_work()
+    endless()
+    if RANK == 0:
         print("OK", flush=True)
 
 

@@ -1,0 +1,217 @@
+"""Communicators of every kind: several transfers in flight, scatter and gather, plans that are kept, layouts on duplicates."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+import pyscalapack_redist as psr
+from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES
+
+WORLD = MPI.COMM_WORLD
+SHAPE = (37, 29)
+
+
+def value(i: Any, j: Any) -> Any:
+    return 1000.0 * i + j
+
+
+WHOLE = value(*np.ogrid[: SHAPE[0], : SHAPE[1]])
+
+
+def communicators() -> Iterator[MPI.Intracomm]:
+    """Each kind on which everything must hold."""
+    yield WORLD
+    for color, key in ((WORLD.rank % 2, WORLD.rank), (0, -WORLD.rank), (WORLD.rank, 0)):
+        comm = WORLD.Split(color, key)
+        yield comm
+        comm.Free()
+
+
+def layouts(comm: MPI.Intracomm) -> list[psr.Descriptor]:
+    """Over all ranks by rows and by columns, over half of them, and on one."""
+    n = comm.size
+    some = max(1, n // 2)
+    grids = [
+        psr.ProcessGrid((n, 1), comm),
+        psr.ProcessGrid((1, n), comm, order="column"),
+        psr.ProcessGrid((some, 1), comm, ranks=np.arange(n)[::-1][:some, None]),
+        psr.ProcessGrid((1, 1), comm, ranks=[[n - 1]]),
+    ]
+    blocks = (4, 4), (None, None), (3, 50), (1, 1)
+    return [psr.Descriptor(SHAPE, block, grid) for grid, block in zip(grids, blocks, strict=True)]
+
+
+def numbers(desc: psr.Descriptor) -> Any:
+    return None if desc.coords is None else desc.from_function(value)
+
+
+def check(result: Any, desc: psr.Descriptor, scale: float = 1.0) -> None:
+    assert (result is None) == (desc.coords is None)
+    assert result is None or np.array_equal(result, scale * numbers(desc))
+
+
+def in_flight(comm: MPI.Intracomm) -> None:
+    """Transfers by all exchanges at once, also of one plan, finished in another order on each rank, do not mix."""
+    every = layouts(comm)
+    kinds = itertools.cycle((x, b) for x in EXCHANGES for b in BUFFERS if b in EXCHANGES[x].understands)
+    running = []
+    for a, b in itertools.product(every, every):
+        exchange, buffers = next(kinds)
+        plan = psr.redistribute(a, b, dtype=float, exchange=exchange, buffers=buffers, memory_limit=3000)
+        for scale in (1.0, -2.0):
+            local = None if a.coords is None else scale * numbers(a)
+            running.append((plan.start(local), b, scale, local))
+    for number, k in enumerate(np.random.default_rng(comm.rank).permutation(len(running))):
+        transfer, b, scale, _ = running[k]
+        while number % 2 and not transfer.test():
+            pass
+        check(transfer.wait(), b, scale)
+
+
+def scatter_and_gather(comm: MPI.Intracomm) -> None:
+    for desc in layouts(comm):
+        for root in {0, comm.size - 1}:
+            here = comm.rank == root
+            local = psr.scatter(desc, WHOLE.astype(np.float32) if here else None, root=root)
+            check(local, desc)
+            assert local is None or local.dtype == np.float32
+            for window in (desc, desc[3:20, 1:]):
+                found = psr.gather(window, local, root=root)
+                assert (found is not None) == here
+                wanted = WHOLE if window is desc else WHOLE[3:20, 1:]
+                assert found is None or np.array_equal(found, wanted)
+
+
+def kept(comm: MPI.Intracomm) -> None:
+    """The same request gives the same plan; its report counts what moves."""
+    a, b = layouts(comm)[:2]
+    plan = psr.redistribute(a, b)
+    assert psr.redistribute(a, b) is plan
+    for other in (psr.redistribute(b, a), psr.redistribute(a, b, schedule="natural")):
+        assert other is not plan
+    assert "extra memory" in str(plan.report())
+    assert plan.report().extra_bytes <= plan.report().memory_limit
+    moved = plan.report(np.float64)
+    for count in (moved.bytes_sent, moved.bytes_received):
+        assert comm.allreduce(count + moved.bytes_copied) == 8 * WHOLE.size
+    assert sum(message.size for message in plan.messages["send"]) * 8 == moved.bytes_sent
+
+
+def legs(comm: MPI.Intracomm) -> None:
+    """The report of a plan through layouts in between sets them beside the direct way; a rank in between has messages."""
+    every = layouts(comm)
+    for a, b, between in ((0, 1, [2]), (2, 3, [0, 1]), (1, 0, [])):
+        via = [every[k] for k in between]
+        plan: Any = psr.redistribute(every[a], every[b], via=via, dtype=float)
+        out = every[b].zeros() if every[b].coords else None
+        profile = plan.profile(numbers(every[a]), out)
+        check(out, every[b])
+        for way, what in (("send", "packed"), ("receive", "unpacked")):
+            timed = profile.seconds[what] > 0 or "PYSCALAPACK_REDIST_NODES" in os.environ
+            assert timed or not plan.messages[way], (profile, plan.messages)
+        assert [leg.desc_b for leg in plan.legs] == [*via, every[b]]
+        report = plan.report(float)
+        assert report.bytes_sent == sum(leg.report(float).bytes_sent for leg in plan.legs)
+        for way in ("send", "receive"):
+            assert len(plan.messages[way]) == sum(len(leg.messages[way]) for leg in plan.legs)
+        assert "direct" in str(report)
+
+
+def on_others(comm: MPI.Intracomm) -> None:
+    """Grids may be on other communicators than the plan, and layouts are moved to that of the plan, else of A."""
+    turned = comm.Split(0, -comm.rank)
+    there = psr.Descriptor(SHAPE, (5, 6), psr.ProcessGrid((1, comm.size), turned))
+    first = layouts(comm)[0]
+    check(psr.redistribute(first, there, comm=comm)(numbers(first)), there)
+    turned.Free()
+    other = comm.Dup()
+    a, b = layouts(comm)[:2]
+    assert a.on(comm) is a
+    assert a.grid.on(comm) is a.grid
+    for view in (a, a[3:20, 1:], a.T):
+        moved = view.on(other)
+        assert moved.grid.comm is moved.T.grid.comm is other
+        assert view.grid.comm is comm
+        assert moved.parent is None or moved.parent.grid is moved.grid
+        assert (moved, moved.grid, hash(moved)) == (view, view.grid, hash(view))
+        assert (moved.coords, moved.local_shape, moved.lld) == (view.coords, view.local_shape, view.lld)
+        assert moved.on(comm).grid.comm is comm
+    ways = (a, b, other, other), (a, b, None, comm), (a, b.on(other), None, comm), (a.on(other), b, None, other)
+    for before, after, chosen, expected in ways:
+        for via in (None, "lcm"):
+            plan = psr.redistribute(before, after, comm=chosen, via=via)
+            for leg in (plan, *getattr(plan, "legs", [])):
+                assert leg.desc_a.grid.comm is leg.desc_b.grid.comm is expected
+            check(plan(numbers(a)), b)
+    assert psr.redistribute(a, b, comm=other) is psr.redistribute(a.on(other), b.on(other))
+    assert psr.redistribute(a, b, comm=other) is not psr.redistribute(a, b)
+    other.Free()
+
+
+def pickled() -> None:
+    """A layout goes to other ranks: on COMM_WORLD as it is, from any other communicator as ranks of COMM_WORLD."""
+    half, turned = WORLD.Split(WORLD.rank % 2, WORLD.rank), WORLD.Split(0, -WORLD.rank)
+    for comm in (WORLD, turned, half):
+        desc = layouts(comm)[0]
+        told = WORLD.bcast(desc if WORLD.rank == 0 else None)
+        if comm is half:
+            assert told.grid.ranks.ravel().tolist() == list(range(0, WORLD.size, 2))
+            whole = psr.gather(told, numbers(told))
+            assert WORLD.rank or np.array_equal(whole, WHOLE)
+        else:
+            assert told.grid.comm == WORLD
+            assert told.on(comm) == desc
+            assert told.coords == desc.coords
+    half.Free()
+    turned.Free()
+
+
+def in_two_threads() -> None:
+    """Each with a duplicate of its own: they make and use plans at the same time, more often in one than in the other."""
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        return
+    duplicates, errors = [WORLD.Dup(), WORLD.Dup()], []
+    ends = layouts(WORLD)[:2]
+
+    def work(k: int) -> None:
+        try:
+            for number in range(20 * (k + 1)):
+                a, b = (desc.on(duplicates[k]) for desc in ends[:: 1 if number % 2 else -1])
+                plan = psr.redistribute(
+                    a, b, exchange="windowed" if number % 3 else "shared", memory_limit=9000 + number
+                )
+                check(plan((number + k) * numbers(a)), b, number + k)
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors
+    for duplicate in duplicates:
+        duplicate.Free()
+
+
+def main() -> None:
+    for comm in communicators():
+        for part in (in_flight, scatter_and_gather, kept, legs, on_others):
+            part(comm)
+    pickled()
+    in_two_threads()
+    WORLD.Barrier()
+    if WORLD.rank == 0:
+        print("OK", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+"""Rank 0 is interrupted in what it waits in; the others come when it has been. Then all goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from launch import limit
+from mpi4py import MPI
+
+import pyscalapack_redist as psr
+from pyscalapack_redist.comm import groups, waiting
+from pyscalapack_redist.engine import batch as batches
+
+WORLD = MPI.COMM_WORLD
+RANK, SIZE = WORLD.rank, WORLD.size
+SOON = 0.02  # seconds
+
+
+class Moves:
+    """A plan from rows to columns, used a few times."""
+
+    def __init__(self, n: int = 64, comm: MPI.Intracomm = WORLD, **options: Any) -> None:
+        self.a = psr.Descriptor((n, n), 8, psr.ProcessGrid((SIZE, 1), comm))
+        self.b = psr.Descriptor((n, n), 8, psr.ProcessGrid((1, SIZE), comm))
+        self.plan: Any = psr.redistribute(self.a, self.b, **options)
+        self.source, self.wanted = (desc.from_function(lambda i, j: 1000.0 * i + j) for desc in (self.a, self.b))
+        self.works()
+
+    def check(self, found: Any) -> None:
+        assert np.array_equal(found, self.wanted)
+
+    def works(self) -> None:
+        for _ in range(3):
+            self.check(self.plan(self.source))
+
+
+@contextlib.contextmanager
+def interrupted() -> Iterator[None]:
+    """On rank 0: what is in its body is interrupted soon, and the interrupt comes out at once."""
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    start = time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, SOON)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    assert time.monotonic() - start < limit(2.0)
+
+
+def in_a_call() -> None:
+    """For the others nothing has happened but that it took long; what was interrupted ends."""
+    move, out = Moves(), Moves().b.zeros()
+    if RANK == 0:
+        with interrupted():
+            move.plan(move.source, out)
+        WORLD.Barrier()
+    else:
+        WORLD.Barrier()
+        move.check(move.plan(move.source, out))
+    move.works()
+    move.check(out)
+
+
+def while_planning() -> None:
+    """In a vote on a plan that is there. What MPI still writes to is nobody else's then."""
+    move = Moves()
+    if RANK == 0:
+        with interrupted():
+            psr.redistribute(move.a, move.b)
+        probes = [np.full(n, 12345, np.int64) for n in range(1, 41) for _ in range(50)]
+        WORLD.Barrier()
+        move.works()
+        assert all((probe == 12345).all() for probe in probes), "numbers of other arrays were written by MPI"
+    else:
+        WORLD.Barrier()
+        psr.redistribute(move.a, move.b)
+        move.works()
+
+
+def while_batching() -> None:
+    """The ranks know one another already, so that a vote that is good seemed to be all."""
+    move = Moves()
+    back = psr.redistribute(move.b, move.a)
+    if RANK == 0:
+        with interrupted():
+            psr.batch(move.plan, back)
+        WORLD.Barrier()
+    else:
+        WORLD.Barrier()
+        with pytest.raises(psr.CollectiveError, match="rank 0 could not take part: KeyboardInterrupt"):
+            psr.batch(move.plan, back)
+    there, here = psr.batch(move.plan, back)([move.source, move.wanted])
+    move.check(there)
+    assert np.array_equal(here, move.source)
+
+
+def before_a_batch_is_agreed() -> None:
+    """While a rank looks at its plans, which takes long where there are many."""
+    move, check = Moves(), batches._check
+
+    def interrupted_there(*given: Any) -> None:
+        check(*given)
+        if RANK == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with (
+        mock.patch.object(batches, "_check", interrupted_there),
+        pytest.raises(psr.CollectiveError if RANK else KeyboardInterrupt),
+    ):
+        psr.batch(move.plan, move.plan)
+    for part in psr.batch(move.plan, move.plan)([move.source] * 2):
+        move.check(part)
+
+
+def as_calls_end() -> None:
+    """An alarm at any moment of a compiled call, which Python delivers when the call is over on both ranks."""
+    move = Moves(1000)
+    a, out = move.source, move.b.zeros()
+    start = time.perf_counter()
+    move.plan(a, out)
+    seconds = WORLD.bcast(time.perf_counter() - start)
+    came = 0
+    for k in range(40):
+        move.plan(a, out)  # all are here, and what an interrupt has left under way has ended
+        if RANK:
+            with contextlib.suppress(psr.CollectiveError):  # where it came before the vote
+                move.plan(a, out)
+        else:
+            came += came_within(move.plan, a, out, seconds * (k + 1) / 30)
+    assert came or RANK, "no interrupt came in a call"
+    move.works()
+
+
+def came_within(plan: Any, a: Any, out: Any, after: float) -> bool:
+    """A call of a plan, and an alarm that raises only in it; whether it did."""
+
+    def raising(number: int, frame: FrameType | None) -> None:
+        while frame is not None and frame.f_code is not type(plan).__call__.__code__:
+            frame = frame.f_back
+        if frame is not None and "drawn" in frame.f_locals:  # not as it enters the call, which is as before
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, raising)
+    signal.setitimer(signal.ITIMER_REAL, after)
+    try:
+        plan(a, out)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return False
+
+
+def while_messages_are_planned(exchange: str, blocks: int = 20_000) -> None:
+    """Before the vote, which then tells the others, or after it, when all ranks keep the plan: long lists of blocks."""
+    grid = psr.ProcessGrid((SIZE,), WORLD)
+    lengths, ends = np.tile([1, 3], blocks // 2), psr.Descriptor((2 * blocks,), 5, grid)
+    seconds = 0.0
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    for k in range(5):
+        owners = np.random.default_rng(k).integers(0, SIZE, blocks)
+        begins = psr.Descriptor((2 * blocks,), (psr.Blocks(lengths, owners),), grid)
+        WORLD.Barrier()
+        start = time.perf_counter()
+        if RANK == 0:
+            signal.setitimer(signal.ITIMER_REAL, seconds * (0.25 * k - 0.15))
+        with contextlib.suppress(KeyboardInterrupt, psr.CollectiveError):
+            psr.redistribute(begins, ends, exchange=exchange)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        seconds = seconds or WORLD.bcast(time.perf_counter() - start)
+        plan = psr.redistribute(begins, ends, exchange=exchange)
+        before, after = (desc.from_function(lambda i: 1.0 * i) for desc in (begins, ends))
+        assert np.array_equal(plan(before), after)
+
+
+def while_freeing(number: int) -> None:
+    """What was called raises the interrupt after all is freed; no private communicator is kept."""
+    move = Moves(600, WORLD.Dup(), memory_limit=2**16)
+    comm = move.plan.desc_a.grid.comm
+    if RANK:
+        WORLD.Barrier()
+        comm.Free()
+        return
+
+    def interrupt() -> None:
+        os.kill(os.getpid(), number)
+        WORLD.Barrier()
+
+    signal.signal(number, signal.default_int_handler)
+    timer = threading.Timer(SOON, interrupt)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        comm.Free()
+    timer.join()
+    assert comm == MPI.COMM_NULL
+    assert not groups._never_freed
+
+
+def main() -> None:
+    waiting.SETTLE_SECONDS = 1000.0
+    calls: list[Callable[[], None]] = [
+        in_a_call,
+        while_planning,
+        while_batching,
+        before_a_batch_is_agreed,
+        as_calls_end,
+        lambda: while_messages_are_planned("auto"),
+        lambda: while_messages_are_planned("nonblocking"),
+        lambda: while_freeing(signal.SIGALRM),
+        lambda: while_freeing(signal.SIGINT),
+    ]
+    for call in calls:
+        call()
+        WORLD.Barrier()
+    if RANK == 0:
+        print("OK", flush=True)
+
+
+if __name__ == "__main__":
+    main()
