@@ -148,7 +148,9 @@ def main() -> None:
             except BaseException as error:
                 error.add_note(f"case {case} of seed {seed}")
                 raise
-    assert len(met) == 5 * 5 + 4 * 3, f"of the routines, letters and dtypes only {sorted(met)} were drawn"
+    assert cases < 120 or len(met) == 5 * 5 + 4 * 3, (
+        f"of the routines, letters and dtypes only {sorted(met)} were drawn"
+    )
     if RANK == 0:
         print("OK", flush=True)
 
