@@ -205,25 +205,7 @@ def test_two_jobs_that_mpi_cannot_join(acts: tuple[str, str], text: str, tmp_pat
     assert not list(tmp_path.iterdir())
 
 
-@long
-def test_two_jobs_that_both_accept(tmp_path: Path) -> None:
-    path = tmp_path / "meeting"
-    job: Job = (2, [f"accept:{path}", "stay", "steps", "auto"], {})
-    printed = "".join(run_both(TROUBLE, job, job, timeout=40, check=False))
-    assert printed.count(f"another job waits in psr.accept at {path} already: use another path") == 2, printed
-    assert not list(tmp_path.iterdir())
-
-
 # -- the benchmark of many producers
-
-
-@long
-def test_many_producers_of_one_program() -> None:
-    words = ["--producers", "4", "1,3", "1,1,1,1", "--orders", 1, 70, "--repeat", 2]
-    lines = run(MANY_PRODUCERS, 6, *words).stdout.splitlines()
-    assert [line.split("|")[1:3] for line in lines[2:]] == [
-        [f" {n} x {n} ", f" {sizes} "] for n in (1, 70) for sizes in ("4", "1,3", "1,1,1,1")
-    ]
 
 
 @long
@@ -235,19 +217,3 @@ def test_many_producers_in_jobs_of_their_own(server: dict[str, str], tmp_path: P
     consumed, *produced = run_both(MANY_PRODUCERS, *jobs)
     assert [line.split("|")[1:3] for line in consumed.splitlines()[2:]] == [[f" {n} x {n} ", " 1,2 "] for n in (1, 70)]
     assert produced == [""] * len(sizes)
-
-
-@long
-def test_many_producers_whose_matrix_is_wrong(tmp_path: Path) -> None:
-    program = tmp_path / "wrong.py"
-    program.write_text(
-        "import sys\n"
-        f"sys.path.insert(0, {str(MANY_PRODUCERS.parent)!r})\n"
-        "import many_producers\n"
-        "right = many_producers.Setting.expected\n"
-        "many_producers.Setting.expected = lambda self, step: right(self, step + (self.job.number == 1 and step == 3))\n"
-        "many_producers.main()\n"
-    )
-    done = run(program, 4, "--producers", "1,1", "--orders", 8, "--repeat", 2, check=False)
-    assert done.returncode
-    assert "the matrix of step 3 is wrong" in done.stderr

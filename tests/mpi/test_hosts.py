@@ -14,12 +14,12 @@ import sys
 import time
 import uuid
 from pathlib import Path
-from typing import Any
 
 import hosts
 import launch
 import pytest
 
+pytestmark = pytest.mark.long
 PROGRAMS = Path(__file__).parent / "programs"
 PROGRAM = ("-m", "pyscalapack_redist")
 SLEEPING = "from mpi4py import MPI; import time, pathlib; MPI.COMM_WORLD.Barrier(); pathlib.Path({!r}).touch(); time.sleep(999)"
@@ -51,7 +51,7 @@ def alive(mark: str) -> list[str]:
 
 
 def test_each_host_has_its_name_its_ranks_and_its_link() -> None:
-    done = hosts.run(PROGRAMS / "hosts_seen.py", 3, slots=2, rate="80mbit", slow={1: "8mbit"})
+    done = hosts.run(PROGRAMS / "on_hosts.py", 3, "seen", slots=2, rate="80mbit", slow={1: "8mbit"})
     seen = sorted(map(json.loads, done.stdout.splitlines()), key=lambda rank: rank["rank"])
     assert [rank["host"] for rank in seen] == ["host0", "host0", "host1", "host1", "host2", "host2"]
     assert [rank["processor"] for rank in seen] == [rank["host"] for rank in seen]
@@ -131,19 +131,19 @@ def test_the_suite(tmp_path: Path, count: int, slots: int, methods: str) -> None
 # -- a host goes
 
 
-def trouble(what: str, started: Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    done = hosts.run(PROGRAMS / "host_trouble.py", 4, what, started, check=False, timeout=90, **options)
+@pytest.mark.parametrize(
+    ("what", "env", "words"),
+    [
+        ("killed", {}, "on node host3 exited on signal 9"),
+        ("cut", SOON, "ORTE has lost communication with a remote daemon"),
+    ],
+)
+def test_a_host_that_goes_ends_the_job_as_soon_as_mpi_finds_out(
+    what: str, env: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    started = tmp_path / "started"
+    done = hosts.run(PROGRAMS / "on_hosts.py", 4, what, started, check=False, timeout=90, env=env)
     assert started.exists(), launch.told(done)
     assert "no error" not in done.stdout
     assert done.returncode != 0
-    return done
-
-
-def test_a_rank_that_is_killed_ends_the_job(tmp_path: Path) -> None:
-    done = trouble("killed", tmp_path / "started")
-    assert "on node host3 exited on signal 9" in done.stderr
-
-
-def test_a_host_that_is_cut_off_ends_the_job_as_soon_as_mpi_finds_out(tmp_path: Path) -> None:
-    done = trouble("cut", tmp_path / "started", env=SOON)
-    assert "ORTE has lost communication with a remote daemon" in done.stderr
+    assert words in done.stderr

@@ -17,6 +17,7 @@ def free_memory() -> int:
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
 
 
+@pytest.mark.long
 def test_more_than_two_to_the_31_elements_and_bytes() -> None:
     free = free_memory()
     if free < NEEDED:

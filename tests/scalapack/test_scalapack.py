@@ -44,6 +44,15 @@ def test_redistributions_are_those_of_scalapack(ranks: int, cases: int) -> None:
 
 
 @pytest.mark.long
+def test_a_context_of_another_file(tmp_path: Path) -> None:
+    """Alone: its number must not be that of a context which an earlier program has left."""
+    said = run(PROGRAMS / "other_library.py", 2, tmp_path, alone=True).stdout
+    assert said in ("OK\n", "MKL\n")
+    if said == "MKL\n":
+        pytest.skip("MKL's files cannot be loaded two times")
+
+
+@pytest.mark.long
 def test_benchmark_of_operations() -> None:
     options = ("--order", 40, "--block", 3, "--dtypes", "float32", "complex128", "--repeat", 1)
     printed = run(BENCHMARKS / "operations.py", 2, *options).stdout

@@ -22,12 +22,6 @@ COMM = MPI.COMM_WORLD
 RANK = COMM.Get_rank()
 
 
-def say(what: str, start: float) -> None:
-    COMM.Barrier()
-    if RANK == 0:
-        print(f"{what}: {MPI.Wtime() - start:.1f} s", flush=True)
-
-
 def check_size(plan: psr.Redistribution, local: Bytes, messages: int) -> None:
     """`local` and, somewhere, that many messages are as large as this test is about."""
     sent = sum(message.size > MOST_32 for message in plan.messages["send"])
@@ -53,26 +47,21 @@ def matrix() -> None:
     a = psr.Descriptor((ROWS, COLUMNS), (ROWS, LEFT), psr.ProcessGrid((1, 2), COMM))
     b = psr.Descriptor((ROWS, COLUMNS), (TOP, COLUMNS), psr.ProcessGrid((2, 1), COMM), source=(1, 0))
     rows, columns = (slice(TOP, None), slice(0, TOP))[RANK], (slice(0, LEFT), slice(LEFT, None))[RANK]
-    start = MPI.Wtime()
     local_a: Bytes = np.empty(a.local_shape, np.uint8, order="F")
     out: Bytes = np.empty(b.local_shape, np.uint8, order="F")
     for line, value in columns_of(local_a, slice(None), columns):
         line[:] = value
-    say("matrix made", start)
     for exchange, buffers in (
         ("shared", "packed"),
         ("nonblocking", "packed"),
         ("alltoallv", "packed"),
         ("nonblocking", "datatypes"),
     ):
-        start = MPI.Wtime()
         out.fill(POISON)
         plan = psr.redistribute(a, b, exchange=exchange, buffers=buffers)
         assert plan(local_a, out) is out
         check_size(plan, local_a, 1)
-        say(f"matrix, {exchange}, {buffers} moved", start)
         assert all(np.array_equal(line, value) for line, value in columns_of(out, rows, slice(None)))
-        say(f"matrix, {exchange}, {buffers} checked", start)
 
 
 # A vector in blocks, moved on by one element to blocks on the other rank: runs of all but one element of each block.
@@ -93,23 +82,18 @@ def vector() -> None:
     n = 2 * BLOCKS * BLOCK
     grids = (psr.ProcessGrid((2,), COMM, ranks=ranks) for ranks in ([0, 1], [1, 0]))
     a, b = (psr.Descriptor((n,), (BLOCK,), grid) for grid in grids)
-    start = MPI.Wtime()
     local_a, out = np.empty(a.local_shape, np.uint8), np.empty(b.local_shape, np.uint8)
     for block, value in blocks(local_a, RANK, 0):
         block[:] = value
-    say("vector made", start)
     for exchange, buffers in (("shared", "packed"), ("nonblocking", "datatypes")):
-        start = MPI.Wtime()
         out.fill(POISON)
         plan: Any = psr.redistribute(a[: n - 1], b[1:], exchange=exchange, buffers=buffers)
         plan(local_a, out)
         check_size(plan, local_a, 2)
-        say(f"vector, {exchange}, {buffers} moved", start)
         if RANK == 1:
             assert out[0] == POISON, "element 0 was not to be written"
             out[0] = VALUE[PERIOD - 1]
         assert all(np.array_equal(block, value) for block, value in blocks(out, 1 - RANK, 1))
-        say(f"vector, {exchange}, {buffers} checked", start)
 
 
 def main() -> None:
