@@ -1,19 +1,28 @@
-"""Bundles: boxes of several arrays as one run of bytes, cut anywhere between elements; and what a call asks of its arrays."""
+"""Bundles: boxes of several arrays as one run of bytes, cut anywhere; what a call asks of its arrays; products of shares."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pyscalapack_redist._kernels.boxes import Box
 from pyscalapack_redist._kernels.bundle import Bundle, Origins
 from pyscalapack_redist._kernels.call import Kinds
+from pyscalapack_redist._kernels.products import number_of, products, runs_of_all
+from pyscalapack_redist._kernels.ring import Ring, bytes_needed
 from pyscalapack_redist._kernels.runs import Runs
+from pyscalapack_redist.exchanges import ByteMessage, Extents, Form, Options
+from pyscalapack_redist.exchanges.shared import Shared
+from pyscalapack_redist.intersections.by_process import by_process
+from pyscalapack_redist.layout.blockcyclic import BlockCyclic
 
 DTYPES = ("i1", "i2", "f4", "f8", "V3", "V7", "D", "V24")
 
@@ -41,6 +50,7 @@ def address(array: NDArray[Any]) -> int:
     return int(array.__array_interface__["data"][0])
 
 
+@settings(max_examples=4 * settings.default.max_examples)
 @given(arrays(), st.integers(1, 60), st.integers(1, 60))
 def test_any_pieces_bring_every_byte_over(
     given_: list[tuple[NDArray[Any], int, int, int]], most_out: int, most_in: int
@@ -72,19 +82,24 @@ def test_any_pieces_bring_every_byte_over(
         )
 
 
-def test_what_does_not_fit_is_refused() -> None:
-    box = Box([row(0, 1, 4, False)])
-    bundle = Bundle([(1, box, (8,), (8,), (0,), 8, None)], "target")
-    with pytest.raises(ValueError, match="arrays number 1 are not among 1"):
-        bundle.move(Origins(1), 0, 0, 8)
-    with pytest.raises(ValueError, match="bytes 0 to 40 are not in a bundle of 32"):
-        bundle.move(Origins(2), 0, 0, 40)
-    with pytest.raises(ValueError, match="byte 33 is not in a bundle of 32"):
-        bundle.end_of_piece(33, 1)
-    with pytest.raises(ValueError, match="pair 2 is not one of 2"):
-        Origins(2).put(2, 0, 0)
-    with pytest.raises(KeyError):
-        Bundle([], "neither")
+FOUR = Bundle([(1, Box([row(0, 1, 4, False)]), (8,), (8,), (0,), 8, None)], "target")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: FOUR.move(Origins(1), 0, 0, 8), ValueError, "arrays number 1 are not among 1"),
+        (lambda: FOUR.move(Origins(2), 0, 0, 40), ValueError, "bytes 0 to 40 are not in a bundle of 32"),
+        (lambda: FOUR.end_of_piece(33, 1), ValueError, "byte 33 is not in a bundle of 32"),
+        (lambda: Origins(2).put(2, 0, 0), ValueError, "pair 2 is not one of 2"),
+        (lambda: Bundle([], "neither"), KeyError, "neither"),
+        (lambda: runs_of_all([], "packt"), ValueError, "packt"),
+        (lambda: number_of((1, 2), (3, 1, 4)), ValueError, "no coordinates"),
+    ],
+)
+def test_what_does_not_fit_is_refused(call: Callable[[], object], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        call()
 
 
 def test_arrays_of_known_kinds_are_taken_and_others_are_not() -> None:
@@ -129,7 +144,7 @@ def test_copies_whose_lines_cross_come_over_in_any_pieces(
     source = np.asfortranarray(rng.integers(1, 100, shape).astype(dtype))
     box = Box([row(0, 1, n, True) for n in shape])  # every place is its own number on both sides
     order = tuple(k for k in order if k < len(shape))
-    for most in (source.itemsize, 1000, 5000, 64 * 512 * source.itemsize, source.nbytes):
+    for most in (source.nbytes // 500, 5000, 64 * 512 * source.itemsize, source.nbytes):
         target = np.zeros(shape, dtype)
         bundle = Bundle([(0, box, source.strides, target.strides, order, source.itemsize, None)], "")
         bundle.stream = stream
@@ -146,3 +161,56 @@ def test_copies_whose_lines_cross_come_over_in_any_pieces(
             seen |= written
             place = end
         assert np.array_equal(target, source)
+
+
+# -- products of what processes share along each dimension
+
+A = BlockCyclic(23, 3, 2), BlockCyclic(17, 2, 3, 1), BlockCyclic(5, 2, 1)
+B = BlockCyclic(23, 4, 3, 2), BlockCyclic(17, 5, 2), BlockCyclic(5, 1, 4)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_every_combination_comes_once_in_order(d: int) -> None:
+    dims = [by_process(a, b, 0) for a, b in zip(A[:d], B[:d], strict=True)]
+    found = products(dims)
+    expected = list(itertools.product(*dims))
+    assert [shared for _, _, shared in found] == expected
+    assert [remote for remote, _, _ in found] == [tuple(one.remote for one in some) for some in expected]
+    assert [first for _, first, _ in found] == [tuple(one.first for one in some) for some in expected]
+
+
+def test_products_of_nothing_runs_and_numbers() -> None:
+    nothing = by_process(BlockCyclic(1, 1, 2), BlockCyclic(1, 1, 1), 1)
+    assert products([by_process(A[0], B[0], 0), nothing]) == []
+    dims = [by_process(a, b, 0)[0] for a, b in zip(A, B, strict=True)]
+    for kind in ("packed", "unpacked", "copied"):
+        assert runs_of_all(dims, kind) == [getattr(shared, kind) for shared in dims]
+    for coords in np.ndindex(3, 1, 4):  # processes are numbered row by row
+        assert number_of(coords, (3, 1, 4)) == np.ravel_multi_index(coords, (3, 1, 4))
+
+
+# -- what the shared exchange says that it needs
+
+
+@pytest.mark.parametrize("item", [8, 64, 130, 200])
+def test_what_is_said_to_suffice_suffices(item: int) -> None:
+    """Two receivers on this node, one on another: more than half of a tight limit is for the two."""
+    size, area, elements = 3, 1024, 5
+    ring = Ring(bytearray(bytes_needed(size, area)), 0, size, area, 0)
+    node: Any = SimpleNamespace(ring=ring, number={0: 0, 1: 1, 2: 2}, whole=False, size=size)
+    box = Box([Runs(*np.array([[0], [0], [elements]]), elements, elements, elements)])
+    bundle = Bundle([(0, box, (item,), (item,), (0,), item, None)], "target")
+    form = Form(box, (item,), item, (0,))
+    sends = [ByteMessage(peer, (0,), bundle, 0, bundle.size, form) for peer in (1, 2, 3)]
+    extents = Extents(messages=len(sends), elements=elements, between=elements * size)
+
+    def shared(limit: int) -> Shared:
+        return Shared(sends, [], Bundle([], ""), Options(limit, extents=extents, item=item), node)
+
+    least = shared(1).staging_bytes
+    exchange = shared(least)
+    assert exchange.by_mpi
+    assert not exchange.goes_ahead
+    assert exchange.staging_bytes <= least
+    assert exchange.traffic is not None
+    assert 2 * item <= exchange.traffic.bytes_used <= least - exchange.private_bytes

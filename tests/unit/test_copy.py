@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from launch import SEED
 
 from pyscalapack_redist._kernels.boxes import Blend, Box, Trapezoid
 from pyscalapack_redist._kernels.moving import use_wide_registers
 from pyscalapack_redist._kernels.runs import Runs
+
+MANY = settings(max_examples=4 * settings.default.max_examples)  # of moves of a few elements each
+FEW_OR_MANY = [8, pytest.param(48, marks=pytest.mark.long)]
+
+
+def address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def line(n: int, start: int = 0) -> Runs:
+    """`n` elements in a row, from `start` on in the source and from 0 on in the target."""
+    return Runs(*np.array([[start], [0], [n]]), n, n, n)
 
 
 def runs_of(draw: st.DrawFn, most: int, dense: str = "") -> tuple[Runs, np.ndarray]:
@@ -49,12 +62,8 @@ def runs_of(draw: st.DrawFn, most: int, dense: str = "") -> tuple[Runs, np.ndarr
     return made, np.array(pairs[:total])
 
 
-@st.composite
-def runs_and_pairs(draw: st.DrawFn) -> tuple[Runs, np.ndarray]:
-    return runs_of(draw, 60)
-
-
-@given(runs_and_pairs())
+@MANY
+@given(st.composite(runs_of)(60))
 def test_runs_keep_every_pair(made: tuple[Runs, np.ndarray]) -> None:
     runs, pairs = made
     assert runs.total == len(pairs)
@@ -89,6 +98,7 @@ def made_array(shape: list[int], item: int, order: str) -> np.ndarray[Any, Any]:
     return array[tuple(slice(None, None, -1) for _ in shape)] if order == "R" else array
 
 
+@MANY
 @given(moves())
 def test_a_box_moves_what_indexing_moves(case: Any) -> None:
     axes, item, order_x, order_y, order, begin, end, stream = case
@@ -107,7 +117,7 @@ def test_a_box_moves_what_indexing_moves(case: Any) -> None:
         at = [pairs[i] for (_, pairs), i in zip(axes, index, strict=True)]
         expected[tuple(y for _, y in at)] = source[tuple(x for x, _ in at)]
     box.move(
-        source.__array_interface__["data"][0], source.strides, target.__array_interface__["data"][0], target.strides,
+        address(source), source.strides, address(target), target.strides,
         item, order, first, last, stream,
     )  # fmt: skip
     assert target.tobytes() == expected.tobytes()
@@ -115,59 +125,43 @@ def test_a_box_moves_what_indexing_moves(case: Any) -> None:
 
 @pytest.mark.parametrize("item", [1, 2, 8, 12])
 @pytest.mark.parametrize("columns", [1, 3, 40])
-@pytest.mark.parametrize("seed", range(8))
-def test_many_short_runs(item: int, columns: int, seed: int) -> None:
+@pytest.mark.parametrize("number", FEW_OR_MANY)
+def test_many_short_runs(item: int, columns: int, number: int) -> None:
     """Of one length or of several, of more than are told apart, with gaps and without; in few long lines or in many."""
-    rng = np.random.default_rng([item, columns, seed])
-    kinds = int(rng.choice([1, 2, 5, 14]))
-    lengths = rng.choice(rng.permutation(16)[:kinds] + 1, int(rng.integers(1, 50)))
-    gaps = rng.integers(0, 4, (2, len(lengths)))
-    starts = np.cumsum(lengths + gaps, axis=1) - lengths
-    x, y = starts.astype(np.int64)
-    period_x, period_y = (int(side[-1] + lengths[-1]) + int(rng.integers(0, 3)) for side in (x, y))
-    total = int(rng.integers(3000, 12_000))
-    rows = Runs(x, y, lengths.astype(np.int64), period_x, period_y, total)
-    columns_in_order = np.arange(columns, dtype=np.int64)
-    box = Box([rows, Runs(columns_in_order, columns_in_order, np.ones(columns, np.int64), columns, columns, columns)])
-    pairs = rows.expand()
-    source = rng.integers(0, 255, (columns, int(pairs[-1, 0] + 1), item), np.uint8)
-    target = np.zeros((columns, int(pairs[-1, 1] + 1), item), np.uint8)
-    expected = target.copy()
-    first, last = sorted(int(position) for position in rng.integers(0, box.size, 2)) if seed % 2 else (0, box.size)
-    line, place = np.divmod(np.arange(first, last), total)
-    expected[line, pairs[place, 1]] = source[line, pairs[place, 0]]
-    strides = [(item, array.strides[0]) for array in (source, target)]
-    box.move(source.ctypes.data, strides[0], target.ctypes.data, strides[1], item, (0, 1), first, last)
-    assert np.array_equal(target, expected)
+    for seed in range(number):
+        rng = np.random.default_rng([SEED, item, columns, seed])
+        kinds = int(rng.choice([1, 2, 5, 14]))
+        lengths = rng.choice(rng.permutation(16)[:kinds] + 1, int(rng.integers(1, 50)))
+        x, y = starts = np.cumsum(lengths + rng.integers(0, 4, (2, len(lengths))), axis=1) - lengths
+        periods = (int(side[-1] + lengths[-1]) + int(rng.integers(0, 3)) for side in starts)
+        total = int(rng.integers(3000, 12_000))
+        rows = Runs(x, y, lengths, *periods, total)
+        each = np.arange(columns)
+        box = Box([rows, Runs(each, each, np.ones(columns, np.int64), columns, columns, columns)])
+        pairs = rows.expand()
+        source = rng.integers(0, 255, (columns, int(pairs[-1, 0] + 1), item), np.uint8)
+        target = np.zeros((columns, int(pairs[-1, 1] + 1), item), np.uint8)
+        expected = target.copy()
+        first, last = sorted(int(position) for position in rng.integers(0, box.size, 2)) if seed % 2 else (0, box.size)
+        column, place = np.divmod(np.arange(first, last), total)
+        expected[column, pairs[place, 1]] = source[column, pairs[place, 0]]
+        strides = [(item, array.strides[0]) for array in (source, target)]
+        box.move(source.ctypes.data, strides[0], target.ctypes.data, strides[1], item, (0, 1), first, last)
+        assert np.array_equal(target, expected), seed
 
 
+@MANY
 @given(st.integers(1, 900), st.integers(1, 3), st.integers(0, 70), st.sampled_from([1, 3, 8, 24]), st.booleans())
 def test_long_runs_written_past_the_cache(n: int, lines: int, before: int, item: int, gap: bool) -> None:
-    zero = np.zeros(1, np.int64)
-    box = Box(Runs(zero, zero, np.array([m]), m, m, m) for m in (n, lines))
+    box = Box([line(n), line(lines)])
     source = np.frombuffer(np.random.default_rng(n).bytes(n * lines * item), np.uint8).reshape(lines, n * item)
     memory = np.zeros(before + lines * (n * item + gap) + 70, np.uint8)
     target = memory[before : before + lines * (n * item + gap)].reshape(lines, -1)
     expected = np.zeros_like(memory)
     expected[before : before + target.size].reshape(lines, -1)[:, : n * item] = source
-    box.move(
-        source.ctypes.data,
-        (item, n * item),
-        target.ctypes.data,
-        (item, n * item + gap),
-        item,
-        (0, 1),
-        0,
-        box.size,
-        True,
-    )
+    strides = (item, n * item), (item, n * item + gap)
+    box.move(source.ctypes.data, strides[0], target.ctypes.data, strides[1], item, (0, 1), 0, box.size, True)
     assert np.array_equal(memory, expected)
-
-
-def test_a_part_outside_the_box_is_refused() -> None:
-    box = Box([Runs(np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([4]), 4, 4, 4)])
-    with pytest.raises(ValueError, match="elements 2 to 5 are not in a box of 4"):
-        box.move(0, (8,), 0, (8,), 8, (0,), 2, 5)
 
 
 @st.composite
@@ -192,6 +186,7 @@ def trapezoids(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@MANY
 @given(trapezoids())
 def test_a_trapezoid_is_what_triu_and_tril_keep(case: dict[str, Any]) -> None:
     axes, (rows, columns) = case["axes"], case["indices"]
@@ -227,17 +222,10 @@ def test_a_trapezoid_is_what_triu_and_tril_keep(case: dict[str, Any]) -> None:
     strides = [dense if array.ndim == 1 else array.strides for array in arrays]
     blend = Blend("d", 3, 2, False) if case["blend"] else None
     box.move(
-        source.__array_interface__["data"][0], strides[0], target.__array_interface__["data"][0], strides[1],
+        address(source), strides[0], address(target), strides[1],
         8, case["order"], first, last, case["stream"], blend,
     )  # fmt: skip
     assert np.array_equal(target, expected)
-
-
-def test_a_trapezoid_needs_an_index_for_each_line() -> None:
-    runs = Runs(np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([4]), 4, 4, 4)
-    four, three = np.arange(4), np.arange(3)
-    with pytest.raises(ValueError, match=r"a box of \(4, 4\) elements needs as many indices, not 4 and 3"):
-        Trapezoid([runs, runs], four, three, True, 0, "")
 
 
 @pytest.mark.parametrize("item", [1, 2, 4, 8, 12, 16, 24])
@@ -245,13 +233,12 @@ def test_a_trapezoid_needs_an_index_for_each_line() -> None:
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_dense_arrays_are_transposed_by_squares(item: int, orders: str, order: tuple[int, int]) -> None:
     rows, columns = 21, 19  # some squares and what is left over, along either dimension
-    box = Box(Runs(*np.array([[3], [0], [n]]), n, n, n) for n in (rows, columns))
+    box = Box([line(rows, 3), line(columns, 3)])
     source, target = (np.zeros((rows + 3, columns + 3), f"V{item}", order=order) for order in orders)
     source[...] = np.frombuffer(np.random.default_rng(item).bytes(source.size * item), source.dtype).reshape(
         source.shape
     )
-    addresses = (array.__array_interface__["data"][0] for array in (source, target))
-    box.move(next(addresses), source.strides, next(addresses), target.strides, item, order, 0, box.size)
+    box.move(address(source), source.strides, address(target), target.strides, item, order, 0, box.size)
     assert target[:rows, :columns].tobytes() == source[3:, 3:].tobytes()
     assert not any(target[rows:].tobytes())
     assert not any(target[:, columns:].tobytes())
@@ -277,10 +264,15 @@ def registers(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.mark.usefixtures("registers")
 @pytest.mark.parametrize("item", [1, 2, 4, 8, 12, 16])
-@pytest.mark.parametrize("seed", range(24))
-def test_lines_that_cross_are_written_past_the_cache(item: int, seed: int) -> None:
+@pytest.mark.parametrize("number", FEW_OR_MANY)
+def test_lines_that_cross_are_written_past_the_cache(item: int, number: int) -> None:
     """Wherever they begin in a cache line, alike or not; lines longer than a tile, and tiles of more lines than that."""
-    rng = np.random.default_rng([item, seed])
+    for seed in range(3 * number):
+        check_lines_that_cross(item, seed)
+
+
+def check_lines_that_cross(item: int, seed: int) -> None:
+    rng = np.random.default_rng([SEED, item, seed])
     shape = [int(rng.integers(1, most)) for most in rng.permutation([700, 90])]
     rows, columns = (crossing_runs(rng, n) for n in shape)
     pairs = [axis.expand() for axis in (rows, columns)]
@@ -311,7 +303,7 @@ def test_lines_that_cross_are_written_past_the_cache(item: int, seed: int) -> No
         source.ctypes.data, strides[across], memory.ctypes.data + before, target_strides[across],
         item, order, first, last, True,
     )  # fmt: skip
-    assert np.array_equal(memory, expected)
+    assert np.array_equal(memory, expected), seed
 
 
 @pytest.mark.usefixtures("registers")
@@ -327,9 +319,8 @@ def test_lines_that_cross_with_factors(kind: str, beta: int, extra: int) -> None
     memory = np.full(rows * (columns + extra) + 64, np.nan if beta == 0 else 3, kind)
     start = -memory.ctypes.data % 64 // item
     out = memory[start : start + rows * (columns + extra)].reshape(rows, columns + extra)
-    dense = [Runs(*np.array([[0], [0], [n]]), n, n, n) for n in (rows, columns)]
     alpha = 2 + 1j if kind in "FD" else 2
-    Box(dense).move(
+    Box([line(rows), line(columns)]).move(
         a.ctypes.data, a.strides, out.ctypes.data, out.strides, item, (0, 1), 0, a.size, True,
         Blend(kind, alpha, beta, kind in "FD"),
     )  # fmt: skip
@@ -344,7 +335,7 @@ def test_as_many_dimensions_as_an_array_can_have(dimensions: int) -> None:
     shape[step - 1 :: step] = [2] * len(shape[step - 1 :: step])
     forward = np.cumprod([1, *shape[:-1]])
     backward = np.cumprod([1, *shape[:0:-1]])[::-1]
-    box = Box(Runs(*np.array([[0], [0], [n]]), n, n, n) for n in shape)
+    box = Box(line(n) for n in shape)
     source, target = np.arange(box.size), np.zeros(box.size, int)
     strides = [tuple((8 * indices).tolist()) for indices in (forward, backward)]
     order = tuple(range(dimensions))
@@ -354,7 +345,17 @@ def test_as_many_dimensions_as_an_array_can_have(dimensions: int) -> None:
     assert np.array_equal(target.reshape(large, order="C").ravel(order="F"), source)
 
 
-def test_more_dimensions_are_refused() -> None:
-    run = Runs(*np.array([[0], [0], [1]]), 1, 1, 1)
-    with pytest.raises(ValueError, match="a box has 1 to 64 dimensions, not 65"):
-        Box([run] * 65)
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: Box([line(4)]).move(0, (8,), 0, (8,), 8, (0,), 2, 5), "elements 2 to 5 are not in a box of 4"),
+        (lambda: Box([line(1)] * 65), "a box has 1 to 64 dimensions, not 65"),
+        (
+            lambda: Trapezoid([line(4)] * 2, np.arange(4), np.arange(3), True, 0, ""),
+            r"a box of \(4, 4\) elements needs as many indices, not 4 and 3",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(call: Callable[[], object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        call()

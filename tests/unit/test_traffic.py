@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -49,6 +49,21 @@ def address(array: NDArray[np.uint8]) -> int:
     return int(array.__array_interface__["data"][0])
 
 
+def begun(
+    node: Node, out: Bundle, back: Bundle, source: NDArray[np.uint8], target: NDArray[np.uint8], **ways: int
+) -> list[Traffic]:
+    """Both ends of a message from rank 0 to rank 1."""
+    traffics = [
+        Traffic(node.rings[0], [(1, out)], [], [], stream=False, shortest=-1, **ways),
+        Traffic(node.rings[1], [], [(0, back)], [], stream=False, shortest=-1, **ways),
+    ]
+    for traffic, addresses in zip(traffics, ((address(source), 0), (0, address(target))), strict=True):
+        origins = Origins(1)
+        origins.put(0, *addresses)
+        traffic.begin(origins)
+    return traffics
+
+
 def test_a_message_of_enormous_size_goes_on_evenly() -> None:
     """One byte again and again, 2^60 times, in pieces of 16: no count of bytes passes 64 bits."""
     node = Node(2, 64)
@@ -58,14 +73,7 @@ def test_a_message_of_enormous_size_goes_on_evenly() -> None:
     out = Bundle([(0, box, still, dense, order, 1, None)], "target")
     back = Bundle([(0, box, dense, still, order, 1, None)], "source")
     assert out.size == back.size == 2**60
-    ways = {"limit": 64, "most_slots": 4, "stream": False, "shortest": -1}
-    sender = Traffic(node.rings[0], [(1, out)], [], [], **ways)
-    receiver = Traffic(node.rings[1], [], [(0, back)], [], **ways)
-    origins = [Origins(1), Origins(1)]
-    origins[0].put(0, address(byte), 0)
-    origins[1].put(0, 0, address(came))
-    sender.begin(origins[0])
-    receiver.begin(origins[1])
+    sender, receiver = begun(node, out, back, byte, came, limit=64, most_slots=4)
     line = node.line(0, 1)
     for k in range(1, 40):
         assert not sender.advance(False)
@@ -84,19 +92,9 @@ def test_the_way_in_which_chunks_are_packed_faster_is_kept_to(slow: bool, slots:
     box = Box([part_runs(0, 0, chunk), part_runs(0, 0, 2**20)])
     out = Bundle([(0, box, (1, 0), (1, chunk), (0, 1), 1, None)], "target")
     back = Bundle([(0, box, (1, chunk), (1, 0), (0, 1), 1, None)], "source")
-    sender = Traffic(
-        node.rings[0], [(1, out)], [], [], limit=slots * chunk, most_slots=slots, stream=False, shortest=-1
-    )
-    receiver = Traffic(
-        node.rings[1], [], [(0, back)], [], limit=slots * chunk, most_slots=slots, stream=False, shortest=-1
-    )
-    origins = [Origins(1), Origins(1)]
-    origins[0].put(0, address(numbers), 0)
-    origins[1].put(0, 0, address(came))
-    sender.begin(origins[0])
-    receiver.begin(origins[1])
+    sender, receiver = begun(node, out, back, numbers, came, limit=slots * chunk, most_slots=slots)
     ways = []
-    for k in range(2000 // slots):
+    for k in range(400 // slots):
         numbers[:] = k % 251
         sender.advance(False)
         node.line(0, 1)[PACKING + slow] = 10**9  # ns for 32 KiB
@@ -187,6 +185,7 @@ def some_sends(draw: st.DrawFn) -> Messages:
     return Messages(items, [[draw(st.integers(1, 40)) for _ in some] for some in items], columns)
 
 
+@settings(max_examples=4 * settings.default.max_examples)
 @given(some_sends(), st.one_of(st.integers(0, 3), st.integers(0, 5000)), st.integers(1, 5), st.sampled_from([-1, 0]))
 def test_an_element_of_each_message_is_room_enough(
     messages: Messages, more: int, most_slots: int, shortest: int
@@ -194,7 +193,7 @@ def test_an_element_of_each_message_is_room_enough(
     send_all(messages, messages.least() + more, most_slots, shortest)
 
 
-@pytest.mark.parametrize("item", [1, 63, 64, 65, 127, 128, 130, 191, 200, 4097])
+@pytest.mark.parametrize("item", [1, 63, 64, 65, 128, 191, 4097])
 @pytest.mark.parametrize("to", [1, 2, 3])
 def test_just_enough_room(item: int, to: int) -> None:
     messages = Messages([[item]] * to, [[5]] * to, 1)
