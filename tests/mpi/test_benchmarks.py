@@ -1,0 +1,250 @@
+"""What is in benchmarks/ runs: the papers' suites on ranks, with a few small cases each, and the scripts that make tables."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import launch
+import pytest
+from papers import aspen, aspen_cases, birkeland_figure
+from papers.birkeland_projection import AT_ONCE, ONE_BY_ONE, PROJECTION, WAYS, loads
+from papers.birkeland_sweep import MPI4PY_FFT, SUBARRAYS, layout
+from papers.desprez_packing import EXCHANGES, TIMERS
+
+from pyscalapack_redist.intersections import ALGORITHMS, FORMS
+from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
+from pyscalapack_redist.tools.cases import Case
+from pyscalapack_redist.tools.plan.birkeland_model import Load, Model
+from pyscalapack_redist.tools.usage import UsageError
+
+pytestmark = pytest.mark.any_mpi
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+INSTALLED = ("broad", "sizes", "once", "hosts")
+OF_OUR_OWN = {"auto", "memcpy"}
+KINDS = ("auto", "auto/nonblocking", "auto/windowed")
+long = pytest.mark.long
+
+
+def quick(ranks: int, suite: str, tmp_path: Path, *more: object, **options: Any) -> tuple[str, list[dict[str, Any]]]:
+    """What a suite prints, and its cases, all of them verified."""
+    file, picture = tmp_path / "suite.json", tmp_path / "suite.png"
+    program = ("-m", "pyscalapack_redist", "bench") if suite in INSTALLED else (str(BENCHMARKS / "run_suites.py"),)
+    words = ("--suite", suite, "--quick", "--repeat", 2, "--json", file, "--plot", picture, *more)
+    done = launch.run(program, ranks, *words, **options)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    cases: list[dict[str, Any]] = json.loads(file.read_text())["cases"]
+    assert cases
+    for case in cases:
+        assert {missing["name"] for missing in case["not_run"]} <= {"pxgemr2d", "mpi4py-fft"}
+        assert all(method["verified"] for method in case["methods"])
+    return done.stdout, cases
+
+
+@pytest.mark.parametrize(
+    ("suite", "ranks", "methods", "printed"),
+    [
+        ("broad", 2, OF_OUR_OWN, "all cases: geometric means"),
+        *(
+            pytest.param(*row, marks=long)
+            for row in (
+                ("sizes", 2, OF_OUR_OWN, "all cases: geometric means"),
+                ("blocks", 8, OF_OUR_OWN, "all cases: geometric means"),
+                ("ranks", 3, OF_OUR_OWN, "all cases: geometric means"),
+                ("dtypes", 2, OF_OUR_OWN, "all cases: geometric means"),
+                ("once", 2, OF_OUR_OWN, "plans: made anew in each call"),
+                (
+                    "walker-otto",
+                    4,
+                    {"walker-otto/sendrecv", "bcast", "alltoall"},
+                    "time against K (Walker & Otto, Fig 11)",
+                ),
+                ("desprez", 12, {"auto"}, "Example 4: P = 12, Q = 8, r = 4, s = 3, shared processes"),
+                ("desprez", 20, {"auto"}, "Example 4: P = 12, Q = 8, r = 4, s = 3, disjoint sets"),
+                ("desprez-packing", 4, {f"{e} {t}" for e in EXCHANGES for t in TIMERS}, "packing outside the timer"),
+                ("overlap", 2, {"computing", *(f"{kind} during computing" for kind in KINDS)}, "that was hidden:"),
+                ("batch", 2, {"one by one", "batch, nonblocking"}, "16 matrices, minimum / median times:"),
+                ("birkeland", 1, {"sweep", "subarrays/alltoallw"}, "times as fast as subarrays/alltoallw"),
+                ("birkeland", 6, {"sweep/alltoallw/datatypes", "memcpy"}, "t_s, start-up of a message"),
+                ("birkeland-links", 6, {"sweep/nonblocking", "ring/irecv-isend-wait"}, ""),
+                ("birkeland-projection", 4, {*WAYS}, "what the process that sends most sends:"),
+            )
+        ),
+    ],
+)
+def test_suites(suite: str, ranks: int, methods: set[str], printed: str, tmp_path: Path) -> None:
+    text, cases = quick(ranks, suite, tmp_path)
+    for case in cases:
+        assert methods <= {method["name"] for method in case["methods"]}
+    assert printed in text
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("nodes", "hosts"), [("0,1,2,3", [0, 1, 2, 3]), ("1,1,0,0", [0, 0, 1, 1])])
+def test_the_limit_of_links_between_hosts(tmp_path: Path, nodes: str, hosts: list[int]) -> None:
+    forced = {"PYSCALAPACK_REDIST_NODES": nodes}
+    text, cases = quick(4, "hosts", tmp_path, "--link-rate", "50mbit", env=forced)
+    environment = json.loads((tmp_path / "suite.json").read_text())["environment"]
+    assert environment["host_of_rank"] == hosts
+    assert f"links of {len(set(hosts))} hosts: 6.25 MB/s each way (as given)" in text
+    for case in cases:
+        assert case["links_limit"]["seconds"] == case["links_limit"]["bytes"] / 6.25e6 > 0
+    assert text.count("| the links' limit ") == len(cases)
+    (row,) = [line for line in text.splitlines() if line.startswith("| best of all at once / auto ")]
+    assert row.split("|")[2].strip() == str(len(cases))
+    text, cases = quick(4, "hosts", tmp_path, "--methods", "auto", env=forced)
+    assert "(measured)" in text
+    text, cases = quick(4, "hosts", tmp_path, "--methods", "auto")
+    assert "links_limit" not in cases[0]
+
+
+@pytest.mark.long
+def test_a_comparison_with_an_earlier_run_of_a_suite(tmp_path: Path) -> None:
+    _, cases = quick(2, "broad", tmp_path)
+    old = tmp_path / "old.json"
+    content = json.loads((tmp_path / "suite.json").read_text())
+    for method in (method for case in content["cases"] for method in case["methods"] if method["name"] == "auto"):
+        method["seconds"] = [seconds / 1000 for seconds in method["seconds"]]
+    old.write_text(json.dumps(content))
+    text, _ = quick(2, "broad", tmp_path, "--methods", "auto,memcpy", "--compare", old)
+    assert f"auto: {len(cases)} slower; now / then in geometric mean: " in text
+
+
+# -- scripts
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "printed"),
+    [
+        ("break_even.py", ["--most", "4000"], []),
+        pytest.param(
+            "least_cost_schedules.py",
+            ["--largest", "3", "--plot", "new/picture.png", "--csv", "cases.csv"],
+            ["| 15 -> 6 | 7 |"],
+            marks=long,
+        ),
+        pytest.param(
+            "cut_messages.py",
+            ["--time-limit", "0.05"],
+            ["| 15 -> 15, 3 -> 5 | 0 | 11 | 23 | 23 | 15 | 15 | 15 | 15 | equals the lower bound |"],
+            marks=long,
+        ),
+        pytest.param(
+            "steps_against_cost.py",
+            ["--plot", "new/picture.png"],
+            ["| 15 -> 6, 2 -> 3 | 10, 20; 11, 16 | 10 | 15 |"],
+            marks=long,
+        ),
+        pytest.param(
+            "open_shop.py",
+            ["--time-limit", "0.05"],
+            ["| Example 1: 16 -> 16, 3 -> 5 | 15 | 15 | equals the lower bound |", "| 8x8 -> 4x16 | 8 | 319488 | "],
+            marks=long,
+        ),
+        pytest.param(
+            "intersection_shapes.py", ["--repeat", "1", "--largest", "1000000"], ["| 100x100x100 | "], marks=long
+        ),
+        pytest.param("walker_otto_simulated.py", ["--most", "10", "--plot", "new/picture.png"], ["| 10 |"], marks=long),
+        (
+            "simulated_and_measured.py",
+            ["--rate", "50mbit", "bench.json"],
+            ["| ring/sendrecv | 10 |", "\n1 times: mean error"],
+        ),
+    ],
+)
+def test_scripts(script: str, words: list[str], printed: list[str], tmp_path: Path) -> None:
+    methods = [{"name": name, "min": 0.01} for name in ("ring/sendrecv", "pxgemr2d", "walker-otto/windowed")]
+    measured = {"shape": [2400], "from": "8:3", "to": "8:5", "dtype": "float64", "methods": methods}
+    (tmp_path / "bench.json").write_text(json.dumps({"cases": [measured]}))
+    command = [sys.executable, BENCHMARKS / script, *words]
+    done = subprocess.run(command, cwd=tmp_path, env=launch.environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert [text for text in printed if text not in done.stdout] == []
+    assert all((tmp_path / word).stat().st_size > 1000 for word in words if word.endswith((".png", ".csv")))
+    if script == "break_even.py":  # its table is in the documents
+        shown = (BENCHMARKS.parent / "docs" / "expect.md").read_text().splitlines()
+        rows = done.stdout.splitlines()
+        assert len(rows) == 6
+        assert [row for row in rows if row not in shown] == []
+
+
+@pytest.mark.long
+def test_pieces_on_links() -> None:
+    options = ("--rate", "10gbit", "--megabytes", "0.2", "0.01", "--repeat", 2)
+    done = launch.run(BENCHMARKS / "pieces_on_links.py", 4, *options)
+    assert "4 ranks, 0.2 MB each way, the links' limit 0.16 ms" in done.stdout
+    assert sum(line.startswith(("| whole ", "| 2 of 65 kB", "| 4 of 16 kB")) for line in done.stdout.splitlines()) == 6
+
+
+# -- the suite of the ASPEN paper, which needs no MPI
+
+
+def bench_aspen(monkeypatch: pytest.MonkeyPatch, **options: object) -> int:
+    monkeypatch.setattr(aspen, "QUICK_GRIDS", (2, 3))
+    monkeypatch.setattr(aspen_cases, "CALLS", dict.fromkeys(FORMS, 1))
+    none = dict.fromkeys(("shape", "before", "after", "dtype", "methods", "compare", "json", "plot"))
+    return aspen.bench_aspen(Namespace(**{**none, "quick": True, "profile": False, "repeat": 1, **options}))
+
+
+@pytest.mark.long
+def test_aspen(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    file, picture = tmp_path / "aspen.json", tmp_path / "aspen.png"
+    assert bench_aspen(monkeypatch, json=str(file), plot=str(picture)) == 0
+    cases = json.loads(file.read_text())["cases"]
+    assert len(cases) == 2 * 2 * 4 * 4
+    names = {f"{name}/{form}" for name in ALGORITHMS for form in FORMS}
+    assert all({method["name"] for method in case["methods"]} == names for case in cases)
+    assert all(method["verified"] for case in cases for method in case["methods"])
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "by grid: geometric mean" in capsys.readouterr().out
+    right = aspen_cases.find
+
+    def wrong(algorithm: str, *arguments: Any, form: str) -> Any:
+        found = right(algorithm, *arguments, form=form)
+        if (algorithm, form) == ("falls", "python") and len(found.start_b):
+            found.start_b[-1] += 1
+        return found
+
+    monkeypatch.setattr(aspen_cases, "find", wrong)
+    aspen_cases._correct.cache_clear()
+    try:
+        assert bench_aspen(monkeypatch) == 1
+    finally:
+        aspen_cases._correct.cache_clear()
+    assert "WRONG RUNS" in capsys.readouterr().out
+    with pytest.raises(UsageError, match=r"--methods and --suite aspen: .* it takes --quick"):
+        bench_aspen(monkeypatch, methods=["auto"])
+
+
+# -- Birkeland and Sorevik
+
+
+@pytest.mark.long
+def test_figures_of_sweeps_fit_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cases = []
+    for n, grid in ((12, (4,)), (12, (2, 2)), (30, (4,)), (30, (2, 2))):
+        case = Case((n, n, n), layout((n, n, n), grid, 0), layout((n, n, n), grid, 1))
+        seconds = Model(1e-6, 1e-9).seconds(birkeland_figure.load(case, 4))
+        cases.append(CaseResult(case, (MethodResult("sweep", (seconds,), 0, True),)))
+    run = tmp_path / "run.json"
+    run.write_text(Results({"ranks": 4, "cores": 4, "mpi": "an MPI"}, tuple(cases)).to_json())
+    assert birkeland_figure.main([str(run), str(run), "--plot", str(tmp_path / "fig3.png")]) == 0
+    assert "t_s = 1.00 us, t_w = 1 ns a byte: --model ts=1e-06,tw=1e-09" in capsys.readouterr().out
+    run.write_text('{"cases": 3}')
+    with pytest.raises(SystemExit):
+        birkeland_figure.main([str(run)])
+    assert "must be what bench --suite birkeland --json wrote" in capsys.readouterr().err
+
+
+def test_sweeps_and_projections_are_what_the_paper_has() -> None:
+    shape = (12, 12, 12)
+    second = Case(shape, layout(shape, (2, 3), 0), layout(shape, (2, 3), 2))
+    assert "the first redistribution of a sweep" in (SUBARRAYS.obstacle(second) or "")
+    assert MPI4PY_FFT.obstacle(Case(shape, layout(shape, (4,), 0), layout(shape, (4,), 0)))
+    found, held = loads(36, 3), 36**4 * 8 / 9
+    assert found[AT_ONCE] == found[PROJECTION] == Load(8, held * 8 / 9)
+    assert found[ONE_BY_ONE] == Load(2, held * 2 / 3).times(2)
