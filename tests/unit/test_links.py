@@ -1,4 +1,4 @@
-"""The file that says what messages between nodes cost: whatever is in it, it is read or refused with the remedy."""
+"""What is read of the machine: the file that says what messages between nodes cost, and the last cache."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pyscalapack_redist.comm import cores
 from pyscalapack_redist.comm.links import _read
 
 
@@ -19,7 +20,6 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
     "text",
     [
         "fast",
-        "null",
         "[1, 2]",
         '{"latency": 0.5}',
         '{"latency": 0.5, "rate": -1}',
@@ -40,7 +40,27 @@ def test_anything_else_is_refused_with_the_remedy(text: str | bytes, tmp_path: P
     assert "PYSCALAPACK_REDIST_LINKS=" in refused
     assert '{"latency": 2e-6, "rate": 12e9} (seconds, bytes per second)' in str(refused)
     assert len(str(refused)) < 1000
-
-
-def test_a_missing_file_is_refused_with_the_remedy(tmp_path: Path) -> None:
     assert "must name a JSON file such as" in str(_read(str(tmp_path / "none"))[1])
+
+
+def told(monkeypatch: pytest.MonkeyPatch, root: Path, caches: list[tuple[str, str, str]]) -> cores.LastCache:
+    monkeypatch.setattr(cores, "CORES", root)
+    for number, texts in enumerate(caches):
+        place = root / f"cpu{min(cores.usable_cores())}" / "cache" / f"index{number}"
+        place.mkdir(parents=True)
+        for name, text in zip(("level", "size", "shared_cpu_list"), texts, strict=True):
+            (place / name).write_text(text + "\n")
+    return cores.last_cache.__wrapped__()
+
+
+def test_the_last_level_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = told(monkeypatch, tmp_path, [("1", "32K", "0"), ("3", "32M", "0-3,8-11"), ("2", "1024K", "0,8")])
+    assert found == (32 * 2**20, 8)
+    assert [found.share(ranks) for ranks in (1, 4, 64)] == [32 * 2**20, 8 * 2**20, 4 * 2**20]
+
+
+@pytest.mark.parametrize("caches", [[], [("3", "", "0")], [("3", "32768", "0-1")], [("3", "32M", "")]])
+def test_a_system_that_does_not_tell(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caches: list[tuple[str, str, str]]
+) -> None:
+    assert told(monkeypatch, tmp_path, caches) == cores.UNKNOWN
