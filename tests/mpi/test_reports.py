@@ -8,12 +8,12 @@ import pytest
 from launch import run
 
 PROGRAM = Path(__file__).parent / "programs" / "reports_of_all.py"
+long = pytest.mark.long
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_reports_of_all_ranks(ranks: int) -> None:
-    assert run(PROGRAM, ranks, timeout=120).stdout == "OK\n"
-
-
-def test_reports_between_nodes() -> None:
-    assert run(PROGRAM, 4, timeout=120, env={"PYSCALAPACK_REDIST_NODES": "0,0,1,1"}).stdout == "OK\n"
+@pytest.mark.parametrize(
+    ("ranks", "nodes"),
+    [(4, ""), *(pytest.param(*row, marks=long) for row in ((1, ""), (2, ""), (3, ""), (4, "0,0,1,1")))],
+)
+def test_reports_of_all_ranks(ranks: int, nodes: str) -> None:
+    assert run(PROGRAM, ranks, env={"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {}).stdout == "OK\n"

@@ -22,17 +22,11 @@ def on_paper(desc: psr.Descriptor) -> psr.Descriptor:
     return psr.Descriptor(desc.shape, desc.block, grid)
 
 
+FIGURES = ["ranks", "sends", "most_messages", "steps", "bytes_sent", "bytes_copied", "most_sent", "most_received"]
+
+
 def same(mine: Totals, paper: Totals) -> None:
-    for name in (
-        "ranks",
-        "sends",
-        "most_messages",
-        "steps",
-        "bytes_sent",
-        "bytes_copied",
-        "most_sent",
-        "most_received",
-    ):
+    for name in FIGURES:
         assert getattr(mine, name) == getattr(paper, name), (name, mine, paper)
     assert abs(mine.imbalance - paper.imbalance) < 1e-12
     assert mine.extra_bytes is not None
