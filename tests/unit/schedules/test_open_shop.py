@@ -21,10 +21,8 @@ from pyscalapack_redist.schedules import (
     completion_time,
     port_bound,
     timetable,
-    whole,
 )
 from pyscalapack_redist.schedules.dense_order import Priority, Transfers, dense_starts
-from pyscalapack_redist.schedules.open_shop import _owed
 from pyscalapack_redist.schedules.open_shop_program import common_unit, proof
 from pyscalapack_redist.schedules.open_shop_search import MOST, searched_through
 
@@ -200,23 +198,6 @@ def test_what_is_too_large_to_prove_has_its_gap() -> None:
     known = f"best found, within {gap:.1f} %" if gap else "equals the lower bound"
     assert found.certificate == f"{found.time:g} without barriers: {known}"
     assert len(np.argwhere(grid.lengths)) > MOST
-
-
-@given(st.lists(some_grids, min_size=1, max_size=3), st.booleans())
-def test_messages_of_products_need_no_table(axes: list[CommunicationGrid], own: bool) -> None:
-    processes = [math.prod(getattr(axis, side) for axis in axes) for side in "PQ"]
-    if math.prod(processes) > 10**5:
-        return
-    grid = whole(axes, np.eye(*processes, dtype=bool) if own else None)
-    places, length = _owed(grid)
-    assert (places == np.argwhere(grid.lengths)).all()
-    assert (length == grid.lengths[grid.lengths > 0]).all()
-
-
-def test_programs_of_long_messages_are_not_begun() -> None:
-    durations = np.array([10**12, 10**12 + 1, 7], dtype=np.float64)
-    transfers = Transfers(np.array([0, 1, 1]), np.array([0, 0, 1]), durations)
-    assert proof(transfers, transfers.bound + 3, math.inf) == (None, transfers.bound)
 
 
 @given(

@@ -145,11 +145,6 @@ def test_a_bound_goes_up_to_a_time_that_is_possible() -> None:
         assert next_time(bound, startup, fewest, volume) == pytest.approx(min(t for t in possible if t >= bound))
 
 
-def test_a_bound_just_below_a_start_up_that_is_no_fraction_is_a_proof() -> None:
-    found = build("preemptive", LengthMatrix([[2, 1, 1], [3, 1, 1]]), startup=0.8371241704711418, time_limit=20)
-    assert found.certificate == SOLVED
-
-
 def test_folded_grids_are_proved_by_patterns() -> None:
     """Free steps cost least and dear ones are few."""
     grid = CommunicationGrid(15, 15, 3, 5)
@@ -157,6 +152,9 @@ def test_folded_grids_are_proved_by_patterns() -> None:
     assert [each.time for each in found[:3]] == [15, 22.5, 41]
     assert {each.certificate for each in found[1:3]} == {SOLVED}
     assert found[-1].number_of_steps == grid.step_bound
+    # a bound just below a start-up that is no fraction is a proof
+    found_near = build("preemptive", LengthMatrix([[2, 1, 1], [3, 1, 1]]), startup=0.8371241704711418, time_limit=20)
+    assert found_near.certificate == SOLVED
 
 
 def test_a_cut_that_pays_and_one_that_does_not() -> None:
@@ -165,14 +163,6 @@ def test_a_cut_that_pays_and_one_that_does_not() -> None:
     for startup, steps, cost in ((1, 3, 11), (3, 3, 11), (5, 2, 15)):
         found = build("preemptive", grid, startup=startup, time_limit=20)
         assert (found.number_of_steps, found.total_cost, found.certificate) == (steps, cost, EQUAL)
-
-
-@pytest.mark.long
-def test_three_by_three_is_solved() -> None:
-    lengths = np.array([[0, 3, 4], [4, 0, 3], [3, 4, 0]])
-    found = build("preemptive", LengthMatrix(lengths), startup=0.5, time_limit=30)
-    assert found.certificate in (EQUAL, SOLVED)
-    assert found.time == min(0.5 * steps + cost for steps, cost in least_costs(lengths).items())
 
 
 def test_hundreds_of_processes_in_a_remainder_of_a_slice() -> None:

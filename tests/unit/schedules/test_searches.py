@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.optimize
 from graphs import random_lengths, seeds
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -16,14 +15,14 @@ from scipy.optimize import linprog
 
 from pyscalapack_redist._kernels.ejection import ejected
 from pyscalapack_redist._kernels.fitting import FITS, TOO_MANY, fits, minimal
-from pyscalapack_redist.schedules import CommunicationGrid, LengthMatrix, MessageGraph, build, search
+from pyscalapack_redist.schedules import CommunicationGrid, MessageGraph, build
 from pyscalapack_redist.schedules.conflicts import Conflict, Conflicts
-from pyscalapack_redist.schedules.descent import Descent, inserted
+from pyscalapack_redist.schedules.descent import Descent
 from pyscalapack_redist.schedules.fractional import Fractional
-from pyscalapack_redist.schedules.levels import EACH_SECOND, Levels
+from pyscalapack_redist.schedules.levels import Levels
 from pyscalapack_redist.schedules.nested import Attempt, Messages, Targets
 from pyscalapack_redist.schedules.refinement import Refinement
-from pyscalapack_redist.schedules.relaxation import Grouped, around, part, residues, wishes
+from pyscalapack_redist.schedules.relaxation import Grouped, around, part
 from pyscalapack_redist.schedules.schedule import ListedSchedule
 from pyscalapack_redist.schedules.shortage import Cut, shortage
 from pyscalapack_redist.schedules.vicinity import Neighbours, Vicinity
@@ -99,16 +98,6 @@ def test_small_programs_bound_the_whole(seed: int, P: int, Q: int, longest: int)
         bound = Levels(graph, late(), costs).least(costs.astype(float), []).bound
         assert bound <= least.total_cost
     assert graphs[1].types <= graphs[2].types
-
-
-def test_wishes_share_out_what_a_program_says() -> None:
-    grid = CommunicationGrid(60, 64, 32, 29, 1000007)
-    messages = Messages(grid.lengths)
-    group = residues(grid, messages)
-    shares = np.stack([group.count // 2, group.count - group.count // 2], axis=1).astype(float)
-    wish = wishes(group, shares)
-    assert (np.bincount(group.kind[wish == 0], minlength=group.types) == group.count // 2).all()
-    assert group.count.sum() == len(messages.length) == np.count_nonzero(grid.lengths)
 
 
 @given(seeds, st.integers(1, 12), st.integers(1, 40))
@@ -225,40 +214,11 @@ def test_the_bound_against_the_linear_program(seed: int, P: int, Q: int, longest
     assert 0.99 * value <= bound <= (value + 1e-6 if weigh else np.ceil(value - 1e-6))
 
 
-@pytest.mark.parametrize(
-    ("lengths", "most", "exact"),
-    [
-        (np.full((4, 6), 3), 18, True),
-        (np.array([[7]]), 7, True),
-        (np.array([[10**12, 1], [1, 0]]), 10**12 + 1, False),  # both messages of length 1 in a step
-        (np.array([[10**12, 1], [1, 10**12]]), 10**12 + 1, False),
-    ],
-)
-def test_bounds_by_hand(lengths: np.ndarray, most: int, exact: bool) -> None:
-    assert (1 if exact else 0.999) * most <= played(lengths).bound <= most
-
-
 def test_it_proves_what_the_level_sets_and_small_programs_do_not() -> None:
     # 45 -> 22 processes, blocks of 47 and 15: the level sets leave 0.7 % open.
     grid = CommunicationGrid(45, 22, 47, 15, 33439)
     assert grid.cost_bound < 1640
     assert played(grid.lengths, rounds=2000).bound == 1645
-
-
-def test_the_search_takes_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[float] = []
-
-    class Watched(Fractional):
-        def run(self, most: float, deadline: float) -> None:
-            super().run(most, deadline + 60)
-            seen.append(self.bound)
-
-    monkeypatch.setattr(search, "Fractional", Watched)
-    lengths = random_lengths(5, 24, 20, 30).lengths
-    schedule = build("optimal", LengthMatrix(lengths), time_limit=5)
-    assert len(seen) == 1
-    assert seen[0] <= schedule.total_cost
-    assert seen[0] > LengthMatrix(lengths).cost_bound
 
 
 # -- edges put into levels while others are put out, and cheaper schedules near one
@@ -289,20 +249,6 @@ def test_an_edge_puts_out_others_where_no_path_between_two_levels_makes_room() -
         level = np.where(np.random.default_rng(seed).random(9) < 0.5, wanted[::-1], -1)
         assert ejected(left, right, 3, 3, np.full(9, 2), np.ones(3, np.int64), level, 10_000, seed, late()) == -1
         assert sorted(zip(left, level, strict=True)) == list(itertools.product(range(3), repeat=2))
-
-
-def test_edges_that_do_not_fit_are_told() -> None:
-    left, right = np.zeros(3, np.int64), np.arange(3)
-    level = np.full(3, -1)
-    assert ejected(left, right, 1, 3, np.zeros(3, np.int64), np.array([2]), level, 100, 0, late()) == 2
-    assert np.count_nonzero(level < 0) == 1
-
-
-def test_messages_without_a_level_of_their_length_have_no_room() -> None:
-    messages = Messages(np.array([[5, 3]]))
-    level, left = inserted(messages, np.array([5, 3]), np.array([0, 2]), np.full(2, -1), 100, 0, late())
-    assert left == 0
-    assert (level == -1).all()
 
 
 @given(seeds, st.integers(2, 6), st.integers(2, 6), st.integers(2, 9))
@@ -428,40 +374,3 @@ def test_refined_steps_against_the_program_of_the_whole(seed: int, P: int, Q: in
     assert max(bounds) <= least
     assert attempts[-1].cost >= least
     assert check_listed(grid, messages, attempts[-1]).total_cost >= least
-
-
-def test_messages_near_one_come_from_it_outwards() -> None:
-    messages = Messages(CommunicationGrid(115, 161, 59, 63, 1230).lengths)
-    among = np.ones(len(messages.length), dtype=bool)
-    among[3] = False
-    near = Neighbours(messages).nearest(3, 20, among)
-    assert near[0] == 3
-    assert len(set(near.tolist())) == len(near) == 20
-    for place in range(1, len(near)):
-        before = near[:place]
-        alike = (messages.sender[before] == messages.sender[near[place]]) | (
-            messages.receiver[before] == messages.receiver[near[place]]
-        )
-        assert alike.any()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("longest", [1000, 10**6])
-def test_programs_are_small_for_the_time_that_is_left(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Solvers look at the clock once in a while only; with lengths that all differ a program has rows above all."""
-    begun: list[float] = []
-    solve = scipy.optimize.linprog
-
-    def measured(*arguments: Any, **options: Any) -> Any:
-        entries = options["A_eq"].nnz + options["A_ub"].nnz
-        begun.append(entries / options["options"]["time_limit"])
-        return solve(*arguments, **options)
-
-    clock = itertools.count(time.monotonic(), 1e-3)  # a look takes a millisecond, all else no time
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(scipy.optimize, "linprog", measured)
-    grid = LengthMatrix(np.random.default_rng(0).integers(1, longest + 1, (64, 64)))
-    schedule = build("optimal", grid)
-    schedule.validate()
-    assert schedule.total_cost < 1.1 * grid.cost_bound
-    assert max(begun, default=0.0) < 8 * EACH_SECOND
