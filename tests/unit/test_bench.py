@@ -16,15 +16,10 @@ from hypothesis import strategies as st
 from oracle import balanced, deal
 from variations.suites import VARIATIONS
 
-from pyscalapack_redist.tools.bench.benchmark import calls_per_time
 from pyscalapack_redist.tools.bench.broad import CASES, LEAST, MOST, MOST_IN_ALL, SEED, draw
-from pyscalapack_redist.tools.bench.command import for_size
 from pyscalapack_redist.tools.bench.environment import Limit, between_hosts, limit_of
-from pyscalapack_redist.tools.bench.hosts import ALL_AT_ONCE, COMPARISONS, HOSTS, MACHINES, against_limit, tables
-from pyscalapack_redist.tools.bench.methods import read_method
-from pyscalapack_redist.tools.bench.plot import plot
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results, fastest, ratios
-from pyscalapack_redist.tools.bench.stage import AROUND, Part, bytes_of, poison, poisoned, values
+from pyscalapack_redist.tools.bench.stage import AROUND, Part, bytes_of, poison, values
 from pyscalapack_redist.tools.bench.suites import SUITES as INSTALLED
 from pyscalapack_redist.tools.bench.tables import (
     case_lines,
@@ -42,7 +37,6 @@ from pyscalapack_redist.tools.bench.tables import (
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.layouts import Layout
 from pyscalapack_redist.tools.text import console, print_table, ratio_text, size_text, time_text
-from pyscalapack_redist.tools.usage import UsageError
 
 SUITES = INSTALLED | VARIATIONS
 DEMO = SUITES["demo"].cases
@@ -109,16 +103,6 @@ def test_elements_differ_from_their_neighbours(dtype: str) -> None:
         assert made.ravel().tolist() == list(range(64 * 256))
 
 
-@pytest.mark.parametrize(("dtype", "order"), [("float64", "C"), ("V24", "F")])
-def test_poison_is_in_every_byte(dtype: str, order: Any) -> None:
-    array = np.zeros((5, 4), dtype, order=order)
-    assert not poisoned(array)
-    poison(array)
-    assert poisoned(array)
-    bytes_of(array)[7] = 1
-    assert not poisoned(array)
-
-
 def test_the_padding_of_long_doubles_does_not_count() -> None:
     whole = Layout.parse("1x1:1x1")
     case = Case((6, 5), whole, whole, np.dtype(np.longdouble))
@@ -131,34 +115,6 @@ def test_the_padding_of_long_doubles_does_not_count() -> None:
 
 
 # -- methods and suites
-
-
-@pytest.mark.parametrize(
-    "name", ["auto/nonblocking", "optimal/sendrecv/datatypes", "pxgemr2d=/a/b.so:x_", "mpi-waitall"]
-)
-def test_methods_are_known_by_their_names(name: str) -> None:
-    assert read_method(name).name == name
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("x", "unknown method 'x'"),
-        ("x/sendrecv", "schedule 'x'"),
-        ("auto/x", "'x'"),
-        ("auto/sendrecv/x", "buffers 'x'"),
-        ("a/b/c/d", "'a/b/c/d'"),
-    ],
-)
-def test_unknown_methods(name: str, said: str) -> None:
-    with pytest.raises(ValueError, match="there are") as caught:
-        read_method(name)
-    assert said in str(caught.value)
-
-
-def test_short_calls_are_timed_together() -> None:
-    layouts = Layout.parse("1x2:64x64"), Layout.parse("2x1:64x64")
-    assert [calls_per_time(Case((n, n), *layouts)) for n in (64, 4096, 0)] == [32, 1, 64]
 
 
 @pytest.mark.parametrize("name", SUITES)
@@ -190,19 +146,6 @@ def test_once_makes_plans_anew() -> None:
         anew = SUITES["once"].variant(method)
         assert anew.name == method.name
         assert (anew is method) == (method.name in ("pxgemr2d", "memcpy"))
-
-
-def test_each_case_between_hosts_runs_on_one_size_of_machine() -> None:
-    cases = (*HOSTS.cases, *HOSTS.quick)
-    assert set(map(HOSTS.ranks_for, cases)) == set(MACHINES)
-    chosen = {ranks: for_size(HOSTS.cases, "hosts", ranks)[0] for ranks in MACHINES}
-    assert sum(map(len, chosen.values())) == len(HOSTS.cases)
-    with pytest.raises(UsageError, match="4, 8 or 16 ranks, none for 12"):
-        for_size(HOSTS.cases, "hosts", 12)
-    (method,) = [HOSTS.variant(method) for method in HOSTS.methods if method.name == "gather-scatter"]
-    layouts = Layout.parse("1x4:5x5"), Layout.parse("4x1:5x5")
-    assert method.obstacle(Case((30, 20), *layouts)) is None
-    assert "all 8 MB would go through one host's link" in (method.obstacle(Case((1000, 1000), *layouts)) or "")
 
 
 # -- the limit of links
@@ -375,13 +318,6 @@ def test_geometric_means_leave_out_what_did_not_run() -> None:
     assert summary["pxgemr2d"] == ["2", "16.0 / 16.0", "16.0 (case 1)", "-", "-", "-"]
 
 
-def test_the_library_in_use_comes_before_those_that_are_named() -> None:
-    second, third = "pxgemr2d=/second.so", "pxgemr2d=/third.so"
-    some = [{second: 2.0, third: 3.0, "pxgemr2d": 1.0}, {second: 2.0, third: 3.0}, {third: 3.0}]
-    run = Results(ENVIRONMENT, tuple(result(case, **times) for case, times in zip(DEMO, some, strict=False)))
-    assert [pair.least for pair in library(run.times).values()] == [1.0, 2.0, 3.0]
-
-
 def test_comparisons_are_relative_to_memcpy_where_it_ran() -> None:
     slower = changes(results(), results(4.0))
     assert (slower[0].method, slower[0].verdict, slower[0].factor) == ("auto", "slower", pytest.approx(2))
@@ -406,20 +342,6 @@ def test_comparisons_say_what_is_missing_and_what_is_not_the_same() -> None:
     assert any(line.startswith("only in this run") and line.endswith("pxgemr2d") for line in lines)
 
 
-def test_the_best_of_several_is_compared_in_each_case_and_statistic() -> None:
-    at_once = dict(zip(ALL_AT_ONCE, ((2.0, 8.0, 8.0), (3.0, 3.0, 3.0)), strict=False))
-    methods = [MethodResult(name, times, 0, True) for name, times in {"auto": (1.0, 1.0, 1.0), **at_once}.items()]
-    by_name = {comparison.short: comparison for comparison in COMPARISONS}
-    assert by_name["plain"].compared(Results({}, (CaseResult(DEMO[0], tuple(methods)),))) == {1: (2.0, 3.0)}
-    assert means(by_name["windowed"].compared(results())) == "-"
-    assert against_limit(results(), "auto", 10**6) == {1: pytest.approx((6.25, 9.375))}
-    (_, each), (_, together) = tables(results())
-    assert [row[:5] for name, row in rows(each).items() if name.startswith("1: ")] == [
-        ["320 ms", "2.00 s", "3.00 s", "6.25", "8.00"]
-    ]
-    assert rows(together)["pxgemr2d / auto"] == ["2", "4.00 / 4.00", "2.00 (case 2)", "8.00 (case 1)"]
-
-
 def test_figures() -> None:
     seconds = (2.5e-7, 9.996e-6, 1.12e-3, 0.9996, 12.3)
     assert [*map(time_text, seconds)] == ["0.25 us", "10.0 us", "1.12 ms", "1.00 s", "12.3 s"]
@@ -430,14 +352,11 @@ def test_figures() -> None:
 # -- pictures
 
 
-def test_bars_are_drawn(tmp_path: Path) -> None:
-    plot(results(), str(tmp_path / "bars.png"))
-    assert (tmp_path / "bars.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("methods", [("auto", "pxgemr2d", "memcpy"), ("memcpy",), ()])
-@pytest.mark.parametrize("suite", ["broad", "sizes", "blocks", "ranks", "dtypes", "once", "hosts"])
+@pytest.mark.parametrize("methods", [("auto", "pxgemr2d", "memcpy"), pytest.param((), marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "suite",
+    ["demo", *(pytest.param(name, marks=pytest.mark.long) for name in ("broad", "sizes", "ranks", "dtypes", "hosts"))],
+)
 def test_every_suite_has_a_picture(tmp_path: Path, suite: str, methods: tuple[str, ...]) -> None:
     """Of times that nobody measured."""
     waves = itertools.cycle((2.0, 2.6, 1.6))

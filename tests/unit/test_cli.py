@@ -107,7 +107,10 @@ def speaking(monkeypatch: pytest.MonkeyPatch) -> None:
         (["bench", "--shape", "-3", "64", *BENCH[4:]], ["argument --shape", "'-3'", "at least 0"]),
         ([*BENCH, "--dtype", "quux"], ["argument --dtype", "'quux'", "float64"]),
         ([*BENCH, "--methods", "auto,nope"], ["argument --methods", "'nope'", "SCHEDULE/EXCHANGE"]),
-        ([*BENCH, "--methods", "nope/sendrecv"], ["argument --methods", "'nope'", "caterpillar"]),
+        ([*BENCH, "--methods", "nope/sendrecv"], ["argument --methods", "schedule 'nope'", "caterpillar"]),
+        ([*BENCH, "--methods", "auto/nope"], ["argument --methods", "'nope'", "there are"]),
+        ([*BENCH, "--methods", "auto/sendrecv/nope"], ["argument --methods", "buffers 'nope'", "there are"]),
+        ([*BENCH, "--methods", "a/b/c/d"], ["argument --methods", "'a/b/c/d'", "there are"]),
         ([*BENCH, "--repeat", "0"], ["argument --repeat", "'0'", "at least 1"]),
         (
             ["bench", "--suite", "hosts", "--link-rate", "50"],

@@ -20,13 +20,8 @@ from oracle import Layout, deal
 from pyscalapack_redist import ScheduleError, schedules
 from pyscalapack_redist.tools import cli
 from pyscalapack_redist.tools.plan.birkeland_model import (
-    Load,
     Model,
-    crossover,
-    even_grid,
-    fitted,
     moves,
-    places,
     sweep,
 )
 from pyscalapack_redist.tools.plan.closed_forms import cost_of_slice, pairs_with_messages
@@ -291,53 +286,6 @@ def test_the_papers_equations_where_all_divides(P: int, r: int, factor: int, ite
     whole = (total * factor, total * factor)
     expected = (total - 1) * (ts + tw * item * math.prod(whole) / total**2)
     assert model.seconds(sweep(whole, (total,), item)) == pytest.approx(expected)  # (5.3)
-
-
-@given(st.data())
-def test_the_busiest_process_of_sizes_that_do_not_divide(data: st.DataObject) -> None:
-    r = data.draw(st.integers(1, 2))
-    grid = tuple(data.draw(st.lists(st.integers(1, 4), min_size=r, max_size=r)))
-    shape = tuple(data.draw(st.lists(st.integers(4, 9), min_size=r + 1, max_size=r + 2)))
-    for leg, figures in enumerate(moves(shape, grid, 1)):
-        ranks = []
-        for where in (places(r, leg), places(r, leg + 1)):  # grid dimension j is on array dimension where[j]
-            whole = [grid[where.index(k)] if k in where else 1 for k in range(len(shape))]
-            cuts = [-(-n // p) for n, p in zip(shape, whole, strict=True)]
-            numbers = owners(shape, tuple(whole), tuple(cuts))
-            ranks.append(np.arange(math.prod(grid)).reshape(grid).transpose(np.argsort(where)).ravel()[numbers])
-        largest = max(Counter(zip(ranks[0].flat, ranks[1].flat, strict=True)).values())
-        peers = grid[r - 1 - leg] - 1
-        assert figures == Load(peers, peers * largest)
-
-
-@given(st.integers(1, 5000), st.integers(1, 4))
-def test_even_grids(processes: int, dims: int) -> None:
-    grid = even_grid(processes, dims)
-    assert (math.prod(grid), len(grid)) == (processes, dims)
-    if dims == 2:
-        assert min(grid) == max(p for p in range(1, math.isqrt(processes) + 1) if processes % p == 0)
-
-
-@given(st.floats(1e-7, 1e-4), st.floats(1e-12, 1e-8), st.integers(2, 4))
-def test_where_grids_cross(ts: float, tw: float, r: int) -> None:
-    V = 8 * 256**3
-    at = crossover(Model(ts, tw), V, r)
-    assert at is not None
-    for factor in (0.98, 1.02) if at > 1.5 else ():
-        P = (factor * at) ** (1 / r)
-        by_dimension = r * (P - 1) * (ts + tw * V / P ** (r + 1))
-        at_once = (P**r - 1) * (ts + tw * V / P ** (2 * r))
-        assert (by_dimension < at_once) == (factor > 1)
-    assert crossover(Model(0, tw), V, r) is None
-
-
-def test_the_fit_finds_the_model_again() -> None:
-    model = Model(2e-6, 3e-10)
-    loads = [sweep((n, n, n), grid, 8) for n in (8, 64, 200) for grid in ((4,), (2, 2), (16,))]
-    found = fitted(loads, [model.seconds(load) for load in loads])
-    assert (found.startup, found.per_byte) == pytest.approx((model.startup, model.per_byte))
-    with pytest.raises(ValueError, match="no messages"):
-        fitted([Load(0, 0)], [1.0])
 
 
 @pytest.mark.parametrize(
