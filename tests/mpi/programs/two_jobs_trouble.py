@@ -4,7 +4,7 @@ Arguments: ROLE:PATH WHAT USE EXCHANGE. ROLE is `accept` or `connect`. WHAT this
 ranks), `kill-one`, `leave` (end in good order), `raise`; or before that: `joining` (die when MPI is to join the jobs),
 `foreign` (run on another MPI), `wrong`, `pickle`, `silent` (come by MPI without the secret of the meeting and say something
 else, or nothing, and afterwards pickles that make the file PATH.unpickled); `stay` is the other one's part. USE: `steps`
-through one plan, or `plans`, a new one for each step. A job that is not joined within two seconds, or cannot be, says why.
+through one plan, or `plans`, a new one for each step. A job that cannot be joined says why.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
     if what in ("wrong", "pickle", "silent"):
         be_a_stranger(what, f"{path}.unpickled")
     try:
-        intercomm = {"accept": psr.accept, "connect": psr.connect}[role](path, WORLD, timeout=2)
+        intercomm = {"accept": psr.accept, "connect": psr.connect}[role](path, WORLD, timeout=limit(20.0))
     except psr.ConnectError as error:
         print(f"rank {RANK}: {error}\n", end="", flush=True)
         WORLD.Barrier()

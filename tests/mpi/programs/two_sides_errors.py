@@ -17,6 +17,8 @@ import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
+from pyscalapack_redist.connection import connect as connection
+from pyscalapack_redist.connection import rendezvous
 
 WORLD = MPI.COMM_WORLD
 FIRST = WORLD.Get_rank() < 2
@@ -95,6 +97,12 @@ def arrays() -> None:
     expect(lambda: untold(mine if FIRST else None, other), "the dtype must be", "int64")
 
 
+def interrupted(*arguments: Any) -> Any:
+    """Rank 0 waits for the other job, and an alarm rings."""
+    signal.setitimer(signal.ITIMER_REAL, 0.02)
+    return rendezvous.wait_for(*arguments)
+
+
 def jobs_that_do_not_meet(folder: Path) -> None:
     """Every rank raises, and nothing is left at the meeting place but what was there; an interrupt is one of rank 0."""
     path = folder / "meeting"
@@ -112,12 +120,12 @@ def jobs_that_do_not_meet(folder: Path) -> None:
         assert not list(folder.iterdir())
         WORLD.Barrier()
         handler = signal.signal(signal.SIGALRM, signal.default_int_handler)
-        if WORLD.Get_rank() == 0:
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
-            with pytest.raises(KeyboardInterrupt):
-                call(path, WORLD, timeout=30)
-        else:
-            with pytest.raises(psr.ConnectError, match=r"rank 0 was interrupted \(KeyboardInterrupt\)"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(connection, "wait_for", interrupted)
+            words, error = r"rank 0 was interrupted \(KeyboardInterrupt\)", psr.ConnectError
+            with pytest.raises(
+                error if WORLD.Get_rank() else KeyboardInterrupt, match=words if WORLD.Get_rank() else ""
+            ):
                 call(path, WORLD, timeout=30)
         signal.signal(signal.SIGALRM, handler)
         assert not list(folder.iterdir())
