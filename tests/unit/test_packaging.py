@@ -158,33 +158,22 @@ HEAD = "\n\n| Row | Result | Run on |\n|---|---|---|\n"
 
 
 def test_a_row_takes_the_place_of_the_one_with_its_first_cell(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    other = f"<!-- other -->{HEAD}| b/2 | passed | DAY |\n\n<!-- end -->\n"
-    page.write_text(
-        f"<!-- table -->{HEAD}| b/2 | FAILED: info | DAY |\n| b/20 | passed | DAY |\n\n<!-- end -->\n{other}"
-    )
+    page, end = tmp_path / "page.md", "\n<!-- end -->\n"
+    page.write_text(f"<!-- table -->{HEAD}| b/2 | FAILED: info | DAY |\n| b/20 | passed | DAY |\n{end}")
     for name in ("b/2", "a/1"):
         assert write_row(page, "table", name, "passed, without info").returncode == 0
     rows = ("| a/1 | passed, without info | DAY |", "| b/2 | passed, without info | DAY |", "| b/20 | passed | DAY |")
-    assert without_days(page) == "\n".join([f"<!-- table -->{HEAD}{rows[0]}", *rows[1:], f"\n<!-- end -->\n{other}"])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
+    written = "\n".join([f"<!-- table -->{HEAD}{rows[0]}", *rows[1:], end])
+    assert without_days(page) == written
+    for cells, problem in (
         (("nowhere", "b/2", "passed"), "has no table between <!-- nowhere -->"),
         (("table", "b/2"), "the table table has the columns ['Row', 'Result', 'Run on']; given were ['b/2', '20"),
         (("table", "b/2", "a | b"), "the table table has the columns"),
-    ],
-)
-def test_a_row_that_no_table_has_place_for_is_refused(tmp_path: Path, arguments: tuple[str, ...], problem: str) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(f"<!-- table -->{HEAD}\n<!-- end -->\n")
-    done = write_row(page, *arguments)
-    assert done.returncode == 1
-    assert done.stderr.startswith("row: ")
-    assert problem in done.stderr
-    assert page.read_text() == f"<!-- table -->{HEAD}\n<!-- end -->\n"
+    ):
+        done = write_row(page, *cells)
+        assert (done.returncode, done.stderr[:5]) == (1, "row: ")
+        assert problem in done.stderr
+    assert without_days(page) == written
 
 
 @pytest.mark.long
