@@ -15,19 +15,15 @@ import pytest
 pytest.importorskip("greenlet")
 from interleavings import explore as exploring
 from interleavings.explore import Failure, explore, explore_case, replay
-from interleavings.toys import CASES, DATA, WRONG, finish, make, token, wait
+from interleavings.toys import CASES, DATA, WRONG, finish, wait
 from interleavings.world import (
-    BUFFERED,
     EAGER,
-    RENDEZVOUS,
     Channel,
     Enumerated,
     Hang,
     Livelock,
-    Seeded,
     TransportError,
     World,
-    from_token,
     pause,
 )
 
@@ -122,14 +118,6 @@ def test_an_enumeration_comes_to_every_schedule_once() -> None:
     assert explore(make_world, checks, exhaustive_bound=1, processes=2).exhaustive == len(seen)
 
 
-def test_tokens_lead_to_the_same_schedule() -> None:
-    for mark in ("s5", "s77", "x2:1=1,4=3"):
-        first, second = (replay(make(3, token), None, mark) for _ in range(2))
-        assert first.log == second.log
-        assert from_token(mark).token == mark
-    assert Seeded(5).token == "s5"
-
-
 def test_what_enumerated_schedules_differ_in() -> None:
     """Two senders and one receiver: the messages come in either order, and each sender's in its own."""
     orders = set()
@@ -156,42 +144,6 @@ def test_what_enumerated_schedules_differ_in() -> None:
     assert all([k for peer, k in order if peer == sender] == [0, 1] for order in orders for sender in (1, 2))
 
 
-@pytest.mark.parametrize(("mode", "done"), [(EAGER, True), (BUFFERED, True), (RENDEZVOUS, False)])
-def test_when_sends_complete(mode: int, done: bool) -> None:
-    def program(rank: int, channel: Channel) -> None:
-        if rank == 0:
-            request = channel.send(b"x", 1, DATA)
-            assert request.Test() == done
-            assert channel.first_done([None, request]) is None  # after Test has said so
-            if not done:
-                wait(channel.receive(bytearray(1), 1, DATA))
-                assert channel.first_done([None, request]) == 1
-                assert channel.first_done([None, request]) is None
-                assert request.Test()
-        else:
-            wait(channel.receive(bytearray(1), 0, DATA))
-            channel.send(b"", 0, DATA)
-
-    run(2, program, mode=mode).returned()
-
-
-def test_buffers_of_every_kind() -> None:
-    sent = [b"abc", [bytes(10), 4, None], (np.arange(3),), np.zeros((2, 0)), np.ones(2, complex), None]
-    sizes = [3, 4, 24, 0, 32, 0]
-
-    def program(rank: int, channel: Channel) -> None:
-        for data, size in zip(sent, sizes, strict=True):
-            if rank == 0:
-                channel.send(data, 1, DATA)
-                continue
-            while (found := channel.probe(0, DATA)) is None:
-                pause()
-            assert found.nbytes == size
-            wait(found.receive([np.full(size // 8 + 1, -1), size, None]))
-
-    run(2, program).returned()
-
-
 def test_rules_that_are_broken() -> None:
     """A message longer than its buffer is an error of the receiver; collectives out of order are the program's."""
 
@@ -210,35 +162,6 @@ def test_rules_that_are_broken() -> None:
 
     with pytest.raises(AssertionError, match="rank 1 starts a barrier where others have a reduce"):
         run(2, out_of_order)
-
-
-def test_groups_have_collectives_and_messages_of_their_own() -> None:
-    def program(rank: int, channel: Channel) -> tuple[int, int]:
-        group = channel.split(1 + rank % 2, range(rank % 2, 4, 2))
-        largest = np.zeros(1, np.int64)
-        wait(group.reduce(np.array([rank]), largest))
-        data = bytearray(1)
-        wait(channel.send(b"w", (rank + 1) % 4, DATA))
-        finish(group, [group.send(b"g", 1 - group.rank, DATA), group.receive(data, 1 - group.rank, DATA)])
-        assert data == b"g"
-        wait(channel.receive(data, (rank - 1) % 4, DATA))
-        assert data == b"w"
-        return group.rank, int(largest[0])
-
-    assert run(4, program).returned() == [(0, 2), (0, 3), (1, 2), (1, 3)]
-
-
-def test_late_ranks_begin_last_and_who_enters_is_told() -> None:
-    begun, entered = [], []
-
-    def program(rank: int, channel: Channel) -> None:
-        begun.append(rank)
-        wait(channel.barrier())
-
-    world = run(3, program, late=[0], enter=entered.append)
-    assert begun == [1, 2, 0]
-    assert len(entered) == world.turns
-    assert set(entered) == {0, 1, 2}
 
 
 def test_deaths_and_interrupts_come_at_every_step() -> None:
@@ -276,24 +199,6 @@ def test_deaths_and_interrupts_come_at_every_step() -> None:
     assert after_death == {0}  # what it does as it is unwound comes after all others have ended
 
 
-def test_what_a_rank_leaves_behind_is_sent_only_if_it_calls_again() -> None:
-    with pytest.raises(Hang):
-        run(2, one_message, mode=RENDEZVOUS, weak=True)
-    assert run(2, one_message, mode=RENDEZVOUS, weak=True, progress_after_end=True).outcomes() == ["returned"] * 2
-
-
-def test_a_rank_that_will_not_be_unwound_is_left() -> None:
-    def program(rank: int, channel: Channel) -> None:
-        while True:
-            try:
-                pause()
-            except BaseException:
-                continue
-
-    run(1, program, expected_to_wait=[0])
-    assert run(2, token).returned() == [3, 3]
-
-
 @pytest.mark.parametrize("how", ["dies", "never pauses"])
 def test_a_process_that_ends_is_reported(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exploring, "STUCK_SECONDS", 0.2)
@@ -320,14 +225,6 @@ def test_programs_that_depend_on_something_else_are_told_so() -> None:
 
     with pytest.raises(Failure, match="DID NOT FAIL"):
         explore(lambda choices: World(1, choices, program), seeds=100)
-
-
-def test_time_is_kept() -> None:
-    report = explore(make(3, token), exhaustive_bound=50, seeds=None, seconds=0.2)
-    assert not report.finished
-    assert report.exhaustive
-    assert report.seeded
-    assert report.seconds < 5
 
 
 def test_command_line() -> None:

@@ -22,7 +22,7 @@ def long(*values: object) -> object:
         (2, 40, 3, "", ()),
         long(1, 300, 3, "", ()),
         long(4, 300, 2, "0,0,1,1", ()),
-        long(3, 300, 2, "", ("ring", 65536, 4, 2**30)),
+        long(4, 300, 2, "", ("ring", 65536, 4, 2**30)),
     ],
 )
 def test_random_cases(ranks: int, number: int, threads: int, nodes: str, forced: tuple[object, ...]) -> None:
