@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -16,13 +15,11 @@ from numpy.typing import NDArray
 from pyscalapack_redist._kernels.boxes import Box
 from pyscalapack_redist._kernels.bundle import Bundle, Origins
 from pyscalapack_redist._kernels.call import Kinds
-from pyscalapack_redist._kernels.products import number_of, products, runs_of_all
+from pyscalapack_redist._kernels.products import number_of, runs_of_all
 from pyscalapack_redist._kernels.ring import Ring, bytes_needed
 from pyscalapack_redist._kernels.runs import Runs
 from pyscalapack_redist.exchanges import ByteMessage, Extents, Form, Options
 from pyscalapack_redist.exchanges.shared import Shared
-from pyscalapack_redist.intersections.by_process import by_process
-from pyscalapack_redist.layout.blockcyclic import BlockCyclic
 
 DTYPES = ("i1", "i2", "f4", "f8", "V3", "V7", "D", "V24")
 
@@ -161,32 +158,6 @@ def test_copies_whose_lines_cross_come_over_in_any_pieces(
             seen |= written
             place = end
         assert np.array_equal(target, source)
-
-
-# -- products of what processes share along each dimension
-
-A = BlockCyclic(23, 3, 2), BlockCyclic(17, 2, 3, 1), BlockCyclic(5, 2, 1)
-B = BlockCyclic(23, 4, 3, 2), BlockCyclic(17, 5, 2), BlockCyclic(5, 1, 4)
-
-
-@pytest.mark.parametrize("d", [1, 2, 3])
-def test_every_combination_comes_once_in_order(d: int) -> None:
-    dims = [by_process(a, b, 0) for a, b in zip(A[:d], B[:d], strict=True)]
-    found = products(dims)
-    expected = list(itertools.product(*dims))
-    assert [shared for _, _, shared in found] == expected
-    assert [remote for remote, _, _ in found] == [tuple(one.remote for one in some) for some in expected]
-    assert [first for _, first, _ in found] == [tuple(one.first for one in some) for some in expected]
-
-
-def test_products_of_nothing_runs_and_numbers() -> None:
-    nothing = by_process(BlockCyclic(1, 1, 2), BlockCyclic(1, 1, 1), 1)
-    assert products([by_process(A[0], B[0], 0), nothing]) == []
-    dims = [by_process(a, b, 0)[0] for a, b in zip(A, B, strict=True)]
-    for kind in ("packed", "unpacked", "copied"):
-        assert runs_of_all(dims, kind) == [getattr(shared, kind) for shared in dims]
-    for coords in np.ndindex(3, 1, 4):  # processes are numbered row by row
-        assert number_of(coords, (3, 1, 4)) == np.ravel_multi_index(coords, (3, 1, 4))
 
 
 # -- what the shared exchange says that it needs

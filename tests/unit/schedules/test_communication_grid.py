@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from axes import deal_axis, random_pair
 from hypothesis import given
 from hypothesis import strategies as st
 from launch import SEED
@@ -68,13 +67,6 @@ def test_the_end_of_the_longest_slices() -> None:
     grid = CommunicationGrid(3, 2, 2**60, 3 * 2**58, 3 * 2**60 - 1, offset=3 * 2**60 - 1)
     assert (grid.lengths == grid.rows(np.arange(3))).all()
     assert grid.lengths.sum() == 3 * 2**60 - 1
-
-
-@given(st.integers(0, 2**32))
-def test_axes_with_sources_and_offsets(seed: int) -> None:
-    a, b = (deal_axis(dealt.axis) for dealt in random_pair(np.random.default_rng(seed)))
-    table = [[len({i for _, i in mine} & {i for _, i in theirs}) for theirs in b.held] for mine in a.held]
-    assert CommunicationGrid.between(a.axis, b.axis).lengths.tolist() == table
 
 
 @given(sizes, sizes, sizes, sizes, st.integers(-40, 40))

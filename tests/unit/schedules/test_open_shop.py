@@ -22,7 +22,7 @@ from pyscalapack_redist.schedules import (
     port_bound,
     timetable,
 )
-from pyscalapack_redist.schedules.dense_order import Priority, Transfers, dense_starts
+from pyscalapack_redist.schedules.dense_order import Transfers
 from pyscalapack_redist.schedules.open_shop_program import common_unit, proof
 from pyscalapack_redist.schedules.open_shop_search import MOST, searched_through
 
@@ -140,27 +140,6 @@ def assert_fits(transfers: Transfers, start: np.ndarray, within: float) -> None:
             mine = np.flatnonzero(side == port)
             mine = mine[np.argsort(start[mine])]
             assert (start[mine][1:] >= (start + transfers.duration)[mine][:-1] - 1e-6).all()
-
-
-@given(some_grids | some_matrices, startups, st.sampled_from([0.0, 0.5, 2.0]), st.sampled_from([0.0, 1.0]))
-def test_dense_orders_are_within_twice_the_bound(
-    grid: MessageGraph, startup: float, longest: float, noise: float
-) -> None:
-    places = np.argwhere(grid.lengths)
-    if not len(places):
-        return
-    transfers = Transfers(*places.T, startup + grid.lengths[tuple(places.T)])
-    start = dense_starts(transfers, Priority(longest, noise), np.random.default_rng(1))
-    end = start + transfers.duration
-    assert_fits(transfers, start, end.max())
-    assert end.max() < 2 * transfers.bound
-    for number, (p, q) in enumerate(places):  # before a transfer begins, always one of its ports is busy
-        mine = ((places[:, 0] == p) | (places[:, 1] == q)) & (start < start[number])
-        busy_until = 0.0
-        for k in np.flatnonzero(mine)[np.argsort(start[mine])]:
-            assert start[k] <= busy_until + 1e-6
-            busy_until = max(busy_until, end[k])
-        assert start[number] <= busy_until + 1e-6
 
 
 @given(some_grids | some_matrices, startups)

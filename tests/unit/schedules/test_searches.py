@@ -22,7 +22,7 @@ from pyscalapack_redist.schedules.fractional import Fractional
 from pyscalapack_redist.schedules.levels import Levels
 from pyscalapack_redist.schedules.nested import Attempt, Messages, Targets
 from pyscalapack_redist.schedules.refinement import Refinement
-from pyscalapack_redist.schedules.relaxation import Grouped, around, part
+from pyscalapack_redist.schedules.relaxation import Grouped, part
 from pyscalapack_redist.schedules.schedule import ListedSchedule
 from pyscalapack_redist.schedules.shortage import Cut, shortage
 from pyscalapack_redist.schedules.vicinity import Neighbours, Vicinity
@@ -79,37 +79,6 @@ def test_levels_are_schedules(seed: int, P: int, Q: int, longest: int, hasty: bo
 def profile_of(grid: MessageGraph, messages: Messages) -> Targets:
     costs = costs_of(messages)
     return Targets(costs, np.array([np.count_nonzero(grid.profile == cost) for cost in costs]))
-
-
-@given(seeds, st.integers(1, 3), st.integers(1, 3), st.integers(1, 5))
-def test_small_programs_bound_the_whole(seed: int, P: int, Q: int, longest: int) -> None:
-    grid = random_lengths(seed, P, Q, longest)
-    least = build("optimal", grid, time_limit=20)
-    assert least.certificate in PROVED
-    messages = Messages(grid.lengths)
-    costs, rng = costs_of(messages), np.random.default_rng(seed)
-    everything = np.arange(len(messages.length))
-    graphs = [
-        Grouped(messages, everything, rng.integers(0, 2, P), rng.integers(0, 2, Q)),
-        part(messages, around(messages, everything[:1], int(rng.integers(1, 8)))),
-        part(messages, everything),
-    ]
-    for graph in graphs:
-        bound = Levels(graph, late(), costs).least(costs.astype(float), []).bound
-        assert bound <= least.total_cost
-    assert graphs[1].types <= graphs[2].types
-
-
-@given(seeds, st.integers(1, 12), st.integers(1, 40))
-def test_fewer_costs_are_as_many_steps_none_of_them_cheaper(seed: int, levels: int, least: int) -> None:
-    steps = np.random.default_rng(seed).integers(0, 9, levels)
-    steps[int(steps[0]) % levels] += 1
-    targets = Targets(np.arange(levels, 0, -1), steps)
-    for fewer in (targets.coarser(least), targets.merged(least)):
-        assert fewer.steps.sum() == steps.sum()
-        assert (np.cumsum(fewer.steps) >= np.cumsum(steps)).all()
-    used = targets.coarser(least).steps
-    assert (used[used > 0][:-1] >= least).all()
 
 
 # -- arrays that are proved, or have the fewest steps
