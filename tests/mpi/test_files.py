@@ -12,7 +12,12 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 @pytest.mark.parametrize(
     ("ranks", "cases"),
-    [(1, 20), (2, 30), (4, 20), *(pytest.param(ranks, 120, marks=pytest.mark.long) for ranks in (1, 2, 4, 6))],
+    [
+        (1, 20),
+        (2, 30),
+        (4, 15),
+        *(pytest.param(n, cases, marks=pytest.mark.long) for n, cases in ((1, 120), (2, 120), (4, 90), (6, 60))),
+    ],
 )
 def test_random_arrays(ranks: int, cases: int, tmp_path: Path) -> None:
     assert run(PROGRAMS / "files.py", ranks, tmp_path, cases, SEED + ranks, timeout=250).stdout == "OK\n"
