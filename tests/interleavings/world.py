@@ -2,8 +2,8 @@
 
 Each rank is a greenlet. It runs until it calls `pause`, which every waiting loop does that has found nothing to do; then
 the scheduler chooses who goes on. Messages from one rank to another with the same tag do not overtake each other. Whatever
-else the network does, it does when it is chosen to: a message arrives, its bytes are moved, its send completes, a number
-of a reduction is read.
+else the network does, it does when it is chosen to: a message arrives, its bytes are moved, its send completes, ranks hear
+that all have come to a barrier.
 
 By default ranks take turns, and the network acts at once. At a choice point a rank or a step of the network can be delayed
 instead, by so many turns or until nothing else is left to do; ranks can be interrupted and killed. `Seeded` draws the
@@ -236,7 +236,7 @@ def _rounds(size: int) -> tuple[tuple[int, ...], ...]:
 
 @lru_cache
 def _pairs(delays: tuple[int, ...], product: bool) -> tuple[tuple[int, int], ...]:
-    """What can become of a rank's part in a collective: delays of the reading of its numbers, and of its completion."""
+    """What can become of a rank's part in a barrier: delays until others hear of it, and of its completion."""
     every = (0, *delays)
     if product:
         return ((0, 0), *itertools.product(every, every))
@@ -315,18 +315,17 @@ class _Stream:
 
 
 class _Part(_Request):
-    """One rank's part in a collective operation."""
+    """One rank's part in a barrier."""
 
-    __slots__ = ("copy", "fate", "largest", "mine", "whole")
+    __slots__ = ("fate", "whole")
 
 
-class _Collective:
-    __slots__ = ("kind", "largest", "missing", "parts")
+class _Barrier:
+    __slots__ = ("missing", "parts")
 
-    def __init__(self, kind: str, missing: int) -> None:
-        self.kind, self.missing = kind, missing
+    def __init__(self, missing: int) -> None:
+        self.missing = missing
         self.parts: list[_Part] = []
-        self.largest: Any = None
 
 
 class _Persistent:
@@ -456,13 +455,9 @@ class Channel:
         world._started(rank)
         return _Incoming(world, rank, stream.arrived.popleft(), peer)
 
-    def reduce(self, mine: Any, largest: Any) -> _Request:
-        """Start to find the largest of all ranks' numbers; all ranks start these in the same order."""
-        return self.world._join(self._me, self._context, len(self._members), "reduce", mine, largest)
-
     def barrier(self) -> _Request:
-        """Start to wait for all ranks; they start these, and reductions, in the same order."""
-        return self.world._join(self._me, self._context, len(self._members), "barrier", None, None)
+        """Start to wait for all ranks."""
+        return self.world._join(self._me, self._context, len(self._members))
 
     def first_done(self, requests: Sequence[Any]) -> int | None:
         """The place of a request that has completed since it was asked for last; None where none has."""
@@ -600,7 +595,7 @@ class World:
         self._pairs = _pairs(self._delays, not choices.exhaustive)
         self._weak = [weak] * size
         self._streams: dict[int, _Stream] = {}
-        self._collectives: dict[int, list[_Collective]] = {}  # by context
+        self._barriers: dict[int, list[_Barrier]] = {}  # by context
         self._joined: dict[int, int] = {}  # by context and rank
         self._events: list[tuple[int, int, Callable[[Any], None], Any]] = []  # a heap: turn, number, what
         self._held: list[tuple[Callable[[Any], None], Any]] = []  # until it is quiet
@@ -762,55 +757,38 @@ class World:
         message.done = self._fresh[message.rank] = True
         self._changes += 1
 
-    def _join(self, rank: int, context: int, members: int, kind: str, mine: Any, largest: Any) -> _Request:
+    def _join(self, rank: int, context: int, members: int) -> _Request:
         self._called(rank)
-        started = self._collectives.setdefault(context, [])
+        started = self._barriers.setdefault(context, [])
         mark = context * self.size + rank
         at = self._joined.get(mark, 0)
         self._joined[mark] = at + 1
         if at == len(started):
-            started.append(_Collective(kind, members))
+            started.append(_Barrier(members))
         part = _Part(self, rank)
-        part.whole = whole = started[at]
-        part.mine, part.largest = mine, largest
+        part.whole = started[at]
         part.fate = self._pairs[self._choices.deviate(len(self._pairs))]
-        part.copy = None if mine is None else mine.tobytes()
+        part.whole.parts.append(part)
         self._started(rank)
-        if whole.kind != kind:
-            self.violations.append(f"rank {rank} starts a {kind} where others have a {whole.kind}")
-        elif whole.parts and mine is not None and len(whole.parts[0].mine) != len(mine):
-            self.violations.append(f"rank {rank} starts a reduction of {len(mine)} numbers, others of another size")
-        else:
-            whole.parts.append(part)
-            self._after(part.fate[0], self._read, part)
+        self._after(part.fate[0], self._come, part)
         return part
 
-    def _read(self, part: _Part) -> None:
-        """A rank's numbers are read; those of the last rank complete the operation."""
-        if not self._owner_calls(part.rank, self._read, part):
+    def _come(self, part: _Part) -> None:
+        """Others hear that a rank has come; all may go on then if it is the last one."""
+        if not self._owner_calls(part.rank, self._come, part):
             return
-        whole = part.whole
-        if part.mine is not None:
-            if part.copy is not None:
-                self._unchanged(part.rank, part.copy, part.mine.tobytes(), "reduction")
-            whole.largest = part.mine.copy() if whole.largest is None else np.maximum(whole.largest, part.mine)
-        self._note("{}: rank {} takes part", whole.kind, part.rank)
+        self._note("barrier: rank {} takes part", part.rank)
         self._changes += 1
-        whole.missing -= 1
-        if not whole.missing:
-            for part in whole.parts:
-                self._after(part.fate[1], self._finish, part)
+        part.whole.missing -= 1
+        if not part.whole.missing:
+            for each in part.whole.parts:
+                self._after(each.fate[1], self._finish, each)
 
     def _finish(self, part: _Part) -> None:
-        if part.rank in self.dead:
-            return
-        if part.mine is not None:
-            if part.copy is not None:
-                self._unchanged(part.rank, part.copy, part.mine.tobytes(), "reduction")
-            part.largest[:] = part.whole.largest
-        self._note("{}: completes on rank {}", part.whole.kind, part.rank)
-        part.done = self._fresh[part.rank] = True
-        self._changes += 1
+        if part.rank not in self.dead:
+            self._note("barrier: completes on rank {}", part.rank)
+            part.done = self._fresh[part.rank] = True
+            self._changes += 1
 
     # The scheduler
 
@@ -1007,13 +985,13 @@ class World:
         return self.results
 
     def unreceived(self) -> list[str]:
-        """Messages that nobody has received, receives that no message has matched, and collectives that are not complete."""
+        """Messages that nobody has received, receives that no message has matched, and barriers to which not all have come."""
         left = []
         for stream in self._streams.values():
             left += [str(message) for message in (*stream.flying, *stream.arrived)]
             left += [f"receive on rank {receive.rank} tag {stream.tag}" for receive in stream.posted]
-        for started in self._collectives.values():
-            left += [f"{call.kind} that {call.missing} ranks have not joined" for call in started if call.missing]
+        for started in self._barriers.values():
+            left += [f"barrier to which {call.missing} ranks have not come" for call in started if call.missing]
         return left
 
     def close(self) -> None:
