@@ -88,9 +88,6 @@ def test_every_algorithm_by_brute_force(number: int) -> None:
 @pytest.mark.parametrize(
     ("a", "b", "p", "rows"),
     [
-        (BlockCyclic(0, 3, 2), BlockCyclic(0, 4, 3), 1, []),
-        (BlockCyclic(4, 3, 2), BlockCyclic(4, 2, 3, 1), 1, [[2, 0, 1, 1]]),  # the array ends inside a block
-        (BlockCyclic(5, 9, 4, 3), BlockCyclic(5, 7, 1), 3, [[0, 0, 0, 5]]),  # blocks larger than the array
         # ASPEN's Fig 1 along one dimension: blocks of 2 on 4 processes, of 3 on 3; process 0 holds 0, 1, 8, 9
         (BlockCyclic(12, 2, 4), BlockCyclic(12, 3, 3), 0, [[0, 0, 0, 2], [2, 2, 2, 1], [0, 3, 3, 1]]),
         # from element 5 on: the first own block is cut at both ends
