@@ -42,7 +42,11 @@ RUNS: dict[str, list[tuple[int, str, list[str]]]] = {
         (4, "--order 30 --chunk 64 --grid 2x2 --block 8", ["1 chunks"]),
     ],
     "malleable_solver": [
-        (4, "--points 100 --phases 0-1 2-3 --iterations 3", [": 0.08 MB sent (0.08 without relabelling), 0.00 MB stay"]),
+        (
+            4,
+            "--points 100 --phases 0-1 2-3 --iterations 3",
+            [": 0.08 MB sent (0.08 without relabelling), 0.00 MB stay"],
+        ),
         (6, "--points 300 --iterations 9 --phases 0-3 0-5 3-5", []),
         (6, "--points 300 --iterations 9 --phases 0-2 3-5 0-2 --no-relabel", []),
         (5, "--points 300 --iterations 9 --phases 0,2,4 1-3 4 --block 7", []),
@@ -137,10 +141,7 @@ CHECKS = {
 WRONG: dict[str, list[tuple[str, str]]] = {
     "lu_phase_change": [
         ("--grid 3x3", "needs 9 processes"),
-        ("--panels 0", "whole number of at least 1"),
-        ("--grid 2by2", "2x2"),
         ("--plot charge.txt", ".png"),
-        ("--plot /no/such/folder/charge.png", "no such folder"),
         ("--matrix none.npy", "none.npy"),
         ("--matrix none.npy --panels 8", "not allowed with"),
         ("--matrix oblong.npy", "square"),
@@ -150,12 +151,9 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "eigen_phase_change": [
         ("--matrix skew.npy --blocks 2", "the matrix is not Hermitian"),
         ("--side 3 --blocks 9", "p?syevd needs blocks smaller than that"),
-        ("--side 0", "whole number of at least 1"),
-        ("--matrix none.npy", "none.npy"),
     ],
     "malleable_solver": [
         ("--phases 0-2", "0-2 must be ascending and below 2, the number of ranks"),
-        ("--phases 1-0", "1-0 must be ascending"),
         ("--phases 0,0-1", "a rank comes twice"),
         ("--phases all", "ranks are written as 0-3, or 2, or 0-1,4"),
         ("--points 0", "--points 0: it must be at least 1"),
@@ -165,26 +163,20 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "fft3d": [
         ("--grid 3x2", "--grid 3x2: it must be PxQ with P Q = 2"),
         ("--shape 4 0 4", "all must be at least 1"),
-        ("--shape 4 4", "argument --shape: expected 3 arguments"),
         ("--plot /nowhere/fft.png", "--plot /nowhere/fft.png: its folder does not exist"),
     ],
     "row_slabs": [
         ("--rows 3", "--rows 3: give 2 numbers, one for each rank"),
-        ("--rows 3 -1", "give 2 numbers"),
         ("--rows 0 0", "not all 0"),
         ("--block 0", "argument --block: '0' must be a whole number of at least 1"),
-        ("--grid 2by1", "argument --grid: '2by1' must be rows x columns"),
     ],
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "words", "message"),
-    [
-        pytest.param(name, *case, marks=long if name != "lu_phase_change" or k else ())
-        for name, cases in WRONG.items()
-        for k, case in enumerate(cases)
-    ],
+    [(name, *case) for name, cases in WRONG.items() for case in cases],
 )
 def test_what_is_wrong_is_told_once(
     name: str, words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
