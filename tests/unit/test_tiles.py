@@ -82,6 +82,10 @@ def test_equality() -> None:
     assert tiles.layout_digest == same.layout_digest
     assert all(tiles != other and tiles.layout_digest != other.layout_digest for other in others)
     assert pickle.loads(pickle.dumps(tiles)) == tiles
+    here = on_rank(tiles, 0)
+    assert here.on(here.comm) is here  # type: ignore[arg-type]
+    with pytest.raises(DescriptorError, match="is on paper: give it a communicator to run a redistribution on it"):
+        tiles.on(here.comm)  # type: ignore[arg-type]
     assert "5 x 4 in 2 x 1 tiles on 2 ranks" in repr(tiles)
 
 

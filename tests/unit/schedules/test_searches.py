@@ -309,7 +309,7 @@ def test_findings_hold_for_all_steps_that_have_room(seed: int, P: int, Q: int, l
         part(messages, everything[: 1 + len(everything) // 2]),
         part(messages, everything),
     ]
-    for _ in range(3):
+    for _ in range(2):
         steps = np.sort(rng.integers(0, 4, len(costs)))
         found = [shortage(graph, costs, np.diff(steps, prepend=0), 10.0) for graph in graphs]
         near = Vicinity(messages, Neighbours(messages).nearest(0, 6, np.ones(len(messages.length), dtype=bool)))
