@@ -67,6 +67,9 @@ def test_one_array_of_all_tiles() -> None:
     assert first.tolist() == [[10, 14, 18], [11, 15, 19]]
     assert empty.shape == (2, 0)
     assert last.tolist() == [[1], [2], [3]]
+    for leading in (None, [1]):  # a tile of one row
+        row = Tiles([0, 1], [0, 3], [[0]], comm, offsets=[2], leading_dimensions=leading)
+        assert row.zeros("i4").shape == (5,)
     for wrong in (local[:-1], local.reshape(4, 5), [local], None, np.ma.masked_array(local)):
         with pytest.raises(ArrayError, match=r"local .*one dimension with at least 20 elements"):
             tiles.views(wrong)
