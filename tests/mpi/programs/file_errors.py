@@ -93,6 +93,9 @@ def reading(folder: Path) -> None:
         ("cannot hold without loss", load(good, dtype="f4")),
         ("order = 'F' is for raw files", load(good, order="F")),
         ("dataset = 'x' is for HDF5", load(good, dataset="x")),
+        ("dataset = '/' must be the name of a data set", load(folder / "x.h5", dataset="/")),
+        ("path = '' must name a file", load("")),
+        ("dtype = float32, but out has dtype float64: leave dtype away", load(good, out=DESC.zeros(), dtype="f")),
         ("through = 'pipe' must be", load(good, through="pipe")),
         ("does not tell its dtype", load(raw)),
         (size, load(raw, dtype="f4")),
@@ -140,6 +143,24 @@ def reading(folder: Path) -> None:
 
 def broken(*_: object) -> None:
     raise OSError(5, "Input/output error")
+
+
+def not_seen_by_all(folder: Path) -> None:
+    """The last rank looks elsewhere, or at a shorter file of the same name."""
+    if SIZE == 1:
+        return
+    before, elsewhere = os.getcwd(), folder / "elsewhere"
+    on_first(lambda: (elsewhere.mkdir(), (folder / "seen.bin").write_bytes(WHOLE.tobytes())))
+    os.chdir(elsewhere if LAST == RANK else folder)
+    ways: dict[str, Any] = {"window": WINDOW, "shape": SHAPE}
+    fails("this rank cannot open seen.bin as the first one can", load("seen.bin", dtype="d"), LAST)
+    fails("this rank cannot write where the first one can", save("seen.bin", PIECE.zeros(), PIECE, **ways), LAST)
+    if LAST == RANK:
+        Path("seen.bin").write_bytes(bytes(8))
+    fails("seen.bin has 8 bytes on this rank and more on the first", load("seen.bin", dtype="d"), LAST)
+    text = "seen.bin has 8 bytes on this rank and 4800 on the first"
+    fails(text, save("seen.bin", PIECE.zeros(), PIECE, **ways), LAST)
+    os.chdir(before)
 
 
 def windows(folder: Path) -> None:
@@ -213,6 +234,7 @@ def saving(folder: Path) -> None:
         ("is not an ordinary file", save(folder / "folder.npy", local)),
         ("is not an ordinary file", save("/dev/full", local)),
         ("order = 'K' must be", save(target, local, order="K")),
+        ("shape = (30, 20) is for window=", save(target, local, shape=SHAPE)),
     ]
     if os.geteuid():
         on_first(lambda: (folder / "closed").mkdir(0o500))
@@ -341,6 +363,7 @@ def main() -> None:
     on_first(lambda: (folder / "folder.npy").mkdir())
     warnings.simplefilter("ignore", RuntimeWarning)  # h5py without MPI
     reading(folder)
+    not_seen_by_all(folder)
     windows(folder)
     saving(folder)
     what_is_replaced(folder)
