@@ -12,14 +12,14 @@ from typing import Any
 import launch
 import pytest
 from papers import aspen, aspen_cases, birkeland_figure
-from papers.birkeland_projection import AT_ONCE, ONE_BY_ONE, PROJECTION, WAYS, loads
-from papers.birkeland_sweep import MPI4PY_FFT, SUBARRAYS, layout
+from papers.birkeland_projection import WAYS
+from papers.birkeland_sweep import layout
 from papers.desprez_packing import EXCHANGES, TIMERS
 
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.plan.birkeland_model import Load, Model
+from pyscalapack_redist.tools.plan.birkeland_model import Model
 from pyscalapack_redist.tools.usage import UsageError
 
 pytestmark = pytest.mark.any_mpi
@@ -100,18 +100,6 @@ def test_the_limit_of_links_between_hosts(tmp_path: Path, nodes: str, hosts: lis
     assert "(measured)" in text
     text, cases = quick(4, "hosts", tmp_path, "--methods", "auto")
     assert "links_limit" not in cases[0]
-
-
-@pytest.mark.long
-def test_a_comparison_with_an_earlier_run_of_a_suite(tmp_path: Path) -> None:
-    _, cases = quick(2, "broad", tmp_path)
-    old = tmp_path / "old.json"
-    content = json.loads((tmp_path / "suite.json").read_text())
-    for method in (method for case in content["cases"] for method in case["methods"] if method["name"] == "auto"):
-        method["seconds"] = [seconds / 1000 for seconds in method["seconds"]]
-    old.write_text(json.dumps(content))
-    text, _ = quick(2, "broad", tmp_path, "--methods", "auto,memcpy", "--compare", old)
-    assert f"auto: {len(cases)} slower; now / then in geometric mean: " in text
 
 
 # -- scripts
@@ -238,13 +226,3 @@ def test_figures_of_sweeps_fit_the_model(tmp_path: Path, capsys: pytest.CaptureF
     with pytest.raises(SystemExit):
         birkeland_figure.main([str(run)])
     assert "must be what bench --suite birkeland --json wrote" in capsys.readouterr().err
-
-
-def test_sweeps_and_projections_are_what_the_paper_has() -> None:
-    shape = (12, 12, 12)
-    second = Case(shape, layout(shape, (2, 3), 0), layout(shape, (2, 3), 2))
-    assert "the first redistribution of a sweep" in (SUBARRAYS.obstacle(second) or "")
-    assert MPI4PY_FFT.obstacle(Case(shape, layout(shape, (4,), 0), layout(shape, (4,), 0)))
-    found, held = loads(36, 3), 36**4 * 8 / 9
-    assert found[AT_ONCE] == found[PROJECTION] == Load(8, held * 8 / 9)
-    assert found[ONE_BY_ONE] == Load(2, held * 2 / 3).times(2)

@@ -103,17 +103,6 @@ def test_elements_differ_from_their_neighbours(dtype: str) -> None:
         assert made.ravel().tolist() == list(range(64 * 256))
 
 
-def test_the_padding_of_long_doubles_does_not_count() -> None:
-    whole = Layout.parse("1x1:1x1")
-    case = Case((6, 5), whole, whole, np.dtype(np.longdouble))
-    part, array = Part(case, whole, 0), np.zeros((6, 5), np.longdouble, order="F")
-    poison(array)
-    array[...] = values(np.arange(30), 30, case.dtype).reshape(6, 5)
-    assert part.matches(array)
-    array[3, 3] += 1
-    assert not part.matches(array)
-
-
 # -- methods and suites
 
 
@@ -138,14 +127,6 @@ def test_broad_is_the_same_for_everybody_and_fits_into_memory() -> None:
         total = case.elements * case.dtype.itemsize
         assert case.elements <= 200**2 or LEAST * 0.95 <= total / case.ranks <= MOST
         assert total <= MOST_IN_ALL
-
-
-def test_once_makes_plans_anew() -> None:
-    assert "anew" in SUITES["once"].plans
-    for method in SUITES["once"].methods:
-        anew = SUITES["once"].variant(method)
-        assert anew.name == method.name
-        assert (anew is method) == (method.name in ("pxgemr2d", "memcpy"))
 
 
 # -- the limit of links

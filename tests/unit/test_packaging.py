@@ -129,20 +129,6 @@ def test_scripts_can_be_parsed() -> None:
         run("shellcheck", "-x", "-s", "bash", "-P", "SCRIPTDIR", "-S", "warning", *programs, cwd=ROOT)
 
 
-@pytest.mark.parametrize(
-    ("command", "problem"),
-    [
-        (("ci/release", "nonsense"), "release: nonsense is none of tree versions tests"),
-        (("ci/matrix", "--nonsense"), "matrix: --nonsense is no option"),
-        (("ci/matrix", "nonsense"), "matrix: nonsense is none of "),
-    ],
-)
-def test_scripts_refuse_what_they_do_not_know(command: tuple[str, ...], problem: str) -> None:
-    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith(problem)
-
-
 def write_row(page: Path, *cells: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PAGE": str(page)}
     return subprocess.run(

@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import ScheduleError, schedules
-from pyscalapack_redist.exchanges.nonblocking import Windowed
 from pyscalapack_redist.tools import cli
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.layouts import Layout
 from pyscalapack_redist.tools.simulate import traffic
-from pyscalapack_redist.tools.simulate.exchange_rules import EXCHANGES, Sizes, work_of
+from pyscalapack_redist.tools.simulate.exchange_rules import EXCHANGES, Sizes
 from pyscalapack_redist.tools.simulate.flow import Pieces, max_min, simulate
 from pyscalapack_redist.tools.simulate.lock_step import lock_step
 from pyscalapack_redist.tools.simulate.machine import Machine
@@ -147,19 +146,6 @@ def test_messages_are_those_of_plans(shape: tuple[int, ...], before: str, after:
                     keys, steps = [message.key for message in messages], found.step[mine].tolist()
                     assert [*starmap(eq, pairwise(keys))] == [*starmap(eq, pairwise(steps))], (name, way, rank)
     assert compared > 5
-
-
-@pytest.mark.parametrize("exchange", EXCHANGES)
-def test_pieces_are_the_messages(exchange: str) -> None:
-    messages = messages_of(case((2**22, 3), "4x1:16384x3", "2x3:65536x1"), "caterpillar")
-    cut = work_of(exchange, messages, 8, Sizes()).pieces
-    assert cut.nbytes.sum() == messages.size.sum() * 8
-    longest = messages.size.max() * 8
-    most = {"windowed": Windowed.piece, "nonblocking": min(longest, 512 * 1024)}.get(exchange, longest)
-    assert cut.nbytes.max() == most
-    small = work_of("windowed", messages, 8, Sizes(window=2, piece=1000)).pieces
-    assert small.nbytes.max() == 1000
-    assert small.nbytes.sum() == cut.nbytes.sum()
 
 
 @pytest.mark.parametrize("slots", [pytest.param(1, marks=pytest.mark.long), 2])
