@@ -248,7 +248,6 @@ class EngineWorld(World):
             setting.size, choices, lambda rank, channel: program(self.ranks[rank]), progress_after_end=True, **options
         )
         self.setting, self.report_after = setting, report_after
-        self.reports: list[str] = []  # of ranks that have waited
         self.gone: list[int] = []  # ranks that have let go of the connection
         self.kept: list[ExploredGroup] = []  # whose communicators could not be freed
         self.watches = [self._watch(rank, jobs) if jobs else None for rank in range(setting.size)]
@@ -335,10 +334,6 @@ class _Clock:
     @staticmethod
     def monotonic() -> float:
         return TICK * _here().world.turns
-
-
-def _report(who: str, seconds: float, where: str) -> None:
-    _here().world.reports.append(f"{who} {where}")
 
 
 class _Kept:
@@ -430,7 +425,7 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (waiting, "ANSWER_SECONDS", TICK),
     (waiting, "time", _Clock),
     (groups, "_never_freed", _Kept()),
-    (waiting, "_report", _report),
+    (waiting, "_report", lambda *what: None),
     (fast_path, "Call", _call),
     (states, "allocate", _allocate_or_fail),
     (states.Moving, "advance", _moving_or_failing),

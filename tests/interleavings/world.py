@@ -522,8 +522,8 @@ class World:
         Number of ranks.
     choices : Choices
         Used up by one schedule.
-    program : callable or sequence of callables
-        program(rank, channel), for all ranks or for each; may be set later, as may all public attributes.
+    program : callable
+        program(rank, channel); may be set later, as may all public attributes.
     weak : bool or None
         Whether bytes leave a rank late only while that rank calls the channel, as in an MPI library without a thread of
         its own. None: chosen.
@@ -795,11 +795,10 @@ class World:
     def run(self) -> None:
         """Run one schedule. It raises if ranks wait for ever that may not, and if they break a rule of MPI."""
         global _running
-        programs = self.program if isinstance(self.program, Sequence) else [self.program] * self.size
         self._hub = getcurrent()
         before, _running = _running, self
         try:
-            self._schedule(programs)
+            self._schedule()
         finally:
             self.current = -1
             _running = before
@@ -808,7 +807,7 @@ class World:
         if not self.waiting <= self.expected_to_wait:
             raise Hang(self.where()) from next((error for error in self.errors if error is not None), None)
 
-    def _schedule(self, programs: Sequence[Any]) -> None:
+    def _schedule(self) -> None:
         size, choices, sleeps = self.size, self._choices, self._sleeps
         events, held, awake = self._events, self._held, self._awake
         rounds = _rounds(size)
@@ -868,7 +867,7 @@ class World:
                 thread.switch()
             else:
                 ranks[rank] = thread = _idle.pop() if _idle else greenlet(_serve)
-                thread.switch(self, rank, programs[rank])
+                thread.switch(self, rank, self.program)
             self.current = -1
             self._turn = rank + 1
             if self._returned:
