@@ -79,6 +79,21 @@ def test_headers_that_name_no_array(header: str, version: int, tmp_path: Path) -
         psr.shape_of(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("none.npy", "No such file"),
+        ("folder.npy", "Is a directory"),
+        ("a.bin", "is read as raw binary, which has no header that tells the shape and the dtype"),
+    ],
+)
+def test_what_tells_no_shape(name: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "folder.npy").mkdir()
+    (tmp_path / "a.bin").write_bytes(bytes(8))
+    with pytest.raises(psr.FileError, match=words):
+        psr.shape_of(tmp_path / name)
+
+
 @pytest.mark.parametrize("name", ["pipe.npy", "pipe.h5"])
 def test_a_pipe_is_not_waited_for(name: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / name)

@@ -21,7 +21,7 @@ from pyscalapack_redist.intersections.by_process import Shared, by_process
 from pyscalapack_redist.intersections.irregular import families_of
 from pyscalapack_redist.layout.irregular import Irregular, balanced
 
-FEW_OR_MANY = [100, pytest.param(1500, marks=pytest.mark.long)]
+FEW_OR_MANY = [100, pytest.param(800, marks=pytest.mark.long)]
 GRIDS = (2, 3, 5, 8, 13, 21, 32)
 
 
