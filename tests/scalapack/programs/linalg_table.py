@@ -384,12 +384,12 @@ def not_regular() -> None:
 def no_numbers() -> None:
     """NaNs and infs: what NumPy has, or an error that does not speak of a zero; what iterates refuses them."""
     desc = psr.Descriptor((8, 8), 2, SQUARE)
-    for row, column in ((0, 0), (6, 5), (7, 7)):
+    for row, column, value in ((0, 0, np.nan), (6, 5, np.nan), (7, 7, np.nan), (7, 2, np.inf)):
         matrix = np.eye(8)
-        matrix[row, column] = matrix[column, row] = np.nan
+        matrix[row, column] = matrix[column, row] = value
         a, regular = put(matrix, desc), put(np.eye(8), desc)
         for order in (None, "fro", 1, np.inf):
-            assert np.isnan(linalg.norm(a, order)), (row, column, order)
+            assert np.isnan(linalg.norm(a, order)) if np.isnan(value) else linalg.norm(a, order) == value, (row, order)
         calls: list[Callable[[], Any]] = [
             lambda a=a: linalg.eigh(a),
             lambda a=a, b=regular: linalg.eigh(b, a),
