@@ -15,7 +15,7 @@ PROGRAMS = Path(__file__).parent / "programs"
     [
         (1, 20),
         (2, 30),
-        (4, 15),
+        (4, 10),
         *(pytest.param(n, cases, marks=pytest.mark.long) for n, cases in ((1, 120), (2, 120), (4, 90), (6, 60))),
     ],
 )

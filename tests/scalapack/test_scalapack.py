@@ -15,7 +15,7 @@ LONG = pytest.mark.long
 @pytest.mark.parametrize(
     ("ranks", "first", "rounds", "stride"),
     [
-        *((1, 0, 1, 1), (2, 0, 1, 2), (4, 0, 1, 2)),
+        *((1, 0, 1, 1), (2, 0, 1, 2), (4, 0, 1, 3)),
         *(pytest.param(n, 1, rounds, 1, marks=LONG) for n, rounds in ((1, 4), (2, 4), (3, 3), (4, 2), (6, 1))),
     ],
 )
