@@ -4,6 +4,7 @@ import importlib.metadata
 import os
 import re
 import shlex
+import time
 import tomllib
 from pathlib import Path
 
@@ -33,41 +34,62 @@ from Cython.Build import cythonize  # noqa: E402
 from setuptools import Extension, setup  # noqa: E402
 from setuptools.command.build_ext import build_ext  # noqa: E402
 
+PACKAGE = "pyscalapack_redist"
 MODULES = sorted(path.stem for path in Path("cython").glob("*.pyx"))
-# Without contraction sums have the same bits on every processor, and whichever loop adds an element.
-OPTIONS = shlex.split(os.environ.get("PYSCALAPACK_REDIST_OPTIONS", "-O3 -ffp-contract=off"))  # others for ci/sanitize
+# Cython's own code for views of memory is compiled once, in this module, and not once more in each that has some.
+SHARED = f"{PACKAGE}._kernels._cython"
+# Without contraction sums have the same bits on every processor, and whichever loop adds an element. What Python adds for
+# debuggers takes a quarter of the time to compile.
+OPTIONS = shlex.split(os.environ.get("PYSCALAPACK_REDIST_OPTIONS", "-O3 -g0 -ffp-contract=off"))  # others for ci/sanitize
 DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "cdivision": True}
 
 
 class BuildModules(build_ext):
-    """Translates modules only where they are compiled: metadata and an sdist need none of that."""
+    """Translates modules only where they are compiled: metadata and an sdist need none of that. `pip -v` shows what is done."""
 
     def run(self) -> None:
+        self.started, self.done = time.monotonic(), 0
+        self.say(f"translating {len(self.extensions)} modules to C")
         translated = cythonize(
             self.extensions,
             force=self.force,
+            nthreads=len(os.sched_getaffinity(0)),
             compiler_directives=DIRECTIVES,
+            shared_utility_qualified_name=SHARED,
             build_dir="build/cython",
         )
         by_name = {extension.name: extension for extension in translated}
         for extension in self.extensions:
             extension.sources = by_name[extension.name].sources
             extension.depends = by_name[extension.name].depends
+        self.say("compiling them")
         super().run()
+
+    def build_extension(self, extension: Extension) -> None:
+        super().build_extension(extension)
+        self.done += 1
+        self.say(f"{self.done} of {len(self.extensions)} modules compiled, the last one {extension.name}")
+
+    def say(self, text: str) -> None:
+        print(f"{PACKAGE}: {text} ({time.monotonic() - self.started:.0f} s)", flush=True)
+
+
+def extension(name: str, source: str) -> Extension:
+    return Extension(
+        name,
+        [source],
+        include_dirs=["cython"],
+        depends=[str(path) for path in Path("cython").glob("*.h")],
+        extra_compile_args=[*OPTIONS, "-pthread"],
+        extra_link_args=[*OPTIONS, "-pthread"],
+    )
 
 
 setup(
     cmdclass={"build_ext": BuildModules},
     ext_modules=[
-        Extension(
-            f"pyscalapack_redist.{name if name.startswith('_') else f'_kernels.{name}'}",
-            [f"cython/{name}.pyx"],
-            include_dirs=["cython"],
-            depends=[str(path) for path in Path("cython").glob("*.h")],
-            extra_compile_args=[*OPTIONS, "-pthread"],
-            extra_link_args=[*OPTIONS, "-pthread"],
-        )
-        for name in MODULES
+        *(extension(f"{PACKAGE}.{n if n.startswith('_') else f'_kernels.{n}'}", f"cython/{n}.pyx") for n in MODULES),
+        extension(SHARED, "cython/_cython.c"),  # which Cython writes
     ],
     options={"build_ext": {"parallel": True}},
 )

@@ -40,7 +40,7 @@ def need_matplotlib() -> None:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise LibraryError(
-            f"pictures need matplotlib, which cannot be imported ({error}): pip install '.[cli]' in the source tree"
+            f"pictures need matplotlib, which cannot be imported ({error}): pip install matplotlib"
         ) from None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib
 import importlib.metadata
 import os
@@ -22,7 +24,7 @@ from ..exchanges.threads import VARIABLE, wanted
 
 __all__ = ["EXTRA", "describe", "launched", "missing_extras", "mpi_path", "mpi_version"]
 
-EXTRA = "pip install '.[cli]' in the source tree"
+EXTRA = "pip install rich matplotlib"
 SHARED_BYTES = 4096
 START_SECONDS = 60
 MOST_LINES = 8  # of what an MPI that does not start says
@@ -43,6 +45,7 @@ def describe() -> Iterator[tuple[str, list[str]]]:
     yield "memory shared by the ranks of a node", memory
     yield "cores", [_cores(), _threads()]
     yield "command line", [_extras()]
+    yield "HDF5 files", [_hdf5()]
 
 
 def launched() -> bool:
@@ -71,7 +74,7 @@ def mpi_path() -> str | None:
 
 
 def missing_extras(names: tuple[str, ...]) -> list[str]:
-    """Those of the given modules, of the extra `cli`, that are not installed. Not collective."""
+    """Those of the given modules that are not installed. Not collective."""
     missing = []
     for name in names:
         try:
@@ -128,12 +131,37 @@ def _start() -> Iterator[str]:
 
 def _scalapack() -> list[str]:
     try:
-        return blacs.load().describe()
+        library = blacs.load()
     except LibraryError as error:
         return [
             "missing: needed for pxgemr2d and for BLACS contexts, not for redistributions",
             *str(error).splitlines(),
         ]
+    return [*library.describe(), f"BLAS: {_blas(library.path)}"]
+
+
+class _Symbol(ctypes.Structure):
+    """Dl_info of <dlfcn.h>."""
+
+    _fields_ = (("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("at", ctypes.c_void_p))
+
+
+def _blas(scalapack: str) -> str:
+    """The file in which a loaded ScaLAPACK finds dgemm, and which OpenBLAS that is, if it is one."""
+    for library in (ctypes.CDLL(scalapack), ctypes.CDLL(None)):
+        found = _Symbol()
+        try:
+            if not library.dladdr(ctypes.cast(library.dgemm_, ctypes.c_void_p), ctypes.byref(found)):
+                continue
+        except AttributeError:
+            continue
+        file = os.path.realpath(os.fsdecode(found.file))
+        with contextlib.suppress(AttributeError):
+            library.openblas_get_config.restype = ctypes.c_char_p
+            return f"{' '.join(library.openblas_get_config().decode().split()[:2])}, {file}"
+        reference = "/blas/libblas." in file
+        return file + (" (the reference: slow; Debian's libopenblas0-pthread takes its place)" if reference else "")
+    return "not known"
 
 
 def _memfd() -> str:
@@ -193,3 +221,9 @@ def _extras() -> str:
     if missing:
         return f"missing: {' and '.join(missing)}, for tables and plots; get them: {EXTRA}"
     return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+
+
+def _hdf5() -> str:
+    if missing_extras(("h5py",)):
+        return "missing: h5py, for files of HDF5; get it: pip install h5py"
+    return f"h5py {importlib.metadata.version('h5py')}"

@@ -268,6 +268,10 @@ def test_info() -> None:
     assert any("numpy" in line for line in info["versions"])
     assert any(line.startswith("/") for line in info["MPI"])
     assert any("ScaLAPACK" in line for line in info["ScaLAPACK"])
+    blas = re.fullmatch(r"BLAS: (?:OpenBLAS [\d.]+, )?(/\S+).*", info["ScaLAPACK"][-1])
+    assert blas is not None, info["ScaLAPACK"]
+    assert Path(blas[1]).is_file()
+    assert re.fullmatch(r"h5py [\d.]+", info["HDF5 files"][0])
     memfd, posix = info["memory shared by the ranks of a node"]
     assert memfd.startswith("memfd")
     assert "/dev/shm" in posix
@@ -275,7 +279,7 @@ def test_info() -> None:
 
 
 def test_info_without_what_is_optional() -> None:
-    code = "import sys; sys.modules.update(rich=None, matplotlib=None)"
+    code = "import sys; sys.modules.update(rich=None, matplotlib=None, h5py=None)"
     done = alone("info", code=code, PYSCALAPACK_REDIST_LIBRARY="/nowhere/libscalapack.so", COLUMNS="60")
     assert done.returncode == 0, done.stderr
     assert not [line for line in done.stdout.splitlines() if len(line) > 60 and " " in line.strip()]
@@ -285,6 +289,8 @@ def test_info_without_what_is_optional() -> None:
     assert "install" in " ".join(rest)
     assert re.search(r"missing: .*rich", done.stdout)
     assert re.search(r"missing: .*matplotlib", done.stdout)
+    assert "pip install rich matplotlib" in " ".join(done.stdout.split())
+    assert headed(done.stdout)["HDF5 files"][0].startswith("missing: h5py")
 
 
 def test_without_mpi() -> None:

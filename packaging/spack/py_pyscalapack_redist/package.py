@@ -22,7 +22,7 @@ class PyPyscalapackRedist(PythonPackage):
     depends_on("c", type="build")
     depends_on("python@3.11:", type=("build", "run"))
     depends_on("py-setuptools@77:", type="build")
-    depends_on("py-cython@3.1:", type="build")
+    depends_on("py-cython@3.2:", type="build")
 
     # The compiled modules link neither MPI nor ScaLAPACK: py-mpi4py brings the MPI.
     depends_on("py-mpi4py@4.0:", type=("build", "run"))
