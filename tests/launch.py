@@ -104,11 +104,6 @@ def environment(ranks: int = 1, alone: bool = False) -> dict[str, str]:
     }
 
 
-def cases(number: int) -> int:
-    """How many random cases are run: on a second MPI, where their layouts are no others, some percent of them."""
-    return number * int(os.environ.get("PYSCALAPACK_REDIST_CASES", "100")) // 100
-
-
 def limit(seconds: float) -> float:
     """A limit of time, longer where PYSCALAPACK_REDIST_TIMEOUTS says so, for machines that are slow or shared."""
     return seconds * float(os.environ.get("PYSCALAPACK_REDIST_TIMEOUTS", "1"))

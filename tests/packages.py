@@ -1,4 +1,4 @@
-"""Packages of others whose arrays are redistributed: where `ci/setup` has put them, and whether they can be used."""
+"""Packages of others whose arrays are redistributed: where `ci/setup --all` has put them, and whether they can be used."""
 
 from __future__ import annotations
 
@@ -67,4 +67,4 @@ def path_of(name: str) -> tuple[str | None, str]:
         if done.returncode == 0:
             return path, ""
         reason = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-    return None, f"{reason}; ci/setup gets it on Debian"
+    return None, f"{reason}; ci/setup --all gets it on Debian"
