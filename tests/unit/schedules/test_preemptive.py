@@ -75,7 +75,7 @@ def test_tiny_graphs_against_trying_all(P: int, Q: int, longest: int, seed: int,
     lengths = np.random.default_rng(seed).integers(0, longest + 1, (P, Q))
     grid, costs = LengthMatrix(lengths), least_costs(lengths)
     least = min(startup * steps + cost for steps, cost in costs.items())
-    found = build("preemptive", grid, startup=startup, time_limit=20)
+    found = build("preemptive", grid, startup=startup, time_limit=120)
     assert found.time_bound <= least + 1e-6
     assert found.time == pytest.approx(least)
     assert found.certificate in (EQUAL, SOLVED)
@@ -125,7 +125,7 @@ def test_a_bound_by_patterns_is_one(P: int, Q: int, longest: int, seed: int, sta
     least = min(startup * steps + cost for steps, cost in least_costs(lengths).items())
     for fewest, volume in ((0, 0), (grid.step_bound, grid.volume_bound)):
         program = PatternBound(amalgamated(grid), startup, fewest, volume)
-        assert program.least_time(math.inf, start + 60) <= least + 1e-6
+        assert program.least_time(math.inf, start + 200) <= least + 1e-6
         assert program.least_time(math.inf, start) == -math.inf
         if lengths.any():  # any prices give a bound
             prices = np.random.default_rng(seed).uniform(0, 3, len(program.sizes) * program.levels + 2)
@@ -148,12 +148,12 @@ def test_a_bound_goes_up_to_a_time_that_is_possible() -> None:
 def test_folded_grids_are_proved_by_patterns() -> None:
     """Free steps cost least and dear ones are few."""
     grid = CommunicationGrid(15, 15, 3, 5)
-    found = [build("preemptive", grid, startup=startup, time_limit=20) for startup in (0, 0.5, 2, 1000)]
+    found = [build("preemptive", grid, startup=startup, time_limit=120) for startup in (0, 0.5, 2, 1000)]
     assert [each.time for each in found[:3]] == [15, 22.5, 41]
     assert {each.certificate for each in found[1:3]} == {SOLVED}
     assert found[-1].number_of_steps == grid.step_bound
     # a bound just below a start-up that is no fraction is a proof
-    found_near = build("preemptive", LengthMatrix([[2, 1, 1], [3, 1, 1]]), startup=0.8371241704711418, time_limit=20)
+    found_near = build("preemptive", LengthMatrix([[2, 1, 1], [3, 1, 1]]), startup=0.8371241704711418, time_limit=120)
     assert found_near.certificate == SOLVED
 
 
@@ -161,7 +161,7 @@ def test_a_cut_that_pays_and_one_that_does_not() -> None:
     grid = LengthMatrix([[10, 1, 0, 0], [0, 0, 6, 5]])  # durations 10, 5 or 5, 5, 1
     assert [SplitBounds(grid).cost(steps) for steps in (2, 3, 4)] == [15, 11, 11]
     for startup, steps, cost in ((1, 3, 11), (3, 3, 11), (5, 2, 15)):
-        found = build("preemptive", grid, startup=startup, time_limit=20)
+        found = build("preemptive", grid, startup=startup, time_limit=120)
         assert (found.number_of_steps, found.total_cost, found.certificate) == (steps, cost, EQUAL)
 
 
