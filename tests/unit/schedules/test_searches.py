@@ -121,8 +121,8 @@ def test_arrays_are_proved(case: tuple[int, ...], cost: int | None) -> None:
         # takes the numbers of steps of a program
         ((60, 64, 32, 29, 1000007), 30, 24203 * 1.01),
         # the program of few types comes before long searches
-        ((791, 989, 43, 53, 1303568), 6, 2400),
-        ((546, 487, 19, 7, 83188459), 6, 180000),
+        ((791, 989, 43, 53, 1303568), 15, 2400),
+        ((546, 487, 19, 7, 83188459), 15, 180000),
     ],
 )
 def test_programs_are_used_where_they_pay(case: tuple[int, ...], seconds: float, cost: float) -> None:
