@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from launch import SEED, cases, run
+from launch import SEED, run
 
 PROGRAMS = Path(__file__).parent / "programs"
 THREADS, NODES = "PYSCALAPACK_REDIST_THREADS", "PYSCALAPACK_REDIST_NODES"
@@ -28,7 +28,7 @@ def long(*values: object) -> object:
 def test_random_cases(ranks: int, number: int, threads: int, nodes: str, forced: tuple[object, ...]) -> None:
     """What stays on a rank is copied by threads, beside what goes through the ring."""
     env = {THREADS: str(threads), **({NODES: nodes} if nodes else {})}
-    run(PROGRAMS / "threaded.py", ranks, "random_cases.py", cases(number), SEED, *forced, timeout=250, env=env)
+    run(PROGRAMS / "threaded.py", ranks, "random_cases.py", number, SEED, *forced, timeout=250, env=env)
 
 
 @pytest.mark.parametrize(("ranks", "nodes"), [(2, ""), long(1, ""), long(3, "0,1,1")])
