@@ -47,8 +47,8 @@ def arguments() -> None:
     factors = linalg.lu_factor(A)
     given = linalg.solve, linalg.lstsq, linalg.eigh
     solve, lstsq, eigh = (lambda *a, call=call, **options: lambda: call(*a, **options) for call in given)
-    nothing = put(np.zeros((2**16, 0)), slabs((2**16, 0))), put(np.zeros((0, 2**16)), slabs((0, 2**16)))
-    huge = psr.Descriptor((2**16, 2**16), 64, LAST)
+    nothing = put(np.zeros((2**16, 0)), slabs((2**16, 0))), put(np.zeros((0, 2**15)), slabs((0, 2**15)))
+    huge = psr.Descriptor((2**16, 2**15), 64, LAST)
     cases: list[tuple[str, type[Exception], Callable[[], object]]] = [
         ("a has shape (3, 10): it must be square", ArrayError, solve(wide, B)),
         ("b must have 10 rows, as many as a", ArrayError, solve(A, wide)),
