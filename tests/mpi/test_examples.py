@@ -73,8 +73,9 @@ def test_every_example_is_run() -> None:
 def test_example(
     name: str, ranks: int, words: str, printed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if name == "your_library" and find_spec("PyScalapack") is None:
-        pytest.skip("PyScalapack is not installed: pip install PyScalapack")
+    for package, needed in (("PyScalapack", name == "your_library"), ("dask", "--chunk" in words)):
+        if needed and find_spec(package) is None:
+            pytest.skip(f"{package} is not installed: ci/setup --all gets it")
     monkeypatch.chdir(tmp_path)
     text = launch.run(EXAMPLES / f"{name}.py", ranks, *words.split()).stdout
     assert [part for part in printed if part not in text] == []

@@ -70,9 +70,9 @@ def test_an_unbuilt_source_tree_says_what_to_do(tmp_path: Path) -> None:
     [
         ({"setuptools": "77.0.3"}, "Cython is not installed"),
         ({"setuptools": "68.1.2", "Cython": "3.10.1"}, "setuptools is 68.1.2"),
-        ({"setuptools": "80.9.0", "Cython": "3.0.12"}, "Cython is 3.0.12"),
+        ({"setuptools": "80.9.0", "Cython": "3.1.4"}, "Cython is 3.1.4"),
         ({}, "setuptools is not installed and Cython is not installed"),
-        ({"setuptools": "77.0", "Cython": "3.1"}, None),
+        ({"setuptools": "77.0", "Cython": "3.2"}, None),
     ],
 )
 def test_a_build_without_what_it_needs_says_what_to_install(
@@ -89,7 +89,7 @@ def test_a_build_without_what_it_needs_says_what_to_install(
     done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        f"pyscalapack_redist is built with setuptools>=77 and Cython>=3.1, but {problem}: run "
+        f"pyscalapack_redist is built with setuptools>=77 and Cython>=3.2, but {problem}: run "
         "`python -m pip install 'setuptools>=77' 'Cython>=3.2'`, or build with isolation (pip install without "
         "--no-build-isolation)"
         if problem
