@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -61,5 +62,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if config.option.hypothesis_seed != str(launch.SEED):
         options.append(f"--hypothesis-seed={config.option.hypothesis_seed}")
     for test in failed:
-        command = shlex.join([pytest_of_this, test, "-m", "", *options])
+        name = re.sub(r"@\w+$", "", test)  # pytest-xdist adds the group
+        command = shlex.join([pytest_of_this, name, "-m", "", *options])
         terminalreporter.line(f"PYSCALAPACK_REDIST_SEED={launch.SEED} {command}")
