@@ -260,6 +260,8 @@ def _pair(
         irregular="irregular" in features and not by_formula and way.get("via") not in ONE_SIZE,
         copies="copies" in features and not by_formula,
     )
+    if by_formula:  # for one grid
+        ranks = min(ranks), min(ranks)
     a, b = (draw(rng, size, number) for size, number in zip(sizes, ranks, strict=True))
     kind = rng.random()
     if by_formula:  # one size of blocks is a multiple of the other
