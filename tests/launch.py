@@ -259,14 +259,12 @@ class Job:
         its = {**environment(self._ranks), **variables}
         order = {"words": words, "environment": its, "directory": os.getcwd(), "out": str(out)}
         order["err"] = str(self._folder / "err")
-        for pipe in self._orders:
-            os.write(pipe, json.dumps(order).encode() + b"\n")
-        missing, last = self._ranks, time.monotonic() + timeout
-        while missing and self._process.poll() is None and time.monotonic() < last:
-            if select.select([self._ended], [], [], 0.2)[0]:
-                replies = os.read(self._ended, missing)
-                missing -= len(replies)
-                self.left *= job.LAST not in replies
+        try:
+            missing = self._start(order, time.monotonic() + timeout)
+        except BaseException:  # a limit of time of pytest, an interrupt: nobody else may get these replies
+            end(self._process, self._mark)
+            self.close()
+            raise
         hung = missing and self._process.poll() is None
         if missing:
             end(self._process, self._mark)
@@ -279,6 +277,18 @@ class Job:
             self.close()
             raise failure(words, self._ranks, done, timeout if hung else None)
         return done
+
+    def _start(self, order: dict[str, object], last: float) -> int:
+        """Have all ranks run a program, and wait for them; how many have not ended then."""
+        for pipe in self._orders:
+            os.write(pipe, json.dumps(order).encode() + b"\n")
+        missing = self._ranks
+        while missing and self._process.poll() is None and time.monotonic() < last:
+            if select.select([self._ended], [], [], 0.2)[0]:
+                replies = os.read(self._ended, missing)
+                missing -= len(replies)
+                self.left *= job.LAST not in replies
+        return missing
 
     def close(self) -> None:
         """Let the ranks end, or see to it."""

@@ -369,6 +369,7 @@ def main_with(monkeypatch: pytest.MonkeyPatch, stdout: IO[str] | None, *words: s
     """The status of the program with another standard output."""
     monkeypatch.setattr(sys, "argv", ["pyscalapack-redist", *words])
     monkeypatch.setattr(sys, "stdout", stdout)
+    monkeypatch.setattr(cli, "_finalize", lambda: None)  # other tests of this process may have started MPI
     try:
         cli.main()
     except SystemExit as ended:
