@@ -1,9 +1,11 @@
 """The compiled modules. They link neither MPI nor ScaLAPACK; the rest of the metadata is in pyproject.toml."""
 
+import contextlib
 import importlib.metadata
 import os
 import re
 import shlex
+import sys
 import time
 import tomllib
 from pathlib import Path
@@ -45,11 +47,15 @@ DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "c
 
 
 class BuildModules(build_ext):
-    """Translates modules only where they are compiled: metadata and an sdist need none of that. `pip -v` shows what is done."""
+    """Translates modules only where they are compiled: metadata and an sdist need none of that.
+
+    `pip -v` shows all that is said. Without it pip shows nothing of a build, so what takes long is said to the terminal, if
+    there is one.
+    """
 
     def run(self) -> None:
         self.started, self.done = time.monotonic(), 0
-        self.say(f"translating {len(self.extensions)} modules to C")
+        self.say(f"translating {len(self.extensions)} modules to C", terminal=True)
         translated = cythonize(
             self.extensions,
             force=self.force,
@@ -62,7 +68,7 @@ class BuildModules(build_ext):
         for extension in self.extensions:
             extension.sources = by_name[extension.name].sources
             extension.depends = by_name[extension.name].depends
-        self.say("compiling them")
+        self.say("compiling them, which takes a minute or two", terminal=True)
         super().run()
 
     def build_extension(self, extension: Extension) -> None:
@@ -70,8 +76,12 @@ class BuildModules(build_ext):
         self.done += 1
         self.say(f"{self.done} of {len(self.extensions)} modules compiled, the last one {extension.name}")
 
-    def say(self, text: str) -> None:
-        print(f"{PACKAGE}: {text} ({time.monotonic() - self.started:.0f} s)", flush=True)
+    def say(self, text: str, terminal: bool = False) -> None:
+        line = f"{PACKAGE}: {text} ({time.monotonic() - self.started:.0f} s)"
+        print(line, flush=True)
+        if terminal and not sys.stdout.isatty():
+            with contextlib.suppress(OSError), open("/dev/tty", "w") as shown:
+                shown.write(f"\r{line}\n")
 
 
 def extension(name: str, source: str) -> Extension:
