@@ -37,10 +37,6 @@ def speaking(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        ([], ["COMMAND"]),
-        (["plot"], ["invalid choice: 'plot'"]),
-        (SHOW[:2], ["--shape"]),
-        (["show", "2x3", *SHOW[2:]], ["'2x3'", "PRxPC:MBxNB"]),
         (SHOW[:4], ["--shape, LAYOUT", "2 dimensions"]),
         ([*SHOW, "--plot", "x.nope"], ["--plot x.nope", "png"]),
         (["show", "2x1:3,4x2", "--shape", "12", "2"], ["--shape, LAYOUT", "blocks of 7 elements along dimension 0"]),
@@ -49,38 +45,28 @@ def speaking(monkeypatch: pytest.MonkeyPatch) -> None:
             ["has 1000000000000000000 processes: show takes 10000000 at most"],
         ),
         (["plan"], ["--shape, --from, --to missing"]),
-        (PLAN[:5], ["--to missing: give --shape, --from and --to"]),
         (["plan", *COPIES], ["--from 2x1x2c:5x4", "plan is for layouts without copies", "bench times it"]),
         (["plan", "--shape", "64", "--model", "ts=1,tw=1"], ["--shape: ", "two dimensions or more"]),
         ([*PLAN, "--model", "ts=1"], ["argument --model: 'ts=1' must be ts=SECONDS,tw=SECONDS"]),
         ([*PLAN, "--processes", "4"], ["--processes: it is for --model without"]),
-        (
-            [*PLAN, "--schedule", "optimum"],
-            ["argument --schedule: schedule = 'optimum' is unknown; there are optimal, "],
-        ),
         ([*PLAN, "--schedule", "auto"], ["argument --schedule: schedule = 'auto' leaves the choice to redistribute"]),
         ([*PLAN, "--schedule", "walker-otto"], ["--schedule walker-otto: dimension 0: "]),
         ([*PLAN, "--time-limit", "0"], ["argument --time-limit", "'0'", "above 0"]),
         ([*PLAN, "--dtype", ","], ["is not a NumPy dtype"]),
         ([*PLAN, "--json", "/nowhere/plan.json"], ["--json /nowhere/plan.json"]),
         ([*PLAN, "--json", "/dev/full"], ["--json /dev/full: it cannot be written: No space left on device"]),
-        ([*PLAN, "--plot", "plan.xyz"], ["--plot plan.xyz"]),
         (["plan", "--shape", "8", "--from", "600:3", "--to", "3:5", "--plot", "plan.png"], ["--plot", "600 x 3"]),
         (["plan", "--shape", "5e9", "5e9", "--from", "4x4:8x8", "--to", "2x8:3x3"], ["has 2^63 bytes or more"]),
         (["plan", "--shape", "1" + "0" * 20, *PLAN[3:]], ["must be at most 2**62"]),
         (["simulate"], ["--shape, --from, --to, --rate missing", "--rate 10gbit"]),
         (["simulate", *COPIES, "--rate", "1gbit"], ["--from 2x1x2c:5x4", "simulate is for layouts without copies"]),
         ([*SIMULATE, "--rate", "10"], ["argument --rate", "'10'", "50mbit"]),
-        ([*SIMULATE, "--rate", "0mbit"], ["argument --rate", "'0mbit'", "above 0"]),
         ([*SIMULATE, "--latency", "50"], ["argument --latency", "'50'", "50us"]),
-        ([*SIMULATE, "--overhead", "-1us"], ["argument --overhead"]),
         ([*SIMULATE, "--efficiency", "1.2"], ["argument --efficiency", "'1.2'", "at most 1"]),
         ([*SIMULATE, "--turns-after", "1.5b"], ["argument --turns-after", "'1.5b'", "64kib"]),
-        ([*SIMULATE, "--hosts", "4"], ["--hosts 4", "needs 8 hosts"]),
         ([*SIMULATE, "--hosts", "2", "--slots", "3"], ["--hosts 2", "--slots 3", "6 ranks", "needs 3 hosts"]),
         ([*SIMULATE, "--piece", "0"], ["argument --piece", "'0'", "at least 1 byte"]),
         ([*SIMULATE, "--methods", "auto"], ["argument --methods", "'auto'", "SCHEDULE/EXCHANGE"]),
-        ([*SIMULATE, "--methods", "rign/sendrecv"], ["argument --methods", "'rign'", "ring"]),
         ([*SIMULATE, "--methods", "ring/ready"], ["argument --methods", "'ready'", "sendrecv"]),
         ([*SIMULATE, "--methods", "ring/alltoallv"], ["argument --methods", "ring", "windowed"]),
         (
@@ -93,17 +79,10 @@ def speaking(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*BENCH, "--to", "2x1:16"], ["argument --to", "block size '16'"]),
         (["bench", "--shape", "64", *BENCH[4:]], ["--shape", "2 dimensions"]),
         (["bench", "--shape", "-3", "64", *BENCH[4:]], ["argument --shape", "'-3'", "at least 0"]),
-        ([*BENCH, "--dtype", "quux"], ["argument --dtype", "'quux'", "float64"]),
         ([*BENCH, "--methods", "auto,nope"], ["argument --methods", "'nope'", "SCHEDULE/EXCHANGE"]),
         ([*BENCH, "--methods", "nope/sendrecv"], ["argument --methods", "schedule 'nope'", "caterpillar"]),
-        ([*BENCH, "--methods", "auto/nope"], ["argument --methods", "'nope'", "there are"]),
         ([*BENCH, "--methods", "auto/sendrecv/nope"], ["argument --methods", "buffers 'nope'", "there are"]),
-        ([*BENCH, "--methods", "a/b/c/d"], ["argument --methods", "'a/b/c/d'", "there are"]),
         ([*BENCH, "--repeat", "0"], ["argument --repeat", "'0'", "at least 1"]),
-        (
-            ["bench", "--suite", "hosts", "--link-rate", "50"],
-            ["argument --link-rate: '50' must be a rate with its unit"],
-        ),
     ],
 )
 def test_bad_input_is_named(capsys: pytest.CaptureFixture[str], words: list[str], parts: list[str]) -> None:
@@ -161,7 +140,6 @@ def test_rates_durations_and_sizes_of_memory() -> None:
         ("2x3:2x2@1,0", (10, 12)),
         ("2x3:balanced+4", (7, 9)),
         ("5:3", (40,)),
-        ("2x2:4x4/50x40@19,3", (14, 30)),
         ("2x2x2:1x1x2", (3, 3, 4)),
     ],
 )
@@ -213,12 +191,6 @@ def test_colours_are_those_of_the_environment(
     assert cli.run(SHOW) == 0
     out = capsys.readouterr().out
     assert ("\x1b[" in out and ";5;" in out) == coloured
-
-
-def test_the_width_is_that_of_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    assert cli.run(PLAN) == 0
-    assert max(len(line) for line in capsys.readouterr().out.splitlines() if not line.startswith("|")) <= 60
 
 
 @pytest.mark.parametrize("words", [SHOW, PLAN, SIMULATE], ids=["show", "plan", "simulate"])
@@ -406,14 +378,12 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("lines", [0, 1, 3])
-def test_info_for_a_reader_that_stops(lines: int) -> None:
+def test_info_for_a_reader_that_stops() -> None:
     program = [sys.executable, "-m", "pyscalapack_redist", "info"]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as started:
         assert started.stdout is not None
         assert started.stderr is not None
-        for _ in range(lines):
-            started.stdout.readline()
+        started.stdout.readline()
         started.stdout.close()
         assert started.stderr.read() == b""
         assert started.wait(60) in (0, 141)
