@@ -107,17 +107,18 @@ RECIPES = {
 }
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.parents[0].name)
-def test_a_recipe_has_the_version_and_the_least_versions_of_pyproject(recipe: Path) -> None:
+def test_recipes_have_the_version_and_the_least_versions_of_pyproject() -> None:
     assert pyscalapack_redist.__version__ == PROJECT["project"]["version"]
-    text, patterns = recipe.read_text(), RECIPES[recipe]
-    assert "\n" + patterns["version"].format(PROJECT["project"]["version"]) in text
-    for name, least in (requirement.split(">=") for requirement in PROJECT["project"]["dependencies"]):
-        assert "\n" + patterns["needs"].format(name=name, least=least) in text
-    for requirement in PROJECT["build-system"]["requires"]:
-        name, least = requirement.lower().split(">=")
-        wanted = patterns["needs"].partition(", type")[0].format(name=name, least=least)
-        assert "\n" + wanted in text
+    for recipe, patterns in RECIPES.items():
+        needs = patterns["needs"]
+        lines = [patterns["version"].format(PROJECT["project"]["version"])]
+        for requirement in PROJECT["project"]["dependencies"]:
+            name, least = requirement.split(">=")
+            lines.append(needs.format(name=name, least=least))
+        for requirement in PROJECT["build-system"]["requires"]:
+            name, least = requirement.lower().split(">=")
+            lines.append(needs.partition(", type")[0].format(name=name, least=least))
+        assert [line for line in lines if f"\n{line}" not in recipe.read_text()] == [], recipe
 
 
 def test_scripts_can_be_parsed() -> None:
@@ -130,50 +131,14 @@ def test_scripts_can_be_parsed() -> None:
         run("shellcheck", "-x", "-s", "bash", "-P", "SCRIPTDIR", "-S", "warning", *programs, cwd=ROOT)
 
 
-def write_row(page: Path, *cells: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PAGE": str(page)}
-    return subprocess.run(
-        ["ci/row", *cells], cwd=ROOT, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True
-    )
-
-
-def without_days(page: Path) -> str:
-    return re.sub(r"20\d\d-\d\d-\d\d", "DAY", page.read_text())
-
-
-HEAD = "\n\n| Row | Result | Run on |\n|---|---|---|\n"
-
-
 def test_a_row_takes_the_place_of_the_one_with_its_first_cell(tmp_path: Path) -> None:
-    page, end = tmp_path / "page.md", "\n<!-- end -->\n"
-    page.write_text(f"<!-- table -->{HEAD}| b/2 | FAILED: info | DAY |\n| b/20 | passed | DAY |\n{end}")
+    page, head, end = tmp_path / "page.md", "\n\n| Row | Result | Run on |\n|---|---|---|\n", "\n<!-- end -->\n"
+    page.write_text(f"<!-- table -->{head}| b/2 | FAILED: info | DAY |\n| b/20 | passed | DAY |\n{end}")
     for name in ("b/2", "a/1"):
-        assert write_row(page, "table", name, "passed, without info").returncode == 0
+        run("ci/row", "table", name, "passed, without info", cwd=ROOT, PAGE=str(page))
     rows = ("| a/1 | passed, without info | DAY |", "| b/2 | passed, without info | DAY |", "| b/20 | passed | DAY |")
-    written = "\n".join([f"<!-- table -->{HEAD}{rows[0]}", *rows[1:], end])
-    assert without_days(page) == written
-    for cells, problem in (
-        (("nowhere", "b/2", "passed"), "has no table between <!-- nowhere -->"),
-        (("table", "b/2"), "the table table has the columns ['Row', 'Result', 'Run on']; given were ['b/2', '20"),
-        (("table", "b/2", "a | b"), "the table table has the columns"),
-    ):
-        done = write_row(page, *cells)
-        assert (done.returncode, done.stderr[:5]) == (1, "row: ")
-        assert problem in done.stderr
-    assert without_days(page) == written
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("table", ["ci/matrix", "ci/wheels", "emulated"])
-def test_the_tables_of_platforms_are_as_scripts_write_them(table: str, tmp_path: Path) -> None:
-    page, docs = tmp_path / "platforms.md", ROOT / "docs/platforms.md"
-    shutil.copy(docs, page)
-    rows = page.read_text().partition(f"<!-- {table} -->")[2].partition("\n\n<!-- end -->")[0].splitlines()[4:]
-    assert rows
-    for row in rows:
-        cells = row.strip("| ").split(" | ")
-        assert write_row(page, table, *cells[:-1]).returncode == 0
-    assert without_days(page) == without_days(docs)
+    written = re.sub(r"20\d\d-\d\d-\d\d", "DAY", page.read_text())
+    assert written == "\n".join([f"<!-- table -->{head}{rows[0]}", *rows[1:], end])
 
 
 @pytest.fixture(scope="module")

@@ -33,55 +33,18 @@ from pyscalapack_redist.engine.transfer import Transfer
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "pyscalapack_redist"
-# For each contract, a module and an import that breaks it.
-BROKEN = {
-    "Imports point one way": ("comm/group.py", "from ..exchanges.message import ByteMessage"),
-    "Layouts are made of axes and grids": ("layout/grid.py", "from .descriptor import Descriptor"),
-    "Layouts and the library know nothing of plans": ("scalapack/calls.py", "from ..engine.plan import Leg"),
-    "Exchanges and connections know nothing of layouts": (
-        "exchanges/shared.py",
-        "from ..layout.grid import ProcessGrid",
-    ),
-    "No modules import each other": ("comm/node.py", "from .group import Group"),
-    "Only tools import the package as a whole": ("engine/plan.py", "def f():\n    from .. import ProcessGrid"),
-    "Entry points of BLACS are for blacs": ("layout/grid.py", "from .._blacs import Entries"),
-    "The nine integers as a C struct are for layout.nine_integers": (
-        "layout/grid.py",
-        "from .._descriptor import read",
-    ),
-    "MPI is imported in one place": ("files/view.py", "def f():\n    from mpi4py import MPI"),
-    "Index arithmetic and schedules need no MPI": ("schedules/greedy.py", "from ..comm.mpi import MPI"),
-}
-
-
-def checked(folder: Path, added: list[tuple[str, str]]) -> subprocess.CompletedProcess[str]:
-    """What import-linter says of the package with a few more imports."""
-    copy = folder / PACKAGE
-    for source in [*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / PACKAGE).rglob("*.pyi")]:
-        target = copy / source.relative_to(ROOT / PACKAGE).with_suffix(".py")
-        target.parent.mkdir(exist_ok=True, parents=True)
-        shutil.copyfile(source, target)
-    for module, line in added:
-        with (copy / module).open("a") as file:
-            file.write(f"\n{line}\n")
-    code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
-    options = ("--config", str(ROOT / "pyproject.toml"), "--no-cache", "--no-logo")
-    return subprocess.run(
-        [sys.executable, "-c", code, *options], cwd=folder, capture_output=True, text=True, timeout=120
-    )
 
 
 def test_imports_keep_the_contracts(tmp_path: Path) -> None:
-    done = checked(tmp_path, [])
+    for source in [*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / PACKAGE).rglob("*.pyi")]:
+        target = tmp_path / source.relative_to(ROOT).with_suffix(".py")
+        target.parent.mkdir(exist_ok=True, parents=True)
+        shutil.copyfile(source, target)
+    code = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    command = [sys.executable, "-c", code, "--config", str(ROOT / "pyproject.toml"), "--no-cache", "--no-logo"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{len(BROKEN)} kept, 0 broken" in done.stdout
-
-
-def test_each_contract_can_be_broken(tmp_path: Path) -> None:
-    done = checked(tmp_path, [*BROKEN.values()])
-    assert done.returncode == 1
-    for contract in BROKEN:
-        assert re.search(rf"^{contract}.* BROKEN", done.stdout, re.MULTILINE), contract
+    assert re.search(r"\d\d kept, 0 broken", done.stdout)
 
 
 def test_no_compiled_modules_cimport_each_other() -> None:
@@ -141,26 +104,13 @@ def members(kind: type) -> Iterator[tuple[str, Any]]:
             yield name, actual
 
 
-def missing(pages: dict[str, str]) -> list[str]:
-    """Public names that no page shows."""
-    things = {id(resolved(name)) for name in pages}
-    return [name for name, thing in public() if name not in pages and not (callable(thing) and id(thing) in things)]
-
-
 def test_every_public_name_is_on_a_page() -> None:
     pages = on_the_pages()
-    assert missing(pages) == []
-    assert [
-        name
-        for name, options in pages.items()
-        if re.search(r"\bmembers: ", options) and inspect.isclass(resolved(name))
-    ] == []
-
-
-@pytest.mark.parametrize("name", ["redistribute", "blacs", "schedules.NAMES", "engine.transfer.Transfer"])
-def test_a_missing_name_is_seen(name: str) -> None:
-    pages = {shown: options for shown, options in on_the_pages().items() if shown != f"{PACKAGE}.{name}"}
-    assert missing(pages) == [f"{PACKAGE}.{name}"]
+    things = {id(resolved(name)) for name in pages}
+    named = [(name, thing) for name, thing in public() if name not in pages]
+    assert [name for name, thing in named if not (callable(thing) and id(thing) in things)] == []
+    with_members = [name for name, options in pages.items() if re.search(r"\bmembers: ", options)]
+    assert [name for name in with_members if inspect.isclass(resolved(name))] == []
 
 
 def test_all_that_is_shown_has_a_docstring_and_says_whether_it_is_collective() -> None:
@@ -187,11 +137,6 @@ def test_docstrings_are_of_what_they_describe(caplog: pytest.LogCaptureFixture) 
     assert "redistribute" in package.members
     parse_all(package)
     assert caplog.messages == []
-    wrong = '"""Do.\n\nParameters\n----------\nb : int\n    What."""'
-    parse_all(griffe.visit("wrong", Path("wrong.py"), f"def f(a):\n    {wrong}", docstring_parser="numpy"))
-    assert [text.partition(": ")[2] for text in caplog.messages] == [
-        "Parameter 'b' does not appear in the function signature"
-    ]
 
 
 def parse_all(thing: griffe.Object) -> None:
