@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,13 +20,10 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "fast",
         "[1, 2]",
         '{"latency": 0.5}',
         '{"latency": 0.5, "rate": -1}',
         '{"latency": NaN, "rate": 1}',
-        '{"latency": {}, "rate": 1}',
-        pytest.param(f'{{"latency": 0, "rate": {"9" * 400}}}', id="400-digits"),
         pytest.param(f'{{"latency": {"9" * 5000}, "rate": 1}}', id="5000-digits"),
         pytest.param('{"latency": 1e200, "rate": 1e200}', id="infinite-product"),
         pytest.param("[" * 200_000, id="deep"),
@@ -60,7 +58,5 @@ def test_the_last_level_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("caches", [[], [("3", "", "0")], [("3", "32768", "0-1")], [("3", "32M", "")]])
-def test_a_system_that_does_not_tell(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caches: list[tuple[str, str, str]]
-) -> None:
+def test_a_system_that_does_not_tell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caches: Any) -> None:
     assert told(monkeypatch, tmp_path, caches) == cores.UNKNOWN

@@ -25,13 +25,10 @@ def links(latency: float, rate: float) -> Links:
     return Links(latency, rate, 2, "made up")
 
 
-def test_what_was_asked_for_is_kept() -> None:
+def test_what_was_asked_for_is_kept_and_nothing_else_waits_for_a_step() -> None:
     chosen = choose("optimal", "sendrecv", "packed", None, links(1e-6, 1e9), 10**6, (4, 1), (2, 2))
     assert chosen[:3] == ("optimal", "sendrecv", "as asked")
     assert choose("auto", "alltoallv", "packed", None).schedule == "natural"
-
-
-def test_between_nodes_nothing_waits_for_a_step() -> None:
     assert choose("auto", "auto", "packed", None, links(1e-6, 1e9), 10**6)[:2] == ("caterpillar", "windowed")
     assert choose("auto", "auto", "packed", None)[:2] == ("caterpillar", "nonblocking")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pyscalapack_redist import Blocks, Descriptor, LibraryError, ProcessGrid, redistribute
-from pyscalapack_redist.drawing.colours import colour_of, ink_on
+from pyscalapack_redist.drawing.colours import colour_of
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 
@@ -84,22 +84,15 @@ def test_what_is_left_out_is_said() -> None:
     thin = Descriptor((1024, 300), None, ProcessGrid((64, 1))).plot()
     assert not thin.texts
     assert [text.get_text() for text in thin.get_legend().get_texts()] == [str(rank) for rank in range(64)]
-    for desc in (
-        Descriptor((10**6, 10**6), (1, 1), ProcessGrid((1024, 1024))),
-        Descriptor((99, 99, 99, 99), (1, 2, 3, 4), ProcessGrid((2, 2, 2, 2))),
-    ):
-        html = desc._repr_html_()
-        assert ElementTree.fromstring(html)
-        assert len(html) < 200_000
-        assert "the first" in html
-
-
-def test_colours_differ_among_64_ranks() -> None:
-    colours = [colour_of(rank) for rank in range(64)]
-    assert len({*colours}) == 64
-    rgb = np.array([[int(colour[k : k + 2], 16) for k in (1, 3, 5)] for colour in colours])
-    assert np.abs(np.diff(rgb, axis=0)).sum(axis=1).min() > 60
-    assert {ink_on("#000000"), ink_on("#ffffff")} == {"#ffffff", "#1a1a1a"}
+    assert len({colour_of(rank) for rank in range(64)}) == 64
+    a, b = (Descriptor((10**6, 10**6), block, ProcessGrid((64, 64))) for block in (None, 64))
+    before, after, traffic = redistribute(a, b).plot().axes[:3]
+    assert (before.get_xlim(), before.get_ylim()) == (after.get_xlim(), after.get_ylim())
+    assert "too many for a table" in traffic.texts[0].get_text()
+    html = Descriptor((99, 99, 99, 99), (1, 2, 3, 4), ProcessGrid((2, 2, 2, 2)))._repr_html_()
+    assert ElementTree.fromstring(html)
+    assert len(html) < 200_000
+    assert "the first" in html
 
 
 def test_a_plan_is_drawn_before_and_after_with_its_traffic() -> None:
@@ -118,14 +111,6 @@ def test_a_plan_is_drawn_before_and_after_with_its_traffic() -> None:
     figure.canvas.draw()
     labels = [label.get_text() for label in traffic.get_xticklabels() if label.get_text()]
     assert set(map(int, labels)) <= {*ranks}
-
-
-def test_plans_of_large_arrays_show_the_same_elements() -> None:
-    a, b = (Descriptor((10**6, 10**6), block, ProcessGrid((64, 64))) for block in (None, 64))
-    before, after, traffic = redistribute(a, b).plot().axes[:3]
-    assert before.get_xlim() == after.get_xlim()
-    assert before.get_ylim() == after.get_ylim()
-    assert "too many for a table" in traffic.texts[0].get_text()
 
 
 def test_plans_and_reports_have_html() -> None:
@@ -147,9 +132,8 @@ def test_without_matplotlib_the_error_says_how_to_get_it(monkeypatch: pytest.Mon
 
 
 CELLS = [
-    "import pyscalapack_redist as psr\nsquare = psr.ProcessGrid((2, 3))\n"
-    "desc = psr.Descriptor((10, 12), (2, 2), square)\ndesc",
-    "rows = psr.Descriptor((10, 12), None, psr.ProcessGrid((6, 1)))\nplan = psr.redistribute(desc, rows)\nplan",
+    "import pyscalapack_redist as psr\ndesc = psr.Descriptor((10, 12), (2, 2), psr.ProcessGrid((2, 3)))\ndesc",
+    "plan = psr.redistribute(desc, psr.Descriptor((10, 12), None, psr.ProcessGrid((6, 1))))\nplan",
     "plan.report()",
     "%matplotlib inline\nplan.plot();",
 ]
