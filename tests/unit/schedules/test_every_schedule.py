@@ -124,15 +124,6 @@ def test_natural_is_the_order_of_the_first_elements(graph: MessageGraph) -> None
         assert part == np.argsort(firsts[p])[: len(part)].tolist()
 
 
-def test_natural_may_have_a_hot_spot() -> None:
-    for P, K in ((4, 3), (16, 12), (7, 7)):  # W-O, Eq 2: local block k in step k
-        schedule = build("natural", CommunicationGrid(P, P, 1, K))
-        for p in range(P):
-            assert schedule.of_sender(p)[:, 1].tolist() == [(k * P + p) // K for k in range(K)]
-    hot = build("natural", CommunicationGrid(16, 16, 4, 48)).steps[0]
-    assert np.count_nonzero(hot[:, 1] == 0) == 12  # min(K, P) send to process 0
-
-
 def test_random_depends_on_its_seed_alone() -> None:
     grid = CommunicationGrid(16, 16, 7, 11)
     first, again, other = (build("random", grid, seed=seed).table() for seed in (1, 1, 2))
@@ -182,24 +173,19 @@ def test_broken_schedules_are_found() -> None:
     ("name", "options", "words"),
     [
         ("optimum", {}, ["'optimum' is unknown; there are optimal, ", "walker-otto"]),
-        ("steps", {}, ["there are stepwise"]),
         ("auto", {}, ["leaves the choice to redistribute", "name one of natural, random, "]),
         ("ring", {"seed": 1}, ["seed = 1", "it has none"]),
         ("optimal", {"limit": 1}, ["objective and time_limit"]),
         ("optimal", {"objective": "price"}, ["objective = 'price'", "'cost', 'steps'"]),
-        ("optimal", {"objective": (0, 0)}, ["(alpha, beta)"]),
         ("optimal", {"objective": (1, -1)}, ["(alpha, beta)"]),
-        ("optimal", {"time_limit": 0}, ["time_limit = 0"]),
         ("random", {"seed": "x"}, ["seed = 'x'"]),
         ("optimal", {"time_limit": "soon"}, ["time_limit = 'soon' must be a number of seconds of more than 0"]),
         ("stepwise", {"time_limit": -1.0}, ["time_limit = -1.0 must be a number of seconds of more than 0"]),
         ("preemptive", {"startup": -1}, ["startup = -1 must be a number: the cost of a step"]),
         ("preemptive", {"startup": "x"}, ["startup = 'x'"]),
-        ("preemptive", {"startup": float("nan")}, ["startup = nan"]),
         ("preemptive", {"time_limit": 0}, ["time_limit = 0 must be a number: seconds, more than 0"]),
         ("preemptive", {"objective": "cost"}, ["it has startup and time_limit"]),
         ("open-shop", {"startup": -1}, ["startup = -1 must be a number of at least 0"]),
-        ("open-shop", {"startup": "x"}, ["startup = 'x'"]),
         ("open-shop", {"time_limit": 0}, ["time_limit = 0 must be a number of seconds"]),
         ("open-shop", {"hosts": [0, 1]}, ["hosts = [0, 1] must be two lists"]),
         ("open-shop", {"hosts": ([0, 1], [0] * 16)}, ["the host of each of 16 senders and of each of 16 receivers"]),

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from pyscalapack_redist.schedules import (
     CommunicationGrid,
     LengthMatrix,
-    ListedSchedule,
     MessageGraph,
     OpenShopSchedule,
     build,
@@ -83,20 +82,6 @@ def test_nobody_waits_for_more_than_the_two_processes(grid: MessageGraph, name: 
     if schedule.one_port:
         assert timetable(schedule, startup, apart).start == pytest.approx(table.start)
     assert port_bound(grid, startup, apart) == pytest.approx(port_bound(grid, startup))
-
-
-def test_an_example_by_hand() -> None:
-    grid = LengthMatrix([[2, 3], [4, 1]])
-    steps = [np.array([[0, 0, 2], [1, 1, 1]]), np.array([[0, 1, 3], [1, 0, 4]])]
-    schedule = ListedSchedule("mine", grid, steps)
-    table = timetable(schedule)
-    assert table.start.tolist() == [0, 0, 2, 2]
-    assert table.end.tolist() == [2, 1, 5, 6]
-    assert (schedule.total_cost, table.completion, completion_time(schedule, 0.5)) == (6, 6, 7)
-    late = ListedSchedule("late", grid, [steps[0][:1], *steps[::-1][:1], steps[0][1:]])
-    assert timetable(late).start.tolist() == [0, 2, 2, 6]
-    assert port_bound(grid) == 6
-    assert port_bound(grid, 0.5) == 7
 
 
 @given(tiny, startups)

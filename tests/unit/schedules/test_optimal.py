@@ -105,18 +105,6 @@ def test_the_front_of_example_5() -> None:
     assert greedy.total_cost < 20
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("P", range(1, 13))
-def test_stepwise_is_optimal_from_blocks_to_their_multiples(P: int) -> None:
-    """Proposition 6."""
-    for Q, K in itertools.product(range(1, 13), range(2, 8)):
-        grid = CommunicationGrid(P, Q, 1, K)
-        found, least = build("stepwise", grid), build("optimal", grid, time_limit=120)
-        fewest = build("optimal", grid, objective="steps", time_limit=120)
-        assert least.certificate in PROVED
-        assert (found.number_of_steps, found.total_cost) == (fewest.number_of_steps, least.total_cost), (P, Q, K)
-
-
 def test_ratios_of_desprez() -> None:
     first, second, fourth = (CommunicationGrid(*EXAMPLES[number]) for number in (1, 2, 4))
     assert build("classes", first).number_of_steps / build("ring", first).number_of_steps == 7 / 16

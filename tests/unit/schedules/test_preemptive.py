@@ -70,10 +70,10 @@ def test_every_message_goes_and_the_certificate_is_true(grid: MessageGraph, star
         assert found.certificate == EQUAL
 
 
-@given(st.integers(1, 2), st.integers(1, 3), st.integers(1, 4), seeds, st.floats(0, 4))
+@given(st.integers(1, 2), st.integers(1, 3), st.integers(1, 4), seeds, st.floats(0, 9))
 def test_tiny_graphs_against_trying_all(P: int, Q: int, longest: int, seed: int, startup: float) -> None:
     lengths = np.random.default_rng(seed).integers(0, longest + 1, (P, Q))
-    grid, costs = LengthMatrix(lengths), least_costs(lengths)
+    grid, costs, start = LengthMatrix(lengths), least_costs(lengths), time.monotonic()
     least = min(startup * steps + cost for steps, cost in costs.items())
     found = build("preemptive", grid, startup=startup, time_limit=120)
     assert found.time_bound <= least + 1e-6
@@ -87,6 +87,13 @@ def test_tiny_graphs_against_trying_all(P: int, Q: int, longest: int, seed: int,
     for steps, cost in costs.items():
         assert bounds.cost(steps) <= cost
         assert bounds.steps(cost) <= steps
+    for fewest, volume in ((0, 0), (grid.step_bound, grid.volume_bound)):
+        program = PatternBound(amalgamated(grid), startup, fewest, volume)
+        assert program.least_time(math.inf, start + 200) <= least + 1e-6
+        assert program.least_time(math.inf, start) == -math.inf
+        if lengths.any():  # any prices give a bound
+            prices = np.random.default_rng(seed).uniform(0, 3, len(program.sizes) * program.levels + 2)
+            assert program._bound(prices)[0] <= least + 1e-6
     check_front(grid, costs)
 
 
@@ -120,20 +127,6 @@ def test_cut_messages_cost_what_the_busiest_process_has(grid: tuple[int, ...], c
     assert len(front) > 2
 
 
-@given(st.integers(1, 2), st.integers(1, 3), st.integers(1, 4), seeds, st.floats(0, 9))
-def test_a_bound_by_patterns_is_one(P: int, Q: int, longest: int, seed: int, startup: float) -> None:
-    lengths = np.random.default_rng(seed).integers(0, longest + 1, (P, Q))
-    grid, start = LengthMatrix(lengths), time.monotonic()
-    least = min(startup * steps + cost for steps, cost in least_costs(lengths).items())
-    for fewest, volume in ((0, 0), (grid.step_bound, grid.volume_bound)):
-        program = PatternBound(amalgamated(grid), startup, fewest, volume)
-        assert program.least_time(math.inf, start + 200) <= least + 1e-6
-        assert program.least_time(math.inf, start) == -math.inf
-        if lengths.any():  # any prices give a bound
-            prices = np.random.default_rng(seed).uniform(0, 3, len(program.sizes) * program.levels + 2)
-            assert program._bound(prices)[0] <= least + 1e-6
-
-
 def test_a_bound_goes_up_to_a_time_that_is_possible() -> None:
     assert next_time(-math.inf, 0.5, 2, 3) == -math.inf
     assert next_time(4.2, 0.5, 2, 3) == 4.5  # 3 steps, 3 elements
@@ -154,9 +147,11 @@ def test_folded_grids_are_proved_by_patterns() -> None:
     assert [each.time for each in found[:3]] == [15, 22.5, 41]
     assert {each.certificate for each in found[1:3]} == {SOLVED}
     assert found[-1].number_of_steps == grid.step_bound
-    # a bound just below a start-up that is no fraction is a proof
-    found_near = build("preemptive", LengthMatrix([[2, 1, 1], [3, 1, 1]]), startup=0.8371241704711418, time_limit=120)
-    assert found_near.certificate == SOLVED
+
+
+def test_a_bound_just_below_a_start_up_that_is_no_fraction_is_a_proof() -> None:
+    found = build("preemptive", LengthMatrix([[2, 1, 1], [3, 1, 1]]), startup=0.8371241704711418, time_limit=120)
+    assert found.certificate == SOLVED
 
 
 def test_a_cut_that_pays_and_one_that_does_not() -> None:
