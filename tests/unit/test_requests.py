@@ -1,4 +1,4 @@
-"""What redistribute refuses of its arguments, and plans in several legs; on paper, without MPI."""
+"""What redistribute refuses of its arguments, who reads which copy, and who sends to whom; on paper, without MPI."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import pyscalapack_redist as psr
+from pyscalapack_redist.engine.scheduling import reading, sides
 
 ROWS, COLUMNS, LINE = psr.ProcessGrid((4, 1)), psr.ProcessGrid((1, 4)), psr.ProcessGrid((4,))
 A, B = psr.Descriptor((8, 6), 2, ROWS), psr.Descriptor((6, 8), 3, COLUMNS)
@@ -38,7 +39,6 @@ REFUSED: list[tuple[type[Exception], str, Any, Any, dict[str, Any]]] = [
         for name in ("walker-otto", "phases", "classes")
     ),
     *((psr.ScheduleError, "use ", IRREGULAR, A, {"schedule": name}) for name in ("walker-otto", "classes")),
-    *((psr.ScheduleError, "is for blocks of one size", IRREGULAR, A, {"via": name}) for name in ("lcm", "gcd")),
 ]  # fmt: skip
 
 
@@ -50,9 +50,23 @@ def test_arguments_that_are_refused(
         psr.redistribute(a, b, **options).schedule  # noqa: B018 - on paper a schedule is searched for when it is asked for
 
 
-def test_irregular_blocks_are_no_scalapack_descriptor() -> None:
-    with pytest.raises(psr.DescriptorError, match=r"irregular blocks.*redistribute to a Descriptor with a block size"):
-        np.asarray(IRREGULAR)
+# -- copies
+
+
+def test_receivers_that_block_sizes_select_are_spread_over_the_copies() -> None:
+    """Blocks of 1 on 2 processes and then on 4: process 0 is read by 0 and 2 alone."""
+    a = psr.Descriptor((8,), 1, psr.ProcessGrid((2, 2), ranks=[[4, 5], [6, 7]]), axes=(0,))
+    graph = reading(a, psr.Descriptor((8,), 1, LINE))
+    assert graph is not None
+    assert graph.lengths.tolist() == [[2, 0, 0, 0], [0, 0, 2, 0], [0, 2, 0, 0], [0, 0, 0, 2]]
+    assert np.array_equal(graph.lengths, graph.columns(np.arange(4)))
+
+
+def test_auto_looks_at_all_processes_where_there_are_copies() -> None:
+    grid = psr.ProcessGrid((4, 5))
+    whole, rows = (psr.Descriptor((40, 40), None, grid, axes=axes) for axes in ((0, 1), (0, None)))
+    assert sides(whole, whole) == ((4, 5), (4, 5))
+    assert sides(whole, rows) == ((20,), (20,))
 
 
 # -- one grid dimension after another: Birkeland & Sorevik (2007), section 3
@@ -86,30 +100,6 @@ def test_one_dimension_is_gathered_and_another_spread(processes: tuple[int, ...]
             if all(n % grid.shape[axes[k]] == 0 for n in (shape[k], shape[to])):
                 assert len(plan.messages_of(0)["send"]) == grid.shape[axes[k]] - 1  # type: ignore[attr-defined]
             assert len(psr.redistribute(a, b, via="dimensions").legs) == 1  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    ("shape", "before", "after", "legs"),
-    [
-        ((6, 8, 4, 12), (0, 1, None, None), (None, None, 0, 1), 2),
-        ((7, 5, 3, 9), (0, 1, None, None), (None, None, 1, 0), 2),
-        ((7, 5, 9), (0, 1, None), (None, 0, 1), 2),
-        ((7, 5, 9), (0, 1, None), (1, 0, None), 3),
-        ((6, 9), (0, 1), (1, 0), 1),
-    ],
-)
-def test_two_dimensions_move_in_turn(shape: tuple[int, ...], before: Any, after: Any, legs: int) -> None:
-    """They may have to wait for one another; where no array dimension is free both move in one leg."""
-    grid = psr.ProcessGrid((2, 3))
-    a = psr.Descriptor(shape, None, grid, axes=before)
-    b = psr.Descriptor(shape, (2, 1, 3, 2)[: len(shape)], grid, axes=after)
-    found = psr.redistribute(a, b, via="dimensions").legs  # type: ignore[attr-defined]
-    assert len(found) == legs, [leg.desc_b for leg in found]
-    assert found[-1].desc_b == b
-    for leg in found:
-        assert leg.desc_a.placement.size == leg.desc_b.placement.size == grid.size, "processes idle on the way"
-        if legs > 1:
-            assert len(moved_dimensions(grid, psr.redistribute(leg.desc_a, leg.desc_b))) <= 1
 
 
 # -- superblocks: Walker & Otto (1996), section 3

@@ -53,7 +53,9 @@ def test_the_way_of_the_paper() -> None:
     a, b = (Descriptor((6, 6, 6, 6), None, grid, axes=axes) for axes in ((0, 1, None, None), (None, None, 0, 1)))
     assert [stop.axes for stop in waypoints(a, b, "dimensions")] == [(None, 1, 0, None)]
     swapped = Descriptor((6, 6, 6, 6), None, grid, axes=(1, 0, None, None))
-    assert len(waypoints(a, swapped, "dimensions")) == 2  # one steps aside
+    aside = waypoints(a, swapped, "dimensions")
+    assert len(aside) == 2  # one steps aside
+    assert [stop.copies for stop in aside] == [1, 1]
     turned = ProcessGrid((3, 2), ranks=grid.ranks.T)  # the same processes, and nothing moves but one dimension
     b = Descriptor((6, 6, 6, 6), None, turned, axes=(1, None, 0, None))
     assert waypoints(a, b, "dimensions") == []
