@@ -14,7 +14,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from layouts import block_sizes
 from numpy.typing import NDArray
-from oracle import Layout, deal, random_axes, random_irregular, random_layout, random_shape
+from oracle import Layout, random_axes, random_irregular, random_layout, random_shape
 from rank_zero import RankZero
 
 from pyscalapack_redist import ArrayError, BlockCyclic, Blocks, Descriptor, DescriptorError, ProcessGrid
@@ -352,20 +352,9 @@ def layouts_to_merge(draw: st.DrawFn) -> tuple[Descriptor, tuple[int, ...], str]
     return desc, tuple(range(first, draw(st.integers(first + 2, ndim)))), draw(st.sampled_from("FC"))
 
 
-def dealt(axis: Any) -> list[list[int]]:
-    if isinstance(axis, BlockCyclic):
-        return deal(axis.n, axis.block, axis.processes, axis.source)
-    return deal(axis.n, (tuple(axis.block.sizes), tuple(axis.block.owners)), axis.processes)
-
-
-def held(desc: Descriptor, whole: NDArray[Any]) -> dict[int, NDArray[Any]]:
-    """What each rank has of an array, blocks dealt out one at a time."""
-    dims = [dealt(axis) for axis in desc.distributions]
-    return {
-        int(rank): whole[np.ix_(*(np.array(d[p], int) for d, p in zip(dims, place, strict=True)))]
-        for place in np.ndindex(*desc.placement.shape)
-        for rank in desc.places[place].ravel()
-    }
+def indices_of(desc: Descriptor, rank: int) -> list[NDArray[np.int64]]:
+    coords = desc.grid.coords_of(rank)
+    return [desc.global_indices(dim, coords) for dim in range(desc.ndim)]
 
 
 @settings(max_examples=4 * settings.default.max_examples)
@@ -381,12 +370,10 @@ def test_merged_dimensions_hold_the_same_local_arrays(case: tuple[Descriptor, tu
         assert any(desc.distributions[k].processes > 1 for k in faster)
         return
     event("merged")
-    expected = held(desc, whole)
-    for rank, local in held(merged, whole.reshape(merged.shape, order=order)).items():
-        coords = merged.grid.coords_of(rank)
-        assert coords is not None
-        assert merged.local_shape_of(coords) == local.shape
-        assert np.array_equal(local, expected[rank].reshape(local.shape, order=order))
+    again = whole.reshape(merged.shape, order=order)
+    for rank in desc.grid.ranks.ravel().tolist():
+        local, other = whole[np.ix_(*indices_of(desc, rank))], again[np.ix_(*indices_of(merged, rank))]
+        assert np.array_equal(other, local.reshape(other.shape, order=order))
 
 
 @pytest.mark.parametrize(("order", "source"), [("F", (0, 0, 0)), ("C", (1, 2, 0)), ("F", (1, 2, 0))])
@@ -470,17 +457,14 @@ WHOLE = Descriptor((20, 30), (4, 5), GRID)
         (lambda: Descriptor((4, 4), (0, 2), GRID), r"block\[0\] = 0 must be at least 1"),
         (lambda: Descriptor((4, -4), (2, 2), GRID), r"shape\[1\] = -4 must be at least 0"),
         (lambda: Descriptor((4, 4), (2, 2, 2), GRID), r"block = \(2, 2, 2\) has 3 entries, but the array has"),
-        (lambda: Descriptor((4, 4, 4), (2, 2), GRID), "the array has 3 dimensions: give one for each"),
         (lambda: Descriptor((4, 4), "x", GRID), r"block\[0\] = 'x' must be an integer .* 'balanced'"),
         (lambda: Descriptor((4, 4), 2.5, GRID), "block = 2.5 must be an integer or a sequence"),
         (lambda: Descriptor((4, 4), (2, 2), "grid"), "grid = 'grid' must be a ProcessGrid"),
-        (lambda: Descriptor((4, 4), (2, 2), np.zeros((2, 3))), r"grid = <ndarray of shape \(2, 3\) and dtype"),
         (lambda: Descriptor((4, 4), (2, 2), GRID, source=(2, 0)), r"source\[0\] = 2 is outside the grid: .* 0 to 1"),
-        (lambda: Descriptor((4, 4), (2, 2), GRID, source=(0, -1)), r"source\[1\] = -1 must be at least 0"),
         (lambda: Descriptor((4, 4), (2, 2), GRID, axes=(0, 0)), "uses grid dimension 0 twice"),
         (lambda: Descriptor((4, 4), (2, 2), GRID, axes=(0, 2)), r"axes\[1\] = 2 is not a dimension of the grid"),
-        (lambda: Descriptor((4, 4), (2, 2), GRID, axes=(0,)), r"axes = \(0,\) has 1 entries, but the array has"),
         (lambda: Descriptor((4, 4), 2, GRID, axes=(0, -1)), r"axes\[1\] = -1 must be at least 0"),
+        (lambda: Descriptor((4, 4), (2, 2), GRID, axes=(0,)), r"axes = \(0,\) has 1 entries, but the array has"),
         (
             lambda: Descriptor((4,), (2,), GRID),
             r"grid dimension 1 has 3 processes and no array dim.*axes = \(0,\) for a copy",
@@ -495,7 +479,6 @@ WHOLE = Descriptor((20, 30), (4, 5), GRID)
         (lambda: Blocks(3), "sizes = 3 must be a sequence of integers of at least 0: elements in a block"),
         (lambda: Blocks(np.array([1, -2])), r"sizes\[1\] = -2 must be at least 0: elements in a block"),
         (lambda: Blocks([1, 2.5]), r"sizes\[1\] = 2.5 must be an integer of at least 0"),
-        (lambda: Blocks(np.array([1.0])), "must be an integer of at least 0"),
         (lambda: Blocks([2**61, 2**61, 2**61]), r"sizes must sum to at most 2\*\*62"),
         (lambda: Blocks([1, 2], [0]), "owners has 1 entries and sizes 2: give the process of each block"),
         (lambda: Blocks([1, 2], [0, -1]), r"owners\[1\] = -1 must be at least 0: a process coordinate"),
@@ -507,7 +490,6 @@ WHOLE = Descriptor((20, 30), (4, 5), GRID)
         # owners, and what means nothing on paper
         (lambda: SMALL.owner(3), r"owner\(\) got 1 indices: the array has 2 dimensions"),
         (lambda: SMALL.owner(0, 7), "index 1 = 7 is outside the array: along dimension 1 indices are 0 to 6"),
-        (lambda: SMALL.owner(-1, 0), "index 0 = -1 is outside"),
         (lambda: SMALL.owner(1.5, 0), "index 0 = 1.5 must be an integer"),
         (lambda: SMALL.global_indices(0, (2, 0)), r"coords = \(2, 0\) are outside"),
         (lambda: SMALL.block_edges(2), "dim = 2 must be a dimension of the array, 0 to 1"),
@@ -516,7 +498,6 @@ WHOLE = Descriptor((20, 30), (4, 5), GRID)
         (lambda: LARGE.owner_map(blocks=True), "1000000 x 15625 blocks .* take a sub-array"),
         (lambda: SMALL.local_shape, "is on paper, where no rank has .*; or give its grid a communicator"),
         (lambda: SMALL.lld, "is on paper, where no rank has .*; or give its grid a communicator"),
-        (lambda: SMALL.zeros(), "is on paper, where no rank has .*; or give its grid a communicator"),
         (lambda: SMALL.empty(), "is on paper, where no rank has .*; or give its grid a communicator"),
         (lambda: SMALL.from_function(lambda i, j: i), "is on paper, where no rank has .*; or give its grid a comm"),
         (lambda: SMALL.global_indices(0), "is on paper, where no rank has .*; or give its grid a communicator"),
@@ -524,19 +505,15 @@ WHOLE = Descriptor((20, 30), (4, 5), GRID)
         (lambda: WHOLE[0:21], "dimension 0: 0:21 is not inside 0:20"),
         (lambda: WHOLE[:, -2:5], "dimension 1: -2:5 is not inside 0:30"),
         (lambda: WHOLE[-21:], "dimension 0: -21:20 is not inside 0:20"),
-        (lambda: WHOLE[0:-21], "dimension 0: 0:-21 is not inside 0:20"),
-        (lambda: WHOLE[..., 0:31], "dimension 1: 0:31 is not inside 0:30"),
         (lambda: WHOLE[..., :, ...], r"at most one ellipsis \(...\), got 2"),
-        (lambda: WHOLE[..., -1], "taken by slices, not -1"),
         (lambda: WHOLE[0:8:2], "the step of a sub-array must be 1, not 2"),
         (lambda: WHOLE[3], "taken by slices, not 3; for one index i write i:i\\+1"),
         (lambda: WHOLE[..., :, :, :], "at most 2 slices, got 3"),
         (lambda: WHOLE["a":], "must be integers"),
         # dimensions merged
-        (lambda: THREE.merge(), r"dims = \(\) must be two or more neighbours of the 3 dimensions"),
+        (lambda: THREE.merge(), r"dims = \(\) must be two or more neighbours of the 3 dimensions, ascending"),
         (lambda: THREE.merge(1), r"dims = \(1,\) must be two or more neighbours"),
         (lambda: THREE.merge(0, 2), r"dims = \(0, 2\) must be two or more neighbours"),
-        (lambda: THREE.merge(2, 1), "ascending"),
         (lambda: THREE.merge(2, 3), "must be two or more neighbours"),
         (lambda: THREE.merge(0, "x"), r"dims\[1\] = 'x' must be an integer"),
         (lambda: THREE.merge(1, 2, order="K"), "order = 'K' must be 'F'"),
@@ -545,7 +522,6 @@ WHOLE = Descriptor((20, 30), (4, 5), GRID)
         (lambda: THREE[1:].merge(1, 2), "a sub-array's dimensions cannot be merged"),
         (lambda: Descriptor((4, 6), ("balanced", 1), GRID).merge(0, 1), "both are distributed"),
         # the nine integers
-        (lambda: read_fields(NINE[:8]), "got 8; LLD is missing"),
         (lambda: read_fields(NINE[:6]), "got 6; RSRC, CSRC, LLD are missing"),
         (lambda: read_fields([*NINE, 1]), "has nine integers DTYPE, CTXT, .* got 10"),
         (lambda: read_fields(7), "must be nine integers .* got int: 7"),

@@ -157,21 +157,6 @@ def test_cuts_are_between_blocks() -> None:
     assert all((part.start + 13) % 8 == 0 for (part,) in parts[1:])
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_slabs_of_a_huge_array(order: str) -> None:
-    """Slabs follow one another without gap, whatever the size."""
-    desc = psr.Descriptor((2**20, 2**20 + 3), (64, 64), psr.ProcessGrid((2, 2)))
-    end = 0
-    for slab in slabs(desc, 8, order, 4):
-        shape = slab.layout.shape
-        assert first_element(slab.part, desc.shape, order) == end
-        assert np.prod(shape) * 8 <= 4 * SLAB_BYTES
-        end += int(np.prod(shape))
-        if end > 2**33:
-            break
-    assert end > 2**33
-
-
 SHAPES_OF_SLABS = st.lists(st.integers(1, 12), min_size=1, max_size=4).map(tuple)
 
 
@@ -225,7 +210,7 @@ def test_slabs_are_shared_by_all(shape: tuple[int, ...], item: int, order: str, 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize(
     "shape",
-    [(2, 2**26), (1, 2**27), (2**26, 2), (3, 5, 7, 2**20), (63, 2**21), (2**14, 2**13)],
+    [(2, 2**26), (1, 2**27), (2**26, 2), (3, 5, 7, 2**20), (63, 2**21), (2**14, 2**13 + 3)],
 )
 def test_slabs_of_few_rows(shape: tuple[int, ...], order: str, ranks: int) -> None:
     """A gigabyte is shared by all, however long its rows."""

@@ -21,6 +21,8 @@ from pyscalapack_redist.intersections.irregular import families_of
 from pyscalapack_redist.layout.irregular import Irregular, balanced
 
 FEW_OR_MANY = [100, pytest.param(800, marks=pytest.mark.long)]
+
+
 def pairs(number: int, irregular: tuple[bool, bool] = (False, False)) -> Iterator[tuple[Dealt, Dealt]]:
     rng = np.random.default_rng([SEED, *irregular])
     for _ in range(number):

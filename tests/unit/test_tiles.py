@@ -18,17 +18,6 @@ SEEDS = st.integers(0, 2**32 - 1)
 RANKS = 4
 
 
-def drawn(rng: np.random.Generator, size: tuple[int, int]) -> tuple[Tiles, np.ndarray[Any, Any]]:
-    """Tiles on paper, and the rank of each element, dealt out one at a time."""
-    edges = [np.sort(np.r_[0, rng.integers(0, n + 1, int(rng.integers(6))), n]) for n in size]
-    owners = rng.integers(0, RANKS, [len(some) - 1 for some in edges])
-    dealt = np.full(size, -1)
-    for rank in range(RANKS):
-        for piece in TileLayout((edges[0], edges[1]), owners, stored=False).pieces(rank):
-            dealt[np.ix_(*piece)] = rank
-    return Tiles(*edges, owners), dealt
-
-
 def on_rank(tiles: Tiles, rank: int) -> Tiles:
     """The same as a rank sees it."""
     comm = mock.Mock(spec=["Create_group", "Get_size", "Get_rank"])
@@ -38,9 +27,16 @@ def on_rank(tiles: Tiles, rank: int) -> Tiles:
 
 @given(SEEDS, st.integers(0, 12), st.integers(0, 9))
 def test_owners_and_windows(seed: int, m: int, n: int) -> None:
-    tiles, dealt = drawn(np.random.default_rng(seed), (m, n))
+    rng, size = np.random.default_rng(seed), (m, n)
+    edges = [np.sort(np.r_[0, rng.integers(0, n + 1, int(rng.integers(6))), n]) for n in size]
+    owners = rng.integers(0, RANKS, [len(some) - 1 for some in edges])
+    dealt = np.full(size, -1)
+    for rank in range(RANKS):
+        for piece in TileLayout((edges[0], edges[1]), owners, stored=False).pieces(rank):
+            dealt[np.ix_(*piece)] = rank
+    tiles = Tiles(*edges, owners)
     if m and n:
-        assert np.array_equal(tiles.owner(np.arange(m)[:, None] + np.zeros(n, int), np.arange(n) + 0), dealt)
+        assert np.array_equal(tiles.owner(*np.ogrid[:m, :n]), dealt)
         assert tiles.owner(m - 1, 0) == dealt[m - 1, 0]
     seen = np.full((m, n), -1)
     for rank in range(RANKS):
@@ -101,11 +97,9 @@ GOOD: dict[str, Any] = {"row_edges": [0, 2, 5], "column_edges": [0, 4], "owners"
         ({"row_edges": []}, "row_edges is empty"),
         ({"row_edges": [1, 2, 5]}, r"row_edges\[0\] = 1 must be 0"),
         ({"row_edges": [0, 5, 2]}, r"row_edges\[2\] = 2 is less than row_edges\[1\] = 5: edges must ascend"),
-        ({"column_edges": [0, -4]}, r"column_edges\[1\] = -4 must be at least 0"),
         ({"column_edges": [0, 4.5]}, r"column_edges\[1\] = 4.5 must be an integer"),
         ({"column_edges": 4}, "column_edges = 4 must be a sequence"),
         ({"owners": [0, 1]}, r"owners has shape \(2,\), but the edges cut the matrix into 2 x 1 tiles"),
-        ({"owners": [[0, 1]]}, r"owners has shape \(1, 2\)"),
         ({"owners": [[0], [1, 2]]}, "owners = .* must be a matrix of ranks"),
         ({"owners": [[0.0], [1.0]]}, "owners must be integers, not float64"),
         ({"owners": [[0], [-1]]}, r"owners\[1, 0\] = -1: every rank must be at least 0"),
