@@ -43,10 +43,6 @@ def arrays(draw: st.DrawFn) -> list[tuple[NDArray[Any], int, int, int]]:
     return found
 
 
-def address(array: NDArray[Any]) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
 @settings(max_examples=4 * settings.default.max_examples)
 @given(arrays(), st.integers(1, 60), st.integers(1, 60))
 def test_any_pieces_bring_every_byte_over(
@@ -59,7 +55,7 @@ def test_any_pieces_bring_every_byte_over(
         item, stride = array.itemsize, array.strides
         parts_out.append((k, Box([row(first, step, count, False)]), stride, (item,), (0,), item, None))
         parts_in.append((k, Box([row(first, step, count, True)]), (item,), stride, (0,), item, None))
-        origins.put(k, address(array), address(out))
+        origins.put(k, array.ctypes.data, out.ctypes.data)
         wanted += array[first : first + step * count : step].tobytes()
     packing, unpacking = Bundle(parts_out, "target"), Bundle(parts_in, "source")
     assert packing.size == unpacking.size == len(wanted)
@@ -70,7 +66,7 @@ def test_any_pieces_bring_every_byte_over(
         while place < bundle.size:
             end = bundle.end_of_piece(place, most)
             assert place < end <= place + max(most, bundle.largest_element)
-            bundle.move(origins, address(dense) + place, place, end)
+            bundle.move(origins, dense.ctypes.data + place, place, end)
             place = end
         assert dense.tobytes() == wanted
     for (array, first, step, count), out in zip(given_, outs, strict=True):
@@ -147,7 +143,7 @@ def test_copies_whose_lines_cross_come_over_in_any_pieces(
         bundle = Bundle([(0, box, source.strides, target.strides, order, source.itemsize, None)], "")
         bundle.stream = stream
         origins = Origins(1)
-        origins.put(0, address(source), address(target))
+        origins.put(0, source.ctypes.data, target.ctypes.data)
         seen, place = np.zeros(shape, bool), 0
         while place < bundle.size:
             end = bundle.end_of_piece(place, most)

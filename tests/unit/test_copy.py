@@ -19,10 +19,6 @@ MANY = settings(max_examples=4 * settings.default.max_examples)  # of moves of a
 FEW_OR_MANY = [8, pytest.param(48, marks=pytest.mark.long)]
 
 
-def address(array: np.ndarray[Any, Any]) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
 def line(n: int, start: int = 0) -> Runs:
     """`n` elements in a row, from `start` on in the source and from 0 on in the target."""
     return Runs(*np.array([[start], [0], [n]]), n, n, n)
@@ -117,7 +113,7 @@ def test_a_box_moves_what_indexing_moves(case: Any) -> None:
         at = [pairs[i] for (_, pairs), i in zip(axes, index, strict=True)]
         expected[tuple(y for _, y in at)] = source[tuple(x for x, _ in at)]
     box.move(
-        address(source), source.strides, address(target), target.strides,
+        source.ctypes.data, source.strides, target.ctypes.data, target.strides,
         item, order, first, last, stream,
     )  # fmt: skip
     assert target.tobytes() == expected.tobytes()
@@ -222,7 +218,7 @@ def test_a_trapezoid_is_what_triu_and_tril_keep(case: dict[str, Any]) -> None:
     strides = [dense if array.ndim == 1 else array.strides for array in arrays]
     blend = Blend("d", 3, 2, False) if case["blend"] else None
     box.move(
-        address(source), strides[0], address(target), strides[1],
+        source.ctypes.data, strides[0], target.ctypes.data, strides[1],
         8, case["order"], first, last, case["stream"], blend,
     )  # fmt: skip
     assert np.array_equal(target, expected)
@@ -238,7 +234,7 @@ def test_dense_arrays_are_transposed_by_squares(item: int, orders: str, order: t
     source[...] = np.frombuffer(np.random.default_rng(item).bytes(source.size * item), source.dtype).reshape(
         source.shape
     )
-    box.move(address(source), source.strides, address(target), target.strides, item, order, 0, box.size)
+    box.move(source.ctypes.data, source.strides, target.ctypes.data, target.strides, item, order, 0, box.size)
     assert target[:rows, :columns].tobytes() == source[3:, 3:].tobytes()
     assert not any(target[rows:].tobytes())
     assert not any(target[:, columns:].tobytes())

@@ -228,16 +228,26 @@ def test_what_stands_in_a_card_is_checked(tmp_path: Path) -> None:
                 Card.read(str(tmp_path / "m"), "accept")
 
 
+@contextmanager
+def slow_job(path: Path, before: str) -> Iterator[subprocess.Popen[str]]:
+    """The other job, with some code before it, where a stale card lies."""
+    with other_job(path, "accept"):
+        pass
+    line, pipe = [sys.executable, "-c", before + OTHER, str(path), "accept"], subprocess.PIPE
+    process = subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
 @pytest.mark.long
 def test_two_jobs_that_meet_one_stale_card(tmp_path: Path) -> None:
     """The second comes between the moment when the first sees that a card is stale and the moment when it removes it."""
     path = tmp_path / "m"
-    with other_job(path, "accept"):
-        pass
     slow = "import os, time; remove = os.unlink; os.unlink = lambda path: (time.sleep(0.5), remove(path))\n"
-    line, pipe = [sys.executable, "-c", slow + OTHER, str(path), "accept"], subprocess.PIPE
-    first = subprocess.Popen(line, stdin=pipe, stdout=pipe, text=True)
-    try:
+    with slow_job(path, slow) as first:
         while not list(tmp_path.glob("m.accept.*")):
             time.sleep(0.01)
         time.sleep(0.2)
@@ -246,20 +256,12 @@ def test_two_jobs_that_meet_one_stale_card(tmp_path: Path) -> None:
         assert first.stdout is not None
         assert first.stdout.readline() == "published\n"
         assert Card.read(str(path), "accept") is not None
-    finally:
-        first.kill()
-        first.wait()
 
 
 def test_a_card_that_has_been_replaced_is_not_removed(tmp_path: Path) -> None:
     """The first has opened a stale card; the second replaces it before the first locks it."""
     path = tmp_path / "m"
-    with other_job(path, "accept"):
-        pass
-    slow = f"there = {str(tmp_path)!r}\n" + SLOW
-    line, pipe = [sys.executable, "-c", slow + OTHER, str(path), "accept"], subprocess.PIPE
-    first = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
-    try:
+    with slow_job(path, f"there = {str(tmp_path)!r}\n" + SLOW) as first:
         while not (tmp_path / "opened").exists():
             time.sleep(0.01)
         card, _hold = own_card(path, "accept")
@@ -268,9 +270,6 @@ def test_a_card_that_has_been_replaced_is_not_removed(tmp_path: Path) -> None:
         assert printed == ""
         assert "another job waits in psr.accept" in errors
         assert (tmp_path / "m.accept").samefile(card.path)
-    finally:
-        first.kill()
-        first.wait()
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o1777, 0o770, 0o707])

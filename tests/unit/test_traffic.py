@@ -45,10 +45,6 @@ def part_runs(x: int, y: int, n: int) -> Runs:
     return Runs(*(np.array([number], np.int64) for number in (x, y, n)), x + n, y + n, n)
 
 
-def address(array: NDArray[np.uint8]) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
 def begun(
     node: Node, out: Bundle, back: Bundle, source: NDArray[np.uint8], target: NDArray[np.uint8], **ways: int
 ) -> list[Traffic]:
@@ -57,7 +53,7 @@ def begun(
         Traffic(node.rings[0], [(1, out)], [], [], stream=False, shortest=-1, **ways),
         Traffic(node.rings[1], [], [(0, back)], [], stream=False, shortest=-1, **ways),
     ]
-    for traffic, addresses in zip(traffics, ((address(source), 0), (0, address(target))), strict=True):
+    for traffic, addresses in zip(traffics, ((source.ctypes.data, 0), (0, target.ctypes.data)), strict=True):
         origins = Origins(1)
         origins.put(0, *addresses)
         traffic.begin(origins)
@@ -122,7 +118,7 @@ class Messages:
             for item, n in zip(some, numbers, strict=True):
                 first = offset // item if columns > 1 else 0
                 if columns == 1 or not offset:
-                    self.origins.put(number, address(self.source[:, offset:]), address(self.target[:, offset:]))
+                    self.origins.put(number, self.source[:, offset:].ctypes.data, self.target[:, offset:].ctypes.data)
                 strided, dense, order = (item, lines), (item, item * n), (0, 1)
                 away = Box([part_runs(first, 0, n), part_runs(0, 0, columns)])
                 home = Box([part_runs(0, first, n), part_runs(0, 0, columns)])
@@ -232,8 +228,8 @@ def test_what_stays_crosses_the_lines_that_are_packed(item: int, rows: int, colu
         Traffic(node.rings[1], [], [(0, back)], [], **ways),
     ]
     origins = [Origins(1), Origins(1)]
-    origins[0].put(0, address(source), address(target))
-    origins[1].put(0, 0, address(came))
+    origins[0].put(0, source.ctypes.data, target.ctypes.data)
+    origins[1].put(0, 0, came.ctypes.data)
     for traffic, begins in zip(running, origins, strict=True):
         traffic.begin(begins)
     for _ in range(came.nbytes + target.nbytes):
