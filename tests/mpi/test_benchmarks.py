@@ -96,55 +96,42 @@ def test_the_limit_of_links_between_hosts(tmp_path: Path, nodes: str, hosts: lis
     assert text.count("| the links' limit ") == len(cases)
     (row,) = [line for line in text.splitlines() if line.startswith("| best of all at once / auto ")]
     assert row.split("|")[2].strip() == str(len(cases))
-    text, cases = quick(4, "hosts", tmp_path, "--methods", "auto", env=forced)
-    assert "(measured)" in text
-    text, cases = quick(4, "hosts", tmp_path, "--methods", "auto")
-    assert "links_limit" not in cases[0]
+    if hosts[0]:
+        return
+    assert "(measured)" in quick(4, "hosts", tmp_path, "--methods", "auto", env=forced)[0]
+    assert "links_limit" not in quick(4, "hosts", tmp_path, "--methods", "auto")[1][0]
 
 
 # -- scripts
 
 
+SCRIPTS = [
+    ("break_even.py", "--most 4000", []),
+    ("simulated_and_measured.py", "--rate 50mbit bench.json", ["| ring/sendrecv | 10 |", "\n1 times: mean error"]),
+]
+LONG_SCRIPTS = [
+    ("least_cost_schedules.py", "--largest 3 --plot new/picture.png --csv cases.csv", ["| 15 -> 6 | 7 |"]),
+    (
+        "cut_messages.py",
+        "--time-limit 0.05",
+        ["| 15 -> 15, 3 -> 5 | 0 | 11 | 23 | 23 | 15 | 15 | 15 | 15 | equals the lower bound |"],
+    ),
+    ("steps_against_cost.py", "--plot new/picture.png", ["| 15 -> 6, 2 -> 3 | 10, 20; 11, 16 | 10 | 15 |"]),
+    (
+        "open_shop.py",
+        "--time-limit 0.05",
+        ["| Example 1: 16 -> 16, 3 -> 5 | 15 | 15 | equals the lower bound |", "| 8x8 -> 4x16 | 8 | 319488 | "],
+    ),
+    ("intersection_shapes.py", "--repeat 1 --largest 1000000", ["| 100x100x100 | "]),
+    ("walker_otto_simulated.py", "--most 10 --plot new/picture.png", ["| 10 |"]),
+]
+
+
 @pytest.mark.parametrize(
-    ("script", "words", "printed"),
-    [
-        ("break_even.py", ["--most", "4000"], []),
-        pytest.param(
-            "least_cost_schedules.py",
-            ["--largest", "3", "--plot", "new/picture.png", "--csv", "cases.csv"],
-            ["| 15 -> 6 | 7 |"],
-            marks=long,
-        ),
-        pytest.param(
-            "cut_messages.py",
-            ["--time-limit", "0.05"],
-            ["| 15 -> 15, 3 -> 5 | 0 | 11 | 23 | 23 | 15 | 15 | 15 | 15 | equals the lower bound |"],
-            marks=long,
-        ),
-        pytest.param(
-            "steps_against_cost.py",
-            ["--plot", "new/picture.png"],
-            ["| 15 -> 6, 2 -> 3 | 10, 20; 11, 16 | 10 | 15 |"],
-            marks=long,
-        ),
-        pytest.param(
-            "open_shop.py",
-            ["--time-limit", "0.05"],
-            ["| Example 1: 16 -> 16, 3 -> 5 | 15 | 15 | equals the lower bound |", "| 8x8 -> 4x16 | 8 | 319488 | "],
-            marks=long,
-        ),
-        pytest.param(
-            "intersection_shapes.py", ["--repeat", "1", "--largest", "1000000"], ["| 100x100x100 | "], marks=long
-        ),
-        pytest.param("walker_otto_simulated.py", ["--most", "10", "--plot", "new/picture.png"], ["| 10 |"], marks=long),
-        (
-            "simulated_and_measured.py",
-            ["--rate", "50mbit", "bench.json"],
-            ["| ring/sendrecv | 10 |", "\n1 times: mean error"],
-        ),
-    ],
+    ("script", "options", "printed"), [*SCRIPTS, *(pytest.param(*script, marks=long) for script in LONG_SCRIPTS)]
 )
-def test_scripts(script: str, words: list[str], printed: list[str], tmp_path: Path) -> None:
+def test_scripts(script: str, options: str, printed: list[str], tmp_path: Path) -> None:
+    words = options.split()
     methods = [{"name": name, "min": 0.01} for name in ("ring/sendrecv", "pxgemr2d", "walker-otto/windowed")]
     measured = {"shape": [2400], "from": "8:3", "to": "8:5", "dtype": "float64", "methods": methods}
     (tmp_path / "bench.json").write_text(json.dumps({"cases": [measured]}))
@@ -171,17 +158,14 @@ def test_pieces_on_links() -> None:
 # -- the suite of the ASPEN paper, which needs no MPI
 
 
-def bench_aspen(monkeypatch: pytest.MonkeyPatch, **options: object) -> int:
-    monkeypatch.setattr(aspen, "QUICK_GRIDS", (2, 3))
-    monkeypatch.setattr(aspen_cases, "CALLS", dict.fromkeys(FORMS, 1))
-    none = dict.fromkeys(("shape", "before", "after", "dtype", "methods", "compare", "json", "plot"))
-    return aspen.bench_aspen(Namespace(**{**none, "quick": True, "profile": False, "repeat": 1, **options}))
-
-
 @pytest.mark.long
 def test_aspen(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aspen, "QUICK_GRIDS", (2, 3))
+    monkeypatch.setattr(aspen_cases, "CALLS", dict.fromkeys(FORMS, 1))
+    none = dict.fromkeys(("shape", "before", "after", "dtype", "methods", "compare"))
     file, picture = tmp_path / "aspen.json", tmp_path / "aspen.png"
-    assert bench_aspen(monkeypatch, json=str(file), plot=str(picture)) == 0
+    options = Namespace(**none, quick=True, profile=False, repeat=1, json=str(file), plot=str(picture))
+    assert aspen.bench_aspen(options) == 0
     cases = json.loads(file.read_text())["cases"]
     assert len(cases) == 2 * 2 * 4 * 4
     names = {f"{name}/{form}" for name in ALGORITHMS for form in FORMS}
@@ -189,23 +173,9 @@ def test_aspen(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert all(method["verified"] for case in cases for method in case["methods"])
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "by grid: geometric mean" in capsys.readouterr().out
-    right = aspen_cases.find
-
-    def wrong(algorithm: str, *arguments: Any, form: str) -> Any:
-        found = right(algorithm, *arguments, form=form)
-        if (algorithm, form) == ("falls", "python") and len(found.start_b):
-            found.start_b[-1] += 1
-        return found
-
-    monkeypatch.setattr(aspen_cases, "find", wrong)
-    aspen_cases._correct.cache_clear()
-    try:
-        assert bench_aspen(monkeypatch) == 1
-    finally:
-        aspen_cases._correct.cache_clear()
-    assert "WRONG RUNS" in capsys.readouterr().out
+    options.methods = ["auto"]
     with pytest.raises(UsageError, match=r"--methods and --suite aspen: .* it takes --quick"):
-        bench_aspen(monkeypatch, methods=["auto"])
+        aspen.bench_aspen(options)
 
 
 # -- Birkeland and Sorevik
@@ -222,7 +192,3 @@ def test_figures_of_sweeps_fit_the_model(tmp_path: Path, capsys: pytest.CaptureF
     run.write_text(Results({"ranks": 4, "cores": 4, "mpi": "an MPI"}, tuple(cases)).to_json())
     assert birkeland_figure.main([str(run), str(run), "--plot", str(tmp_path / "fig3.png")]) == 0
     assert "t_s = 1.00 us, t_w = 1 ns a byte: --model ts=1e-06,tw=1e-09" in capsys.readouterr().out
-    run.write_text('{"cases": 3}')
-    with pytest.raises(SystemExit):
-        birkeland_figure.main([str(run)])
-    assert "must be what bench --suite birkeland --json wrote" in capsys.readouterr().err
