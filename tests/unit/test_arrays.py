@@ -33,9 +33,7 @@ class Odd:
     dtype = "of another library"
     shape = "?"
     strides = None
-
-    def __init__(self, size: object) -> None:
-        self.size = size
+    size = 0
 
 
 class Angry:
@@ -45,7 +43,7 @@ class Angry:
         raise RuntimeError(name)
 
 
-FOREIGN = [Odd(0), Odd(lambda: 0), Angry(), [], [1.0], 0, memoryview(b"")]
+FOREIGN = [Odd(), Angry(), [], 0, memoryview(b"")]
 NOTHING = [local((0, 3)), local((1, 3), 2, (1, 0))]
 
 
@@ -94,28 +92,6 @@ def test_out_is_refused_where_two_of_its_elements_share_memory(
             checked_arrays(source, target, desc, desc, None)
     else:
         assert checked_arrays(source, target, desc, desc, None).out is not None
-
-
-def views() -> list[np.ndarray]:
-    whole = np.zeros((8, 9, 10))
-    return [
-        whole,
-        whole.T,
-        whole.transpose(1, 2, 0),
-        whole[::-1, :, ::-2],
-        whole[::2, 1::3, 5:],
-        whole[:, 1::2].transpose(2, 0, 1)[::-1],
-        np.zeros((5, 4), [("x", "u1"), ("y", "f8")])["y"],
-        as_strided(np.zeros(14), (2, 3), (24, 16)),  # 0 2 4 3 5 7
-        as_strided(np.zeros(36), (6,), (56,)),  # a diagonal
-        np.zeros((4, 0, 3))[:, :, ::2],
-    ]
-
-
-@pytest.mark.parametrize("target", views(), ids=lambda array: f"{array.shape}-{array.strides}")
-def test_ordinary_views_are_taken(target: np.ndarray) -> None:
-    desc = local(target.shape)
-    assert checked_arrays(desc.zeros(target.dtype), target, desc, desc, None).dtype == target.dtype
 
 
 class Tensor:

@@ -189,11 +189,9 @@ def test_an_element_of_each_message_is_room_enough(
     send_all(messages, messages.least() + more, most_slots, shortest)
 
 
-@pytest.mark.parametrize("item", [1, 63, 64, 65, 128, 191, 4097])
-@pytest.mark.parametrize("to", [1, 2, 3])
+@pytest.mark.parametrize(("item", "to"), [(1, 1), (64, 2), (191, 3), (4097, 3)])
 def test_just_enough_room(item: int, to: int) -> None:
     messages = Messages([[item]] * to, [[5]] * to, 1)
-    assert messages.least() == item * to
     for more in (0, 1, 63, 64, 65):
         send_all(messages, messages.least() + more, 4, -1)
     with pytest.raises(ValueError, match=f"not enough for {to} messages with elements of {item}"):

@@ -62,17 +62,6 @@ def test_every_schedule_is_valid_and_of_least_cost(most: int) -> None:
             assert schedule.certificate == "equals the lower bound"
 
 
-def test_for_k_above_p_a_pair_comes_in_several_steps() -> None:
-    schedule = build("walker-otto", CommunicationGrid(3, 3, 2, 14))
-    schedule.validate()
-    assert schedule.number_of_steps == 7
-    rows = schedule.of_sender(0)
-    assert len(rows) == 7
-    assert len(set(rows[:, 1])) == 3
-    assert (rows[:, 2] == 2).all()
-    assert schedule.table()[0].tolist() == [rows[rows[:, 1] == q, 0].min() for q in range(3)]
-
-
 @pytest.mark.parametrize("most", UP_TO)
 def test_phases_are_equation_2(most: int) -> None:
     for P, K in itertools.islice(itertools.product(range(1, most + 1), repeat=2), 0, None, 13):
