@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from launch import SEED
+from numpy.lib.stride_tricks import sliding_window_view
 
 from pyscalapack_redist._kernels.boxes import Blend, Box, Trapezoid
 from pyscalapack_redist._kernels.moving import use_wide_registers
@@ -73,50 +74,56 @@ def test_cyclic_elements_become_one_run() -> None:
     assert runs.expand().tolist() == [[i, 2 * i] for i in range(320)]
 
 
-@st.composite
-def moves(draw: st.DrawFn) -> tuple[list[tuple[Runs, np.ndarray]], int, str, str, tuple[int, ...], float, float, bool]:
-    dimensions = draw(st.integers(1, 4))
-    most = {1: 200, 2: 40, 3: 9, 4: 5}[dimensions]
-    return (
-        [runs_of(draw, most) for _ in range(dimensions)],
-        draw(st.sampled_from([1, 2, 3, 4, 8, 12, 16, 24])),
-        draw(st.sampled_from("FCR")),
-        draw(st.sampled_from("FCR")),
-        tuple(draw(st.permutations(range(dimensions)))),
-        draw(st.floats(0, 1)),
-        draw(st.floats(0, 1)),
-        draw(st.booleans()),
-    )
+def strides_of(shape: Sequence[int], item: int, order: str) -> tuple[int, ...]:
+    """Of an array in C or Fortran order, or of one that runs backwards ("R")."""
+    strides = np.empty(shape, f"V{item}", order="C" if order == "C" else "F").strides
+    return tuple(-step for step in strides) if order == "R" else strides
 
 
-def made_array(shape: list[int], item: int, order: str) -> np.ndarray[Any, Any]:
-    array = np.zeros(shape, f"V{item}", order="C" if order == "C" else "F")
-    return array[tuple(slice(None, None, -1) for _ in shape)] if order == "R" else array
+def check_move(
+    axes: list[Runs],
+    item: int,
+    strides: Sequence[tuple[int, ...]],
+    order: tuple[int, ...],
+    part: Sequence[float] = (0, 1),
+    stream: bool = False,
+    before: int = 0,
+) -> None:
+    """A box moves the bytes that indexing moves, and no others; the target begins `before` bytes into its memory."""
+    rng, box, pairs = np.random.default_rng(SEED), Box(axes), [axis.expand() for axis in axes]
+    first, last = sorted(int(share * box.size) for share in part)
+    rest, index = np.arange(first, last), {}
+    for k in order:
+        rest, index[k] = np.divmod(rest, len(pairs[k]))
+    memory, places, origins = [], [], []
+    for side, steps in enumerate(strides):
+        ends = [step * int(axis[:, side].max()) for step, axis in zip(steps, pairs, strict=True)]
+        origins.append(side * before - sum(min(end, 0) for end in ends))
+        memory.append(rng.integers(0, 256, origins[side] + sum(max(end, 0) for end in ends) + item + 70, np.uint8))
+        places.append(origins[side] + sum(steps[k] * pairs[k][index[k], side] for k in order))
+    (source, target), expected = memory, memory[1].copy()
+    windows = [sliding_window_view(array, item, writeable=True) for array in (source, expected)]
+    windows[1][places[1]] = windows[0][places[0]]
+    addresses = [array.ctypes.data + origin for array, origin in zip(memory, origins, strict=True)]
+    box.move(addresses[0], strides[0], addresses[1], strides[1], item, order, first, last, stream)
+    assert np.array_equal(target, expected)
+
+
+ITEMS = st.sampled_from([1, 2, 3, 4, 8, 12, 16, 24])
+ORDERS = st.sampled_from("FCR")
 
 
 @MANY
-@given(moves())
-def test_a_box_moves_what_indexing_moves(case: Any) -> None:
-    axes, item, order_x, order_y, order, begin, end, stream = case
-    box = Box(runs for runs, _ in axes)
-    source = made_array([int(pairs[:, 0].max()) + 1 for _, pairs in axes], item, order_x)
-    flat = np.random.default_rng(0).bytes(source.size * item)
-    source[...] = np.frombuffer(flat, f"V{item}").reshape(source.shape)
-    target = made_array([int(pairs[:, 1].max()) + 2 for _, pairs in axes], item, order_y)
-    first, last = sorted((int(begin * box.size), int(end * box.size)))
-    expected = target.copy()
-    shape = box.shape()
-    for position in range(first, last):
-        index, rest = [0] * len(shape), position
-        for k in order:
-            rest, index[k] = divmod(rest, shape[k])
-        at = [pairs[i] for (_, pairs), i in zip(axes, index, strict=True)]
-        expected[tuple(y for _, y in at)] = source[tuple(x for x, _ in at)]
-    box.move(
-        source.ctypes.data, source.strides, target.ctypes.data, target.strides,
-        item, order, first, last, stream,
-    )  # fmt: skip
-    assert target.tobytes() == expected.tobytes()
+@given(st.data(), ITEMS, ORDERS, ORDERS, st.tuples(st.floats(0, 1), st.floats(0, 1)), st.booleans())
+def test_a_box_moves_what_indexing_moves(
+    data: st.DataObject, item: int, order_x: str, order_y: str, part: tuple[float, float], stream: bool
+) -> None:
+    dimensions = data.draw(st.integers(1, 4))
+    most = {1: 200, 2: 40, 3: 9, 4: 5}[dimensions]
+    axes = [runs_of(data.draw, most)[0] for _ in range(dimensions)]
+    sizes = np.array([axis.expand().max(axis=0) for axis in axes]) + np.array([1, 2])
+    strides = [strides_of(sizes[:, side].tolist(), item, order) for side, order in enumerate((order_x, order_y))]
+    check_move(axes, item, strides, tuple(data.draw(st.permutations(range(dimensions)))), part, stream)
 
 
 @pytest.mark.parametrize("item", [1, 2, 8, 12])
@@ -130,34 +137,16 @@ def test_many_short_runs(item: int, columns: int, number: int) -> None:
         lengths = rng.choice(rng.permutation(16)[:kinds] + 1, int(rng.integers(1, 50)))
         x, y = starts = np.cumsum(lengths + rng.integers(0, 4, (2, len(lengths))), axis=1) - lengths
         periods = (int(side[-1] + lengths[-1]) + int(rng.integers(0, 3)) for side in starts)
-        total = int(rng.integers(3000, 12_000))
-        rows = Runs(x, y, lengths, *periods, total)
-        each = np.arange(columns)
-        box = Box([rows, Runs(each, each, np.ones(columns, np.int64), columns, columns, columns)])
-        pairs = rows.expand()
-        source = rng.integers(0, 255, (columns, int(pairs[-1, 0] + 1), item), np.uint8)
-        target = np.zeros((columns, int(pairs[-1, 1] + 1), item), np.uint8)
-        expected = target.copy()
-        first, last = sorted(int(position) for position in rng.integers(0, box.size, 2)) if seed % 2 else (0, box.size)
-        column, place = np.divmod(np.arange(first, last), total)
-        expected[column, pairs[place, 1]] = source[column, pairs[place, 0]]
-        strides = [(item, array.strides[0]) for array in (source, target)]
-        box.move(source.ctypes.data, strides[0], target.ctypes.data, strides[1], item, (0, 1), first, last)
-        assert np.array_equal(target, expected), seed
+        rows = Runs(x, y, lengths, *periods, int(rng.integers(3000, 12_000)))
+        strides = [(item, item * int(last + 1)) for last in rows.expand()[-1]]
+        check_move([rows, line(columns)], item, strides, (0, 1), rng.random(2).tolist() if seed % 2 else (0, 1))
 
 
 @MANY
 @given(st.integers(1, 900), st.integers(1, 3), st.integers(0, 70), st.sampled_from([1, 3, 8, 24]), st.booleans())
 def test_long_runs_written_past_the_cache(n: int, lines: int, before: int, item: int, gap: bool) -> None:
-    box = Box([line(n), line(lines)])
-    source = np.frombuffer(np.random.default_rng(n).bytes(n * lines * item), np.uint8).reshape(lines, n * item)
-    memory = np.zeros(before + lines * (n * item + gap) + 70, np.uint8)
-    target = memory[before : before + lines * (n * item + gap)].reshape(lines, -1)
-    expected = np.zeros_like(memory)
-    expected[before : before + target.size].reshape(lines, -1)[:, : n * item] = source
     strides = (item, n * item), (item, n * item + gap)
-    box.move(source.ctypes.data, strides[0], target.ctypes.data, strides[1], item, (0, 1), 0, box.size, True)
-    assert np.array_equal(memory, expected)
+    check_move([line(n), line(lines)], item, strides, (0, 1), stream=True, before=before)
 
 
 @st.composite
@@ -228,16 +217,8 @@ def test_a_trapezoid_is_what_triu_and_tril_keep(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("orders", ["FC", "CF"])
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_dense_arrays_are_transposed_by_squares(item: int, orders: str, order: tuple[int, int]) -> None:
-    rows, columns = 21, 19  # some squares and what is left over, along either dimension
-    box = Box([line(rows, 3), line(columns, 3)])
-    source, target = (np.zeros((rows + 3, columns + 3), f"V{item}", order=order) for order in orders)
-    source[...] = np.frombuffer(np.random.default_rng(item).bytes(source.size * item), source.dtype).reshape(
-        source.shape
-    )
-    box.move(source.ctypes.data, source.strides, target.ctypes.data, target.strides, item, order, 0, box.size)
-    assert target[:rows, :columns].tobytes() == source[3:, 3:].tobytes()
-    assert not any(target[rows:].tobytes())
-    assert not any(target[:, columns:].tobytes())
+    strides = [strides_of((24, 22), item, kind) for kind in orders]
+    check_move([line(21, 3), line(19, 3)], item, strides, order)  # some squares and what is left over, along both
 
 
 def crossing_runs(rng: np.random.Generator, total: int) -> Runs:
@@ -264,42 +245,20 @@ def registers(request: pytest.FixtureRequest) -> Iterator[None]:
 def test_lines_that_cross_are_written_past_the_cache(item: int, number: int) -> None:
     """Wherever they begin in a cache line, alike or not; lines longer than a tile, and tiles of more lines than that."""
     for seed in range(3 * number):
-        check_lines_that_cross(item, seed)
-
-
-def check_lines_that_cross(item: int, seed: int) -> None:
-    rng = np.random.default_rng([SEED, item, seed])
-    shape = [int(rng.integers(1, most)) for most in rng.permutation([700, 90])]
-    rows, columns = (crossing_runs(rng, n) for n in shape)
-    pairs = [axis.expand() for axis in (rows, columns)]
-    target_shape = [int(p[:, 1].max()) + 1 for p in pairs]
-    across = int(rng.integers(0, 2))  # the dimension along which lines of the target run
-    apart = item * (target_shape[across] + int(rng.integers(0, 3)))
-    if seed % 3:  # the next multiple of a cache line and of the element
-        apart += -apart % np.lcm(64, item)
-    source_lines = [int(p[:, 0].max()) + 1 for p in pairs]
-    strides: list[tuple[int, ...]] = [(item * source_lines[1], item), (item, item * source_lines[0])]
-    target_strides: list[tuple[int, ...]] = [(item, apart), (apart, item)]
-    source = rng.integers(0, 256, item * source_lines[0] * source_lines[1], np.uint8)
-    before = int(rng.integers(0, 8)) * item if seed % 4 else int(rng.integers(0, 64))
-    memory = np.zeros(before + apart * target_shape[1 - across] + 64, np.uint8)
-    order = (0, 1) if seed % 2 else (1, 0)
-    box = Box([rows, columns])
-    first, last = sorted(int(n) for n in rng.integers(0, box.size, 2)) if seed % 5 == 0 else (0, box.size)
-    expected = memory.copy()
-    fast, slow = np.divmod(np.arange(first, last), shape[order[0]])[::-1]
-    i, j = (fast, slow) if order == (0, 1) else (slow, fast)
-    from_, to = (
-        pairs[0][i, side] * stride[0] + pairs[1][j, side] * stride[1]
-        for side, stride in enumerate((strides[across], target_strides[across]))
-    )
-    for byte in range(item):
-        expected[before + to + byte] = source[from_ + byte]
-    box.move(
-        source.ctypes.data, strides[across], memory.ctypes.data + before, target_strides[across],
-        item, order, first, last, True,
-    )  # fmt: skip
-    assert np.array_equal(memory, expected), seed
+        rng = np.random.default_rng([SEED, item, seed])
+        axes = [crossing_runs(rng, int(rng.integers(1, most))) for most in rng.permutation([700, 90])]
+        sizes, lines = (
+            np.array([axis.expand().max(axis=0) + 1 for axis in axes])[:, side].tolist() for side in range(2)
+        )
+        across = int(rng.integers(0, 2))  # the dimension along which lines of the target run
+        apart = item * (lines[across] + int(rng.integers(0, 3)))
+        if seed % 3:  # the next multiple of a cache line and of the element
+            apart += -apart % int(np.lcm(64, item))
+        source = strides_of(sizes, item, "FC"[1 - across])
+        target = (apart, item) if across else (item, apart)
+        before = int(rng.integers(0, 8)) * item if seed % 4 else int(rng.integers(0, 64))
+        part = (0, 1) if seed % 5 else rng.random(2).tolist()
+        check_move(axes, item, (source, target), (0, 1) if seed % 2 else (1, 0), part, True, before)
 
 
 @pytest.mark.usefixtures("registers")
