@@ -21,9 +21,6 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "your_library.py"
         *(("scalapack4py", "with_scalapack4py.py", ranks) for ranks in (1, 4, 5)),
         *(("mpi4py_fft", "with_mpi4py_fft.py", ranks) for ranks in (1, 4, 6)),
         *(("petsc4py", "with_petsc4py.py", ranks) for ranks in (1, 3, 4)),
-        *(("petsc4py", "with_petsc_rows.py", ranks) for ranks in (1, 3, 4)),
-        *(("dask", "with_dask.py", ranks) for ranks in (1, 4, 5)),
-        *(("libelpa", "with_elpa.py", ranks) for ranks in (1, 4, 5)),
         *(("gpaw", "with_gpaw.py", ranks) for ranks in (1, 4, 5)),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gpaw.blacs import BlacsGrid, Redistributor
 from gpaw.mpi import world
+from launch import SEED
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
@@ -23,86 +24,54 @@ def grids() -> list[Any]:
     last = world.new_communicator(np.arange(SIZE // 2, SIZE))
     return [
         BlacsGrid(world, SIZE, 1),
-        BlacsGrid(world, rows, SIZE // rows),
         BlacsGrid(world, SIZE // rows, rows, order="C"),
         BlacsGrid(world, 1, 1),
         BlacsGrid(last, 1, SIZE - SIZE // 2),
     ]
 
 
-def layout(theirs: Any) -> psr.Descriptor:
-    """The layout of arrays as GPAW shows them; to ScaLAPACK they are transposed."""
-    desc = psr.Descriptor.from_array(theirs.asarray(), WORLD).T
-    assert desc.shape == theirs.gshape
-    assert desc.block == theirs.bshape
-    assert desc.local_shape == theirs.shape or not theirs.blacsgrid.is_active()
-    return desc
-
-
-def drawn(rng: np.random.Generator, grid: Any, shape: tuple[int, int]) -> Any:
+def drawn(rng: np.random.Generator, grid: Any, rows: int, columns: int) -> Any:
     """A descriptor of GPAW with blocks and source drawn at random."""
-    blocks = [int(rng.integers(1, n + 3)) for n in shape]
-    return grid.new_descriptor(*shape, *blocks, int(rng.integers(grid.nprow)), int(rng.integers(grid.npcol)))
+    blocks = [int(rng.integers(1, n + 3)) for n in (rows, columns)]
+    return grid.new_descriptor(rows, columns, *blocks, int(rng.integers(grid.nprow)), int(rng.integers(grid.npcol)))
 
 
 def content(desc: psr.Descriptor, theirs: Any, dtype: Any, factor: float) -> Any:
     """An array of GPAW's with another number in each place."""
     array = theirs.zeros(dtype=dtype)
     if theirs.blacsgrid.is_active():
-        array[...] = desc.from_function(
-            lambda i, j: factor * (1 + 100.0 * i + j + (2j if np.dtype(dtype).kind == "c" else 0)), dtype
-        )
+        imaginary = 2j if dtype is complex else 0
+        array[...] = desc.from_function(lambda i, j: factor * (1 + 100.0 * i + j + imaginary), dtype)
     return array
 
 
-def check_whole(rng: np.random.Generator, here: Any, there: Any, dtype: Any) -> None:
-    """A whole matrix, by its descriptors in GPAW's orientation and by the nine integers themselves."""
-    shape = (int(rng.integers(1, 40)), int(rng.integers(1, 40)))
-    source, target = drawn(rng, here, shape), drawn(rng, there, shape)
-    desc_a, desc_b = layout(source), layout(target)
-    a, theirs = content(desc_a, source, dtype, 1), content(desc_b, target, dtype, -1)
-    Redistributor(world, source, target).redistribute(a, theirs)
-    ours = content(desc_b, target, dtype, -1)
-    psr.redistribute(desc_a, desc_b)(a, ours)
-    assert np.array_equal(ours, theirs), (source, target)
-    assert np.array_equal(theirs, content(desc_b, target, dtype, 1)), (source, target)
-    again = content(desc_b, target, dtype, -1)
-    psr.redistribute(source.asarray(), target.asarray(), comm=WORLD)(a.T, again.T)
-    assert np.array_equal(again, theirs), (source, target)
-
-
-def check_part(rng: np.random.Generator, here: Any, there: Any, dtype: Any, uplo: str) -> None:
-    """A part of a matrix, or a triangle of that, into a part of another, whose other elements stay."""
+def check(rng: np.random.Generator, here: Any, there: Any, dtype: Any, uplo: str) -> None:
+    """A part of a matrix, or a triangle of that, into a part of another; then all of it, by the nine integers alone."""
     rows, columns = (int(n) for n in rng.integers(1, 20, 2))
     starts = rng.integers(0, 9, 4).tolist()
     ia, ja, ib, jb = starts
-    source = drawn(rng, here, (ia + rows + 2, ja + columns + 1))
-    target = drawn(rng, there, (ib + rows, jb + columns + 3))
-    whole_a, whole_b = layout(source), layout(target)
+    source = drawn(rng, here, ia + rows + 2, ja + columns + 1)
+    target = drawn(rng, there, ib + rows, jb + columns + 3)
+    # The layout of arrays as GPAW shows them; to ScaLAPACK they are transposed.
+    whole_a, whole_b = (psr.Descriptor.from_array(theirs.asarray(), WORLD).T for theirs in (source, target))
     a, theirs = content(whole_a, source, dtype, 1), content(whole_b, target, dtype, -1)
     ours = theirs.copy()
     Redistributor(world, source, target).redistribute(a, theirs, rows, columns, *starts, uplo=uplo)
     desc_a, desc_b = whole_a[ia : ia + rows, ja : ja + columns], whole_b[ib : ib + rows, jb : jb + columns]
     psr.redistribute(desc_a, desc_b, uplo=None if uplo == "G" else uplo)(a, ours)
     assert np.array_equal(ours, theirs), (source, target, rows, columns, starts, uplo)
-
-
-def main() -> None:
-    seed = 20261122 + SIZE
-    rng = np.random.default_rng(seed)  # the same on all ranks
-    available = grids()
-    try:
-        for _ in range(2):
-            for here, at in zip(available, rng.permutation(len(available)), strict=True):
-                for dtype in (float, complex):
-                    check_whole(rng, here, available[at], dtype)
-                    check_part(rng, here, available[at], dtype, str(rng.choice(list("GUL"))))
-    except AssertionError:
-        sys.stderr.write(f"seed {seed}\n")
-        raise
-    if RANK == 0:
-        sys.stdout.write("OK\n")
+    other = drawn(rng, here, *target.gshape)
+    found = other.zeros(dtype=dtype)
+    psr.redistribute(target.asarray(), other.asarray(), comm=WORLD)(theirs.T, found.T)
+    assert np.array_equal(found, Redistributor(world, target, other).redistribute(theirs)), (target, other)
 
 
 if __name__ == "__main__":
-    main()
+    rng = np.random.default_rng([SEED, SIZE])  # the same on all ranks
+    available = grids()
+    for _ in range(2):
+        for here, at in zip(available, rng.permutation(len(available)), strict=True):
+            for dtype in (float, complex):
+                check(rng, here, available[at], dtype, str(rng.choice(list("GUL"))))
+    if RANK == 0:
+        sys.stdout.write("OK\n")

@@ -1,4 +1,4 @@
-"""PETSc's ScaLAPACK matrices: their rows and their own blocks go through redistribute, and PETSc works on what arrives.
+"""PETSc's ScaLAPACK matrices: their own blocks go through redistribute, and PETSc works on what arrives.
 
 petsc4py shows neither the nine integers of such a matrix nor its local array. Both are found here as PETSc's own header
 petscscalapack.h lays them out, after the two pointers that the public MatGetLayouts returns.
@@ -71,19 +71,6 @@ def value(i: Any, j: Any) -> Any:
     return 1000.0 * i + j
 
 
-def check_rows() -> None:
-    """By names that petsc4py has: out as rows by convert("dense"), in by setValues of what each rank holds."""
-    blocks = psr.Descriptor(SHAPE, (5, 2), psr.ProcessGrid((1, SIZE), WORLD))
-    matrix = made(SHAPE)
-    rows, columns = (part.getIndices() for part in matrix.getOwnershipIS())
-    matrix.setValues(rows, columns, value(*np.ix_(rows, columns)))
-    matrix.assemble()
-    slab = psr.Descriptor(SHAPE, (None, None), psr.ProcessGrid((SIZE, 1), WORLD))
-    dense = matrix.convert("dense")
-    moved = psr.redistribute(slab, blocks)(dense.getDenseArray())
-    assert np.array_equal(moved, blocks.from_function(value))
-
-
 def check_blocks() -> None:
     """The matrix's own blocks, by its own nine integers, filled by redistribute; PETSc multiplies with it."""
     matrix = made(SHAPE)
@@ -108,12 +95,7 @@ def check_blocks() -> None:
     assert np.array_equal(back, rows.from_function(value))
 
 
-def main() -> None:
-    check_rows()
+if __name__ == "__main__":
     check_blocks()
     if RANK == 0:
         sys.stdout.write("OK\n")
-
-
-if __name__ == "__main__":
-    main()
