@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,18 +23,30 @@ Array = NDArray[Any]
 Part = tuple[int, Box, tuple[int, ...], tuple[int, ...], tuple[int, ...], int, Blend | None]
 DTYPES = "u1", "f4", "f8", "c8", "c16", "V3", "V24"
 FLOOR = 64  # bytes for each thread, so that small moves are shared too
+LENGTHS = 1, 1, 2, 3, 4, 5, 9, 31  # of runs
 TIMES = 10  # that a move is made at once: threads that are awake are at work when their caller has nothing more to do
 
 
-def runs_of(rng: np.random.Generator, total: int, dense: str) -> Runs:
-    """Runs of random lengths, without gaps on a dense side."""
-    lengths = rng.integers(1, 2 ** rng.integers(1, 6), int(rng.integers(1, 5)))
+def run_lists(
+    rng: np.random.Generator, dense: str = "", some: Sequence[int] = LENGTHS
+) -> tuple[Array, Array, Array, int, int]:
+    """What `Runs` takes but for a total: runs of one length or of several, with gaps and without, none on a dense side."""
+    lengths = rng.choice(some, int(rng.integers(1, 7)))
+    if rng.random() < 0.4:
+        lengths[:] = lengths[0]
     starts, periods = [], []
     for side in ("source", "target"):
-        behind = np.cumsum(lengths + (0 if side == dense else rng.integers(0, 3, len(lengths))))
+        gaps = rng.integers(0, 4, len(lengths))
+        if rng.random() < 0.5:
+            gaps[:] = gaps[0]
+        behind = np.cumsum(lengths + gaps * (side != dense))
         starts.append(behind - lengths)
         periods.append(int(behind[-1]))
-    return Runs(*starts, lengths, *periods, total)
+    return starts[0], starts[1], lengths, periods[0], periods[1]
+
+
+def runs_of(rng: np.random.Generator, total: int, dense: str = "") -> Runs:
+    return Runs(*run_lists(rng, dense), total)
 
 
 def memory(rng: np.random.Generator, nbytes: int) -> Array:

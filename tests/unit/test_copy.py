@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from launch import SEED
+from moves_in_threads import run_lists, runs_of
 from numpy.lib.stride_tricks import sliding_window_view
 
 from pyscalapack_redist._kernels.boxes import Blend, Box, Trapezoid
@@ -17,6 +17,11 @@ from pyscalapack_redist._kernels.moving import use_wide_registers
 from pyscalapack_redist._kernels.runs import Runs
 
 MANY = settings(max_examples=4 * settings.default.max_examples)  # of moves of a few elements each
+SEEDS = st.integers(0, 2**32)
+ITEMS = st.sampled_from([1, 2, 3, 4, 8, 12, 16, 24])
+ORDERS = st.sampled_from("FCR")
+PARTS = st.tuples(st.floats(0, 1), st.floats(0, 1))
+DENSE = "", "", "source", "target"
 FEW_OR_MANY = [8, pytest.param(48, marks=pytest.mark.long)]
 
 
@@ -25,46 +30,16 @@ def line(n: int, start: int = 0) -> Runs:
     return Runs(*np.array([[start], [0], [n]]), n, n, n)
 
 
-def runs_of(draw: st.DrawFn, most: int, dense: str = "") -> tuple[Runs, np.ndarray]:
-    """Random runs, and all their pairs of positions one by one; without gaps on a dense side."""
-    kind = draw(st.sampled_from(["mixed", "single", "pairs", "whole"]))
-    lengths = draw(
-        st.lists(
-            {"mixed": st.integers(1, 5), "single": st.just(1), "pairs": st.just(2), "whole": st.integers(3, 9)}[kind],
-            min_size=1,
-            max_size=6,
-        )
-    )
-    gap = st.integers(0, 3) if kind == "mixed" else st.just(draw(st.integers(0, 3)))
-    x, y, at_x, at_y = [], [], draw(st.integers(0, 4)), draw(st.integers(0, 4))
-    for length in lengths:
-        x.append(at_x)
-        y.append(at_y)
-        at_x += length + draw(gap)
-        at_y += length + draw(gap)
-    period_x, period_y = at_x + draw(st.integers(0, 2)), at_y + draw(st.integers(0, 2))
-    without = np.cumsum([0, *lengths]).tolist()
-    if dense == "source":
-        x, period_x = without[:-1], without[-1]
-    if dense == "target":
-        y, period_y = without[:-1], without[-1]
-    total = draw(st.integers(1, most))
-    pairs = []
-    period = 0
-    while len(pairs) < total:
-        for start_x, start_y, length in zip(x, y, lengths, strict=True):
-            pairs += [(start_x + period * period_x + k, start_y + period * period_y + k) for k in range(length)]
-        period += 1
-    made = Runs(*(np.array(v, dtype=np.int64) for v in (x, y, lengths)), period_x, period_y, total)
-    return made, np.array(pairs[:total])
-
-
 @MANY
-@given(st.composite(runs_of)(60))
-def test_runs_keep_every_pair(made: tuple[Runs, np.ndarray]) -> None:
-    runs, pairs = made
-    assert runs.total == len(pairs)
-    assert runs.expand().tolist() == pairs.tolist()
+@given(SEEDS, st.integers(1, 60))
+def test_runs_keep_every_pair(seed: int, total: int) -> None:
+    lists = run_lists(np.random.default_rng(seed))
+    x, y, lengths, *periods = (np.asarray(some).tolist() for some in lists)
+    each = [(a + k, b + k) for a, b, length in zip(x, y, lengths, strict=True) for k in range(length)]
+    runs = Runs(*lists, total)
+    assert runs.total == total
+    pairs = [[a + turn * periods[0], b + turn * periods[1]] for turn in range(total) for a, b in each]
+    assert runs.expand().tolist() == pairs[:total]
 
 
 def test_cyclic_elements_become_one_run() -> None:
@@ -109,21 +84,17 @@ def check_move(
     assert np.array_equal(target, expected)
 
 
-ITEMS = st.sampled_from([1, 2, 3, 4, 8, 12, 16, 24])
-ORDERS = st.sampled_from("FCR")
-
-
 @MANY
-@given(st.data(), ITEMS, ORDERS, ORDERS, st.tuples(st.floats(0, 1), st.floats(0, 1)), st.booleans())
+@given(SEEDS, st.integers(1, 4), ITEMS, ORDERS, ORDERS, PARTS, st.booleans())
 def test_a_box_moves_what_indexing_moves(
-    data: st.DataObject, item: int, order_x: str, order_y: str, part: tuple[float, float], stream: bool
+    seed: int, dimensions: int, item: int, order_x: str, order_y: str, part: tuple[float, float], stream: bool
 ) -> None:
-    dimensions = data.draw(st.integers(1, 4))
+    rng = np.random.default_rng(seed)
     most = {1: 200, 2: 40, 3: 9, 4: 5}[dimensions]
-    axes = [runs_of(data.draw, most)[0] for _ in range(dimensions)]
+    axes = [runs_of(rng, int(rng.integers(1, most + 1))) for _ in range(dimensions)]
     sizes = np.array([axis.expand().max(axis=0) for axis in axes]) + np.array([1, 2])
     strides = [strides_of(sizes[:, side].tolist(), item, order) for side, order in enumerate((order_x, order_y))]
-    check_move(axes, item, strides, tuple(data.draw(st.permutations(range(dimensions)))), part, stream)
+    check_move(axes, item, strides, tuple(rng.permutation(dimensions).tolist()), part, stream)
 
 
 @pytest.mark.parametrize("item", [1, 2, 8, 12])
@@ -149,66 +120,56 @@ def test_long_runs_written_past_the_cache(n: int, lines: int, before: int, item:
     check_move([line(n), line(lines)], item, strides, (0, 1), stream=True, before=before)
 
 
-@st.composite
-def trapezoids(draw: st.DrawFn) -> dict[str, Any]:
-    dense = draw(st.sampled_from(["", "source", "target"]))
-    axes = [runs_of(draw, draw(st.sampled_from([9, 150])), dense) for _ in range(2)]
-    gaps = [draw(st.lists(st.integers(1, 5), min_size=3, max_size=3)) for _ in axes]
-    return {
-        "axes": axes,
-        "indices": [
-            np.cumsum(np.resize(gap, len(pairs))) - draw(st.integers(0, 5))
-            for gap, (_, pairs) in zip(gaps, axes, strict=True)
-        ],
-        "diagonal": draw(st.integers(-90, 90)),
-        "upper": draw(st.booleans()),
-        "order": draw(st.sampled_from([(0, 1), (1, 0)])),
-        "layouts": (draw(st.sampled_from("FCR")), draw(st.sampled_from("FCR"))),
-        "part": sorted(draw(st.lists(st.floats(0, 1), min_size=2, max_size=2))),
-        "dense": dense,
-        "stream": draw(st.booleans()),
-        "blend": draw(st.booleans()),
-    }
-
-
 @MANY
-@given(trapezoids())
-def test_a_trapezoid_is_what_triu_and_tril_keep(case: dict[str, Any]) -> None:
-    axes, (rows, columns) = case["axes"], case["indices"]
-    # a global matrix in which the box is the rows and columns of the given indices
-    whole = np.arange(1.0, 1 + (rows.max() + 10) * (columns.max() + 10)).reshape(rows.max() + 10, columns.max() + 10)
-    low = 5
-    kept = np.triu(whole, case["diagonal"]) if case["upper"] else np.tril(whole, case["diagonal"])
-    in_part = kept[np.ix_(rows + low, columns + low)] != 0
-    places = [tuple(p) for p in np.argwhere(in_part if case["order"] == (1, 0) else in_part.T)]
-    if case["order"] == (0, 1):
+@given(
+    SEEDS, st.integers(-90, 90), st.booleans(), st.sampled_from([(0, 1), (1, 0)]), st.tuples(ORDERS, ORDERS), PARTS,
+    st.sampled_from(["", "source", "target"]), st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_a_trapezoid_is_what_triu_and_tril_keep(
+    seed: int,
+    diagonal: int,
+    upper: bool,
+    order: tuple[int, int],
+    layouts: tuple[str, str],
+    part: tuple[float, float],
+    dense: str,
+    stream: bool,
+    blends: bool,
+) -> None:
+    rng = np.random.default_rng(seed)
+    axes = [runs_of(rng, int(rng.integers(1, rng.choice([10, 151]))), dense) for _ in range(2)]
+    pairs = [axis.expand() for axis in axes]
+    rows, columns = (np.cumsum(np.resize(rng.integers(1, 6, 3), len(some))) - rng.integers(0, 6) for some in pairs)
+    # of a global matrix the box is the rows and columns of these indices, which are at least -4
+    behind = columns[None, :] - rows[:, None]
+    in_part = behind >= diagonal if upper else behind <= diagonal
+    places = [tuple(p) for p in np.argwhere(in_part if order == (1, 0) else in_part.T)]
+    if order == (0, 1):
         places = [(i, j) for j, i in places]
-    box = Trapezoid((runs for runs, _ in axes), rows, columns, case["upper"], case["diagonal"], case["dense"])
+    box = Trapezoid(axes, rows, columns, upper, diagonal, dense)
     assert box.size == len(places)
-    first, last = (int(box.size * share) for share in case["part"])
+    first, last = sorted(int(box.size * share) for share in part)
     arrays = []
-    for side in range(2):
-        if case["dense"] == ("source", "target")[side]:
+    for side, layout in enumerate(layouts):
+        if dense == ("source", "target")[side]:
             arrays.append(np.zeros(box.size))
         else:
-            shape = [int(pairs[:, side].max()) + 2 for _, pairs in axes]
-            made = np.zeros(shape, order="C" if case["layouts"][side] == "C" else "F")
-            arrays.append(made[::-1, ::-1] if case["layouts"][side] == "R" else made)
+            made = np.zeros([int(some[:, side].max()) + 2 for some in pairs], order="C" if layout == "C" else "F")
+            arrays.append(made[::-1, ::-1] if layout == "R" else made)
     source, target = arrays
     source[...] = np.arange(1, source.size + 1).reshape(source.shape)
     target[...] = -np.arange(1, target.size + 1).reshape(target.shape)
     expected = target.copy()
     for number in range(first, last):
-        at = [tuple(axes[k][1][places[number][k], side] for k in range(2)) for side in range(2)]
+        at = [tuple(pairs[k][places[number][k], side] for k in range(2)) for side in range(2)]
         x, y = (number if array.ndim == 1 else place for array, place in zip(arrays, at, strict=True))
-        expected[y] = 3 * source[x] + 2 * target[y] if case["blend"] else source[x]
-    shape, dense = box.shape(), [0, 0]
-    dense[case["order"][0]], dense[case["order"][1]] = 8, 8 * shape[case["order"][0]]
-    strides = [dense if array.ndim == 1 else array.strides for array in arrays]
-    blend = Blend("d", 3, 2, False) if case["blend"] else None
+        expected[y] = 3 * source[x] + 2 * target[y] if blends else source[x]
+    shape, steps = box.shape(), [0, 0]
+    steps[order[0]], steps[order[1]] = 8, 8 * shape[order[0]]
+    strides = [steps if array.ndim == 1 else array.strides for array in arrays]
     box.move(
         source.ctypes.data, strides[0], target.ctypes.data, strides[1],
-        8, case["order"], first, last, case["stream"], blend,
+        8, order, first, last, stream, Blend("d", 3, 2, False) if blends else None,
     )  # fmt: skip
     assert np.array_equal(target, expected)
 
@@ -219,15 +180,6 @@ def test_a_trapezoid_is_what_triu_and_tril_keep(case: dict[str, Any]) -> None:
 def test_dense_arrays_are_transposed_by_squares(item: int, orders: str, order: tuple[int, int]) -> None:
     strides = [strides_of((24, 22), item, kind) for kind in orders]
     check_move([line(21, 3), line(19, 3)], item, strides, order)  # some squares and what is left over, along both
-
-
-def crossing_runs(rng: np.random.Generator, total: int) -> Runs:
-    """Runs of a few elements or of several cache lines, with gaps on either side or without."""
-    lengths = rng.choice([1, 5, 40, 100, total], int(rng.integers(1, 5)))
-    gaps = rng.integers(0, 4, (2, len(lengths))) * rng.integers(0, 2, (2, 1))
-    x, y = np.cumsum(lengths + gaps, axis=1) - lengths
-    period_x, period_y = (int(side[-1] + lengths[-1] + gap[-1]) for side, gap in zip((x, y), gaps, strict=True))
-    return Runs(x, y, lengths.astype(np.int64), period_x, period_y, total)
 
 
 @pytest.fixture(params=[True, False])
@@ -246,7 +198,8 @@ def test_lines_that_cross_are_written_past_the_cache(item: int, number: int) -> 
     """Wherever they begin in a cache line, alike or not; lines longer than a tile, and tiles of more lines than that."""
     for seed in range(3 * number):
         rng = np.random.default_rng([SEED, item, seed])
-        axes = [crossing_runs(rng, int(rng.integers(1, most))) for most in rng.permutation([700, 90])]
+        totals = [int(rng.integers(1, most)) for most in rng.permutation([700, 90])]
+        axes = [Runs(*run_lists(rng, DENSE[rng.integers(4)], (1, 5, 40, 100, n)), n) for n in totals]
         sizes, lines = (
             np.array([axis.expand().max(axis=0) + 1 for axis in axes])[:, side].tolist() for side in range(2)
         )
