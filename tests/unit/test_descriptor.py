@@ -14,7 +14,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from layouts import block_sizes
 from numpy.typing import NDArray
-from oracle import Layout, random_axes, random_irregular, random_layout, random_shape
+from oracle import Layout, random_axes, random_layout, random_shape
 from rank_zero import RankZero
 
 from pyscalapack_redist import ArrayError, BlockCyclic, Blocks, Descriptor, DescriptorError, ProcessGrid
@@ -29,10 +29,10 @@ OTHERS = ProcessGrid((2, 1), RankZero(3), ranks=[[1], [2]])  # type: ignore[arg-
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def drawn(seed: int) -> tuple[Layout, Descriptor]:
-    """Of 1 to 4 dimensions, over grids of others, with irregular blocks and copies, or part of a larger array."""
+def drawn(seed: int, least: int = 1, sub_arrays: bool = True) -> tuple[Layout, Descriptor]:
+    """Of up to 4 dimensions, over grids of others, with irregular blocks and copies, or part of a larger array."""
     rng = np.random.default_rng(seed)
-    layout = random_layout(rng, random_shape(rng, int(rng.integers(1, 5)), 400), 8, copies=True)
+    layout = random_layout(rng, random_shape(rng, int(rng.integers(least, 5)), 400), 8, sub_arrays, copies=True)
     ranks, axes = random_axes(rng, layout)
     grid = ProcessGrid(ranks.shape, ranks=ranks)
     whole = Descriptor(layout.shape, block_sizes(layout), grid, source=layout.source, axes=axes)
@@ -306,39 +306,27 @@ def test_slices_count_from_the_end_as_numpys_do(key: Any) -> None:
 # -- dimensions merged
 
 
-@st.composite
-def layouts_to_merge(draw: st.DrawFn) -> tuple[Descriptor, tuple[int, ...], str]:
-    """A descriptor of 2 to 4 dimensions over a grid of 1 to 3, perhaps with copies, and neighbours to merge."""
-    ndim = draw(st.integers(2, 4))
-    grid = ProcessGrid(tuple(draw(st.lists(st.integers(1, 3), min_size=1, max_size=min(3, ndim)))))
-    used = draw(st.integers(0, grid.ndim)) if draw(st.booleans()) else grid.ndim
-    axes = draw(st.permutations([*range(used), *[None] * (ndim - used)]))
-    processes = [1 if axis is None else grid.shape[axis] for axis in axes]
-    block = [draw(st.sampled_from((None, 1, 1, 2, 3))) for _ in range(ndim)]
-    shape = [
-        draw(st.one_of(st.integers(0, 7), st.just((cut or draw(st.integers(1, 3))) * p)))
-        for cut, p in zip(block, processes, strict=True)
-    ]
-    source = [draw(st.integers(0, p - 1)) for p in processes]
-    for k in range(ndim):
-        if draw(st.integers(0, 9)) == 0:
-            rng = np.random.default_rng(draw(SEEDS))
-            block[k], source[k] = Blocks(*random_irregular(rng, shape[k], processes[k])), 0  # type: ignore[call-overload]
-    desc = Descriptor(shape, block, grid, source=source, axes=axes)
-    first = draw(st.integers(0, ndim - 2))
-    return desc, tuple(range(first, draw(st.integers(first + 2, ndim)))), draw(st.sampled_from("FC"))
-
-
 def indices_of(desc: Descriptor, rank: int) -> list[NDArray[np.int64]]:
     coords = desc.grid.coords_of(rank)
     return [desc.global_indices(dim, coords) for dim in range(desc.ndim)]
 
 
-@settings(max_examples=4 * settings.default.max_examples)
-@given(layouts_to_merge())
-def test_merged_dimensions_hold_the_same_local_arrays(case: tuple[Descriptor, tuple[int, ...], Any]) -> None:
-    desc, dims, order = case
+def check_merged(desc: Descriptor, merged: Descriptor, order: Any) -> None:
+    """Every rank's local array is that of the array before, reshaped."""
     whole = np.arange(math.prod(desc.shape)).reshape(desc.shape, order=order)
+    again = whole.reshape(merged.shape, order=order)
+    for rank in desc.grid.ranks.ravel().tolist():
+        local, other = whole[np.ix_(*indices_of(desc, rank))], again[np.ix_(*indices_of(merged, rank))]
+        assert np.array_equal(other, local.reshape(other.shape, order=order))
+
+
+@settings(max_examples=4 * settings.default.max_examples)
+@given(SEEDS)
+def test_merged_dimensions_hold_the_same_local_arrays(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    _, desc = drawn(seed, least=2, sub_arrays=False)
+    first, order = int(rng.integers(desc.ndim - 1)), "FC"[rng.integers(2)]
+    dims = range(first, int(rng.integers(first + 2, desc.ndim + 1)))
     try:
         merged = desc.merge(*dims, order=order)
     except DescriptorError:
@@ -347,18 +335,19 @@ def test_merged_dimensions_hold_the_same_local_arrays(case: tuple[Descriptor, tu
         assert any(desc.distributions[k].processes > 1 for k in faster)
         return
     event("merged")
-    again = whole.reshape(merged.shape, order=order)
-    for rank in desc.grid.ranks.ravel().tolist():
-        local, other = whole[np.ix_(*indices_of(desc, rank))], again[np.ix_(*indices_of(merged, rank))]
-        assert np.array_equal(other, local.reshape(other.shape, order=order))
+    check_merged(desc, merged, order)
 
 
-@pytest.mark.parametrize(("order", "source"), [("F", (0, 0, 0)), ("C", (1, 2, 0)), ("F", (1, 2, 0))])
-def test_merging_two_distributed_dimensions_merges_the_grid(order: str, source: tuple[int, ...]) -> None:
-    blocks = (4, 1, 5) if order == "F" else (1, 3, 5)
-    desc = Descriptor((8, 9, 5), blocks, GRID, source=source).merge(0, 1, order=order)
-    assert desc.shape == (72, 5)
-    assert (desc.grid.shape, desc.axes) == ((6,), (0, None))
+@pytest.mark.parametrize("source", [(0, 0, 0), (1, 2, 0), (0, 1, 0)])
+@pytest.mark.parametrize(("order", "blocks"), [("F", (4, 1, 5)), ("C", (1, 3, 5))])
+def test_merging_two_distributed_dimensions_merges_the_grid(
+    order: str, blocks: tuple[int, ...], source: tuple[int, ...]
+) -> None:
+    desc = Descriptor((8, 9, 5), blocks, GRID, source=source)
+    merged = desc.merge(0, 1, order=order)
+    assert merged.shape == (72, 5)
+    assert (merged.grid.shape, merged.axes) == ((6,), (0, None))
+    check_merged(desc, merged, order)
 
 
 # -- the nine integers
