@@ -16,7 +16,7 @@ from launch import SEED
 from pyscalapack_redist import BlockCyclic, Blocks, DescriptorError, ScheduleError, intersections, schedules
 from pyscalapack_redist._kernels.intersections import families
 from pyscalapack_redist.intersections.algorithm import numbers
-from pyscalapack_redist.intersections.by_process import Shared, by_process
+from pyscalapack_redist.intersections.by_process import by_process
 from pyscalapack_redist.intersections.irregular import families_of
 from pyscalapack_redist.layout.irregular import Irregular, balanced
 
@@ -198,14 +198,6 @@ def test_bad_input_is_named(
 # -- what plans are made of
 
 
-def elements(item: Shared) -> list[tuple[int, int]]:
-    """Place in a and in b of each element, written out period after period."""
-    runs = zip(item.start_a, item.start_b, item.length, strict=True)
-    per_period = [(x + k, y + k) for x, y, n in runs for k in range(n)]
-    repeats = -(-item.total // len(per_period))
-    return [(x + k * item.period_a, y + k * item.period_b) for k in range(repeats) for x, y in per_period][: item.total]
-
-
 def check_shared(a: Dealt, b: Dealt) -> None:
     """What each process of a shares with each of b, and the table of their lengths, by brute force."""
     lengths = np.zeros((a.axis.processes, b.axis.processes), int)
@@ -214,8 +206,8 @@ def check_shared(a: Dealt, b: Dealt) -> None:
         found = list(by_process(a.axis, b.axis, p))
         assert [item.remote for item in found] == sorted({q for q, _, _ in expected})
         for item in found:
-            places = [(x, y) for q, x, y in expected if q == item.remote]
-            assert elements(item) == places, (a, b, p, item)
+            places = [[x, y] for q, x, y in expected if q == item.remote]
+            assert item.copied.expand().tolist() == places, (a, b, p, item)
             assert item.first == index[places[0][0]]
             assert item.start_a.flags.c_contiguous
             lengths[p, item.remote] = len(places)
