@@ -30,9 +30,7 @@ N = 1000  # bytes of a move that is shared
 
 # What is run in processes of its own: moves on, and is alive when the interpreter ends.
 PROGRAM = """
-import os, sys, threading
-sys.path.insert(0, {tests!r})
-import numpy as np
+import os, threading
 from pyscalapack_redist._kernels import threads as pool
 from test_threads import copied
 pool.use(3, 64)
@@ -56,20 +54,6 @@ def copied() -> bool:
     origins.put(0, a.ctypes.data, b.ctypes.data)
     bundle.move(origins, 0, 0, N)
     return np.array_equal(a, b)
-
-
-def program(code: str) -> subprocess.CompletedProcess[str]:
-    here = str(Path(__file__).parent)
-    code = PROGRAM.format(tests=here) + code
-    paths = os.pathsep.join([here, str(Path(here).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code],  # of forks of processes with threads
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 @pytest.mark.parametrize(
@@ -153,7 +137,15 @@ def test_what_the_pool_refuses(threads: int, floor: int) -> None:
     ids=["fork", "fork-while-moving", "daemon", "after-the-end"],
 )
 def test_a_process_ends_well(code: str) -> None:
-    done = program(code)
+    here = Path(__file__).parent
+    paths = os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROGRAM + code],  # of forks among threads
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
