@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -15,6 +17,13 @@ RANK, SIZE = COMM.Get_rank(), COMM.Get_size()
 SOME = max(1, SIZE // 2)  # processes of the smaller grid, the last ones
 ROWS = psr.Descriptor((37, 23), (3, 4), psr.ProcessGrid((SIZE, 1), COMM))
 LATE = psr.Descriptor((37, 23), (5, 2), psr.ProcessGrid((1, SOME), COMM, ranks=[range(SIZE - SOME, SIZE)]))
+
+
+INSIDE = LATE.coords is not None
+
+
+def value(i: Any, j: Any) -> Any:
+    return i + 100.0 * j
 
 
 def on_paper(desc: psr.Descriptor) -> psr.Descriptor:
@@ -48,8 +57,7 @@ def totals_are_those_on_paper() -> None:
         paper = psr.redistribute(*map(on_paper, square), **options).report("f4")
         assert type(mine) is type(paper) is kind
         assert mine.bytes_sent == paper.bytes_sent
-        if isinstance(mine, ChainReport):
-            assert mine.between_bytes == paper.between_bytes
+        assert getattr(mine, "between_bytes", None) == getattr(paper, "between_bytes", None)
 
 
 def dtypes_are_agreed() -> None:
@@ -69,28 +77,23 @@ def batches_have_both() -> None:
     plans = [psr.redistribute(ROWS, LATE), psr.redistribute(LATE, ROWS)]
     both = psr.batch(*plans)
     whole = both.report(["f8", "f4"], all_ranks=True)
-    assert isinstance(whole, Totals)
     apart = [plan.report(kind, all_ranks=True) for plan, kind in zip(plans, ("f8", "f4"), strict=True)]
-    assert whole.bytes_sent == sum(report.bytes_sent for report in apart)
-    assert whole.bytes_copied == sum(report.bytes_copied for report in apart)
-    assert whole.sends == len(
-        {(p, q) for each in plans for p in range(SIZE) for m in each.messages_of(p)["send"] for q in [m.peer]}
-    )
-    a, b = ROWS.from_function(lambda i, j: i + 100.0 * j), LATE.from_function(lambda i, j: i - 100.0 * j)
-    outs = [LATE.zeros() if LATE.coords is not None else None, ROWS.zeros()]
-    profile = both.profile([a, b if LATE.coords is not None else None], outs, alpha=[2, 3])
-    assert (outs[1] == ROWS.from_function(lambda i, j: 3 * (i - 100.0 * j))).all()
-    assert profile.planning
+    for name in ("bytes_sent", "bytes_copied"):
+        assert getattr(whole, name) == sum(getattr(report, name) for report in apart)
+    pairs = {(rank, m.peer) for plan in plans for rank in range(SIZE) for m in plan.messages_of(rank)["send"]}
+    assert whole.sends == len(pairs)
+    arrays = [ROWS.from_function(value), LATE.from_function(value) if INSIDE else None]
+    outs = [LATE.zeros() if INSIDE else None, ROWS.zeros()]
+    profile = both.profile(arrays, outs, alpha=[2, 3])
+    assert (outs[1] == 3 * arrays[0]).all()
     assert profile.seconds["planned"] == sum(profile.planning.values()) > 0
 
 
 def profiles_take_factors() -> None:
     plan = psr.redistribute(ROWS, LATE, schedule="stepwise")
-    a = ROWS.from_function(lambda i, j: i + 100.0 * j)
-    out = LATE.from_function(lambda i, j: 1.0 + 0 * (i + j)) if LATE.coords is not None else None
-    profile = plan.profile(a, out, alpha=2, beta=5)
-    if out is not None:
-        assert (out == LATE.from_function(lambda i, j: 2 * (i + 100.0 * j) + 5)).all()
+    out = LATE.from_function(lambda i, j: 1.0 + 0 * (i + j)) if INSIDE else None
+    profile = plan.profile(ROWS.from_function(value), out, alpha=2, beta=5)
+    assert out is None or (out == 2 * LATE.from_function(value) + 5).all()
     assert {*profile.planning} == {"processes", "schedule", "messages"}
     assert profile.seconds["planned"] == sum(profile.planning.values()) > 0
     assert "planned" in str(profile)
@@ -99,14 +102,12 @@ def profiles_take_factors() -> None:
 
 def transfers_in_a_with_block() -> None:
     plan = psr.redistribute(ROWS, LATE, dtype="f8")
-    a = ROWS.from_function(lambda i, j: i + 100.0 * j)
-    expected = LATE.from_function(lambda i, j: i + 100.0 * j)
-    out = LATE.empty() if LATE.coords is not None else None
+    a, out = ROWS.from_function(value), LATE.empty() if INSIDE else None
     with plan.start(a, out) as transfer:
         assert repr(transfer).startswith(f"Transfer({plan!r}, ")
         assert transfer.state.name.lower() in repr(transfer)
     assert repr(transfer).endswith(", complete)")
-    assert out is None or (out == expected).all()
+    assert out is None or (out == LATE.from_function(value)).all()
     with pytest.raises(ZeroDivisionError), plan.start(a, out) as transfer:
         1 / 0  # noqa: B018
     transfer.wait()  # it is still in flight, and completes when it is waited for
@@ -119,12 +120,9 @@ def ranks_outside_have_no_part() -> None:
     few = psr.Descriptor((9, 9), 2, psr.ProcessGrid((1, 2), COMM))
     plan = psr.redistribute(few, few)
     found = plan.report(all_ranks=True)
-    assert (found is None) == (RANK > 1)
-    assert found is None or found.ranks == 2
+    assert (found.ranks if found else None) == (2 if RANK < 2 else None)
     assert plan.messages_of(SIZE - 1) == {"send": (), "receive": (), "copy": ()}
-    assert [m.size for m in plan.messages_of(0)["copy"]] == [
-        few.local_shape_of((0, 0))[0] * few.local_shape_of((0, 0))[1]
-    ]
+    assert [m.size for m in plan.messages_of(0)["copy"]] == [np.prod(few.local_shape_of((0, 0)))]
 
 
 if __name__ == "__main__":
