@@ -9,7 +9,6 @@ from interleavings.cases import CASES
 from interleavings.explore import Failure, explore_case, replay
 
 FEW = -(-5_000 // len(CASES))  # schedules by seeds of each case in the default tier
-AT_LEAST = 100_000  # those of all cases in the long one
 SMALLEST = ("all calls, two", "all in flight, two", "all errors, two")  # of what is explored one by one
 SHARES = [  # of the long tier, by words in the name: more where they take less time
     (("copies", "tiles"), 300),
@@ -49,10 +48,6 @@ def test_case(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_more_of_a_case(name: str) -> None:
     explored(name, FEW, many(name), name not in SMALLEST)
-
-
-def test_the_long_tier_has_enough_schedules() -> None:
-    assert sum(map(many, CASES)) >= AT_LEAST
 
 
 @pytest.mark.parametrize("token", ["s1", "s7", "x1:3=1"])

@@ -539,14 +539,6 @@ class World:
         Ranks that begin when nothing else can happen.
     expected_to_wait : collection of int
         Ranks that may wait for ever; a set that may be added to.
-    state : callable or None
-        What changes, by ==, whenever ranks change something that others poll without the channel.
-    enter : callable or None
-        Called with the rank's number before it goes on.
-    patience : int
-        How many turns of all ranks without a change are a hang.
-    limit : int
-        How many turns a schedule may have.
     progress_after_end : bool
         Whether bytes go on leaving a rank whose program has returned, as in MPI_Finalize.
     """
@@ -565,16 +557,15 @@ class World:
         victims: Collection[int] | None = None,
         late: Collection[int] = (),
         expected_to_wait: Collection[int] = (),
-        state: Callable[[], object] | None = None,
-        enter: Callable[[int], object] | None = None,
-        patience: int = 3,
-        limit: int = 100_000,
         progress_after_end: bool = False,
     ) -> None:
         self.size, self.program = size, program
         self.interrupts, self.deaths, self.victims = interrupts, deaths, victims
         self.expected_to_wait = set(expected_to_wait)
-        self.state, self.enter, self.patience, self.limit = state, enter, patience, limit
+        self.state: Callable[[], object] | None = None  # differs, by ==, when ranks change what others poll without it
+        self.enter: Callable[[int], object] | None = None  # called with the rank's number before it goes on
+        self.patience = 3  # so many turns of all ranks without a change are a hang
+        self.limit = 100_000  # turns of a schedule
         self.progress_after_end = progress_after_end
         self.results: list[Any] = [None] * size
         self.errors: list[BaseException | None] = [None] * size
@@ -967,14 +958,6 @@ class World:
             else:
                 lines.append(f"rank {rank} has not begun")
         return "\n".join(lines)
-
-    def outcomes(self) -> list[str]:
-        """What became of each rank: "returned", "dead", "waiting", or the name of the class of its error."""
-        outcomes = ["returned" if error is None else type(error).__name__ for error in self.errors]
-        for what, ranks in (("dead", self.dead), ("waiting", self.waiting)):
-            for rank in ranks:
-                outcomes[rank] = what
-        return outcomes
 
     def returned(self) -> list[Any]:
         """What all ranks returned; the first one's error is raised if one has raised."""
