@@ -7,6 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from layouts import descriptor
+from oracle import random_layout, random_shape
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.engine.scheduling import reading, sides
@@ -59,7 +63,15 @@ def test_receivers_that_block_sizes_select_are_spread_over_the_copies() -> None:
     graph = reading(a, psr.Descriptor((8,), 1, LINE))
     assert graph is not None
     assert graph.lengths.tolist() == [[2, 0, 0, 0], [0, 0, 2, 0], [0, 2, 0, 0], [0, 0, 0, 2]]
-    assert np.array_equal(graph.lengths, graph.columns(np.arange(4)))
+
+
+@given(st.integers(0, 2**32))
+def test_senders_and_receivers_know_the_same_messages(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size = random_shape(rng, int(rng.integers(1, 4)), 200)
+    graph = reading(*(descriptor(random_layout(rng, size, 12, copies=True), None) for _ in range(2)))
+    if graph is not None:
+        assert np.array_equal(graph.lengths, graph.columns(np.arange(graph.Q)))
 
 
 def test_auto_looks_at_all_processes_where_there_are_copies() -> None:
