@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-# Modules beside this file (launch, oracle, documents) are imported by name, here and in the programs under mpiexec.
+# Modules beside this file (launch, oracle, packages) are imported by name, here and in the programs under mpiexec.
 sys.path.insert(0, str(Path(__file__).parent))
 import launch
 

@@ -1,4 +1,10 @@
-"""What README, CONTRIBUTING and docs show works: their Python blocks run; commands, files and links lead somewhere."""
+"""What README, CONTRIBUTING and docs show works: their Python blocks run; commands, files and links lead somewhere.
+
+A block marked ```python is a program of its own. ```python {data-ranks=4} runs on four ranks, and the line before the block
+says so to the reader; ```python {data-continued=yes} goes on from the block before it, on as many ranks as that one;
+```python {data-needs=MODULE} is run where that package can be used (`packages.py`). All are attributes in the syntax of the
+documents' generator, which shows none of it.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +13,91 @@ import re
 import shlex
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import documents
 import launch
 import packages
 import pytest
-from documents import ROOT, Block
 
 pytestmark = pytest.mark.any_mpi
 FIRST = ("README.md", "tutorial.md")  # what a newcomer runs
 SHELL_WORDS = {"cd", "export", "source"}
-pages = pytest.mark.parametrize("page", documents.PAGES, ids=lambda page: page.name)
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<code>.*?)^(?P=indent)```\s*$", re.MULTILINE | re.DOTALL)
+
+KNOWN = re.compile(r"data-continued=yes|data-ranks=[1-9]\d*|data-needs=\w+")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of a page."""
+
+    name: str
+    words: tuple[str, ...]
+    code: str
+    before: str = ""  # the last line of text before the block
+
+    def value(self, name: str) -> str | None:
+        """What a word data-NAME=VALUE says."""
+        return next((word.partition("=")[2] for word in self.words if word.startswith(f"data-{name}=")), None)
+
+    @property
+    def ranks(self) -> int:
+        return int(self.value("ranks") or 1)
+
+    @property
+    def needs(self) -> str | None:
+        """The package that it needs, where the tests' environment need not have it."""
+        return self.value("needs")
+
+    @property
+    def parallel(self) -> bool:
+        """Does it need an MPI?"""
+        return self.ranks > 1 or "mpi4py" in self.code
+
+
+def fenced(page: Path) -> list[Block]:
+    text = page.read_text()
+    blocks = []
+    for fence in FENCE.finditer(text):
+        line = text.count("\n", 0, fence.start()) + 1
+        code = re.sub(rf"^{fence['indent']}", "", fence["code"], flags=re.MULTILINE)
+        before = text[: fence.start()].rstrip().rpartition("\n")[2].strip()
+        words = tuple(re.split(r"[\s{}]+", fence["info"].strip(" {}")))
+        blocks.append(Block(f"{page.name}:{line}", words, code, before))
+    return blocks
+
+
+def programs(page: Path) -> list[Block]:
+    """The Python blocks, each with all that it goes on from."""
+    found: list[Block] = []
+    for block in fenced(page):
+        if block.words[:1] != ("python",):
+            continue
+        assert all(KNOWN.fullmatch(word) for word in block.words[1:]), f"{block.name}: unknown words after ```python"
+        if "data-continued=yes" in block.words:
+            before = found[-1]
+            block = Block(block.name, before.words, f"{before.code}\n{block.code}", before.before)
+        found.append(block)
+    return found
+
+
+def commands(page: Path) -> list[tuple[str, str]]:
+    """Lines after `$ ` in console blocks, with where they stand."""
+    return [
+        (block.name, line.removeprefix("$ "))
+        for block in fenced(page)
+        if block.words[:1] == ("console",)
+        for line in block.code.replace("\\\n", " ").splitlines()
+        if line.startswith("$ ")
+    ]
 
 
 def blocks(*, parallel: bool) -> list[Any]:
-    found = documents.all_programs(parallel=parallel)
+    found = [block for page in PAGES for block in programs(page) if block.parallel == parallel]
     short = [block.name.startswith(FIRST) if parallel else ".plot(" not in block.code for block in found]
     return [
         pytest.param(block, id=block.name, marks=() if soon else pytest.mark.long)
@@ -46,13 +120,13 @@ def test_block_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     launch.run(program, block.ranks, env=environment)
 
 
-@pages
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_paths_and_links_exist(page: Path) -> None:
-    for block in documents.programs(page):
-        start = documents.start_line(block.ranks)
+    for block in programs(page):
+        start = rf".*\b[Oo]n {block.ranks} ranks, `mpiexec -n {block.ranks} python -m mpi4py \w+\.py`:"
         assert not block.parallel or re.fullmatch(start, block.before), f"{block.name}: say before it how it is started"
     path = os.pathsep.join([str(Path(sys.prefix, "bin")), os.environ["PATH"]])
-    for place, line in documents.commands(page):
+    for place, line in commands(page):
         words = shlex.split(line, comments=True)
         while "=" in words[0]:  # variables set for the command
             words.pop(0)
@@ -60,7 +134,8 @@ def test_commands_paths_and_links_exist(page: Path) -> None:
         assert known, f"{place}: there is no {words[0]}, of `{line}`"
         for word in words[1:]:
             assert not word.endswith(".py") or (ROOT / word).is_file(), f"{place}: there is no {word}, of `{line}`"
-    assert [target for target in documents.links(page) if not (page.parent / target).exists()] == []
+    targets = [target.split("#")[0] for target in re.findall(r"\]\((?![a-z]+:|#)([^)\s]+)\)", page.read_text())]
+    assert [target for target in targets if not (page.parent / target).exists()] == []
     paths = re.findall(r"`((?:\w+/)+(?:\w+\.(?:pyx?|h)|(?=`)))`", page.read_text())
     folders = (ROOT, ROOT / "pyscalapack_redist", page.parent)
     missing = [path for path in paths if not any((folder / path).exists() for folder in folders)]
