@@ -148,6 +148,8 @@ def test_errors_are_those_of_every_rank(ranks: int, tmp_path: Path) -> None:
     ("what", "how", "sender_goes"),
     [
         ("kill", "steps auto", True),
+        ("kill", "tests auto", True),
+        ("kill", "tests nonblocking", True),
         ("kill-one", "steps nonblocking", False),
         ("kill-one", "steps nonblocking", True),
         ("leave", "steps alltoallv", False),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from launch import environment, mpi_library, name_server, run
+from launch import mpi_library, run
 
 PROGRAMS = Path(__file__).parent / "programs"
 NODES = "PYSCALAPACK_REDIST_NODES"
@@ -29,7 +28,6 @@ def long(*values: object) -> object:
         long("defects", 4, "0,1,1,0"),
         *(("interrupts", 2, nodes) for nodes in ("", "0,1")),
         long("interrupts", 3, "0,1,1"),
-        *(("freed", 2, nodes) for nodes in ("", "0,1")),
         ("patience", 4, ""),
     ],
 )
@@ -63,19 +61,6 @@ def test_a_rank_that_ends_while_others_wait(ranks: int, how: str, nodes: str) ->
     env = {NODES: nodes} if nodes else {}
     done = run(PROGRAMS / "ending_rank.py", ranks, how, timeout=30, env=env, check=False, survive=True)
     assert done.stdout.splitlines().count("OK") == ranks - 1, done.stdout + done.stderr
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("exchange", ["auto", "nonblocking"])
-def test_a_job_that_dies_is_an_error_on_the_other(exchange: str, tmp_path: Path) -> None:
-    def start(role: str) -> int:
-        env = {**environment(4), **server}  # both jobs' ranks
-        words = role, tmp_path / "meeting", exchange
-        done = run(PROGRAMS / "dying_job.py", 2, *words, timeout=60, env=env, check=False, survive=True)
-        return done.stdout.splitlines().count("OK")
-
-    with name_server(tmp_path) as server, ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(start, ("accept", "connect"))) == [0, 2]
 
 
 @pytest.mark.parametrize(("ranks", "amounts"), [(2, (300, 30, 10)), long(3, (10_000, 500, 200))])

@@ -1,4 +1,6 @@
-"""Rank 0 is interrupted in what it waits in; the others come when it has been. Then all goes on."""
+"""Rank 0 is interrupted in what it waits in; the others come when it has been. Then all goes on, as after communicators were
+freed while a transfer is in flight there, or by one rank when the other waits no more.
+"""
 
 from __future__ import annotations
 
@@ -208,6 +210,31 @@ def while_freeing(number: int) -> None:
     assert not groups._never_freed
 
 
+def in_flight_while_freeing() -> None:
+    """What was started on a communicator ends when it is freed, if not before."""
+    move = Moves(600, WORLD.Dup(), memory_limit=2**16)
+    transfer = move.plan.start(move.source)
+    if RANK == 0:
+        move.check(transfer.wait())
+    move.a.grid.comm.Free()
+    move.check(transfer.wait())
+    assert not groups._never_freed
+
+
+def by_one_rank_late() -> None:
+    """Rank 0 waits no more: it keeps its private communicator, and the next one is freed as usual."""
+    comm = Moves(40, WORLD.Dup()).a.grid.comm
+    with mock.patch.object(waiting, "SETTLE_SECONDS", 1000.0 if RANK else 0.02):
+        if RANK == 0:
+            comm.Free()
+        WORLD.Barrier()
+        if RANK:
+            comm.Free()
+    Moves(40, WORLD.Dup()).a.grid.comm.Free()
+    assert len(groups._never_freed) == (RANK == 0)
+    groups._never_freed.clear()
+
+
 def main() -> None:
     waiting.SETTLE_SECONDS = 1000.0
     calls: list[Callable[[], None]] = [
@@ -220,6 +247,8 @@ def main() -> None:
         lambda: while_messages_are_planned("nonblocking"),
         lambda: while_freeing(signal.SIGALRM),
         lambda: while_freeing(signal.SIGINT),
+        in_flight_while_freeing,
+        by_one_rank_late,
     ]
     for call in calls:
         call()

@@ -4,7 +4,8 @@ Arguments: ROLE:PATH WHAT USE EXCHANGE. ROLE is `accept` or `connect`. WHAT this
 ranks), `kill-one`, `leave` (end in good order), `raise`; or before that: `joining` (die when MPI is to join the jobs),
 `foreign` (run on another MPI), `wrong`, `pickle`, `silent` (come by MPI without the secret of the meeting and say something
 else, or nothing, and afterwards pickles that make the file PATH.unpickled); `stay` is the other one's part. USE: `steps`
-through one plan, or `plans`, a new one for each step. A job that cannot be joined says why.
+through one plan, `tests` of what is started through it, or `plans`, a new one for each step. A job that cannot be joined says
+why.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def main() -> None:
             moment = time.monotonic()
             if use == "plans":
                 plan = psr.redistribute(*pair, comm=intercomm, exchange=exchange, memory_limit=10_000 + step)
-            plan(*arrays)
+            transfer = plan.start(*arrays) if use == "tests" else plan(*arrays)
+            while use == "tests" and not transfer.test():
+                time.sleep(0.001)
             step += 1
     except psr.RedistributionError as error:
         words = f"{type(error).__name__}: {error}"
