@@ -23,8 +23,3 @@ def test_random_distributed_arrays(ranks: int, cases: int) -> None:
 def test_random_distributed_arrays_between_nodes() -> None:
     env = {"PYSCALAPACK_REDIST_NODES": "0,1,1,2"}
     assert run(PROGRAMS / "distributed_arrays.py", 4, 20, SEED, timeout=250, env=env).stdout == "OK\n"
-
-
-@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=long), pytest.param(4, marks=long)])
-def test_errors_on_every_rank(ranks: int, tmp_path: Path) -> None:
-    assert run(PROGRAMS / "distributed_array_errors.py", ranks, tmp_path, timeout=120).stdout == "OK\n"

@@ -1,4 +1,4 @@
-"""Ranks whose large moves are shared among threads: random cases, and what the environment says wrong."""
+"""Ranks whose large moves are shared among threads: random cases."""
 
 from __future__ import annotations
 
@@ -29,8 +29,3 @@ def test_random_cases(ranks: int, number: int, threads: int, nodes: str, forced:
     """What stays on a rank is copied by threads, beside what goes through the ring."""
     env = {THREADS: str(threads), **({NODES: nodes} if nodes else {})}
     run(PROGRAMS / "threaded.py", ranks, "random_cases.py", number, SEED, *forced, timeout=250, env=env)
-
-
-@pytest.mark.parametrize(("ranks", "nodes"), [(2, ""), long(1, ""), long(3, "0,1,1")])
-def test_a_number_of_threads_that_is_none(ranks: int, nodes: str) -> None:
-    assert run(PROGRAMS / "wrong_threads.py", ranks, env={NODES: nodes} if nodes else {}).stdout == "OK\n"

@@ -18,6 +18,7 @@ from pyscalapack_redist.engine import planner, states
 from pyscalapack_redist.engine import redistribute as redistribution
 from pyscalapack_redist.engine.fast_path import Remembered
 from pyscalapack_redist.errors import RedistributionError
+from pyscalapack_redist.exchanges import threads
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE, BAD = WORLD.rank, WORLD.size, 1
@@ -408,6 +409,62 @@ def conversations() -> None:
             plan(a, out)
 
 
+def distributed(desc: psr.Descriptor = A) -> psr.DistributedArray:
+    return psr.DistributedArray(desc, numbers(desc))
+
+
+def distributed_arrays() -> None:
+    """Where they go, what plans are for others, what is on one rank, and what the files' names say."""
+    x, y, other = distributed(), psr.DistributedArray(B, B.zeros()), distributed(psr.Descriptor(SHAPE, 4, ROWS))
+    words = "give the layout to reach in one way: a Descriptor; or block=, grid=; or out="
+    for keywords in ({}, {"desc": B, "block": 2}, {"desc": B, "out": y}, {"out": y, "source": 1}):
+        fails(D, words, lambda keywords=keywords: x.redistribute(**on_bad(keywords, {"desc": B})))
+    fails(D, "desc = 'B' must be a Descriptor or a D", lambda: x.redistribute(on_bad("B", B)))
+    fails(D, r"block\[0\] = 0 must be at least 1", lambda: x.redistribute(block=on_bad(0, 2)))
+    fails(D, "op = 'X' must be one of", lambda: x.redistribute(block=2, op=on_bad("X", "T")))
+    fails(W, "out is a ndarray: it must be", lambda: x.redistribute(out=on_bad(B.zeros(), y)))
+    words = "the layout to reach must be the same on every rank, but rank 0 has"
+    all_fail(C, words, lambda: x.redistribute(block=RANK + 1))
+    plan, words = psr.redistribute(x, B), r"a has the layout Descriptor\(13 x 11, blocks 4 x 4"
+    fails(W, words, lambda: plan(on_bad(other, x)))
+    fails(W, words, lambda: plan.start(on_bad(other, x), y).wait())
+    fails(W, f"plan 1: {words}", lambda: psr.batch(plan, plan)([x, on_bad(other, x)]))
+    fails(W, r"out has the layout Descriptor\(13 x 11, blocks 2 x 2", lambda: plan(x, on_bad(x, y)))
+    fails(W, r"but the plan is for Descriptor\(13 x 11, blocks 2 x 2", lambda: plan(on_bad(x[1:], x)))
+    assert y.local is not None
+    assert not y.local.any()
+    fails(psr.FileError, "order = 'A' must be", lambda: x.save("array.npy", order=on_bad("A", "C")))
+    all_fail(psr.FileError, "No such file", lambda: psr.DistributedArray.load(A, "missing.npy"))
+    all_fail(TypeError, "give out= with a Descriptor only", lambda: psr.load(x, "missing.npy", x.local))  # type: ignore[call-overload]
+    empty = psr.Descriptor((0, 4), 2, ROWS)
+    unknown = psr.DistributedArray(empty, None)
+    all_fail(W, "its dtype is not known on this rank", lambda: unknown.redistribute(grid=COLUMNS))
+    known = psr.DistributedArray(empty, on_bad(np.empty(0, "f4"), None))
+    assert known.redistribute(grid=COLUMNS).dtype == np.float32
+
+
+def on_one_process() -> None:
+    x, whole, last = distributed(), 1000.0 * np.arange(13)[:, None] + np.arange(11), SIZE - 1
+    fails(D, f"root = {SIZE} is not a rank of the communicator", lambda: x.gather(on_bad(SIZE, 0)))
+    assert np.array_equal(x.gather(on_bad(np.int32(0), 0)), whole if RANK == 0 else None)  # type: ignore[arg-type]
+    all_fail(C, "desc must be the same", lambda: on_bad(distributed(B), x).gather())
+    other = on_bad(lambda: psr.distribute(whole, A), lambda: x.gather())
+    all_fail(C, "the call must be the same on every rank, but rank 0 has", other)
+    masked = np.ma.masked_array(whole, whole > 5)
+    words = r"is a masked array, whose mask would not move with it: pass array.filled\(value\)"
+    for given in (masked, [*masked], [[*masked[0]], *whole[1:].tolist()]):
+        fails(W, words, lambda given=given: psr.distribute(given, A, last), culprit=last)
+    assert np.array_equal(masked.mask, whole > 5)
+    for words, wrong in (
+        (r"the array has shape \(12, 11\), but desc has shape \(13, 11\)", whole[1:]),
+        (r"the array has shape \(\), but", 1.0),
+        ("NumPy cannot make an array of this list", [[1, 2], [3]]),
+        ("is not all on this rank: .local is", x),
+    ):
+        fails(W, words, lambda wrong=wrong: psr.distribute(wrong, A), culprit=0)
+    assert np.array_equal(psr.distribute(whole if last == RANK else masked, A, last).local, x.local)
+
+
 def environment() -> None:
     """A map of nodes that is none; a number that no 32 bits hold is one."""
     for text in "0,0,one,1", "0,1", "0,0,0,2147483648":
@@ -421,10 +478,27 @@ def environment() -> None:
         all_fail(RedistributionError, words, lambda a=a, b=b: psr.redistribute(a, b))
 
 
+def number_of_threads() -> None:
+    """One that is none, on the last rank, which holds nothing of some arrays; all goes on once it is right."""
+    comm, last = WORLD.Dup(), SIZE - 1
+    few = psr.Descriptor(SHAPE, 3, psr.ProcessGrid((last, 1), comm))
+    used = [(psr.redistribute(A.on(comm), B.on(comm)), numbers(A))]
+    used += [(psr.redistribute(few, few, comm=comm, exchange=x), numbers(few)) for x in ("auto", "bruck")]
+    os.environ[threads.VARIABLE] = "all" if last == RANK else "1"
+    words = f"{threads.VARIABLE}='all' must be the number of threads"
+    with mock.patch.object(threads, "_prepared", False):  # it is read once
+        for plan, array in used * 2:
+            with pytest.raises(RedistributionError if last == RANK else C, match=words):
+                plan(array)
+    del os.environ[threads.VARIABLE]
+    check(used[0][0](numbers(A)))
+
+
 def main() -> None:
     assert SIZE == 4
     for part in (
-        arguments, differences, communicators, arrays, tensors, roots, limits, memory, planning, conversations, environment,
+        arguments, differences, communicators, arrays, tensors, roots, distributed_arrays, on_one_process, limits, memory,
+        planning, conversations, number_of_threads, environment,
     ):  # fmt: skip
         part()
         WORLD.Barrier()
