@@ -26,7 +26,6 @@ from pyscalapack_redist.tools.bench.tables import (
     case_table,
     changes,
     comparison_lines,
-    comparison_table,
     environment_lines,
     extreme,
     library,
@@ -233,17 +232,9 @@ def test_the_table_of_a_case() -> None:
 
 def test_geometric_means_leave_out_what_did_not_run() -> None:
     times = results().times
-    to_library = ratios(library(times), times["auto"])
-    assert {case: pair.least for case, pair in to_library.items()} == {1: 8.0, 2: 2.0}
-    assert means(to_library) == "4.00 / 4.00"
-    assert extreme(to_library, min) == "2.00 (case 2)"
-    assert extreme(ratios(times["auto"], times["memcpy"]), max) == "8.00 (case 2)"
     assert means(ratios(library(times), {})) == extreme({}, max) == "-"
-    assert {case: pair.least for case, pair in fastest([times["auto"], times["pxgemr2d"]]).items()} == {
-        1: 2,
-        2: 8,
-        3: 4,
-    }
+    best = fastest([times["auto"], times["pxgemr2d"]])
+    assert {case: pair.least for case, pair in best.items()} == {1: 2, 2: 8, 3: 4}
     summary = rows(summary_table(results()))
     assert summary["auto"] == ["3", "4.00 / 4.00", "8.00 (case 2)", "2", "4.00 / 4.00", "2.00 (case 2)"]
     assert summary["pxgemr2d"] == ["2", "16.0 / 16.0", "16.0 (case 1)", "-", "-", "-"]
@@ -252,7 +243,6 @@ def test_geometric_means_leave_out_what_did_not_run() -> None:
 def test_comparisons_are_relative_to_memcpy_where_it_ran() -> None:
     slower = changes(results(), results(4.0))
     assert (slower[0].method, slower[0].verdict, slower[0].factor) == ("auto", "slower", pytest.approx(2))
-    assert rows(comparison_table(slower))
     lines = list(comparison_lines(results(), results(4.0)))
     assert f"auto: 1 slower, 2 same; now / then in geometric mean: {2 ** (1 / 3):.2f}" in lines
     assert "pxgemr2d: 2 same; now / then in geometric mean: 1.00" in lines

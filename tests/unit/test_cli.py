@@ -110,16 +110,9 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_rates_durations_and_sizes_of_memory() -> None:
-    rates = {
-        "50mbit": 6.25e6,
-        "100 Mbit/s": 12.5e6,
-        "1e3kbit": 125e3,
-        "6.25MB/s": 6.25e6,
-        "8bit": 1.0,
-        " 2 tB/s ": 2e12,
-    }
+    rates = {"50mbit": 6.25e6, "100 Mbit/s": 12.5e6, "1e3kbit": 125e3, "6.25MB/s": 6.25e6, "8bit": 1, " 2 tB/s ": 2e12}
     assert {text: bytes_per_second(text) for text in rates} == pytest.approx(rates, rel=1e-12)
-    for text in ("", "50", "50m", "mbit", "50 mbits", "50mb/s", "-1mbit", "0mbit", "1e999mbit", "nanmbit", "5,5mbit"):
+    for text in ("", "50", "50m", "mbit", "50 mbits", "50mb/s", "-1mbit", "0mbit", "1e999mbit"):
         with pytest.raises(ValueError, match=rf"{re.escape(repr(text))}.*50mbit"):
             bytes_per_second(text)
     assert [read_duration(text) for text in ("50us", "0", "1.5ms", "2s")] == pytest.approx([50e-6, 0, 1.5e-3, 2])
@@ -166,13 +159,14 @@ def test_large_arrays_fit_on_a_screen(capsys: pytest.CaptureFixture[str]) -> Non
     assert max(map(len, lines)) <= 160
 
 
-def test_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from rich.console import Console
-
-    from pyscalapack_redist.tools import show
-
-    monkeypatch.setattr(show, "console", lambda: Console(force_terminal=True, color_system="truecolor", width=80))
-    monkeypatch.setattr(show, "on_terminal", lambda: True)
+def test_colours_are_those_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"TERM": "xterm", "COLORTERM": "truecolor", "FORCE_COLOR": ""}.items():
+        monkeypatch.setenv(name, value)
+    assert cli.run(SHOW) == 0
+    assert "\x1b[" not in capsys.readouterr().out
+    monkeypatch.setenv("FORCE_COLOR", "1")
     assert cli.run(["show", "1x3:2x2", "--shape", "2", "6"]) == 0
     out = capsys.readouterr().out
     for rank in range(3):
@@ -181,19 +175,15 @@ def test_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 @pytest.mark.parametrize(
-    ("variables", "coloured"), [({}, False), ({"FORCE_COLOR": "1"}, True), ({"NO_COLOR": "1"}, False)]
+    "words",
+    [
+        SHOW,
+        PLAN,
+        SIMULATE,
+        ["plan", "--shape", "48", "60", "--from", "4x2:3x4", "--to", "2x4:5x3", "--schedule", "natural"],
+        pytest.param(["plan", "--shape", *["512"] * 3, "--model", "ts=1e-5,tw=1e-9"], marks=pytest.mark.long),
+    ],
 )
-def test_colours_are_those_of_the_environment(
-    variables: dict[str, str], coloured: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, value in {"TERM": "xterm-256color", "FORCE_COLOR": "", **variables}.items():
-        monkeypatch.setenv(name, value)
-    assert cli.run(SHOW) == 0
-    out = capsys.readouterr().out
-    assert ("\x1b[" in out and ";5;" in out) == coloured
-
-
-@pytest.mark.parametrize("words", [SHOW, PLAN, SIMULATE], ids=["show", "plan", "simulate"])
 def test_pictures(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture, full = tmp_path / "picture.png", tmp_path / "full.png"
     assert cli.run([*words, "--plot", str(picture)]) == 0
@@ -276,14 +266,8 @@ def test_without_mpi() -> None:
 
 
 def test_plan_show_and_simulate_need_no_mpi(tmp_path: Path) -> None:
-    commands = [
-        [*words, option, str(tmp_path / file)]
-        for words, option, file in (
-            (SHOW, "--plot", "a.png"),
-            (PLAN, "--json", "plan.json"),
-            (SIMULATE, "--json", "b.json"),
-        )
-    ]
+    file = str(tmp_path / "plan.json")
+    commands = [[*SHOW, "--plot", str(tmp_path / "a.png")], [*PLAN, "--json", file], SIMULATE]
     code = (
         "import sys; sys.modules['mpi4py'] = None\nfrom pyscalapack_redist.tools.cli import run\n"
         f"assert [run(words) for words in {commands!r}] == [0] * 3\n"
@@ -375,15 +359,3 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         assert main_with(monkeypatch, full, *PLAN) == 2
     problem = "pyscalapack-redist: error: the output cannot be written: No space left on device\n"
     assert capsys.readouterr().err == problem
-
-
-@pytest.mark.long
-def test_info_for_a_reader_that_stops() -> None:
-    program = [sys.executable, "-m", "pyscalapack_redist", "info"]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL) as started:
-        assert started.stdout is not None
-        assert started.stderr is not None
-        started.stdout.readline()
-        started.stdout.close()
-        assert started.stderr.read() == b""
-        assert started.wait(60) in (0, 141)

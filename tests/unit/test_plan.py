@@ -188,13 +188,10 @@ def test_a_large_machine_needs_no_table(tmp_path: Path, capsys: pytest.CaptureFi
     plan = planned(tmp_path, "plan", "--shape", "4800000000", "--from", "100000:4", "--to", "100000:3")
     (axis,) = plan["dimensions"]
     figures = {algorithm["name"]: algorithm for algorithm in axis["algorithms"]}
-    assert figures["ring"]["steps"] == 100000
-    assert plan["messages"] == 600000
+    assert (figures["ring"]["steps"], plan["messages"]) == (100000, 600000)
     assert axis["cost_bound"] >= 4800000000 // 4000 // 100000
     assert "needs a table of all pairs" in figures["greedy"]["reason"]
     assert "too many to schedule them all here" in capsys.readouterr().out
-    words = ["plan", "--shape", "1000000", "1000000", "--from", "100000x100000:1x1", "--to", "100x100:7x7"]
-    assert planned(tmp_path, *words)["bytes"] == 8 * 10**12
     assert cli.run(["plan", "--shape", "10", "12", "--from", f"1x1:{2**62}x1", "--to", "1x1:1x1"]) == 2
     assert "messages, more than" in capsys.readouterr().err
 
@@ -207,20 +204,6 @@ def test_closed_forms_count_what_the_table_has(P: int, Q: int, r: int, s: int, o
     for name in ("classes", "walker-otto"):
         with contextlib.suppress(ScheduleError):
             assert schedules.build(name, grid).total_cost == cost_of_slice(name, P, Q, r, s)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "words",
-    [
-        [*arguments(*EXAMPLES[1]), "--schedule", "natural"],
-        ["plan", "--shape", "48", "60", "--from", "4x2:3x4", "--to", "2x4:5x3"],
-        ["plan", "--shape", *["512"] * 3, "--model", "ts=1e-5,tw=1e-9"],
-    ],
-)
-def test_pictures(tmp_path: Path, words: list[str]) -> None:
-    assert cli.run([*words, "--plot", str(tmp_path / "plan.png")]) == 0
-    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
 
 
 # -- the model of Birkeland and Sorevik

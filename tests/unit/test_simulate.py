@@ -67,12 +67,7 @@ def test_messages_share_links_windows_and_processors() -> None:
     shared = Machine(2, 2, rate=MEGA, latency=0.5)
     assert max(ends(shared, (0, 2, MEGA), (1, 3, MEGA))) == pytest.approx(2.5)
     assert ends(shared, (0, 1, MEGA)) == pytest.approx([0.5])
-    rows = [(0, q, MEGA) for q in range(1, 5)]
-    assert ends(machine, *rows, window=2) == pytest.approx([2, 2, 4, 4])
-    assert max(ends(Machine(9, rate=1e15, overhead=1.0), *rows)) == pytest.approx(4)
-    assert ends(Machine(3, rate=1), (0, 1, 1), (0, 1, 1), (2, 1, 2)) == pytest.approx([2, 4, 4])
-    late = Machine(3, rate=1e9, latency=1e6, burst=1)  # a tiny burst late in time is used up
-    assert max(ends(late, (0, 1, 1e6), (2, 1, 1e6), (0, 2, 1e6), window=1)) == pytest.approx(2e6)
+    assert ends(machine, *((0, q, MEGA) for q in range(1, 5)), window=2) == pytest.approx([2, 2, 4, 4])
     steps = pieces((0, 1, 1), (1, 2, 3), (1, 0, 2), (2, 1, 5))
     stage, machine = np.array([0, 0, 1, 1]), Machine(3, rate=1, latency=0.5)
     exact = simulate(machine, steps, Stages(steps.sender, steps.receiver, stage)).seconds
@@ -146,11 +141,6 @@ def test_steps_cost_what_the_schedule_says() -> None:
     (found,) = simulated(moved, machine, ("classes/sendrecv",), Sizes()).predictions
     assert machine.vote == 0.5
     assert found.seconds == pytest.approx(0.5 + plan.total_cost * 8 / 100 + plan.number_of_steps * 0.125)
-    one_port = Sizes(window=1, piece=2**30, receives=1)
-    whole = schedules.CommunicationGrid(8, 8, 3, 5, grid.slice_length)
-    (found,) = simulated(moved, Machine(16, rate=8.0, latency=0.75), ("stepwise/windowed",), one_port).predictions
-    time = schedules.completion_time(schedules.build("stepwise", whole), 0.75)
-    assert found.seconds == pytest.approx(Machine(16, rate=8.0, latency=0.75).vote + time)
     idle = simulated(case((64,), "4:2", "4:2"), Machine(4, rate=1.0, latency=1.0), ("ring/sendrecv",), Sizes())
     assert (idle.limit, idle.predictions[0].seconds) == (0.0, 2.0)
 
