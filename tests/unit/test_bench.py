@@ -1,4 +1,4 @@
-"""`pyscalapack-redist bench` without MPI: what each rank must hold, results and their tables, suites, the limit of links."""
+"""`pyscalapack-redist bench` without MPI: results and their tables, suites, the limit of links."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from oracle import balanced, deal
 from variations.suites import VARIATIONS
 
 from pyscalapack_redist.tools.bench.broad import CASES, LEAST, MOST, MOST_IN_ALL, SEED, draw
 from pyscalapack_redist.tools.bench.environment import Limit, limit_of
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results, fastest, ratios
-from pyscalapack_redist.tools.bench.stage import AROUND, Part, bytes_of, poison, values
+from pyscalapack_redist.tools.bench.stage import values
 from pyscalapack_redist.tools.bench.suites import SUITES as INSTALLED
 from pyscalapack_redist.tools.bench.tables import (
     case_lines,
@@ -40,52 +37,6 @@ SUITES = INSTALLED | VARIATIONS
 DEMO = SUITES["demo"].cases
 RATE = 6.25e6
 
-# -- what each rank must hold
-
-
-@given(st.data())
-def test_a_part_has_the_elements_of_the_sub_array_and_no_others(data: st.DataObject) -> None:
-    """By dealing out the blocks of the whole array."""
-    sizes = np.array([data.draw(st.integers(0, 12)) for _ in range(2)])
-    offset = np.array([data.draw(st.integers(0, 9)) for _ in range(2)])
-    whole = [int(n) + data.draw(st.integers(0, 9)) for n in sizes + offset]
-    grid = [data.draw(st.integers(1, 3)) for _ in range(2)]
-    block = [data.draw(st.one_of(st.integers(1, 5), st.just("balanced"))) for _ in range(2)]
-    source = [0 if cut == "balanced" else data.draw(st.integers(0, p - 1)) for p, cut in zip(grid, block, strict=True)]
-    order, dtype = data.draw(st.sampled_from("CF")), np.dtype(data.draw(st.sampled_from(["i8", "c16", "i1", "V24"])))
-    layout = Layout(tuple(grid), tuple(block), tuple(source), 1, tuple(whole), tuple(offset.tolist()), order)
-    case = Case(tuple(sizes.tolist()), layout, layout, dtype)
-    right = np.zeros(whole, dtype)
-    inside = np.zeros(whole, bool)
-    window = tuple(slice(o, o + n) for o, n in zip(offset, sizes, strict=True))
-    right[window] = values(np.arange(case.elements), case.elements, dtype).reshape(case.shape)
-    inside[window] = True
-    cuts = [balanced(n, p) if cut == "balanced" else cut for n, p, cut in zip(whole, grid, block, strict=True)]
-    held = [deal(n, cut, p, s) for n, cut, p, s in zip(whole, cuts, grid, source, strict=True)]
-    descriptor = layout.descriptor(case.shape, None)
-    for rank, (p, q) in enumerate(np.ndindex(*grid), 1):
-        place = np.ix_(held[0][p], held[1][q])
-        part, moves = Part(case, layout, rank), inside[place]
-        filled, written = part.filled(), part.empty()
-        assert filled is not None
-        assert written is not None
-        assert filled.shape == part.shape == descriptor.local_shape_of((p, q)) == moves.shape
-        assert filled.flags.c_contiguous if order == "C" else filled.flags.f_contiguous
-        assert filled[moves].tobytes() == right[place][moves].tobytes()
-        assert set(filled[~moves].tobytes()) <= {AROUND}
-        poison(written)
-        written[moves] = right[place][moves]
-        assert part.matches(written)
-        assert not part.matches(None)
-        if written.size:
-            at = data.draw(st.integers(0, written.nbytes - 1))
-            bytes_of(written)[at] ^= 1
-            assert not part.matches(written)
-    outside = Part(case, layout, 0)
-    assert outside.filled() is None
-    assert outside.matches(None)
-    assert not outside.matches(np.empty((0, 0), dtype))
-
 
 def test_elements_differ_from_their_neighbours() -> None:
     for dtype in ("float64", "float16", "complex64", "int8", "?", "V3", "S5"):
@@ -94,7 +45,7 @@ def test_elements_differ_from_their_neighbours() -> None:
         assert np.mean([x.tobytes() != y.tobytes() for x, y in itertools.pairwise(made)]) > 0.3
 
 
-# -- methods and suites
+# -- suites
 
 
 @pytest.mark.parametrize("name", SUITES)

@@ -171,7 +171,6 @@ PLAN = psr.redistribute(A, B)
             r"on paper and cannot be run: .* ProcessGrid\(\(2, 3\), comm\)",
         ),
         (lambda: PLAN.start(None), DescriptorError, "on paper and cannot be run"),
-        (PLAN.profile, DescriptorError, "on paper and cannot be run"),
         (lambda: PLAN.messages, DescriptorError, r"messages_of\(rank\) has those of any rank"),
         (lambda: psr.batch(PLAN, PLAN), DescriptorError, "on paper: make its descriptors on a communicator"),
         (

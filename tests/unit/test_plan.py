@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import math
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
-from oracle import Layout, deal
+from oracle import deal
 
-from pyscalapack_redist import ScheduleError, schedules
+from pyscalapack_redist import ScheduleError, redistribute, schedules
+from pyscalapack_redist.engine.totals import Totals
 from pyscalapack_redist.tools import cli
+from pyscalapack_redist.tools.layouts import Layout
 from pyscalapack_redist.tools.plan.birkeland_model import Model, moves, sweep
 from pyscalapack_redist.tools.plan.closed_forms import cost_of_slice, pairs_with_messages
 
@@ -99,52 +98,30 @@ def test_dimensions_multiply_and_may_cost_more_than_all_at_once(
 # -- ways
 
 
-def owners(layout: str, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Rank of each element, row by row over the grid."""
-    grid, block = (tuple(map(int, part.split("x"))) for part in layout.split(":"))
-    zeros = (0,) * len(shape)
-    dealt = Layout(shape, block, np.arange(math.prod(grid)).reshape(grid), zeros, zeros, shape)
-    found = np.zeros(shape, int)
-    for rank in range(math.prod(grid)):
-        found[np.ix_(*dealt.pieces(rank)[0])] = rank
-    return found
-
-
-def moved(stops: list[NDArray[np.int64]]) -> tuple[int, int, int, int]:
-    """Messages and elements of all legs, and what the busiest rank has in each, counted element by element."""
-    figures = [0, 0, 0, 0]
-    for before, after in itertools.pairwise(stops):
-        pairs = Counter((p, q) for p, q in zip(before.flat, after.flat, strict=True) if p != q)
-        figures[0] += len(pairs)
-        figures[1] += sum(pairs.values())
-        for at, weigh in ((2, lambda count: 1), (3, lambda count: count)):
-            loads: Counter[tuple[int, int]] = Counter()
-            for (p, q), count in pairs.items():
-                loads.update({(0, p): weigh(count), (1, q): weigh(count)})
-            figures[at] += max(loads.values(), default=0)
-    return tuple(figures)  # type: ignore[return-value]
-
-
 @pytest.mark.parametrize(
-    ("stops", "via"),
+    ("shape", "before", "after", "via"),
     [
-        (["4x2:3x4", "4x2:15x12", "2x4:5x3"], "lcm"),
-        (["4x2:3x4", "2x2:5x4", "2x4:5x3"], "dimensions"),
-        (["2x3x1:2x2x9", "2x1x3:2x9x2", "1x2x3:3x3x2"], "dimensions"),
+        ((31, 26), "4x2:3x4", "2x4:5x3", "lcm"),
+        ((31, 26), "4x2:3x4", "2x4:5x3", "dimensions"),
+        ((31, 26, 9), "2x3x1:2x2x9", "1x2x3:3x3x2", "dimensions"),
     ],
 )
-def test_ways_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str], stops: list[str], via: str) -> None:
-    shape = (31, 26, 9)[: stops[0].count("x") // 2 + 1]
-    words = ["plan", "--shape", "x".join(map(str, shape)), "--from", stops[0], "--to", stops[-1]]
-    words += ["--model", "ts=1e-3,tw=1e-6"]
-    plan = planned(tmp_path, *words)
+def test_ways_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], shape: tuple[int, ...], before: str, after: str, via: str
+) -> None:
+    words = ["plan", "--shape", "x".join(map(str, shape)), "--from", before, "--to", after]
+    plan = planned(tmp_path, *words, "--model", "ts=1e-3,tw=1e-6")
     ways = {way["via"]: way for way in plan["ways"]}
     assert list(ways) == [None, "dimensions", "lcm", "gcd"]
-    held = [owners(stop, shape) for stop in stops]
-    for name, legs in ((None, [held[0], held[-1]]), (via, held)):
-        way = ways[name]
-        figures = (way["messages"], way["bytes"] // 8, way["fewest_steps"], way["busiest_bytes"] // 8)
-        assert (way["legs"], figures) == (len(legs) - 1, moved(legs))
+    sides = [Layout.parse(layout).descriptor(shape, None) for layout in (before, after)]
+    for name in (None, via):
+        way, report = ways[name], redistribute(*sides, via=name).report()
+        legs = [report] if isinstance(report, Totals) else report.legs
+        assert way["legs"] == len(legs)
+        assert way["messages"] == sum(leg.sends for leg in legs)
+        assert way["bytes"] == sum(leg.bytes_sent for leg in legs)
+        assert way["fewest_steps"] == sum(leg.most_messages for leg in legs)
+        assert way["busiest_bytes"] == sum(max(leg.most_sent, leg.most_received) for leg in legs)
         assert way["steps"] >= way["fewest_steps"]
         assert way["cost"] >= way["busiest_bytes"]
         assert way["seconds"] == pytest.approx(1e-3 * way["fewest_steps"] + 1e-6 * way["busiest_bytes"])
