@@ -1,4 +1,6 @@
-"""Communicators of every kind: several transfers in flight, scatter and gather, plans that are kept, layouts on duplicates."""
+"""Communicators of every kind: several transfers in flight, scatter and gather, plans that are kept, layouts on duplicates
+and relabelled ones.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,13 @@ import os
 import threading
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
+import pytest
+from layouts import descriptor
 from mpi4py import MPI
+from oracle import random_layout, random_shape
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES
@@ -155,6 +161,45 @@ def on_others(comm: MPI.Intracomm) -> None:
     other.Free()
 
 
+def relabelled(comm: MPI.Intracomm) -> None:
+    """Plans to and from random layouts move what the report says."""
+    for seed in range(6):
+        rng = np.random.default_rng([seed, comm.size])
+        size = random_shape(rng, int(rng.integers(1, 4)), 2000)
+        a, b = (descriptor(random_layout(rng, size, comm.size, copies=True), comm) for _ in range(2))
+        report = psr.relabel_report(a, b)
+        made = report.descriptor
+        assert made.grid.comm is comm
+        assert comm.allgather(made.layout_digest) == [made.layout_digest] * comm.size
+        for target, moved in ((b, report.moved_before), (made, report.moved_after)):
+            plan = psr.redistribute(a, target, dtype=float)
+            assert comm.allreduce(plan.report().bytes_sent) == moved, (seed, a, target)
+
+
+def relabelled_on_others() -> None:
+    """A's ranks are renumbered as B's communicator numbers them; the environment tells the nodes of COMM_WORLD's ranks."""
+    size, turned = WORLD.size, WORLD.Split(0, -WORLD.rank)
+    falling = np.arange(size)[::-1]
+    a, b = (psr.Descriptor((2 * size,), 2, psr.ProcessGrid((size,), comm)) for comm in (WORLD, turned))
+    made = psr.relabel_report(a, b)
+    assert made.moved_after == 0
+    assert made.descriptor.grid.ranks.tolist() == falling.tolist()
+    assert made.descriptor.grid.comm is turned
+    found = psr.redistribute(a, made.descriptor, comm=WORLD)(a.from_function(lambda i: i))
+    assert np.array_equal(found, a.from_function(lambda i: i))
+    paper, far = (psr.Descriptor((2 * size,), 2, psr.ProcessGrid((size,), ranks=falling + k)) for k in (0, 1))
+    assert psr.relabel(paper, a).grid.ranks.tolist() == falling.tolist()
+    with pytest.raises(psr.DescriptorError, match=f"desc_a has rank {size} of a grid on paper"):
+        psr.relabel(far, a)
+    nodes = [0, 1, 1, 0][:size]
+    c, d = (psr.Descriptor((24,), block, b.grid) for block in (1, None))
+    told = psr.relabel_report(c, d, nodes=nodes[::-1])
+    with mock.patch.dict(os.environ, {"PYSCALAPACK_REDIST_NODES": ",".join(map(str, nodes))}):
+        assert psr.relabel_report(c, d) == told
+    assert told.between_nodes_after is not None
+    turned.Free()
+
+
 def pickled() -> None:
     """A layout goes to other ranks: on COMM_WORLD as it is, from any other communicator as ranks of COMM_WORLD."""
     half, turned = WORLD.Split(WORLD.rank % 2, WORLD.rank), WORLD.Split(0, -WORLD.rank)
@@ -204,8 +249,9 @@ def in_two_threads() -> None:
 
 def main() -> None:
     for comm in communicators():
-        for part in (in_flight, scatter_and_gather, kept, legs, on_others):
+        for part in (in_flight, scatter_and_gather, kept, legs, on_others, relabelled):
             part(comm)
+    relabelled_on_others()
     pickled()
     in_two_threads()
     WORLD.Barrier()

@@ -124,19 +124,6 @@ def just_enough_memory() -> None:
     move.works()
 
 
-def more_than_32_dimensions() -> None:
-    """Grid dimensions are no problem: there are two. The others are of 1 and 2 elements in turn."""
-    if np.lib.NumpyVersion(np.__version__) < "2.0.0":
-        return
-    grid = psr.ProcessGrid((SIZE,), WORLD)
-    for ndim in (33, 64):
-        shape = [2 * SIZE, *(2 if k % 8 == 0 else 1 for k in range(1, ndim - 1)), 2 * SIZE]
-        axes = [None] * (ndim - 1)
-        a, b = (psr.Descriptor(shape, 1, grid, axes=move) for move in ([0, *axes], [*axes, 0]))
-        for exchange in "auto", "nonblocking":
-            Move(a, b, exchange=exchange).works(2)
-
-
 def in_place_on_one_rank_only() -> None:
     move = Move(by("rows", 64, 8), by("rows", 64, 8), via="dimensions")
     a = move.source(3)
@@ -218,7 +205,6 @@ DEFECTS = (
     tiles_and_copies_that_no_rank_knows_both,
     large_elements,
     just_enough_memory,
-    more_than_32_dimensions,
     in_place_on_one_rank_only,
     another_call_while_in_flight,
     test_does_not_wait_for_the_one_that_failed,
