@@ -50,9 +50,10 @@ def _moved(before: tuple[int | None, ...], after: tuple[int | None, ...]) -> int
 
 def test_the_way_of_the_paper() -> None:
     grid = ProcessGrid((2, 3))
-    a, b = (Descriptor((6, 6, 6, 6), None, grid, axes=axes) for axes in ((0, 1, None, None), (None, None, 0, 1)))
+    a = Descriptor((6, 6, 6, 6), None, grid, axes=(0, 1, None, None))
+    b = Descriptor((6, 6, 6, 6), (2, 1, 3, 2), grid, axes=(None, None, 0, 1))  # other blocks take no leg of their own
     assert [stop.axes for stop in waypoints(a, b, "dimensions")] == [(None, 1, 0, None)]
-    swapped = Descriptor((6, 6, 6, 6), None, grid, axes=(1, 0, None, None))
+    swapped = Descriptor((6, 6, 6, 6), (2, 1, 3, 2), grid, axes=(1, 0, None, None))
     aside = waypoints(a, swapped, "dimensions")
     assert len(aside) == 2  # one steps aside
     assert [stop.copies for stop in aside] == [1, 1]
