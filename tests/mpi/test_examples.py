@@ -158,8 +158,7 @@ WRONG: dict[str, list[tuple[str, str]]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "words", "message"),
-    [(name, *case) for name, cases in WRONG.items() for case in cases],
+    ("name", "words", "message"), [(name, *case) for name, cases in WRONG.items() for case in cases]
 )
 def test_what_is_wrong_is_told_once(
     name: str, words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -170,9 +169,8 @@ def test_what_is_wrong_is_told_once(
         np.save(tmp_path / f"{stem}.npy", array)
     monkeypatch.chdir(tmp_path)
     done = launch.run(EXAMPLES / f"{name}.py", 2, *words.split(), check=False)
-    assert done.returncode == 2, launch.told(done)
+    assert (done.returncode, done.stderr.count(f"{name}.py: error: ")) == (2, 1), launch.told(done)
     assert message in done.stderr, launch.told(done)
-    assert done.stderr.count(f"{name}.py: error: ") == 1, launch.told(done)
     assert "Traceback" not in done.stderr, launch.told(done)
 
 
@@ -187,29 +185,23 @@ def test_without_scalapack() -> None:
 # -- matrices in files
 
 
-@pytest.mark.parametrize("dtype", ["f8", *(pytest.param(dtype, marks=long) for dtype in ("f4", "c16"))])
+@pytest.mark.parametrize("dtype", ["f8", pytest.param("c8", marks=long)])
 def test_a_matrix_in_a_file(dtype: str, tmp_path: Path) -> None:
     random = np.random.default_rng(4)
-    matrix = random.standard_normal((30, 30)) + (1j * random.standard_normal((30, 30)) if "c" in dtype else 0)
+    matrix = random.standard_normal((30, 30)) + (1j * random.standard_normal((30, 30)) if dtype == "c8" else 0)
     matrix = (matrix + matrix.conj().T + 9 * np.eye(30)).astype(dtype)
     np.save(tmp_path / "a.npy", matrix)
     words = ("--matrix", tmp_path / "a.npy", "--grid", "1x3")
     text = launch.run(EXAMPLES / "lu_phase_change.py", 4, *words, "--block", "4").stdout
     (norm,) = re.findall(r"^norm of x .*?(\S+)$", text, re.MULTILINE)
     assert float(norm) == pytest.approx(np.linalg.norm(np.linalg.solve(matrix, np.ones(30))), rel=1e-4)
-    assert "are identical" in text
     text = launch.run(EXAMPLES / "eigen_phase_change.py", 4, *words, "--blocks", "8", "--no-comparison").stdout
     assert energies(text) == pytest.approx(tuple(np.linalg.eigvalsh(matrix)[[0, -1]]), rel=1e-4)
 
 
-def module(name: str) -> Any:
-    spec: Any = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
-
-
-matrix_files, square_plate = module("matrix_files"), module("square_plate")
+SPEC: Any = importlib.util.spec_from_file_location("matrix_files", EXAMPLES / "matrix_files.py")
+matrix_files = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(matrix_files)
 
 
 def every_other_row(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -237,17 +229,16 @@ def test_matrix_market(form: str, symmetry: str, tmp_path: Path, monkeypatch: py
 
 
 def test_what_is_wrong_with_a_matrix_market_file(tmp_path: Path) -> None:
-    file, header = tmp_path / "a.mtx", "%%MatrixMarket matrix coordinate real general\n"
-    for text, message in (
-        ("hello\n", "Not a Matrix Market file"),
-        (header + "2 3 1\n1 1 1\n", r"square.*\(2, 3\)"),
-        (header + "2 2 2\n1 1 1\n", "ends after 1 of 2"),
-        (header + "2 2 1\n1 1 1\n2 2 2\n", "more than the 1 entries"),
-        (header + "2 2 1\n3 1 1\n", "outside of the 2 x 2"),
-        (header + "2 2 1\n1 1\n", "2 numbers where 3"),
-        (header + "2 2 1\n1 1 one\n", "'one'"),
+    file = tmp_path / "a.mtx"
+    for lines, message in (
+        ("2 3 1\n1 1 1\n", r"square.*\(2, 3\)"),
+        ("2 2 2\n1 1 1\n", "ends after 1 of 2"),
+        ("2 2 1\n1 1 1\n2 2 2\n", "more than the 1 entries"),
+        ("2 2 1\n3 1 1\n", "outside of the 2 x 2"),
+        ("2 2 1\n1 1\n", "2 numbers where 3"),
+        ("2 2 1\n1 1 one\n", "'one'"),
     ):
-        file.write_text(text)
+        file.write_text(f"%%MatrixMarket matrix coordinate real general\n{lines}")
         with pytest.raises(ValueError, match=rf"a\.mtx: .*{message}"):
             every_other_row(file)
 
@@ -263,19 +254,3 @@ def test_npy_files_of_any_dtype(stored: str, tmp_path: Path) -> None:
         np.save(tmp_path / "a.npy", wrong)
         with pytest.raises(ValueError, match=rf"a\.npy: .*({message})"):
             matrix_files.open_matrix(tmp_path / "a.npy")
-
-
-# -- the plate of the LU example
-
-
-def test_the_capacitance_converges_to_that_of_the_literature() -> None:
-    def charge(panels: int) -> float:
-        plate = square_plate.SquarePlate(panels)
-        matrix = np.empty((plate.unknowns, plate.unknowns))
-        assert list(plate.fill(np.arange(plate.unknowns), matrix))[-1] == 1
-        return float(np.linalg.solve(matrix, np.ones(plate.unknowns)).sum())
-
-    coarse, fine = charge(8), charge(16)
-    exact = square_plate.LITERATURE_CAPACITANCE
-    assert coarse < fine < exact
-    assert fine + (fine - coarse) / 3 == pytest.approx(exact, abs=2e-4)
