@@ -83,7 +83,6 @@ def run(
     timeout: float = 120,
     env: Mapping[str, str] | None = None,
     check: bool = True,
-    survive: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program, or ("-m", module), on hosts x slots ranks to its end; one that hangs is ended, and fails.
 
@@ -93,11 +92,9 @@ def run(
         What a host sends, and what it receives, as `tc` has it.
     slow : mapping of int to str
         Other rates for some hosts.
-    survive : bool
-        Ranks go on when one has died, as far as Open MPI lets them.
     """
     words = [str(word) for word in (*(program if isinstance(program, tuple) else (program,)), *args)]
-    line = command(hosts, *words, slots=slots, rate=rate, slow=slow, survive=survive)
+    line = command(hosts, *words, slots=slots, rate=rate, slow=slow)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         timeout = launch.limit(timeout)
         status = ended(line, {**environment(), **(env or {})}, timeout, stdout=out, stderr=err)
@@ -108,9 +105,7 @@ def run(
     return done
 
 
-def command(
-    hosts: int, *program: str, slots: int, rate: str, slow: Mapping[int, str] | None = None, survive: bool = False
-) -> list[str]:
+def command(hosts: int, *program: str, slots: int, rate: str, slow: Mapping[int, str] | None = None) -> list[str]:
     """The command that makes the hosts, runs the program on them, and leaves nothing."""
     if not 1 <= hosts <= MOST_HOSTS or slots < 1:
         raise ValueError(
@@ -119,7 +114,7 @@ def command(
     others = [host for host in slow or {} if not 0 <= host < hosts]
     if others:
         raise ValueError(f"slow = {slow}: hosts are numbered 0 to {hosts - 1}")
-    start = launch.command(hosts * slots, *program, survive=survive)
+    start = launch.command(hosts * slots, *program)
     rates = [(slow or {}).get(host, rate) for host in range(hosts)]
     return [
         *namespaces(),

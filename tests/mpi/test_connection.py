@@ -89,7 +89,6 @@ def check_printed(lines: list[str], ranks: int, plans: int) -> None:
     [
         (4, 3, 12, 20, ""),
         (4, 2, 6, 10, "0,1,0,1"),
-        pytest.param(2, 1, 20, 200, "", marks=long),
         pytest.param(5, 2, 20, 200, "", marks=long),
         pytest.param(4, 2, 20, 200, "0,1,0,1", marks=long),
     ],

@@ -61,15 +61,6 @@ def test_each_host_has_its_name_its_ranks_and_its_link() -> None:
     assert all({"lo", "eth0"} <= set(rank["devices"]) for rank in seen)
 
 
-def test_a_program_that_hangs_is_ended_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYSCALAPACK_REDIST_TIMEOUTS", "1")
-    mark = uuid.uuid4().hex
-    with pytest.raises(launch.LaunchError, match="hung: it had not ended after 8 s"):
-        hosts.run(("-c", SLEEPING.format(str(tmp_path / mark))), 2, timeout=8)
-    assert (tmp_path / mark).exists()
-    assert alive(mark) == []
-
-
 def test_nothing_is_left_where_the_launcher_is_killed(tmp_path: Path) -> None:
     mark = uuid.uuid4().hex
     started = tmp_path / mark
@@ -89,17 +80,6 @@ def test_nothing_is_left_where_the_launcher_is_killed(tmp_path: Path) -> None:
     while alive(mark) and time.monotonic() < until:
         time.sleep(0.05)
     assert alive(mark) == []
-
-
-def test_what_cannot_be_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="1 to 64 hosts"):
-        hosts.run("x.py", 65)
-    with pytest.raises(ValueError, match="numbered 0 to 3"):
-        hosts.run("x.py", 4, slow={4: "1mbit"})
-    with pytest.raises(launch.LaunchError, match="eth0 root tbf"):
-        hosts.run("x.py", 1, rate="fast", timeout=30)
-    with pytest.raises(launch.LaunchError, match="failed with status 3"):
-        hosts.run(("-c", "import os; os._exit(3)"), 2, timeout=60)
 
 
 # -- the library on them
