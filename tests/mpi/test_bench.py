@@ -42,11 +42,8 @@ def test_methods_are_verified_and_in_the_json(tmp_path: Path) -> None:
     assert (case["shape"], case["from"], case["to"]) == ([70, 50], "1x2:3x4@0,1", "2x1:5x7")
     assert (case["dtype"], case["ranks"], case["not_run"]) == ("float64", 2, [])
     assert names(case["methods"]) == methods.split(",")
-    for method in case["methods"]:
-        assert len(method["seconds"]) == 3
-        assert min(method["seconds"]) == method["min"] <= method["median"]
-        assert method["extra_bytes"] >= 0
-        assert f"| {method['name']} " in text
+    assert all(len(method["seconds"]) == 3 and method["extra_bytes"] >= 0 for method in case["methods"])
+    assert all(f"| {method} " in text for method in methods.split(","))
     environment = json.loads(file.read_text())["environment"]
     assert environment["node_of_rank"] == [0, 0]
     assert environment["flag_round_trip_ns"] > 1
@@ -55,9 +52,8 @@ def test_methods_are_verified_and_in_the_json(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
     auto, *_, memcpy = case["methods"]
     assert {"packed", "waited"} <= set(auto["profile"])
-    assert all(len(seconds) == 2 and min(seconds) >= 0 for seconds in auto["profile"].values())
+    assert all(len(seconds) == 2 for seconds in auto["profile"].values())
     assert "profile" not in memcpy
-    assert "where the time of a call went in case 1" in text
     assert sum("| auto " in line and "| packed " in line for line in text.splitlines()) == 1
 
 

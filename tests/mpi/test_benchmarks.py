@@ -64,7 +64,6 @@ def quick(ranks: int, suite: str, tmp_path: Path, *more: object, **options: Any)
                     "time against K (Walker & Otto, Fig 11)",
                 ),
                 ("desprez", 12, {"auto"}, "Example 4: P = 12, Q = 8, r = 4, s = 3, shared processes"),
-                ("desprez", 20, {"auto"}, "Example 4: P = 12, Q = 8, r = 4, s = 3, disjoint sets"),
                 ("desprez-packing", 4, {f"{e} {t}" for e in EXCHANGES for t in TIMERS}, "packing outside the timer"),
                 ("overlap", 2, {"computing", *(f"{kind} during computing" for kind in KINDS)}, "that was hidden:"),
                 ("batch", 2, {"one by one", "batch, nonblocking"}, "16 matrices, minimum / median times:"),

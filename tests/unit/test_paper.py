@@ -160,6 +160,9 @@ def pair(shape: tuple[int, ...], blocks: tuple[int, int], *grids: tuple[int, ...
 
 
 PLAN = psr.redistribute(A, B)
+TRIANGLE = psr.redistribute(*pair((99, 99), (2, 3), (20, 20), (20, 20)), uplo="U")
+LONG = psr.redistribute(*pair((10**6,), (2, 3), (5000,), (5000,)))
+HUGE = psr.redistribute(*pair((5 * 10**9, 5 * 10**9), (8, 8), (4, 4), (2, 8)))
 
 
 @pytest.mark.parametrize(
@@ -173,21 +176,9 @@ PLAN = psr.redistribute(A, B)
         (lambda: PLAN.start(None), DescriptorError, "on paper and cannot be run"),
         (lambda: PLAN.messages, DescriptorError, r"messages_of\(rank\) has those of any rank"),
         (lambda: psr.batch(PLAN, PLAN), DescriptorError, "on paper: make its descriptors on a communicator"),
-        (
-            psr.redistribute(*pair((99, 99), (2, 3), (20, 20), (20, 20)), uplo="U").report,
-            ScheduleError,
-            "too many for a table of all pairs of a triangle",
-        ),
-        (
-            psr.redistribute(*pair((10**6,), (2, 3), (5000,), (5000,))).report,
-            ScheduleError,
-            "5,000 x 5,000 pairs along a dimension",
-        ),
-        (
-            psr.redistribute(*pair((5 * 10**9, 5 * 10**9), (8, 8), (4, 4), (2, 8))).report,
-            ScheduleError,
-            r"more than 2\^63 elements, which 64 bits cannot count",
-        ),
+        (TRIANGLE.report, ScheduleError, "too many for a table of all pairs of a triangle"),
+        (LONG.report, ScheduleError, "5,000 x 5,000 pairs along a dimension"),
+        (HUGE.report, ScheduleError, r"more than 2\^63 elements, which 64 bits cannot count"),
     ],
 )
 def test_what_cannot_be_done_on_paper_says_what_is_missing(ask: Any, error: type[Exception], words: str) -> None:
