@@ -21,10 +21,8 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
     "text",
     [
         "[1, 2]",
-        '{"latency": 0.5}',
         '{"latency": 0.5, "rate": -1}',
         '{"latency": NaN, "rate": 1}',
-        pytest.param(f'{{"latency": {"9" * 5000}, "rate": 1}}', id="5000-digits"),
         pytest.param('{"latency": 1e200, "rate": 1e200}', id="infinite-product"),
         pytest.param("[" * 200_000, id="deep"),
         pytest.param(b"\xff\xfe\x00", id="not-text"),
