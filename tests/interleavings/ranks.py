@@ -416,7 +416,6 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (progress, "pause", _pause),
     (progress, "interrupts_held", _Held),
     (transfers, "interrupts_held", _Held),
-    (progress, "LOOKS", 1),
     (progress, "_here", None),
     (progress, "LOOKS", 0),
     (progress, "LOOKS_AROUND", 1),

@@ -84,13 +84,13 @@ def test_messages_in_short_pieces(nodes: str, cases: int, nbytes: int, tmp_path:
     assert drawn(len(nodes.split(",")), cases, "pieces", nbytes, env=env)["use call"]
 
 
-@pytest.mark.parametrize("ranks", [1, 2, pytest.param(3, marks=long), 4])
-def test_special_cases(ranks: int) -> None:
-    assert run(PROGRAM.with_name("special_cases.py"), ranks).stdout == "OK\n"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("nodes", ["0,1,2,3", "0,0,1,1"])
-def test_special_cases_between_nodes(nodes: str) -> None:
-    env = {"PYSCALAPACK_REDIST_NODES": nodes}
-    assert run(PROGRAM.with_name("special_cases.py"), 4, env=env).stdout == "OK\n"
+@pytest.mark.parametrize(
+    ("ranks", "nodes"),
+    [
+        *((1, ""), (2, ""), (4, "")),
+        *(pytest.param(*row, marks=long) for row in ((3, ""), (4, "0,1,2,3"), (4, "0,0,1,1"))),
+    ],
+)
+def test_special_cases(ranks: int, nodes: str) -> None:
+    env = {"PYSCALAPACK_REDIST_NODES": nodes} if nodes else {}
+    assert run(PROGRAM.with_name("special_cases.py"), ranks, env=env).stdout == "OK\n"

@@ -64,14 +64,6 @@ def test_a_context_of_another_file(tmp_path: Path) -> None:
 def test_benchmark_of_operations() -> None:
     options = ("--order", 40, "--block", 3, "--dtypes", "float32", "complex128", "--repeat", 1)
     printed = run(BENCHMARKS / "operations.py", 2, *options).stdout
-    rows = [
-        [cell.strip() for cell in line.split("|")[1:-1]] for line in printed.splitlines() if line.startswith("| 40 ")
-    ]
-    made = [row[1:4] for row in rows]
-    assert made == [
-        [dtype, what, factors]
-        for dtype, ways in (("float32", ("same", "column", "T")), ("complex128", ("same", "column", "T", "C")))
-        for what in ways
-        for factors in ("alone", "beta = 1", "alpha and beta")
-    ]
-    assert all((row[2] == "column") == (row[-1] == "") for row in rows), "ScaLAPACK has no routine for another grid"
+    rows = [[cell.strip() for cell in line.split("|")] for line in printed.splitlines() if line.startswith("| 40 ")]
+    assert len(rows) == (3 + 4) * 3  # operations of float32 and of complex128, each with three kinds of factors
+    assert all((row[3] == "column") == (row[-2] == "") for row in rows), "ScaLAPACK has no routine for another grid"
