@@ -1,4 +1,4 @@
-"""PETSc's ScaLAPACK matrices: their own blocks go through redistribute, and PETSc works on what arrives.
+"""PETSc's ScaLAPACK matrices: their rows and their own blocks go through redistribute, and PETSc works on what arrives.
 
 petsc4py shows neither the nine integers of such a matrix nor its local array. Both are found here as PETSc's own header
 petscscalapack.h lays them out, after the two pointers that the public MatGetLayouts returns.
@@ -71,6 +71,16 @@ def value(i: Any, j: Any) -> Any:
     return 1000.0 * i + j
 
 
+def check_rows() -> None:
+    """By names that petsc4py has: out as rows by convert("dense"), in by setValues of what each rank holds."""
+    matrix = made(SHAPE)
+    rows, columns = (part.getIndices() for part in matrix.getOwnershipIS())
+    matrix.setValues(rows, columns, value(*np.ix_(rows, columns)))
+    matrix.assemble()
+    slab = psr.Descriptor(SHAPE, (None, None), psr.ProcessGrid((SIZE, 1), WORLD))
+    assert np.array_equal(matrix.convert("dense").getDenseArray(), slab.from_function(value))
+
+
 def check_blocks() -> None:
     """The matrix's own blocks, by its own nine integers, filled by redistribute; PETSc multiplies with it."""
     matrix = made(SHAPE)
@@ -96,6 +106,7 @@ def check_blocks() -> None:
 
 
 if __name__ == "__main__":
+    check_rows()
     check_blocks()
     if RANK == 0:
         sys.stdout.write("OK\n")
