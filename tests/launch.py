@@ -201,7 +201,7 @@ def name_server(folder: Path) -> Iterator[dict[str, str]]:
     try:
         while not (address.is_file() and address.read_text().strip()):
             assert time.monotonic() < last, f"ompi-server has not started within {limit(10.0):g} s"
-            time.sleep(0.1)
+            time.sleep(0.05)
         yield {"OMPI_MCA_pmix_server_uri": f"file:{address}"}
     finally:
         process.terminate()
