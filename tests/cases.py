@@ -386,6 +386,8 @@ def _call(rng: np.random.Generator, case: Case, multiplied: bool, features: froz
     if fault == "factor" and not (multiplied and len(processes) > 1):
         fault = "shape"
     among = processes if fault == "factor" else np.unique(case.a.ranks)
+    if not among.size:  # no tiles, no processes
+        return Call(how, alpha, beta, new)
     return Call(how, alpha, beta, False, fault, int(rng.choice(among)))
 
 
