@@ -11,7 +11,7 @@ from oracle import AnyLayout, Layout, TileLayout, balanced
 
 import pyscalapack_redist as psr
 
-__all__ = ["Local", "block_sizes", "descriptor", "local_array", "made_for"]
+__all__ = ["Local", "block_sizes", "descriptor", "fill", "local_array", "made_for", "placed", "views_of"]
 
 
 def block_sizes(layout: Layout) -> list[Any]:
@@ -83,6 +83,12 @@ def local_array(layout: AnyLayout, rank: int | None, dtype: np.dtype[Any], own: 
     offsets, leading = _storage(layout, rank)
     flat = np.zeros(5 + sum(offsets) + sum(n * step for (_, n), step in zip(shapes, leading, strict=True)), dtype)
     return Local(flat, views_of(layout, rank, flat))
+
+
+def fill(local: Local, layout: AnyLayout, rank: int | None, whole: NDArray[Any]) -> None:
+    """Write what a rank holds of an array of the whole shape into its local array."""
+    for view, piece in zip(local.views, layout.pieces(rank), strict=True):
+        view[...] = whole[np.ix_(*piece)]
 
 
 def views_of(layout: AnyLayout, rank: int | None, result: Any) -> list[NDArray[Any]]:

@@ -61,7 +61,9 @@ class Layout:
     @functools.cached_property
     def held(self) -> list[list[list[int]]]:
         """Global indices of each process along each dimension."""
-        return [deal(n, b, p, s) for n, b, p, s in zip(self.shape, self.block, self.processes, self.source, strict=True)]
+        return [
+            deal(n, b, p, s) for n, b, p, s in zip(self.shape, self.block, self.processes, self.source, strict=True)
+        ]
 
     @property
     def processes(self) -> tuple[int, ...]:
@@ -134,6 +136,16 @@ AnyLayout = Layout | TileLayout
 def holds(layout: AnyLayout, rank: int | None) -> bool:
     """Whether a rank holds any element of the whole array."""
     return any(all(len(some) for some in piece) for piece in layout.pieces(rank))
+
+
+def same_bytes(x: NDArray[Any], y: NDArray[Any]) -> bool:
+    """Whether two arrays have the same bytes, whatever their strides."""
+    return np.ascontiguousarray(x).tobytes() == np.ascontiguousarray(y).tobytes()
+
+
+def same_numbers(x: NDArray[Any], y: NDArray[Any]) -> bool:
+    """Whether two arrays have equal elements: 0 and -0 are, and so are two that are no numbers."""
+    return np.array_equal(x, y, equal_nan=True)
 
 
 def trapezoid(shape: tuple[int, int], uplo: str, diag: str = "N") -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from one_rank import OneRank
 
 from pyscalapack_redist import Descriptor, ProcessGrid, Tiles
 from pyscalapack_redist._kernels.call import Call
@@ -41,22 +42,6 @@ UNTOUCHED = -1.0
 TICK = 0.01  # seconds that a turn of a rank takes
 FAULTS = ("shape", "dtype", "factor", "out", "rest")  # what can be wrong on one rank; the last two are want of memory
 MOVING = "moving"  # no memory while elements move: what nobody can take back
-
-
-class Comm:
-    """Stands for the user's communicator, as one rank sees it."""
-
-    def __init__(self, rank: int, size: int) -> None:
-        self.rank, self.size = rank, size
-
-    def Get_rank(self) -> int:  # noqa: N802 - as MPI's
-        return self.rank
-
-    def Get_size(self) -> int:  # noqa: N802
-        return self.size
-
-    def Create_group(self) -> None:  # noqa: N802 - a communicator is known by it
-        raise NotImplementedError
 
 
 class Private:
@@ -157,7 +142,7 @@ class Setting:
     def __init__(self, places: Sequence[int], wanted: Callable[[Rank], dict[str, Any]], shape: tuple[int, int]) -> None:
         self.nodes, self.size, self.shape = tuple(places), len(places), shape
         self._wanted = wanted
-        self.comms = [Comm(rank, self.size) for rank in range(self.size)]
+        self.comms = [OneRank(self.size, rank) for rank in range(self.size)]
         self.teams: dict[tuple[int, ...], Team] = {}
         self.plans: list[dict[str, Any]] = []
         self._numbers: dict[tuple[int, int, bool], Any] = {}
@@ -305,7 +290,7 @@ def _here() -> Rank:
     return world.ranks[world.current]
 
 
-def _group_of(comm: Comm, ranks: tuple[int, ...]) -> Group:
+def _group_of(comm: OneRank, ranks: tuple[int, ...]) -> Group:
     world = _here().world
     return world.setting.team(ranks, world).groups[comm.rank]
 
@@ -465,7 +450,7 @@ class Rank:
         self.doomed_later: set[int] = set()  # those with which it fails while elements move
 
     @property
-    def comm(self) -> Comm:
+    def comm(self) -> OneRank:
         return self.world.setting.comms[self.rank]
 
     @property

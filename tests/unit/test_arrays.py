@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
-from rank_zero import RankZero
+from one_rank import OneRank
 
 from pyscalapack_redist import ArrayError, Descriptor, ProcessGrid
 from pyscalapack_redist.engine.arrays import checked_arrays
@@ -23,7 +23,7 @@ F8 = np.dtype(np.float64)
 
 def local(shape: tuple[int, ...], ranks: int = 1, source: tuple[int, ...] | int = 0) -> Descriptor:
     """Blocks of one element each, so that rank 0 of several, unless it is the source, has nothing of one element."""
-    grid = ProcessGrid((ranks,) + (1,) * (len(shape) - 1), RankZero(ranks))  # type: ignore[arg-type]
+    grid = ProcessGrid((ranks,) + (1,) * (len(shape) - 1), OneRank(ranks))  # type: ignore[arg-type]
     return Descriptor(shape, 1, grid, source=source)
 
 

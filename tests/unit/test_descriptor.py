@@ -14,8 +14,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from layouts import block_sizes
 from numpy.typing import NDArray
+from one_rank import OneRank
 from oracle import Layout, random_axes, random_layout, random_shape
-from rank_zero import RankZero
 
 from pyscalapack_redist import ArrayError, BlockCyclic, Blocks, Descriptor, DescriptorError, ProcessGrid
 from pyscalapack_redist._descriptor import FIELDS, build_fields, check_fields, read_fields
@@ -24,8 +24,8 @@ from pyscalapack_redist.layout.irregular import Irregular
 from pyscalapack_redist.scalapack.operands import factorable_size
 
 GRID = ProcessGrid((2, 3))
-ALONE = ProcessGrid((1, 1), RankZero(1))  # type: ignore[arg-type]
-OTHERS = ProcessGrid((2, 1), RankZero(3), ranks=[[1], [2]])  # type: ignore[arg-type] # without this rank
+ALONE = ProcessGrid((1, 1), OneRank(1))  # type: ignore[arg-type]
+OTHERS = ProcessGrid((2, 1), OneRank(3), ranks=[[1], [2]])  # type: ignore[arg-type] # without this rank
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -218,7 +218,7 @@ def test_owners_and_edges() -> None:
 )
 def test_a_function_gives_the_dtype(f: Any, dtype: Any) -> None:
     """On ranks of a grid, and outside of it, where no elements are held."""
-    grid = ProcessGrid((2, 1), RankZero(2))  # type: ignore[arg-type]
+    grid = ProcessGrid((2, 1), OneRank(2))  # type: ignore[arg-type]
     part = Descriptor((5, 4), 2, grid)[1:4, 1:]
     for desc in (
         Descriptor((5, 4), 2, grid),

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rank_zero import RankZero
+from one_rank import OneRank
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import ArrayError, Descriptor, DescriptorError, DistributedArray, ProcessGrid
 from pyscalapack_redist.layout.distributed import takes_distributed
 
-COMM: Any = RankZero(6)
+COMM: Any = OneRank(6)
 GRID = ProcessGrid((2, 3), COMM)
 DESC = Descriptor((10, 12), (2, 2), GRID)  # 6 x 4 here
 OUTSIDE = Descriptor((10, 12), 2, ProcessGrid((1, 2), COMM, ranks=[[3, 4]]))

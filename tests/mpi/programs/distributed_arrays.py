@@ -15,7 +15,7 @@ from cases import DTYPES, draw_case, numbered
 from layouts import descriptor, local_array
 from mpi4py import MPI
 from numpy.typing import NDArray
-from oracle import Layout, random_layout, random_shape
+from oracle import Layout, random_layout, random_shape, same_bytes, same_numbers
 
 import pyscalapack_redist as psr
 
@@ -47,9 +47,7 @@ def check(array: psr.DistributedArray, layout: Layout, whole: NDArray[Any]) -> N
 
 
 def same(x: Any, y: NDArray[Any]) -> bool:
-    if y.dtype.kind in "fc":  # 0 and -0 are equal
-        return np.array_equal(x, y, equal_nan=True)
-    return np.ascontiguousarray(x).tobytes() == np.ascontiguousarray(y).tobytes()
+    return same_numbers(x, y) if y.dtype.kind in "fc" else same_bytes(x, y)
 
 
 def gathered(array: psr.DistributedArray, wanted: NDArray[Any], root: int) -> None:

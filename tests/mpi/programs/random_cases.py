@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 from cases import BATCH_WAYS, FEATURES, LISTED, WAYS, Call, Case, draw_case
-from layouts import Local, descriptor, local_array, made_for, views_of
+from layouts import Local, descriptor, fill, local_array, made_for, views_of
 from mpi4py import MPI
 from numpy.typing import NDArray
-from oracle import TileLayout, holds
+from oracle import TileLayout, holds, same_bytes, same_numbers
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import node
@@ -90,8 +90,7 @@ class Member:
         for local, layout, rank, values in zip(
             self.arrays, (case.a, case.b), (self.rank_a, self.rank_b), case.before(call), strict=True
         ):
-            for view, piece in zip(local.views, layout.pieces(rank), strict=True):
-                view[...] = values[np.ix_(*piece)]
+            fill(local, layout, rank, values)
         a, b = self.arrays
         only_in_b = self.rank_b in case.b.ranks and not holds(case.a, self.rank_a)
         given, out = a.given, b.given if not call.new or (only_in_b and not case.tells_dtype) else None
@@ -138,25 +137,17 @@ class Member:
             wanted = whole[np.ix_(*piece)]
             if wanted.size:
                 assert view.dtype == self.case.dtype, self
-                equal = same if self.case.exact else same_numbers
+                equal = same_bytes if self.case.exact else same_numbers
                 assert equal(view, wanted), self
 
     def _compare_a(self, call: Call) -> None:
         assert self.arrays is not None
         before = self.case.before(call)[0]
         for view, piece in zip(self.arrays[0].views, self.case.a.pieces(self.rank_a), strict=True):
-            assert same(view, before[np.ix_(*piece)]), f"A was written: {self}"
+            assert same_bytes(view, before[np.ix_(*piece)]), f"A was written: {self}"
 
     def __str__(self) -> str:
         return f"rank {WORLD.rank}: {self.case}"
-
-
-def same(x: NDArray[Any], y: NDArray[Any]) -> bool:
-    return np.ascontiguousarray(x).tobytes() == np.ascontiguousarray(y).tobytes()
-
-
-def same_numbers(x: NDArray[Any], y: NDArray[Any]) -> bool:
-    return np.array_equal(x, y, equal_nan=True)
 
 
 def wrong(fault: str | None, given: Any, tiles: bool) -> Any:
