@@ -29,7 +29,7 @@ def use(plan: Any, local: Any, way: str) -> None:
 
 def main() -> None:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # MPICH's launcher tells the others so; unasked, it ends them
-    comm, way, n = MPI.COMM_WORLD, sys.argv[1], 600
+    comm, way, n = MPI.COMM_WORLD, sys.argv[1], 3000  # more than a test moves
     a, b = (psr.Descriptor((n, n), 8, psr.ProcessGrid(shape, comm)) for shape in ((comm.size, 1), (1, comm.size)))
     plan: Any = psr.redistribute(a, b, exchange="shared", memory_limit=2**16)
     local: Any = a.zeros(np.float64)
