@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import DTypeLike
@@ -39,7 +39,7 @@ class Described:
     _listed: bool
     _memory_limit: int
     _seconds: float | None
-    _direct: Callable[[], Stage] | None = None  # with `via=`: the stage that moves every element once
+    _direct: Stage | None = None  # with `via=`: the stage that moves every element once
 
     @property
     def desc_a(self) -> Any:

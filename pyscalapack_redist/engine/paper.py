@@ -124,5 +124,5 @@ def plan_on_paper(request: Request) -> PaperPlan:
     if request.via is not None:
         order = ORDERS["caterpillar"](*process_shapes(request.moved(a), b))
         whole = Move(0, 0, 1, a, b, request.op, True, request.part, order, nothing)
-        plan._direct = lambda: Stage([whole], exchange_class(chosen.exchange), options, None)
+        plan._direct = Stage([whole], exchange_class(chosen.exchange), options, None)
     return plan

@@ -288,11 +288,7 @@ def _plan_of(
     pair = Pair(a, b, request.dtype, request.op, request.part, request.fill)
     plan = Redistribution(group, [pair], stages, between, chosen.why, identity(request, a, b, chosen))
     if request.via is not None:
-
-        def direct() -> Stage:
-            whole = PendingMove(0, 0, 1, a, b, request.op, request.part, True)
-            shapes = process_shapes(whole.moved, b)
-            return Stage([move_of(whole, ORDERS["caterpillar"](*shapes))], exchange, options, group)
-
-        plan._direct = direct
+        whole = PendingMove(0, 0, 1, a, b, request.op, request.part, True)
+        order = ORDERS["caterpillar"](*process_shapes(whole.moved, b))
+        plan._direct = Stage([move_of(whole, order)], exchange, options, group)
     return plan

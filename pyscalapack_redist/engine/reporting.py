@@ -154,7 +154,7 @@ def totals_on_paper(plan: Described, dtype: DTypeLike | None) -> Any:
             continue
         most = [math.prod(max(map(axis.local_size, range(axis.processes))) for axis in move.desc_b.distributions)
                 for _, move in chain[:-1]]  # fmt: skip
-        reports.append(ChainReport(tuple(legs), totals(plan._direct().moves[0]), sum(most) * item))
+        reports.append(ChainReport(tuple(legs), totals(plan._direct.moves[0]), sum(most) * item))
     return FilledReport(tuple(reports)) if plan._pairs[0].fill is not None else reports[0]
 
 
@@ -176,8 +176,7 @@ def _chain_report(plan: Described, chain: Sequence[tuple[int, Move]], item: int)
     if plan._direct is None:
         return legs[0]
     held = sum(math.prod(shape) for _, move in chain[:-1] for shape in local_shapes(move.desc_b)) * item
-    direct = plan._direct()
-    return ChainReport(tuple(legs), leg_report(plan, direct, direct.moves[0], item), held)
+    return ChainReport(tuple(legs), leg_report(plan, plan._direct, plan._direct.moves[0], item), held)
 
 
 def leg_report(plan: Described, stage: Stage, move: Move, item: int) -> Report:

@@ -190,11 +190,7 @@ class Stage:
             binder.messages([move.messages[k] for move in self.moves], k == 0, self._key(k == 0)) for k in range(2)
         )
         copies = binder.bundle(
-            [
-                (k, message.box)
-                for k, move in enumerate(self.moves)
-                for message in move.copies(forms)
-            ],
+            [(k, message.box) for k, move in enumerate(self.moves) for message in move.copies(forms)],
             "",
         )
         node = None if self._group is None else self._group.node
@@ -263,7 +259,7 @@ def made_by_all(group: Group, make: Callable[[], Redistribution]) -> Redistribut
     except Exception as caught:
         group.combine((error_in_words(caught), []), largest)
         raise
-    stages = plan._stages
+    stages = plan._stages if plan._direct is None else (*plan._stages, plan._direct)
     failed, extents = group.combine((None, [tuple(stage.extents) for stage in stages]), largest)
     if failed is not None:
         raise CollectiveError(f"{group.names[failed[0]]} could not take part: {failed[1]}")

@@ -60,6 +60,13 @@ def totals_are_those_on_paper() -> None:
         assert getattr(mine, "between_bytes", None) == getattr(paper, "between_bytes", None)
 
 
+def the_direct_way_is_that_of_a_plan_without_via() -> None:
+    for exchange in ("bruck", "alltoallv", "alltoallw", "nonblocking"):
+        options = {"exchange": exchange, "memory_limit": 4000}
+        chain, plain = (psr.redistribute(ROWS, LATE, via=via, **options).report() for via in ("lcm", None))
+        assert (chain.direct.extra_bytes, chain.direct.sends) == (plain.extra_bytes, plain.sends)
+
+
 def dtypes_are_agreed() -> None:
     plan = psr.redistribute(ROWS, LATE, dtype=np.complex128 if RANK == SIZE - 1 else None)
     sent = plan.report("c16", all_ranks=True).bytes_sent
@@ -127,6 +134,7 @@ def ranks_outside_have_no_part() -> None:
 
 if __name__ == "__main__":
     totals_are_those_on_paper()
+    the_direct_way_is_that_of_a_plan_without_via()
     dtypes_are_agreed()
     batches_have_both()
     profiles_take_factors()
