@@ -79,6 +79,17 @@ def command(ranks: int, *program: str, survive: bool = False) -> list[str]:
     return [*launcher, "-n", str(ranks), sys.executable, *([] if survive else ["-m", "mpi4py"]), *program]
 
 
+@functools.cache
+def fitting_kernels() -> dict[str, str]:
+    """What keeps OpenBLAS from taking this processor for an old one, where it does: psr.linalg would warn of that."""
+    code = (
+        "import mpi4py; mpi4py.rc.initialize = False\n"
+        "from pyscalapack_redist.blacs import kernels, load; print(kernels.fitting_kernels(load()) or '')"
+    )
+    asked = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return {"OPENBLAS_CORETYPE": asked.stdout.strip()} if asked.stdout.strip() else {}
+
+
 def environment(ranks: int = 1, alone: bool = False) -> dict[str, str]:
     """This process's environment, one thread for each rank, and what containers and few cores need.
 
@@ -92,6 +103,7 @@ def environment(ranks: int = 1, alone: bool = False) -> dict[str, str]:
     if crowded:
         yielding["MPIR_CVAR_ENABLE_HEAVY_YIELD"] = "1"
     return {
+        **fitting_kernels(),
         **own,
         **yielding,
         **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),

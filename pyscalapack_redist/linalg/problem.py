@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import blacs, tracing
+from ..blacs.kernels import warn_of_kernels
 from ..comm.vote import Ballot, Statement, digest
 from ..distributed_array import DistributedArray
 from ..engine.arguments import communicator_of, group_of_all
@@ -78,7 +79,7 @@ class Problem:
         error: Exception | None = None
         try:
             self._check_operands(operands, vectors)
-            blacs.load()
+            warn_of_kernels(blacs.load(), self._comm.Get_rank())
             shape, usual = check(*operands.values())
             chosen = self._layout(routine, layout, shape), self._target(like, usual)
         except Exception as caught:

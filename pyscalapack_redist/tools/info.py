@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import importlib
 import importlib.metadata
@@ -18,6 +17,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import __version__, blacs
+from ..blacs import kernels
+from ..blacs.symbols import file_of
 from ..comm.cores import usable_cores
 from ..errors import LibraryError, RedistributionError
 from ..exchanges.threads import VARIABLE, wanted
@@ -137,31 +138,18 @@ def _scalapack() -> list[str]:
             "missing: needed for pxgemr2d and for BLACS contexts, not for redistributions",
             *str(error).splitlines(),
         ]
-    return [*library.describe(), f"BLAS: {_blas(library.path)}"]
+    return [*library.describe(), f"BLAS: {_blas(library)}", *filter(None, [kernels.kernel_advice(library)])]
 
 
-class _Symbol(ctypes.Structure):
-    """Dl_info of <dlfcn.h>."""
-
-    _fields_ = (("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("at", ctypes.c_void_p))
-
-
-def _blas(scalapack: str) -> str:
-    """The file in which a loaded ScaLAPACK finds dgemm, and which OpenBLAS that is, if it is one."""
-    for library in (ctypes.CDLL(scalapack), ctypes.CDLL(None)):
-        found = _Symbol()
-        try:
-            if not library.dladdr(ctypes.cast(library.dgemm_, ctypes.c_void_p), ctypes.byref(found)):
-                continue
-        except AttributeError:
-            continue
-        file = os.path.realpath(os.fsdecode(found.file))
-        with contextlib.suppress(AttributeError):
-            library.openblas_get_config.restype = ctypes.c_char_p
-            return f"{' '.join(library.openblas_get_config().decode().split()[:2])}, {file}"
-        reference = "/blas/libblas." in file
-        return file + (" (the reference: slow; Debian's libopenblas0-pthread takes its place)" if reference else "")
-    return "not known"
+def _blas(library: blacs.Library) -> str:
+    """The file in which a loaded ScaLAPACK finds dgemm, and which OpenBLAS with which kernels that is, if it is one."""
+    places = (file_of(handle, "dgemm_") for handle in (ctypes.CDLL(library.path), ctypes.CDLL(None)))
+    file = next(filter(None, places), "not known")
+    config = kernels.openblas(library, "openblas_get_config")
+    if config is not None:
+        return f"{' '.join(config.split()[:2])}, {file}, kernels for {kernels.kernel_name(library)}"
+    reference = "/blas/libblas." in file
+    return file + (" (the reference: slow; Debian's libopenblas0-pthread takes its place)" if reference else "")
 
 
 def _memfd() -> str:

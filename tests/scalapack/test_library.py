@@ -12,6 +12,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from launch import run
 
 import pyscalapack_redist
 
@@ -19,6 +20,7 @@ PACKAGE = Path(pyscalapack_redist.__file__).parent
 ENVIRONMENT = "PYSCALAPACK_REDIST_LIBRARY"
 SCALAPACK = "int pdgemr2d_() { return 0; } int blacs_gridinit_() { return 0; } int blacs_gridinfo_() { return 0; }"
 COUNTS = "{0} numroc_({0} *n, {0} *b, {0} *p, {0} *s, {0} *q) {{ return *n / *q + (*p < *n % *q); }}"
+OPENBLAS = 'const char *openblas_get_{}(void) {{ return "{}"; }}'
 SOURCES: dict[str, tuple[str, tuple[str, ...]]] = {  # of each library, and what it links
     "fake": (SCALAPACK, ()),
     "prefixed": (SCALAPACK.replace("pdgemr2d_", "other_pdgemr2d_"), ()),
@@ -26,6 +28,12 @@ SOURCES: dict[str, tuple[str, tuple[str, ...]]] = {  # of each library, and what
     "wide64_": (SCALAPACK.replace("pdgemr2d_", "pdgemr2d64_"), ()),
     "counts64": (SCALAPACK + COUNTS.format("long long"), ()),
     "counts32": (SCALAPACK + COUNTS.format("int"), ()),
+    "nehalem": (SCALAPACK + OPENBLAS.format("corename", "Nehalem") + OPENBLAS.format("config", "0.3 DYNAMIC_ARCH"), ()),
+    "nehalem_alone": (
+        SCALAPACK + OPENBLAS.format("corename", "Nehalem") + OPENBLAS.format("config", "0.3 Nehalem"),
+        (),
+    ),
+    "zen": (SCALAPACK + OPENBLAS.format("corename", "Zen"), ()),
     "mkl_intel_ilp64": ("int nothing;", ()),
     "mpi": ("int MPI_Comm_rank() { return 0; }", ()),
     "other": (f"extern int MPI_Comm_rank(); {SCALAPACK} int rank() {{ return MPI_Comm_rank(); }}", ("mpi",)),
@@ -147,8 +155,7 @@ def test_what_is_refused(files: dict[str, str]) -> None:
         "wide_64_": [f"{files['wide_64_']}: {wide}", "use one that is built with 32-bit integers (LP64)"],
         "wide64_": [f"{files['wide64_']}: {wide}"],
         "counts64": [wide],
-        "counts32": ["^no error: "],
-        "fake": ["^no error: "],
+        **{name: ["^no error: "] for name in ("counts32", "fake", "nehalem", "nehalem_alone", "zen")},
         "other": [
             f"{files['other']} is built for another MPI, libmpi.so.99, than mpi4py runs on, ",
             "two MPIs cannot serve one process. Remedy: name the file of a ScaLAPACK, or none, for the one that is found",
@@ -208,6 +215,72 @@ def test_the_environment_variable(files: dict[str, str]) -> None:
     script = "print(json.dumps([blacs.load().path, blacs.load().reason]))"
     said = answers(script, files, **{ENVIRONMENT: files["fake"]})
     assert said == [files["fake"], f"named by the environment variable {ENVIRONMENT}"]
+
+
+def test_kernels_for_another_processor(files: dict[str, str], tmp_path: Path) -> None:
+    avx512 = "avx512f avx512cd avx512bw avx512dq avx512vl"
+    processors = {"intel": "avx2", "amd": f"AuthenticAMD avx2 {avx512}", "wide": f"avx2 {avx512}", "old": "avx"}
+    for name, words in processors.items():
+        (tmp_path / name).write_text(f"flags : {words}\n\nflags : other\n")
+    script = (
+        f"folder = {str(tmp_path)!r}"
+        + """
+from pyscalapack_redist.blacs import kernels
+said = {}
+for processor in "intel", "amd", "wide", "old", "nowhere":
+    kernels.PROCESSOR = f"{folder}/{processor}"
+    for name in "nehalem", "nehalem_alone", "zen", "fake":
+        said[f"{processor} {name}"] = kernels.kernel_advice(blacs.load(files[name]))
+print(json.dumps({case: advice for case, advice in said.items() if advice}))
+"""
+    )
+    said = answers(script, files)
+    remedies = {"intel": "Haswell", "amd": "Zen", "wide": "SkylakeX"}
+    assert set(said) == {f"{processor} {name}" for processor in remedies for name in ("nehalem", "nehalem_alone")}
+    for processor, remedy in remedies.items():
+        advice = said[f"{processor} nehalem"]
+        assert advice.startswith(
+            f"the BLAS beneath ScaLAPACK, {files['nehalem']}, runs kernels for Nehalem, without AVX2"
+        )
+        assert advice.endswith(f"; set OPENBLAS_CORETYPE={remedy} in the environment of all ranks, before they start")
+        assert said[f"{processor} nehalem_alone"].endswith("use one that is built with DYNAMIC_ARCH")
+
+
+KERNELS = """
+import json, warnings
+import numpy as np
+import pyscalapack_redist as psr
+from mpi4py import MPI
+from pyscalapack_redist.blacs.kernels import kernel_name
+
+desc, said = psr.Descriptor((4, 4), 2, psr.ProcessGrid((2, 1), MPI.COMM_WORLD)), []
+a = psr.DistributedArray.from_function(desc, np.equal, float)
+for action in ("error", "always", "always"):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter(action)
+        try:
+            psr.linalg.det(a)
+        except (RuntimeWarning, psr.CollectiveError) as error:
+            said.append(f"{type(error).__name__}: {error}")
+        said += [f"warned in {warning.filename}: {warning.message}" for warning in caught]
+replies = MPI.COMM_WORLD.gather(said)
+if replies is not None:
+    print(json.dumps([kernel_name(psr.blacs.load()), *replies]))
+"""
+
+
+@pytest.mark.skipif("avx2" not in Path("/proc/cpuinfo").read_text(), reason="the processor has no AVX2")
+def test_linalg_warns_of_kernels_once_on_one_rank(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(KERNELS)
+    kernels, first, second = json.loads(run(program, 2, env={"OPENBLAS_CORETYPE": "Prescott"}).stdout)
+    if kernels is None:
+        pytest.skip("the BLAS is no OpenBLAS")
+    advice = r"the BLAS .*, runs kernels for Prescott, .* set OPENBLAS_CORETYPE=\w+ in the environment of all ranks"
+    assert [len(first), len(second)] == [2, 1], (first, second)
+    assert re.match(f"RuntimeWarning: {advice}", first[0])
+    assert re.match(f"warned in {program}: {advice}", first[1])
+    assert re.match(f"CollectiveError: .*{advice}", second[0])
 
 
 def test_file_names_of_libraries_are_in_one_module() -> None:
