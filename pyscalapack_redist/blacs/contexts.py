@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._blacs import Entries
+from ..comm.groups import check_running
 from ..comm.mpi import MPI
 from ..errors import DescriptorError, LibraryError
 from .library import ENVIRONMENT, Library, load
@@ -50,6 +51,7 @@ def make_context(
         raise DescriptorError(
             f"rank {rank} is not among {list(ranks_row_major)}: only the grid's ranks make its context"
         )
+    check_running()
     entries = (library or load()).entries
     group = comm.Get_group()
     members = group.Incl(ranks_row_major)

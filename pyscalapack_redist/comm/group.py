@@ -370,9 +370,15 @@ class Group:
             self.node.ring.break_off()
         self._waiting.leave()
 
+    def disown(self, why: str) -> None:
+        """In a forked process: leave what the group shares with others to the parent. Not collective."""
+        self.broken, self.lock = why, threading.Lock()
+        if self.node is not None and self.node.ring is not None:
+            self.node.ring.closed = True
+
     def end(self) -> None:
         """Come to no more calls: the others of this node, which tell the rest, do not wait for this rank. Not collective."""
-        if self.node is not None and self.node.ring is not None:
+        if self.broken is None and self.node is not None and self.node.ring is not None:
             if self.in_flight:
                 self.node.ring.break_off()
             else:

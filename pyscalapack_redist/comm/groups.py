@@ -29,11 +29,11 @@ def check_running() -> None:
     Raises
     ------
     CollectiveError
-        It has been finalized.
+        It has been finalized, or is that of the process from which this one was forked.
     """
-    module = sys.modules.get("mpi4py.MPI")
-    if module is not None and module.Is_finalized():
-        raise CollectiveError("nothing can be redistributed: MPI has been finalized")
+    why = _without_mpi()
+    if why is not None:
+        raise CollectiveError(f"nothing can be redistributed: {why}")
 
 
 def check_alive(comm: MPI.Intracomm) -> None:
@@ -95,6 +95,7 @@ class MPIGroup(Group):
 
     def check_usable(self) -> None:
         """See whether these ranks can still redistribute."""
+        check_running()
         if self._freed and self.broken is None:
             self.broken = "their communicator has been freed"
         super().check_usable()
@@ -114,16 +115,38 @@ class MPIGroup(Group):
                 comm.Free()
 
 
+def _without_mpi() -> str | None:
+    """Why MPI cannot be called; None if it can."""
+    module = sys.modules.get("mpi4py.MPI")
+    return _forked or ("MPI has been finalized" if module is not None and module.Is_finalized() else None)
+
+
 def _ended(comm: MPI.Intracomm) -> str | None:
     """Why a communicator cannot be used any more; None if it can."""
-    if MPI.Is_finalized():
-        return "MPI has been finalized"
-    return "its communicator has been freed" if comm == MPI.COMM_NULL else None
+    return _without_mpi() or ("its communicator has been freed" if comm == MPI.COMM_NULL else None)
 
 
 _keyval: int | None = None
 _never_freed: list[MPIGroup] = []
 _every: weakref.WeakSet[MPIGroup] = weakref.WeakSet()
+_forked: str | None = None  # why a forked process may not use MPI
+
+
+def _after_fork() -> None:
+    """In a forked process: MPI, and the memory shared with other ranks, are its parent's."""
+    global _forked
+    module = sys.modules.get("mpi4py.MPI")
+    if module is None or not module.Is_initialized() or module.Is_finalized():
+        return
+    _forked = (
+        f"this process was forked (by os.fork or multiprocessing) from rank {module.COMM_WORLD.Get_rank()} of COMM_WORLD, "
+        "which alone may use MPI: redistribute there, and hand forked processes arrays"
+    )
+    for group in _every:
+        group.disown(_forked)
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _close_at_the_end(_: object, __: object, ___: object) -> None:
@@ -133,11 +156,10 @@ def _close_at_the_end(_: object, __: object, ___: object) -> None:
         group.close()
 
 
-def _end_all(process: int) -> None:
+def _end_all() -> None:
     """The process ends, whatever for. Its end of MPI waits for the others, so these must not wait for this rank."""
-    if os.getpid() == process:
-        for group in _every:
-            group.end()
+    for group in _every:
+        group.end()
 
 
 def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], MPIGroup]:
@@ -153,7 +175,7 @@ def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], MPIGroup]:
         _keyval = MPI.Comm.Create_keyval(delete_fn=Deletion(free, progress.interrupts_held))
         # Attributes of COMM_SELF are deleted first of all by MPI_Finalize.
         MPI.COMM_SELF.Set_attr(MPI.Comm.Create_keyval(delete_fn=_close_at_the_end), True)
-        atexit.register(_end_all, os.getpid())
+        atexit.register(_end_all)
     kept: Any = comm.Get_attr(_keyval)
     if kept is None:
         kept = {}

@@ -15,6 +15,7 @@ from functools import partial
 from numbers import Real
 from typing import Any, TypeVar
 
+from ..comm.groups import check_running
 from ..comm.intercommunicator import Joint, joined
 from ..comm.mpi import MPI
 from ..comm.progress import blocking
@@ -85,6 +86,7 @@ def connect(
 def _join(path: Any, comm: MPI.Intracomm, timeout: Any, user: Any, role: str) -> MPI.Intercomm:
     if not hasattr(comm, "Create_group") or hasattr(comm, "Get_remote_size") or not comm:
         raise ConnectError(f"comm = {comm!r} must be an mpi4py Intracomm: the ranks of this job that take part")
+    check_running()
     private = comm.Dup()
     side = _Side(private, role)
     try:

@@ -10,6 +10,7 @@ import resource
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,41 @@ def no_file_left_while_waiting() -> None:
         os.close(file)
 
 
+def a_forked_process() -> None:
+    """The child of the last rank may call nothing; the others get the elements of its parent."""
+    for options in {}, {"exchange": "windowed"}:
+        move = turned(**options)
+        move.works()
+        transfer = move.plan.start(move.source(1), move.out())
+        if RANK == LAST:
+            child = os.fork()
+            if not child:
+                os._exit(calls_of_a_forked_process(move, transfer))
+            assert os.waitpid(child, 0)[1] == 0
+        move.check(transfer.wait(), 1)
+        move.works()
+
+
+def calls_of_a_forked_process(move: Move, transfer: Any) -> int:
+    """0 where each is refused."""
+    text = f"was forked .* from rank {LAST} of COMM_WORLD, which alone may use MPI: redistribute there"
+    calls: list[Callable[[], object]] = [
+        transfer.wait,
+        lambda: move.plan(move.source(9), move.out()),
+        lambda: move.plan.start(move.source(9)),
+        lambda: psr.redistribute(move.a, move.b),
+        lambda: psr.gather(move.a, move.source(9)),
+    ]
+    try:
+        for call in calls:
+            with pytest.raises(psr.CollectiveError, match=text):
+                call()
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
 ALONE = (no_file_left_while_waiting,)  # what else a process has open matters
 DEFECTS = (
     datatypes_in_either_order,
@@ -208,6 +244,7 @@ DEFECTS = (
     in_place_on_one_rank_only,
     another_call_while_in_flight,
     test_does_not_wait_for_the_one_that_failed,
+    a_forked_process,
 )
 
 
