@@ -25,16 +25,22 @@ def main() -> None:
         if how == "raise":
             raise ValueError("an error of the program")
         if how == "finalize":
-            MPI.Finalize()
+            with psr.ProcessGrid((1, 1), MPI.COMM_SELF) as grid:
+                if psr.blacs.available():
+                    grid.make_context()
+                MPI.Finalize()
             for call in (
                 lambda: plan(local, out),
                 lambda: plan.start(local, out),
                 lambda: plan(local),
                 lambda: both([local, local]),
                 lambda: psr.redistribute(a, b),
+                a.grid.make_context,
+                lambda: psr.ProcessGrid((1, 1), MPI.COMM_WORLD),
             ):
                 with pytest.raises(psr.RedistributionError):
                     call()
+            print("OK\n", end="", flush=True)
         if how == "started":
             plan.start(local)
         sys.exit()

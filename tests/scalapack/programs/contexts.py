@@ -109,6 +109,18 @@ def kept_by_grids(comm: MPI.Intracomm) -> None:
     duplicate.Free()
 
 
+def dropped() -> None:
+    """A grid that ends with its context is a warning with the remedy; one that was closed is none."""
+    grid, closed = ProcessGrid((1, SIZE), WORLD), ProcessGrid((1, SIZE), WORLD)
+    ctxt = grid.make_context()
+    closed.make_context()
+    closed.close()
+    with pytest.warns(ResourceWarning, match=r"1 x 4, .* was dropped with .*: call close\(\) on all") as caught:
+        del grid, closed
+    assert len(caught) == 1
+    blacs.free_context(ctxt)
+
+
 def nothing_grows(times: int) -> None:
     """Numbers and handles are used again, and memory stays, when contexts are made, read and freed many times."""
     places = list(range(SIZE))[::-1]
@@ -244,6 +256,7 @@ def main() -> None:
         made_by_others(comm)
         kept_by_grids(comm)
     made_and_read(half, np.array([[1], [0]]))
+    dropped()
     nothing_grows(int(sys.argv[2]))
     half.Free()
     reordered.Free()
