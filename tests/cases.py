@@ -40,7 +40,7 @@ RECORD = np.dtype([("key", "<i4"), ("value", "<f8", (2,)), ("tag", "S3")])
 OTHER_DTYPES = [np.dtype(t) for t in ("S5", "U3", "M8[s]", ">f8", "V7")]
 DTYPES = [*(np.dtype(t) for t in "?bBhHiIlLqefdgFDG"), *OTHER_DTYPES, RECORD]
 MULTIPLIED = "fdFD"  # dtypes that alpha and beta are for
-FORMULAS = ("walker-otto", "phases", "classes")  # schedules that apply to few pairs of layouts
+FORMULAS = ("walker-otto", "phases", "random-phases", "classes")  # schedules that apply to few pairs of layouts
 ONE_SIZE = ("lcm", "gcd")  # ways that are for blocks of one size
 LISTED = "a list of layouts"
 FEATURES = frozenset(
@@ -96,7 +96,11 @@ class Case:
     @property
     def conditional(self) -> bool:
         """Whether the way applies to some layouts only, so that `redistribute` may refuse it."""
-        cut = self.way.get("buffers") == "datatypes" and self.way.get("schedule") in ("phases", "preemptive")
+        cut = self.way.get("buffers") == "datatypes" and self.way.get("schedule") in (
+            "phases",
+            "random-phases",
+            "preemptive",
+        )
         return cut or "via" in self.way or self.way.get("schedule") in FORMULAS
 
     @property

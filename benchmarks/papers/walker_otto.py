@@ -2,7 +2,7 @@
 
 Each process has 800 blocks of 4-byte integers, whatever K. Fig 11 is time against K for each method; Table 1 holds the
 redistribution against a broadcast and an all-to-all of as many bytes. Theirs are, in their order, `phases/synchronized` and
-`phases/nonblocking`, `random/synchronized`, `walker-otto/synchronized` and `walker-otto/sendrecv`; `natural` has one message
+`phases/nonblocking`, `random-phases/synchronized`, `walker-otto/synchronized` and `walker-otto/sendrecv`; `natural` has one message
 for a pair of processes where K > P. `walker-otto-links` has blocks enough for the bandwidth of links to count.
 """
 
@@ -35,7 +35,7 @@ METHODS = (
     "natural/synchronized",
     "phases/nonblocking",
     "natural/nonblocking",
-    "random/synchronized",
+    "random-phases/synchronized",
     "walker-otto/synchronized",
     "walker-otto/sendrecv",
     "walker-otto/sendrecv/datatypes",

@@ -23,7 +23,8 @@ __all__ = ["by_formula", "is_one_port", "order_for", "reading", "schedules_for",
 
 Steps = list[list[NDArray[np.int64]]]
 
-BY_FORMULA = {"walker-otto": True, "classes": True, "phases": False}  # whether they are one-port
+# whether they are one-port
+BY_FORMULA = {"walker-otto": True, "classes": True, "phases": False, "random-phases": False}
 # Pairs of processes up to which these look at the whole of two process sets.
 WITHOUT_DIMENSIONS = {"optimal": 64 * 64, "preemptive": 64 * 64, "open-shop": 4096 * 4096}
 

@@ -18,7 +18,7 @@ from .preemptive import preemptive
 from .random_order import random_order
 from .schedule import Schedule
 from .stepwise import stepwise
-from .walker_otto import phases, schedule_walker_otto
+from .walker_otto import phases, random_phases, schedule_walker_otto
 
 __all__ = ["NAMES", "build", "check_name"]
 
@@ -28,6 +28,7 @@ BUILDERS: dict[str, Callable[..., Schedule]] = {
     "caterpillar": caterpillar,
     "ring": ring,
     "phases": phases,
+    "random-phases": random_phases,
     "walker-otto": schedule_walker_otto,
     "classes": classes,
     "stepwise": stepwise,
@@ -60,8 +61,8 @@ def build(name: str, grid: MessageGraph, **options: Any) -> Schedule:
     grid : MessageGraph
         A CommunicationGrid, a LengthMatrix, or what `whole` makes.
     **options
-        Of the algorithm: seed for random; objective and time_limit for optimal; time_limit for stepwise; startup and time_limit
-        for preemptive; startup, time_limit and hosts for open-shop.
+        Of the algorithm: seed for random and random-phases; objective and time_limit for optimal; time_limit for stepwise;
+        startup and time_limit for preemptive; startup, time_limit and hosts for open-shop.
 
     Raises
     ------

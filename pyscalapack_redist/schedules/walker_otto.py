@@ -15,12 +15,13 @@ import numpy as np
 
 from ..errors import ScheduleError
 from ..intersections.by_process import Slot
-from .checks import checked_messages, checked_table, positive
+from .checks import checked_messages, checked_table, integer, positive
 from .communication_grid import CommunicationGrid
 from .message_graph import Ints, MessageGraph
+from .random_order import random_keys
 from .schedule import Schedule
 
-__all__ = ["WalkerOtto", "phases", "schedule_walker_otto", "walker_otto"]
+__all__ = ["WalkerOtto", "phases", "random_phases", "schedule_walker_otto", "walker_otto"]
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,28 @@ def phases(grid: MessageGraph) -> Schedule:
         The grid is not r -> K r or K r -> r on P = Q processes with blocks that start together.
     """
     return _Phases("phases", *_checked("phases", grid), one_port=False)
+
+
+def random_phases(grid: MessageGraph, seed: int = 0) -> Schedule:
+    """The K phases in which each process sends its local blocks, in a random order of its own (W-O, 2.2.2). Not collective.
+
+    For K <= P that is an order like `random`; for K > P a pair comes in several phases, where `random` has one message for it.
+
+    Parameters
+    ----------
+    grid : MessageGraph
+        What is scheduled.
+    seed : int
+        The same seed gives the same order.
+
+    Raises
+    ------
+    ScheduleError
+        The grid is not r -> K r or K r -> r on P = Q processes with blocks that start together.
+    """
+    schedule = _RandomPhases("random-phases", *_checked("random-phases", grid), one_port=False)
+    schedule.seed = integer("seed", seed, "it chooses the order")
+    return schedule
 
 
 def _checked(name: str, grid: MessageGraph) -> tuple[CommunicationGrid, int, int]:
@@ -251,3 +274,26 @@ class _Phases(_Superblocks):
     def _blocks_of_large(self, process: int) -> tuple[Ints, Ints]:
         block = self._tables.K * process + np.arange(self._tables.K)
         return block // self.grid.P, block
+
+
+class _RandomPhases(_Superblocks):
+    """The same blocks, those of each process in an order of its own."""
+
+    seed: int
+
+    @cached_property
+    def _orders(self) -> tuple[Ints, Ints]:
+        """K x P: the local block that a process sends in a phase, and the phase of a local block."""
+        k, process = self._tables._places()
+        blocks = np.argsort(random_keys(self.seed, process, k), axis=0)
+        return blocks, np.argsort(blocks, axis=0)
+
+    def _block_of(self, k: Any, small: Any) -> Any:
+        small = (small - self._turn) % self.grid.P
+        return self._orders[0][k, small] * self.grid.P + small
+
+    def _blocks_of_large(self, process: int) -> tuple[Ints, Ints]:
+        block = self._tables.K * process + np.arange(self._tables.K)
+        k = self._orders[1][block // self.grid.P, block % self.grid.P]
+        order = np.argsort(k, kind="stable")
+        return k[order], block[order]

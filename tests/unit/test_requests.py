@@ -40,7 +40,7 @@ REFUSED: list[tuple[type[Exception], str, Any, Any, dict[str, Any]]] = [
     (psr.ScheduleError, "no derived datatype is made for a trapezoid", A, A, {"uplo": "L", "buffers": "datatypes"}),
     *(
         (psr.ScheduleError, f"{name}' is for layouts without copies.*use stepwise", COPIES, A, {"schedule": name})
-        for name in ("walker-otto", "phases", "classes")
+        for name in ("walker-otto", "phases", "random-phases", "classes")
     ),
     *((psr.ScheduleError, "use ", IRREGULAR, A, {"schedule": name}) for name in ("walker-otto", "classes")),
 ]  # fmt: skip

@@ -25,8 +25,9 @@ from pyscalapack_redist.schedules import (
     product,
 )
 
-ORDERS = ("natural", "random", "phases")
-ANYWHERE = tuple(name for name in NAMES if name not in ("walker-otto", "phases", "classes"))
+ORDERS = ("natural", "random", "phases", "random-phases")
+FORMULAS = ("walker-otto", "phases", "random-phases", "classes")
+ANYWHERE = tuple(name for name in NAMES if name not in FORMULAS)
 LIMITED = ("optimal", "preemptive", "open-shop")  # which look for something better until some time has passed
 
 
@@ -35,7 +36,7 @@ def schedules(grid: MessageGraph) -> Iterator[Schedule]:
         try:
             yield build(name, grid, **({"time_limit": 0.01} if name in LIMITED else {}))
         except ScheduleError:
-            assert name in ("walker-otto", "phases", "classes")
+            assert name in FORMULAS
 
 
 def check_parts(schedule: Schedule) -> None:
@@ -86,7 +87,8 @@ def test_walker_otto_and_classes_on_arrays(P: int, Q: int, r: int, K: int, grows
     grid = CommunicationGrid(
         P, P, r, s, n, data.draw(st.integers(0, 9)) * min(r, s), data.draw(st.integers(0, 9)) * min(r, s)
     )
-    check(build("walker-otto", grid))
+    for name in FORMULAS[:3]:
+        check(build(name, grid))
     grid = CommunicationGrid(P, Q, r, s, n, data.draw(st.integers(-9, 9)))
     d = math.gcd(r, s)
     if math.gcd(r // d, Q) == math.gcd(s // d, P) == 1:
@@ -204,7 +206,7 @@ def test_bad_requests_are_named(name: str, options: dict[str, object], words: li
 
 def test_schedules_with_conditions_say_what_to_use() -> None:
     a, b = Descriptor((9,), ("balanced",), ProcessGrid((2,))), Descriptor((9,), (1,), ProcessGrid((3,)))
-    for name in ("walker-otto", "phases", "classes"):
+    for name in FORMULAS:
         with pytest.raises(ScheduleError, match="needs a CommunicationGrid of one dimension; use stepwise or optimal"):
             build(name, between(*a.distributions, *b.distributions))
     with pytest.raises(ScheduleError, match=r"a.n = 9 and b.n = 8 must be equal"):

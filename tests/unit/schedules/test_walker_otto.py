@@ -81,7 +81,23 @@ def test_phases_are_equation_2(most: int) -> None:
     assert hot.lower_bound is None
 
 
-@pytest.mark.parametrize("name", ["walker-otto", "phases"])
+def test_random_phases_are_those_of_section_2_2_2() -> None:
+    """K phases, in which each process sends each of its K local blocks once, in an order of its own."""
+    for P, K in ((4, 3), (3, 20), (5, 5)):
+        for r, s in ((2, 2 * K), (2 * K, 2)):
+            schedule, again = (build("random-phases", CommunicationGrid(P, P, r, s), seed=7) for _ in range(2))
+            assert schedule.number_of_steps == K
+            assert sum(map(len, schedule.steps)) == P * K
+            assert [step.tolist() for step in schedule.steps] == [step.tolist() for step in again.steps]
+            for p in range(P):
+                rows = (schedule.of_sender if r < s else schedule.of_receiver)(p).tolist()
+                assert [step for step, *_ in rows] == list(range(K))
+                assert sorted(q for _, q, _ in rows) == sorted((k * P + p) // K for k in range(K))
+    tables = [build("random-phases", CommunicationGrid(8, 8, 1, 8), seed=seed).table() for seed in (0, 1)]
+    assert (tables[0] != tables[1]).any()
+
+
+@pytest.mark.parametrize("name", ["walker-otto", "phases", "random-phases"])
 @pytest.mark.parametrize(("r", "s", "start"), [(2, 14, 0), (14, 2, 0), (3, 3, 5), (2, 10, 6)])
 def test_slots_divide_what_a_pair_shares(name: str, r: int, s: int, start: int) -> None:
     """Each element of a pair is in the slot of one step, which is as long as the step says."""
