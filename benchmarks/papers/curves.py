@@ -31,7 +31,7 @@ def plot_factors(results: Results, path: str) -> None:
 
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.subplots()
-    _lines(axes, results.cases, [factor(case) for case in results.cases], dotted=COLLECTIVES)
+    _lines(axes, results.cases, [factor(result.case) for result in results.cases], dotted=COLLECTIVES)
     axes.set_xlabel("K: blocks of 4 become blocks of 4 K")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     case = results.cases[0].case

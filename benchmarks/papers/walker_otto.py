@@ -2,20 +2,25 @@
 
 Each process has 800 blocks of 4-byte integers, whatever K. Fig 11 is time against K for each method; Table 1 holds the
 redistribution against a broadcast and an all-to-all of as many bytes. Theirs are, in their order, `phases/synchronized` and
-`phases/nonblocking`, `random-phases/synchronized`, `walker-otto/synchronized` and `walker-otto/sendrecv`; `natural` has one message
-for a pair of processes where K > P. `walker-otto-links` has blocks enough for the bandwidth of links to count.
+`phases/nonblocking`, `random-phases/synchronized`, `walker-otto/synchronized` and `walker-otto/sendrecv`; `natural` has one
+message for a pair of processes where K > P, and `plain sendrecv` is their Fig 10 without this package. `walker-otto-links` has
+blocks enough for the bandwidth of links to count.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pyscalapack_redist.tools.bench.methods import named_methods
+from pyscalapack_redist.comm.mpi import MPI
+from pyscalapack_redist.schedules import walker_otto
+from pyscalapack_redist.tools.bench.methods import Method, Prepared, named_methods
 from pyscalapack_redist.tools.bench.results import CaseResult, Results
+from pyscalapack_redist.tools.bench.stage import Stage, bytes_of
 from pyscalapack_redist.tools.bench.suite import Suite
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.layouts import Layout
@@ -41,7 +46,45 @@ METHODS = (
     "walker-otto/sendrecv/datatypes",
     "auto/alltoallw",
 )
-TABLE_1 = ("walker-otto/sendrecv", (2, 20))
+TABLE_1 = ("walker-otto/sendrecv", "plain sendrecv"), (2, 20)
+
+
+class _Plain(Prepared):
+    """Their Fig 10 in plain mpi4py: K calls of Sendrecv, each of the blocks at one place of all superblocks (their Fig 3)."""
+
+    extra_bytes = 0
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        before, rank = stage.case.before, stage.comm.Get_rank()
+        P, K, size = before.size, factor(stage.case), before.block[0] * stage.case.dtype.itemsize
+        tables = walker_otto(P, K)
+        whole, rest = divmod(stage.case.shape[0] // before.block[0], P * K)
+        self._types = [MPI.BYTE.Create_vector(whole + more, size, K * size).Commit() for more in (0, 1)]
+
+        def buffer(array: NDArray[Any], block: int, place: int) -> list[Any]:
+            return [bytes_of(array)[place * size :], 1, self._types[int(block < rest)]]
+
+        self._calls = [
+            (
+                buffer(stage.a, tables.B[k, rank], tables.b[k, rank]),
+                int(tables.q[k, rank]),
+                buffer(stage.out, tables.C[k, rank], tables.t[k, rank]),
+                int(tables.p[k, rank]),
+            )
+            for k in range(K)
+        ]
+
+    def __call__(self) -> None:
+        for sent, target, received, source in self._calls:
+            self.stage.comm.Sendrecv(sent, target, recvbuf=received, source=source)
+
+    def close(self) -> None:
+        for datatype in self._types:
+            datatype.Free()
+
+
+PLAIN = Method("plain sendrecv", _Plain)
 
 
 def _case(processes: int, K: int, blocks: int) -> Case:
@@ -49,9 +92,9 @@ def _case(processes: int, K: int, blocks: int) -> Case:
     return Case((processes * blocks * BLOCK, 1), before, after, np.dtype(np.int32))
 
 
-def factor(result: CaseResult) -> int:
+def factor(case: Case) -> int:
     """K of a case. Not collective."""
-    return result.case.after.block[0] // result.case.before.block[0]
+    return int(case.after.block[0] // case.before.block[0])
 
 
 def tables(results: Results) -> Sequence[tuple[str, Table]]:
@@ -60,19 +103,20 @@ def tables(results: Results) -> Sequence[tuple[str, Table]]:
     methods = [name for name in names if name not in COLLECTIVES]
     by_factor = new_table(("K",), tuple(methods))
     for case in results.cases:
-        by_factor.add_row(str(factor(case)), *(_median(case, name) for name in methods))
+        by_factor.add_row(str(factor(case.case)), *(_median(case, name) for name in methods))
     processes = results.cases[0].case.before.size
     first = new_table(("operation",), (f"{processes} processes",))
     for name in COLLECTIVES:  # of the same bytes for every K
         times = [found.median for case in results.cases if (found := case.method(name))]
         first.add_row(name, time_text(statistics.median(times)) if times else "-")
-    method, factors = TABLE_1
+    redistributions, factors = TABLE_1
     for case in results.cases:
-        if factor(case) in factors:
-            first.add_row(f"redistribution, K = {factor(case)}", _median(case, method))
+        if factor(case.case) in factors:
+            for method in redistributions:
+                first.add_row(f"{method}, K = {factor(case.case)}", _median(case, method))
     return [
         ("median time against K (Walker & Otto, Fig 11):", by_factor),
-        (f"median times side by side (Walker & Otto, Table 1), redistribution by {method}:", first),
+        ("median times side by side (Walker & Otto, Table 1):", first),
     ]
 
 
@@ -84,7 +128,7 @@ def _median(case: CaseResult, name: str) -> str:
 WALKER_OTTO = Suite(
     cases=tuple(_case(processes, K, BLOCKS) for processes in PROCESSES for K in FACTORS),
     quick=tuple(_case(processes, K, 40) for processes in PROCESSES for K in (2, 3, 20)),
-    methods=named_methods(*METHODS, *COLLECTIVES),
+    methods=(*named_methods(*METHODS), PLAIN, *named_methods(*COLLECTIVES)),
     calls=3,
     tables=tables,
 )
@@ -92,7 +136,7 @@ WALKER_OTTO = Suite(
 WALKER_OTTO_LINKS = Suite(
     cases=tuple(_case(processes, K, MANY_BLOCKS) for processes in PROCESSES for K in (2, 4, 8, 20)),
     quick=tuple(_case(processes, K, 40) for processes in PROCESSES for K in (2, 20)),
-    methods=named_methods(*METHODS, "auto", "mpi-waitall", "pxgemr2d"),
+    methods=(*named_methods(*METHODS), PLAIN, *named_methods("auto", "mpi-waitall", "pxgemr2d")),
     calls=1,
     tables=lambda results: tables(results)[:1],
 )

@@ -60,7 +60,7 @@ def quick(ranks: int, suite: str, tmp_path: Path, *more: object, **options: Any)
                 (
                     "walker-otto",
                     4,
-                    {"walker-otto/sendrecv", "bcast", "alltoall"},
+                    {"random-phases/synchronized", "plain sendrecv", "alltoall"},
                     "time against K (Walker & Otto, Fig 11)",
                 ),
                 ("desprez", 12, {"auto"}, "Example 4: P = 12, Q = 8, r = 4, s = 3, shared processes"),

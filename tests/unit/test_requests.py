@@ -114,6 +114,15 @@ def test_one_dimension_is_gathered_and_another_spread(processes: tuple[int, ...]
             assert len(psr.redistribute(a, b, via="dimensions").legs) == 1  # type: ignore[attr-defined]
 
 
+def test_what_the_slices_of_a_process_have_in_common_stays() -> None:
+    """The paper's Fig 1: of a cube on P x P processes, sliced in three ways, process (0, 0) keeps N^3 / P^3 elements."""
+    grid = psr.ProcessGrid((3, 3))
+    slices = [psr.Descriptor((12,) * 3, None, grid, axes=axes) for axes in ((0, 1, None), (0, None, 1), (None, 0, 1))]
+    for a, b in itertools.permutations(slices, 2):
+        (kept,) = psr.redistribute(a, b).messages_of(0)["copy"]  # type: ignore[attr-defined]
+        assert kept.size == 4**3
+
+
 # -- superblocks: Walker & Otto (1996), section 3
 
 

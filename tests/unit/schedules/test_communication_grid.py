@@ -50,6 +50,9 @@ def test_slices_and_arrays_that_end_in_one(number: int) -> None:
         if n is None:  # Proposition 5, and Lemma 5: the fewest steps
             assert grid.most_messages == ((table > 0).sum(axis=1).max(), (table > 0).sum(axis=0).max())
             assert max(grid.most_messages) == grid.step_bound
+            reduced_r, reduced_s, g = grid.reduced
+            if offset % math.gcd(r, s) == 0:  # Lemma 2
+                assert (table > 0).all() == (g <= reduced_r + reduced_s - 1)
 
 
 @given(st.integers(0, 2**32), st.floats(1, 4.5), st.sampled_from([0, 0, 1, 7, 2**40]))

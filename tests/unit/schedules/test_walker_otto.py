@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from pathlib import Path
 
@@ -60,6 +61,9 @@ def test_every_schedule_is_valid_and_of_least_cost(most: int) -> None:
             assert schedule.number_of_steps == K
             assert schedule.total_cost == max(r, s)
             assert schedule.certificate == "equals the lower bound"
+            if math.gcd(P, K) == 1 and K <= P:  # Remark 1 of Desprez et al.
+                by_class = build("classes", CommunicationGrid(P, P, r, s))
+                assert (by_class.number_of_steps, by_class.total_cost) == (K, max(r, s))
 
 
 @pytest.mark.parametrize("most", UP_TO)
