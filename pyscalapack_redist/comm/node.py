@@ -21,7 +21,7 @@ from .._kernels.ring import Ring, SharedMemory, bytes_needed
 from ..errors import CollectiveError, RedistributionError
 from .cores import usable_cores
 
-__all__ = ["AREA", "Node", "forced_nodes"]
+__all__ = ["AREA", "Node", "forced_nodes", "machine"]
 
 AREA = 2 * 2**20  # bytes of chunks on the way from one rank
 VARIABLE = "PYSCALAPACK_REDIST_NODES"
@@ -194,17 +194,22 @@ def forced_nodes(ranks: int) -> list[int] | None:
     return nodes
 
 
-def _identity(forced: Callable[[], int | None]) -> Identity:
-    """Where this rank runs: the host and its boot, which tells hosts of one name apart."""
-    machine: tuple[str, ...] = (socket.gethostname(),)
+def machine() -> tuple[str, ...]:
+    """The host on which this process runs, and its boot, which tells hosts of one name apart. Not collective."""
+    name = socket.gethostname()
     with suppress(OSError):
-        machine = (*machine, Path("/proc/sys/kernel/random/boot_id").read_text())
+        return name, Path("/proc/sys/kernel/random/boot_id").read_text()
+    return (name,)
+
+
+def _identity(forced: Callable[[], int | None]) -> Identity:
+    """Where this rank runs."""
     node, problem = None, None
     try:
         node = forced()
     except Exception as caught:
         problem = str(caught)
-    return Identity(machine, node, _process(os.getpid()), usable_cores(), problem)
+    return Identity(machine(), node, _process(os.getpid()), usable_cores(), problem)
 
 
 def _process(number: int) -> tuple[int, str] | None:

@@ -40,6 +40,11 @@ class Hdf5:
     title : str, optional
         The file in messages; by default its path.
 
+    Attributes
+    ----------
+    callers : int
+        How many ranks call HDF5: the first ones.
+
     Raises
     ------
     LibraryError
@@ -50,7 +55,7 @@ class Hdf5:
         self._everyone, self._path, self._dataset, self._title = everyone, path, dataset, title or path
         self._h5py = all_must(everyone, lambda: library(self._title))
         self._parallel: bool = from_one(everyone, lambda: bool(self._h5py.get_config().mpi))
-        self._callers = everyone.size if self._parallel else 1
+        self.callers = everyone.size if self._parallel else 1
         if not self._parallel:
             from_one(everyone, self._say_so)
 
@@ -73,7 +78,7 @@ class Hdf5:
     def read(self, stored: FileArray, desc: Descriptor, out: NDArray[Any] | None, dtype: np.dtype[Any]) -> None:
         """Read what is meant into `out`, of this dtype. Collective."""
         with self._opened(self._path, "r") as file:
-            for slab in slabs(desc, dtype.itemsize, "C", self._callers):
+            for slab in slabs(desc, dtype.itemsize, "C", self.callers):
 
                 def read_part(slab: Slab = slab) -> NDArray[Any] | None:
                     if slab.layout.coords is None:
@@ -104,7 +109,7 @@ class Hdf5:
     def write(self, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
         """Write what is meant of the data set, which is there, and see it on the disk. Collective."""
         with self._opened(self._path, "r+") as file:
-            for slab in slabs(desc, stored.dtype.itemsize, "C", self._callers):
+            for slab in slabs(desc, stored.dtype.itemsize, "C", self.callers):
                 part = redistribute(desc[slab.part], slab.layout, dtype=stored.dtype, comm=desc.grid.comm)(local)
 
                 def write_part(slab: Slab = slab, part: NDArray[Any] | None = part) -> None:

@@ -15,7 +15,7 @@ from ..layout.blockcyclic import BlockCyclic, whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import sub_array
 from .agreed import checked_order, is_hdf5, is_npy
-from .header import FileArray, check_ordinary, read_npy_header
+from .header import FileArray, read_npy_header
 
 __all__ = ["FilePart", "Window"]
 
@@ -72,7 +72,6 @@ class FilePart:
 
     def found(self, name: str, desc: Descriptor, dtype: np.dtype[Any] | None) -> FileArray:
         """What is meant of a .npy or raw file, checked against its length and the layout. Not collective."""
-        check_ordinary(name)
         if is_npy(name):
             return self.of(read_npy_header(name), name, desc)
         length = os.stat(name).st_size

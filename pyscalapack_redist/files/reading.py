@@ -26,7 +26,7 @@ from .agreed import (
     is_hdf5,
 )
 from .hdf5 import DATASET, Hdf5
-from .header import FileArray
+from .one_file import one_file
 from .part import FilePart, Window
 from .ways import WAYS, checked_way
 
@@ -129,7 +129,8 @@ def load(
     Raises
     ------
     FileError
-        The file is not there, cut short, of another shape or kind, or holds Python objects. On all ranks.
+        The file is not there, cut short, of another shape or kind, or holds Python objects; or ranks see different files of
+        that name, or it was replaced or changed while it was read, and `out` has parts of it. On all ranks.
     ArrayError, DescriptorError, LibraryError
         An argument is wrong on this rank, or h5py is missing.
     CollectiveError
@@ -156,18 +157,15 @@ def load(
         error = caught
     agree_on(everyone, desc, ("load", name, *part.told, dataset, through), wanted, error)
     wanted = everyone.share(wanted)
-    if is_hdf5(name):
-        file = Hdf5(everyone, name, dataset or DATASET)
-        stored = file.stored(desc, part)
-    else:
-        stored = from_one(everyone, lambda: part.found(name, desc, wanted))
-        all_must(everyone, lambda: _check_seen(name, stored))
-    result = _result_dtype(name, stored.dtype, wanted)
-    target = all_must(everyone, lambda: _target(desc, fitted, result))
-    if is_hdf5(name):
-        file.read(stored, desc, target, result)
-    else:
-        WAYS[through].read(everyone, name, stored, desc, target, result)
+    file = Hdf5(everyone, name, dataset or DATASET) if is_hdf5(name) else None
+    with one_file(everyone, name, ranks=file.callers if file else None):
+        stored = file.stored(desc, part) if file else from_one(everyone, lambda: part.found(name, desc, wanted))
+        result = _result_dtype(name, stored.dtype, wanted)
+        target = all_must(everyone, lambda: _target(desc, fitted, result))
+        if file:
+            file.read(stored, desc, target, result)
+        else:
+            WAYS[through].read(everyone, name, stored, desc, target, result)
     return target if fitted is None else out
 
 
@@ -181,19 +179,6 @@ def _wanted(name: str, out: object, dtype: DTypeLike | None) -> np.dtype[Any] | 
     if given is not None and (given.hasobject or not given.itemsize):
         raise FileError(f"dtype = {given}: only elements of a fixed size, without Python objects, can be read")
     return given
-
-
-def _check_seen(name: str, stored: FileArray) -> None:
-    """Whether this rank sees the file as the first one does."""
-    try:
-        with open(name, "rb") as file:
-            length = os.fstat(file.fileno()).st_size
-    except OSError as error:
-        raise FileError(
-            f"this rank cannot open {name} as the first one can ({error}): it must see the same files"
-        ) from error
-    if length < stored.end:
-        raise FileError(f"{name} has {length} bytes on this rank and more on the first: it must see the same files")
 
 
 def _result_dtype(name: str, stored: np.dtype[Any], wanted: np.dtype[Any] | None) -> np.dtype[Any]:

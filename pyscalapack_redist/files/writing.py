@@ -25,7 +25,6 @@ from ..layout.grid import ProcessGrid
 from . import slabs
 from .agreed import (
     agree_on,
-    all_must,
     check_not_foreign,
     checked_order,
     checked_path,
@@ -37,6 +36,7 @@ from .agreed import (
 from .hdf5 import DATASET, Hdf5
 from .header import FileArray, npy_header
 from .leftovers import found_beside, remove_ended, temporary_name
+from .one_file import one_file
 from .part import FilePart, Window
 from .ways import WAYS, checked_way
 
@@ -135,7 +135,8 @@ def save(
     ------
     FileError
         The file cannot be made or written: no such directory, no right, no space; or it has another dtype than `local`, or
-        no such window. On all ranks, or a CollectiveError on those that could write.
+        no such window; or ranks see different files of that name, or it was replaced meanwhile. On all ranks, or a
+        CollectiveError on those that could write.
     ArrayError, DescriptorError, LibraryError
         An argument is wrong on this rank, or h5py is missing.
     CollectiveError
@@ -189,22 +190,18 @@ def _save_window(
     dataset: str | None,
 ) -> None:
     """Write a part of the array in a file that is there. Collective."""
-    if is_hdf5(name):
-        file = Hdf5(everyone, name, dataset or DATASET)
-        stored = file.stored(desc, part)
-    else:
-        stored = from_one(everyone, lambda: part.found(name, desc, dtype))
-    if stored.dtype != dtype:
-        raise FileError(
-            f"local has dtype {_spelled(dtype)}, but {name} has elements of {_spelled(stored.dtype)}: to write into a window "
-            "pass local.astype of that dtype"
-        )
-    length = from_one(everyone, lambda: os.stat(name).st_size)
-    all_must(everyone, lambda: _check_seen(name, length))
-    if is_hdf5(name):
-        file.write(stored, desc, local)
-    else:
-        slabs.write(everyone, name, stored, desc, local)
+    file = Hdf5(everyone, name, dataset or DATASET) if is_hdf5(name) else None
+    with one_file(everyone, name, True, file.callers if file else None):
+        stored = file.stored(desc, part) if file else from_one(everyone, lambda: part.found(name, desc, dtype))
+        if stored.dtype != dtype:
+            raise FileError(
+                f"local has dtype {_spelled(dtype)}, but {name} has elements of {_spelled(stored.dtype)}: to write into a "
+                "window pass local.astype of that dtype"
+            )
+        if file:
+            file.write(stored, desc, local)
+        else:
+            slabs.write(everyone, name, stored, desc, local)
 
 
 def _spelled(dtype: np.dtype[Any]) -> str:
@@ -234,10 +231,10 @@ def _save_whole(
             stored = from_one(everyone, lambda: _begin(temporary, target, name, wanted))
             if through == "view" and desc.copies > 1:
                 desc, local = _first_copy(desc, local)
-            all_must(everyone, lambda: _check_seen(temporary, stored.end))
-            WAYS[through].write(everyone, temporary, stored, desc, local)
-            if through == "view":
-                slabs.check(everyone, temporary, stored, desc, local)
+            with one_file(everyone, temporary, writes=True):
+                WAYS[through].write(everyone, temporary, stored, desc, local)
+                if through == "view":
+                    slabs.check(everyone, temporary, stored, desc, local)
         from_one(everyone, lambda: _finish(temporary, target))
     except BaseException:
         if everyone.rank == 0:
@@ -295,19 +292,6 @@ def _take_room(file: BinaryIO, nbytes: int, name: str) -> None:
         if error.errno not in NOT_OFFERED:
             raise FileError(f"{name}: there is no room for {nbytes} bytes: {error}") from error
         file.truncate(nbytes)
-
-
-def _check_seen(path: str, length: int) -> None:
-    """Whether this rank sees the file that the first one made or found, and may write it."""
-    try:
-        with open(path, "r+b") as file:
-            here = os.fstat(file.fileno()).st_size
-    except OSError as error:
-        raise FileError(
-            f"this rank cannot write where the first one can ({error}): it must see the same files"
-        ) from error
-    if here != length:
-        raise FileError(f"{path} has {here} bytes on this rank and {length} on the first: it must see the same files")
 
 
 def _finish(temporary: str, target: str) -> None:

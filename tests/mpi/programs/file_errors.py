@@ -5,6 +5,7 @@ What a failed save() would have replaced stays as it was, and no temporary file 
 
 from __future__ import annotations
 
+import functools
 import os
 import resource
 import struct
@@ -19,7 +20,7 @@ import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.files import slabs, writing
+from pyscalapack_redist.files import slabs, view, writing
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
@@ -147,21 +148,61 @@ def broken(*_: object) -> None:
 
 
 def not_seen_by_all(folder: Path) -> None:
-    """The last rank looks elsewhere, or at a shorter file of the same name."""
+    """The last rank looks elsewhere, where there is no file of the name, a shorter one, or one with the same bytes."""
     if SIZE == 1:
         return
     before, elsewhere = os.getcwd(), folder / "elsewhere"
     on_first(lambda: (elsewhere.mkdir(), (folder / "seen.bin").write_bytes(WHOLE.tobytes())))
     os.chdir(elsewhere if LAST == RANK else folder)
     ways: dict[str, Any] = {"window": WINDOW, "shape": SHAPE}
-    fails("this rank cannot open seen.bin as the first one can", load("seen.bin", dtype="d"), LAST)
-    fails("this rank cannot write where the first one can", save("seen.bin", PIECE.zeros(), PIECE, **ways), LAST)
-    if LAST == RANK:
-        Path("seen.bin").write_bytes(bytes(8))
-    fails("seen.bin has 8 bytes on this rank and more on the first", load("seen.bin", dtype="d"), LAST)
-    text = "seen.bin has 8 bytes on this rank and 4800 on the first"
-    fails(text, save("seen.bin", PIECE.zeros(), PIECE, **ways), LAST)
+    its = f"seen.bin on rank {LAST} "
+    for content, text in (
+        (
+            None,
+            "cannot be opened as on the first rank ([Errno 2] No such file or directory: 'seen.bin'): all ranks must",
+        ),
+        (
+            bytes(8),
+            "is not the file that the first rank has seen: size 8, not 4800: all ranks must see the same file, by an",
+        ),
+        (WHOLE.tobytes(), "is not the file that the first rank has seen: inode"),
+    ):
+        if LAST == RANK and content is not None:
+            Path("seen.bin").write_bytes(content)
+        fails(its + text, load("seen.bin", dtype="d"))
+        fails(its + text, save("seen.bin", PIECE.zeros(), PIECE, **ways))
+    assert Path("seen.bin").read_bytes() == WHOLE.tobytes()
     os.chdir(before)
+
+
+def replaced_meanwhile(folder: Path) -> None:
+    """The last rank replaces or changes the file after all have looked at it."""
+    path, other, text = folder / "replaced.npy", folder / "other.npy", "and nobody may replace or change it meanwhile"
+
+    def replace(way: Any, *arguments: Any) -> None:
+        WORLD.Barrier()
+        if RANK == LAST:
+            np.save(other, -WHOLE)
+            os.replace(other, path)
+        WORLD.Barrier()
+        way(*arguments)
+
+    def touch(way: Any, *arguments: Any) -> None:
+        way(*arguments)
+        WORLD.Barrier()
+        if RANK == LAST:
+            os.utime(path, ns=(0, 0))
+
+    for change in replace, touch:
+        for module, name, call in (
+            (slabs, "read", load(path)),
+            (view, "read", load(path, through="view")),
+            (slabs, "write", save(path, PIECE.zeros(), PIECE, window=WINDOW)),
+        )[: 3 if change is replace else 2]:
+            on_first(lambda: np.save(path, WHOLE))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(module, name, functools.partial(change, getattr(module, name)))
+                fails(text, call)
 
 
 def windows(folder: Path) -> None:
@@ -361,6 +402,7 @@ def main() -> None:
     warnings.simplefilter("ignore", RuntimeWarning)  # h5py without MPI
     reading(folder)
     not_seen_by_all(folder)
+    replaced_meanwhile(folder)
     windows(folder)
     saving(folder)
     what_is_replaced(folder)

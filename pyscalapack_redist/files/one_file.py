@@ -1,0 +1,77 @@
+"""Whether a name is that of one file on all ranks, from before it is read or written until that is done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ..comm.group import Group
+from ..comm.node import machine
+from ..errors import FileError
+from .agreed import from_one
+from .header import check_ordinary
+
+__all__ = ["one_file"]
+
+NUMBERS = ("device", "inode")  # hosts that share a file system give their own
+WRITING = ("size", *NUMBERS)
+READING = (*WRITING, "modified")
+
+
+class Identity(NamedTuple):
+    """What tells a file from another that has its name elsewhere, or had it before; `modified` is in ns."""
+
+    host: tuple[str, ...]
+    device: int
+    inode: int
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, path: str, mode: str) -> Identity:
+        """That of the file of this name, which is opened: a network file system may know only then what it is by now."""
+        check_ordinary(path)
+        with open(path, mode) as file:
+            seen = os.fstat(file.fileno())
+        return cls(machine(), seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns)
+
+    def difference(self, first: Identity, compared: tuple[str, ...]) -> str | None:
+        """In what it differs from the file that the first rank has seen, in words; None where it is that one."""
+        for name in compared:
+            here, there = getattr(self, name), getattr(first, name)
+            if here != there and (name not in NUMBERS or self.host == first.host):
+                return f"is not the file that the first rank has seen: {name} {here}, not {there}"
+        return None
+
+
+@contextmanager
+def one_file(everyone: Group, path: str, writes: bool = False, ranks: int | None = None) -> Iterator[None]:
+    """See to it that the name is that of the same file on the first `ranks`, before and after what is done with it. Collective.
+
+    Raises
+    ------
+    FileError
+        It is not, or one of them cannot open it. On all ranks.
+    """
+    mode = "r+b" if writes else "rb"
+    first = from_one(everyone, lambda: Identity.of(path, mode))
+
+    def compare(compared: tuple[str, ...]) -> None:
+        problem = None
+        try:
+            if ranks is None or everyone.rank < ranks:
+                problem = Identity.of(path, mode).difference(first, compared)
+        except Exception as error:
+            problem = f"cannot be opened as on the first rank ({error})"
+        seen = everyone.combine(problem, lambda told: next(((k, text) for k, text in enumerate(told) if text), None))
+        if seen is not None:
+            raise FileError(
+                f"{path} on {everyone.names[seen[0]]} {seen[1]}: all ranks must see the same file, by an absolute path where "
+                "their working directories differ, and nobody may replace or change it meanwhile"
+            )
+
+    compare(WRITING if writes else READING)
+    yield
+    compare(NUMBERS if writes else READING)
