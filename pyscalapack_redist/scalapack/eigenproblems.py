@@ -120,9 +120,10 @@ def _named(kind: str, last: str) -> str:
 
 
 def _missing(desc: Descriptor) -> int:
-    """What p?syevd asks for too little: p?ormtr and p?lasrt need more where a block is not small beside the matrix."""
+    """What p?syevd may ask for too little: what p?ormtr needs, and p?lasrt in it. It is much where blocks are large."""
     rows, columns = desc.local_shape_of((0, 0))
-    return int((2 * rows + columns + desc.block[0]) * desc.block[0])
+    block = int(desc.block[0])
+    return max(block * (block - 1) // 2, (rows + columns) * block) + block * block
 
 
 def _workspaces(kind: str) -> str:

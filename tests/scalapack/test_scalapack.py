@@ -33,6 +33,18 @@ def test_routines(ranks: int) -> None:
     assert run(PROGRAMS / "routines.py", ranks).stdout == "OK\n"
 
 
+@pytest.mark.parametrize(
+    ("ranks", "first", "stride"),
+    [
+        (1, 3, 9),
+        (2, 5, 41),
+        *(pytest.param(n, 0, stride, marks=LONG) for n, stride in ((1, 1), (2, 1), (4, 1), (6, 3))),
+    ],
+)
+def test_small_matrices_in_blocks_of_all_sizes(ranks: int, first: int, stride: int) -> None:
+    assert run(PROGRAMS / "sweep.py", ranks, first, stride, timeout=250).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("cycles", [20, pytest.param(2000, marks=LONG)])
 def test_contexts_and_nine_integers(cycles: int, tmp_path: Path) -> None:
     assert run(PROGRAMS / "contexts.py", 4, tmp_path, cycles, timeout=200).stdout == "OK\n"

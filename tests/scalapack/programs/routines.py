@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from linalg_cases import RANK, SIZE, WORLD, near, random
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
@@ -40,18 +41,22 @@ def whole_of(desc: Descriptor, local: NDArray[Any] | None, dtype: str) -> NDArra
     whole = np.zeros(desc.shape, dtype)
     if local is not None:
         whole[np.ix_(desc.global_indices(0), desc.global_indices(1))] = local
-    return np.sum(WORLD.allgather(whole), axis=0, dtype=dtype)
+    WORLD.Allreduce(MPI.IN_PLACE, whole)
+    return whole
 
 
 class Operands:
     """Matrices of one dtype on one grid, in one form of passing them; `wrap` of a matrix makes the arguments for it."""
 
-    def __init__(self, grid: ProcessGrid, dtype: str, form: str) -> None:
-        self.grid, self.dtype, self.form = grid, dtype, form
+    def __init__(self, grid: ProcessGrid, dtype: str, form: str = "descriptors", block: int = BLOCK) -> None:
+        self.grid, self.dtype, self.form, self.block = grid, dtype, form, block
         self.more = {"comm": WORLD} if form == "nine" else {}
 
-    def local(self, whole: NDArray[Any], block: int = BLOCK) -> tuple[Any, Descriptor]:
-        desc = Descriptor(whole.shape, block, self.grid)
+    def regular(self, m: int, n: int) -> NDArray[Any]:
+        return random((m, n), self.dtype) + (6 + max(m, n)) * np.eye(m, n, dtype=self.dtype)
+
+    def local(self, whole: NDArray[Any]) -> tuple[Any, Descriptor]:
+        desc = Descriptor(whole.shape, self.block, self.grid)
         inside = self.grid.coords is not None
         return (np.asfortranarray(desc.from_function(lambda i, j: whole[i, j], self.dtype)) if inside else None), desc
 
@@ -68,8 +73,8 @@ def nine(desc: Descriptor) -> Any:
     return None if RANK % 2 else NONSENSE
 
 
-def linear_systems(x: Operands) -> None:
-    matrix, sides = random((N, N), x.dtype) + 6 * np.eye(N, dtype=x.dtype), random((N, 4), x.dtype)
+def linear_systems(x: Operands, n: int) -> None:
+    matrix, sides = x.regular(n, n), random((n, 4), x.dtype)
     (a, desc), more = x.local(matrix), x.more
     pivots = scalapack.pxgetrf(*x.wrap(a, desc), **more)
     assert (pivots is None) == (x.grid.coords is None)
@@ -78,8 +83,9 @@ def linear_systems(x: Operands) -> None:
         scalapack.pxgetrs(*x.wrap(a, desc), pivots, *x.wrap(b, desc_b), trans=trans, **more)
         near(turned @ whole_of(desc_b, b, x.dtype), sides, trans)
     scalapack.pxgetri(*x.wrap(a, desc), pivots, **more)
-    near(whole_of(desc, a, x.dtype) @ matrix, np.eye(N, dtype=x.dtype))
-    positive = (matrix @ matrix.conj().T + N * np.eye(N)).astype(x.dtype)
+    near(whole_of(desc, a, x.dtype) @ matrix, np.eye(n, dtype=x.dtype))
+    positive = (matrix @ matrix.conj().T + n * np.eye(n)).astype(x.dtype)
+    hermitian = matrix + matrix.conj().T
     for uplo, keep in (("L", np.tril), ("U", np.triu)):
         (a, desc), (b, desc_b), (c, _) = x.local(keep(positive)), x.local(sides), x.local(sides)
         scalapack.pxpotrf(*x.wrap(a, desc), uplo=uplo, **more)
@@ -92,30 +98,50 @@ def linear_systems(x: Operands) -> None:
             near(whole_of(desc_b, c, x.dtype), turned @ sides, f"{uplo} {trans}")
             scalapack.pxtrsm(*x.wrap(a, desc), *x.wrap(c, desc_b), uplo=uplo, trans=trans, **more)
             near(whole_of(desc_b, c, x.dtype), sides, f"{uplo} {trans}")
+        lower = factor if uplo == "L" else factor.conj().T
+        inverse = np.linalg.inv(lower)
+        for problem, left in ((1, inverse), (2, lower.conj().T), (3, lower.conj().T)):
+            c, _ = x.local(keep(hermitian))
+            scalapack.pxsygst(*x.wrap(c, desc), *x.wrap(a, desc), uplo=uplo, problem=problem, **more)
+            near(keep(whole_of(desc, c, x.dtype)), keep(left @ hermitian @ left.conj().T), f"{uplo} {problem}")
 
 
-def orthogonal(x: Operands) -> None:
-    matrix, sides, more = random((N, N), x.dtype) + 6 * np.eye(N, dtype=x.dtype), random((N, 4), x.dtype), x.more
+def orthogonal(x: Operands, m: int, n: int) -> None:
+    few, matrix, sides, more = min(m, n), x.regular(m, n), random((max(m, n), 4), x.dtype), x.more
     (a, desc), (b, desc_b), (c, _) = x.local(matrix), x.local(sides), x.local(matrix)
     for order, letter in (("fro", "F"), (1, "1"), (np.inf, "I")):
         found = scalapack.pxlange(*x.wrap(a, desc), letter, **more)
         assert found is None or np.isclose(found, np.linalg.norm(matrix, order), 1e-5), letter
         assert (found is None) == (x.grid.coords is None)
     tau = scalapack.pxgeqrf(*x.wrap(a, desc), **more)
-    r = np.triu(whole_of(desc, a, x.dtype))
-    scalapack.pxorgqr(*x.wrap(a, desc), tau, N, N, **more)
-    q = whole_of(desc, a, x.dtype)
-    near(q @ r, matrix)
-    near(q.conj().T @ q, np.eye(N, dtype=x.dtype))
-    product, _ = x.local(matrix)
-    scalapack.pxgemm(*x.wrap(a, desc), *x.wrap(c, desc), *x.wrap(product, desc), trans_a="C", alpha=2, beta=-1, **more)
-    near(whole_of(desc, product, x.dtype), (2 * q.conj().T @ matrix - matrix).astype(x.dtype))
+    factors = whole_of(desc, a, x.dtype)
+    left, desc_q = x.local(factors[:, :few])
+    scalapack.pxorgqr(*x.wrap(left, desc_q), tau, few, few, **more)
+    q = whole_of(desc_q, left, x.dtype)
+    near(q @ np.triu(factors)[:few], matrix)
+    near(q.conj().T @ q, np.eye(few, dtype=x.dtype))
+    (product, desc_p), r = x.local(matrix[:few]), (q.conj().T @ matrix).astype(x.dtype)
+    operands = *x.wrap(left, desc_q), *x.wrap(c, desc), *x.wrap(product, desc_p)
+    scalapack.pxgemm(*operands, trans_a="C", alpha=2, beta=-1, **more)
+    near(whole_of(desc_p, product, x.dtype), 2 * r - matrix[:few])
     scalapack.pxgels(*x.wrap(c, desc), *x.wrap(b, desc_b), **more)
-    near(matrix @ whole_of(desc_b, b, x.dtype), sides)
+    near(whole_of(desc_b, b, x.dtype)[:n], np.linalg.lstsq(matrix, sides[:m])[0])
+    if (m, n) == (1, 2) and x.grid.shape[1] > 1:
+        return  # it would be refused
+    expected = np.linalg.svd(matrix, compute_uv=False)
+    for vectors in (False, True):
+        a, desc = x.local(matrix)
+        left, values, right = scalapack.pxgesvd(*x.wrap(a, desc), vectors, **more)
+        if values is not None:
+            near(values, expected)
+    u, vh = whole_of(desc_q, left, x.dtype), whole_of(desc_p, right, x.dtype)
+    near((u * expected).astype(x.dtype) @ vh, matrix)
+    near(u.conj().T @ u, np.eye(few, dtype=x.dtype))
+    near(vh @ vh.conj().T, np.eye(few, dtype=x.dtype))
 
 
-def spectral(x: Operands) -> None:
-    half = random((N, N), x.dtype)
+def spectral(x: Operands, n: int) -> None:
+    half = random((n, n), x.dtype)
     matrix, more = ((half + half.conj().T) / 2).astype(x.dtype), x.more
     expected = np.linalg.eigvalsh(matrix)
     for uplo, keep in (("L", np.tril), ("U", np.triu)):
@@ -128,13 +154,7 @@ def spectral(x: Operands) -> None:
             near(again, expected)
         basis = whole_of(desc, vectors, x.dtype)
         near(matrix @ basis, (basis * expected).astype(x.dtype))
-        near(basis.conj().T @ basis, np.eye(N, dtype=x.dtype))
-    a, desc = x.local(half)
-    left, values, right = scalapack.pxgesvd(*x.wrap(a, desc), **more)
-    if values is not None:
-        near(values, np.linalg.svd(half, compute_uv=False))
-    everywhere = next(found for found in WORLD.allgather(values) if found is not None)
-    near((whole_of(desc, left, x.dtype) * everywhere).astype(x.dtype) @ whole_of(desc, right, x.dtype), half)
+        near(basis.conj().T @ basis, np.eye(n, dtype=x.dtype))
 
 
 def copies(large: ProcessGrid, part: ProcessGrid, form: str) -> None:
@@ -362,9 +382,9 @@ def main() -> None:
         if grid.coords is not None:
             grid.make_context()
         for form in FORMS if grid is made[0] else ("nine",):
-            for group in (linear_systems, orthogonal, spectral):
+            for group, shape in ((linear_systems, (N,)), (orthogonal, (N, N)), (spectral, (N,))):
                 number += 1
-                group(Operands(grid, "fdFD"[number % 4], form))
+                group(Operands(grid, "fdFD"[number % 4], form), *shape)
         singular(grid)
         refused(grid)
         refused_together(grid)
