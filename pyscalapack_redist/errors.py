@@ -37,7 +37,7 @@ class ScheduleError(RedistributionError, ValueError):
 
 
 class LibraryError(RedistributionError, ImportError):
-    """A library cannot be used (ScaLAPACK, an entry point of it, h5py); the message says what was tried."""
+    """A library cannot be used (ScaLAPACK, an entry point of it, h5py), or refuses what it is given; says what was tried."""
 
 
 class CollectiveError(RedistributionError):

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from .. import blacs, tracing
 from ..layout.descriptor import Descriptor
-from .operands import KIND_OF_DTYPE, Operand
+from .operands import KIND_OF_DTYPE, Operand, check_info
 from .topologies import kept
 
 __all__ = [
     "Entry",
     "agreeing",
     "call",
+    "call_with_info",
     "call_with_workspace",
     "dtype_of",
     "entering",
@@ -143,6 +144,18 @@ def _by_reference(number: int) -> Any:
     return ctypes.byref(ctypes.c_int(number))
 
 
+def call_with_info(name: str, *arguments: Argument) -> int:
+    """Call a routine, with INFO as its last argument, and return that, which is not negative. Collective, as `call`."""
+    info = np.zeros(1, np.intc)
+    call(name, *arguments, info)
+    return _checked(name, info, arguments)
+
+
+def _checked(name: str, info: NDArray[np.intc], arguments: Sequence[Argument]) -> int:
+    check_info(name, int(info[0]), *(argument for argument in arguments if isinstance(argument, Operand)))
+    return int(info[0])
+
+
 def over_grid(name: str, numbers: NDArray[Any], desc: Descriptor) -> Callable[[], None]:
     """Prepare BLACS's ?gamn2d or ?gamx2d, the least or largest of absolute values, element by element and in place.
 
@@ -174,7 +187,7 @@ def norm_of(which: str, kind: str, desc: Descriptor, matrix: Operand) -> float:
 def call_with_workspace(
     name: str, kinds: str, *arguments: Argument, more: tuple[NDArray[Any], ...] = (), missing: int = 0
 ) -> int:
-    """Ask a routine what workspaces it needs, call it with these, and return its INFO. Collective, as `call`.
+    """Ask a routine what workspaces it needs, call it with these, and return its INFO, as `call_with_info`. Collective.
 
     Parameters
     ----------
@@ -199,8 +212,7 @@ def call_with_workspace(
     query = with_workspaces([-1] * len(asked), asked)
     ready(name, *arguments)  # a query compares its arguments on all processes
     query()
-    if info[0]:
-        return int(info[0])
+    _checked(name, info, arguments)
     sizes = [
         max(1, int(array[0]) if kind == "i" else size_told(array) + missing)
         for kind, array in zip(kinds, asked, strict=True)
@@ -208,4 +220,4 @@ def call_with_workspace(
     routine = with_workspaces(sizes, [np.zeros(size, dtype_of(kind)) for size, kind in zip(sizes, kinds, strict=True)])
     with entering(name, routine.desc, *arguments):
         routine()
-    return int(info[0])
+    return _checked(name, info, arguments)

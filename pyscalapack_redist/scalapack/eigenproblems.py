@@ -20,10 +20,9 @@ from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.given import LayoutArgument
 from ..layout.letters import TRIANGLES, letter_of
-from .calls import call, call_with_workspace, dtype_of
+from .calls import call_with_info, call_with_workspace, dtype_of
 from .operands import (
     check_aligned,
-    check_info,
     check_same_shape,
     check_separate,
     eigenproblem_size,
@@ -109,8 +108,7 @@ def pxsyevd(
     target = operand("vectors", vectors, desc, written=True)
     name, missing = _named(kind, "evd"), _missing(desc)
     info = call_with_workspace(name, _workspaces(kind), "V", triangle, n, matrix, values, target, missing=missing)
-    check_info(name, info)
-    if info > 0:
+    if info:
         raise np.linalg.LinAlgError(f"{name}: eigenvalue {info // (n + 1)} (counted from 1) did not converge")
     return Eigenpairs(values, vectors)
 
@@ -159,8 +157,7 @@ def pxsyev(
         name = _named(kind, "ev")
         kinds = _workspaces(kind).removesuffix("i")
         info = call_with_workspace(name, kinds, "N", triangle, n, matrix, values, matrix, missing=_missing(desc))
-        check_info(name, info)
-        if info > 0:
+        if info:
             raise np.linalg.LinAlgError(f"{name}: not all eigenvalues were found (INFO = {info})")
     return values
 
@@ -216,8 +213,7 @@ def pxsygst(
     matrix, factor = operand("a", a, desc, written=True), operand("b", b, desc_b)
     kind = factored_kind(matrix, factor)
     check_separate(matrix, factor)
-    scale, info = np.ones(1, _real_zeros(0, kind).dtype), np.zeros(1, np.intc)
+    scale = np.ones(1, _real_zeros(0, kind).dtype)
     if n:
-        call(_named(kind, "gst"), problem, triangle, n, matrix, factor, scale, info)
-        check_info(_named(kind, "gst"), int(info[0]))
+        call_with_info(_named(kind, "gst"), problem, triangle, n, matrix, factor, scale)
     return float(scale[0])

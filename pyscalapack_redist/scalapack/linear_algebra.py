@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from ..comm.mpi import MPI
 from ..layout.descriptor import Descriptor
 from ..layout.letters import TRANSPOSES, TRIANGLES, letter_of
-from .calls import call, call_with_workspace, dtype_of
+from .calls import call, call_with_info, call_with_workspace, dtype_of
 from .operands import (
     Operand,
     check_aligned,
-    check_info,
     check_separate,
     checked_pivots,
     factorable_size,
@@ -70,12 +69,10 @@ def pxpotrf(a: Local, desc: Descriptor, uplo: str = "L", *, comm: MPI.Intracomm 
     kind = factored_kind(matrix)
     if n == 0:
         return
-    info = np.zeros(1, np.intc)
-    call(f"p{kind}potrf", triangle, n, matrix, info)
-    check_info(f"p{kind}potrf", int(info[0]))
-    if info[0] > 0:
+    info = call_with_info(f"p{kind}potrf", triangle, n, matrix)
+    if info:
         raise np.linalg.LinAlgError(
-            f"p{kind}potrf: the matrix is not positive definite: its leading minor of order {info[0]} is not"
+            f"p{kind}potrf: the matrix is not positive definite: its leading minor of order {info} is not"
         )
 
 
@@ -105,9 +102,7 @@ def pxpotrs(
     found = _matrix_and_sides(a, desc, b, desc_b)
     if found is not None:
         kind, matrix, sides = found
-        info = np.zeros(1, np.intc)
-        call(f"p{kind}potrs", triangle, *desc_b.shape, matrix, sides, info)
-        check_info(f"p{kind}potrs", int(info[0]))
+        call_with_info(f"p{kind}potrs", triangle, *desc_b.shape, matrix, sides)
 
 
 def _matrix_and_sides(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor) -> tuple[str, Operand, Operand] | None:
@@ -209,8 +204,7 @@ def pxgetri(a: Local, desc: Descriptor, pivots: NDArray[np.intc] | None, *, comm
     if n == 0:
         return
     info = call_with_workspace(f"p{kind}getri", f"{kind}i", n, matrix, exchanged)
-    check_info(f"p{kind}getri", info)
-    if info > 0:
+    if info:
         raise np.linalg.LinAlgError(
             f"p{kind}getri: the matrix is singular: pivot {info} (counted from 1) is exactly zero"
         )

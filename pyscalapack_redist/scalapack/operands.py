@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import blacs
-from ..errors import ArrayError, DescriptorError, shown
+from ..errors import ArrayError, DescriptorError, LibraryError, shown
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import check_one_size
 from ..layout.grid import ProcessGrid, same_ranks
@@ -325,10 +325,13 @@ def sides_count_of(desc: Descriptor, desc_b: Descriptor) -> int:
     return sides
 
 
-def check_info(routine: str, info: int) -> None:
+def check_info(routine: str, info: int, *operands: Operand) -> None:
+    """Raise where a routine refuses an argument, which all the checks before should have refused, or made otherwise."""
     if info < 0:
         argument, entry = divmod(-info, 100) if info <= -100 else (-info, 0)
-        place = f"argument {argument}" + (f", entry {entry} of the descriptor" if entry else "")
-        raise DescriptorError(
-            f"{routine} refused {place} (INFO = {info}): ScaLAPACK cannot take this layout; redistribute to another first"
+        place = f"argument {argument}" + (f", entry {entry} of the descriptor," if entry else "")
+        layouts = " and ".join(f"{operand.name} in {operand.desc!r}" for operand in operands)
+        raise LibraryError(
+            f"{routine} of {blacs.load().path} refused {place} (INFO = {info}), with {layouts}: this is an error of "
+            "pyscalapack_redist, please report it with this message; meanwhile redistribute to another layout"
         )

@@ -231,7 +231,7 @@ def pxgetrf(a: NDArray[Any] | None, desc: Descriptor, *, comm: MPI.Intracomm | N
         # MKL's does not tell of each zero pivot, and netlib's returns from a matrix of one row without a look at it
         found[0] = _first_zero(matrix.array, *places, n) + 1
         least()
-    check_info(f"p{kind}getrf", info)
+    check_info(f"p{kind}getrf", info, matrix)
     if info > 0 and found[0] > n:
         raise np.linalg.LinAlgError(
             f"p{kind}getrf: pivot {info} (counted from 1) was not found: the matrix has infs, NaNs or subnormal numbers"
@@ -326,4 +326,4 @@ def pxgetrs(
         return
     with entering(f"p{kind}getrs", desc, form, n, sides_count, matrix, sides):
         info = blacs.load().entries.getrs(kind, form, n, sides_count, *matrix.where, exchanged, *sides.where)
-    check_info(f"p{kind}getrs", info)
+    check_info(f"p{kind}getrs", info, matrix, sides)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import Descriptor, ProcessGrid, blacs, scalapack
+from pyscalapack_redist.scalapack.operands import check_info, operand
 
 N, BLOCK = 14, 3
 FORMS = ("descriptors", "nine", "arrays")
@@ -314,6 +315,14 @@ def refused(grid: ProcessGrid) -> None:
     ]
     for kind, text, call in cases:
         raises(kind, text, call)
+    x = operand("a", a, fine)
+    for info, place in ((-7, "argument 7"), (-706, "argument 7, entry 6 of the descriptor,")):
+        with pytest.raises(psr.LibraryError) as caught:
+            check_info("pdgetrf", info, x, x._replace(name="b"))
+        refusal = f"refused {place} (INFO = {info}), with a in {fine!r} and b in {fine!r}"
+        assert refusal in str(caught.value)
+        assert "an error of pyscalapack_redist, please report it" in str(caught.value)
+        assert "meanwhile redistribute" in str(caught.value)
 
 
 def refused_together(grid: ProcessGrid) -> None:
