@@ -307,6 +307,7 @@ class Group:
 
     def combine(self, mine: Any, answer: Callable[[list[Any]], Any] | None = None) -> Any:
         """What all ranks tell, by rank; or what `answer` makes of that, on the first one. Collective over the group."""
+        self.check_usable()
         with progress.interrupts_held():
             return self._answer(all_tell(self.channel, self.next_ticket(), mine, answer))
 

@@ -44,9 +44,11 @@ def check_alive(comm: MPI.Intracomm) -> None:
     CollectiveError
         It has been freed, or MPI finalized.
     """
-    gone = _ended(comm)
-    if gone is not None:
-        raise CollectiveError(f"nothing can be redistributed: {gone}")
+    check_running()
+    if comm == MPI.COMM_NULL:
+        raise CollectiveError(
+            "a communicator has been freed, and layouts and plans on it are of no use: make them on one that is not"
+        )
 
 
 class Closable(Protocol):
@@ -91,7 +93,7 @@ class MPIGroup(Group):
 
     def gone(self) -> str | None:
         """Why these ranks cannot communicate any more; None if they can."""
-        return _ended(self.comm)
+        return _without_mpi() or ("its communicator has been freed" if self.comm == MPI.COMM_NULL else None)
 
     def check_usable(self) -> None:
         """See whether these ranks can still redistribute."""
@@ -119,11 +121,6 @@ def _without_mpi() -> str | None:
     """Why MPI cannot be called; None if it can."""
     module = sys.modules.get("mpi4py.MPI")
     return _forked or ("MPI has been finalized" if module is not None and module.Is_finalized() else None)
-
-
-def _ended(comm: MPI.Intracomm) -> str | None:
-    """Why a communicator cannot be used any more; None if it can."""
-    return _without_mpi() or ("its communicator has been freed" if comm == MPI.COMM_NULL else None)
 
 
 _keyval: int | None = None

@@ -299,11 +299,14 @@ def communicator_of(desc: Descriptor) -> MPI.Intracomm:
     ------
     DescriptorError
         It is no descriptor, or on paper.
+    CollectiveError
+        It has been freed.
     """
     if not isinstance(desc, Descriptor):
         raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor")
     if desc.grid.comm is None:
         raise DescriptorError(f"desc = {desc!r} is on paper: give its grid a communicator")
+    check_alive(desc.grid.comm)
     return desc.grid.comm
 
 

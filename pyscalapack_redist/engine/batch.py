@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from ..comm.group import Group
-from ..comm.groups import group_of
+from ..comm.groups import check_alive, group_of
 from ..comm.mpi import MPI
 from ..comm.progress import interrupts_held
 from ..comm.vote import Ballot, Statement, digest
@@ -77,6 +77,7 @@ def _checked(
     comm = known[0].desc_a.comm
     if comm is None:
         raise DescriptorError(f"plan 0 is {known[0]!r}, on paper: make its descriptors on a communicator")
+    check_alive(comm)
     ranks = tuple(sorted({rank for plan in known if _is_on(plan, comm) for rank in _ranks(plan)}))
     if comm.Get_rank() not in ranks:
         if error is not None:

@@ -17,7 +17,7 @@ from .._kernels.call import DISSENT, Call
 from ..comm import progress
 from ..comm.group import Group
 from ..comm.vote import digest
-from ..errors import ArrayError
+from ..errors import ArrayError, CollectiveError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from .arrays import dtype_digest
@@ -218,6 +218,19 @@ class Redistribution(Described):
         spent["agreed"] = max(0.0, spent["agreed"] - spent["other"])
         spent["waited"] = max(0.0, end - start - spent["other"] - spent["agreed"] - moved)
         return Profile(spent, dict(self._planning))
+
+    def __copy__(self) -> Redistribution:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Redistribution:
+        """Itself: it does not change, and what its ranks share is not copied."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise CollectiveError(
+            f"{self!r} cannot be pickled: its ranks made it together; pickle its layouts, desc_a and desc_b, and call "
+            "redistribute with them on all ranks"
+        )
 
     # -- for transfers
 

@@ -22,7 +22,14 @@ from ..comm.vote import digest
 from ..errors import CollectiveError, DescriptorError, shown
 from .blockcyclic import check_dimensions, whole_number
 
-__all__ = ["ProcessGrid", "checked_communicator", "same_ranks", "translated"]
+__all__ = [
+    "ProcessGrid",
+    "checked_communicator",
+    "named_communicator",
+    "on_a_named_communicator",
+    "same_ranks",
+    "translated",
+]
 
 
 class ProcessGrid:
@@ -30,6 +37,8 @@ class ProcessGrid:
 
     With a BLACS context it is closed as a file is, by `close()` or at the end of a `with` block: BLACS keeps 26 kB and
     communicators for each. One that is dropped without is a ResourceWarning.
+
+    Pickled, it comes back as ranks of COMM_WORLD, whatever its communicator; `on(comm)` of that is equal to it, on any rank.
 
     Parameters
     ----------
@@ -233,12 +242,12 @@ class ProcessGrid:
         DescriptorError
             A process of the grid is not in `comm`, or the grid is on paper.
         """
-        if self._comm is comm or (self._comm is not None and self._comm == comm):
+        if self._comm is comm:
             return self
         if self._comm is None:
             raise DescriptorError(f"{self} is on paper: give it a communicator to run a redistribution on it")
         if same_ranks(self._comm, comm):
-            return ProcessGrid(self._shape, comm, ranks=self._ranks)
+            return self if self._comm == comm else ProcessGrid(self._shape, comm, ranks=self._ranks)
         return ProcessGrid(self._shape, comm, ranks=translated(self._ranks, self._comm, comm, self))
 
     @property
@@ -301,17 +310,7 @@ class ProcessGrid:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Its processes as ranks of COMM_WORLD, or of COMM_SELF; no other communicator can be told elsewhere, nor a context."""
-        comm, grid = self._comm, self
-        if comm is not None and comm != MPI.COMM_WORLD and comm != MPI.COMM_SELF:
-            comm = MPI.COMM_WORLD
-            try:
-                grid = self.on(comm)
-            except DescriptorError:
-                raise DescriptorError(
-                    f"{self} cannot be pickled: not all of its processes are in COMM_WORLD, the only communicator that other "
-                    "ranks know by name"
-                ) from None
-        name = None if comm is None else "COMM_SELF" if comm == MPI.COMM_SELF else "COMM_WORLD"
+        name, grid = on_a_named_communicator(self)
         return _unpickled, (self._shape, name, grid._ranks)
 
     def __repr__(self) -> str:
@@ -328,14 +327,41 @@ class ProcessGrid:
 
 
 def _unpickled(shape: tuple[int, ...], name: str | None, ranks: NDArray[np.int64]) -> ProcessGrid:
-    return ProcessGrid(shape, None if name is None else getattr(MPI, name), ranks=ranks)
+    return ProcessGrid(shape, named_communicator(name), ranks=ranks)
+
+
+def on_a_named_communicator(layout: Any) -> tuple[str | None, Any]:
+    """A layout to be pickled, as ranks of a communicator that other ranks know by its name; None on paper. Not collective.
+
+    Raises
+    ------
+    DescriptorError
+        Not all of its processes are in COMM_WORLD.
+    """
+    comm = layout.comm
+    if comm is None or comm == MPI.COMM_SELF:
+        return None if comm is None else "COMM_SELF", layout
+    try:
+        return "COMM_WORLD", layout.on(MPI.COMM_WORLD)
+    except DescriptorError:
+        raise DescriptorError(
+            f"{layout} cannot be pickled: not all of its processes are in COMM_WORLD, the only communicator that other "
+            "ranks know by name"
+        ) from None
+
+
+def named_communicator(name: str | None) -> MPI.Intracomm | None:
+    """The communicator of a layout that was pickled. Not collective."""
+    return None if name is None else getattr(MPI, name)
 
 
 def same_ranks(a: MPI.Intracomm | None, b: MPI.Intracomm | None) -> bool:
-    """Whether two communicators number the same processes alike. Not collective."""
-    if a is b or a is None or b is None or a == b:
-        return a is b or (a is not None and b is not None)
-    return bool(MPI.Comm.Compare(a, b) == MPI.CONGRUENT)
+    """Whether two communicators number the same processes alike; of one that was freed a CollectiveError. Not collective."""
+    if a is b or a is None or b is None:
+        return a is b
+    check_alive(a)
+    check_alive(b)
+    return a == b or bool(MPI.Comm.Compare(a, b) == MPI.CONGRUENT)
 
 
 def translated(ranks: NDArray[np.int64], old: MPI.Intracomm, new: MPI.Intracomm, layout: object) -> NDArray[np.int64]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ..comm.groups import check_alive
 from ..comm.mpi import MPI
 from ..comm.node import forced_nodes
 from ..errors import DescriptorError, shown
@@ -261,15 +262,18 @@ def _checked(a: Descriptor, b: Descriptor, op: str) -> Descriptor:
             f"desc_a is on {a.grid.size} processes and desc_b on {b.grid.size}: more than {PAIRS:,} pairs of them cannot be "
             "searched for the best places"
         )
-    made = a
-    if a.grid.comm is not None and b.grid.comm is not None and not same_ranks(a.grid.comm, b.grid.comm):
-        made = a.on(b.grid.comm)
-    elif b.grid.comm is not None and a.grid.ranks.max() >= b.grid.comm.Get_size():
+    comm = b.grid.comm
+    if comm is None:
+        return a
+    check_alive(comm)
+    if a.grid.comm is not None:
+        return a if same_ranks(a.grid.comm, comm) else a.on(comm)
+    if a.grid.ranks.max() >= comm.Get_size():
         raise DescriptorError(
             f"desc_a has rank {a.grid.ranks.max()} of a grid on paper, but desc_b's communicator has "
-            f"{b.grid.comm.Get_size()} ranks: make both on one communicator, or both on paper"
+            f"{comm.Get_size()} ranks: make both on one communicator, or both on paper"
         )
-    return made
+    return a
 
 
 def _checked_weight(weight: float, b: Descriptor) -> Fraction:

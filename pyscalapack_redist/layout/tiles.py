@@ -18,7 +18,7 @@ from ..comm.mpi import MPI
 from ..comm.vote import digest
 from ..errors import ArrayError, DescriptorError
 from .blockcyclic import whole_number
-from .grid import checked_communicator, same_ranks, translated
+from .grid import checked_communicator, named_communicator, on_a_named_communicator, same_ranks, translated
 from .irregular import Blocks, Irregular, integers
 from .new_array import new_array
 
@@ -280,11 +280,12 @@ class Tiles:
         """
         if self.comm is None:
             raise DescriptorError(f"{self!r} is on paper: give it a communicator to run a redistribution on it")
-        if self.comm is comm or self.comm == comm:
+        same = same_ranks(self.comm, comm)
+        if same and self.comm == comm:
             return self
         moved = self._copy()
         moved.comm = comm
-        if not same_ranks(self.comm, comm):
+        if not same:
             ranks = np.array(self.ranks, np.int64)
             there = translated(ranks, self.comm, comm, self)
             moved.owners = there[np.searchsorted(ranks, self.owners)] if len(ranks) else self.owners
@@ -315,6 +316,18 @@ class Tiles:
     def __hash__(self) -> int:
         return hash(self.layout_digest)
 
+    def __copy__(self) -> Tiles:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Tiles:
+        """Itself: it does not change, and a communicator is not copied."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As ranks of COMM_WORLD, or of COMM_SELF, without the offsets and leading dimensions of this rank."""
+        name, tiles = on_a_named_communicator(self)
+        return _unpickled, (tiles._packed(), name)
+
     def __repr__(self) -> str:
         cut, ranks = " x ".join(map(str, self.owners.shape)), len(self.ranks)
         paper = ", on paper" if self.comm is None else ""
@@ -328,6 +341,10 @@ class Tiles:
         cached = ("distributions", "ranks", "local_shapes", "windows", "_room", "layout_digest")
         copy.__dict__.update({k: v for k, v in self.__dict__.items() if k not in cached})
         return copy
+
+
+def _unpickled(packed: tuple[Ints, Ints, Ints], name: str | None) -> Tiles:
+    return Tiles(*packed, named_communicator(name))
 
 
 def _edges(name: str, given: ArrayLike) -> Ints:

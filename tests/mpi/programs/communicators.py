@@ -4,8 +4,10 @@ and relabelled ones.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
+import pickle
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -213,9 +215,38 @@ def pickled() -> None:
         else:
             assert told.grid.comm == WORLD
             assert told.on(comm) == desc
+            assert (told == desc) == (comm is WORLD or comm.size == 1)
             assert told.coords == desc.coords
+            tiles = psr.Tiles([0, 3, 37], [0, 29], [[comm.size - 1], [0]], comm)
+            told = WORLD.bcast(tiles if WORLD.rank == 0 else None)
+            assert told.on(comm) == tiles
+            assert np.array_equal(told.own, tiles.own)
     half.Free()
     turned.Free()
+
+
+def freed() -> None:
+    """What a communicator was for says so once it is freed, and what to do, wherever it stands in a call."""
+    comm = WORLD.Dup()
+    (a, b, *_), (c, d, *_) = layouts(WORLD), layouts(comm)
+    tiles, lost_tiles = (psr.Tiles([0, 37], [0, 29], [[0]], some) for some in (WORLD, comm))
+    plan, lost = psr.redistribute(a, b), psr.redistribute(c, d)
+    comm.Free()
+    calls = [
+        *(lambda: a == c, lambda: c.grid == a.grid, lambda: tiles == lost_tiles),
+        *(lambda: a.on(comm), lambda: c.on(WORLD), lambda: lost_tiles.on(WORLD)),
+        *(lambda: psr.batch(lost), lambda: psr.batch(plan, lost), lambda: psr.batch(lost, plan)),
+        *(lambda: pickle.dumps(c), lambda: pickle.dumps(lost_tiles), lambda: lost.report(all_ranks=True)),
+        *(lambda: psr.scatter(c, None), lambda: psr.relabel(c, d), c.grid.make_context),
+    ]
+    for call in calls:
+        with pytest.raises(psr.CollectiveError, match=r"has been freed.*(make them on one that is not|use another)"):
+            call()
+    with pytest.raises(
+        psr.CollectiveError, match=r"^Redistribution\(.* cannot be pickled: .*; pickle its layouts, desc_a"
+    ):
+        pickle.dumps(plan)
+    assert copy.deepcopy(plan) is copy.copy(plan) is plan
 
 
 def in_two_threads() -> None:
@@ -253,6 +284,7 @@ def main() -> None:
             part(comm)
     relabelled_on_others()
     pickled()
+    freed()
     in_two_threads()
     WORLD.Barrier()
     if WORLD.rank == 0:
