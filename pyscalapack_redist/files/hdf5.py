@@ -18,6 +18,7 @@ from ..errors import FileError, LibraryError, RedistributionError, callers_level
 from ..layout.descriptor import Descriptor
 from .agreed import all_must, from_one
 from .header import FileArray
+from .mpi_file import check_openable
 from .part import FilePart
 from .slabs import Slab, slabs
 
@@ -134,6 +135,8 @@ class Hdf5:
                     return self._h5py.File(path, mode, driver="mpio", comm=self._everyone.comm)
                 return self._h5py.File(path, mode) if self._everyone.rank == 0 else None
 
+        if self._parallel:
+            all_must(self._everyone, lambda: check_openable(path))
         file = all_must(self._everyone, opened)
 
         def close() -> None:

@@ -16,17 +16,22 @@ from ..comm.progress import blocking
 from ..errors import FileError
 from .agreed import all_must
 
-__all__ = ["bytes_of", "opened"]
+__all__ = ["bytes_of", "check_openable", "opened"]
 
 LONGEST_NAME = 244  # bytes: Open MPI 4.1 adds a suffix in a buffer of 256
+DESCRIPTORS = 8  # of files, free on a rank before MPI opens one; Open MPI 4.1 needs two at a time
 # ROMIO's data sieving locks the file to write, which some file systems cannot; together ranks write without holes.
 HINTS = {"romio_ds_write": "disable", "romio_cb_write": "enable"}
 
 
 @contextlib.contextmanager
-def opened(everyone: MPIGroup, path: str, mode: int) -> Iterator[MPI.File]:
-    """The file, closed in the end; one that was written is on the disk then, or every rank raises. Collective."""
-    file = all_must(everyone, lambda: _open(everyone, path, mode))
+def opened(everyone: MPIGroup, comm: MPI.Intracomm, path: str, mode: int) -> Iterator[MPI.File]:
+    """The file, closed in the end; one that was written is on the disk then, or every rank raises. Collective.
+
+    By each rank on COMM_SELF, so that one which cannot open it can say so; or by all together.
+    """
+    all_must(everyone, lambda: check_openable(path))
+    file = all_must(everyone, lambda: _open(comm, path, mode))
     try:
         yield file
         if mode == MPI.MODE_WRONLY:
@@ -40,19 +45,32 @@ def opened(everyone: MPIGroup, path: str, mode: int) -> Iterator[MPI.File]:
         blocking(file.Close)
 
 
-def _open(everyone: MPIGroup, path: str, mode: int) -> MPI.File:
-    """The file, whose errors are exceptions. Collective."""
+def check_openable(path: str) -> None:
+    """Refuse what MPI would end the program for, or wait for without end on the other ranks. Not collective."""
     length = len(os.fsencode(path))
     if length > LONGEST_NAME and MPI.get_vendor()[0] == "Open MPI":
         raise FileError(
             f"{path}: the name has {length} bytes, and Open MPI ends the program in MPI_File_open for one of more than "
             f"{LONGEST_NAME}: use a shorter one, such as one from the working directory on (a file that is written has more)"
         )
+    with contextlib.ExitStack() as files:
+        try:
+            for _ in range(DESCRIPTORS):
+                files.callback(os.close, os.open(os.sep, os.O_RDONLY))
+        except OSError as error:
+            raise FileError(
+                f"{path}: MPI may need {DESCRIPTORS} file descriptors to open it, and this process has fewer left ({error}): "
+                "close files, or allow more by ulimit -n"
+            ) from error
+
+
+def _open(comm: MPI.Intracomm, path: str, mode: int) -> MPI.File:
+    """The file, whose errors are exceptions. Collective over the communicator."""
     info = MPI.Info.Create()
     try:
         for name, value in HINTS.items():
             info.Set(name, value)
-        file = blocking(lambda: MPI.File.Open(everyone.comm, path, mode, info))
+        file = blocking(lambda: MPI.File.Open(comm, path, mode, info))
     finally:
         info.Free()
     file.Set_errhandler(MPI.ERRORS_RETURN)

@@ -49,7 +49,7 @@ def read(
     CollectiveError
         It could not on another.
     """
-    with opened(everyone, path, MPI.MODE_RDONLY) as file:
+    with opened(everyone, MPI.COMM_SELF, path, MPI.MODE_RDONLY) as file:
         for slab in slabs(desc, stored.dtype.itemsize, stored.order, everyone.size):
             part = all_must(everyone, lambda slab=slab: _read(file, path, stored, slab, dtype))  # type: ignore[misc]
             redistribute(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
@@ -65,7 +65,7 @@ def write(everyone: MPIGroup, path: str, stored: FileArray, desc: Descriptor, lo
     CollectiveError
         It could not on another.
     """
-    with opened(everyone, path, MPI.MODE_WRONLY) as file:
+    with opened(everyone, MPI.COMM_SELF, path, MPI.MODE_WRONLY) as file:
         for slab in slabs(desc, stored.dtype.itemsize, stored.order, everyone.size):
             part = _filled(slab, stored, desc, local)
             all_must(everyone, lambda slab=slab, part=part: _write(file, stored, slab, part))  # type: ignore[misc]
@@ -83,7 +83,7 @@ def check(everyone: MPIGroup, path: str, stored: FileArray, desc: Descriptor, lo
     """
     raw = replace(stored, dtype=np.dtype((np.void, stored.dtype.itemsize)))
     mine = None if local is None else local.view(raw.dtype)
-    with opened(everyone, path, MPI.MODE_RDONLY) as file:
+    with opened(everyone, MPI.COMM_SELF, path, MPI.MODE_RDONLY) as file:
         for slab in slabs(desc, raw.dtype.itemsize, raw.order, everyone.size):
             part = _filled(slab, raw, desc, mine)
             all_must(everyone, lambda slab=slab, part=part: _check(file, path, raw, slab, part))  # type: ignore[misc]

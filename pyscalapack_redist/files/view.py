@@ -76,7 +76,7 @@ def read(
         if not direct:
             target[...] = buffer
 
-    with opened(everyone, path, MPI.MODE_RDONLY) as file:
+    with opened(everyone, everyone.comm, path, MPI.MODE_RDONLY) as file:
         _transfer(everyone, file, stored, desc, read_part)
 
 
@@ -102,7 +102,7 @@ def write(everyone: MPIGroup, path: str, stored: FileArray, desc: Descriptor, lo
         buffer = np.asarray(raw[part.local], order=stored.order)  # type: ignore[call-overload]
         file.Write_at_all(0, [bytes_of(buffer, stored.order), buffer.nbytes, MPI.BYTE])
 
-    with opened(everyone, path, MPI.MODE_WRONLY) as file:
+    with opened(everyone, everyone.comm, path, MPI.MODE_WRONLY) as file:
         _transfer(everyone, file, stored, desc, write_part)
 
 

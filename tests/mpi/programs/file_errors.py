@@ -5,6 +5,7 @@ What a failed save() would have replaced stays as it was, and no temporary file 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import resource
@@ -205,6 +206,28 @@ def replaced_meanwhile(folder: Path) -> None:
                 fails(text, call)
 
 
+def few_descriptors(folder: Path) -> None:
+    """The last rank has so few files left that it may not open one, or that MPI may not."""
+    path = folder / "good.npy"
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 50, hard))
+    for left, only, text in (
+        (0, None, "[Errno 24] Too many open files"),
+        (1, LAST, "MPI may need 8 file descriptors to open it, and this process has fewer left ([Errno 24] Too many"),
+    ):
+        for call in load(path), load(path, through="view"), save(path, PIECE.zeros(), PIECE, window=WINDOW):
+            files: list[int] = []
+            with contextlib.suppress(OSError):
+                while LAST == RANK:
+                    files.append(os.open(os.devnull, os.O_RDONLY))
+            for file in files[:left]:
+                os.close(file)
+            fails(text, call, only)
+            for file in files[left:]:
+                os.close(file)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def windows(folder: Path) -> None:
     """Both ways; the file stays as it was."""
     path, raw, local = folder / "good.npy", folder / "raw.bin", PIECE.zeros()
@@ -403,6 +426,7 @@ def main() -> None:
     reading(folder)
     not_seen_by_all(folder)
     replaced_meanwhile(folder)
+    few_descriptors(folder)
     windows(folder)
     saving(folder)
     what_is_replaced(folder)
