@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import Descriptor, ProcessGrid, blacs, scalapack
-from pyscalapack_redist.scalapack.operands import check_info, operand
+from pyscalapack_redist.scalapack import calls
 
 N, BLOCK = 14, 3
 FORMS = ("descriptors", "nine", "arrays")
@@ -315,14 +315,23 @@ def refused(grid: ProcessGrid) -> None:
     ]
     for kind, text, call in cases:
         raises(kind, text, call)
-    x = operand("a", a, fine)
-    for info, place in ((-7, "argument 7"), (-706, "argument 7, entry 6 of the descriptor,")):
-        with pytest.raises(psr.LibraryError) as caught:
-            check_info("pdgetrf", info, x, x._replace(name="b"))
-        refusal = f"refused {place} (INFO = {info}), with a in {fine!r} and b in {fine!r}"
-        assert refusal in str(caught.value)
-        assert "an error of pyscalapack_redist, please report it" in str(caught.value)
-        assert "meanwhile redistribute" in str(caught.value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calls, "_Call", Refusing)
+        words = f"refused argument 7, entry 6 of the descriptor, (INFO = -706), with a in {fine!r}: this is an error of"
+        for routine in (scalapack.pxpotrf, scalapack.pxgeqrf):
+            raises(psr.LibraryError, words, lambda routine=routine: routine(a, fine))
+        raises(
+            psr.LibraryError,
+            "please report it with this message; meanwhile",
+            lambda: scalapack.pxgels(a, fine, b, fine),
+        )
+
+
+class Refusing(calls._Call):
+    """A call of a routine that refuses its seventh argument."""
+
+    def __call__(self) -> None:
+        self._kept[-1][0] = -706  # type: ignore[call-overload, index, operator]
 
 
 def refused_together(grid: ProcessGrid) -> None:
