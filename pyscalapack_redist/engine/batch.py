@@ -109,7 +109,7 @@ def _check(plans: tuple[object, ...], exchange: str) -> None:
                 f"plan {k} is on another communicator than plan 0: make the descriptors of all plans on one communicator that "
                 "holds all their processes"
             )
-    if exchange not in EXCHANGES:
+    if not isinstance(exchange, str) or exchange not in EXCHANGES:
         raise unknown("exchange of a batch", exchange, EXCHANGES)
 
 

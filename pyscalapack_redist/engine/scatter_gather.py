@@ -118,14 +118,14 @@ def _move(
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
     comm = communicator_of(desc)
     to_root = call == "gather"
-    array, dtype = _agreed(call, desc, given, root, desc.coords is not None if to_root else comm.Get_rank() == root)
+    array, dtype = _agreed(call, desc, given, root)
     single = Descriptor(desc.shape, None, ProcessGrid((1,) * desc.ndim, comm, ranks=np.full((1,) * desc.ndim, root)))
     source, target = (desc, single) if to_root else (single, desc)
     return redistribute(source, target, dtype=dtype, comm=comm)(array, out), dtype
 
 
 def _agreed(
-    call: str, desc: Descriptor, given: Callable[[], NDArray[Any] | None], root: int, holds: bool
+    call: str, desc: Descriptor, given: Callable[[], NDArray[Any] | None], root: int
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
     """The array of a rank that holds one, and its dtype, also on the others."""
     everyone = group_of_all(desc)
@@ -137,6 +137,7 @@ def _agreed(
             raise DescriptorError(
                 f"root = {root} is not a rank of the communicator: it must be 0 to {everyone.size - 1}"
             )
+        holds = desc.coords is not None if call == "gather" else everyone.rank == root
         array = host_array("array" if call == "scatter" else "local", given()) if holds else None
         if array is not None and not isinstance(array, np.ndarray):
             raise ArrayError(f"the array is a {type(array).__name__}: it must be a NumPy array")

@@ -158,7 +158,9 @@ def read_npy_header(path: str) -> FileArray:
                 shape, fortran, dtype = _read_header_3(file)
             else:
                 raise ValueError(f"its version {version} of the format is unknown")
-        except (ValueError, TypeError, SyntaxError, KeyError, UnicodeError) as error:
+        except OSError:
+            raise
+        except Exception as error:  # of Python's parsers, of NumPy's: any kind
             raise FileError(f"{path} ({length} bytes) is not a .npy file that can be read: {error}") from error
         if (
             not isinstance(shape, tuple)
@@ -170,7 +172,7 @@ def read_npy_header(path: str) -> FileArray:
                 f"fortran_order {fortran!r}"
             )
         made = FileArray(dtype, shape, "F" if fortran else "C", file.tell())
-    if dtype.hasobject or not dtype.itemsize:
+    if dtype.hasobject or not dtype.itemsize or dtype.subdtype is not None:
         raise FileError(
             f"{path} holds elements of dtype {dtype}: only elements of a fixed size can be read in parallel"
         )

@@ -211,12 +211,13 @@ class Descriptor(Ownership):
     def __getitem__(self, key: object) -> Descriptor:
         """Descriptor of a sub-array, `desc[i0:i1, j0:j1]`. Its arrays are the whole array's local arrays. Not collective.
 
-        Negative bounds count from the end, and `...` stands for all dimensions that are not named.
+        Negative bounds count from the end, those past an edge are taken for it, and `...` stands for all dimensions that are
+        not named.
 
         Raises
         ------
         DescriptorError
-            A bound is past the edge, or a step is not 1.
+            A bound is no integer, or a step is not 1.
         """
         return self._part(sub_array(self._distributions, key))
 

@@ -169,17 +169,10 @@ def _part(k: int, axis: Distribution, part: object) -> Distribution:
     if part.step not in (None, 1):
         raise DescriptorError(f"dimension {k}: the step of a sub-array must be 1, not {part.step}")
     try:
-        start = 0 if part.start is None else operator.index(part.start)
-        stop = axis.n if part.stop is None else operator.index(part.stop)
+        low, high, _ = part.indices(axis.n)
     except TypeError:
         raise DescriptorError(f"dimension {k}: the bounds of {part!r} must be integers") from None
-    low, high = (bound + axis.n if bound < 0 else bound for bound in (start, stop))
-    if not 0 <= low <= high <= axis.n:
-        raise DescriptorError(
-            f"dimension {k}: {start}:{stop} is not inside 0:{axis.n}; bounds count from 0, or back from the end where they "
-            "are negative, and must not pass the edge"
-        )
-    return replace(axis, n=high - low, offset=axis.offset + low)
+    return replace(axis, n=max(0, high - low), offset=axis.offset + low)
 
 
 def check_one_size(distributions: Sequence[Distribution]) -> None:

@@ -116,7 +116,7 @@ class Distributed:
         Raises
         ------
         DescriptorError
-            A bound is past the edge, or a step is not 1.
+            A bound is no integer, or a step is not 1.
         """
         return type(self)(self._desc[key], self._local)
 
@@ -128,10 +128,17 @@ class Distributed:
         """A copy with another dtype, converted as `numpy.ndarray.astype` does; of a slice, of the whole. Not collective."""
         return type(self)(self._desc, None if self._local is None else self._local.astype(dtype))
 
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+    def _refuse(self, *_: object, **__: object) -> Any:
+        """What needs the elements: no rank has them all."""
         raise TypeError(
             f"{self!r} is not all on this rank: .local is its part of it, and gather() collects the array on one rank"
         )
+
+    __array__ = __eq__ = _refuse
+    __hash__ = object.__hash__
+
+    def __array_function__(self, function: Callable[..., Any], *_: object) -> Any:
+        return getattr(self, function.__name__) if function in (np.shape, np.ndim) else self._refuse()
 
     def __repr__(self) -> str:
         if self._local is None or self._desc.coords is None:

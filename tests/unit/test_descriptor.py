@@ -290,9 +290,12 @@ def test_sub_arrays() -> None:
         (..., slice(2, 5)),
         (slice(-3, None), ..., slice(1, -1)),
         (slice(1, 2), slice(3, 4), ...),
+        (slice(5, 99), slice(-99, 2)),
+        (slice(5, 3), slice(-2, 5)),
+        (slice(99, 2**70), slice(40, -50)),
     ],
 )
-def test_slices_count_from_the_end_as_numpys_do(key: Any) -> None:
+def test_slices_are_numpys(key: Any) -> None:
     rows, columns = np.indices((20, 30))
     for desc in (Descriptor((20, 30), (4, 5), GRID), Descriptor((20, 30), "balanced", GRID)):
         part = desc[key]
@@ -468,9 +471,6 @@ WHOLE = Descriptor((20, 30), (4, 5), GRID)
         (lambda: SMALL.from_function(lambda i, j: i), "is on paper, where no rank has .*; or give its grid a comm"),
         (lambda: SMALL.global_indices(0), "is on paper, where no rank has .*; or give its grid a communicator"),
         # sub-arrays
-        (lambda: WHOLE[0:21], "dimension 0: 0:21 is not inside 0:20"),
-        (lambda: WHOLE[:, -2:5], "dimension 1: -2:5 is not inside 0:30"),
-        (lambda: WHOLE[-21:], "dimension 0: -21:20 is not inside 0:20"),
         (lambda: WHOLE[..., :, ...], r"at most one ellipsis \(...\), got 2"),
         (lambda: WHOLE[0:8:2], "the step of a sub-array must be 1, not 2"),
         (lambda: WHOLE[3], "taken by slices, not 3; for one index i write i:i\\+1"),

@@ -78,7 +78,10 @@ WORDS = r"local has shape \(6, 5\), but this rank's local array of Descriptor\(.
         (lambda: DistributedArray(np.zeros(2), DESC), DescriptorError, r"desc = <ndarray of shape \(2,\) and dtype fl"),
         (lambda: DistributedArray.from_function(lambda i, j: i, DESC), DescriptorError, "and f comes behind it"),
         (lambda: of()[3], DescriptorError, "dimension 0: "),
-        (lambda: np.asarray(of()), TypeError, r"is not all on this rank: .local is its part of it, and gather\(\)"),
+        *((call, TypeError, r"float64, .* is not all on this rank: .local is its part of it, and gather\(\)") for call in (
+            lambda: np.asarray(of()), lambda: np.array_equal(of(), of()), lambda: np.stack([of(), of()]),
+            lambda: of() == of(), lambda: of() != np.eye(3), lambda: np.eye(3) == of(), lambda: 3 in (of(),),
+        )),
         (lambda: DistributedArray(PAPER, None), DescriptorError, "is on paper, where no rank has a local_shape: .* give "),
         (lambda: psr.distribute([], PAPER), DescriptorError, "is on paper: give its grid a communicator"),
         *((call, TypeError, None) for call in (  # it is no array library
@@ -89,6 +92,14 @@ WORDS = r"local has shape \(6, 5\), but this rank's local array of Descriptor\(.
 def test_what_is_refused(make: Any, error: type[Exception], words: str | None) -> None:
     with pytest.raises(error, match=words):
         make()
+
+
+def test_what_no_elements_are_needed_for() -> None:
+    array = of()
+    assert {array: 1}[array] == 1
+    assert array in (array,)
+    assert np.shape(array) == array.shape == array[:99, -99:].shape
+    assert np.ndim(array) == 2
 
 
 def test_copies() -> None:

@@ -270,6 +270,11 @@ def roots() -> None:
     assert np.array_equal(psr.gather(A, local), whole) or RANK
     all_fail(C, "root must be the same on every rank", lambda: psr.scatter(A, whole, root=RANK % 2))
     fails(W, r"a has shape \(12, 11\)", lambda: psr.scatter(A, whole[1:]), culprit=0)
+    array, plan = psr.DistributedArray(A, local), psr.redistribute(A, B)
+    fails(D, "root = DistributedArray.* must be an integer", lambda: psr.scatter(A, whole, root=on_bad(array, 0)))
+    for wrong in np.array([1, 2]), array:
+        words, way = "exchange of a batch = .* is unknown", on_bad(wrong, "auto")
+        fails(S, words, lambda way=way: psr.batch(plan, exchange=way))
 
 
 def limits() -> None:
