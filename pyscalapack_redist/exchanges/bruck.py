@@ -126,6 +126,7 @@ class Blocks(Progress):
     def _pack(self, pieces: Sequence[Piece]) -> Rows:
         start, channel = time.perf_counter(), self.channel
         lengths = [0] * channel.size
+        self._rows.fill(0)  # blocks go whole, and what a shorter one leaves is nobody's business
         for piece in pieces:
             row = (piece.message.peer - channel.rank) % channel.size
             lengths[row] = HEADER + piece.nbytes

@@ -17,16 +17,14 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
-
-from .buffers import Packed, Slot, slots
+from .buffers import Packed, slots
 from .exchange import Exchange, Options, Progress, Run
 from .message import ByteMessage, Piece
 
 __all__ = ["HEADER", "SMALL", "AtOnce", "Nonblocking", "Windowed"]
 
 SMALL = 256 * 1024  # bytes of all messages, of the rank that has most, up to which they go at once
-HEADER = 16  # bytes before the elements of a small message
+HEADER = 16  # bytes before the elements of a small message: the first one says in which order these are
 # Where the window is spread over many messages: pieces of one that are few, and how many times shorter pieces get.
 FEW, LEAST_PART = 4, 4
 
@@ -235,7 +233,7 @@ class AtOnce(Progress):
         made = slots(run.staging, [message.size + HEADER for message in (*exchange.sends, *exchange.receives)])
         self._out, self._in = made[: len(exchange.sends)], made[len(exchange.sends) :]
         for slot in self._out:
-            order_in(slot)[0] = exchange.options.order
+            slot.memory[:HEADER] = exchange.options.order.to_bytes(HEADER, "little")
         self.renew()
 
     def renew(self) -> None:
@@ -286,11 +284,6 @@ class AtOnce(Progress):
         """Unpack a message, in the order in which it was packed."""
         exchange, slot, run = self._exchange, self._in[number], self.run
         message = exchange.receives[number]
-        if order_in(slot)[0] != exchange.options.order:
+        if slot.memory[0] != exchange.options.order:
             message = run.turned().receives[number]
         message.bundle.move(run.origins, slot.address + HEADER, 0, message.size)
-
-
-def order_in(slot: Slot) -> np.ndarray:
-    """The header of a message: in which order its elements are. Not collective."""
-    return np.frombuffer(slot.memory, np.int8, 1)

@@ -53,6 +53,10 @@ def test_cut_messages() -> None:
     check(4, "cut_messages")
 
 
+def test_no_message_has_memory_that_was_not_written() -> None:
+    check(4, "elements_alone", nodes="0,1,2,3")
+
+
 @pytest.mark.parametrize(
     ("what", "links"), [("measured", None), ("file", {"latency": 0.5, "rate": 8000}), ("error", "fast")]
 )

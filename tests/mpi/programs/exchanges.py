@@ -17,9 +17,12 @@ from mpi4py import MPI
 
 import pyscalapack_redist as psr
 from pyscalapack_redist._kernels.boxes import Box
+from pyscalapack_redist._kernels.ring import RULES
 from pyscalapack_redist._kernels.runs import Runs
 from pyscalapack_redist.comm import node
 from pyscalapack_redist.comm.channel import MPIChannel
+from pyscalapack_redist.comm.conversation import DATA, TAGS
+from pyscalapack_redist.comm.groups import group_of
 from pyscalapack_redist.comm.log_steps import LogSteps, Rows, work_of
 from pyscalapack_redist.comm.progress import until
 from pyscalapack_redist.engine.model import SHORTEST_PIECE
@@ -171,6 +174,54 @@ def short_pieces() -> None:
     assert max(nbytes for _, nbytes in sent) <= SHORTEST_PIECE
     at_first = Counter(peer for peer, _ in sent[: FEW * peers])  # before any is through
     assert set(at_first.values()) == {FEW}, sent
+
+
+def elements_alone() -> None:
+    """All elements are 0 and all new memory is not: no more than the order of elements, 1 or 2, goes beside them."""
+    comm, exchange, sent = WORLD.Dup(), "", []
+    channel, vote = group_of(comm).channel, 8 * (2 * len(RULES) + 1)
+
+    def record(buffer: Any, first: int) -> None:
+        memory = buffer[0][: buffer[1]] if isinstance(buffer, tuple) else buffer
+        sent.append(np.frombuffer(memory, np.uint8)[first:].copy())
+
+    def recorded(send: Any) -> Any:
+        def call(buffer: Any, peer: int, tag: int) -> Any:
+            if tag % TAGS == DATA:
+                record(buffer, 8 if exchange == "bruck" else 0)  # the bytes of a block
+            return send(buffer, peer, tag)
+
+        return call
+
+    class Vote:
+        def __init__(self, buffer: Any, *ends: int) -> None:
+            self.buffer, request = buffer, send_init(buffer, *ends)
+            self.request, self.Test, self.Free = request, request.Test, request.Free
+
+        def Start(self) -> None:  # noqa: N802 - as MPI's requests have it
+            record(self.buffer, vote)
+            self.request.Start()
+
+    def filled(*arguments: Any, **options: Any) -> Any:
+        array = empty(*arguments, **options)
+        if array.dtype == np.uint8:
+            array.fill(255)
+        return array
+
+    empty, send_init = np.empty, channel.send_init
+    channel.send, channel.send_synchronously = recorded(channel.send), recorded(channel.send_synchronously)
+    channel.send_init = Vote
+    for exchange, shape, limit in itertools.product(
+        ("nonblocking", "windowed", "synchronized", "sendrecv", "bruck"), ((9, 7), (90, 70)), (8000, 2**20)
+    ):
+        a, b = pair(shape, (2, 3), (5, 1), comm)
+        plan = psr.redistribute(a, b, exchange=exchange, memory_limit=limit)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(np, "empty", filled)
+            for _ in range(3):
+                assert not plan(a.zeros(), b.zeros()).any()
+        assert max(map(np.max, filter(len, sent)), default=0) <= 2, (exchange, shape, limit)
+    comm.Free()
 
 
 def links(what: str) -> None:
