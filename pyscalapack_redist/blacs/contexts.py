@@ -12,6 +12,7 @@ from ..comm.groups import check_running
 from ..comm.mpi import MPI
 from ..errors import DescriptorError, LibraryError
 from .library import ENVIRONMENT, Library, load
+from .one_thread import one_thread, one_thread_of_all
 
 __all__ = ["check_alive", "context_grid", "free_context", "make_context", "missing_from_context"]
 
@@ -58,10 +59,11 @@ def make_context(
     grid = comm.Create_group(members, CONTEXT_TAG)
     members.Free()
     group.Free()
-    # BLACS makes communicators of its own, so this one is needed only for the call
-    handle = entries.system_handle(grid.py2f())
-    ctxt = entries.gridinit(handle, "R", nprow, npcol)
-    entries.free_system_handle(handle)
+    with one_thread_of_all(grid):
+        # BLACS makes communicators of its own, so this one is needed only for the call
+        handle = entries.system_handle(grid.py2f())
+        ctxt = entries.gridinit(handle, "R", nprow, npcol)
+        entries.free_system_handle(handle)
     grid.Free()
     if entries.gridinfo(ctxt)[:2] != (nprow, npcol):
         raise LibraryError(f"{entries.library}: BLACS could not make a context of {nprow} x {npcol} processes")
@@ -78,7 +80,8 @@ def free_context(ctxt: int, library: Library | None = None) -> None:
     """
     entries = (library or load()).entries
     _live_grid(ctxt, entries)
-    entries.gridexit(ctxt)
+    with one_thread(wait=True):
+        entries.gridexit(ctxt)
 
 
 def context_grid(ctxt: int, comm: MPI.Intracomm, library: Library | None = None) -> tuple[int, int, NDArray[np.int64]]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from numpy.linalg import LinAlgError
 
+from ..blacs.one_thread import one_thread
 from ..comm.group import Group
 from ..comm.groups import group_of
 from ..comm.vote import Verdict, differ, error_in_words
@@ -36,7 +37,11 @@ def routine(function: Callable[..., R]) -> Callable[..., R]:
         bound = signature.bind(*arguments, **keywords)
         comm = bound.arguments.get("comm")
         if comm is None:
-            return function(*arguments, **keywords)
+            grids = [desc.grid for desc in bound.arguments.values() if isinstance(desc, Descriptor)]
+            with one_thread(wait=all(grid.size == 1 for grid in grids)) as busy:
+                if busy is not None:
+                    raise busy
+                return function(*arguments, **keywords)
         for name, given in bound.arguments.items():
             if name.startswith("desc"):
                 found = layout_on(given, comm, name)
@@ -75,9 +80,21 @@ def together(
     ------
     numpy.linalg.LinAlgError
         The same on all ranks.
+    LibraryError
+        Another thread of this process is in the library; with one rank it waits for that.
     CollectiveError
         Another rank found something else.
     """
+    with one_thread(wait=group.size == 1) as busy:
+        return _together(group, work, combined, error or busy)
+
+
+def _together(
+    group: Group,
+    work: Callable[[], Any],
+    combined: Callable[[list[Any]], Any] | None,
+    error: BaseException | None,
+) -> Any:
     choose = combined or (lambda values: next((value for value in values if value is not None), None))
     refused: BaseException | None = None
     value = None

@@ -33,6 +33,11 @@ def test_routines(ranks: int) -> None:
     assert run(PROGRAMS / "routines.py", ranks).stdout == "OK\n"
 
 
+@pytest.mark.parametrize(("ranks", "rounds"), [(1, 10), (2, 10), pytest.param(4, 300, marks=LONG)])
+def test_threads_one_at_a_time(ranks: int, rounds: int) -> None:
+    assert run(PROGRAMS / "threads.py", ranks, rounds).stdout == "OK\n"
+
+
 @pytest.mark.parametrize(
     ("ranks", "first", "stride"),
     [
