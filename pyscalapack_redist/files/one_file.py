@@ -16,8 +16,7 @@ from .header import check_ordinary
 __all__ = ["one_file"]
 
 NUMBERS = ("device", "inode")  # hosts that share a file system give their own
-WRITING = ("size", *NUMBERS)
-READING = (*WRITING, "modified")
+CONTENTS = ("size", "modified")
 
 
 class Identity(NamedTuple):
@@ -37,18 +36,37 @@ class Identity(NamedTuple):
             seen = os.fstat(file.fileno())
         return cls(machine(), seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns)
 
-    def difference(self, first: Identity, compared: tuple[str, ...]) -> str | None:
-        """In what it differs from the file that the first rank has seen, in words; None where it is that one."""
-        for name in compared:
-            here, there = getattr(self, name), getattr(first, name)
-            if here != there and (name not in NUMBERS or self.host == first.host):
-                return f"is not the file that the first rank has seen: {name} {here}, not {there}"
+    def difference(self, first: Identity, here: tuple[str, ...], elsewhere: tuple[str, ...]) -> str | None:
+        """In what it differs from the file that the first rank has seen, on this host or elsewhere; None if in nothing."""
+        for name in here if self.host == first.host else elsewhere:
+            own, other = getattr(self, name), getattr(first, name)
+            if own != other:
+                return f"is not the file that the first rank has seen: {name} {own}, not {other}"
         return None
 
 
 @contextmanager
-def one_file(everyone: Group, path: str, writes: bool = False, ranks: int | None = None) -> Iterator[None]:
+def one_file(
+    everyone: Group,
+    path: str,
+    writes: bool = False,
+    ranks: int | None = None,
+    elsewhere: tuple[str, ...] = CONTENTS,
+) -> Iterator[None]:
     """See to it that the name is that of the same file on the first `ranks`, before and after what is done with it. Collective.
+
+    Parameters
+    ----------
+    everyone : Group
+        The ranks.
+    path : str
+        The file.
+    writes : bool
+        Whether it is written: then others may write in it too.
+    ranks : int, optional
+        By default all.
+    elsewhere : tuple of str
+        What must be alike on other hosts, before.
 
     Raises
     ------
@@ -57,12 +75,13 @@ def one_file(everyone: Group, path: str, writes: bool = False, ranks: int | None
     """
     mode = "r+b" if writes else "rb"
     first = from_one(everyone, lambda: Identity.of(path, mode))
+    here = NUMBERS if writes else (*NUMBERS, *CONTENTS)
 
-    def compare(compared: tuple[str, ...]) -> None:
+    def compare(elsewhere: tuple[str, ...]) -> None:
         problem = None
         try:
             if ranks is None or everyone.rank < ranks:
-                problem = Identity.of(path, mode).difference(first, compared)
+                problem = Identity.of(path, mode).difference(first, here, elsewhere)
         except Exception as error:
             problem = f"cannot be opened as on the first rank ({error})"
         seen = everyone.combine(problem, lambda told: next(((k, text) for k, text in enumerate(told) if text), None))
@@ -72,6 +91,6 @@ def one_file(everyone: Group, path: str, writes: bool = False, ranks: int | None
                 "their working directories differ, and nobody may replace or change it meanwhile"
             )
 
-    compare(WRITING if writes else READING)
+    compare(elsewhere)
     yield
-    compare(NUMBERS if writes else READING)
+    compare(() if writes else elsewhere)

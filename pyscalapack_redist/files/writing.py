@@ -231,7 +231,7 @@ def _save_whole(
             stored = from_one(everyone, lambda: _begin(temporary, target, name, wanted))
             if through == "view" and desc.copies > 1:
                 desc, local = _first_copy(desc, local)
-            with one_file(everyone, temporary, writes=True):
+            with one_file(everyone, temporary, writes=True, elsewhere=("size",)):  # its name is random
                 WAYS[through].write(everyone, temporary, stored, desc, local)
                 if through == "view":
                     slabs.check(everyone, temporary, stored, desc, local)
