@@ -20,7 +20,7 @@ from .errors import CollectiveError
 from .layout.descriptor import Descriptor
 from .layout.tiles import Tiles
 
-__all__ = ["Phase", "Phases", "active", "begun", "moved", "moving", "phase", "recording", "routine", "trace"]
+__all__ = ["Phase", "Phases", "active", "begun", "in_short", "moved", "moving", "phase", "recording", "routine", "trace"]
 
 active = 0  # traces that are open in this process: looked at first, since threads ask for their own more slowly
 
@@ -224,7 +224,7 @@ class _Measured:
     def __init__(self, name: str, before: Any, after: Any) -> None:
         self._name, self._routine, self._traces = name, _here.routine, tuple(_here.traces)
         known = [desc if isinstance(desc, Descriptor | Tiles) else None for desc in (before, after)]
-        self._layouts = ["" if desc is None else _in_short(desc) for desc in known]
+        self._layouts = ["" if desc is None else in_short(desc) for desc in known]
         self._digests = tuple([0 if desc is None else desc.layout_digest for desc in known])
         self._ended = False
         self.bytes_sent = self.bytes_copied = 0
@@ -302,7 +302,7 @@ def routine(name: str) -> Iterator[None]:
         _here.routine = outer
 
 
-def _in_short(desc: Descriptor | Tiles) -> str:
+def in_short(desc: Descriptor | Tiles) -> str:
     """Grid and blocks, as the command line writes them; of tiles, how many there are."""
     if isinstance(desc, Tiles):
         rows, columns = desc.owners.shape

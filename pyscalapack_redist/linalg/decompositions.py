@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
 from ..layout.descriptor import Descriptor
 from ..scalapack import pxgeqrf, pxgesvd, pxorgqr
+from . import check as checks
+from .check import Check, Claim, Sums
 from .layouts import routine, shaped_like
 from .problem import Layout, Problem
 from .systems import keep_triangle
 
 __all__ = ["QRResult", "SVDResult", "qr", "svd"]
 
+# As in `systems`.
+PRODUCT, ORTHOGONAL, SQUARES = 64.0, 16.0, 16.0
 MODES = {"reduced": "reduced", "economic": "reduced", "complete": "complete", "full": "complete", "r": "r"}
 
 
@@ -54,12 +59,20 @@ def any_matrix(a: DistributedArray) -> tuple[tuple[int, ...], Descriptor]:
 
 
 @routine
-def qr(a: DistributedArray, mode: str = "reduced", *, overwrite_a: bool = False, layout: Layout = None) -> Any:
+def qr(
+    a: DistributedArray,
+    mode: str = "reduced",
+    *,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
+    layout: Layout = None,
+) -> Any:
     """QR factorisation, as `numpy.linalg.qr` and `scipy.linalg.qr`. Collective, as `solve`.
 
     Parameters
     ----------
-    a, overwrite_a, layout
+    a, overwrite_a, check_finite, check, layout
         As for `solve`; of m x n elements.
     mode : {"reduced", "complete", "r"}
         Q of m x min(m, n); or of m x m; or only R. SciPy's names "economic" and "full" are taken as well.
@@ -71,35 +84,92 @@ def qr(a: DistributedArray, mode: str = "reduced", *, overwrite_a: bool = False,
 
     Raises
     ------
+    numpy.linalg.LinAlgError
+        What ScaLAPACK returned is no result. On all ranks.
     ValueError
-        `mode` is none of these.
+        `mode` is none of these, or the matrix has infs or NaNs.
     ArrayError, DescriptorError, LibraryError, CollectiveError
         As for `solve`.
     """
 
-    def check(a: DistributedArray) -> tuple[tuple[int, ...], Descriptor]:
+    def check_arguments(a: DistributedArray) -> tuple[tuple[int, ...], Descriptor]:
         if not isinstance(mode, str) or mode not in MODES:
             raise ValueError(f"mode = {mode!r} must be one of {', '.join(MODES)}")
         return any_matrix(a)
 
-    problem = Problem("qr", {"a": a}, check, layout=layout, options=("mode", mode))
-    matrix = problem.moved("a", overwrite=overwrite_a)
-    m, n = matrix.shape
-    few = min(m, n)
-    columns = m if MODES[mode] == "complete" else few
-    r, q = problem.zeros((columns if mode != "r" else few, n)), problem.zeros((m, columns))
+    problem = Problem(
+        "qr", {"a": a}, check_arguments, layout=layout, options={"mode": mode}, checked=check, check_finite=check_finite
+    )
 
-    def work() -> None:
-        tau = pxgeqrf(matrix)
-        copy_corner(matrix, r)
-        keep_triangle(r, False)
+    def work() -> tuple[DistributedArray, DistributedArray]:
+        matrix = problem.moved("a", overwrite=overwrite_a)
+        m, n = matrix.shape
+        few = min(m, n)
+        columns = m if MODES[mode] == "complete" else few
+        r, q = problem.zeros((columns if mode != "r" else few, n)), problem.zeros((m, columns))
+        verify = problem.check()
+        y, x = verify.vectors(n), verify.vectors(columns, 1)
+        verify.add("a", matrix, right=y)
+        before = verify.sums()
+        if mode == "r" and verify.active:
+            verify.add("h", matrix, left=before["a"].right)
+            before |= verify.sums()
+
+        def factored() -> None:
+            tau = pxgeqrf(matrix)
+            copy_corner(matrix, r)
+            keep_triangle(r, False)
+            if mode != "r":
+                copy_corner(matrix, q)
+                pxorgqr(q, tau, columns, few)
+
+        problem.run(factored)
+        verify.add("r", r, right=y)
         if mode != "r":
-            copy_corner(matrix, q)
-            pxorgqr(q, tau, columns, few)
+            verify.add("q", q, right=x)
+        after = verify.sums()
+        if not verify.active:
+            return q, r
+        norm = before["a"].norm
+        if mode == "r":
+            verify.add("r", r, left=after["r"].right)
+            verify.hold(
+                lambda sums: [
+                    Claim(
+                        "R^H (R y) = A^H (A y)",
+                        checks.length(sums["r"].left - before["h"].left),  # type: ignore[operator]
+                        verify.bound(max(m, n), PRODUCT) * norm**2,
+                    )
+                ]
+            )
+        else:
+            verify.add("q", q, right=after["r"].right, left=after["q"].right)
+            verify.hold(
+                lambda sums: [
+                    product_claim(verify, "Q (R y) = A y", sums["q"].right, before["a"], (m, n)),
+                    orthogonal_claim(verify, "Q^H (Q y) = y", sums["q"].left, x),
+                ]
+            )
+        return q, r
 
-    problem.run(work)
+    q, r = problem.attempt(
+        work, "geqrf" if mode == "r" else f"geqrf and p?{'un' if problem.dtype.kind == 'c' else 'or'}gqr"
+    )
     upper = problem.given_back(r, shaped_like(a.desc, r.shape))
     return upper if mode == "r" else QRResult(problem.given_back(q, shaped_like(a.desc, q.shape)), upper)
+
+
+def product_claim(check: Check, text: str, product: Any, a: Sums, shape: tuple[int, ...]) -> Claim:
+    """Of a product of orthogonal factors with vectors, which is that of A."""
+    return Claim(
+        text, checks.length(product - a.right), check.bound(max(shape), PRODUCT) * check.scale(a.norm, max(shape))
+    )
+
+
+def orthogonal_claim(check: Check, text: str, product: Any, x: NDArray[Any]) -> Claim:
+    """Of vectors that come back from a product with a factor and its transpose."""
+    size = x.shape[0]
+    return Claim(text, checks.length(product - x), check.bound(size, ORTHOGONAL) * float(size) ** 0.5)
 
 
 def copy_corner(source: DistributedArray, target: DistributedArray) -> None:
@@ -116,14 +186,17 @@ def svd(
     compute_uv: bool = True,
     *,
     overwrite_a: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
     layout: Layout = None,
 ) -> Any:
     """Singular value decomposition, as `numpy.linalg.svd`. Collective, as `solve`.
 
     Parameters
     ----------
-    a, overwrite_a, layout
-        As for `solve`; of m x n elements.
+    a, overwrite_a, check_finite, check, layout
+        As for `solve`; of m x n elements. Values without vectors are checked by the sum of their squares, their order and
+        their being finite, which is weaker.
     full_matrices : bool
         Whether U is of m x m and Vh of n x n; otherwise of m x min(m, n) and min(m, n) x n.
     compute_uv : bool
@@ -137,39 +210,124 @@ def svd(
     Raises
     ------
     numpy.linalg.LinAlgError
-        A singular value did not converge. On all ranks.
+        A singular value did not converge, or what ScaLAPACK returned is no result. On all ranks.
     ValueError
         The matrix has infs or NaNs.
     ArrayError, DescriptorError, LibraryError, CollectiveError
         As for `solve`.
     """
-    options = ("full_matrices", bool(full_matrices), "compute_uv", bool(compute_uv))
-    problem = Problem("svd", {"a": a}, any_matrix, layout=layout, options=options)
-    matrix = problem.moved("a", overwrite=overwrite_a)
-    problem.must_be_finite("a", matrix)
+    options = {"full_matrices": bool(full_matrices), "compute_uv": bool(compute_uv)}
+    problem = Problem(
+        "svd", {"a": a}, any_matrix, layout=layout, options=options, checked=check, check_finite=check_finite
+    )
+    exponent = problem.exponent("a")
+    if not compute_uv:
+        return scaled(singular_values(problem, overwrite_a), exponent)
+
+    def work() -> tuple[DistributedArray, NDArray[Any], DistributedArray]:
+        matrix = problem.moved("a", overwrite=overwrite_a, exponent=exponent)
+        verify = problem.check(scaled=True)
+        y = verify.vectors(matrix.shape[1])
+        verify.add("a", matrix, right=y)
+        u, values, vh = decomposed(problem, matrix)
+        if full_matrices and u.shape[0] > u.shape[1]:
+            u = _completed(problem, u)
+        if full_matrices and vh.shape[0] < vh.shape[1]:
+            vh = problem.turned(_completed(problem, problem.turned(vh)))
+        hold_triplets(verify, u, values, vh, y)
+        return u, values, vh
+
+    u, values, vh = problem.attempt(work, "gesvd")
+    return SVDResult(
+        problem.given_back(u, shaped_like(a.desc, u.shape)),
+        scaled(values, exponent),
+        problem.given_back(vh, shaped_like(a.desc, vh.shape)),
+    )
+
+
+def scaled(values: NDArray[Any], exponent: int | NDArray[np.int64]) -> NDArray[Any]:
+    """Times a power of 2. Not collective."""
+    with np.errstate(over="ignore"):
+        return np.ldexp(values, exponent) if np.any(exponent) else values
+
+
+def decomposed(problem: Problem, matrix: DistributedArray) -> tuple[DistributedArray, NDArray[Any], DistributedArray]:
+    """U of m x min(m, n), all values on every rank, and V^H; the matrix is overwritten. Collective."""
     m, n = matrix.shape
     few = min(m, n)
     u, vh = problem.zeros((m, few)), problem.zeros((few, n))
 
     def work() -> NDArray[Any] | None:
-        found = pxgesvd(matrix, vectors=bool(compute_uv))
-        for made, into in ((found.left, u.local), (found.right, vh.local)):
-            if made is not None and into is not None:
-                into[...] = made
-        return found.values
+        triplets = pxgesvd(matrix)
+        for vectors, into in ((triplets.left, u.local), (triplets.right, vh.local)):
+            if vectors is not None and into is not None:
+                into[...] = vectors
+        return triplets.values
 
     values: NDArray[Any] = problem.run(work)
-    if not compute_uv:
-        return values
-    if full_matrices and m > few:
-        u = _completed(problem, u)
-    if full_matrices and n > few:
-        vh = problem.turned(_completed(problem, problem.turned(vh)))
-    return SVDResult(
-        problem.given_back(u, shaped_like(a.desc, u.shape)),
-        values,
-        problem.given_back(vh, shaped_like(a.desc, vh.shape)),
+    return u, values, vh
+
+
+def hold_triplets(
+    check: Check, u: DistributedArray, values: NDArray[Any], vh: DistributedArray, y: NDArray[Any]
+) -> dict[str, Sums]:
+    """U (s * (Vh y)) = A y, from "a" that was added before, and that U and Vh are orthogonal. Collective.
+
+    Returns the sums of the first round: "vh" of Vh y among them.
+    """
+    if not check.active:
+        return {}
+    left, right = check.vectors(u.shape[1], 1), check.vectors(vh.shape[0], 2)
+    check.add("u", u, right=left)
+    check.add("vh", vh, right=y, left=right)
+    first = check.sums()
+    few = values.size
+    product = np.zeros((u.shape[1], y.shape[1]), first["a"].right.dtype)  # type: ignore[union-attr]
+    product[:few] = values[:, None] * first["vh"].right[:few]  # type: ignore[index]
+    check.add("u", u, right=product, left=first["u"].right)
+    check.add("vh", vh, right=first["vh"].left)
+    shape = (u.shape[0], vh.shape[1])
+    check.hold(
+        lambda sums: [
+            product_claim(check, "U (s * (Vh y)) = A y", sums["u"].right, first["a"], shape),
+            orthogonal_claim(check, "U^H (U y) = y", sums["u"].left, left),
+            orthogonal_claim(check, "Vh (Vh^H y) = y", sums["vh"].right, right),
+            order_claim("the singular values descend from a number that is not negative", -values, values),
+        ]
     )
+    return first
+
+
+def order_claim(text: str, ascending: NDArray[Any], never_negative: NDArray[Any] | None = None) -> Claim:
+    """That values are in order and finite, some of them not negative either."""
+    right = bool(np.isfinite(ascending).all() and (np.diff(ascending) >= 0).all())
+    if never_negative is not None:
+        right = right and not (never_negative < 0).any()
+    return Claim(text, 0.0 if right else np.inf, 0.0)
+
+
+def singular_values(problem: Problem, overwrite: bool) -> NDArray[Any]:
+    """Those of the operand a, divided by its power of 2. Collective."""
+
+    def work() -> NDArray[Any]:
+        matrix = problem.moved("a", overwrite=overwrite, exponent=problem.exponent("a"))
+        verify = problem.check(scaled=True)
+        verify.add("a", matrix)
+        values: NDArray[Any] = problem.run(lambda: pxgesvd(matrix, vectors=False).values)
+        size = max(matrix.shape)
+
+        def claims(sums: dict[str, Sums]) -> list[Claim]:
+            square = sums["a"].norm ** 2
+            error = np.abs((values.astype(verify.real) ** 2).sum() - square)
+            return [
+                Claim("the sum of s² is norm(A)²", error, verify.bound(size, SQUARES) * square),
+                order_claim("the singular values descend from a number that is not negative", -values, values),
+            ]
+
+        verify.hold(claims)
+        return values
+
+    return problem.attempt(work, "gesvd")
 
 
 def _completed(problem: Problem, columns: DistributedArray) -> DistributedArray:

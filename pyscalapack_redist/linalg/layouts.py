@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
+import warnings
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
 from .. import blacs, tracing
 from ..comm.mpi import MPI
-from ..errors import ArrayError, DescriptorError, shown
+from ..errors import ArrayError, DescriptorError, callers_level, shown
 from ..layout.blockcyclic import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.grid import ProcessGrid
 from ..scalapack.operands import beyond_gesvd, beyond_syevd, misaligned
 
-__all__ = ["as_column", "check_rows", "check_taken", "layout_for", "routine", "shaped_like", "stays"]
+__all__ = [
+    "another_layout",
+    "as_column",
+    "check_rows",
+    "check_taken",
+    "layout_for",
+    "routine",
+    "shaped_like",
+    "stays",
+    "warn",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_warnings: ContextVar[list[str]] = ContextVar("warnings")
 ROUTINES: set[str] = set()  # names of the functions that are decorated by `routine`
 BLOCK = 64
 LEAST_BLOCK, MOST_BLOCK = BLOCK // 4, 4 * BLOCK
@@ -34,12 +48,25 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*arguments: P.args, **keywords: P.kwargs) -> R:
-        if not tracing.active:
-            return function(*arguments, **keywords)
-        with tracing.routine(name):
-            return function(*arguments, **keywords)
+        texts: list[str] = []
+        token = _warnings.set(texts)
+        try:
+            with tracing.routine(name) if tracing.active else contextlib.nullcontext():
+                result = function(*arguments, **keywords)
+        finally:
+            _warnings.reset(token)
+        for text in texts:  # where a warning is an error, no other rank waits any more
+            from scipy.linalg import LinAlgWarning
+
+            warnings.warn(text, LinAlgWarning, stacklevel=callers_level())
+        return result
 
     return call
+
+
+def warn(text: str) -> None:
+    """Have the routine that is under way warn at its end, on this rank. Not collective."""
+    _warnings.get().append(text)
 
 
 def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm) -> Descriptor:
@@ -105,6 +132,18 @@ def stays(name: str, desc: Descriptor) -> bool:
     """Whether a routine works in an operand's own layout: it fits, and its blocks are not slow. Not collective."""
     small = max(desc.shape) <= MOST_BLOCK
     return _unfit(name, desc) is None and (small or LEAST_BLOCK <= desc.block[0] <= MOST_BLOCK)
+
+
+def another_layout(name: str, desc: Descriptor, comm: MPI.Intracomm) -> Descriptor:
+    """Another layout that fits a routine, for a second try: on half as many processes, in smaller blocks. Not collective."""
+    for processes in (max(1, desc.grid.size // 2), 1):
+        few = math.isqrt(processes)
+        grid = ProcessGrid((few, processes // few), comm)
+        for block in (48, 32, 16, 8, 4, 2, 1):
+            other = Descriptor(desc.shape, block, grid)
+            if block != desc.block[0] and 2 * block <= max(2, *desc.shape) and _unfit(name, other) is None:
+                return other
+    return Descriptor(desc.shape, 1, grid)
 
 
 def check_rows(a: Distributed, b: Distributed) -> None:

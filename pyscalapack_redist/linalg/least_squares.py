@@ -9,14 +9,18 @@ from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
 from ..layout.descriptor import Descriptor
-from ..scalapack import pxgels, pxgemm, pxgesvd
+from ..scalapack import pxgels, pxgemm
+from . import check as checks
+from .check import VECTORS, Check, Claim, Sums
+from .decompositions import copy_corner, decomposed, hold_triplets, scaled
 from .layouts import check_rows, routine, shaped_like
-from .problem import Layout, Problem
+from .problem import Layout, Problem, times_power
 from .systems import diagonal_of
 
 __all__ = ["LstsqResult", "lstsq"]
 
 METHODS = ("qr", "svd")
+NORMAL = 8.0  # as in `systems`
 
 
 class LstsqResult(NamedTuple):
@@ -49,6 +53,8 @@ def lstsq(
     *,
     method: str = "qr",
     overwrite_a: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
     layout: Layout = None,
     like: Layout = None,
 ) -> LstsqResult:
@@ -58,7 +64,7 @@ def lstsq(
     ----------
     a : DistributedArray
         Of m x n elements. If there are many solutions, x is the one of least norm.
-    b, overwrite_a, layout
+    b, overwrite_a, check_finite, check, layout
         As for `solve`.
     rcond : float, optional
         With the method "svd", singular values up to `rcond` times the largest count as zero; default, or if negative:
@@ -85,7 +91,7 @@ def lstsq(
         As for `solve`.
     """
 
-    def check(a: DistributedArray, b: DistributedArray) -> tuple[tuple[int, ...], Descriptor]:
+    def check_arguments(a: DistributedArray, b: DistributedArray) -> tuple[tuple[int, ...], Descriptor]:
         if method not in METHODS:
             raise ValueError(f"method = {method!r} must be one of {', '.join(METHODS)}")
         if rcond is not None and method == "qr":
@@ -95,27 +101,56 @@ def lstsq(
         check_rows(a, b)
         return a.shape, shaped_like(b.desc, (a.shape[1], *b.shape[1:]))
 
-    options = ("method", method, "rcond", None if rcond is None else repr(rcond))
-    problem = Problem("lstsq", {"a": a, "b": b}, check, layout=layout, like=like, vectors=("b",), options=options)
-    matrix = problem.moved("a", overwrite=overwrite_a)
-    problem.must_be_finite("a", matrix)
-    return _by_qr(problem, matrix) if method == "qr" else _by_svd(problem, matrix, -1 if rcond is None else rcond)
+    problem = Problem(
+        "lstsq",
+        {"a": a, "b": b},
+        check_arguments,
+        layout=layout,
+        like=like,
+        vectors=("b",),
+        options={"method": method, "rcond": rcond},
+        checked=check,
+        check_finite=check_finite,
+    )
+    if method == "qr":
+        solution, *rest = problem.attempt(lambda: _by_qr(problem, overwrite_a), "gels")
+    else:
+        cut = -1 if rcond is None else rcond
+        solution, *rest = problem.attempt(lambda: _by_svd(problem, overwrite_a, cut), "gesvd and p?gemm")
+    return LstsqResult(problem.given_back(solution), *rest)
 
 
-def _by_qr(problem: Problem, matrix: DistributedArray) -> LstsqResult:
-    m, n = matrix.shape
-    sides = problem.moved("b", rows=max(m, n))
+def _by_qr(problem: Problem, overwrite: bool) -> tuple[Any, ...]:
+    """By p?gels, with each right-hand side near 1: it would scale all of them by the largest, and not all of it back."""
+    exponent = problem.exponent("a")
+    matrix = problem.moved("a", overwrite=overwrite, exponent=exponent)
+    (m, n), count = matrix.shape, problem.columns("b")
+    check, wide = problem.check(scaled=True), m < n
+    sides = problem.moved("b", rows=max(m, n), columns=count + VECTORS if wide and check.active else count)
+    exponents = _scaled_columns(problem, sides)
     real = np.zeros(0, problem.dtype).real.dtype
+    y = check.vectors(n)
+    check.add("a", matrix, right=y, left=check.vectors(m, 1) if wide else None)
+    before = check.sums()
+    if check.active and wide:
+        # The solution of A X = A y of least norm is the part of y outside of the null space
+        _fill(problem, sides, count, before["a"].right)
+        check.add("b", sides, left=_padded(check.vectors(m, 1), n), columns=True)
+        before |= check.sums()
+    elif check.active:
+        check.add("normal", matrix, left=before["a"].right)
+        check.add("b", sides, left=before["a"].right, columns=True)
+        before |= check.sums()
 
     def work() -> tuple[NDArray[Any], NDArray[Any]] | None:
         # Without a column p?gels factors nothing.
         pxgels(matrix, sides if sides.shape[1] else problem.zeros((max(m, n), 1)))
-        found = _squares(sides, n)
-        return None if found is None else (found, np.abs(diagonal_of(matrix)[1]))
+        squares = _squares(sides, n)
+        return None if squares is None else (squares, np.abs(diagonal_of(matrix)[1]))
 
-    def combined(told: list[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        known = [part for part in told if part is not None]
-        return np.sum([part[0] for part in known], axis=0), np.concatenate([part[1] for part in known])
+    def combined(replies: list[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        parts = [reply for reply in replies if reply is not None]
+        return np.sum([part[0] for part in parts], axis=0), np.concatenate([part[1] for part in parts])
 
     squares, diagonal = problem.run(work, combined)
     if min(m, n) and not diagonal.min() > np.finfo(real).eps * max(m, n) * diagonal.max():
@@ -123,45 +158,102 @@ def _by_qr(problem: Problem, matrix: DistributedArray) -> LstsqResult:
             f"a is not of full rank {min(m, n)}: its factor has {diagonal.min():.2g} on the diagonal, beside "
             f'{diagonal.max():.2g}; method="svd" solves it'
         )
-    solution = DistributedArray._made(sides.desc[:n], sides.local, problem.dtype) if m > n else sides
-    residuals = squares if m > n else np.zeros(0, real)
-    return LstsqResult(problem.given_back(solution), residuals, min(m, n), None)
+    if check.active and wide:
+        _hold_least_norm(check, sides, before, diagonal.max() / diagonal.min() if m else 1.0, y)
+    solution = problem.zeros((n, count))
+    copy_corner(sides, solution)
+    if check.active and not wide:
+        norm = before["a"].norm
+        check.add("x", solution, left=before["normal"].left, columns=True)
+        check.hold(
+            lambda sums: [
+                Claim(
+                    "(A^H (A y))^H x = (A y)^H b",
+                    checks.lengths(sums["x"].product - before["b"].product),
+                    check.bound(m, NORMAL) * norm * (norm * sums["x"].norms + before["b"].norms),  # type: ignore[operator]
+                )
+            ]
+        )
+    _scale_columns(problem, solution, exponents[:count] - exponent)
+    residuals = scaled(squares[:count], 2 * exponents[:count]) if m > n else np.zeros(0, real)
+    return solution, residuals.astype(real), min(m, n), None
 
 
-def _by_svd(problem: Problem, matrix: DistributedArray, rcond: float) -> LstsqResult:
+def _hold_least_norm(
+    check: Check, sides: DistributedArray, before: dict[str, Sums], condition: float, y: NDArray[Any]
+) -> None:
+    """A x = b, and that x is orthogonal to vectors of the null space of A: y without the solution of A X = A y. Collective."""
+    (n, count), a, b = sides.shape, before["a"], before["b"]
+    last = np.eye(count, VECTORS, VECTORS - count)
+    check.add("x", sides, right=last, left=a.left, columns=True)
+    x = check.sums()["x"]
+    null = y - x.right
+    check.add("null", sides, left=null)
+    check.hold(
+        lambda sums: [
+            Claim(
+                "(A^H y)^H x = y^H b",
+                checks.lengths(x.left - b.product),
+                check.bound(n, NORMAL) * (a.norm * x.norms + b.norms),  # type: ignore[operator]
+            ),
+            Claim(
+                "x^H (y - pinv(A) (A y)) = 0",
+                checks.lengths(sums["null"].product),
+                check.bound(n, NORMAL) * condition * n**0.5 * x.norms,
+            ),
+        ]
+    )
+
+
+def _by_svd(problem: Problem, overwrite: bool, rcond: float) -> tuple[Any, ...]:
     """X = V inv(S) U^H B, with the singular values that are not zero; what is left of B is B - U U^H B."""
-    m, n = matrix.shape
+    exponent = problem.exponent("a")
+    matrix = problem.moved("a", overwrite=overwrite, exponent=exponent)
     sides = problem.moved("b")
-    count, few = sides.shape[1], min(m, n)
+    exponents = _scaled_columns(problem, sides)
+    (m, n), count, few = matrix.shape, sides.shape[1], min(matrix.shape)
     parts, solution = problem.zeros((few, count)), problem.zeros((n, count))
     real = np.zeros(0, problem.dtype).real.dtype
     smallest = float(np.finfo(real).eps * max(m, n)) if rcond < 0 else rcond
-    whole = problem.layout((m, few)), problem.layout((few, n))
+    check = problem.check(scaled=True)
+    y = check.vectors(n)
+    check.add("a", matrix, right=y)
+    left, values, right = decomposed(problem, matrix)
+    used = values > smallest * values.max(initial=0)
+    inverse = np.divide(1, values, out=np.zeros_like(values), where=used)
+    first = hold_triplets(check, left, values, right, y)
+    if check.active:
+        check.add("u", left, right=inverse[:, None] * first["vh"].right)
+        check.add("b", sides, left=check.sums()["u"].right, columns=True)
 
-    def work() -> tuple[NDArray[Any], NDArray[Any]] | None:
-        found = pxgesvd(matrix)
-        left, right = (
-            DistributedArray._made(desc, local, problem.dtype)
-            for desc, local in zip(whole, (found.left, found.right), strict=True)
-        )
+    def work() -> NDArray[Any] | None:
         pxgemm(left, sides, parts, trans_a="C")
-        if found.values is not None and parts.local is not None:
-            used = found.values > smallest * found.values.max(initial=0)
-            inverse = np.divide(1, found.values, out=np.zeros_like(found.values), where=used)
-            pxgemm(left, parts, sides, alpha=-1, beta=1)
+        pxgemm(left, parts, sides, alpha=-1, beta=1)
+        check.add("parts", parts, columns=True)
+        if parts.local is not None:
             parts.local[...] *= inverse[parts.desc.global_indices(0), None]
         pxgemm(right, parts, solution, trans_a="C")
-        squares = _squares(sides, 0)
-        return None if found.values is None or squares is None else (found.values, squares)
+        return _squares(sides, 0)
 
-    def combined(told: list[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        known = [part for part in told if part is not None]
-        return known[0][0], np.sum([part[1] for part in known], axis=0)
+    squares = problem.run(work, lambda replies: np.sum([part for part in replies if part is not None], axis=0))
+    check.add("x", solution, left=y, columns=True)
 
-    values, squares = problem.run(work, combined)
-    rank = int(np.count_nonzero(values > smallest * values.max(initial=0)))
-    residuals = squares if m > n == rank else np.zeros(0, real)
-    return LstsqResult(problem.given_back(solution), residuals, rank, values)
+    def claims(sums: dict[str, Sums]) -> list[Claim]:
+        b, x, whole = sums["b"], sums["x"], sums["parts"].norms
+        bound = check.bound(max(m, n), NORMAL)
+        scale = inverse.max(initial=0) * b.norms + x.norms
+        error = checks.lengths(x.product - b.product)
+        rest = np.abs(b.norms**2 - whole**2 - squares)  # type: ignore[operator]
+        return [
+            Claim("y^H x = (U inv(S) (Vh y))^H b", error, bound * scale * float(n) ** 0.5),
+            Claim("norm(b)² = norm(U^H b)² + residual", rest, bound * b.norms**2),  # type: ignore[operator]
+        ]
+
+    check.hold(claims)
+    rank = int(np.count_nonzero(used))
+    _scale_columns(problem, solution, exponents - exponent)
+    residuals = scaled(squares, 2 * exponents) if m > n == rank else np.zeros(0, real)
+    return solution, residuals.astype(real), rank, scaled(values, exponent)
 
 
 def _squares(sides: DistributedArray, first: int) -> NDArray[Any] | None:
@@ -170,6 +262,51 @@ def _squares(sides: DistributedArray, first: int) -> NDArray[Any] | None:
     if desc.coords is None or sides.local is None:
         return None
     below = sides.local[desc.global_indices(0) >= first]
-    squares = np.zeros(sides.shape[1], below.real.dtype)
-    squares[desc.global_indices(1)] = (np.abs(below) ** 2).sum(axis=0)
+    squares = np.zeros(sides.shape[1])
+    squares[desc.global_indices(1)] = (np.abs(below).astype(np.float64) ** 2).sum(axis=0)
     return squares
+
+
+def _scaled_columns(problem: Problem, sides: DistributedArray) -> NDArray[np.int64]:
+    """Divide each column by the power of 2 above its largest absolute value; these powers. Collective."""
+
+    def largest() -> tuple[NDArray[np.int64], NDArray[Any]] | None:
+        desc, local = sides.desc, sides.local
+        if local is None or desc.coords is None:
+            return None
+        return desc.global_indices(1), np.abs(local).max(axis=0, initial=0)
+
+    def combined(replies: list[Any]) -> NDArray[np.int64]:
+        sizes = np.zeros(sides.shape[1])
+        for columns, its in filter(None, replies):
+            sizes[columns] = np.maximum(sizes[columns], its)
+        return np.frexp(sizes)[1].astype(np.int64)
+
+    exponents: NDArray[np.int64] = problem.run(largest, combined)
+    _scale_columns(problem, sides, -exponents)
+    return exponents
+
+
+def _scale_columns(problem: Problem, sides: DistributedArray, exponents: NDArray[np.int64]) -> None:
+    """Multiply each column by a power of 2. Not collective."""
+    with problem.noting_errors(), np.errstate(over="ignore"):
+        if sides.local is not None and sides.desc.coords is not None:
+            for column, exponent in enumerate(exponents[sides.desc.global_indices(1)].tolist()):
+                times_power(sides.local[:, column], exponent)
+
+
+def _padded(vectors: NDArray[Any], rows: int) -> NDArray[Any]:
+    """With zeros below. Not collective."""
+    padded = np.zeros((rows, vectors.shape[1]), vectors.dtype)
+    padded[: vectors.shape[0]] = vectors
+    return padded
+
+
+def _fill(problem: Problem, sides: DistributedArray, first: int, columns: Any) -> None:
+    """Write the last columns, from the first on, which all ranks have whole. Not collective."""
+    with problem.noting_errors():
+        desc, local = sides.desc, sides.local
+        if local is not None and desc.coords is not None:
+            rows, across = desc.global_indices(0), desc.global_indices(1)
+            inside, over = rows < columns.shape[0], across >= first
+            local[np.ix_(inside, over)] = columns[np.ix_(rows[inside], across[over] - first)]

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import blacs, tracing
-from ..blacs.kernels import warn_of_kernels
+from ..blacs.kernels import fitting_kernels, kernel_name, warn_of_kernels
 from ..comm.vote import Ballot, Statement, digest
 from ..distributed_array import DistributedArray
 from ..engine.arguments import communicator_of, group_of_all
 from ..engine.redistribute import redistribute
-from ..errors import ArrayError, CollectiveError, DescriptorError
+from ..errors import ArrayError, CollectiveError, DescriptorError, shown
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of
 from ..layout.grid import ProcessGrid, same_ranks
 from ..scalapack.operands import FACTORED_KINDS, KIND_OF_DTYPE
-from ..scalapack.together import together
-from .layouts import as_column, check_counts, check_taken, layout_for, stays
+from ..scalapack.together import ConvergenceError, together
+from .check import Check, RefusedError
+from .layouts import another_layout, as_column, check_counts, check_taken, layout_for, stays, warn
 
 __all__ = ["Layout", "Problem"]
 
 Layout = Descriptor | Distributed | None
 # The shape for which a layout is chosen, and the layout of the result where no other is asked for.
-Check = Callable[..., tuple[tuple[int, ...], Descriptor]]
+CheckArguments = Callable[..., tuple[tuple[int, ...], Descriptor]]
 
+R = TypeVar("R")
+# Beyond these, squares and products of squares might overflow in float64, or vanish.
+SMALL, LARGE = 1e-50, 1e50
 DTYPES = [dtype for dtype, kind in KIND_OF_DTYPE.items() if kind in FACTORED_KINDS]
 
 
@@ -40,19 +46,26 @@ class Problem:
         Its name.
     operands : mapping of str to DistributedArray
         In the order of the arguments.
-    check : callable
+    check_arguments : callable
         Called with the operands, it raises where their shapes do not fit.
     layout, like : Descriptor or DistributedArray or None
         The arguments of the routine.
     vectors : sequence of str
         Operands that may be of one dimension.
-    options : tuple
+    options : mapping of str to object
         Other arguments on which the ranks must agree.
+    checked : bool
+        Whether results are checked.
+    check_finite : bool
+        Whether infs and NaNs are refused.
 
     Attributes
     ----------
     dtype : dtype
         Of all operands.
+    magnitudes : dict of str to float
+        Of each operand a number between its largest absolute value and its Frobenius norm; inf or NaN where it is not
+        finite.
     target : Descriptor
         Layout of the result.
     """
@@ -61,14 +74,16 @@ class Problem:
         self,
         routine: str,
         operands: Mapping[str, Any],
-        check: Check,
+        check_arguments: CheckArguments,
         *,
         layout: Layout = None,
         like: Layout = None,
         vectors: tuple[str, ...] = (),
-        options: tuple[Any, ...] = (),
+        options: Mapping[str, Any] | None = None,
+        checked: bool = True,
+        check_finite: bool = False,
     ) -> None:
-        options = tuple(tuple(option) if isinstance(option, list) else option for option in options)
+        options = {**(options or {}), "check": bool(checked), "check_finite": bool(check_finite)}
         found = [operand for operand in operands.values() if isinstance(operand, Distributed)]
         if not found:
             self._check_operands(operands, vectors)
@@ -76,33 +91,45 @@ class Problem:
         self._operands = dict(operands)
         self._error: Exception | None = None
         chosen: tuple[Descriptor, Descriptor] | None = None
+        magnitudes: dict[str, float] = {}
         error: Exception | None = None
         try:
             self._check_operands(operands, vectors)
+            magnitudes = {name: magnitude(operand.local) for name, operand in operands.items()}
             warn_of_kernels(blacs.load(), self._comm.Get_rank())
-            shape, usual = check(*operands.values())
+            shape, usual = check_arguments(*operands.values())
             chosen = self._layout(routine, layout, shape), self._target(like, usual)
         except Exception as caught:
             error = caught
-        said = {
-            "the routine": (routine, options),
-            **{name: getattr(descriptor_of(operand), "layout_digest", None) for name, operand in operands.items()},
-            "layout": getattr(descriptor_of(layout), "layout_digest", None),
-            "like": getattr(descriptor_of(like), "layout_digest", None),
-        }
-        given = {**operands, "layout": layout, "like": like, "the routine": (routine, *options)}
+        layouts = {**operands, "layout": layout, "like": like}
+        statements = [
+            Statement("the routine", routine, routine),
+            *(Statement(name, *in_canonical_form(option)) for name, option in options.items()),
+            *(
+                Statement(name, getattr(desc, "layout_digest", None), repr(desc))
+                for name, desc in ((name, descriptor_of(operand)) for name, operand in layouts.items())
+            ),
+        ]
+        call = digest(("linalg", *(statement.value for statement in statements)))
         with tracing.phase("agree"):
             self._group.agree(
-                Ballot(failed=self._group.failed(error), call=digest(("linalg", said))),
+                Ballot(failed=self._group.failed(error), call=call),
                 error,
-                lambda: [Statement(name, value, repr(descriptor_of(given[name]))) for name, value in said.items()],
+                lambda: statements,
                 lambda outcome: True,
             )
             if chosen is None:
                 raise error or CollectiveError("these ranks have not agreed")
             taken, self.target = chosen
-            self.dtype = self._agreed_dtype()
+            self.dtype, self.magnitudes = self._agreed_facts(magnitudes)
+            for name, size in self.magnitudes.items():
+                if check_finite and not math.isfinite(size):
+                    raise ValueError(f"{name} must not contain infs or NaNs")
+            self._routine, self._taken = routine, taken
             self._block, self._grid = taken.block, self._kept_grid(taken.grid)
+            self._overwritten: list[str] = []
+            self._raised: BaseException | None = None
+            self._is_checked = bool(checked) and all(map(math.isfinite, self.magnitudes.values()))
 
     # -- what the ranks agree on
 
@@ -160,16 +187,19 @@ class Problem:
             raise DescriptorError(f"{name} = {desc!r} is on another communicator than the operands: make it on theirs")
         return desc
 
-    def _agreed_dtype(self) -> np.dtype[Any]:
-        """The one dtype that the ranks know of the operands."""
-        mine = [(name, operand.dtype) for name, operand in self._operands.items() if operand.dtype is not None]
-        told: list[tuple[str, np.dtype[Any]]] = [pair for pairs in self._group.combine(mine) for pair in pairs]
-        if not told:
+    def _agreed_facts(self, magnitudes: dict[str, float]) -> tuple[np.dtype[Any], dict[str, float]]:
+        """The one dtype that the ranks know of the operands, and the largest magnitudes."""
+        facts = [(name, operand.dtype, magnitudes[name]) for name, operand in self._operands.items()]
+        replies: list[list[tuple[str, np.dtype[Any] | None, float]]] = self._group.combine(facts)
+        dtypes = [(name, dtype) for reply in replies for name, dtype, _ in reply if dtype is not None]
+        if not dtypes:
             raise ArrayError("no rank knows the dtype: each local array is None; pass empty ones of the dtype")
-        for name, dtype in told:
-            if dtype != told[0][1]:
-                raise ArrayError(_differing(*told[0], name, dtype))
-        return told[0][1]
+        for name, dtype in dtypes:
+            if dtype != dtypes[0][1]:
+                raise ArrayError(_differing(*dtypes[0], name, dtype))
+        return dtypes[0][1], {
+            name: float(np.max([reply[k][2] for reply in replies])) for k, name in enumerate(self._operands)
+        }
 
     def _kept_grid(self, grid: ProcessGrid) -> ProcessGrid:
         """An equal grid with a BLACS context, made once for each communicator, and closed when that is freed. Collective
@@ -193,14 +223,19 @@ class Problem:
     def zeros(self, shape: tuple[int, int]) -> DistributedArray:
         """An array to be written, in the layout of the call; where there is no memory for it, `run` raises. Not collective."""
         desc, local = self.layout(shape), None
-        try:
+        with self.noting_errors():
             local = desc.zeros(self.dtype) if desc.coords is not None else None
-        except Exception as caught:
-            self._error = self._error or caught
         return DistributedArray._made(desc, local, self.dtype)
 
     def moved(
-        self, name: str, *, overwrite: bool = False, read_only: bool = False, rows: int | None = None
+        self,
+        name: str,
+        *,
+        overwrite: bool = False,
+        read_only: bool = False,
+        rows: int | None = None,
+        columns: int | None = None,
+        exponent: int = 0,
     ) -> DistributedArray:
         """An operand in the layout of the call: a copy, unless it is there already and may be overwritten.
 
@@ -212,29 +247,45 @@ class Problem:
             Whether the operand itself may be returned.
         read_only : bool
             Whether it is not written, so that the operand itself may be returned as well.
-        rows : int, optional
-            More rows than the operand has: those behind it are zero.
+        rows, columns : int, optional
+            More than the operand has: those behind it are zero.
+        exponent : int
+            Elements are divided by this power of 2.
         """
+        matrix = self._moved(name, overwrite, read_only and not exponent, rows, columns)
+        with self.noting_errors():
+            if matrix.local is not None:
+                times_power(matrix.local, -exponent)
+        return matrix
+
+    def _moved(
+        self, name: str, overwrite: bool, read_only: bool, rows: int | None, columns: int | None
+    ) -> DistributedArray:
         operand = self._operands[name]
         desc, local = as_column(operand.desc), operand.local
         if local is not None and local.ndim == 1:
             local = local[:, None] if operand.desc.coords is not None else None
         m, n = desc.shape
-        target = self.layout((m if rows is None else rows, n))
+        target = self.layout((m if rows is None else rows, n if columns is None else columns))
         if target.shape != desc.shape:
-            out = self.zeros((target.shape[0], n))
+            out = self.zeros((target.shape[0], target.shape[1]))
             self._group.raise_on_all(self._error)
-            self._redistributed(name, desc, target[:m], local, out.local)
+            self._redistributed(name, desc, target[:m, :n], local, out.local)
             return out
         if desc != target:
             return DistributedArray._made(target, self._redistributed(name, desc, target, local), self.dtype)
-        try:
+        with self.noting_errors():
             may_stay = local is not None and local.flags.aligned and local.flags.f_contiguous
-            if local is not None and not (may_stay and (read_only or (overwrite and self._may_overwrite(name, local)))):
+            if local is not None and may_stay and overwrite and self._may_overwrite(name, local):
+                self._overwritten.append(name)
+            elif local is not None and not (may_stay and read_only):
                 local = np.array(local, order="F")
-        except Exception as caught:
-            self._error = self._error or caught
         return DistributedArray._made(target, local, self.dtype)
+
+    def columns(self, name: str) -> int:
+        """How many an operand has, as a matrix. Not collective."""
+        shape: tuple[int, ...] = self._operands[name].shape
+        return (*shape, 1)[1]
 
     def turned(self, matrix: DistributedArray) -> DistributedArray:
         """The conjugate transpose, in the layout of the call."""
@@ -253,14 +304,6 @@ class Problem:
         ]
         return local.flags.writeable and not any(np.shares_memory(local, array) for array in others)
 
-    def must_be_finite(self, name: str, matrix: DistributedArray) -> None:
-        """Have `run` raise on all ranks where a matrix has infs or NaNs: iterations might not end. Not collective."""
-        try:
-            if matrix.local is not None and not np.isfinite(matrix.local).all():
-                raise ValueError(f"{name} must not contain infs or NaNs")
-        except Exception as caught:
-            self._error = self._error or caught
-
     def given_back(self, matrix: DistributedArray, target: Descriptor | None = None) -> DistributedArray:
         """A result in the layout in which it is wanted; by default `target`."""
         wanted = target or self.target
@@ -271,7 +314,106 @@ class Problem:
             local = local[:, 0]
         return DistributedArray._made(wanted, local, self.dtype)
 
+    @contextlib.contextmanager
+    def noting_errors(self) -> Iterator[None]:
+        """Have `run` raise on all ranks what fails in the block. Not collective."""
+        try:
+            yield
+        except Exception as caught:
+            self._error = self._error or caught
+
     # -- the call
+
+    def exponent(self, name: str) -> int:
+        """The power of 2 by which an operand is divided, where its squares or sums might overflow or vanish; else 0."""
+        size = self.magnitudes[name]
+        low, high = (1e-12, 1e12) if self.dtype.name in ("float32", "complex64") else (SMALL, LARGE)
+        return 0 if not size or low < size < high or not math.isfinite(size) else math.frexp(size)[1]
+
+    def check(self, *, scaled: bool = False) -> Check:
+        """The check of an attempt, whose operands are divided by powers of 2 or are not. Not collective."""
+        wide = not scaled and any(size and not SMALL < size < LARGE for size in self.magnitudes.values())
+        return Check(self, self._is_checked, wide)
+
+    def attempt(self, work: Callable[[], R], letters: str) -> R:
+        """Compute a result; where it is refused, once more in another layout. Collective.
+
+        Parameters
+        ----------
+        work : callable
+            It moves the operands, calls ScaLAPACK and holds its check.
+        letters : str
+            What of ScaLAPACK it calls, as "getrf and p?getrs", for messages.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            The second result is refused as well, or the operand for it has been overwritten.
+        """
+        try:
+            return self._once(work)
+        except (RefusedError, ConvergenceError) as caught:
+            refusal = f"{caught}, in the layout {tracing.in_short(self._layout_in_use())}"
+        other = another_layout(self._routine, self._layout_in_use(), self._comm)
+        if any(self._group.combine(self._overwritten)):
+            then = "; there was no second try, as the operand has been overwritten"
+        else:
+            self._block, self._grid = other.block, self._kept_grid(other.grid)
+            try:
+                result = self._once(work)
+            except (RefusedError, ConvergenceError) as caught:
+                then = f"; {caught}, in {tracing.in_short(other)}"
+            else:
+                self.warn(
+                    f"{self._blame(letters)}: {refusal}; the result is that of another layout, {tracing.in_short(other)}"
+                )
+                return result
+        raise np.linalg.LinAlgError(f"{self._blame(letters)}: {refusal}{then}; {self._remedy()}")
+
+    def _once(self, work: Callable[[], R]) -> R:
+        """An attempt; what fails on this rank between two steps of all ranks is raised on all of them. Collective."""
+        try:
+            return work()
+        except RefusedError:
+            raise
+        except Exception as caught:
+            if caught is not self._raised:
+                self._error = caught
+                self.run(lambda: None)
+            raise
+
+    def _layout_in_use(self) -> Descriptor:
+        return Descriptor(self._taken.shape, self._block, self._grid)
+
+    def _blame(self, letters: str) -> str:
+        library = blacs.load()
+        kernels = kernel_name(library)
+        beneath = f" with OpenBLAS's kernels for {kernels}" if kernels else ""
+        kind = KIND_OF_DTYPE[self.dtype]
+        return f"{self._routine}: p{kind}{letters} of {library.vendor}, {library.path}{beneath}, returned no result"
+
+    def _remedy(self) -> str:
+        fitting = fitting_kernels(blacs.load())
+        kernels = f"set OPENBLAS_CORETYPE={fitting}, " if fitting else ""
+        return f"{kernels}pass another layout=, or use another ScaLAPACK or BLAS (PYSCALAPACK_REDIST_LIBRARY names the file)"
+
+    def growth(self, factors: DistributedArray) -> float:
+        """By how much elements have grown at most on the way from `a` to its factor U. Collective."""
+
+        def largest() -> float:
+            desc, local = factors.desc, factors.local
+            if local is None or desc.coords is None:
+                return 0.0
+            upper = desc.global_indices(0)[:, None] <= desc.global_indices(1)
+            return float(np.max(np.abs(local[: upper.shape[0]]), where=upper, initial=0))
+
+        pivot: float = self.run(largest, max)
+        return max(1.0, pivot * factors.shape[0] / self.magnitudes["a"]) if self.magnitudes.get("a") else 1.0
+
+    def warn(self, text: str) -> None:
+        """Warn at the end of the call, on the first rank alone. Not collective."""
+        if self._comm.Get_rank() == 0:
+            warn(text)
 
     def run(self, work: Callable[[], Any], combined: Callable[[list[Any]], Any] | None = None) -> Any:
         """Call ScaLAPACK; what it finds is raised on all ranks. Before each call all agree that all can make it.
@@ -288,7 +430,11 @@ class Problem:
         numpy.linalg.LinAlgError
             The same on all ranks.
         """
-        return together(self._group, work, combined, self._error)
+        try:
+            return together(self._group, work, combined, self._error)
+        except BaseException as caught:
+            self._raised = caught
+            raise
 
 
 def _differing(name: str, dtype: np.dtype[Any], other: str, other_dtype: np.dtype[Any]) -> str:
@@ -298,3 +444,43 @@ def _differing(name: str, dtype: np.dtype[Any], other: str, other_dtype: np.dtyp
         f"{name} has dtype {dtype} and {other} has {other_dtype}: ScaLAPACK converts nothing, so make them equal by "
         f"{other}.astype({str(dtype)!r})"
     )
+
+
+def magnitude(local: NDArray[Any] | None) -> float:
+    """Between the largest absolute value and the Frobenius norm; inf or NaN where not all is finite. Not collective."""
+    if local is None or local.size == 0:
+        return 0.0
+    columns = local.reshape(local.shape[0], -1) if local.ndim != 2 else local
+    whole = columns.flags.c_contiguous or columns.flags.f_contiguous
+    width = columns.shape[1] if whole else 32
+    square, largest = 0.0, 0.0
+    with np.errstate(all="ignore"):
+        for first in range(0, columns.shape[1], width):
+            panel = columns[:, first : first + width].ravel(order="K")
+            part = float(np.vdot(panel, panel).real)
+            if not 1e-30 < part < np.inf:  # the squares overflow or vanish in the array's dtype
+                parts = [panel.real, panel.imag] if panel.dtype.kind == "c" else [panel]
+                largest = float(np.max([largest, *(np.abs(numbers).max() for numbers in parts)]))
+            else:
+                square += part
+    return float(np.max([math.sqrt(square), largest]))
+
+
+def times_power(local: NDArray[Any], exponent: int) -> None:
+    """Multiply by a power of 2, which need not be a number of the array's dtype, in place. Not collective."""
+    while exponent:
+        step = max(-100, min(100, exponent))
+        local *= local.real.dtype.type(2.0**step)
+        exponent -= step
+
+
+def in_canonical_form(option: Any) -> tuple[Any, str]:
+    """What all ranks must have alike of an option, and the option in words. Not collective.
+
+    Numbers that are equal are alike, and so are sequences and arrays of equal numbers.
+    """
+    with contextlib.suppress(Exception):
+        array = np.asarray(option)
+        if array.dtype.kind in "biufc":
+            return (array.shape, digest(array.astype(np.complex128).tobytes())), shown(option)
+    return repr(option), shown(option)

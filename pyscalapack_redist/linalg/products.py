@@ -11,24 +11,34 @@ from numpy.typing import NDArray
 from ..distributed_array import DistributedArray
 from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
-from ..scalapack import pxgemm, pxgesvd, pxlange
+from ..scalapack import pxgemm
+from . import check as checks
+from .check import Check, Claim, Sums
+from .decompositions import singular_values
 from .layouts import routine, shaped_like
 from .problem import Layout, Problem
 
 __all__ = ["matmul", "norm"]
+
+PRODUCT = 8.0  # as in `systems`
+WIDTH = 32
 
 NORMS = {None: "F", "fro": "F", 1: "1", np.inf: "I"}
 BY_VALUES: dict[Any, Callable[[NDArray[Any]], Any]] = {2: np.max, -2: np.min, "nuc": np.sum}
 
 
 @routine
-def matmul(a: DistributedArray, b: DistributedArray, *, layout: Layout = None, like: Layout = None) -> DistributedArray:
+def matmul(
+    a: DistributedArray, b: DistributedArray, *, check: bool = True, layout: Layout = None, like: Layout = None
+) -> DistributedArray:
     """The product A B by ScaLAPACK's p?gemm, as `numpy.matmul`. Collective over the communicator of the operands.
 
     Parameters
     ----------
     a, b : DistributedArray
         Matrices in any layouts; `b` may be a vector of one dimension. For a product with a transpose pass `a.T` or `a.H`.
+    check : bool
+        As for `solve`; with infs or NaNs nothing is checked.
     layout : Descriptor or DistributedArray, optional
         Layout of the product to work in; default: the grid and blocks of an operand where it fits, or those of `layout_for`.
     like : Descriptor or DistributedArray, optional
@@ -36,13 +46,15 @@ def matmul(a: DistributedArray, b: DistributedArray, *, layout: Layout = None, l
 
     Raises
     ------
+    numpy.linalg.LinAlgError
+        What ScaLAPACK returned is not the product. On all ranks.
     ArrayError, DescriptorError, LibraryError
         An argument is wrong on this rank, or there is no ScaLAPACK.
     CollectiveError
         So it is on another rank, or ranks ask for different things.
     """
 
-    def check(a: DistributedArray, b: DistributedArray) -> tuple[tuple[int, ...], Descriptor]:
+    def check_arguments(a: DistributedArray, b: DistributedArray) -> tuple[tuple[int, ...], Descriptor]:
         if a.shape[1] != b.shape[0]:
             raise ArrayError(f"a has shape {a.shape} and b {b.shape}: b must have {a.shape[1]} rows, as a has columns")
         m = a.shape[0]
@@ -52,15 +64,46 @@ def matmul(a: DistributedArray, b: DistributedArray, *, layout: Layout = None, l
         blocks = desc.block[0], width if isinstance(width, int) else None
         return (m, n), Descriptor((m, n), blocks, desc.grid, source=(desc.source[0], 0), axes=desc.axes)
 
-    problem = Problem("matmul", {"a": a, "b": b}, check, layout=layout, like=like, vectors=("b",))
-    left, right = problem.moved("a", read_only=True), problem.moved("b", read_only=True)
-    product = problem.zeros((left.shape[0], right.shape[1]))
-    problem.run(lambda: pxgemm(left, right, product))
-    return problem.given_back(product)
+    problem = Problem(
+        "matmul", {"a": a, "b": b}, check_arguments, layout=layout, like=like, vectors=("b",), checked=check
+    )
+
+    def work() -> DistributedArray:
+        left, right = problem.moved("a", read_only=True), problem.moved("b", read_only=True)
+        product = problem.zeros((left.shape[0], right.shape[1]))
+        verify = problem.check()
+        y = verify.vectors(right.shape[1])
+        verify.add("b", right, right=y)
+        problem.run(lambda: pxgemm(left, right, product))
+        hold_product(verify, left, right, product, y)
+        return product
+
+    return problem.given_back(problem.attempt(work, "gemm"))
+
+
+def hold_product(
+    check: Check, left: DistributedArray, right: DistributedArray, product: DistributedArray, y: NDArray[Any]
+) -> None:
+    """C y = A (B y), from "b" that was added before. Collective."""
+    if not check.active:
+        return
+    check.add("c", product, right=y)
+    before = check.sums()
+    check.add("a", left, right=before["b"].right)
+
+    def claims(sums: dict[str, Sums]) -> list[Claim]:
+        c, scale = before["c"], sums["a"].norm * before["b"].norm
+        if not np.isfinite(c.norm) and scale >= check.largest:  # then so large a product is right
+            return []
+        error = checks.length(c.right - sums["a"].right)  # type: ignore[operator]
+        bound = check.bound(left.shape[1], PRODUCT) * scale + check.scale(0, max(product.shape))
+        return [Claim("C y = A (B y)", error, bound)]
+
+    check.hold(claims)
 
 
 @routine
-def norm(a: DistributedArray, ord: Any = None, *, layout: Layout = None) -> Any:
+def norm(a: DistributedArray, ord: Any = None, *, check: bool = True, layout: Layout = None) -> Any:
     """A norm of a matrix or a vector, as `numpy.linalg.norm`, on every rank. Collective over the communicator of `a`.
 
     Parameters
@@ -70,8 +113,8 @@ def norm(a: DistributedArray, ord: Any = None, *, layout: Layout = None) -> Any:
     ord : {None, "fro", 1, inf, 2, -2, "nuc"}
         Of a matrix: Frobenius's (by default), the largest sum of a column's absolute values, or of a row's; the largest,
         the least or the sum of the singular values. Of a vector: None, 1, 2 or inf. 0 for an array without elements.
-    layout : Descriptor or DistributedArray, optional
-        Layout to work in, as for `solve`.
+    check, layout
+        As for `svd`, for what is of singular values. The others are NumPy's, of the local arrays where they are.
 
     Raises
     ------
@@ -81,19 +124,57 @@ def norm(a: DistributedArray, ord: Any = None, *, layout: Layout = None) -> Any:
         As for `matmul`.
     """
 
-    def check(a: DistributedArray) -> tuple[tuple[int, ...], Descriptor]:
+    def check_arguments(a: DistributedArray) -> tuple[tuple[int, ...], Descriptor]:
         possible = [None, 1, 2, np.inf] if a.ndim == 1 else [*NORMS, *BY_VALUES]
         if ord not in possible:
             raise ValueError(f"ord = {ord!r} must be one of {', '.join(map(repr, possible))}")
         return (*a.shape, 1)[:2], a.desc
 
-    problem = Problem("norm", {"a": a}, check, layout=layout, vectors=("a",), options=("ord", ord))
-    real = np.zeros(0, problem.dtype).real.dtype.type
     kind = "F" if a.ndim == 1 and ord == 2 else NORMS.get(ord)
-    if kind is not None:
-        matrix = problem.moved("a", read_only=True)
-        return real(problem.run(lambda: pxlange(matrix, kind)))
-    matrix = problem.moved("a")
-    problem.must_be_finite("a", matrix)
-    values = problem.run(lambda: pxgesvd(matrix, vectors=False).values)
-    return real(BY_VALUES[ord](values) if values.size else 0)
+    problem = Problem(
+        "norm",
+        {"a": a},
+        check_arguments,
+        layout=layout,
+        vectors=("a",),
+        options={"ord": ord},
+        checked=check,
+        check_finite=kind is None,
+    )
+    real = np.zeros(0, problem.dtype).real.dtype.type
+    exponent = problem.exponent("a")
+    if kind is None:
+        values = singular_values(problem, False)
+        value = BY_VALUES[ord](values) if values.size else 0
+    else:
+        value = _summed_norm(problem, problem.moved("a", read_only=True, exponent=exponent), kind)
+    with np.errstate(over="ignore"):
+        return real(np.ldexp(value, exponent))
+
+
+def _summed_norm(problem: Problem, matrix: DistributedArray, kind: str) -> np.float64:
+    """Of sums of absolute values or squares, which are added up in float64."""
+    desc, axis = matrix.desc, 1 if kind == "1" else 0
+
+    def work() -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
+        local = matrix.local
+        if local is None or desc.coords is None:
+            return None
+        sums = np.zeros(local.shape[axis])
+        for first in range(0, local.shape[1], WIDTH):
+            over = slice(first, first + WIDTH)
+            sizes = np.abs(local[:, over]).astype(np.float64)
+            if kind == "1":
+                sums[over] = sizes.sum(axis=0)
+            else:
+                sums += (sizes if kind == "I" else sizes**2).sum(axis=1)
+        return desc.global_indices(axis), sums
+
+    def combined(replies: list[Any]) -> np.float64:
+        totals = np.zeros(desc.shape[axis])
+        for indices, sums in filter(None, replies):
+            totals[indices] += sums
+        return np.float64(np.sqrt(totals.sum()) if kind == "F" else totals.max(initial=0))
+
+    value: np.float64 = problem.run(work, combined)
+    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,9 @@ from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
 from ..scalapack import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs
 from ..scalapack.operands import diagonal_places
+from ..scalapack.together import SingularError
+from . import check as checks
+from .check import Check, Claim, Sums
 from .layouts import check_rows, routine, shaped_like
 from .problem import Layout, Problem
 
@@ -27,6 +31,9 @@ __all__ = [
     "slogdet",
     "solve",
 ]
+
+# What the errors of right results come to at most, as multiples of eps, a root of the order and norms: see docs/linalg.md.
+SYSTEM, FACTORS, CHOLESKY, INVERSE = 8.0, 16.0, 8.0, 8.0
 
 Checked = tuple[tuple[int, ...], Descriptor]
 
@@ -50,6 +57,8 @@ def solve(
     *,
     overwrite_a: bool = False,
     overwrite_b: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
     layout: Layout = None,
     like: Layout = None,
 ) -> DistributedArray:
@@ -64,6 +73,11 @@ def solve(
     overwrite_a, overwrite_b : bool
         Whether the operand's own memory may be used, which saves a copy where its layout fits; what it then holds is
         undefined. Otherwise no operand is changed.
+    check_finite : bool
+        Whether infs and NaNs are refused; where there are any, no result is checked.
+    check : bool
+        Whether the result is checked, by products with random vectors. Where it is none, it is computed once more in another
+        layout, with a warning.
     layout : Descriptor or DistributedArray, optional
         Layout of A to work in; default: an operand's own where it fits, or that of `layout_for`.
     like : Descriptor or DistributedArray, optional
@@ -77,36 +91,139 @@ def solve(
     Raises
     ------
     numpy.linalg.LinAlgError
-        The matrix is singular; says which pivot is zero. On all ranks.
+        The matrix is singular; says which pivot is zero. Or what ScaLAPACK returned is no result. On all ranks.
+    ValueError
+        An operand has infs or NaNs. On all ranks.
     ArrayError, DescriptorError, LibraryError
         An argument is wrong on this rank, or there is no ScaLAPACK.
     CollectiveError
         So it is on another rank, or ranks ask for different things.
     """
-    problem = Problem("solve", {"a": a, "b": b}, _system, layout=layout, like=like, vectors=("b",))
-    matrix = problem.moved("a", overwrite=overwrite_a)
-    sides = problem.moved("b", overwrite=overwrite_b)
-    pivots = _lu_factored(problem, matrix)
-    problem.run(lambda: pxgetrs(matrix, pivots, sides))
-    return problem.given_back(sides)
+    problem = Problem(
+        "solve",
+        {"a": a, "b": b},
+        _system,
+        layout=layout,
+        like=like,
+        vectors=("b",),
+        checked=check,
+        check_finite=check_finite,
+    )
+
+    def work() -> DistributedArray:
+        matrix = problem.moved("a", overwrite=overwrite_a)
+        sides = problem.moved("b", overwrite=overwrite_b)
+        verify = problem.check()
+        y = verify.vectors(matrix.shape[0])
+        verify.add("a", matrix, left=y)
+        verify.add("b", sides, left=y, columns=True)
+        before = verify.sums()
+
+        def solved() -> None:
+            pxgetrs(matrix, pxgetrf(matrix), sides)
+
+        problem.run(solved)
+        hold_system(verify, sides, before, matrix)
+        return sides
+
+    return problem.given_back(problem.attempt(work, "getrf and p?getrs"))
 
 
-def _lu_factored(problem: Problem, matrix: DistributedArray) -> NDArray[np.intc] | None:
-    """Factor in place; the pivots of this rank."""
-    found: list[NDArray[np.intc] | None] = []
-    problem.run(lambda: found.append(pxgetrf(matrix)))
-    return found[0]
+def hold_system(
+    check: Check, solution: DistributedArray, before: dict[str, Sums], factors: DistributedArray | None = None
+) -> None:
+    """(A^H y)^H x = y^H b for each right-hand side, from the sums "a" of A^H y and "b" of B^H y. Collective."""
+    if not check.active:
+        return
+    a, b = before["a"], before["b"]
+    check.add("x", solution, left=a.left, columns=True)
+
+    def claims(sums: dict[str, Sums]) -> list[Claim]:
+        x = sums["x"]
+        with np.errstate(all="ignore"):
+            may_overflow = ~np.isfinite(x.norms) & (b.norms >= check.largest * check.eps * a.norm)  # type: ignore[arg-type,operator]
+        error = checks.lengths(x.left - b.left)  # type: ignore[operator]
+        scale = a.norm * check.scale(x.norms, solution.shape[0]) + b.norms
+        bound = np.where(may_overflow, np.inf, check.bound(solution.shape[0], SYSTEM) * scale)
+        return [Claim("(A^H y)^H x = y^H b", np.where(may_overflow, 0, error), bound)]
+
+    check.hold(claims, factors)
+
+
+class _Factors(NamedTuple):
+    """What p?getrf leaves, `pivots` being this rank's, and `exchanges` those of all rows, counted from 0, on every rank."""
+
+    matrix: DistributedArray
+    pivots: NDArray[np.intc] | None
+    exchanges: NDArray[np.intp]
+
+
+def _lu_factored(problem: Problem, overwrite: bool) -> _Factors:
+    """Factor the operand a: P L (U y) = A y."""
+    matrix = problem.moved("a", overwrite=overwrite)
+    check = problem.check()
+    y = check.vectors(matrix.shape[0])
+    check.add("a", matrix, right=y)
+    before = check.sums()
+    pivots: NDArray[np.intc] | None = None
+
+    def work() -> tuple[NDArray[Any], NDArray[Any]] | None:
+        nonlocal pivots
+        pivots = pxgetrf(matrix)
+        if pivots is None or matrix.desc.coords is None or matrix.desc.coords[1]:
+            return None
+        rows = matrix.desc.global_indices(0)
+        return rows, pivots[: rows.size]
+
+    def combined(replies: list[Any]) -> NDArray[np.intp]:
+        exchanges = np.zeros(matrix.shape[0], np.intp)
+        for rows, its in filter(None, replies):
+            exchanges[rows] = its - 1
+        return exchanges
+
+    exchanges: NDArray[np.intp] = problem.run(work, combined)
+    if check.active:
+        check.add("U", matrix, right=y, part="U")
+        check.add("L", matrix, right=check.sums()["U"].product, part="l")
+        order = row_order(exchanges)
+
+        def claims(sums: dict[str, Sums]) -> list[Claim]:
+            error = checks.length(sums["L"].product - before["a"].product[order])
+            return [
+                Claim(
+                    "P L (U y) = A y",
+                    error,
+                    check.bound(matrix.shape[0], FACTORS) * check.scale(before["a"].norm, matrix.shape[0]),
+                )
+            ]
+
+        check.hold(claims, matrix)
+    return _Factors(matrix, pivots, exchanges)
+
+
+def row_order(exchanges: NDArray[np.intp]) -> list[int]:
+    """The rows of A in the order of those of L U. Not collective."""
+    order = list(range(exchanges.size))
+    for row, other in enumerate(exchanges.tolist()):
+        order[row], order[other] = order[other], order[row]
+    return order
 
 
 @routine
 def lu_factor(
-    a: DistributedArray, *, overwrite_a: bool = False, layout: Layout = None, like: Layout = None
+    a: DistributedArray,
+    *,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
+    layout: Layout = None,
+    like: Layout = None,
 ) -> tuple[DistributedArray, NDArray[np.intp]]:
     """LU factorisation with row exchanges, as `scipy.linalg.lu_factor`. Collective over the communicator of `a`.
 
     Parameters
     ----------
-    a, overwrite_a, layout, like
+    a, overwrite_a, check_finite, check, layout, like
         As for `solve`.
 
     Returns
@@ -123,24 +240,9 @@ def lu_factor(
     ArrayError, DescriptorError, LibraryError, CollectiveError
         As for `solve`.
     """
-    problem = Problem("lu_factor", {"a": a}, square, layout=layout, like=like)
-    matrix = problem.moved("a", overwrite=overwrite_a)
-    pivots = _lu_factored(problem, matrix)
-
-    def work() -> tuple[NDArray[Any], NDArray[Any]] | None:
-        if pivots is None or matrix.desc.coords is None or matrix.desc.coords[1]:
-            return None
-        rows = matrix.desc.global_indices(0)
-        return rows, pivots[: rows.size]
-
-    def combined(told: list[Any]) -> NDArray[np.intp]:
-        exchanged = np.zeros(matrix.shape[0], np.intp)
-        for rows, pivots in filter(None, told):
-            exchanged[rows] = pivots - 1
-        return exchanged
-
-    exchanged: NDArray[np.intp] = problem.run(work, combined)
-    return problem.given_back(matrix), exchanged
+    problem = Problem("lu_factor", {"a": a}, square, layout=layout, like=like, checked=check, check_finite=check_finite)
+    factors = problem.attempt(lambda: _lu_factored(problem, overwrite_a), "getrf")
+    return problem.given_back(factors.matrix), factors.exchanges
 
 
 @routine
@@ -150,6 +252,8 @@ def lu_solve(
     trans: int = 0,
     *,
     overwrite_b: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
     layout: Layout = None,
     like: Layout = None,
 ) -> DistributedArray:
@@ -161,19 +265,21 @@ def lu_solve(
         What `lu_factor` returned; it is not changed.
     trans : {0, 1, 2}
         Solve with A, its transpose or its conjugate transpose.
-    b, overwrite_b, layout, like
-        As for `solve`.
+    b, overwrite_b, check_finite, check, layout, like
+        As for `solve`; the result is checked against the factors.
 
     Raises
     ------
+    numpy.linalg.LinAlgError
+        What ScaLAPACK returned is no result.
     ValueError
-        `trans` is none of these.
+        `trans` is none of these, or an operand has infs or NaNs.
     ArrayError, DescriptorError, LibraryError, CollectiveError
         As for `solve`.
     """
     lu, piv = _two("lu_and_piv", lu_and_piv)
 
-    def check(lu: DistributedArray, b: DistributedArray) -> Checked:
+    def check_arguments(lu: DistributedArray, b: DistributedArray) -> Checked:
         if not isinstance(trans, int | np.integer) or trans not in (0, 1, 2):
             raise ValueError(f"trans = {trans!r} must be 0, 1 or 2")
         n = lu.shape[0]
@@ -183,18 +289,48 @@ def lu_solve(
             raise ArrayError(f"piv has {piv.min()} to {piv.max()}: it must have rows, 0 to {n - 1}")
         return _system(lu, b)
 
-    options = ("trans", trans)
-    problem = Problem("lu_solve", {"lu": lu, "b": b}, check, layout=layout, like=like, vectors=("b",), options=options)
-    matrix, sides = problem.moved("lu", read_only=True), problem.moved("b", overwrite=overwrite_b)
+    problem = Problem(
+        "lu_solve",
+        {"lu": lu, "b": b},
+        check_arguments,
+        layout=layout,
+        like=like,
+        vectors=("b",),
+        options={"trans": trans, "piv": piv},
+        checked=check,
+        check_finite=check_finite,
+    )
 
-    def work() -> None:
-        desc = matrix.desc
-        pivots = np.zeros(desc.local_shape[0] + desc.block[0], np.intc)
-        pivots[: desc.local_shape[0]] = piv[desc.global_indices(0)] + 1
-        pxgetrs(matrix, pivots, sides, "NTC"[trans])
+    def work() -> DistributedArray:
+        matrix, sides = problem.moved("lu", read_only=True), problem.moved("b", overwrite=overwrite_b)
+        verify = problem.check()
+        y = verify.vectors(matrix.shape[0])
+        verify.add("b", sides, left=y, columns=True)
+        before: dict[str, Sums] = {}
+        if verify.active:  # A^H y, or A y or the conjugate of that where A is not solved with itself
+            order = row_order(piv)
+            first, then = ("U", "l") if trans else ("l", "U")
+            side, x = ("right", y.conj() if trans == 1 else y) if trans else ("left", y[order])
+            verify.add("first", matrix, **{side: x}, part=first)  # type: ignore[arg-type]
+            sums = verify.sums()
+            verify.add("then", matrix, **{side: sums["first"].product}, part=then)  # type: ignore[arg-type]
+            product = verify.sums()["then"].product
+            if trans:
+                product = product[np.argsort(order)]
+            norm = np.sqrt((np.abs(product) ** 2).mean(axis=1).sum())
+            before = {"b": sums["b"], "a": Sums(None, product.conj() if trans == 1 else product, norm, None, 0)}
 
-    problem.run(work)
-    return problem.given_back(sides)
+        def solved() -> None:
+            desc = matrix.desc
+            pivots = np.zeros(desc.local_shape[0] + desc.block[0], np.intc)
+            pivots[: desc.local_shape[0]] = piv[desc.global_indices(0)] + 1
+            pxgetrs(matrix, pivots, sides, "NTC"[trans])
+
+        problem.run(solved)
+        hold_system(verify, sides, before, matrix)
+        return sides
+
+    return problem.given_back(problem.attempt(work, "getrs"))
 
 
 def _two(name: str, given: Any) -> tuple[Any, Any]:
@@ -202,16 +338,33 @@ def _two(name: str, given: Any) -> tuple[Any, Any]:
     return (given[0], given[1]) if isinstance(given, tuple | list) and len(given) == 2 else (given, name)
 
 
-def _factored(
-    name: str, a: DistributedArray, lower: bool, overwrite_a: bool, layout: Layout, like: Layout, clean: bool
-) -> DistributedArray:
-    """The Cholesky factor; with `clean`, zeros in the other triangle."""
-    problem = Problem(name, {"a": a}, square, layout=layout, like=like, options=("lower", bool(lower)))
-    matrix = problem.moved("a", overwrite=overwrite_a)
-    problem.run(lambda: pxpotrf(matrix, "L" if lower else "U"))
-    if clean:
-        keep_triangle(matrix, lower)
-    return problem.given_back(matrix)
+def _factored(problem: Problem, lower: bool, overwrite: bool) -> DistributedArray:
+    """The Cholesky factor of the operand a in one triangle: L (L^H y) = A y, or U^H (U y) = A y."""
+    matrix = problem.moved("a", overwrite=overwrite)
+    part, check = "L" if lower else "U", problem.check()
+    y = check.vectors(matrix.shape[0])
+    check.add("a", matrix, right=y, part=f"H{part}")
+    before = check.sums()
+    problem.run(lambda: pxpotrf(matrix, part))
+    hold_cholesky(check, matrix, lower, before.get("a"), y)
+    return matrix
+
+
+def hold_cholesky(check: Check, factor: DistributedArray, lower: bool, a: Sums | None, y: NDArray[Any]) -> None:
+    """L (L^H y) = A y, or U^H (U y) = A y. Collective."""
+    if a is None:
+        return
+    check.add_factor("first", factor, lower, y, adjoint=True)
+    check.add_factor("then", factor, lower, check.sums()["first"].product)
+    check.hold(
+        lambda sums: [
+            Claim(
+                "L (L^H y) = A y" if lower else "U^H (U y) = A y",
+                checks.length(sums["then"].product - a.product),
+                check.bound(factor.shape[0], CHOLESKY) * check.scale(a.norm, factor.shape[0]),
+            )
+        ]
+    )
 
 
 def keep_triangle(matrix: DistributedArray, lower: bool) -> None:
@@ -234,6 +387,8 @@ def cholesky(
     lower: bool = False,
     *,
     overwrite_a: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
     layout: Layout = None,
     like: Layout = None,
 ) -> DistributedArray:
@@ -241,7 +396,7 @@ def cholesky(
 
     Parameters
     ----------
-    a, overwrite_a, layout, like
+    a, overwrite_a, check_finite, check, layout, like
         As for `solve`; only one triangle is read.
     lower : bool
         A = L L^H, or by default A = U^H U.
@@ -249,11 +404,31 @@ def cholesky(
     Raises
     ------
     numpy.linalg.LinAlgError
-        The matrix is not positive definite; says which leading minor. On all ranks.
+        The matrix is not positive definite; says which leading minor. Or what ScaLAPACK returned is no result. On all ranks.
+    ValueError
+        The matrix has infs or NaNs. On all ranks.
     ArrayError, DescriptorError, LibraryError, CollectiveError
         As for `solve`.
     """
-    return _factored("cholesky", a, lower, overwrite_a, layout, like, True)
+    problem = _cholesky_problem("cholesky", a, lower, check_finite, check, layout, like)
+    factor = problem.attempt(lambda: _factored(problem, lower, overwrite_a), "potrf")
+    keep_triangle(factor, lower)
+    return problem.given_back(factor)
+
+
+def _cholesky_problem(
+    name: str, a: DistributedArray, lower: bool, check_finite: bool, check: bool, layout: Layout, like: Layout
+) -> Problem:
+    return Problem(
+        name,
+        {"a": a},
+        square,
+        layout=layout,
+        like=like,
+        options={"lower": bool(lower)},
+        checked=check,
+        check_finite=check_finite,
+    )
 
 
 @routine
@@ -262,6 +437,8 @@ def cho_factor(
     lower: bool = False,
     *,
     overwrite_a: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
     layout: Layout = None,
     like: Layout = None,
 ) -> tuple[DistributedArray, bool]:
@@ -276,7 +453,9 @@ def cho_factor(
     lower : bool
         Which one it is.
     """
-    return _factored("cho_factor", a, lower, overwrite_a, layout, like, False), bool(lower)
+    problem = _cholesky_problem("cho_factor", a, lower, check_finite, check, layout, like)
+    factor = problem.attempt(lambda: _factored(problem, lower, overwrite_a), "potrf")
+    return problem.given_back(factor), bool(lower)
 
 
 @routine
@@ -285,6 +464,8 @@ def cho_solve(
     b: DistributedArray,
     *,
     overwrite_b: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
     layout: Layout = None,
     like: Layout = None,
 ) -> DistributedArray:
@@ -294,35 +475,90 @@ def cho_solve(
     ----------
     c_and_lower : tuple
         What `cho_factor` returned, or (`cholesky`'s result, lower); it is not changed.
-    b, overwrite_b, layout, like
-        As for `solve`.
+    b, overwrite_b, check_finite, check, layout, like
+        As for `solve`; the result is checked against the factor.
 
     Raises
     ------
+    numpy.linalg.LinAlgError
+        What ScaLAPACK returned is no result.
+    ValueError
+        An operand has infs or NaNs.
     ArrayError, DescriptorError, LibraryError, CollectiveError
         As for `solve`.
     """
     c, lower = _two("c_and_lower", c_and_lower)
-    operands, options = {"c": c, "b": b}, ("lower", bool(lower))
-    problem = Problem("cho_solve", operands, _system, layout=layout, like=like, vectors=("b",), options=options)
-    matrix, sides = problem.moved("c", read_only=True), problem.moved("b", overwrite=overwrite_b)
-    problem.run(lambda: pxpotrs(matrix, sides, "L" if lower else "U"))
-    return problem.given_back(sides)
+    problem = Problem(
+        "cho_solve",
+        {"c": c, "b": b},
+        _system,
+        layout=layout,
+        like=like,
+        vectors=("b",),
+        options={"lower": bool(lower)},
+        checked=check,
+        check_finite=check_finite,
+    )
+    part = "L" if lower else "U"
+
+    def work() -> DistributedArray:
+        matrix, sides = problem.moved("c", read_only=True), problem.moved("b", overwrite=overwrite_b)
+        verify = problem.check()
+        y = verify.vectors(matrix.shape[0])
+        verify.add("b", sides, left=y, columns=True)
+        before: dict[str, Sums] = {}
+        if verify.active:
+            verify.add_factor("first", matrix, lower, y, adjoint=True)
+            sums = verify.sums()
+            verify.add_factor("then", matrix, lower, sums["first"].product)
+            norm = sums["first"].norm ** 2
+            before = {"b": sums["b"], "a": Sums(None, verify.sums()["then"].product, norm, None, 0)}
+        problem.run(lambda: pxpotrs(matrix, sides, part))
+        hold_system(verify, sides, before)
+        return sides
+
+    return problem.given_back(problem.attempt(work, "potrs"))
 
 
 @routine
 def inv(
-    a: DistributedArray, *, overwrite_a: bool = False, layout: Layout = None, like: Layout = None
+    a: DistributedArray,
+    *,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
+    layout: Layout = None,
+    like: Layout = None,
 ) -> DistributedArray:
     """Inverse of a matrix, as `numpy.linalg.inv`. Collective, as `solve`.
 
-    Parameters and errors are those of `solve`; by default the result is in the layout of `a`.
+    Parameters and errors are those of `solve`; by default the result is in the layout of `a`. Where the norms of A and of
+    its inverse multiply to 1 / eps or more, the check can tell nothing.
     """
-    problem = Problem("inv", {"a": a}, square, layout=layout, like=like)
-    matrix = problem.moved("a", overwrite=overwrite_a)
-    pivots = _lu_factored(problem, matrix)
-    problem.run(lambda: pxgetri(matrix, pivots))
-    return problem.given_back(matrix)
+    problem = Problem("inv", {"a": a}, square, layout=layout, like=like, checked=check, check_finite=check_finite)
+
+    def work() -> DistributedArray:
+        matrix = problem.moved("a", overwrite=overwrite_a)
+        verify = problem.check()
+        y = verify.vectors(matrix.shape[0])
+        verify.add("a", matrix, right=y)
+        before = verify.sums()
+        problem.run(lambda: pxgetri(matrix, pxgetrf(matrix)))
+        if verify.active:
+            verify.add("x", matrix, right=before["a"].product)
+
+            def claims(sums: dict[str, Sums]) -> list[Claim]:
+                x = sums["x"]
+                if not np.isfinite(x.norm) and before["a"].norm * verify.largest * verify.eps < 1:
+                    return []
+                scale = before["a"].norm * verify.scale(x.norm, matrix.shape[0])
+                bound = verify.bound(matrix.shape[0], INVERSE) * scale
+                return [Claim("inv(A) (A y) = y", checks.length(x.product - y), bound)]
+
+            verify.hold(claims)
+        return matrix
+
+    return problem.given_back(problem.attempt(work, "getrf and p?getri"))
 
 
 class SlogdetResult(NamedTuple):
@@ -341,13 +577,15 @@ class SlogdetResult(NamedTuple):
 
 
 @routine
-def slogdet(a: DistributedArray, *, overwrite_a: bool = False, layout: Layout = None) -> SlogdetResult:
+def slogdet(
+    a: DistributedArray, *, overwrite_a: bool = False, check: bool = True, layout: Layout = None
+) -> SlogdetResult:
     """Sign and logarithm of the determinant, as `numpy.linalg.slogdet`. Collective, as `solve`.
 
     Parameters
     ----------
-    a, overwrite_a, layout
-        As for `solve`.
+    a, overwrite_a, check, layout
+        As for `solve`; infs and NaNs go through, as with NumPy, and their factors are not checked.
 
     Returns
     -------
@@ -356,27 +594,37 @@ def slogdet(a: DistributedArray, *, overwrite_a: bool = False, layout: Layout = 
 
     Raises
     ------
+    numpy.linalg.LinAlgError
+        What ScaLAPACK returned are no factors, or a pivot is subnormal.
     ArrayError, DescriptorError, LibraryError, CollectiveError
         As for `solve`.
     """
-    return _slogdet("slogdet", a, overwrite_a, layout)
+    return _slogdet("slogdet", a, overwrite_a, check, layout)
 
 
 @routine
-def det(a: DistributedArray, *, overwrite_a: bool = False, layout: Layout = None) -> Any:
+def det(a: DistributedArray, *, overwrite_a: bool = False, check: bool = True, layout: Layout = None) -> Any:
     """Determinant, as `numpy.linalg.det`, on every rank. Collective, as `solve`.
 
     Parameters and errors are those of `slogdet`.
     """
-    sign, logarithm = _slogdet("det", a, overwrite_a, layout)
+    sign, logarithm = _slogdet("det", a, overwrite_a, check, layout)
     with np.errstate(over="ignore"):
         return sign * np.exp(logarithm)
 
 
-def _slogdet(name: str, a: DistributedArray, overwrite_a: bool, layout: Layout) -> SlogdetResult:
-    problem = Problem(name, {"a": a}, square, layout=layout)
-    matrix = problem.moved("a", overwrite=overwrite_a)
+def _slogdet(name: str, a: DistributedArray, overwrite_a: bool, check: bool, layout: Layout) -> SlogdetResult:
+    problem = Problem(name, {"a": a}, square, layout=layout, checked=check)
     number, real = problem.dtype.type, np.zeros(0, problem.dtype).real.dtype.type
+    try:
+        factors = problem.attempt(lambda: _lu_factored(problem, overwrite_a), "getrf")
+    except SingularError:
+        return SlogdetResult(number(0), real(-np.inf))
+    except np.linalg.LinAlgError:
+        if math.isfinite(problem.magnitudes["a"]):
+            raise
+        return SlogdetResult(number(np.nan), real(np.nan))
+    matrix, pivots, _ = factors
 
     def work() -> tuple[Any, Any] | None:
         desc = matrix.desc
@@ -389,18 +637,5 @@ def _slogdet(name: str, a: DistributedArray, overwrite_a: bool, layout: Layout) 
             signs = diagonal / sizes
         return (-1) ** int(exchanges) * np.prod(signs), np.sum(np.log(sizes.astype(np.float64)))
 
-    def is_zero() -> bool:
-        return matrix.local is not None and 0 in diagonal_of(matrix)[1]
-
-    def is_finite() -> bool:
-        return matrix.local is None or bool(np.isfinite(matrix.local).all())
-
-    try:
-        pivots = _lu_factored(problem, matrix)
-    except np.linalg.LinAlgError:
-        told = problem.run(lambda: (is_zero(), is_finite()), lambda values: values)
-        if any(zero for zero, _ in told) or all(finite for _, finite in told):
-            return SlogdetResult(number(0), real(-np.inf))
-        return SlogdetResult(number(np.nan), real(np.nan))
     told = problem.run(work, lambda values: [part for part in values if part is not None])
     return SlogdetResult(number(np.prod([part[0] for part in told])), real(sum(part[1] for part in told)))

@@ -19,7 +19,7 @@ from .operands import (
     factored_kind,
     operand,
 )
-from .together import routine
+from .together import ConvergenceError, routine
 
 __all__ = ["SingularTriplets", "pxgels", "pxgeqrf", "pxgesvd", "pxorgqr"]
 
@@ -175,14 +175,14 @@ def pxgesvd(a: Local, desc: Descriptor, vectors: bool = True, *, comm: MPI.Intra
     extremes = over_grid(f"{letter}gamn2d", low, desc), over_grid(f"{letter}gamx2d", high, desc)
     info = call_with_workspace(f"p{kind}gesvd", kind, job, job, m, n, matrix, values, u, vh, more=real_work)
     if 0 < info <= few:
-        raise np.linalg.LinAlgError(f"p{kind}gesvd: {info} singular values did not converge")
+        raise ConvergenceError(f"p{kind}gesvd: {info} singular values did not converge")
     if info > few:  # it compares the values of the processes, which may differ by rounding where some hold nothing
         low[:] = high[:] = values
         for extreme in extremes:
             extreme()
         values[:] = high
     if info > few and (high - low).max() > max(m, n) * np.finfo(high.dtype).eps * high.max():
-        raise np.linalg.LinAlgError(f"p{kind}gesvd: the ranks found different singular values (INFO = {info})")
+        raise ConvergenceError(f"p{kind}gesvd: the ranks found different singular values (INFO = {info})")
     return made
 
 

@@ -32,7 +32,7 @@ from .operands import (
     operand,
     sides_count_of,
 )
-from .together import routine
+from .together import SingularError, routine
 
 __all__ = ["pxgemr2d", "pxgetrf", "pxgetrs", "pxtrmr2d"]
 
@@ -224,33 +224,44 @@ def pxgetrf(a: NDArray[Any] | None, desc: Descriptor, *, comm: MPI.Intracomm | N
     pivots = np.zeros(desc.local_shape[0] + desc.block[0], dtype=np.intc)
     if n == 0:
         return pivots
-    places, found = diagonal_places(desc), np.zeros(1, np.intc)
-    least = over_grid("igamn2d", found, desc)
+    places, first = diagonal_places(desc), np.zeros(2, np.intc)
+    least = over_grid("igamn2d", first, desc)
     with entering(f"p{kind}getrf", desc, n, matrix):
         info = blacs.load().entries.getrf(kind, n, n, *matrix.where, pivots)
         # MKL's does not tell of each zero pivot, and netlib's returns from a matrix of one row without a look at it
-        found[0] = _first_zero(matrix.array, *places, n) + 1
+        first[:] = _first_small(matrix.array, *places, n)
         least()
     check_info(f"p{kind}getrf", info, matrix)
-    if info > 0 and found[0] > n:
+    zero, subnormal = (int(number) for number in first)
+    if subnormal < min(zero, n):
+        raise np.linalg.LinAlgError(
+            f"p{kind}getrf: pivot {subnormal} (counted from 1) is so small that ScaLAPACK cannot divide by it: multiply the "
+            "matrix by a power of 2, or call qr or lstsq"
+        )
+    if info > 0 and zero > n:
         raise np.linalg.LinAlgError(
             f"p{kind}getrf: pivot {info} (counted from 1) was not found: the matrix has infs, NaNs or subnormal numbers"
         )
-    if found[0] <= n:
-        raise np.linalg.LinAlgError(
-            f"p{kind}getrf: the matrix is singular: pivot {info or int(found[0])} (counted from 1) is exactly zero"
+    if zero <= n:
+        raise SingularError(
+            f"p{kind}getrf: the matrix is singular: pivot {info or zero} (counted from 1) is exactly zero"
         )
     return pivots
 
 
-def _first_zero(
+def _first_small(
     local: NDArray[Any] | None, indices: NDArray[np.int64], rows: NDArray[np.int64], columns: NDArray[np.int64], n: int
-) -> int:
-    """The first zero on this rank's part of the diagonal, counted from 0; `n` where there is none."""
-    for index, row, column in zip(indices, rows, columns, strict=True):
-        if local is not None and local[row, column] == 0:
-            return int(index)
-    return n
+) -> tuple[int, int]:
+    """On this rank's part of the diagonal the first zero, and the first number of which the reciprocal overflows.
+
+    Counted from 1; n + 1 where there is none.
+    """
+    if local is None:
+        return n + 1, n + 1
+    sizes = np.abs(local[rows, columns])
+    least = 1 / np.finfo(sizes.dtype).max
+    zeros, subnormal = indices[sizes == 0], indices[(sizes > 0) & (sizes < least)]
+    return tuple(int(some[0]) + 1 if some.size else n + 1 for some in (zeros, subnormal))  # type: ignore[return-value]
 
 
 @overload

@@ -19,9 +19,17 @@ from ..layout.distributed import takes_distributed
 from ..layout.given import layout_on
 from .calls import Entry, agreeing
 
-__all__ = ["routine", "together"]
+__all__ = ["ConvergenceError", "SingularError", "routine", "together"]
 
 R = TypeVar("R")
+
+
+class SingularError(LinAlgError):
+    """A pivot is exactly zero."""
+
+
+class ConvergenceError(LinAlgError):
+    """An iteration of ScaLAPACK did not converge; in another layout it may."""
 
 
 def routine(function: Callable[..., R]) -> Callable[..., R]:
@@ -110,11 +118,12 @@ def _together(
             return wrong, unlike, ended, choose([value for _, _, value in told]) if ended else None
         except Exception as caught:
             error = caught
-            return (0, False, str(caught), error_in_words(caught)), None, False, None
+            return (0, None, str(caught), error_in_words(caught)), None, False, None
 
     def agree(entry: Entry | None) -> tuple[bool, Any]:
         nonlocal refused
-        mine = None if error is None else (isinstance(error, LinAlgError), str(error), error_in_words(error))
+        kind = type(error) if isinstance(error, LinAlgError) else None
+        mine = None if error is None else (kind, str(error), error_in_words(error))
         wrong, unlike, all_ended, result = group.combine((mine, entry, value), answer)
         if wrong is not None or unlike is not None:
             refused = _refusal(group, wrong, error) if unlike is None else CollectiveError(group.in_words(unlike))
@@ -148,9 +157,11 @@ def _difference(entries: Sequence[Entry | None]) -> Verdict:
     return None
 
 
-def _refusal(group: Group, found: tuple[int, bool, str, str], error: BaseException | None) -> BaseException:
+def _refusal(
+    group: Group, found: tuple[int, type[LinAlgError] | None, str, str], error: BaseException | None
+) -> BaseException:
     """What this rank raises after what was found on a rank."""
-    rank, is_singular, text, words = found
-    if is_singular:
-        return LinAlgError(text)
+    rank, kind, text, words = found
+    if kind is not None:
+        return kind(text)
     return error or CollectiveError(f"{group.names[rank]} could not take part: {words}")

@@ -23,6 +23,12 @@ def test_routines_of_linalg(ranks: int, first: int, rounds: int, stride: int) ->
     assert run(PROGRAMS / "linalg_table.py", ranks, first, rounds, stride, timeout=250).stdout == "OK\n"
 
 
+@pytest.mark.parametrize(("ranks", "cases"), [(1, 360), *(pytest.param(n, 3600 // n**2, marks=LONG) for n in (1, 2, 4))])
+def test_planted_faults_are_found(ranks: int, cases: int) -> None:
+    program = PROGRAMS / "planted_faults.py"
+    assert run(program, ranks, cases, SEED + cases, timeout=250).stdout == "OK\n"
+
+
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=LONG)])
 def test_calls_of_linalg(ranks: int) -> None:
     assert run(PROGRAMS / "linalg_calls.py", ranks).stdout == "OK\n"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +12,12 @@ import numpy as np
 import pytest
 from linalg_cases import COLUMNS, LAST, RANK, ROWS, SIZE, SQUARE, WORLD, put, random, slabs, untouched, whole_of
 from mpi4py import MPI
+from scipy.linalg import LinAlgWarning
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs, linalg, scalapack
+from pyscalapack_redist.linalg import eigenproblems, systems
+from pyscalapack_redist.scalapack.together import ConvergenceError
 
 N = 10
 MATRIX, SIDES = random((N, N), "d") + 4 * np.eye(N), random((N, 3), "d")
@@ -115,18 +120,83 @@ def one_rank() -> None:
     fails("b is on another communicator than a", ArrayError, lambda: linalg.solve(A, elsewhere))
     fails("is on another communicator than the operands", DescriptorError, lambda: linalg.solve(A, B, like=desc))
     own.Free()
-    asked, routine = "the ranks ask for different things: ", "the routine must be the same on every rank, but "
-    fails(asked + routine, CollectiveError, lambda: linalg.cholesky(A, on_bad(True, False)))
+    asked = "the ranks ask for different things: "
+    fails(f"{asked}lower must be the same", CollectiveError, lambda: linalg.cholesky(A, on_bad(True, False)))
+    fails(f"{asked}the routine must", CollectiveError, lambda: on_bad(linalg.inv, linalg.lu_factor)(A))
+    other = np.arange(N)
+    other[0] = on_bad(1, 0)
+    fails(f"{asked}piv must be the same", CollectiveError, lambda: linalg.lu_solve((A, other), B))
     layout = psr.Descriptor((N, N), on_bad(3, 2), SQUARE)
     fails(f"{asked}layout must be the same", CollectiveError, lambda: linalg.solve(A, B, layout=layout))
     for mine, theirs in (([0, 1], [0, 2]), ([0, 2], (0, 1)), (np.arange(2), (0, 2))):
         subset = on_bad(mine, theirs)
-        fails(routine, CollectiveError, lambda subset=subset: linalg.eigh(A, subset_by_index=subset))
+        fails("subset_by_index must be", CollectiveError, lambda subset=subset: linalg.eigh(A, subset_by_index=subset))
     fails(asked, CollectiveError, lambda: linalg.eigh(A, on_bad(A, None)))
-    for kind in (1.0, np.float64(1)):  # equal, but not told alike: then they are named
-        fails("('norm', 'ord', ", CollectiveError, lambda kind=kind: linalg.norm(A, on_bad(kind, 1)))
+    for kind in (1.0, np.float64(1), np.int32(1)):  # numbers that are equal are the same
+        assert linalg.norm(A, on_bad(kind, 1)) == linalg.norm(A, 1)
+    assert len(linalg.eigh(A, type=on_bad(1.0, np.int64(1))).eigenvalues) == N
     kinds = on_bad("f", "d")
     fails("on one rank and float", ArrayError, lambda: linalg.solve(A.astype(kinds), B.astype(kinds)))
+
+
+def checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ScaLAPACK returns wrong once is computed once more, with a warning on one rank; twice is an error on all."""
+    original = scalapack.pxgetrs
+
+    def spoiled(*arguments: Any) -> None:
+        nonlocal wrong
+        original(*arguments)
+        wrong -= 1
+        if wrong >= 0 and arguments[2].local is not None:
+            arguments[2].local[...] += 1
+
+    monkeypatch.setattr(systems, "pxgetrs", spoiled)
+    b = put(SIDES, psr.Descriptor((N, 3), 2, SQUARE))
+    wrong = 1
+    with warnings.catch_warnings(record=True, action="always") as warned, untouched(A, b):
+        x = linalg.solve(A, b, layout=FITS)
+    assert np.allclose(whole_of(x), np.linalg.solve(MATRIX, SIDES))
+    text = "".join(str(warning.message) for warning in warned)
+    assert [warning.category for warning in warned] == ([LinAlgWarning] if RANK == 0 else [])
+    assert RANK or re.match(
+        r"solve: pdgetrf and p\?getrs of .*, returned no result: \(A\^H y\)\^H x = y\^H b is off by [0-9.e+]+ times what "
+        r"rounding comes to, in the layout \dx\d:2x2; the result is that of another layout, \dx\d:\d+x\d+$",
+        text,
+    ), text
+    wrong = 2
+    fails("; (A^H y)^H x = y^H b is off by", np.linalg.LinAlgError, lambda: linalg.solve(A, b, layout=FITS))
+    wrong = 1
+    copy = put(MATRIX, FITS)
+    last = "there was no second try, as the operand has been overwritten; "
+    fails(last, np.linalg.LinAlgError, lambda: linalg.solve(copy, b, overwrite_a=True))
+    wrong = 1
+    x = linalg.solve(A, b, check=False, layout=FITS)
+    assert not np.allclose(whole_of(x), np.linalg.solve(MATRIX, SIDES))
+
+    def not_converged(*arguments: Any) -> Any:
+        nonlocal wrong
+        wrong -= 1
+        if wrong >= 0:
+            raise ConvergenceError("pdsyevd: eigenvalue 1 (counted from 1) did not converge")
+        return scalapack.pxsyevd(*arguments)
+
+    monkeypatch.setattr(eigenproblems, "pxsyevd", not_converged)
+    wrong = 1
+    symmetric = put(MATRIX + MATRIX.T, FITS)
+    with warnings.catch_warnings(record=True, action="always") as warned:
+        values = linalg.eigh(symmetric).eigenvalues
+    assert np.allclose(values, np.linalg.eigvalsh(MATRIX + MATRIX.T))
+    assert len(warned) == (RANK == 0)
+    wrong = 2
+    fails("; pdsyevd: eigenvalue 1 ", np.linalg.LinAlgError, lambda: linalg.eigh(symmetric))
+    # Near Wilkinson's matrix: its last column nearly doubles in each step
+    n = 60
+    matrix = np.eye(n) - 0.9 * np.tril(np.ones((n, n)), -1)
+    matrix[:, -1:] = 1 + random((n, 1), "d")
+    with warnings.catch_warnings(record=True, action="always") as warned:
+        linalg.lu_factor(put(matrix, psr.Descriptor((n, n), 8, SQUARE)))
+    assert len(warned) == (RANK == 0)
+    assert RANK or "elements grow by a factor of " in str(warned[0].message)
 
 
 def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +331,7 @@ def traces() -> None:
     a, b = put(MATRIX, rows), put(SIDES, psr.Descriptor((N, 3), 3, ROWS))
     with psr.trace() as outer:
         with psr.trace() as phases:
-            linalg.solve(a, b, layout=square)
+            linalg.solve(a, b, layout=square, check=False)
         plan = psr.redistribute(rows, square)
         local = plan(a.local)
         plan.start(a.local, local).wait()
@@ -287,9 +357,9 @@ def traces() -> None:
     assert len(lines) == 11
     with psr.trace() as failed, pytest.raises(np.linalg.LinAlgError):
         linalg.cholesky(put(-np.eye(N), square))
-    assert failed[-1].name == "pdpotrf"
+    assert [phase.name for phase in failed] == ["agree", "check", "check", "pdpotrf"]
     linalg.det(a)
-    assert len(failed) == 2, "nothing is recorded afterwards"
+    assert len(failed) == 4, "nothing is recorded afterwards"
     with psr.trace() as refused, pytest.raises((psr.ArrayError, psr.CollectiveError)):
         plan(None if RANK == 0 else a.local)
     assert "Error: " in refused[0].error
@@ -323,9 +393,12 @@ def traces_of_some_ranks() -> None:
 
 def main() -> None:
     assert SIZE > 1, "run on at least two ranks"
+    warnings.simplefilter("error", LinAlgWarning)
     for group in (arguments, one_rank, chosen_layouts, contexts, traces, traces_of_some_ranks):
         group()
         still_good()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        checked(monkeypatch)
     with pytest.MonkeyPatch.context() as monkeypatch:
         no_library(monkeypatch)
         memory(monkeypatch)

@@ -7,6 +7,7 @@ function beside it that makes operands, calls `case.call` and checks what define
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -382,7 +383,7 @@ def not_regular() -> None:
 
 
 def no_numbers() -> None:
-    """NaNs and infs: what NumPy has, or an error that does not speak of a zero; what iterates refuses them."""
+    """NaNs and infs: the same error on all ranks, unless they may be there: then what NumPy has."""
     desc = psr.Descriptor((8, 8), 2, SQUARE)
     for row, column, value in ((0, 0, np.nan), (6, 5, np.nan), (7, 7, np.nan), (7, 2, np.inf)):
         matrix = np.eye(8)
@@ -390,35 +391,76 @@ def no_numbers() -> None:
         a, regular = put(matrix, desc), put(np.eye(8), desc)
         for order in (None, "fro", 1, np.inf):
             assert np.isnan(linalg.norm(a, order)) if np.isnan(value) else linalg.norm(a, order) == value, (row, order)
+        single = linalg.inv, linalg.lu_factor, linalg.cholesky, linalg.cho_factor, linalg.qr, linalg.svd, linalg.eigh
+        double = linalg.solve, linalg.lstsq, linalg.eigh
         calls: list[Callable[[], Any]] = [
-            lambda a=a: linalg.eigh(a),
-            lambda a=a, b=regular: linalg.eigh(b, a),
-            lambda a=a: linalg.svd(a),
-            lambda a=a: linalg.norm(a, 2),
-            lambda a=a, b=regular: linalg.lstsq(a, b),
-            lambda a=a, b=regular: linalg.lstsq(a, b, method="svd"),
+            *(functools.partial(call, a) for call in single),
+            *(functools.partial(call, *pair) for call in double for pair in ((a, regular), (regular, a))),
+            functools.partial(linalg.norm, a, 2),
+            functools.partial(linalg.lu_solve, (regular, np.arange(8)), a),
+            functools.partial(linalg.cho_solve, (a, True), regular),
         ]
         for call in calls:
-            with pytest.raises((ValueError, psr.CollectiveError), match="must not contain infs or NaNs"):
+            with pytest.raises(ValueError, match=r"[ablc]u? must not contain infs or NaNs"):
                 call()
+        assert not np.isfinite(whole_of(linalg.solve(regular, a, check_finite=False))).all()
     for rows in ([[np.nan, 1], [2, 3]], [[np.inf, np.inf], [2, 3]], [[-np.inf, np.inf], [np.inf, 1]]):
         for block in (1, 64):
             a = put(np.array(rows), psr.Descriptor((2, 2), block, SQUARE))
             assert np.isnan(linalg.det(a)), rows
             assert np.isnan(linalg.slogdet(a)).all(), rows
             try:
-                assert np.isnan(whole_of(linalg.inv(a))).any()
+                assert np.isnan(whole_of(linalg.inv(a, check_finite=False))).any()
             except np.linalg.LinAlgError as caught:
                 assert "was not found: the matrix has infs, NaNs" in str(caught)  # noqa: PT017 (no error is fine too)
     assert linalg.slogdet(put(np.diag([0, np.nan]), psr.Descriptor((2, 2), 1, SQUARE))) == (0, -np.inf)
 
 
+def extremes() -> None:
+    """Numbers whose squares and sums overflow or vanish, and pivots that cannot be divided by."""
+    for dtype, sizes in (("d", (1e300, 1e-300)), ("F", (1e37, 1e-37)), ("D", (1e300, 1e-300)), ("f", (1e37, 1e-37))):
+        for size in sizes:
+            small = (random((9, 6), dtype) / 4).astype(dtype)
+            matrix, sides = small * np.dtype(dtype).type(size), random((9, 2), dtype)
+            a, b = put(matrix, psr.Descriptor((9, 6), 2, SQUARE)), put(sides, slabs((9, 2)))
+            unit = small.real.dtype.type(size)
+            values = np.linalg.svd(small, compute_uv=False)
+            near(linalg.svd(a, compute_uv=False) / unit, values)
+            near(linalg.norm(a, 2) / unit, values[0])
+            near(linalg.norm(a) / unit, np.linalg.norm(small).astype(unit.dtype))
+            u, s, vh = linalg.svd(a, False)
+            near(s / unit, values)
+            near((whole_of(u) * values) @ whole_of(vh), small)
+            for method in ("qr", "svd"):
+                x = linalg.lstsq(a, b, method=method)
+                near(whole_of(x.x) * unit, np.linalg.lstsq(small, sides, None)[0])
+                near(x.residuals, np.linalg.lstsq(small, sides, None)[1])
+            hermitian = small[:6] + small[:6].conj().T
+            h = put(hermitian * unit, psr.Descriptor((6, 6), 2, SQUARE))
+            near(linalg.eigh(h, eigvals_only=True) / unit, np.linalg.eigvalsh(hermitian))
+            near(linalg.eigh(h).eigenvalues / unit, np.linalg.eigvalsh(hermitian))
+            right = put(sides[:6], slabs((6, 2)))
+            near(whole_of(linalg.solve(h, right)) * unit, np.linalg.solve(hermitian, sides[:6]))
+    sides = random((7, 2), "d") * [1, 1e300]
+    tall = random((7, 3), "d")
+    residuals = linalg.lstsq(put(tall, slabs((7, 3))), put(sides, slabs((7, 2)))).residuals
+    near(residuals[:1], np.linalg.lstsq(tall, sides[:, :1], None)[1])
+    tiny = np.finfo("d").tiny
+    matrix = np.diag([1, 1, tiny / 8, 1, 1]) + np.eye(5, k=-1) * tiny / 16
+    a = put(matrix, psr.Descriptor((5, 5), 2, SQUARE))
+    for call in (linalg.inv, linalg.lu_factor, linalg.slogdet, lambda a: linalg.solve(a, a)):
+        with pytest.raises(np.linalg.LinAlgError, match=r"pivot 3 .* is so small that ScaLAPACK cannot divide by it"):
+            call(a)
+
+
 def main() -> None:
     warnings.simplefilter("error")
+    warnings.simplefilter("ignore", ResourceWarning)
     run(*map(int, sys.argv[1:]))
     overwritten()
     not_regular()
     no_numbers()
+    extremes()
     WORLD.Barrier()
     if RANK == 0:
         print("OK", flush=True)

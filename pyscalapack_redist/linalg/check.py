@@ -1,0 +1,354 @@
+"""Check: whether the library's result is one, by products with a few random vectors, in O(n²) and without a copy of a matrix.
+
+With R the residual of a factorisation (A - L U, say) and y a vector of independent Gaussian numbers, each component along a
+singular direction of R is missed only if that of y is small: for real data a residual of k bounds is below the bound for
+all of three vectors with a probability of about (0.8 / k)³ (Freivalds 1977, for finite fields). The products are NumPy's,
+in float64 and by panels of columns, as the library that is checked is a suspect itself.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import tracing
+from ..distributed_array import DistributedArray
+from ..layout.descriptor import Descriptor
+from ..scalapack.operands import diagonal_places
+
+if TYPE_CHECKING:
+    from .problem import Problem
+
+__all__ = ["Check", "Claim", "RefusedError", "Sums", "gaussian", "length", "lengths"]
+
+VECTORS = 3
+SEED = 20260
+WIDTH = 32  # columns of a panel, which stays in a core's cache for all that is done with it
+
+
+@functools.lru_cache(maxsize=16)
+def gaussian(size: int, is_complex: bool, stream: int = 0) -> NDArray[Any]:
+    """Random vectors, the columns of a read-only array, the same on all ranks and in each call. Not collective."""
+    rng = np.random.default_rng((SEED, stream))
+    made: NDArray[Any] = rng.standard_normal((size, VECTORS))
+    if is_complex:
+        made = made + 1j * rng.standard_normal((size, VECTORS))
+    made.flags.writeable = False
+    return made
+
+
+class RefusedError(Exception):
+    """What the library returned is no result. On all ranks."""
+
+
+class Claim(NamedTuple):
+    """What holds for a right result.
+
+    Attributes
+    ----------
+    text : str
+        As an equation.
+    error : float or ndarray
+        By how much it does not hold: one number, or one for each right-hand side.
+    bound : float or ndarray
+        What rounding may come to.
+    """
+
+    text: str
+    error: Any
+    bound: Any
+
+    @property
+    def excess(self) -> float:
+        """The largest error in bounds; inf where it is no number."""
+        with np.errstate(all="ignore"):
+            error, bound = np.broadcast_arrays(self.error, self.bound)
+            excesses = np.where(error <= bound, 0, error / bound)
+        largest: float = np.nan_to_num(excesses, nan=np.inf).max(initial=0)
+        return largest
+
+
+class Sums(NamedTuple):
+    """Products with a matrix, summed over the ranks.
+
+    Attributes
+    ----------
+    right, left : ndarray or None
+        M X and M^H X.
+    norm : float
+        Frobenius's.
+    norms : ndarray
+        That of each column, where it was asked for.
+    trace : float
+        Of a Hermitian matrix.
+    """
+
+    right: NDArray[Any] | None
+    left: NDArray[Any] | None
+    norm: float
+    norms: NDArray[Any] | None
+    trace: float
+
+    @property
+    def product(self) -> NDArray[Any]:
+        """That of the two which was asked for alone."""
+        product = self.left if self.right is None else self.right
+        assert product is not None
+        return product
+
+
+class Check:
+    """The check of one attempt. Without `active`, nothing is computed and nothing is sent.
+
+    Parameters
+    ----------
+    problem : Problem
+        Whose arrays these are, in its layout.
+    active : bool
+        Whether anything is checked.
+    eps, largest : float
+        Of the operands' dtype.
+    real : dtype
+        Of norms.
+    wide : bool
+        Whether numbers may be so large or small that squares of float64 would overflow: then in extended precision.
+    """
+
+    def __init__(self, problem: Problem, active: bool, wide: bool) -> None:
+        self.active = active
+        numbers = np.finfo(problem.dtype)
+        self.eps, self.largest, self._tiny = float(numbers.eps), float(numbers.max), float(numbers.tiny)
+        self._problem = problem
+        self._complex = problem.dtype.kind == "c"
+        self.real = np.dtype(np.longdouble if wide else np.float64)
+        self._dtype = np.result_type(self.real, np.complex64) if self._complex else self.real
+        self._parts: dict[str, _Part | None] = {}
+        self._layouts: dict[str, Descriptor] = {}
+
+    def vectors(self, size: int, stream: int = 0) -> NDArray[Any]:
+        """Random ones. Not collective."""
+        return gaussian(size, self._complex, stream)
+
+    def bound(self, size: int, factor: float) -> float:
+        """What errors of rounding come to in a matrix of this size, relative to the norms in the routine's analysis."""
+        bound: float = factor * self.eps * (size + 10.0) ** 0.5
+        return bound
+
+    def scale(self, norm: Any, size: int) -> Any:
+        """A norm, and what a result may lose where its elements are too small for the dtype."""
+        return norm + size * self._tiny
+
+    def add(
+        self,
+        name: str,
+        matrix: DistributedArray,
+        right: NDArray[Any] | None = None,
+        left: NDArray[Any] | None = None,
+        *,
+        part: str = "",
+        columns: bool = False,
+    ) -> None:
+        """Compute this rank's part of products, to be summed later. Not collective; what fails is raised on all then.
+
+        Parameters
+        ----------
+        name : str
+            Of the sums.
+        matrix : DistributedArray
+            M, in the layout of the problem.
+        right, left : ndarray, optional
+            X for M X, and for M^H X.
+        part : str
+            "L" or "U": that triangle or trapezoid only; "l": the lower one with a diagonal of ones that is not there; "HL" or
+            "HU": the Hermitian matrix of which that triangle is stored.
+        columns : bool
+            Whether the norm of each column is wanted.
+        """
+        if not self.active:
+            return
+        self._layouts[name] = matrix.desc
+        with self._problem.noting_errors(), tracing.phase("check"):
+            self._parts[name] = _part(matrix, right, left, part, columns, self._dtype)
+
+    def add_factor(
+        self, name: str, factor: DistributedArray, lower: bool, x: NDArray[Any], *, adjoint: bool = False
+    ) -> None:
+        """As `add`, the product with F or F^H of the Cholesky factorisation F F^H, F being L or U^H. Not collective."""
+        side = "right" if lower != adjoint else "left"
+        self.add(name, factor, **{side: x}, part="L" if lower else "U")  # type: ignore[arg-type]
+
+    def sums(self) -> dict[str, Sums]:
+        """Of all that was added since the last time. Collective."""
+        return self._summed(lambda sums: sums)  # type: ignore[no-any-return]
+
+    def hold(
+        self, claims: Callable[[dict[str, Sums]], Iterable[Claim]], factors: DistributedArray | None = None
+    ) -> None:
+        """Let the attempt be refused on all ranks, unless all claims hold for the sums. Collective.
+
+        They are compared on the first rank alone, so that all ranks hear the same.
+
+        Parameters
+        ----------
+        claims : callable
+            What must hold for the sums of all that was added since the last time.
+        factors : DistributedArray, optional
+            L and U, from which the growth is seen by which the claims may be off.
+
+        Raises
+        ------
+        RefusedError
+            One does not hold.
+        """
+        worst: tuple[str, float] | None = self._summed(lambda sums: _worst(claims(sums))) if self.active else None
+        if worst is None:
+            return
+        text, excess = worst
+        growth = 1.0 if factors is None else self._problem.growth(factors)
+        if excess > growth:
+            raise RefusedError(f"{text} is off by {excess:.2g} times what rounding comes to")
+        self._problem.warn(
+            f"{text} is off by {excess:.2g} times what rounding usually comes to: elements grow by a factor of {growth:.2g} "
+            "in the elimination, as in any LU factorisation with row exchanges; qr or lstsq are more exact"
+        )
+
+    def _summed(self, then: Callable[[dict[str, Sums]], Any]) -> Any:
+        parts, layouts = self._parts, self._layouts
+        self._parts, self._layouts = {}, {}
+        if not self.active:
+            return {}
+
+        def combined(replies: list[dict[str, Any]]) -> Any:
+            with np.errstate(all="ignore"):
+                return then({name: _sums(desc, [reply[name] for reply in replies]) for name, desc in layouts.items()})
+
+        with tracing.phase("check"):
+            return self._problem.run(lambda: parts, combined)
+
+
+def _worst(claims: Iterable[Claim]) -> tuple[str, float] | None:
+    """The claim that is furthest from holding, and by how many bounds; None if all hold."""
+    excesses = [(claim.excess, claim.text) for claim in claims]
+    excess, text = max(excesses, default=(0.0, ""))
+    return (text, excess) if excess else None
+
+
+class _Part(NamedTuple):
+    """What one rank has of the sums: rows of M X, columns of M^H X, squares of elements, also by columns.
+
+    Of a Hermitian matrix, of which a triangle is stored, `across` is of M X as well.
+    """
+
+    rows: NDArray[Any] | None
+    across: NDArray[Any] | None
+    square: Any
+    squares: NDArray[Any] | None
+    trace: Any
+    hermitian: bool
+
+
+def _sums(desc: Descriptor, parts: Sequence[_Part | None]) -> Sums:
+    """Of all ranks of a communicator, by rank."""
+    places = {int(rank): place for place, rank in np.ndenumerate(desc.grid.ranks)}
+    right: NDArray[Any] | None = None
+    left: NDArray[Any] | None = None
+    squares: NDArray[Any] | None = None
+    square, trace = 0.0, 0.0
+    for rank, part in enumerate(parts):
+        if part is None:
+            continue
+        trace += part.trace
+        down, over = (axis.global_indices(k) for axis, k in zip(desc.distributions, places[rank], strict=True))
+        square += part.square
+        right = _added(right, desc.shape[0], down, part.rows)
+        squares = _added(squares, desc.shape[1], over, part.squares)
+        if part.hermitian:
+            right = _added(right, desc.shape[1], over, part.across)
+        else:
+            left = _added(left, desc.shape[1], over, part.across)
+    return Sums(right, left, np.sqrt(square), None if squares is None else np.sqrt(squares[:, 0]), trace)
+
+
+def _added(
+    total: NDArray[Any] | None, size: int, indices: NDArray[np.int64], part: NDArray[Any] | None
+) -> NDArray[Any] | None:
+    if part is None:
+        return total
+    if total is None:
+        total = np.zeros((size, part.shape[1]), part.dtype)
+    total[indices] += part
+    return total
+
+
+def _part(
+    matrix: DistributedArray,
+    right: NDArray[Any] | None,
+    left: NDArray[Any] | None,
+    part: str,
+    columns: bool,
+    dtype: np.dtype[Any],
+) -> _Part | None:
+    desc, local = matrix.desc, matrix.local
+    if desc.coords is None or local is None:
+        return None
+    rows, across = desc.global_indices(0), desc.global_indices(1)
+    hermitian = part in ("HL", "HU")
+    left = right if hermitian else left
+    x, z = (None if given is None else given[where].astype(dtype) for given, where in ((right, across), (left, rows)))
+    down_sum = None if x is None else np.zeros((rows.size, x.shape[1]), dtype)
+    over_sum = None if z is None else np.zeros((across.size, z.shape[1]), dtype)
+    real = np.zeros(0, dtype).real.dtype
+    trace = real.type(0)
+    square, squares = real.type(0), np.zeros((across.size, 1), real) if columns else None
+    for down, over, panel in _panels(local[: rows.size], rows, across, part, dtype):
+        if x is not None and down_sum is not None:
+            down_sum[down] += panel @ x[over]
+        if z is not None and over_sum is not None:
+            over_sum[over] += (panel.T @ z[down].conj()).conj()
+        flat = panel.ravel(order="K")
+        square += np.vdot(flat, flat).real
+        if squares is not None:
+            squares[over, 0] += (np.abs(panel) ** 2).sum(axis=0)
+    if hermitian or part == "l":  # the panels are without the diagonal
+        indices, on_rows, on_columns = diagonal_places(desc)
+        diagonal = local[on_rows, on_columns].real.astype(real) if hermitian else np.ones(indices.size, real)
+        trace = diagonal.sum()
+        if right is not None and down_sum is not None:
+            down_sum[on_rows] += diagonal[:, None] * right[indices]
+        if left is not None and over_sum is not None and not hermitian:
+            over_sum[on_columns] += diagonal[:, None] * left[indices]
+        square += np.dot(diagonal, diagonal) + (square if hermitian else 0)
+    return _Part(down_sum, over_sum, square, squares, trace, hermitian)
+
+
+def _panels(
+    local: NDArray[Any], rows: NDArray[np.int64], across: NDArray[np.int64], part: str, dtype: np.dtype[Any]
+) -> Iterator[tuple[slice, slice, NDArray[Any]]]:
+    """Panels of columns of a local array, or what they have of a triangle: local rows, local columns, elements."""
+    lower, strict = part[-1:] in ("L", "l"), part in ("l", "HL", "HU")
+    for first in range(0, across.size, WIDTH):
+        over = slice(first, min(first + WIDTH, across.size))
+        if not part:
+            yield slice(0, rows.size), over, local[:, over].astype(dtype, order="K", copy=False)
+            continue
+        indices = across[over]
+        top, bottom = np.searchsorted(rows, (indices[0], indices[-1] + 1))
+        mixed = rows[top:bottom, None] - indices
+        inside = (mixed > 0 if lower else mixed < 0) if strict else (mixed >= 0 if lower else mixed <= 0)
+        yield slice(top, bottom), over, np.where(inside, local[top:bottom, over], 0).astype(dtype)
+        down = slice(bottom, rows.size) if lower else slice(0, top)
+        yield down, over, local[down, over].astype(dtype, order="K", copy=False)
+
+
+def length(difference: NDArray[Any]) -> Any:
+    """The largest length of the vectors that are the columns. Not collective."""
+    return np.sqrt((np.abs(difference) ** 2).sum(axis=0)).max(initial=0)
+
+
+def lengths(difference: NDArray[Any]) -> NDArray[Any]:
+    """The largest absolute value in each row, which is of one right-hand side. Not collective."""
+    return np.abs(difference).max(axis=1, initial=0)  # type: ignore[no-any-return]
