@@ -21,7 +21,7 @@ import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.files import slabs, view, writing
+from pyscalapack_redist.files import one_file, slabs, view, writing
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
@@ -157,21 +157,21 @@ def not_seen_by_all(folder: Path) -> None:
     os.chdir(elsewhere if LAST == RANK else folder)
     ways: dict[str, Any] = {"window": WINDOW, "shape": SHAPE}
     its = f"seen.bin on rank {LAST} "
-    for content, text in (
-        (
-            None,
-            "cannot be opened as on the first rank ([Errno 2] No such file or directory: 'seen.bin'): all ranks must",
-        ),
-        (
-            bytes(8),
-            "is not the file that the first rank has seen: size 8, not 4800: all ranks must see the same file, by an",
-        ),
-        (WHOLE.tobytes(), "is not the file that the first rank has seen: inode"),
+    another = "is not the file that the first rank has seen: "
+    absent = "cannot be opened as on the first rank ([Errno 2] No such file or directory: 'seen.bin'): all ranks must"
+    for content, hosts, text in (
+        (None, 1, absent),
+        (bytes(8), 1, another + "inode"),
+        (bytes(8), SIZE, another + "size 8, not 4800: all ranks must see the same file, by an absolute path"),
+        (WHOLE.tobytes(), 1, another + "inode"),
+        (WHOLE.tobytes(), SIZE, another + "modified"),
     ):
         if LAST == RANK and content is not None:
             Path("seen.bin").write_bytes(content)
-        fails(its + text, load("seen.bin", dtype="d"))
-        fails(its + text, save("seen.bin", PIECE.zeros(), PIECE, **ways))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(one_file, "machine", lambda hosts=hosts: (str(RANK % hosts),))
+            fails(its + text, load("seen.bin", dtype="d"))
+            fails(its + text, save("seen.bin", PIECE.zeros(), PIECE, **ways))
     assert Path("seen.bin").read_bytes() == WHOLE.tobytes()
     os.chdir(before)
 
