@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import sys
 import weakref
@@ -20,7 +21,7 @@ from .waiting import reported
 
 __all__ = ["Closable", "MPIGroup", "check_alive", "check_running", "group_of"]
 
-CREATION_TAG = 21_317  # of Create_group, which needs one that concurrent creations do not share
+CREATION_TAG = 21_317  # of Create_group, which needs one that concurrent creations do not share; and the one before
 
 
 def check_running() -> None:
@@ -198,19 +199,7 @@ def group_of(comm: MPI.Intracomm, ranks: tuple[int, ...] | None = None) -> MPIGr
         ranks = tuple(range(comm.Get_size()))
     groups = _groups_of(comm)
     if ranks not in groups:
-
-        def create() -> MPI.Intracomm:
-            all_, some = comm.Get_group(), None
-            try:
-                some = all_.Incl(ranks)
-                return comm.Create_group(some, CREATION_TAG)
-            finally:
-                all_.Free()
-                if some is not None:
-                    some.Free()
-
-        with reported(comm.Get_rank(), ranks):
-            private = progress.blocking(create)
+        private = _private_communicator(comm, ranks)
         private.Set_errhandler(MPI.ERRORS_RETURN)
         made = MPIGroup(private, ranks)
         first = next(iter(groups.values()), None)
@@ -221,3 +210,33 @@ def group_of(comm: MPI.Intracomm, ranks: tuple[int, ...] | None = None) -> MPIGr
         groups[ranks] = made
         _every.add(made)
     return groups[ranks]
+
+
+def _private_communicator(comm: MPI.Intracomm, ranks: Sequence[int]) -> MPI.Intracomm:
+    """A communicator of some ranks of `comm`. Collective over these.
+
+    MPI does not tell a rank for whom it waits. So communicators of two ranks are made first, then of four and so on: all of
+    a rank's own half have come, and it waits for the other one.
+    """
+    number, half = ranks.index(comm.Get_rank()), 1
+    while True:
+        first, whole = number - number % (2 * half), 2 * half >= len(ranks)
+        block, tag = ranks[first : first + 2 * half], CREATION_TAG - (not whole)
+        if whole or len(block) > half:
+            with reported(ranks, number, half):
+                made = progress.blocking(functools.partial(_created, comm, block, tag))
+            if whole:
+                return made
+            made.Free()
+        half *= 2
+
+
+def _created(comm: MPI.Intracomm, ranks: Sequence[int], tag: int) -> MPI.Intracomm:
+    everyone, some = comm.Get_group(), None
+    try:
+        some = everyone.Incl(ranks)
+        return comm.Create_group(some, tag)
+    finally:
+        everyone.Free()
+        if some is not None:
+            some.Free()

@@ -31,7 +31,7 @@ CHECK_SECONDS = 0.05
 ANSWER_SECONDS = 1.0
 SETTLE_SECONDS = 10.0
 WATCHERS = 64  # the lowest ranks: they ask all others whether they wait, and the others ask only them
-SPEAKERS, MOST_NAMED = 4, 8  # ranks that report one wait in MPI, and that a report names
+MOST_NAMED = 8  # ranks that a report names
 WAITS, LEFT = range(2)  # what a notice says
 
 
@@ -193,18 +193,30 @@ class Waiting:
 
 
 @contextlib.contextmanager
-def reported(rank: int, ranks: Sequence[int]) -> Iterator[None]:
-    """While a rank waits in MPI for the communicator of some ranks: after a long time the same report. Not collective.
+def reported(ranks: Sequence[int], number: int, half: int) -> Iterator[None]:
+    """While a rank waits in MPI for the other half of a block of some ranks: after a long time the same report. Not collective.
 
-    MPI does not tell who is missing, so the first few of these ranks write one if they wait.
+    It is written by a rank that waits for one other rank, and by the lowest one of the first or the second half.
+
+    Parameters
+    ----------
+    ranks : sequence of int
+        Those that the call is of.
+    number : int
+        Which of them this one is.
+    half : int
+        Ranks of half a block: blocks begin at multiples of twice that number.
     """
-    patience = _patience()
-    if not 0 < patience <= threading.TIMEOUT_MAX or rank not in ranks[:SPEAKERS]:
+    patience, other = _patience(), number // half ^ 1
+    awaited = [f"rank {rank}" for rank in ranks[other * half : (other + 1) * half]]
+    speaks = number % half == 0 and (half == 1 or number < 2 * half)
+    if not 0 < patience <= threading.TIMEOUT_MAX or not awaited or not speaks:
         yield
         return
-    names = _listed([f"rank {k}" for k in ranks])
-    where = f"for the first call here that is collective over {names}: some have not come to it"
-    timer = threading.Timer(patience, _report, (f"rank {rank}", patience, where))
+    names = _listed([f"rank {rank}" for rank in ranks])
+    absent = f"{awaited[0]} has not come to it" if half == 1 else f"some of {_listed(awaited)} have not come to it"
+    where = f"for the first call here that is collective over {names}: {absent}"
+    timer = threading.Timer(patience, _report, (f"rank {ranks[number]}", patience, where))
     timer.daemon = True
     timer.start()
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import threading
 import time
 import warnings
 from collections.abc import Collection, Iterator
@@ -124,19 +125,52 @@ def late_to_a_call(nodes: str, late: tuple[int, ...], speaker: int, behind: int 
         assert text.endswith("(PYSCALAPACK_REDIST_PATIENCE=0 turns this message off.)\n")
 
 
-def late_to_the_first_plan() -> None:
-    """They wait in MPI, and cannot know for whom."""
-    comm = WORLD.Dup()
-    with heard((1,)), mock.patch.dict(os.environ, {"PYSCALAPACK_REDIST_PATIENCE": "0.02"}):
-        if RANK == 1:
-            for rank in (0, 2, 3):
-                WORLD.recv(source=rank, tag=SAID)
+class Told:
+    """Stands for `threading.Timer`: the late rank is told at once what would be said later, and that it would not."""
+
+    late: int
+
+    def __init__(self, _: float, report: Any, given: tuple[str, float, str]) -> None:
+        self._text = given[2]
+
+    def start(self) -> None:
+        WORLD.send((RANK, self._text), self.late, SAID)
+
+    def cancel(self) -> None:
+        WORLD.send((RANK, None), self.late, SAID)
+
+
+def late_to_the_first_call(late: tuple[int, ...], absent: dict[int, str]) -> None:
+    """Those that wait in MPI name it, or some that it is among; no other rank would say anything."""
+    comm, texts, end = WORLD.Dup(), {}, time.monotonic() + 60
+    first = "for the first call here that is collective over rank 0, rank 1, rank 2, rank 3: "
+    wanted = {rank: f"{first}{text} come to it" for rank, text in absent.items()}
+    Told.late = late[0]
+    with contextlib.nullcontext() if RANK in late else mock.patch.object(waiting.threading, "Timer", Told):
+        while late[0] == RANK and texts != wanted:
+            if WORLD.iprobe(tag=SAID):
+                rank, text = WORLD.recv(tag=SAID)
+                texts = {**texts, rank: text} if text else {other: texts[other] for other in texts if other != rank}
+            assert time.monotonic() < end, (texts, wanted)
+        if RANK in late:
+            both = comm.Create_group(comm.Get_group().Incl(late))
+            both.Barrier()
+            both.Free()
         use(psr.redistribute(*layouts(comm)))
-    assert len(said) == (RANK != 1), said
-    for text in said:
-        assert (
-            f"rank {RANK} has waited for 0.02 s for the first call here that is collective over rank 0, rank 1" in text
-        )
+    WORLD.Barrier()
+    while WORLD.iprobe(tag=SAID):
+        WORLD.recv(tag=SAID)
+    comm.Free()
+
+
+def reported_in_time() -> None:
+    came = threading.Event()
+    with (
+        mock.patch.dict(os.environ, {"PYSCALAPACK_REDIST_PATIENCE": "0.001"}),
+        mock.patch.object(waiting, "_report", side_effect=lambda *_: came.set()),
+        waiting.reported((0, 1), 0, 1),
+    ):
+        assert came.wait(100)
 
 
 def at_work() -> None:
@@ -180,7 +214,11 @@ def main() -> None:
         late_to_a_call(nodes, (2,), 0, behind=1)
     late_to_a_call("0,1,2,3", (1,), 0, WATCHERS=2)  # only the lowest two ask all others
     late_to_a_call("0,1,2,2", (0, 1), 2, WATCHERS=2)
-    late_to_the_first_plan()
+    late_to_the_first_call((1,), {0: "rank 1 has not", 2: "some of rank 0, rank 1 have not"})
+    late_to_the_first_call((0,), {1: "rank 0 has not", 2: "some of rank 0, rank 1 have not"})
+    late_to_the_first_call((3,), {2: "rank 3 has not", 0: "some of rank 2, rank 3 have not"})
+    late_to_the_first_call((2, 3), {0: "some of rank 2, rank 3 have not"})
+    reported_in_time()
     at_work()
     endless()
     if RANK == 0:
