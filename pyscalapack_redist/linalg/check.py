@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,14 @@ from .. import tracing
 from ..distributed_array import DistributedArray
 from ..layout.descriptor import Descriptor
 from ..scalapack.operands import diagonal_places
+from .problem import Problem, RefusedError
 
-if TYPE_CHECKING:
-    from .problem import Problem
-
-__all__ = ["Check", "Claim", "RefusedError", "Sums", "gaussian", "length", "lengths"]
+__all__ = ["Check", "Claim", "Sums", "gaussian", "length", "lengths"]
 
 VECTORS = 3
 SEED = 20260
+# Beyond these, squares and products of squares might overflow in float64, or vanish.
+SMALL, LARGE = 1e-50, 1e50
 WIDTH = 32  # columns of a panel, which stays in a core's cache for all that is done with it
 
 
@@ -39,10 +39,6 @@ def gaussian(size: int, is_complex: bool, stream: int = 0) -> NDArray[Any]:
         made = made + 1j * rng.standard_normal((size, VECTORS))
     made.flags.writeable = False
     return made
-
-
-class RefusedError(Exception):
-    """What the library returned is no result. On all ranks."""
 
 
 class Claim(NamedTuple):
@@ -102,24 +98,28 @@ class Sums(NamedTuple):
 
 
 class Check:
-    """The check of one attempt. Without `active`, nothing is computed and nothing is sent.
+    """The check of one attempt.
 
     Parameters
     ----------
     problem : Problem
         Whose arrays these are, in its layout.
+    scaled : bool
+        Whether its operands have been divided by powers of 2, so that nothing overflows.
+
+    Attributes
+    ----------
     active : bool
-        Whether anything is checked.
+        Whether anything is checked; otherwise nothing is computed and nothing is sent.
     eps, largest : float
         Of the operands' dtype.
     real : dtype
-        Of norms.
-    wide : bool
-        Whether numbers may be so large or small that squares of float64 would overflow: then in extended precision.
+        Of norms: extended precision where squares of float64 would overflow.
     """
 
-    def __init__(self, problem: Problem, active: bool, wide: bool) -> None:
-        self.active = active
+    def __init__(self, problem: Problem, *, scaled: bool = False) -> None:
+        self.active = problem.is_checked
+        wide = not scaled and any(size and not SMALL < size < LARGE for size in problem.magnitudes.values())
         numbers = np.finfo(problem.dtype)
         self.eps, self.largest, self._tiny = float(numbers.eps), float(numbers.max), float(numbers.tiny)
         self._problem = problem

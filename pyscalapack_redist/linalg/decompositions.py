@@ -107,7 +107,7 @@ def qr(
         few = min(m, n)
         columns = m if MODES[mode] == "complete" else few
         r, q = problem.zeros((columns if mode != "r" else few, n)), problem.zeros((m, columns))
-        verify = problem.check()
+        verify = Check(problem)
         y, x = verify.vectors(n), verify.vectors(columns, 1)
         verify.add("a", matrix, right=y)
         before = verify.sums()
@@ -226,7 +226,7 @@ def svd(
 
     def work() -> tuple[DistributedArray, NDArray[Any], DistributedArray]:
         matrix = problem.moved("a", overwrite=overwrite_a, exponent=exponent)
-        verify = problem.check(scaled=True)
+        verify = Check(problem, scaled=True)
         y = verify.vectors(matrix.shape[1])
         verify.add("a", matrix, right=y)
         u, values, vh = decomposed(problem, matrix)
@@ -311,7 +311,7 @@ def singular_values(problem: Problem, overwrite: bool) -> NDArray[Any]:
 
     def work() -> NDArray[Any]:
         matrix = problem.moved("a", overwrite=overwrite, exponent=problem.exponent("a"))
-        verify = problem.check(scaled=True)
+        verify = Check(problem, scaled=True)
         verify.add("a", matrix)
         values: NDArray[Any] = problem.run(lambda: pxgesvd(matrix, vectors=False).values)
         size = max(matrix.shape)

@@ -128,7 +128,7 @@ def eigh(
     def work() -> tuple[NDArray[Any], DistributedArray]:
         matrix = problem.moved("a", overwrite=overwrite_a, exponent=exponent)
         factor = None if b is None else problem.moved("b", overwrite=overwrite_b)
-        verify = problem.check(scaled=b is None)
+        verify = Check(problem, scaled=b is None)
         y = verify.vectors(matrix.shape[0])
         verify.add("a", matrix, right=y, part=f"H{triangle}")
         if factor is not None:

@@ -125,7 +125,7 @@ def _by_qr(problem: Problem, overwrite: bool) -> tuple[Any, ...]:
     exponent = problem.exponent("a")
     matrix = problem.moved("a", overwrite=overwrite, exponent=exponent)
     (m, n), count = matrix.shape, problem.columns("b")
-    check, wide = problem.check(scaled=True), m < n
+    check, wide = Check(problem, scaled=True), m < n
     sides = problem.moved("b", rows=max(m, n), columns=count + VECTORS if wide and check.active else count)
     exponents = _scaled_columns(problem, sides)
     real = np.zeros(0, problem.dtype).real.dtype
@@ -215,7 +215,7 @@ def _by_svd(problem: Problem, overwrite: bool, rcond: float) -> tuple[Any, ...]:
     parts, solution = problem.zeros((few, count)), problem.zeros((n, count))
     real = np.zeros(0, problem.dtype).real.dtype
     smallest = float(np.finfo(real).eps * max(m, n)) if rcond < 0 else rcond
-    check = problem.check(scaled=True)
+    check = Check(problem, scaled=True)
     y = check.vectors(n)
     check.add("a", matrix, right=y)
     left, values, right = decomposed(problem, matrix)

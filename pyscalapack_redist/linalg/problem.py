@@ -22,19 +22,20 @@ from ..layout.distributed import Distributed, descriptor_of
 from ..layout.grid import ProcessGrid, same_ranks
 from ..scalapack.operands import FACTORED_KINDS, KIND_OF_DTYPE
 from ..scalapack.together import ConvergenceError, together
-from .check import Check, RefusedError
 from .layouts import another_layout, as_column, check_counts, check_taken, layout_for, stays, warn
 
-__all__ = ["Layout", "Problem"]
+__all__ = ["Layout", "Problem", "RefusedError", "times_power"]
 
 Layout = Descriptor | Distributed | None
 # The shape for which a layout is chosen, and the layout of the result where no other is asked for.
 CheckArguments = Callable[..., tuple[tuple[int, ...], Descriptor]]
 
 R = TypeVar("R")
-# Beyond these, squares and products of squares might overflow in float64, or vanish.
-SMALL, LARGE = 1e-50, 1e50
 DTYPES = [dtype for dtype, kind in KIND_OF_DTYPE.items() if kind in FACTORED_KINDS]
+
+
+class RefusedError(Exception):
+    """What the library returned is no result. On all ranks."""
 
 
 class Problem:
@@ -66,6 +67,8 @@ class Problem:
     magnitudes : dict of str to float
         Of each operand a number between its largest absolute value and its Frobenius norm; inf or NaN where it is not
         finite.
+    is_checked : bool
+        Whether results are checked.
     target : Descriptor
         Layout of the result.
     """
@@ -129,7 +132,7 @@ class Problem:
             self._block, self._grid = taken.block, self._kept_grid(taken.grid)
             self._overwritten: list[str] = []
             self._raised: BaseException | None = None
-            self._is_checked = bool(checked) and all(map(math.isfinite, self.magnitudes.values()))
+            self.is_checked = bool(checked) and all(map(math.isfinite, self.magnitudes.values()))
 
     # -- what the ranks agree on
 
@@ -327,13 +330,8 @@ class Problem:
     def exponent(self, name: str) -> int:
         """The power of 2 by which an operand is divided, where its squares or sums might overflow or vanish; else 0."""
         size = self.magnitudes[name]
-        low, high = (1e-12, 1e12) if self.dtype.name in ("float32", "complex64") else (SMALL, LARGE)
+        low, high = (1e-12, 1e12) if self.dtype.name in ("float32", "complex64") else (1e-50, 1e50)
         return 0 if not size or low < size < high or not math.isfinite(size) else math.frexp(size)[1]
-
-    def check(self, *, scaled: bool = False) -> Check:
-        """The check of an attempt, whose operands are divided by powers of 2 or are not. Not collective."""
-        wide = not scaled and any(size and not SMALL < size < LARGE for size in self.magnitudes.values())
-        return Check(self, self._is_checked, wide)
 
     def attempt(self, work: Callable[[], R], letters: str) -> R:
         """Compute a result; where it is refused, once more in another layout. Collective.

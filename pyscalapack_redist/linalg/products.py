@@ -71,7 +71,7 @@ def matmul(
     def work() -> DistributedArray:
         left, right = problem.moved("a", read_only=True), problem.moved("b", read_only=True)
         product = problem.zeros((left.shape[0], right.shape[1]))
-        verify = problem.check()
+        verify = Check(problem)
         y = verify.vectors(right.shape[1])
         verify.add("b", right, right=y)
         problem.run(lambda: pxgemm(left, right, product))

@@ -113,7 +113,7 @@ def solve(
     def work() -> DistributedArray:
         matrix = problem.moved("a", overwrite=overwrite_a)
         sides = problem.moved("b", overwrite=overwrite_b)
-        verify = problem.check()
+        verify = Check(problem)
         y = verify.vectors(matrix.shape[0])
         verify.add("a", matrix, left=y)
         verify.add("b", sides, left=y, columns=True)
@@ -161,7 +161,7 @@ class _Factors(NamedTuple):
 def _lu_factored(problem: Problem, overwrite: bool) -> _Factors:
     """Factor the operand a: P L (U y) = A y."""
     matrix = problem.moved("a", overwrite=overwrite)
-    check = problem.check()
+    check = Check(problem)
     y = check.vectors(matrix.shape[0])
     check.add("a", matrix, right=y)
     before = check.sums()
@@ -303,7 +303,7 @@ def lu_solve(
 
     def work() -> DistributedArray:
         matrix, sides = problem.moved("lu", read_only=True), problem.moved("b", overwrite=overwrite_b)
-        verify = problem.check()
+        verify = Check(problem)
         y = verify.vectors(matrix.shape[0])
         verify.add("b", sides, left=y, columns=True)
         before: dict[str, Sums] = {}
@@ -341,7 +341,7 @@ def _two(name: str, given: Any) -> tuple[Any, Any]:
 def _factored(problem: Problem, lower: bool, overwrite: bool) -> DistributedArray:
     """The Cholesky factor of the operand a in one triangle: L (L^H y) = A y, or U^H (U y) = A y."""
     matrix = problem.moved("a", overwrite=overwrite)
-    part, check = "L" if lower else "U", problem.check()
+    part, check = "L" if lower else "U", Check(problem)
     y = check.vectors(matrix.shape[0])
     check.add("a", matrix, right=y, part=f"H{part}")
     before = check.sums()
@@ -503,7 +503,7 @@ def cho_solve(
 
     def work() -> DistributedArray:
         matrix, sides = problem.moved("c", read_only=True), problem.moved("b", overwrite=overwrite_b)
-        verify = problem.check()
+        verify = Check(problem)
         y = verify.vectors(matrix.shape[0])
         verify.add("b", sides, left=y, columns=True)
         before: dict[str, Sums] = {}
@@ -539,7 +539,7 @@ def inv(
 
     def work() -> DistributedArray:
         matrix = problem.moved("a", overwrite=overwrite_a)
-        verify = problem.check()
+        verify = Check(problem)
         y = verify.vectors(matrix.shape[0])
         verify.add("a", matrix, right=y)
         before = verify.sums()
