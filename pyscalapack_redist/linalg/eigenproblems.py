@@ -139,7 +139,7 @@ def eigh(
             scale = _reduced(problem, verify, matrix, factor, triangle, type, eigvals_only, before, y)
         if eigvals_only:
             values: NDArray[Any] = problem.run(lambda: pxsyev(matrix, triangle))
-            _hold_values(verify, values, before["a"])
+            _hold_values(verify, values, before.get("a"))
             return scale * values, matrix
         vectors = matrix
 
@@ -153,7 +153,7 @@ def eigh(
 
         values = scale * problem.run(solved)
         if factor is None:
-            _hold_pairs(verify, values, vectors, before["a"], y)
+            _hold_pairs(verify, values, vectors, before.get("a"), y)
         else:
             _hold_generalized(verify, values, vectors, before, y, type)
         return values, vectors
