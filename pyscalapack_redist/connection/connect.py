@@ -182,7 +182,7 @@ class _Side:
         try:
             intercomm = (self.comm.Accept if self.role == "accept" else self.comm.Connect)(port, info)
         except MPI.Exception as caught:
-            raise ConnectError(f"MPI cannot join the jobs: {caught}") from caught
+            raise ConnectError(f"MPI cannot join the jobs{self._why_not(other)}: {caught}") from caught
         finally:
             info.Free()
         check = partial(check_other_side, intercomm, self.role, self.card, other) if self.card else None
@@ -191,6 +191,16 @@ class _Side:
         joint.group.make_node()
         joint.group.raise_on_all(None)
         return intercomm
+
+    def _why_not(self, other: Card) -> str:
+        """What is known of an MPI that cannot join such jobs."""
+        ranks, mpi = (self.comm.Get_size(), other.about["ranks"]), other.about["mpi"]
+        if ranks != (1, 1) or not mpi.startswith("MPICH"):
+            return ""
+        return (
+            " (MPICH takes two processes that were both started without mpiexec, such as two notebooks, for one: start one "
+            "of them by `mpiexec -n 1`)"
+        )
 
     def _release(self) -> None:
         """When the inter-communicator is disconnected."""
@@ -262,8 +272,8 @@ def _checked(path: Any, timeout: Any, user: Any) -> tuple[str, float, int]:
         name = os.fsdecode(path)
     except TypeError:
         name = ""
-    if not os.path.basename(name):
-        raise ConnectError(f"path = {path!r} must be the name of a file")
+    if not os.path.basename(name) or "\0" in name:
+        raise ConnectError(f"path = {path!r} must be the name of a file, without NUL")
     place = os.path.abspath(name)
     folder, number = os.path.dirname(place), user_number(user)
     if not os.path.isdir(folder):

@@ -173,7 +173,7 @@ class Watch:
             self._missed, self._since, self._looks = self.missing(), moment, 0
         elif moment - self._since > GRACE_SECONDS and self._looks > GRACE_LOOKS:
             raise CollectiveError(
-                f"rank {self._missed} of the other side has ended: what it owed will not come; the connection is of no more use"
+                f"rank {self._missed} of the other side has ended, and the connection is of no more use"
             )
 
     def missing(self) -> int | None:

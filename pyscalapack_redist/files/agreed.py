@@ -122,7 +122,7 @@ def checked_path(path: object, dataset: object) -> str:
     except TypeError:
         raise FileError(f"path = {path!r} must be a str or a pathlib.Path") from None
     if not text or "\0" in text:
-        raise FileError(f"path = {text!r} must name a file")
+        raise FileError(f"path = {text!r} must name a file, without NUL")
     hdf5 = is_hdf5(text)
     if dataset is not None and not hdf5:
         raise FileError(

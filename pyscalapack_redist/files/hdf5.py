@@ -158,7 +158,10 @@ def read_dataset(h5py: Any, path: str, dataset: str, title: str) -> FileArray:
     with _named(title), h5py.File(path, "r") as file:
         found = file.get(dataset)
         if not isinstance(found, h5py.Dataset):
-            names = ", ".join(list(file)[:10]) or "nothing"
+            group = isinstance(found, h5py.Group)
+            names = ", ".join(list(found if group else file)[:10]) or "nothing"
+            if group:
+                raise FileError(f"{title}: {dataset!r} is a group, which has {names}: give dataset='{dataset}/NAME'")
             raise FileError(f"{title} has no data set {dataset!r}; it has {names}: give dataset=")
         if found.shape is None or found.dtype.hasobject or not found.dtype.itemsize:
             what = "nothing (H5S_NULL)" if found.shape is None else found.dtype

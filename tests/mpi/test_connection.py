@@ -163,6 +163,7 @@ def test_a_job_that_goes_away(what: str, how: str, sender_goes: bool, server: di
     lines = of_ranks(printed[int(sender_goes)], 3 if sender_goes else 2)
     assert all(": in time True CollectiveError [] CollectiveError: rank " in line for line in lines), lines
     assert "of the other side has" in "".join(lines)
+    assert all(line.count("what it owed will not come") < 2 for line in lines), lines
 
 
 @long

@@ -13,15 +13,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from pyscalapack_redist.connection import connect
 from pyscalapack_redist.connection.connect import _checked
 from pyscalapack_redist.connection.ownership import check_directory, opened, user_number
 from pyscalapack_redist.connection.rendezvous import Card, Hold, Watch, offer, take, wait_for
 from pyscalapack_redist.errors import CollectiveError, ConnectError
 
-PATHS = "", b"", "there/", 3, None
+PATHS = "", b"", "there/", 3, None, "a\0b"
 USERS: Any = "no such user", -1, 2**32, True, 1.5, b"root"
 STRANGER = 65_533  # another user
 AS_ANOTHER_USER = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
@@ -135,7 +137,7 @@ def test_a_rank_that_ends_is_missed(tmp_path: Path) -> None:
         # Closing any opening of a file lets go of all locks that the process has on it: the other one is taken again.
         tell(process, "holds[1].close(); holds[0] = Hold(card.path, 0)")
         assert watch.missing() == 1
-        with pytest.raises(CollectiveError, match="rank 1 of the other side has ended: what it owed will not come"):
+        with pytest.raises(CollectiveError, match=r"^rank 1 of the other side has ended, and the connection is of no"):
             look_for_four_seconds(watch)
 
 
@@ -327,6 +329,20 @@ def test_two_users_meet_in_a_sticky_directory() -> None:
         line = f"import os; os.setuid({STRANGER + 1}); open({f'{path}.accept'!r})"
         done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True)
         assert "PermissionError" in done.stderr, "anybody can read it"
+
+
+@pytest.mark.parametrize(
+    ("mpi", "ranks", "says"),
+    [("MPICH Version: 5.0", 1, True), ("MPICH Version: 5.0", 2, False), ("Open MPI", 1, False)],
+)
+def test_two_processes_that_mpich_takes_for_one(
+    mpi: str, ranks: int, says: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "MPI", Mock(Exception=OSError))
+    comm = Mock(**{"Get_rank.return_value": 0, "Get_size.return_value": 1, "Accept.side_effect": OSError("no group")})
+    with pytest.raises(ConnectError, match=r"^MPI cannot join the jobs.*: no group$") as caught:
+        connect._Side(comm, "accept")._in_mpi("port", Mock(about={"mpi": mpi, "ranks": ranks}), Mock())
+    assert ("such as two notebooks, for one: start one of them by `mpiexec -n 1`" in str(caught.value)) == says
 
 
 @pytest.mark.parametrize(

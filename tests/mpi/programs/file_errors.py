@@ -97,7 +97,7 @@ def reading(folder: Path) -> None:
         ("order = 'F' is for raw files", load(good, order="F")),
         ("dataset = 'x' is for HDF5", load(good, dataset="x")),
         ("dataset = '/' must be the name of a data set", load(folder / "x.h5", dataset="/")),
-        ("path = '' must name a file", load("")),
+        *((f"path = {name!r} must name a file, without NUL", load(name)) for name in ("", "a\0b.npy")),
         ("dtype = float32, but out has dtype float64: leave dtype away", load(good, out=DESC.zeros(), dtype="f")),
         ("through = 'pipe' must be", load(good, through="pipe")),
         ("does not tell its dtype", load(raw)),
@@ -396,7 +396,7 @@ def hdf5(folder: Path) -> None:
     on_first(lambda: bad.write_bytes(before[: len(before) // 2]))
     for dataset, text in (
         (None, "has no data set 'data'; it has group, null, other, text: give dataset="),
-        ("group", "has no data set 'group'"),
+        ("group", "errors.h5: 'group' is a group, which has one: give dataset='group/NAME'"),
         ("text", "holds object: only fixed sizes"),
         ("null", "holds nothing (H5S_NULL): only fixed sizes"),
     ):
