@@ -15,7 +15,7 @@ from ..errors import callers_level
 from .library import Library
 from .symbols import file_of
 
-__all__ = ["fitting_kernels", "kernel_advice", "kernel_name", "openblas", "warn_of_kernels"]
+__all__ = ["fitting_kernels", "kernel_advice", "kernel_name", "openblas", "warn_of_kernels", "without_avx2"]
 
 PROCESSOR = "/proc/cpuinfo"
 # OpenBLAS's kernels for x86 that do without AVX2, by its names for processors
@@ -41,10 +41,16 @@ def kernel_name(library: Library) -> str | None:
     return openblas(library, "openblas_get_corename")
 
 
+@functools.cache
+def without_avx2(library: Library) -> bool:
+    """Whether OpenBLAS runs kernels for processors that have no AVX2."""
+    return WITHOUT_AVX2.fullmatch(kernel_name(library) or "") is not None
+
+
 def fitting_kernels(library: Library) -> str | None:
     """What OPENBLAS_CORETYPE should be, where the kernels lack AVX2 and the processor has it; else None."""
     processor = _processor()
-    if not WITHOUT_AVX2.fullmatch(kernel_name(library) or "") or "avx2" not in processor:
+    if not without_avx2(library) or "avx2" not in processor:
         return None
     if processor & {"AuthenticAMD", "HygonGenuine"}:
         return "Zen"

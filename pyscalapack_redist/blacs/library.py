@@ -31,6 +31,7 @@ ROUTINES = (
     ),
     *(f"p{letter}{name}_" for name in ("orgqr", "syev", "syevd", "sygst") for letter in "sd"),
     *(f"p{letter}{name}_" for name in ("ungqr", "heev", "heevd", "hegst") for letter in "cz"),
+    "pstran_",
     "pb_topget_",
     "pb_topset_",
     "igamn2d_",

@@ -15,13 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import blacs
+from ..blacs.kernels import without_avx2
 from ..comm.mpi import MPI
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.given import LayoutArgument
 from ..layout.letters import TRIANGLES, letter_of
-from .calls import call_with_info, call_with_workspace, dtype_of
+from .calls import call, call_with_info, call_with_workspace, dtype_of, entering, over_grid
 from .operands import (
+    Operand,
     check_aligned,
     check_same_shape,
     check_separate,
@@ -30,7 +32,7 @@ from .operands import (
     factored_kind,
     operand,
 )
-from .together import routine
+from .together import ConvergenceError, routine
 
 __all__ = ["Eigenpairs", "pxsyev", "pxsyevd", "pxsygst"]
 
@@ -105,11 +107,12 @@ def pxsyevd(
     values, vectors = _real_zeros(n, kind), desc.zeros(dtype_of(kind))
     if n == 0:
         return Eigenpairs(values, vectors)
+    triangle, matrix = _with_sound_triangle(kind, triangle, matrix)
     target = operand("vectors", vectors, desc, written=True)
     name, missing = _named(kind, "evd"), _missing(desc)
     info = call_with_workspace(name, _workspaces(kind), "V", triangle, n, matrix, values, target, missing=missing)
     if info:
-        raise np.linalg.LinAlgError(f"{name}: eigenvalue {info // (n + 1)} (counted from 1) did not converge")
+        raise ConvergenceError(f"{name}: eigenvalue {info // (n + 1)} (counted from 1) did not converge")
     return Eigenpairs(values, vectors)
 
 
@@ -122,6 +125,27 @@ def _missing(desc: Descriptor) -> int:
     rows, columns = desc.local_shape_of((0, 0))
     block = int(desc.block[0])
     return max(block * (block - 1) // 2, (rows + columns) * block) + block * block
+
+
+def _with_sound_triangle(kind: str, triangle: str, matrix: Operand) -> tuple[str, Operand]:
+    """The upper triangle of the transpose in place of the lower one, where that is not safe. Collective over the grid.
+
+    OpenBLAS's ssymv of the lower triangle, in kernels for processors without AVX2, multiplies what earlier calls have left in
+    its buffer by zero: after NaNs anywhere, or other numbers that read as such, there are NaNs, or ranks wait for ever.
+    """
+    if (kind, triangle) != ("s", "L"):
+        return triangle, matrix
+    n, desc, sound = matrix.desc.shape[0], matrix.desc, np.zeros(1, np.intc)
+    least = over_grid("igamn2d", sound, desc)
+    with entering("igamn2d", desc):
+        sound[0] = not without_avx2(blacs.load())
+        least()
+    if sound[0]:
+        return triangle, matrix
+    transpose = operand("a", desc.zeros(dtype_of(kind)), desc, written=True)
+    one, zero = np.ones(1, dtype_of(kind)), np.zeros(1, dtype_of(kind))
+    call("pstran", n, n, one, matrix, zero, transpose)
+    return "U", transpose
 
 
 def _workspaces(kind: str) -> str:
@@ -154,11 +178,12 @@ def pxsyev(
     kind = factored_kind(matrix)
     values = _real_zeros(n, kind)
     if n:
+        triangle, matrix = _with_sound_triangle(kind, triangle, matrix)
         name = _named(kind, "ev")
         kinds = _workspaces(kind).removesuffix("i")
         info = call_with_workspace(name, kinds, "N", triangle, n, matrix, values, matrix, missing=_missing(desc))
         if info:
-            raise np.linalg.LinAlgError(f"{name}: not all eigenvalues were found (INFO = {info})")
+            raise ConvergenceError(f"{name}: not all eigenvalues were found (INFO = {info})")
     return values
 
 

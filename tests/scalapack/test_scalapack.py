@@ -23,7 +23,9 @@ def test_routines_of_linalg(ranks: int, first: int, rounds: int, stride: int) ->
     assert run(PROGRAMS / "linalg_table.py", ranks, first, rounds, stride, timeout=250).stdout == "OK\n"
 
 
-@pytest.mark.parametrize(("ranks", "cases"), [(1, 360), *(pytest.param(n, 3600 // n**2, marks=LONG) for n in (1, 2, 4))])
+@pytest.mark.parametrize(
+    ("ranks", "cases"), [(1, 360), *(pytest.param(n, 3600 // n**2, marks=LONG) for n in (1, 2, 4))]
+)
 def test_planted_faults_are_found(ranks: int, cases: int) -> None:
     program = PROGRAMS / "planted_faults.py"
     assert run(program, ranks, cases, SEED + cases, timeout=250).stdout == "OK\n"
@@ -54,6 +56,16 @@ def test_threads_one_at_a_time(ranks: int, rounds: int) -> None:
 )
 def test_small_matrices_in_blocks_of_all_sizes(ranks: int, first: int, stride: int) -> None:
     assert run(PROGRAMS / "sweep.py", ranks, first, stride, timeout=250).stdout == "OK\n"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "first", "stride"),
+    [(1, 80, 21), (2, 250, 22), *(pytest.param(n, 3, stride, marks=LONG) for n, stride in ((1, 1), (2, 3), (4, 5)))],
+)
+def test_what_the_blas_has_left_is_not_taken(ranks: int, first: int, stride: int) -> None:
+    """OpenBLAS's kernels for processors without AVX2 take it."""
+    kernels = {"OPENBLAS_CORETYPE": "Prescott"}
+    assert run(PROGRAMS / "sweep.py", ranks, first, stride, "after-nans", timeout=250, env=kernels).stdout == "OK\n"
 
 
 @pytest.mark.parametrize("cycles", [20, pytest.param(2000, marks=LONG)])

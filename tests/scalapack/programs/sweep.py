@@ -1,13 +1,14 @@
 """Every routine of `psr.scalapack` for small matrices in blocks of all sizes, beside NumPy. Arguments: first case, stride.
 
-On every grid of the ranks. Around each array that a routine takes there are NaNs,
-which it must neither change nor take.
+On every grid of the ranks. Around each array that a routine takes there are NaNs, which it must neither change nor take; with
+a third argument, "after-nans", there are also NaNs in the buffers of the BLAS.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from linalg_cases import RANK, SIZE, WORLD
 from numpy.typing import NDArray
 from routines import Operands, linear_systems, orthogonal, spectral
 
-from pyscalapack_redist import ProcessGrid
+from pyscalapack_redist import ProcessGrid, scalapack
 from pyscalapack_redist.scalapack import calls
 
 ORDERS = [*range(1, 9), 13, 16, 17, 25, 26, 31, 32, 33, 40]
@@ -49,7 +50,13 @@ class Guarded(calls._Call):
         return result
 
 
-def main(first: int, stride: int) -> None:
+def leave_nans(x: Operands) -> None:
+    """Multiply matrices of NaNs."""
+    operands = [x.wrap(*x.local(np.full((40, 40), np.nan, x.dtype))) for _ in range(3)]
+    scalapack.pxgemm(*operands[0], *operands[1], *operands[2])
+
+
+def main(first: int, stride: int, before: Callable[[Operands], None]) -> None:
     calls._Call = Guarded  # type: ignore[misc]
     shapes = [(rows, SIZE // rows) for rows in range(1, SIZE + 1) if SIZE % rows == 0]
     cases = list(enumerate(itertools.product(ORDERS, BLOCKS, shapes)))[first::stride]
@@ -58,10 +65,13 @@ def main(first: int, stride: int) -> None:
             grid.make_context()
             x = Operands(grid, "fdFD"[(number + block) % 4], block=block)
             try:
+                before(x)
                 linear_systems(x, n)
                 for m, k in ((n, n), (n, n // 2 + 1), (n // 2 + 1, n)):
+                    before(x)
                     orthogonal(x, m, k)
                 if n == 1 or n > block or SIZE == 1:
+                    before(x)
                     spectral(x, n)
             except BaseException as error:
                 error.add_note(f"n = {n}, block = {block}, {shape}, {x.dtype}")
@@ -71,4 +81,4 @@ def main(first: int, stride: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(int(sys.argv[1]), int(sys.argv[2]), leave_nans if sys.argv[3:] else lambda x: None)
