@@ -27,6 +27,7 @@ VECTORS = 3
 SEED = 20260
 # Beyond these, squares and products of squares might overflow in float64, or vanish.
 SMALL, LARGE = 1e-50, 1e50
+SMALL_PANEL = 2**14  # elements, below which a panel is as wide as it may be
 WIDTH = 32  # columns of a panel, which stays in a core's cache for all that is done with it
 
 
@@ -39,6 +40,12 @@ def gaussian(size: int, is_complex: bool, stream: int = 0) -> NDArray[Any]:
         made = made + 1j * rng.standard_normal((size, VECTORS))
     made.flags.writeable = False
     return made
+
+
+@functools.lru_cache(maxsize=64)
+def indices_of(axis: Any, coordinate: int) -> NDArray[np.int64]:
+    """Global indices that a process holds along a dimension, not to be written. Not collective."""
+    return axis.global_indices(coordinate)  # type: ignore[no-any-return]
 
 
 class Claim(NamedTuple):
@@ -216,18 +223,35 @@ class Check:
             "in the elimination, as in any LU factorisation with row exchanges; qr or lstsq are more exact"
         )
 
-    def _summed(self, then: Callable[[dict[str, Sums]], Any]) -> Any:
+    def run(
+        self, work: Callable[[], Any], combined: Callable[[list[Any]], Any] | None = None
+    ) -> tuple[Any, dict[str, Sums]]:
+        """As `Problem.run`, and on the way the sums of all that was added before. Collective."""
+        parts, layouts = self._pending()
+        choose = combined or (lambda values: next((value for value in values if value is not None), None))
+
+        def of_all(replies: list[tuple[Any, dict[str, Any]]]) -> tuple[Any, dict[str, Sums]]:
+            return choose([value for value, _ in replies]), _all_sums(layouts, [part for _, part in replies])
+
+        return self._problem.run(lambda: (work(), parts), of_all)  # type: ignore[no-any-return]
+
+    def _pending(self) -> tuple[dict[str, _Part | None], dict[str, Descriptor]]:
         parts, layouts = self._parts, self._layouts
         self._parts, self._layouts = {}, {}
+        return parts, layouts
+
+    def _summed(self, then: Callable[[dict[str, Sums]], Any]) -> Any:
+        parts, layouts = self._pending()
         if not self.active:
             return {}
+        with tracing.phase("check"), np.errstate(all="ignore"):
+            return self._problem.run(lambda: parts, lambda replies: then(_all_sums(layouts, replies)))
 
-        def combined(replies: list[dict[str, Any]]) -> Any:
-            with np.errstate(all="ignore"):
-                return then({name: _sums(desc, [reply[name] for reply in replies]) for name, desc in layouts.items()})
 
-        with tracing.phase("check"):
-            return self._problem.run(lambda: parts, combined)
+def _all_sums(layouts: dict[str, Descriptor], parts: list[dict[str, Any]]) -> dict[str, Sums]:
+    """By name, from what all ranks have computed."""
+    with np.errstate(all="ignore"):
+        return {name: _sums(desc, [some[name] for some in parts]) for name, desc in layouts.items()}
 
 
 def _worst(claims: Iterable[Claim]) -> tuple[str, float] | None:
@@ -253,7 +277,6 @@ class _Part(NamedTuple):
 
 def _sums(desc: Descriptor, parts: Sequence[_Part | None]) -> Sums:
     """Of all ranks of a communicator, by rank."""
-    places = {int(rank): place for place, rank in np.ndenumerate(desc.grid.ranks)}
     right: NDArray[Any] | None = None
     left: NDArray[Any] | None = None
     squares: NDArray[Any] | None = None
@@ -262,7 +285,9 @@ def _sums(desc: Descriptor, parts: Sequence[_Part | None]) -> Sums:
         if part is None:
             continue
         trace += part.trace
-        down, over = (axis.global_indices(k) for axis, k in zip(desc.distributions, places[rank], strict=True))
+        place = desc.grid.coords_of(rank)
+        assert place is not None
+        down, over = (indices_of(axis, k) for axis, k in zip(desc.distributions, place, strict=True))
         square += part.square
         right = _added(right, desc.shape[0], down, part.rows)
         squares = _added(squares, desc.shape[1], over, part.squares)
@@ -293,9 +318,10 @@ def _part(
     dtype: np.dtype[Any],
 ) -> _Part | None:
     desc, local = matrix.desc, matrix.local
-    if desc.coords is None or local is None:
+    coords = desc.coords
+    if coords is None or local is None:
         return None
-    rows, across = desc.global_indices(0), desc.global_indices(1)
+    rows, across = (indices_of(axis, k) for axis, k in zip(desc.distributions, coords, strict=True))
     hermitian = part in ("HL", "HU")
     left = right if hermitian else left
     x, z = (None if given is None else given[where].astype(dtype) for given, where in ((right, across), (left, rows)))
@@ -330,8 +356,9 @@ def _panels(
 ) -> Iterator[tuple[slice, slice, NDArray[Any]]]:
     """Panels of columns of a local array, or what they have of a triangle: local rows, local columns, elements."""
     lower, strict = part[-1:] in ("L", "l"), part in ("l", "HL", "HU")
-    for first in range(0, across.size, WIDTH):
-        over = slice(first, min(first + WIDTH, across.size))
+    width = max(WIDTH, SMALL_PANEL // max(1, rows.size))
+    for first in range(0, across.size, width):
+        over = slice(first, min(first + width, across.size))
         if not part:
             yield slice(0, rows.size), over, local[:, over].astype(dtype, order="K", copy=False)
             continue

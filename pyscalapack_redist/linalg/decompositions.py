@@ -110,10 +110,9 @@ def qr(
         verify = Check(problem)
         y, x = verify.vectors(n), verify.vectors(columns, 1)
         verify.add("a", matrix, right=y)
-        before = verify.sums()
-        if mode == "r" and verify.active:
-            verify.add("h", matrix, left=before["a"].right)
-            before |= verify.sums()
+        first = verify.sums() if mode == "r" else {}
+        if first:
+            verify.add("h", matrix, left=first["a"].right)
 
         def factored() -> None:
             tau = pxgeqrf(matrix)
@@ -123,7 +122,7 @@ def qr(
                 copy_corner(matrix, q)
                 pxorgqr(q, tau, columns, few)
 
-        problem.run(factored)
+        before = first | verify.run(factored)[1]
         verify.add("r", r, right=y)
         if mode != "r":
             verify.add("q", q, right=x)

@@ -133,12 +133,14 @@ def eigh(
         verify.add("a", matrix, right=y, part=f"H{triangle}")
         if factor is not None:
             verify.add("b", factor, right=y, part=f"H{triangle}")
-        before = verify.sums()
+        before = {} if factor is None else verify.sums()
         scale = 1.0
         if factor is not None:
             scale = _reduced(problem, verify, matrix, factor, triangle, type, eigvals_only, before, y)
         if eigvals_only:
-            values: NDArray[Any] = problem.run(lambda: pxsyev(matrix, triangle))
+            values: NDArray[Any]
+            values, sums = verify.run(lambda: pxsyev(matrix, triangle))
+            before |= sums
             _hold_values(verify, values, before.get("a"))
             return scale * values, matrix
         vectors = matrix
@@ -151,7 +153,8 @@ def eigh(
                 _brought_back(vectors, factor, triangle, type)
             return pairs.values
 
-        values = scale * problem.run(solved)
+        values, sums = verify.run(solved)
+        values, before = scale * values, before | sums
         if factor is None:
             _hold_pairs(verify, values, vectors, before.get("a"), y)
         else:

@@ -74,25 +74,24 @@ def matmul(
         verify = Check(problem)
         y = verify.vectors(right.shape[1])
         verify.add("b", right, right=y)
-        problem.run(lambda: pxgemm(left, right, product))
-        hold_product(verify, left, right, product, y)
+        _, before = verify.run(lambda: pxgemm(left, right, product))
+        hold_product(verify, left, product, before.get("b"), y)
         return product
 
     return problem.given_back(problem.attempt(work, "gemm"))
 
 
 def hold_product(
-    check: Check, left: DistributedArray, right: DistributedArray, product: DistributedArray, y: NDArray[Any]
+    check: Check, left: DistributedArray, product: DistributedArray, b: Sums | None, y: NDArray[Any]
 ) -> None:
-    """C y = A (B y), from "b" that was added before. Collective."""
-    if not check.active:
+    """C y = A (B y), from the sums of B y. Collective."""
+    if b is None:
         return
     check.add("c", product, right=y)
-    before = check.sums()
-    check.add("a", left, right=before["b"].right)
+    check.add("a", left, right=b.right)
 
     def claims(sums: dict[str, Sums]) -> list[Claim]:
-        c, scale = before["c"], sums["a"].norm * before["b"].norm
+        c, scale = sums["c"], sums["a"].norm * b.norm
         if not np.isfinite(c.norm) and scale >= check.largest:  # then so large a product is right
             return []
         error = checks.length(c.right - sums["a"].right)  # type: ignore[operator]

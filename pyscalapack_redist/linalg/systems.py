@@ -117,12 +117,7 @@ def solve(
         y = verify.vectors(matrix.shape[0])
         verify.add("a", matrix, left=y)
         verify.add("b", sides, left=y, columns=True)
-        before = verify.sums()
-
-        def solved() -> None:
-            pxgetrs(matrix, pxgetrf(matrix), sides)
-
-        problem.run(solved)
+        _, before = verify.run(lambda: pxgetrs(matrix, pxgetrf(matrix), sides))
         hold_system(verify, sides, before, matrix)
         return sides
 
@@ -164,7 +159,6 @@ def _lu_factored(problem: Problem, overwrite: bool) -> _Factors:
     check = Check(problem)
     y = check.vectors(matrix.shape[0])
     check.add("a", matrix, right=y)
-    before = check.sums()
     pivots: NDArray[np.intc] | None = None
 
     def work() -> tuple[NDArray[Any], NDArray[Any]] | None:
@@ -181,7 +175,8 @@ def _lu_factored(problem: Problem, overwrite: bool) -> _Factors:
             exchanges[rows] = its - 1
         return exchanges
 
-    exchanges: NDArray[np.intp] = problem.run(work, combined)
+    exchanges: NDArray[np.intp]
+    exchanges, before = check.run(work, combined)
     if check.active:
         check.add("U", matrix, right=y, part="U")
         check.add("L", matrix, right=check.sums()["U"].product, part="l")
@@ -344,8 +339,7 @@ def _factored(problem: Problem, lower: bool, overwrite: bool) -> DistributedArra
     part, check = "L" if lower else "U", Check(problem)
     y = check.vectors(matrix.shape[0])
     check.add("a", matrix, right=y, part=f"H{part}")
-    before = check.sums()
-    problem.run(lambda: pxpotrf(matrix, part))
+    _, before = check.run(lambda: pxpotrf(matrix, part))
     hold_cholesky(check, matrix, lower, before.get("a"), y)
     return matrix
 
@@ -542,8 +536,7 @@ def inv(
         verify = Check(problem)
         y = verify.vectors(matrix.shape[0])
         verify.add("a", matrix, right=y)
-        before = verify.sums()
-        problem.run(lambda: pxgetri(matrix, pxgetrf(matrix)))
+        _, before = verify.run(lambda: pxgetri(matrix, pxgetrf(matrix)))
         if verify.active:
             verify.add("x", matrix, right=before["a"].product)
 

@@ -357,9 +357,9 @@ def traces() -> None:
     assert len(lines) == 11
     with psr.trace() as failed, pytest.raises(np.linalg.LinAlgError):
         linalg.cholesky(put(-np.eye(N), square))
-    assert [phase.name for phase in failed] == ["agree", "check", "check", "pdpotrf"]
+    assert [phase.name for phase in failed] == ["agree", "check", "pdpotrf"]
     linalg.det(a)
-    assert len(failed) == 4, "nothing is recorded afterwards"
+    assert len(failed) == 3, "nothing is recorded afterwards"
     with psr.trace() as refused, pytest.raises((psr.ArrayError, psr.CollectiveError)):
         plan(None if RANK == 0 else a.local)
     assert "Error: " in refused[0].error
