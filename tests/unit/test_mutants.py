@@ -56,7 +56,9 @@ def test_a_definition_that_does_not_fit_says_where_its_function_is(changes: dict
 
 
 def test_functions_of_cython_and_c_are_found_to_their_end() -> None:
-    cython = "cdef class A:\n    def f(\n        self,\n    ):\n        return 1\n\n    def g(self):\n        return 2\n"
+    cython = (
+        "cdef class A:\n    def f(\n        self,\n    ):\n        return 1\n\n    def g(self):\n        return 2\n"
+    )
     assert cython[slice(*span_of(cython, ".pyx", "A.f") or ())].rstrip().endswith("return 1")
     assert cython[slice(*span_of(cython, ".pyx", "A.g") or ())].endswith("return 2\n")
     c = "#define TWICE(X) \\\n    ((X) + \\\n     (X))\nint f(void)\n{\n    return g(1);\n}\nint g(int x) { return x; }\n"
