@@ -27,8 +27,8 @@ VECTORS = 3
 SEED = 20260
 # Beyond these, squares and products of squares might overflow in float64, or vanish.
 SMALL, LARGE = 1e-50, 1e50
-SMALL_PANEL = 2**14  # elements, below which a panel is as wide as it may be
-WIDTH = 32  # columns of a panel, which stays in a core's cache for all that is done with it
+PANEL = 2**17  # elements of a panel, which stays in a core's cache for all that is done with it
+WIDTH = 32  # columns that it has at least
 
 
 @functools.lru_cache(maxsize=16)
@@ -158,6 +158,7 @@ class Check:
         *,
         part: str = "",
         columns: bool = False,
+        norm: bool = True,
     ) -> None:
         """Compute this rank's part of products, to be summed later. Not collective; what fails is raised on all then.
 
@@ -172,21 +173,28 @@ class Check:
         part : str
             "L" or "U": that triangle or trapezoid only; "l": the lower one with a diagonal of ones that is not there; "HL" or
             "HU": the Hermitian matrix of which that triangle is stored.
-        columns : bool
-            Whether the norm of each column is wanted.
+        columns, norm : bool
+            Whether the norm of each column, and of all, is wanted.
         """
         if not self.active:
             return
         self._layouts[name] = matrix.desc
         with self._problem.noting_errors(), tracing.phase("check"):
-            self._parts[name] = _part(matrix, right, left, part, columns, self._dtype)
+            self._parts[name] = _part(matrix, right, left, part, columns, norm, self._dtype)
 
     def add_factor(
-        self, name: str, factor: DistributedArray, lower: bool, x: NDArray[Any], *, adjoint: bool = False
+        self,
+        name: str,
+        factor: DistributedArray,
+        lower: bool,
+        x: NDArray[Any],
+        *,
+        adjoint: bool = False,
+        norm: bool = False,
     ) -> None:
         """As `add`, the product with F or F^H of the Cholesky factorisation F F^H, F being L or U^H. Not collective."""
         side = "right" if lower != adjoint else "left"
-        self.add(name, factor, **{side: x}, part="L" if lower else "U")  # type: ignore[arg-type]
+        self.add(name, factor, **{side: x}, part="L" if lower else "U", norm=norm)  # type: ignore[arg-type]
 
     def sums(self) -> dict[str, Sums]:
         """Of all that was added since the last time. Collective."""
@@ -315,6 +323,7 @@ def _part(
     left: NDArray[Any] | None,
     part: str,
     columns: bool,
+    norm: bool,
     dtype: np.dtype[Any],
 ) -> _Part | None:
     desc, local = matrix.desc, matrix.local
@@ -335,8 +344,9 @@ def _part(
             down_sum[down] += panel @ x[over]
         if z is not None and over_sum is not None:
             over_sum[over] += (panel.T @ z[down].conj()).conj()
-        flat = panel.ravel(order="K")
-        square += np.vdot(flat, flat).real
+        if norm:
+            flat = panel.ravel(order="K")
+            square += np.vdot(flat, flat).real
         if squares is not None:
             squares[over, 0] += (np.abs(panel) ** 2).sum(axis=0)
     if hermitian or part == "l":  # the panels are without the diagonal
@@ -356,7 +366,7 @@ def _panels(
 ) -> Iterator[tuple[slice, slice, NDArray[Any]]]:
     """Panels of columns of a local array, or what they have of a triangle: local rows, local columns, elements."""
     lower, strict = part[-1:] in ("L", "l"), part in ("l", "HL", "HU")
-    width = max(WIDTH, SMALL_PANEL // max(1, rows.size))
+    width = max(WIDTH, PANEL // max(1, rows.size))
     for first in range(0, across.size, width):
         over = slice(first, min(first + width, across.size))
         if not part:

@@ -296,7 +296,7 @@ def _reduced(
         scale: float = problem.run(lambda: pxsygst(matrix, factor, uplo, problem=type), max)
         return scale
     hold_cholesky(check, factor, lower, before["b"], y)
-    check.add_factor("x", factor, lower, y, adjoint=type == 1)
+    check.add_factor("x", factor, lower, y, adjoint=type == 1, norm=True)
     x = check.sums()["x"]
     if type != 1:
         check.add("a", matrix, right=x.product, part=f"H{uplo}")

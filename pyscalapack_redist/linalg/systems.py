@@ -178,8 +178,8 @@ def _lu_factored(problem: Problem, overwrite: bool) -> _Factors:
     exchanges: NDArray[np.intp]
     exchanges, before = check.run(work, combined)
     if check.active:
-        check.add("U", matrix, right=y, part="U")
-        check.add("L", matrix, right=check.sums()["U"].product, part="l")
+        check.add("U", matrix, right=y, part="U", norm=False)
+        check.add("L", matrix, right=check.sums()["U"].product, part="l", norm=False)
         order = row_order(exchanges)
 
         def claims(sums: dict[str, Sums]) -> list[Claim]:
@@ -502,7 +502,7 @@ def cho_solve(
         verify.add("b", sides, left=y, columns=True)
         before: dict[str, Sums] = {}
         if verify.active:
-            verify.add_factor("first", matrix, lower, y, adjoint=True)
+            verify.add_factor("first", matrix, lower, y, adjoint=True, norm=True)
             sums = verify.sums()
             verify.add_factor("then", matrix, lower, sums["first"].product)
             norm = sums["first"].norm ** 2
