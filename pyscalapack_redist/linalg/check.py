@@ -27,7 +27,8 @@ VECTORS = 3
 SEED = 20260
 # Beyond these, squares and products of squares might overflow in float64, or vanish.
 SMALL, LARGE = 1e-50, 1e50
-PANEL = 2**17  # elements of a panel, which stays in a core's cache for all that is done with it
+SMALL_PANEL = 2**13
+PANEL = 2**16  # elements of a panel, which stays in a core's cache for all that is done with it
 WIDTH = 32  # columns that it has at least
 
 
@@ -333,22 +334,25 @@ def _part(
     rows, across = (indices_of(axis, k) for axis, k in zip(desc.distributions, coords, strict=True))
     hermitian = part in ("HL", "HU")
     left = right if hermitian else left
-    x, z = (None if given is None else given[where].astype(dtype) for given, where in ((right, across), (left, rows)))
-    down_sum = None if x is None else np.zeros((rows.size, x.shape[1]), dtype)
-    over_sum = None if z is None else np.zeros((across.size, z.shape[1]), dtype)
+    x = None if right is None else right[across].astype(dtype, order="F")
+    z = None if left is None else left[rows].astype(dtype, order="F").conj()
+    down_sum = None if x is None else np.zeros((rows.size, x.shape[1]), dtype, order="F")
+    over_sum = None if z is None else np.zeros((across.size, z.shape[1]), dtype, order="F")
     real = np.zeros(0, dtype).real.dtype
     trace = real.type(0)
     square, squares = real.type(0), np.zeros((across.size, 1), real) if columns else None
     for down, over, panel in _panels(local[: rows.size], rows, across, part, dtype):
         if x is not None and down_sum is not None:
-            down_sum[down] += panel @ x[over]
+            _add_product(down_sum[down], panel, x[over])
         if z is not None and over_sum is not None:
-            over_sum[over] += (panel.T @ z[down].conj()).conj()
+            _add_product(over_sum[over], panel.T, z[down])
         if norm:
             flat = panel.ravel(order="K")
             square += np.vdot(flat, flat).real
         if squares is not None:
             squares[over, 0] += (np.abs(panel) ** 2).sum(axis=0)
+    if over_sum is not None:
+        np.conj(over_sum, out=over_sum)
     if hermitian or part == "l":  # the panels are without the diagonal
         indices, on_rows, on_columns = diagonal_places(desc)
         diagonal = local[on_rows, on_columns].real.astype(real) if hermitian else np.ones(indices.size, real)
@@ -359,6 +363,15 @@ def _part(
             over_sum[on_columns] += diagonal[:, None] * left[indices]
         square += np.dot(diagonal, diagonal) + (square if hermitian else 0)
     return _Part(down_sum, over_sum, square, squares, trace, hermitian)
+
+
+def _add_product(total: NDArray[Any], panel: NDArray[Any], vectors: NDArray[Any]) -> None:
+    """Add a product with a few vectors: one by one, as libraries are slow for matrices of so few columns."""
+    if panel.size < SMALL_PANEL:
+        total += panel @ vectors
+        return
+    for k in range(vectors.shape[1]):
+        total[:, k] += panel @ vectors[:, k]
 
 
 def _panels(
@@ -374,9 +387,9 @@ def _panels(
             continue
         indices = across[over]
         top, bottom = np.searchsorted(rows, (indices[0], indices[-1] + 1))
-        mixed = rows[top:bottom, None] - indices
-        inside = (mixed > 0 if lower else mixed < 0) if strict else (mixed >= 0 if lower else mixed <= 0)
-        yield slice(top, bottom), over, np.where(inside, local[top:bottom, over], 0).astype(dtype)
+        below = rows[top:bottom] - indices[:, None]
+        inside = (below > 0 if lower else below < 0) if strict else (below >= 0 if lower else below <= 0)
+        yield slice(top, bottom), over, np.where(inside, local[top:bottom, over].T, 0).astype(dtype, copy=False).T
         down = slice(bottom, rows.size) if lower else slice(0, top)
         yield down, over, local[down, over].astype(dtype, order="K", copy=False)
 
