@@ -6,6 +6,7 @@ import contextlib
 import functools
 import math
 import operator
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -279,7 +280,7 @@ class ProcessGrid:
                 blacs.free_context(made)
 
     def __del__(self) -> None:
-        if self._owns_context:
+        if self._owns_context and not sys.is_finalizing():
             text = f"{self!r} was dropped with its BLACS context: call close() on all its ranks, or use it in a `with` block"
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 

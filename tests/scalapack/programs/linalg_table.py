@@ -36,7 +36,7 @@ from linalg_cases import (
 from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
-from pyscalapack_redist import linalg
+from pyscalapack_redist import blacs, linalg
 
 DTYPES = "fdFD"
 LEAST = 4  # matrices not larger than this are given no layout where decompositions need several blocks
@@ -442,7 +442,8 @@ def extremes() -> None:
             near(linalg.eigh(h, eigvals_only=True) / unit, np.linalg.eigvalsh(hermitian))
             near(linalg.eigh(h).eigenvalues / unit, np.linalg.eigvalsh(hermitian))
             right = put(sides[:6], slabs((6, 2)))
-            near(whole_of(linalg.solve(h, right)) * unit, np.linalg.solve(hermitian, sides[:6]))
+            if dtype in "fd" or blacs.load().vendor != "MKL":  # whose complex divisions overflow: that is refused
+                near(whole_of(linalg.solve(h, right)) * unit, np.linalg.solve(hermitian, sides[:6]))
     sides = random((7, 2), "d") * [1, 1e300]
     tall = random((7, 3), "d")
     residuals = linalg.lstsq(put(tall, slabs((7, 3))), put(sides, slabs((7, 2)))).residuals
