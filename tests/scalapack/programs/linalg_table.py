@@ -420,11 +420,11 @@ def no_numbers() -> None:
 
 def extremes() -> None:
     """Numbers whose squares and sums overflow or vanish, and pivots that cannot be divided by."""
-    for dtype, sizes in (("d", (1e300, 1e-300)), ("F", (1e37, 1e-37)), ("D", (1e300, 1e-300)), ("f", (1e37, 1e-37))):
+    for dtype, sizes in (("d", (4e307, 1e-300)), ("F", (5e37, 1e-37)), ("D", (3e307, 1e-300)), ("f", (7e37, 1e-37))):
         for size in sizes:
-            small = (random((9, 6), dtype) / 4).astype(dtype)
-            matrix, sides = small * np.dtype(dtype).type(size), random((9, 2), dtype)
-            a, b = put(matrix, psr.Descriptor((9, 6), 2, SQUARE)), put(sides, slabs((9, 2)))
+            small = (random((40, 6), dtype) / 4).astype(dtype)
+            matrix, sides = small * np.dtype(dtype).type(size), random((40, 2), dtype)
+            a, b = put(matrix, psr.Descriptor((40, 6), 2, SQUARE)), put(sides, slabs((40, 2)))
             unit = small.real.dtype.type(size)
             values = np.linalg.svd(small, compute_uv=False)
             near(linalg.svd(a, compute_uv=False) / unit, values)
