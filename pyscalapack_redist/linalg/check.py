@@ -202,7 +202,10 @@ class Check:
         return self._summed(lambda sums: sums)  # type: ignore[no-any-return]
 
     def hold(
-        self, claims: Callable[[dict[str, Sums]], Iterable[Claim]], factors: DistributedArray | None = None
+        self,
+        claims: Callable[[dict[str, Sums]], Iterable[Claim]],
+        factors: DistributedArray | None = None,
+        norm: float = 0.0,
     ) -> None:
         """Let the attempt be refused on all ranks, unless all claims hold for the sums. Collective.
 
@@ -214,6 +217,8 @@ class Check:
             What must hold for the sums of all that was added since the last time.
         factors : DistributedArray, optional
             L and U, from which the growth is seen by which the claims may be off.
+        norm : float
+            That of L U, with `factors`.
 
         Raises
         ------
@@ -224,7 +229,7 @@ class Check:
         if worst is None:
             return
         text, excess = worst
-        growth = 1.0 if factors is None else self._problem.growth(factors)
+        growth = 1.0 if factors is None else self._problem.growth(factors, norm)
         if excess > growth:
             raise RefusedError(f"{text} is off by {excess:.2g} times what rounding comes to")
         self._problem.warn(

@@ -395,8 +395,8 @@ class Problem:
         kernels = f"set OPENBLAS_CORETYPE={fitting}, " if fitting else ""
         return f"{kernels}pass another layout=, or use another ScaLAPACK or BLAS (PYSCALAPACK_REDIST_LIBRARY names the file)"
 
-    def growth(self, factors: DistributedArray) -> float:
-        """By how much elements have grown at most on the way from `a` to its factor U. Collective."""
+    def growth(self, factors: DistributedArray, norm: float) -> float:
+        """By how much elements have grown at most on the way to U, from a matrix of this norm. Collective."""
 
         def largest() -> float:
             desc, local = factors.desc, factors.local
@@ -406,7 +406,7 @@ class Problem:
             return float(np.max(np.abs(local[: upper.shape[0]]), where=upper, initial=0))
 
         pivot: float = self.run(largest, max)
-        return max(1.0, pivot * factors.shape[0] / self.magnitudes["a"]) if self.magnitudes.get("a") else 1.0
+        return max(1.0, pivot * factors.shape[0] / norm) if norm else 1.0
 
     def warn(self, text: str) -> None:
         """Warn at the end of the call, on the first rank alone. Not collective."""

@@ -142,7 +142,7 @@ def hold_system(
         bound = np.where(may_overflow, np.inf, check.bound(solution.shape[0], SYSTEM) * scale)
         return [Claim("(A^H y)^H x = y^H b", np.where(may_overflow, 0, error), bound)]
 
-    check.hold(claims, factors)
+    check.hold(claims, factors, a.norm)
 
 
 class _Factors(NamedTuple):
@@ -192,7 +192,7 @@ def _lu_factored(problem: Problem, overwrite: bool) -> _Factors:
                 )
             ]
 
-        check.hold(claims, matrix)
+        check.hold(claims, matrix, before["a"].norm)
     return _Factors(matrix, pivots, exchanges)
 
 
