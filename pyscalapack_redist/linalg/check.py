@@ -19,14 +19,12 @@ from .. import tracing
 from ..distributed_array import DistributedArray
 from ..layout.descriptor import Descriptor
 from ..scalapack.operands import diagonal_places
-from .problem import Problem, RefusedError
+from .problem import LARGE, SMALL, Problem, RefusedError
 
 __all__ = ["Check", "Claim", "Sums", "gaussian", "length", "lengths"]
 
 VECTORS = 3
 SEED = 20260
-# Beyond these, squares and products of squares might overflow in float64, or vanish.
-SMALL, LARGE = 1e-50, 1e50
 SMALL_PANEL = 2**13
 PANEL = 2**16  # elements of a panel, which stays in a core's cache for all that is done with it
 WIDTH = 32  # columns that it has at least

@@ -31,6 +31,8 @@ Layout = Descriptor | Distributed | None
 CheckArguments = Callable[..., tuple[tuple[int, ...], Descriptor]]
 
 R = TypeVar("R")
+# Beyond these, squares and products of squares might overflow in float64, or vanish.
+SMALL, LARGE = 1e-50, 1e50
 DTYPES = [dtype for dtype, kind in KIND_OF_DTYPE.items() if kind in FACTORED_KINDS]
 
 
@@ -330,7 +332,7 @@ class Problem:
     def exponent(self, name: str) -> int:
         """The power of 2 by which an operand is divided, where its squares or sums might overflow or vanish; else 0."""
         size = self.magnitudes[name]
-        low, high = (1e-12, 1e12) if self.dtype.name in ("float32", "complex64") else (1e-50, 1e50)
+        low, high = (1e-12, 1e12) if self.dtype.name in ("float32", "complex64") else (SMALL, LARGE)
         return 0 if not size or low < size < high or not math.isfinite(size) else math.frexp(size)[1]
 
     def attempt(self, work: Callable[[], R], letters: str) -> R:
