@@ -19,6 +19,7 @@ from .. import tracing
 from ..distributed_array import DistributedArray
 from ..layout.descriptor import Descriptor
 from ..scalapack.operands import diagonal_places
+from ..scalapack.together import first_value
 from .problem import LARGE, SMALL, Problem, RefusedError
 
 __all__ = ["Check", "Claim", "Sums", "gaussian", "length", "lengths"]
@@ -240,7 +241,7 @@ class Check:
     ) -> tuple[Any, dict[str, Sums]]:
         """As `Problem.run`, and on the way the sums of all that was added before. Collective."""
         parts, layouts = self._pending()
-        choose = combined or (lambda values: next((value for value in values if value is not None), None))
+        choose = combined or first_value
 
         def of_all(replies: list[tuple[Any, dict[str, Any]]]) -> tuple[Any, dict[str, Sums]]:
             return choose([value for value, _ in replies]), _all_sums(layouts, [part for _, part in replies])

@@ -19,7 +19,7 @@ from ..layout.distributed import takes_distributed
 from ..layout.given import layout_on
 from .calls import Entry, agreeing
 
-__all__ = ["ConvergenceError", "SingularError", "routine", "together"]
+__all__ = ["ConvergenceError", "SingularError", "first_value", "routine", "together"]
 
 R = TypeVar("R")
 
@@ -103,7 +103,7 @@ def _together(
     combined: Callable[[list[Any]], Any] | None,
     error: BaseException | None,
 ) -> Any:
-    choose = combined or (lambda values: next((value for value in values if value is not None), None))
+    choose = combined or first_value
     refused: BaseException | None = None
     value = None
 
@@ -141,6 +141,11 @@ def _together(
     while not all_ended:  # ranks that have more to call have others that take part in what they agree on
         all_ended, result = agree(None)
     return result
+
+
+def first_value(values: Sequence[Any]) -> Any:
+    """The first that is not None; None if all are. Not collective."""
+    return next((value for value in values if value is not None), None)
 
 
 def _difference(entries: Sequence[Entry | None]) -> Verdict:
