@@ -90,11 +90,11 @@ class Sums(NamedTuple):
         Of a Hermitian matrix.
     """
 
-    right: NDArray[Any] | None
-    left: NDArray[Any] | None
-    norm: float
-    norms: NDArray[Any] | None
-    trace: float
+    right: NDArray[Any] | None = None
+    left: NDArray[Any] | None = None
+    norm: float = 0.0
+    norms: NDArray[Any] | None = None
+    trace: float = 0.0
 
     @property
     def product(self) -> NDArray[Any]:

@@ -301,7 +301,7 @@ def _reduced(
     if type != 1:
         check.add("a", matrix, right=x.product, part=f"H{uplo}")
         check.add_factor("last", factor, lower, check.sums()["a"].product, adjoint=True)
-        expected, x = check.sums()["last"].product, Sums(y, None, x.norm, None, 0)
+        expected, x = check.sums()["last"].product, Sums(y, norm=x.norm)
     scale = problem.run(lambda: pxsygst(matrix, factor, uplo, problem=type), max)
     check.add("a", matrix, right=x.product, part=f"H{uplo}")
     reduced = before["c"] = check.sums()["a"]

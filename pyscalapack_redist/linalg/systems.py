@@ -313,7 +313,7 @@ def lu_solve(
             if trans:
                 product = product[np.argsort(order)]
             norm = np.sqrt((np.abs(product) ** 2).mean(axis=1).sum())
-            before = {"b": sums["b"], "a": Sums(None, product.conj() if trans == 1 else product, norm, None, 0)}
+            before = {"b": sums["b"], "a": Sums(left=product.conj() if trans == 1 else product, norm=norm)}
 
         def solved() -> None:
             desc = matrix.desc
@@ -506,7 +506,7 @@ def cho_solve(
             sums = verify.sums()
             verify.add_factor("then", matrix, lower, sums["first"].product)
             norm = sums["first"].norm ** 2
-            before = {"b": sums["b"], "a": Sums(None, verify.sums()["then"].product, norm, None, 0)}
+            before = {"b": sums["b"], "a": Sums(left=verify.sums()["then"].product, norm=norm)}
         problem.run(lambda: pxpotrs(matrix, sides, part))
         hold_system(verify, sides, before)
         return sides
