@@ -215,10 +215,13 @@ def _hold_generalized(
     if not check.active:
         return
     z_a, z_b, w, count = before["a"].product, before["b"].product, values[:, None], y.shape[1]
-    check.add("v", vectors, left={1: np.hstack([z_a, z_b]), 2: np.hstack([y, z_b])}.get(type, y))
+    check.add("v", vectors, left=y if type == 3 else np.hstack([z_a if type == 1 else y, z_b]))
     first = check.sums()["v"].product
     one, other = first[:, :count], first[:, count:]
-    check.add("v", vectors, right={1: other, 2: np.hstack([w * one, other])}.get(type, np.hstack([one, w * one])))
+    if type == 1:
+        check.add("v", vectors, right=other)
+    else:
+        check.add("v", vectors, right=np.hstack([w * one, other] if type == 2 else [one, w * one]))
 
     def claims(sums: dict[str, Sums]) -> list[Claim]:
         v, a, b = sums["v"], before["a"].norm, before["b"].norm
