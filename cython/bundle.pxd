@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t
 
 from .moving cimport Job
+from .stores cimport Stores
 
 # A box in a bundle: the bytes in front of it, its own, and which arrays it is of.
 cdef struct Section:
@@ -28,7 +29,7 @@ cdef class Origins:
 cdef class Bundle:
     cdef Load load
     cdef list boxes
-    cdef public bint stream
+    cdef public Stores stores
 
 # The last byte of a piece that begins at `first` and has at most `most` bytes, but at least an element; ends no element in two.
 cdef int64_t end_of_piece(const Load *load, int64_t first, int64_t most) noexcept nogil

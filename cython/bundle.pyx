@@ -9,7 +9,9 @@ from libc.stdlib cimport calloc, free
 from cpython.buffer cimport PyBUF_STRIDED_RO, PyBuffer_Release, PyObject_GetBuffer
 
 from .boxes cimport Blend, Box
-from .moving cimport line_of, perform
+from .moving cimport PLAIN, Job, line_of, perform
+from .ring cimport now
+from .stores cimport Stores
 from .threads cimport least_shared, pieces_for, share, stretched, threads_for
 
 cdef enum:
@@ -84,8 +86,8 @@ cdef class Bundle:
 
     Attributes
     ----------
-    stream : bool
-        Whether `move` writes past the cache, as is worth it where the arrays are larger than that; by default not.
+    stores : Stores or None
+        By which to choose whether `move` writes past the cache, as it does not by default.
     """
 
     def __cinit__(self, list parts, str dense):
@@ -128,7 +130,14 @@ cdef class Bundle:
     @property
     def copy_piece(self):
         """Bytes of a local copy to move between two looks at the messages."""
-        return copy_piece(&self.load, self.stream)
+        return copy_piece(&self.load, self.stores is not None and self.stores.past)
+
+    @property
+    def pattern(self):
+        """What the speed of its moves depends on besides their size: crossing lines, factors, and bytes of a run (log2)."""
+        cdef const Job *job = &self.load.sections.job
+        cdef int64_t run = job.item * max(<int64_t> 1, job.axes[0].per_period // max(<int64_t> 1, job.axes[0].size)) if self.load.count else 0
+        return job.tiled, job.factors.type != PLAIN, int(run).bit_length()
 
     def end_of_piece(self, int64_t first, int64_t most):
         """Where a piece ends that begins at byte `first` and has at most `most` bytes, but at least an element."""
@@ -139,13 +148,18 @@ cdef class Bundle:
     def move(self, Origins origins, size_t dense, int64_t first, int64_t last):
         """Move bytes `first` to `last`, of whole elements, between the arrays and the memory at `dense`, if one side is dense."""
         cdef Py_ssize_t k
+        cdef Stores stores = self.stores
+        cdef bint past = stores is not None and stores.of_move()
+        cdef int64_t begun = now() if stores is not None and stores.timed else 0
         if not 0 <= first <= last <= self.load.size:
             raise ValueError(f"bytes {first} to {last} are not in a bundle of {self.load.size}")
         for k in range(self.load.count):
             if self.load.sections[k].array >= origins.count:
                 raise ValueError(f"arrays number {self.load.sections[k].array} are not among {origins.count}")
         with nogil:
-            carry_together(&self.load, origins.sources, origins.targets, <char *> dense, first, last, self.stream)
+            carry_together(&self.load, origins.sources, origins.targets, <char *> dense, first, last, past)
+        if stores is not None:
+            stores.add(last - first, now() - begun if begun else 0)
 
 
 cdef inline Py_ssize_t _section_at(const Load *load, int64_t place) noexcept nogil:

@@ -234,7 +234,7 @@ cdef class Call:
         with nogil:
             while not self.voted:  # packing touches no array: it need not wait for the others
                 self.voted = ring.count(&cursor, &self._tally, NARROW)
-                if self.voted or traffic.send_round(False, False):
+                if self.voted or traffic.send_ahead():
                     idle = until = 0
                 elif ring.out_of_patience(&idle, &until):
                     with gil:
@@ -250,6 +250,7 @@ cdef class Call:
                         self._look_around()
         if not self.as_expected:
             return DISSENT
+        traffic.end()
         self.begun = False
         return None
 

@@ -25,11 +25,11 @@ cdef Py_ssize_t make_groups(Group *groups, Lane *lanes, Py_ssize_t count, Lane *
     cdef Lane *copy
     cdef Py_ssize_t first, k, size, made = 0
     for first in range(count):
-        if lanes[first].group != NULL or lanes[first].load.count != 1:
+        if lanes[first].group != NULL or lanes[first].column == 0:
             continue
         size, copy = 0, NULL
         for k in range(first, count):
-            if size < GROUPED and lanes[k].group == NULL and _together(lanes + first, lanes + k, sends):
+            if size < GROUPED and lanes[k].group == NULL and lanes[k].column and _together(lanes + first, lanes + k, sends):
                 found[size] = lanes + k
                 size += 1
         for k in range(n_copies if stream or size > 1 else 0):  # one message in cache: what stays here is better copied alone
@@ -90,6 +90,7 @@ cdef bint _make_group(Group *group, Lane **lanes, Py_ssize_t size, Lane *copy, b
     elif fetches:
         group.fetched = copy
         copy.fetched = True
+        group.panels = copy.load.sections.job.panels
         copy.load.sections.job.panels = False  # it follows what is packed, column by column
     return True
 
@@ -104,6 +105,7 @@ cdef void end_group(Group *group) noexcept:
         group.copy.group = NULL
     if group.fetched != NULL:
         group.fetched.fetched = False
+        group.fetched.load.sections.job.panels = group.panels
     end_braid(group.braid)
     end_braid(group.with_copy)
     free(group.lanes)

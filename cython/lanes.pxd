@@ -24,6 +24,7 @@ cdef struct Group:
     Lane **lanes
     Lane *copy  # that is moved with them
     Lane *fetched  # or of which they fetch the source
+    bint panels  # whether that was numbered by panels before
     Braid *braid
     Braid *with_copy
     const char **sources

@@ -6,16 +6,24 @@ The area in which a rank packs is divided among its messages, and all of them go
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
-from .bundle cimport Bundle, Origins, copy_piece, crosses, end_of_piece
+from .bundle cimport Bundle, Load, Origins, copy_piece, crosses, end_of_piece
 from .lane_groups cimport complete, end_group, goes_alone, in_step, make_groups, pack_together, unpack_together
 from .lanes cimport copy_to, pack, parts_of, unpack
 from .ring cimport BASE, CONSUMED, PUBLISHED, REPACKED, SLOTS, STEP, STRIDE, Ring, now, peek, put
+from .stores cimport Stores
 from .threads cimport threads_used
 
 cdef enum:
     LINE_BYTES = 64  # of a cache line
     MOST_LOOKS = 1000  # looks at a group whose lanes are not ready together before they go one by one
     FEW_LOOKS = 20  # the same where ranks share cores, and each look lets another rank work
+
+
+cdef int64_t _column_of(const Load *load) noexcept:
+    """Bytes of a column, where all is columns of one box; else 0."""
+    if load.count != 1 or load.sections.job.part != NULL:
+        return 0
+    return load.sections.job.axes[0].total * load.sections.job.item
 
 
 cdef class Traffic:
@@ -32,17 +40,18 @@ cdef class Traffic:
         Bytes of the area that may be used.
     most_slots : int
         Slots that a lane has if there is enough to send.
-    stream : bool
-        Write long runs of the target past the cache.
+    stores : Stores
+        By which each run chooses whether to write long runs of the target past the cache.
     shortest : int
         Move messages that share columns together where their runs have so many bytes in the mean; -1: never.
     """
 
-    def __init__(self, Ring ring, list sends, list receives, list copies, int64_t limit, int64_t most_slots, bint stream, int64_t shortest):
+    def __init__(self, Ring ring, list sends, list receives, list copies, int64_t limit, int64_t most_slots, Stores stores not None,
+                 int64_t shortest):
         cdef Lane *lane
         cdef Py_ssize_t k
         cdef int64_t peer
-        self.ring, self._run.stream = ring, stream
+        self.ring, self.stores, self._run.stream, self._shortest = ring, stores, stores.past, shortest
         ring.traffics += 1
         self._serial = ring.traffics
         self._n_sends, self._n_receives, self._n_copies = len(sends), len(receives), len(copies)
@@ -54,6 +63,7 @@ cdef class Traffic:
         self._copies = self._receives + self._n_receives
         for k in range(len(self._bundles)):
             self._sends[k].load = &(<Bundle?> self._bundles[k]).load
+            self._sends[k].column = _column_of(self._sends[k].load) if shortest >= 0 else 0
         for k in range(self._n_sends):
             peer = sends[k][0]
             lane = self._sends + k
@@ -64,8 +74,7 @@ cdef class Traffic:
             lane = self._receives + k
             lane.line = ring.lane(peer, ring.rank)
             lane.area = ring.areas + peer * ring.area
-        if shortest >= 0:
-            self._group(shortest)
+        self._group()
         self._divide(min(limit, ring.area), most_slots)
 
     def __dealloc__(self):
@@ -75,24 +84,40 @@ cdef class Traffic:
         free(self._groups)
         free(self._sends)
 
-    cdef int _group(self, int64_t shortest) except -1:
+    cdef int _group(self) except -1:
         """Find the lanes that share the columns of an array."""
-        cdef Py_ssize_t k
         cdef Py_ssize_t n_copies = self._n_copies if threads_used() == 1 else 0  # several threads copy by themselves
-        for k in range(self._n_sends + self._n_receives + self._n_copies):
-            if self._sends[k].load.count == 1 and self._sends[k].load.sections.job.part == NULL:
-                self._sends[k].column = self._sends[k].load.sections.job.axes[0].total * self._sends[k].load.sections.job.item
-        self._groups = <Group *> calloc(self._n_sends + self._n_receives + 1, sizeof(Group))
+        if self._shortest < 0:
+            return 0
+        if self._groups == NULL:
+            self._groups = <Group *> calloc(self._n_sends + self._n_receives + 1, sizeof(Group))
         if self._groups == NULL:
             raise MemoryError(f"no memory for {self._n_sends + self._n_receives} groups of messages")
         self._n_send_groups = self._n_groups = make_groups(
-            self._groups, self._sends, self._n_sends, self._copies, n_copies, True, shortest, self._run.stream
+            self._groups, self._sends, self._n_sends, self._copies, n_copies, True, self._shortest, self._run.stream
         )
         # a rank that spins while it waits has time to copy then what stays here
         self._n_groups += make_groups(
             self._groups + self._n_groups, self._receives, self._n_receives, self._copies,
-            0 if self.ring.spins else n_copies, False, shortest, self._run.stream,
+            0 if self.ring.spins else n_copies, False, self._shortest, self._run.stream,
         )
+        return 0
+
+    cdef void _write(self, bint past) noexcept:
+        """Write past the cache in this run, or through it: which lanes go together depends on that."""
+        cdef Py_ssize_t k
+        if past == self._run.stream:
+            return
+        self._run.stream = past
+        for k in range(self._n_groups):
+            end_group(self._groups + k)
+        self._n_send_groups = self._n_groups = 0
+        try:
+            self._group()
+        except MemoryError:  # each lane by itself is as right
+            for k in range(self._n_sends + self._n_receives if self._groups != NULL else 0):
+                end_group(self._groups + k)
+            self._n_send_groups = self._n_groups = 0
 
     cdef int _divide(self, int64_t limit, int64_t most_slots) except -1:
         """Give each send its slots: equal numbers of chunks, so that all lanes go along the source together.
@@ -154,7 +179,7 @@ cdef class Traffic:
         a sender has is good only when it says that it has packed anew. With `timed`, `spent` tells where the time went.
         """
         self.start(origins, mark)
-        self._timed = timed
+        self._timed = self._timed or timed
 
     def spent(self):
         """Seconds of packing, of local copies and of unpacking in the last run, if it was timed."""
@@ -162,6 +187,7 @@ cdef class Traffic:
 
     cdef void start(self, Origins origins, int64_t mark) noexcept:
         cdef Py_ssize_t k
+        self._write(self.stores.begin())
         self._origins = origins
         self._run.sources, self._run.targets, self._run.mark = origins.sources, origins.targets, mark
         if mark:
@@ -169,10 +195,14 @@ cdef class Traffic:
                 put(self._sends[k].line + REPACKED, mark)
         self._round = self._run.arrived = self._looks = 0
         self._packed = self._n_sends == 0
-        self._timed = False
+        self._timed = self.stores.timed
         self._spent[0] = self._spent[1] = self._spent[2] = 0
         for k in range(self._n_sends + self._n_receives + self._n_copies):
             self._sends[k].done = self._sends[k].chunks = self._sends[k].until = 0
+
+    cdef void end(self) noexcept:
+        """The run is complete."""
+        self.stores.add(self.stores.nbytes, self._spent[0] + self._spent[1] + self._spent[2])
 
     cdef void take_back(self) noexcept nogil:
         """Take back what was packed in this run: nobody has looked at it."""
@@ -238,6 +268,13 @@ cdef class Traffic:
             self._packed = self._round == self._rounds
         return moved
 
+    cdef bint send_ahead(self) noexcept nogil:
+        """As `send_round`, before the vote is known: B is not touched."""
+        cdef int64_t start = self._lap(0, -1, False)
+        cdef bint moved = self.send_round(False, False)
+        self._lap(start, 0, moved)
+        return moved
+
     cdef bint _copy_piece(self, bint overtake, bint alone) noexcept nogil:
         """Copy a piece of what stays here: as far as the sending has come, for the two read the same lines, or further."""
         cdef Py_ssize_t k
@@ -274,30 +311,32 @@ cdef class Traffic:
                 moved = True
         return moved
 
-    cdef inline int64_t _lap(self, int64_t start, Py_ssize_t part) noexcept nogil:
+    cdef inline int64_t _lap(self, int64_t start, Py_ssize_t part, bint moved) noexcept nogil:
+        """The time, if it is wanted; what has passed since `start` is a part's, if that has moved anything."""
         cdef int64_t end
         if not self._timed:
             return 0
         end = now()
-        if part >= 0:
+        if moved:
             self._spent[part] += end - start
         return end
 
     cdef bint go_on(self, bint block) noexcept nogil:
         """Move until all is done (True), or nothing could be moved: for as long as the ring's patience, with `block`."""
         cdef int64_t idle = 0, until = 0, start = 0, most_looks = MOST_LOOKS if self.ring.spins else FEW_LOOKS
-        cdef bint moved, alone = False
+        cdef bint packed, copied, moved, alone = False
         while True:
-            start = self._lap(start, -1)
-            moved = self.send_round(True, alone)
-            start = self._lap(start, 0)
-            moved = self._copy_piece(False, alone) or moved
-            start = self._lap(start, 1)
-            moved = self._receive_round(alone) or moved
-            start = self._lap(start, 2)
+            start = self._lap(start, -1, False)
+            packed = self.send_round(True, alone)
+            start = self._lap(start, 0, packed)
+            copied = self._copy_piece(False, alone)
+            start = self._lap(start, 1, copied)
+            moved = self._receive_round(alone)
+            start = self._lap(start, 2, moved)
+            moved = moved or packed or copied
             if not moved:
                 moved = self._copy_piece(True, alone)
-                start = self._lap(start, 1)
+                start = self._lap(start, 1, moved)
             self._looks = 0 if moved else self._looks + 1
             if moved:
                 idle = until = 0
@@ -315,4 +354,6 @@ cdef class Traffic:
         cdef bint done
         with nogil:
             done = self.go_on(block)
+        if done:
+            self.end()
         return done

@@ -19,6 +19,7 @@ from pyscalapack_redist._kernels.bundle import Bundle, Origins
 from pyscalapack_redist._kernels.call import DISSENT, Call, Kinds
 from pyscalapack_redist._kernels.ring import Ballot, Ring, RingVote, Tickets, bytes_needed
 from pyscalapack_redist._kernels.runs import Runs
+from pyscalapack_redist._kernels.stores import Stores
 from pyscalapack_redist._kernels.transport import Traffic
 
 AREA, SLOTS, ITEM = 1 << 18, 4, 8
@@ -72,7 +73,14 @@ class Plan:
             if come:
                 receives.append((peer, bundle(come, columns, 0, come, to, self.rows_b, "source")))
         self.traffic = Traffic(
-            ring, sends, receives, copies, limit=AREA, most_slots=SLOTS, stream=stream, shortest=0 if together else -1
+            ring,
+            sends,
+            receives,
+            copies,
+            limit=AREA,
+            most_slots=SLOTS,
+            stores=Stores(0, stream),
+            shortest=0 if together else -1,
         )
         self.a = np.zeros((self.rows_a, columns), np.int64, order="F")
         self.b = np.zeros((self.rows_b, columns), np.int64, order="F")

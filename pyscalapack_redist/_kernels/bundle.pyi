@@ -3,6 +3,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .boxes import Blend, Box
+from .stores import Stores
 
 Part = tuple[int, Box, Sequence[int] | None, Sequence[int] | None, Sequence[int], int, Blend | None]
 
@@ -18,8 +19,9 @@ def address_of(array: np.ndarray) -> int: ...
 class Bundle:
     size: int
     largest_element: int
-    stream: bool
+    stores: Stores | None
     copy_piece: int
+    pattern: tuple[bool, bool, int]
     def __init__(self, parts: list[Part], dense: str) -> None: ...
     def end_of_piece(self, first: int, most: int) -> int: ...
     def move(self, origins: Origins, dense: int, first: int, last: int) -> None: ...

@@ -1,8 +1,10 @@
 from .bundle import Bundle, Origins
 from .ring import Ring
+from .stores import Stores
 
 class Traffic:
     ring: Ring
+    stores: Stores
     bytes_used: int
     def __init__(
         self,
@@ -13,7 +15,7 @@ class Traffic:
         *,
         limit: int,
         most_slots: int,
-        stream: bool,
+        stores: Stores,
         shortest: int,
     ) -> None: ...
     def begin(self, origins: Origins, mark: int = 0, timed: bool = False) -> None: ...

@@ -12,9 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["LastCache", "give_way", "last_cache", "usable_cores"]
+from ..errors import RedistributionError
+
+__all__ = ["VARIABLE", "LastCache", "give_way", "last_cache", "usable_cores"]
 
 CORES = Path("/sys/devices/system/cpu")
+VARIABLE = "PYSCALAPACK_REDIST_LAST_CACHE"
 
 give_way: Callable[[], object] = getattr(os, "sched_yield", functools.partial(time.sleep, 0))
 
@@ -42,7 +45,27 @@ UNKNOWN = LastCache(32 * 2**20, 2**20)
 
 @functools.cache
 def last_cache() -> LastCache:
-    """The last cache of a core that this process may use; a usual one, where the system does not tell. Not collective."""
+    """The last cache of a core that this process may use; a usual one, where the system does not tell. Not collective.
+
+    Its size is that of the environment's PYSCALAPACK_REDIST_LAST_CACHE, where that is set; for tests.
+
+    Raises
+    ------
+    RedistributionError
+        The variable is no number of bytes.
+    """
+    cache = _last_cache_of_system()
+    text = os.environ.get(VARIABLE)
+    if not text:
+        return cache
+    if not text.isdecimal():
+        raise RedistributionError(
+            f"{VARIABLE}={text!r} must be the bytes of the last cache, such as {32 * 2**20}; unset it to ask the system"
+        )
+    return cache._replace(nbytes=int(text))
+
+
+def _last_cache_of_system() -> LastCache:
     found = []
     try:
         for place in (CORES / f"cpu{min(usable_cores())}" / "cache").glob("index*"):

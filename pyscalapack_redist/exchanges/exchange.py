@@ -14,24 +14,16 @@ import numpy as np
 from .._kernels.bundle import Bundle, Origins
 from .._kernels.transport import Traffic
 from ..comm.channel import Channel
-from ..comm.cores import last_cache
 from ..comm.log_steps import Rows
 from ..comm.mpi import MPI
 from ..comm.node import Node
 from ..errors import ScheduleError
 from .buffers import BUFFERS
 from .message import LARGEST_COUNT, ByteMessage, Message
+from .stores import stores_for
 from .threads import prepare
 
-__all__ = ["Cutting", "Exchange", "Extents", "Options", "Progress", "Run", "in_order", "streams"]
-
-# Part of its share of the last cache that a rank writes from which on non-temporal stores are used for B: A is as large.
-STREAM_FROM = 0.5
-
-
-def streams(written: int, ranks: int) -> bool:
-    """Whether to write so many bytes of B past the cache, on a node with so many ranks. Not collective."""
-    return written >= STREAM_FROM * last_cache().share(ranks)
+__all__ = ["Cutting", "Exchange", "Extents", "Options", "Progress", "Run", "in_order"]
 
 
 @dataclass
@@ -223,9 +215,9 @@ class Exchange(ABC):
         self.sends, self.receives = tuple(in_order(sends)), tuple(in_order(receives))
         self.copies, self.options, self.node = copies, options, node
         arriving = dict.fromkeys([message.bundle for message in self.receives])
-        stream = streams(copies.size + sum([bundle.size for bundle in arriving]), 1 if node is None else node.size)
+        stores = stores_for(arriving, copies, 1 if node is None else node.size)
         for bundle in (copies, *arriving):
-            bundle.stream = stream
+            bundle.stores = stores
         prepare()
         self.buffers = BUFFERS[options.buffers]()
 

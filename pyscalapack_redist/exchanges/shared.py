@@ -15,9 +15,10 @@ from .._kernels.bundle import Bundle
 from .._kernels.ring import Ring
 from .._kernels.transport import Traffic
 from ..comm.node import Node
-from .exchange import Exchange, Options, Progress, Run, streams
+from .exchange import Exchange, Options, Progress, Run
 from .message import ByteMessage
 from .nonblocking import Windowed
+from .stores import stores_for
 from .threads import prepare
 
 __all__ = ["Shared", "Together"]
@@ -153,7 +154,7 @@ def _least(sends: Pairs) -> int:
 
 
 def _traffic(ring: Ring, sends: Pairs, receives: Pairs, copies: Bundle, limit: int) -> Traffic:
-    written = copies.size + sum([bundle.size for _, bundle in receives])
+    stores = stores_for([bundle for _, bundle in receives], copies, ring.size)
     return Traffic(
         ring,
         sends,
@@ -161,8 +162,8 @@ def _traffic(ring: Ring, sends: Pairs, receives: Pairs, copies: Bundle, limit: i
         [copies] if copies.size else [],
         limit=limit,
         most_slots=SLOTS,
-        stream=streams(written, ring.size),
-        shortest=SHORTEST if written * ring.size >= WOVEN_FROM else -1,
+        stores=stores,
+        shortest=SHORTEST if stores.nbytes * ring.size >= WOVEN_FROM else -1,
     )
 
 

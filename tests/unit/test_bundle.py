@@ -17,6 +17,7 @@ from pyscalapack_redist._kernels.call import Kinds
 from pyscalapack_redist._kernels.products import number_of, runs_of_all
 from pyscalapack_redist._kernels.ring import Ring, bytes_needed
 from pyscalapack_redist._kernels.runs import Runs
+from pyscalapack_redist._kernels.stores import Stores
 from pyscalapack_redist.exchanges import ByteMessage, Extents, Form, Options
 from pyscalapack_redist.exchanges.shared import Shared
 
@@ -127,7 +128,7 @@ def test_copies_whose_lines_cross_come_over_in_any_pieces(
     for most in (smallest, 1000, 5000, 64 * 512 * source.itemsize, source.nbytes):
         target = np.zeros(shape, dtype)
         bundle = Bundle([(0, box, source.strides, target.strides, order, source.itemsize, None)], "")
-        bundle.stream = stream
+        bundle.stores = Stores(0, stream)
         origins = Origins(1)
         origins.put(0, source.ctypes.data, target.ctypes.data)
         seen, place = np.zeros(shape, bool), 0

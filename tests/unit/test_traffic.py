@@ -15,9 +15,11 @@ from pyscalapack_redist._kernels.boxes import Box
 from pyscalapack_redist._kernels.bundle import Bundle, Origins
 from pyscalapack_redist._kernels.ring import Ring, bytes_needed
 from pyscalapack_redist._kernels.runs import Runs
+from pyscalapack_redist._kernels.stores import SizeClass, Stores, Trials
 from pyscalapack_redist._kernels.transport import Traffic
 
 PAIR = 16  # integers of a lane: its sender's line, then its receiver's
+ORDINARY = Stores(0, False)
 VOTES = 256  # integers that come before the lanes, for each rank: its votes
 PUBLISHED, BASE, STRIDE, STEP, SLOTS, _, PACKING = range(7)
 
@@ -50,8 +52,8 @@ def begun(
 ) -> list[Traffic]:
     """Both ends of a message from rank 0 to rank 1."""
     traffics = [
-        Traffic(node.rings[0], [(1, out)], [], [], stream=False, shortest=-1, **ways),
-        Traffic(node.rings[1], [], [(0, back)], [], stream=False, shortest=-1, **ways),
+        Traffic(node.rings[0], [(1, out)], [], [], stores=ORDINARY, shortest=-1, **ways),
+        Traffic(node.rings[1], [], [(0, back)], [], stores=ORDINARY, shortest=-1, **ways),
     ]
     for traffic, addresses in zip(traffics, ((source.ctypes.data, 0), (0, target.ctypes.data)), strict=True):
         origins = Origins(1)
@@ -153,7 +155,7 @@ def send_all(messages: Messages, limit: int, most_slots: int, shortest: int) -> 
     n = len(messages.items)
     node = Node(n + 1, -(-limit // 64) * 64 + 64)
     node.area_of(0)[limit:] = 170
-    ways: dict[str, Any] = {"limit": limit, "most_slots": most_slots, "stream": False, "shortest": shortest}
+    ways: dict[str, Any] = {"limit": limit, "most_slots": most_slots, "stores": ORDINARY, "shortest": shortest}
     sender = Traffic(node.rings[0], list(enumerate(messages.packing, 1)), [], [], **ways)
     receivers = [Traffic(node.rings[k + 1], [], [(0, messages.unpacking[k])], [], **ways) for k in range(n)]
     running = [sender, *receivers]
@@ -220,21 +222,28 @@ def test_what_stays_crosses_the_lines_that_are_packed(item: int, rows: int, colu
     out = Bundle([(0, away, strided, None, order, item, None)], "target")
     back = Bundle([(0, whole, None, dense, order, item, None)], "source")
     kept = Bundle([(0, stays, strided, (item * columns, item), order, item, None)], "")
-    ways: dict[str, Any] = {"limit": 2**16, "most_slots": 4, "stream": True, "shortest": 0}
-    running = [
-        Traffic(node.rings[0], [(1, out)], [], [kept], **ways),
-        Traffic(node.rings[1], [], [(0, back)], [], **ways),
+    stores = [Stores(1, True, Trials(SizeClass(True))) for _ in range(2)]
+    ways: dict[str, Any] = {"limit": 2**16, "most_slots": 4, "shortest": 0}
+    ends = [
+        Traffic(node.rings[0], [(1, out)], [], [kept], stores=stores[0], **ways),
+        Traffic(node.rings[1], [], [(0, back)], [], stores=stores[1], **ways),
     ]
     origins = [Origins(1), Origins(1)]
     origins[0].put(0, source.ctypes.data, target.ctypes.data)
     origins[1].put(0, 0, came.ctypes.data)
-    for traffic, begins in zip(running, origins, strict=True):
-        traffic.begin(begins)
-    for _ in range(came.nbytes + target.nbytes):
-        running = [traffic for traffic in running if not traffic.advance(False)]
-        if not running:
-            break
-    assert not running
-    assert np.array_equal(came, source[:, sent])
-    assert np.array_equal(target[:-1], source[:, ~sent].transpose(1, 0, 2))
-    assert (target[-1] == 255).all()
+    kinds = set()
+    for _ in range(6):  # the fourth and the fifth write in the other way
+        running = ends
+        target[:], came[:] = 255, 0
+        for traffic, begins in zip(running, origins, strict=True):
+            traffic.begin(begins)
+            kinds.add(traffic.stores.past)
+        for _ in range(came.nbytes + target.nbytes):
+            running = [traffic for traffic in running if not traffic.advance(False)]
+            if not running:
+                break
+        assert not running
+        assert np.array_equal(came, source[:, sent])
+        assert np.array_equal(target[:-1], source[:, ~sent].transpose(1, 0, 2))
+        assert (target[-1] == 255).all()
+    assert kinds == {False, True}

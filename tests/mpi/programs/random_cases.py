@@ -24,8 +24,7 @@ from oracle import TileLayout, holds, same_bytes, same_numbers
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import node
 from pyscalapack_redist.engine import model
-from pyscalapack_redist.exchanges import exchange as exchange_module
-from pyscalapack_redist.exchanges import nonblocking, shared
+from pyscalapack_redist.exchanges import nonblocking, shared, stores
 
 WORLD = MPI.COMM_WORLD
 ATTEMPTS = 5  # at a case to which the way applies
@@ -249,7 +248,7 @@ def run_batch(rng: np.random.Generator, place: Place, way: dict[str, Any]) -> Co
 
 def force(area: int, slots: int, stream_from: int) -> None:
     """Let arrays of any size go the way of large ones."""
-    set_all([(node, "AREA", area), (exchange_module, "STREAM_FROM", stream_from)])
+    set_all([(node, "AREA", area), (stores, "STREAM_FROM", stream_from), (stores, "TRIED_FROM", 0)])
     set_all([(shared, "SLOTS", slots), (shared, "WOVEN_FROM", 0), (shared, "SHORTEST", 0)])
 
 

@@ -1,0 +1,1 @@
+../../cython/stores.pxd
