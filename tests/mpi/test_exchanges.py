@@ -64,7 +64,7 @@ def test_links_between_nodes(what: str, links: object, tmp_path: Path) -> None:
     check(4, "links", what, nodes="0,0,1,1", links=links, folder=tmp_path)
 
 
-@pytest.mark.parametrize("ranks", [2, long(3)])
+@pytest.mark.parametrize("ranks", [2, 4])
 def test_memory_that_ranks_share_or_may_not(ranks: int) -> None:
     check(ranks, "shared_memory")
 
