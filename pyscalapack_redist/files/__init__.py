@@ -1,6 +1,6 @@
 """Distributed arrays in files, read and written by all ranks at once: .npy and raw binary by MPI-IO, HDF5 by h5py.
 
-arguments agreed on (agreed) -> what the file holds (header, hdf5) -> slabs or views (slabs, view) -> local arrays
+arguments agreed on (agreed) -> what the file holds (header, hdf5) -> slabs (slabs) -> local arrays
 """
 
 from __future__ import annotations

@@ -24,13 +24,13 @@ __all__ = [
     "agree_on",
     "all_must",
     "check_not_foreign",
+    "check_through",
     "checked_order",
     "checked_path",
     "fitting",
     "from_one",
     "is_hdf5",
     "is_npy",
-    "largest",
 ]
 
 T = TypeVar("T")
@@ -100,12 +100,6 @@ def from_one(everyone: Group, action: Callable[[], T]) -> T:
     return made  # type: ignore[no-any-return]
 
 
-def largest(everyone: Group, number: int) -> int:
-    """The largest of a number of each rank, on all. Collective."""
-    top: int = everyone.combine(number, max)
-    return top
-
-
 def as_file_error(error: Exception) -> Exception:
     """An error of the system or of MPI as the package's own."""
     if isinstance(error, FileError) or not isinstance(error, OSError | MPI.Exception):
@@ -157,6 +151,13 @@ def check_not_foreign(name: str, reads: bool = False) -> None:
         f"{name}: {FOREIGN[ending]} is not written here: give a name in .npy, .h5 or .hdf5, or another ending (.bin) for "
         "the elements alone"
     )
+
+
+def check_through(through: object) -> None:
+    """Refuse all ways to move elements but by slabs, also one that there was once."""
+    if not isinstance(through, str) or through != "slabs":
+        gone = ": collective MPI-IO through a view of the file is gone, for it was slower and could hang"
+        raise FileError(f"through = {through!r} must be 'slabs', or be omitted{gone if through == 'view' else ''}")
 
 
 def checked_order(order: object) -> str:

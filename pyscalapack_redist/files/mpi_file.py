@@ -1,4 +1,4 @@
-"""A file as MPI-IO sees it: opened by all ranks, brought to the disk, and closed."""
+"""A file as MPI-IO sees it: opened by each rank for itself, brought to the disk, and closed."""
 
 from __future__ import annotations
 
@@ -20,18 +20,16 @@ __all__ = ["bytes_of", "check_openable", "opened"]
 
 LONGEST_NAME = 244  # bytes: Open MPI 4.1 adds a suffix in a buffer of 256
 DESCRIPTORS = 8  # of files, free on a rank before MPI opens one; Open MPI 4.1 needs two at a time
-# ROMIO's data sieving locks the file to write, which some file systems cannot; together ranks write without holes.
-HINTS = {"romio_ds_write": "disable", "romio_cb_write": "enable"}
 
 
 @contextlib.contextmanager
-def opened(everyone: MPIGroup, comm: MPI.Intracomm, path: str, mode: int) -> Iterator[MPI.File]:
+def opened(everyone: MPIGroup, path: str, mode: int) -> Iterator[MPI.File]:
     """The file, closed in the end; one that was written is on the disk then, or every rank raises. Collective.
 
-    By each rank on COMM_SELF, so that one which cannot open it can say so; or by all together.
+    By each rank on COMM_SELF, so that one which cannot open it can say so.
     """
     all_must(everyone, lambda: check_openable(path))
-    file = all_must(everyone, lambda: _open(comm, path, mode))
+    file = all_must(everyone, lambda: _open(path, mode))
     try:
         yield file
         if mode == MPI.MODE_WRONLY:
@@ -64,15 +62,9 @@ def check_openable(path: str) -> None:
             ) from error
 
 
-def _open(comm: MPI.Intracomm, path: str, mode: int) -> MPI.File:
-    """The file, whose errors are exceptions. Collective over the communicator."""
-    info = MPI.Info.Create()
-    try:
-        for name, value in HINTS.items():
-            info.Set(name, value)
-        file = blocking(lambda: MPI.File.Open(comm, path, mode, info))
-    finally:
-        info.Free()
+def _open(path: str, mode: int) -> MPI.File:
+    """The file, whose errors are exceptions. Not collective."""
+    file = blocking(lambda: MPI.File.Open(MPI.COMM_SELF, path, mode))
     file.Set_errhandler(MPI.ERRORS_RETURN)
     return file
 

@@ -16,10 +16,12 @@ from ..errors import FileError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.given import LayoutArgument, layout_on
+from . import slabs
 from .agreed import (
     agree_on,
     all_must,
     check_not_foreign,
+    check_through,
     checked_path,
     fitting,
     from_one,
@@ -28,7 +30,6 @@ from .agreed import (
 from .hdf5 import DATASET, Hdf5
 from .one_file import one_file
 from .part import FilePart, Window
-from .ways import WAYS, checked_way
 
 __all__ = ["load"]
 
@@ -113,10 +114,8 @@ def load(
         bounds count from the end, `...` stands for all dimensions that are not named, and a step is 1.
     shape : sequence of int, optional
         With `window`: of the array in a raw file, which does not tell it.
-    through : {"slabs", "view"}
-        How a .npy or raw file is read: "slabs", each rank a contiguous part of it, which is then redistributed; or
-        "view", by collective MPI-IO through the descriptor's own view of the file (a darray where its layout is one), which
-        is not for windows.
+    through : {"slabs"}
+        How the file is read: each rank a contiguous part of it, which is then redistributed.
     comm : MPI.Intracomm, optional
         Communicator that holds the grid, and then all of its ranks take part; needed where `desc` is nine integers, as for
         `redistribute`, or None on some ranks.
@@ -150,12 +149,12 @@ def load(
         if offset is None:
             check_not_foreign(name, reads=True)
         wanted = _wanted(name, out, dtype)
-        checked_way(through, window)
+        check_through(through)
         part.check(name)
         fitted = None if out is None else fitting("out", out, desc)
     except Exception as caught:
         error = caught
-    agree_on(everyone, desc, ("load", name, *part.told, dataset, through), wanted, error)
+    agree_on(everyone, desc, ("load", name, *part.told, dataset), wanted, error)
     wanted = everyone.share(wanted)
     file = Hdf5(everyone, name, dataset or DATASET) if is_hdf5(name) else None
     with one_file(everyone, name, ranks=file.callers if file else None):
@@ -165,7 +164,7 @@ def load(
         if file:
             file.read(stored, desc, target, result)
         else:
-            WAYS[through].read(everyone, name, stored, desc, target, result)
+            slabs.read(everyone, name, stored, desc, target, result)
     return target if fitted is None else out
 
 

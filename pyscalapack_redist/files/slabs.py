@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ from .agreed import all_must
 from .header import FileArray, Region
 from .mpi_file import bytes_of, opened
 
-__all__ = ["SLAB_BYTES", "Slab", "check", "read", "slabs", "write"]
+__all__ = ["SLAB_BYTES", "Slab", "read", "slabs", "write"]
 
 SLAB_BYTES = 16 * 2**20  # of each rank that reads or writes
 # Of a window, what lies between two runs is read as well where that takes no longer than another call.
@@ -49,7 +48,7 @@ def read(
     CollectiveError
         It could not on another.
     """
-    with opened(everyone, MPI.COMM_SELF, path, MPI.MODE_RDONLY) as file:
+    with opened(everyone, path, MPI.MODE_RDONLY) as file:
         for slab in slabs(desc, stored.dtype.itemsize, stored.order, everyone.size):
             part = all_must(everyone, lambda slab=slab: _read(file, path, stored, slab, dtype))  # type: ignore[misc]
             redistribute(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
@@ -65,28 +64,10 @@ def write(everyone: MPIGroup, path: str, stored: FileArray, desc: Descriptor, lo
     CollectiveError
         It could not on another.
     """
-    with opened(everyone, MPI.COMM_SELF, path, MPI.MODE_WRONLY) as file:
+    with opened(everyone, path, MPI.MODE_WRONLY) as file:
         for slab in slabs(desc, stored.dtype.itemsize, stored.order, everyone.size):
             part = _filled(slab, stored, desc, local)
             all_must(everyone, lambda slab=slab, part=part: _write(file, stored, slab, part))  # type: ignore[misc]
-
-
-def check(everyone: MPIGroup, path: str, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
-    """See that a file holds the array, byte by byte. Collective.
-
-    Raises
-    ------
-    FileError
-        What this rank read of it is something else, or it could not read.
-    CollectiveError
-        That was so on another.
-    """
-    raw = replace(stored, dtype=np.dtype((np.void, stored.dtype.itemsize)))
-    mine = None if local is None else local.view(raw.dtype)
-    with opened(everyone, MPI.COMM_SELF, path, MPI.MODE_RDONLY) as file:
-        for slab in slabs(desc, raw.dtype.itemsize, raw.order, everyone.size):
-            part = _filled(slab, raw, desc, mine)
-            all_must(everyone, lambda slab=slab, part=part: _check(file, path, raw, slab, part))  # type: ignore[misc]
 
 
 def _filled(slab: Slab, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> NDArray[Any]:
@@ -118,18 +99,6 @@ def _from_slowest(part: NDArray[Any], stored: FileArray) -> NDArray[Any]:
     """The same elements with dimensions from the slowest to the fastest, as bytes: a copy of records would leave gaps out."""
     raw = part.view((np.void, stored.dtype.itemsize))
     return raw if stored.order == "C" else raw.T
-
-
-def _check(file: MPI.File, path: str, stored: FileArray, slab: Slab, part: NDArray[Any]) -> None:
-    if part.size:
-        wanted = bytes_of(part, stored.order)
-        found = bytes_of(_read(file, path, stored, slab, stored.dtype), stored.order)
-        if not np.array_equal(found, wanted):
-            place = stored.start_of(slab.own)
-            raise FileError(
-                f"MPI said that it had written all, but byte {place + int(np.argmax(found != wanted))} is not what it should "
-                "be: is the disk full, or the length of files limited? through='slabs' would tell"
-            )
 
 
 def _write(file: MPI.File, stored: FileArray, slab: Slab, part: NDArray[Any]) -> None:

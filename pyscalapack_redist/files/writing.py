@@ -21,11 +21,11 @@ from ..errors import ArrayError, FileError
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
 from ..layout.given import LayoutArgument, layout_on
-from ..layout.grid import ProcessGrid
 from . import slabs
 from .agreed import (
     agree_on,
     check_not_foreign,
+    check_through,
     checked_order,
     checked_path,
     fitting,
@@ -38,7 +38,6 @@ from .header import FileArray, npy_header
 from .leftovers import found_beside, remove_ended, temporary_name
 from .one_file import one_file
 from .part import FilePart, Window
-from .ways import WAYS, checked_way
 
 __all__ = ["save"]
 
@@ -124,10 +123,8 @@ def save(
         With `window`: of the array in a raw file, which does not tell it.
     offset : int, optional
         With `window`: byte of a raw file where the array begins; more may then follow it.
-    through : {"slabs", "view"}
-        How a .npy or raw file is written, as for `load`. With "view", the file is read again and compared, since MPI may
-        fail and not say so, and a rank that cannot write may leave the others waiting in MPI; room for the whole file is
-        made before in any case.
+    through : {"slabs"}
+        How the file is written, as for `load`.
     comm : MPI.Intracomm, optional
         As for `load`.
 
@@ -148,7 +145,7 @@ def save(
     try:
         name = checked_path(path, dataset)
         check_not_foreign(name)
-        checked_way(through, window)
+        check_through(through)
         if window is None:
             _check_whole(name, part)
         else:
@@ -157,14 +154,14 @@ def save(
         dtype = None if local is None else local.dtype
     except Exception as caught:
         error = caught
-    agree_on(everyone, desc, ("save", name, *part.told, dataset, through), dtype, error)
+    agree_on(everyone, desc, ("save", name, *part.told, dataset), dtype, error)
     dtype = everyone.share(dtype)
     if dtype is None:
         raise ArrayError(
             "local is None on every rank, so that the dtype is not known: pass an empty array of it on one"
         )
     if window is None:
-        _save_whole(everyone, name, FileArray(dtype, desc.shape, order or "C", 0), desc, local, dataset, through)
+        _save_whole(everyone, name, FileArray(dtype, desc.shape, order or "C", 0), desc, local, dataset)
     else:
         _save_window(everyone, name, part, desc, local, dtype, dataset)
 
@@ -216,7 +213,6 @@ def _save_whole(
     desc: Descriptor,
     local: NDArray[Any] | None,
     dataset: str | None,
-    through: str,
 ) -> None:
     """Write a new file in place of what has its name. Collective."""
     target, temporary, left = from_one(everyone, lambda: _place(name))
@@ -229,27 +225,14 @@ def _save_whole(
             file.write(wanted, desc, local)
         else:
             stored = from_one(everyone, lambda: _begin(temporary, target, name, wanted))
-            if through == "view" and desc.copies > 1:
-                desc, local = _first_copy(desc, local)
             with one_file(everyone, temporary, writes=True, elsewhere=("size",)):  # its name is random
-                WAYS[through].write(everyone, temporary, stored, desc, local)
-                if through == "view":
-                    slabs.check(everyone, temporary, stored, desc, local)
+                slabs.write(everyone, temporary, stored, desc, local)
         from_one(everyone, lambda: _finish(temporary, target))
     except BaseException:
         if everyone.rank == 0:
             with suppress(OSError):
                 os.unlink(temporary)
         raise
-
-
-def _first_copy(desc: Descriptor, local: NDArray[Any] | None) -> tuple[Descriptor, NDArray[Any] | None]:
-    """The layout without its other copies, and what this rank has in it: MPI writes what each rank of a layout has."""
-    whole = desc.parent or desc
-    grid = ProcessGrid(desc.placement.shape, desc.grid.comm, ranks=desc.placement)
-    made = Descriptor(whole.shape, whole.block, grid, source=whole.source)
-    made = made[tuple(slice(o, o + n) for o, n in zip(desc.offset, desc.shape, strict=True))]
-    return made, local if grid.coords is not None else None
 
 
 def _place(name: str) -> tuple[str, str, list[str]]:

@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from layouts import descriptor
-from oracle import random_layout, random_shape
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.engine.arrays import dtype_digest
@@ -23,8 +21,6 @@ from pyscalapack_redist.files import slabs as slabs_module
 from pyscalapack_redist.files.header import FileArray, first_element, npy_header, read_npy_header
 from pyscalapack_redist.files.leftovers import temporary_name
 from pyscalapack_redist.files.slabs import SLAB_BYTES, Slab, slabs
-from pyscalapack_redist.files.view import RUN_BYTES, regions
-from pyscalapack_redist.layout.dimensions import local_part
 
 MANY = settings(max_examples=4 * settings.default.max_examples)
 UNICODE = np.dtype([("α", "<f8"), ("名前", ">i2", (3,))])
@@ -130,37 +126,6 @@ def test_spans_are_all_of_a_window_in_order(data: st.DataObject, order: str, gap
         assert (own[0], own[-1]) == (first, end - 1)
         assert np.diff(own).max(initial=1) <= gap + 1
     assert np.array_equal(found, wanted)
-
-
-@MANY
-@given(st.integers(0, 2**32 - 1), st.integers(1, 500), st.sampled_from([1, 8, 24]), st.sampled_from("CF"))
-def test_regions_are_all_of_a_process_in_order(seed: int, limit: int, item: int, order: str) -> None:
-    rng = np.random.default_rng(seed)
-    size = random_shape(rng, int(rng.integers(1, 5)), 500)
-    layout = random_layout(rng, size, 6)
-    desc = descriptor(layout, None)
-    coords = tuple(int(rng.integers(0, p)) for p in layout.ranks.shape)
-    held = layout.local(np.arange(np.prod(layout.shape)).reshape(layout.shape), int(layout.ranks[coords]))
-    assert held is not None
-    mine = held[local_part(desc.distributions, coords)].ravel(order).tolist()
-    moved: list[int] = []
-    lowest = -1
-    for region in regions(desc.distributions, coords, item, order, limit):
-        part = held[local_part(desc[region].distributions, coords)]
-        assert part.size
-        assert part.size == 1 or part.size * item <= limit
-        moved += part.ravel(order).tolist()
-        assert first_element(region, desc.shape, order) > lowest
-        lowest = first_element(region, desc.shape, order)
-    assert moved == mine
-
-
-def test_cuts_are_between_blocks() -> None:
-    """So that a region is a darray, as the whole is; also of a sub-array that starts within a block."""
-    axes = psr.Descriptor((1000,), (8,), psr.ProcessGrid((3,), ranks=[2, 0, 1]), source=1)[13:990].distributions
-    parts = list(regions(axes, (2,), 1, "C", RUN_BYTES * 3))
-    assert len(parts) > 5
-    assert all((part.start + 13) % 8 == 0 for (part,) in parts[1:])
 
 
 SHAPES_OF_SLABS = st.lists(st.integers(1, 12), min_size=1, max_size=4).map(tuple)

@@ -1,7 +1,7 @@
 """Random arrays in files: what NumPy or h5py wrote is loaded, what was saved they load. Arguments: folder, cases, seed.
 
-Cases are of .npy, raw and HDF5 files, where h5py is there, of both orders, whole files and windows of them, by slabs and by
-a view, in pieces of all sizes, of arrays of one to five dimensions in layouts of any kind.
+Cases are of .npy, raw and HDF5 files, where h5py is there, of both orders, whole files and windows of them, in
+slabs of all sizes, of arrays of one to five dimensions in layouts of any kind.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from oracle import random_axes, random_layout, random_shape
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.files import slabs, view
-from pyscalapack_redist.layout.dimensions import local_part
+from pyscalapack_redist.files import slabs
 
 Whole = NDArray[Any]
 
@@ -35,9 +34,9 @@ RECORD = np.dtype([("key", ">i4"), ("value", "<f8", (2,)), ("tag", "S3")])
 PLAIN = [np.dtype(t) for t in ("?", "H", ">i2", "q", "f", "d", ">d", "D", "S5")]
 DTYPES = [*PLAIN, *map(np.dtype, ("e", "g", ">D", "U3", ">U2", "M8[s]", "V7")), RECORD, ALIGNED]
 IN_HDF5 = [*PLAIN, np.dtype([("key", "<i4"), ("value", ">f8")])]
-WAYS = [
-    *itertools.product((".npy", ".bin"), (False, True), ("slabs", "view")),
-    *itertools.product([".h5"] * (importlib.util.find_spec("h5py") is not None), (False, True), ("slabs",)),
+KINDS = [
+    *itertools.product((".npy", ".bin"), (False, True)),
+    *itertools.product([".h5"] * (importlib.util.find_spec("h5py") is not None), (False, True)),
 ]
 
 
@@ -105,8 +104,7 @@ def on_first(action: Any) -> None:
 
 
 def check_case(comm: MPI.Intracomm, folder: Path, rng: np.random.Generator, number: int) -> None:
-    suffix, windowed, through = WAYS[number % len(WAYS)]
-    through = "slabs" if windowed else through
+    suffix, windowed = KINDS[number % len(KINDS)]
     rank = comm.Get_rank()
     layout = random_layout(rng, random_shape(rng, int(rng.integers(1, 6)), 800), comm.Get_size(), copies=True)
     ranks, axes = random_axes(rng, layout)
@@ -118,15 +116,12 @@ def check_case(comm: MPI.Intracomm, folder: Path, rng: np.random.Generator, numb
     possible = IN_HDF5 if suffix == ".h5" else DTYPES
     dtype = possible[rng.integers(len(possible))]
     order = "C" if suffix == ".h5" else "CF"[rng.integers(2)]
-    view.REGION_BYTES = slabs.SLAB_BYTES = int(rng.choice([100, 500, 3000, 10**7]))
-    view.RUN_BYTES = int(rng.choice([1, 64]))
+    slabs.SLAB_BYTES = int(rng.choice([100, 500, 3000, 10**7]))
     slabs.SPAN_BYTES, slabs.GAP_BYTES = int(rng.choice([1, 200, 10**6])), int(rng.choice([0, 1, 60, 10**5]))
     skipped = int(rng.integers(0, 9)) if suffix == ".bin" else 0
     its: dict[str, Any] = {"dataset": "group/data"} if suffix == ".h5" else {}
     if windowed:
         its["window"] = window_of(rng, first, desc.shape, shape)
-    else:
-        its |= {} if suffix == ".h5" else {"through": through}
     if suffix == ".bin":
         its |= {
             "order": order,
@@ -180,30 +175,6 @@ def check_case(comm: MPI.Intracomm, folder: Path, rng: np.random.Generator, numb
     WORLD.Barrier()
 
 
-def same_view(rng: np.random.Generator) -> bool:
-    """What is a darray is the same as runs of indices; both pick the oracle's elements of the whole."""
-    layout = random_layout(rng, random_shape(rng, int(rng.integers(1, 4)), 800), 6)
-    order = "CF"[rng.integers(2)]
-    axes = descriptor(layout, None).distributions
-    coords = tuple(int(rng.integers(0, p)) for p in layout.ranks.shape)
-    whole = np.arange(np.prod(layout.shape), dtype="i4").reshape(layout.shape)
-    part = whole[layout.window()]
-    held = layout.local(whole, int(layout.ranks[coords]))
-    assert held is not None
-    mine = held[local_part(axes, coords)]
-    if not mine.size:
-        return False
-    makers = [view._runs, view._darray] if view.is_darray(axes) else [view._runs]
-    for make in makers:
-        made = make(axes, coords, MPI.INT32_T, order).Commit()
-        assert made.Get_extent() == (0, part.nbytes)
-        picked = np.empty(mine.size, "i4")
-        made.Pack(np.ascontiguousarray(part.ravel(order)), picked, 0, MPI.COMM_SELF)
-        assert np.array_equal(picked, mine.ravel(order)), (make, layout, coords, order)
-        made.Free()
-    return len(makers) == 2
-
-
 def far_in_a_file(comm: MPI.Intracomm, folder: Path) -> None:
     """Places beyond 2^31 and 2^32 bytes; the file has holes and takes no room."""
     path, offset, whole = folder / "far.bin", 5 * 2**30 + 3, np.arange(700.0).reshape(20, 35)
@@ -215,9 +186,8 @@ def far_in_a_file(comm: MPI.Intracomm, folder: Path) -> None:
 
     on_first(hole)
     desc = psr.Descriptor(whole.shape, (3, 4), psr.ProcessGrid((1, SIZE), comm))
-    for through in ("slabs", "view"):
-        local = psr.load(desc, path, dtype="d", offset=offset, through=through)
-        assert np.array_equal(local, desc.from_function(lambda i, j: whole[i, j]))
+    local = psr.load(desc, path, dtype="d", offset=offset)
+    assert np.array_equal(local, desc.from_function(lambda i, j: whole[i, j]))
 
 
 def what_lies_between_fields(folder: Path) -> None:
@@ -226,11 +196,10 @@ def what_lies_between_fields(folder: Path) -> None:
     desc, part = (psr.Descriptor(shape, (2, 2), psr.ProcessGrid((1, SIZE), WORLD)) for shape in ((30, 20), (10, 5)))
     on_first(lambda: whole.tofile(path))
     local = psr.load(desc, path, dtype=ALIGNED)
-    for through in ("slabs", "view"):
-        psr.save(desc, local, folder / "again.bin", through=through, order="C")
-        WORLD.Barrier()
-        assert (folder / "again.bin").read_bytes() == whole.tobytes()
-        WORLD.Barrier()
+    psr.save(desc, local, folder / "again.bin", through="slabs", order="C")
+    WORLD.Barrier()
+    assert (folder / "again.bin").read_bytes() == whole.tobytes()
+    WORLD.Barrier()
     local = psr.load(part, path, dtype=ALIGNED, window=np.s_[3:13, -5:], shape=(30, 20))
     psr.save(part, local, path, window=np.s_[:10, :5], shape=(30, 20))
     expected = whole.copy()
@@ -256,8 +225,6 @@ def with_distributed_arrays(folder: Path) -> None:
 def main() -> None:
     folder, cases, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     warnings.simplefilter("ignore", RuntimeWarning)  # h5py without MPI
-    darrays = sum(same_view(np.random.default_rng([seed, case])) for case in range(2 * cases))
-    assert darrays > cases // 4  # irregular blocks are none
     reordered = WORLD.Split(0, -RANK)
     for case in range(cases):
         rng = np.random.default_rng([seed, case])
@@ -266,7 +233,7 @@ def main() -> None:
         except BaseException as error:
             error.add_note(f"case {case} of seed {seed}")
             raise
-    view.REGION_BYTES = slabs.SLAB_BYTES = 10**7
+    slabs.SLAB_BYTES = 10**7
     far_in_a_file(reordered, folder)
     what_lies_between_fields(folder)
     with_distributed_arrays(folder)
