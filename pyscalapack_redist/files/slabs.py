@@ -6,113 +6,34 @@ reading and writing apart: one that fails says so to the others, where a collect
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import functools
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+import os
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..comm.groups import MPIGroup
 from ..comm.mpi import MPI
+from ..comm.progress import blocking
 from ..engine.redistribute import redistribute
 from ..errors import FileError
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
-from .agreed import all_must
-from .header import FileArray, Region
-from .mpi_file import bytes_of, opened
+from .agreement import on_all, on_first
+from .contents import FileArray, FilePart, Region, is_npy, npy_header
 
-__all__ = ["SLAB_BYTES", "Slab", "read", "slabs", "write"]
+__all__ = ["SLAB_BYTES", "ArrayFile", "MPIFile", "Slab", "check_openable", "slabs"]
 
 SLAB_BYTES = 16 * 2**20  # of each rank that reads or writes
-# Of a window, what lies between two runs is read as well where that takes no longer than another call.
-GAP_BYTES = 2**14
-SPAN_BYTES = 4 * 2**20
-
-
-def read(
-    everyone: MPIGroup,
-    path: str,
-    stored: FileArray,
-    desc: Descriptor,
-    out: NDArray[Any] | None,
-    dtype: np.dtype[Any],
-) -> None:
-    """Read this rank's part of a file into `out`, an array of `dtype`. Collective.
-
-    Raises
-    ------
-    FileError
-        MPI could not, on this rank.
-    CollectiveError
-        It could not on another.
-    """
-    with opened(everyone, path, MPI.MODE_RDONLY) as file:
-        for slab in slabs(desc, stored.dtype.itemsize, stored.order, everyone.size):
-            part = all_must(everyone, lambda slab=slab: _read(file, path, stored, slab, dtype))  # type: ignore[misc]
-            redistribute(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
-
-
-def write(everyone: MPIGroup, path: str, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
-    """Write this rank's part into a file that is there, and see it on the disk. Collective.
-
-    Raises
-    ------
-    FileError
-        MPI could not, on this rank.
-    CollectiveError
-        It could not on another.
-    """
-    with opened(everyone, path, MPI.MODE_WRONLY) as file:
-        for slab in slabs(desc, stored.dtype.itemsize, stored.order, everyone.size):
-            part = _filled(slab, stored, desc, local)
-            all_must(everyone, lambda slab=slab, part=part: _write(file, stored, slab, part))  # type: ignore[misc]
-
-
-def _filled(slab: Slab, stored: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> NDArray[Any]:
-    """This rank's part of a slab, of those of the local arrays. Collective."""
-    part = slab.layout.empty(stored.dtype, order=stored.order)
-    # On the whole communicator: not every slab has a part for every rank.
-    redistribute(desc[slab.part], slab.layout, dtype=stored.dtype, comm=desc.grid.comm)(local, part)
-    return part
-
-
-def _read(file: MPI.File, path: str, stored: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
-    part, item = slab.layout.empty(stored.dtype, order=stored.order), stored.dtype.itemsize
-    if part.size:
-        raw = _from_slowest(part, stored)
-        for span in stored.spans(slab.own, GAP_BYTES // item, SPAN_BYTES // item):
-            box = raw[span.part]
-            among = box if span.length == box.size else np.empty(span.length, raw.dtype)
-            status = MPI.Status()
-            file.Read_at(span.start, [bytes_of(among, "C"), among.nbytes, MPI.BYTE], status)
-            came = status.Get_count(MPI.BYTE)
-            if came != among.nbytes:
-                raise FileError(f"{path} ended while it was read: {came} bytes of {among.nbytes} came")
-            if among is not box:
-                box[...] = np.ndarray(box.shape, raw.dtype, among, strides=span.strides)
-    return part.astype(dtype, order="K", copy=False)
-
-
-def _from_slowest(part: NDArray[Any], stored: FileArray) -> NDArray[Any]:
-    """The same elements with dimensions from the slowest to the fastest, as bytes: a copy of records would leave gaps out."""
-    raw = part.view((np.void, stored.dtype.itemsize))
-    return raw if stored.order == "C" else raw.T
-
-
-def _write(file: MPI.File, stored: FileArray, slab: Slab, part: NDArray[Any]) -> None:
-    if part.size:
-        raw = _from_slowest(part, stored)
-        for span in stored.spans(slab.own, 0, part.size):
-            box, status = raw[span.part], MPI.Status()
-            file.Write_at(span.start, [bytes_of(box, "C"), box.nbytes, MPI.BYTE], status)
-            went = status.Get_count(MPI.BYTE)
-            if went != box.nbytes:
-                raise FileError(f"only {went} bytes of {box.nbytes} could be written: is the disk full?")
-
-
-# -- the slabs
 
 
 class Slab(NamedTuple):
@@ -199,9 +120,202 @@ def _dealt(shape: Sequence[int], ranks: int) -> tuple[int, ...]:
     The slowest dimension is dealt out. While there are fewer indices than processes for them, each index has several,
     among which the next dimension is dealt out.
     """
-    made = []
+    processes = []
     for n in shape:
         block = -(-n // ranks)
-        made.append(-(-n // block))
+        processes.append(-(-n // block))
         ranks = ranks // n if block == 1 else 1
-    return tuple(made)
+    return tuple(processes)
+
+
+# -- files whose arrays move in slabs
+
+
+class ArrayFile(ABC):
+    """A file of one format, whose array is read and written in slabs.
+
+    Parameters
+    ----------
+    group : MPIGroup
+        The ranks.
+    path : str
+        The file.
+    name : str
+        The file in messages.
+    callers : int
+        How many ranks open it: the first ones.
+    """
+
+    def __init__(self, group: MPIGroup, path: str, name: str, callers: int) -> None:
+        self.group, self.path, self.name, self.callers = group, path, name, callers
+
+    @abstractmethod
+    def locate(self, part: FilePart, desc: Descriptor, dtype: np.dtype[Any] | None) -> FileArray:
+        """Where in the file what is meant is, checked against the layout. Collective."""
+
+    @abstractmethod
+    def create(self, target: str, array: FileArray) -> FileArray:
+        """Make the file for an array, which is to replace `target`; where in it the elements go. Collective."""
+
+    @abstractmethod
+    def opened(self, mode: str) -> AbstractContextManager[Any]:
+        """The file, opened to read ("r") or to write in it ("r+"), after which it is on the disk. Collective."""
+
+    @abstractmethod
+    def read_part(self, file: Any, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """This rank's part of a slab, as an array of `dtype`. Not collective."""
+
+    @abstractmethod
+    def write_part(self, file: Any, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
+        """Write this rank's part of a slab, which is contiguous in the array's order. Not collective."""
+
+    def read(self, array: FileArray, desc: Descriptor, out: NDArray[Any] | None, dtype: np.dtype[Any]) -> None:
+        """Read an array into `out`, this rank's local array, of `dtype`. Collective."""
+
+        def read_part(slab: Slab) -> NDArray[Any] | None:
+            return None if slab.layout.coords is None else self.read_part(file, array, slab, dtype)
+
+        with self.opened("r") as file:
+            for slab in slabs(desc, array.dtype.itemsize, array.order, self.callers):
+                part = on_all(self.group, functools.partial(read_part, slab))
+                # On the whole communicator, here and below: not every slab has a part for every rank.
+                redistribute(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
+
+    def write(self, array: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
+        """Write this rank's local array into the file, which is there, and see it on the disk. Collective."""
+
+        def write_part(slab: Slab, part: NDArray[Any]) -> None:
+            if part.size:
+                self.write_part(file, array, slab, part)
+
+        with self.opened("r+") as file:
+            for slab in slabs(desc, array.dtype.itemsize, array.order, self.callers):
+                part = slab.layout.empty(array.dtype, order=array.order)
+                redistribute(desc[slab.part], slab.layout, dtype=array.dtype, comm=desc.grid.comm)(local, part)
+                on_all(self.group, functools.partial(write_part, slab, part))
+
+
+# -- .npy and raw files, by MPI-IO
+
+# Of a window, what lies between two runs is read as well where that takes no longer than another call.
+GAP_BYTES = 2**14
+SPAN_BYTES = 4 * 2**20
+LONGEST_NAME = 244  # bytes: Open MPI 4.1 adds a suffix in a buffer of 256
+DESCRIPTORS = 8  # of files, free on a rank before MPI opens one; Open MPI 4.1 needs two at a time
+NOT_OFFERED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+class MPIFile(ArrayFile):
+    """A .npy or raw file, which each rank opens on COMM_SELF, so that one that cannot may say so."""
+
+    def __init__(self, group: MPIGroup, path: str, name: str) -> None:
+        super().__init__(group, path, name, group.size)
+
+    def locate(self, part: FilePart, desc: Descriptor, dtype: np.dtype[Any] | None) -> FileArray:
+        """Where in the file what is meant is; a raw file's elements are of `dtype`. Collective."""
+        return on_first(self.group, lambda: part.locate(self.path, desc, dtype))
+
+    def create(self, target: str, array: FileArray) -> FileArray:
+        """Make the file with its header and all its space, so that a full disk is known before ranks write. Collective."""
+        return on_first(self.group, lambda: self._begin(target, array))
+
+    def _begin(self, target: str, array: FileArray) -> FileArray:
+        header = npy_header(array.dtype, array.shape, array.order) if is_npy(self.name) else b""
+        placed = replace(array, offset=len(header))
+        with open(self.path, "xb", opener=_opener(target)) as file:
+            file.write(header)
+            file.flush()
+            if placed.end > placed.offset:
+                _take_room(file, placed.end, self.name)
+        return placed
+
+    @contextlib.contextmanager
+    def opened(self, mode: str) -> Iterator[MPI.File]:
+        """The file, in the end closed, and on the disk if it was written; or every rank raises. Collective."""
+        on_all(self.group, lambda: check_openable(self.path))
+        access = MPI.MODE_RDONLY if mode == "r" else MPI.MODE_WRONLY
+        file = on_all(self.group, lambda: blocking(lambda: MPI.File.Open(MPI.COMM_SELF, self.path, access)))
+        file.Set_errhandler(MPI.ERRORS_RETURN)
+        try:
+            yield file
+            if mode != "r":
+                on_all(self.group, lambda: blocking(file.Sync))
+        except BaseException:
+            blocking(file.Close)
+            raise
+        on_all(self.group, lambda: blocking(file.Close))
+
+    def read_part(self, file: MPI.File, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """This rank's part of a slab, as an array of `dtype`. Not collective."""
+        part, item = slab.layout.empty(array.dtype, order=array.order), array.dtype.itemsize
+        raw = _from_slowest(part, array)
+        for span in array.spans(slab.own, GAP_BYTES // item, SPAN_BYTES // item):
+            box = raw[span.part]
+            among = box if span.length == box.size else np.empty(span.length, raw.dtype)
+            status = MPI.Status()
+            file.Read_at(span.start, [_bytes_of(among), among.nbytes, MPI.BYTE], status)
+            count = status.Get_count(MPI.BYTE)
+            if count != among.nbytes:
+                raise FileError(f"{self.name} ended while it was read: {count} bytes of {among.nbytes} came")
+            if among is not box:
+                box[...] = np.ndarray(box.shape, raw.dtype, among, strides=span.strides)
+        return part.astype(dtype, order="K", copy=False)
+
+    def write_part(self, file: MPI.File, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
+        """Write this rank's part of a slab. Not collective."""
+        raw = _from_slowest(part, array)
+        for span in array.spans(slab.own, 0, part.size):
+            box, status = raw[span.part], MPI.Status()
+            file.Write_at(span.start, [_bytes_of(box), box.nbytes, MPI.BYTE], status)
+            count = status.Get_count(MPI.BYTE)
+            if count != box.nbytes:
+                raise FileError(f"only {count} bytes of {box.nbytes} could be written: is the disk full?")
+
+
+def _from_slowest(part: NDArray[Any], array: FileArray) -> NDArray[Any]:
+    """The same elements with dimensions from the slowest to the fastest, as bytes: a copy of records would leave gaps out."""
+    raw = part.view((np.void, array.dtype.itemsize))
+    return raw if array.order == "C" else raw.T
+
+
+def _bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The memory of an array that is contiguous in C order."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def check_openable(path: str) -> None:
+    """Refuse what MPI would end the program for, or wait for without end on the other ranks. Not collective."""
+    length = len(os.fsencode(path))
+    if length > LONGEST_NAME and MPI.get_vendor()[0] == "Open MPI":
+        raise FileError(
+            f"{path}: the name has {length} bytes, and Open MPI ends the program in MPI_File_open for one of more than "
+            f"{LONGEST_NAME}: use a shorter one, such as one from the working directory on (a file that is written has more)"
+        )
+    with contextlib.ExitStack() as files:
+        try:
+            for _ in range(DESCRIPTORS):
+                files.callback(os.close, os.open(os.sep, os.O_RDONLY))
+        except OSError as error:
+            raise FileError(
+                f"{path}: MPI may need {DESCRIPTORS} file descriptors to open it, and this process has fewer left ({error}): "
+                "close files, or allow more by ulimit -n"
+            ) from error
+
+
+def _opener(target: str) -> Callable[[str, int], int]:
+    """Makes a file that nobody may read who may not read the one that it is to replace. Not collective."""
+    mode = stat.S_IMODE(os.stat(target).st_mode) & 0o666 if os.path.exists(target) else 0o666
+    return lambda path, flags: os.open(path, flags, mode | stat.S_IWUSR | stat.S_IRUSR)
+
+
+def _take_room(file: BinaryIO, nbytes: int, name: str) -> None:
+    """Make the file that long, on a system that can also see to it that the disk has room."""
+    if not hasattr(os, "posix_fallocate"):
+        file.truncate(nbytes)
+        return
+    try:
+        os.posix_fallocate(file.fileno(), 0, nbytes)
+    except OSError as error:
+        if error.errno not in NOT_OFFERED:
+            raise FileError(f"{name}: there is no room for {nbytes} bytes: {error}") from error
+        file.truncate(nbytes)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 import subprocess
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -16,10 +18,10 @@ from hypothesis import strategies as st
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.engine.arrays import dtype_digest
-from pyscalapack_redist.files import leftovers
+from pyscalapack_redist.files import replacement
 from pyscalapack_redist.files import slabs as slabs_module
-from pyscalapack_redist.files.header import FileArray, first_element, npy_header, read_npy_header
-from pyscalapack_redist.files.leftovers import temporary_name
+from pyscalapack_redist.files.contents import FileArray, first_element, npy_header, read_npy_header
+from pyscalapack_redist.files.replacement import temporary_name
 from pyscalapack_redist.files.slabs import SLAB_BYTES, Slab, slabs
 
 MANY = settings(max_examples=4 * settings.default.max_examples)
@@ -81,19 +83,39 @@ def test_headers_that_name_no_array(header: str, version: int, tmp_path: Path) -
         psr.shape_of(path)
 
 
+def test_files_that_are_no_npy_files(tmp_path: Path) -> None:
+    path, text = tmp_path / "x.npy", "is not a .npy file that can be read"
+    np.save(path, np.zeros((3, 4)))
+    content = path.read_bytes()
+    for words, changed in (
+        *((text, content[:length]) for length in (100, 9, 3, 0)),
+        ("the magic string is not correct", b"x" + content[1:]),
+        ("version (9, 0)", content[:6] + bytes((9, 0)) + content[8:]),
+        (text, content[:8] + (60000).to_bytes(2, "little") + content[10:]),
+        (text, content.replace(b"'descr'", b"'desc!'")),
+        (text, content.replace(b"'<f8'", b"'what'")),
+        ("holds elements of dtype object", content.replace(b"'<f8'", b"'|O' ")),
+        ("is cut short: it has 223 bytes", content[:-1]),
+    ):
+        path.write_bytes(changed)
+        with pytest.raises(psr.FileError, match=re.escape(words)):
+            psr.shape_of(path)
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
+        (3, "path = 3 must be a str"),
         ("none.npy", "No such file"),
         ("folder.npy", "Is a directory"),
         ("a.bin", "is read as raw binary, which has no header that tells the shape and the dtype"),
     ],
 )
-def test_what_tells_no_shape(name: str, words: str, tmp_path: Path) -> None:
+def test_what_tells_no_shape(name: Any, words: str, tmp_path: Path) -> None:
     (tmp_path / "folder.npy").mkdir()
     (tmp_path / "a.bin").write_bytes(bytes(8))
     with pytest.raises(psr.FileError, match=words):
-        psr.shape_of(tmp_path / name)
+        psr.shape_of(name if name == 3 else tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["pipe.npy", "pipe.h5"])
@@ -195,25 +217,25 @@ def test_who_writes_a_temporary_file(tmp_path: Path) -> None:
     mine = temporary_name(target)
     assert Path(mine).parent == tmp_path
     assert len(Path(temporary_name(str(tmp_path / ("\N{GRINNING FACE}" * 60)))).name.encode()) <= 255
-    assert leftovers.has_ended(mine) is False
+    assert replacement.has_ended(mine) is False
     machine, pid, start, token = Path(mine).name.split(".")[-5:-1]
     with subprocess.Popen(["sleep", "60"]) as other:
-        status = leftovers._process(other.pid)
+        status = replacement._process(other.pid)
         assert status is not None
         named = mine.replace(f".{pid}.{start}.", f".{other.pid:x}.{status.start:x}.")
-        assert leftovers.has_ended(named) is False
-        assert leftovers.has_ended(named.replace(f".{status.start:x}.", f".{status.start - 1:x}."))
+        assert replacement.has_ended(named) is False
+        assert replacement.has_ended(named.replace(f".{status.start:x}.", f".{status.start - 1:x}."))
         other.kill()
         os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
-        assert leftovers.has_ended(named)
-    assert leftovers.has_ended(named)
+        assert replacement.has_ended(named)
+    assert replacement.has_ended(named)
     for unknown in ("0" * 12, "0123456789ab"):
-        assert leftovers.has_ended(named.replace(machine, unknown)) is None
+        assert replacement.has_ended(named.replace(machine, unknown)) is None
     for name in (mine, named, mine.replace(token, "x"), target, f"{mine}.npy", str(tmp_path / f"other{token}.part")):
         Path(name).write_bytes(b"")
     os.symlink(mine, named.replace(token, "123456789abc"))
-    assert leftovers.found_beside(target) == sorted([mine, named])
-    assert leftovers.found_beside(str(tmp_path / "nowhere" / "x.npy")) == []
+    assert replacement.temporary_files_of(target) == sorted([mine, named])
+    assert replacement.temporary_files_of(str(tmp_path / "nowhere" / "x.npy")) == []
 
 
 def test_equal_dtypes_have_equal_digests() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.files import writing
+from pyscalapack_redist.files import replacement
 
 WORLD = MPI.COMM_WORLD
 
@@ -38,7 +38,7 @@ def main() -> None:
     ones = desc.from_function(lambda i, j: 1.0 + 0 * i * j)
     path = folder / "kept.npy"
     if what == "killed":
-        writing._finish = killed
+        replacement._finish = killed
         psr.save(desc, ones, path)
     left = parts(folder)
     assert len(left) == 1, left
@@ -54,7 +54,7 @@ def main() -> None:
     # Of another machine, and of a process that lives.
     fields = left[0].split(".")
     elsewhere = ".".join([*fields[:-5], "0123456789ab", *fields[-4:]])
-    alive = Path(WORLD.bcast(writing.temporary_name(str(path)))).name
+    alive = Path(WORLD.bcast(replacement.temporary_name(str(path)))).name
     if WORLD.Get_rank() == 0:
         for name in (elsewhere, alive):
             (folder / name).write_bytes(b"")

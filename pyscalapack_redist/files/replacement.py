@@ -1,6 +1,7 @@
-"""Temporary files of save(): their names tell who writes them, so that those of a killed program can be removed.
+"""A new file in place of an old one: written under another name beside it, which it gets when it is complete.
 
-A lock would tell less: locks of one host need not be seen by another, and MPI-IO and HDF5 lock the file themselves.
+The temporary name tells who writes the file, so that those of a killed program can be removed. A lock would tell less: locks
+of one host need not be seen by another, and MPI-IO and HDF5 lock the file themselves.
 """
 
 from __future__ import annotations
@@ -10,19 +11,64 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import socket
+import stat
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from ..comm.group import Group
-from ..errors import callers_level
-from .agreed import all_must, from_one
+from ..errors import FileError, callers_level
+from .agreement import on_all, on_first
 
-__all__ = ["found_beside", "remove_ended", "temporary_name"]
+__all__ = ["has_ended", "replace_file", "temporary_files_of", "temporary_name"]
 
 UNKNOWN = "0" * 12
+
+
+def replace_file(group: Group, name: str, write: Callable[[str, str], None]) -> None:
+    """Give this name, or what it links to, to the file that `write(temporary, target)` makes, once all went well. Collective."""
+    target, temporary, others = on_first(group, lambda: _place(name))
+    if others:
+        _remove_ended(group, others, name)
+    try:
+        write(temporary, target)
+        on_first(group, lambda: _finish(temporary, target))
+    except BaseException:
+        if group.rank == 0:
+            with suppress(OSError):
+                os.unlink(temporary)
+        raise
+
+
+def _place(name: str) -> tuple[str, str, list[str]]:
+    """The file that is to be replaced: what a link leads to. A temporary name for it, and what has such a name already."""
+    folder = os.path.dirname(name) or "."
+    if not os.path.isdir(folder):
+        raise FileError(f"{name} cannot be written: there is no directory {folder}; make it first")
+    target = os.path.realpath(name)
+    if os.path.lexists(target) and not stat.S_ISREG(os.stat(target).st_mode):
+        raise FileError(f"{target} is not an ordinary file and would be replaced: give another path")
+    return target, temporary_name(target), temporary_files_of(target)
+
+
+def _finish(temporary: str, target: str) -> None:
+    """Give the complete file its name. On the first rank."""
+    if os.path.exists(target):
+        shutil.copymode(target, temporary)
+    os.replace(temporary, target)
+    folder = os.open(os.path.dirname(target), os.O_RDONLY)
+    try:
+        with suppress(OSError):  # not every file system does this for a directory
+            os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+# -- temporary names
 
 
 class _Process(NamedTuple):
@@ -41,40 +87,32 @@ def temporary_name(target: str) -> str:
     return f"{_beginning(target)}.{machine}.{os.getpid():x}.{start:x}.{secrets.token_hex(6)}.part"
 
 
-def found_beside(target: str) -> list[str]:
+def temporary_files_of(target: str) -> list[str]:
     """Temporary files of other calls of save() for a file; none where the folder cannot be read. Not collective."""
     folder, first = os.path.split(_beginning(target))
-    mine = re.compile(re.escape(first) + r"\.[0-9a-f]{12}\.[0-9a-f]{1,7}\.[0-9a-f]{1,16}\.[0-9a-f]{12}\.part")
+    pattern = re.compile(re.escape(first) + r"\.[0-9a-f]{12}\.[0-9a-f]{1,7}\.[0-9a-f]{1,16}\.[0-9a-f]{12}\.part")
     try:
         with os.scandir(folder) as entries:
             return sorted(
-                entry.path for entry in entries if mine.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
+                entry.path
+                for entry in entries
+                if pattern.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
             )
     except OSError:
         return []
 
 
-def remove_ended(everyone: Group, left: list[str], name: str) -> None:
-    """Remove those of processes that have ended, and warn of those of which nobody here can know. Collective.
-
-    Parameters
-    ----------
-    everyone : Group
-        The ranks: each knows the processes of its machine.
-    left : list of str
-        Temporary files, the same on all ranks.
-    name : str
-        What is to be saved, for the warning.
-    """
+def _remove_ended(group: Group, paths: list[str], name: str) -> None:
+    """Remove temporary files of processes that have ended, each rank those of its machine, and warn of others. Collective."""
 
     def remove() -> None:
-        for path in left:
+        for path in paths:
             if has_ended(path):
                 with suppress(OSError):
                     os.unlink(path)
 
     def warn() -> None:
-        doubtful = [path for path in left if os.path.lexists(path) and has_ended(path) is not False]
+        doubtful = [path for path in paths if os.path.lexists(path) and has_ended(path) is not False]
         if doubtful:
             warnings.warn(
                 f"{name}: beside it are temporary files of calls of save() on other machines, or that cannot be removed: "
@@ -83,8 +121,8 @@ def remove_ended(everyone: Group, left: list[str], name: str) -> None:
                 stacklevel=callers_level(),
             )
 
-    all_must(everyone, remove)
-    from_one(everyone, warn)
+    on_all(group, remove)
+    on_first(group, warn)
 
 
 def has_ended(path: str) -> bool | None:

@@ -1,0 +1,432 @@
+"""load(), save(), shape_of() and dtype_of(): distributed arrays in files, and what a file says of the array that it holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, TypeVar, overload
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..comm.groups import MPIGroup, group_of
+from ..comm.mpi import MPI
+from ..engine.arguments import group_of_all
+from ..engine.arrays import check_dtype, made_for
+from ..errors import ArrayError, FileError, shown
+from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed, fitted, takes_distributed
+from ..layout.given import LayoutArgument, layout_on
+from ..layout.host_array import host_array
+from .agreement import agree_on, on_all, on_first, one_file
+from .contents import (
+    NOT_READ,
+    NOT_WRITTEN,
+    FileArray,
+    FilePart,
+    Window,
+    check_format,
+    check_ordinary,
+    checked_path,
+    is_hdf5,
+    is_npy,
+    read_npy_header,
+)
+from .hdf5 import Hdf5, library, read_dataset
+from .replacement import replace_file
+from .slabs import ArrayFile, MPIFile
+
+__all__ = ["dtype_of", "load", "save", "shape_of"]
+
+D = TypeVar("D", bound=Distributed)
+DATASET = "data"
+
+
+@overload
+def load(
+    array: D,
+    path: str | os.PathLike[str],
+    /,
+    *,
+    order: str | None = None,
+    offset: int | None = None,
+    dataset: str | None = None,
+    window: Window = None,
+    shape: Sequence[int] | None = None,
+    through: str = "slabs",
+) -> D: ...
+
+
+@overload
+def load(
+    desc: LayoutArgument,
+    path: str | os.PathLike[str],
+    out: NDArray[Any] | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    order: str | None = None,
+    offset: int | None = None,
+    dataset: str | None = None,
+    window: Window = None,
+    shape: Sequence[int] | None = None,
+    through: str = "slabs",
+    comm: MPI.Intracomm | None = None,
+) -> NDArray[Any] | None: ...
+
+
+def load(
+    desc: LayoutArgument | Distributed,
+    path: str | os.PathLike[str],
+    out: NDArray[Any] | None = None,
+    *,
+    dtype: DTypeLike | None = None,
+    order: str | None = None,
+    offset: int | None = None,
+    dataset: str | None = None,
+    window: Window = None,
+    shape: Sequence[int] | None = None,
+    through: str = "slabs",
+    comm: MPI.Intracomm | None = None,
+) -> Any:
+    """Read an array from a file, each rank its own part. Collective over the communicator of the descriptor's grid.
+
+    In place of `desc` and `out` it takes a `DistributedArray`, reads into that, and returns it.
+
+    The suffix of the name selects the format: .npy (NumPy's), .h5 or .hdf5 (HDF5, by h5py), anything else raw binary. One
+    of a format that is not read here, such as .npz or .csv, is refused, unless `offset` says where in it elements begin.
+    .npy and raw files are read by MPI-IO. HDF5 is read in parallel where h5py was built with MPI; else the first rank reads
+    for all, and a RuntimeWarning says so.
+
+    Parameters
+    ----------
+    desc : Descriptor, or nine integers
+        Layout to reach. The file, or its window, holds an array of its shape: of a sub-array, of the sub-array's.
+    path : str or path
+        The file; the same on all ranks, all of which must see it.
+    out : ndarray, optional
+        This rank's local array to read into; needed where `desc` is of a sub-array, of which only that is written.
+    dtype : dtype, optional
+        Of the result; by default that of `out`, or of the file in the machine's byte order. What the file has must
+        be safe to convert to it (`numpy.can_cast`). A raw file's elements are of this dtype, and it must be given, there or
+        by `out`.
+    order : {"C", "F"}, optional
+        Which index runs fastest in a raw file: the last ("C", the default) or the first. A .npy file has it in its header.
+    offset : int, optional
+        Byte of a raw file where the array begins; more may then follow it. Without it, the file is the array.
+    dataset : str, optional
+        Name of the data set in an HDF5 file; "data" by default.
+    window : slice or tuple of slice, optional
+        Part of the file's array to read, such as `np.s_[10:50, :]`; the rest is not. As in `desc[10:50, :]`, negative
+        bounds count from the end, `...` stands for all dimensions that are not named, and a step is 1.
+    shape : sequence of int, optional
+        With `window`: of the array in a raw file, which does not tell it.
+    through : {"slabs"}
+        How the file is read: each rank a contiguous part of it, which is then redistributed.
+    comm : MPI.Intracomm, optional
+        Communicator that holds the grid, and then all of its ranks take part; needed where `desc` is nine integers, as for
+        `redistribute`, or None on some ranks.
+
+    Returns
+    -------
+    ndarray or None
+        `out`, or this rank's new local array, in Fortran order; None on a rank outside the grid.
+
+    Raises
+    ------
+    FileError
+        The file is not there, cut short, of another shape or kind, or holds Python objects; or ranks see different files of
+        that name, or it was replaced or changed while it was read, and `out` has parts of it. On all ranks.
+    ArrayError, DescriptorError, LibraryError
+        An argument is wrong on this rank, or h5py is missing.
+    CollectiveError
+        An argument is wrong on another rank, or a rank could not read.
+    """
+    if isinstance(desc, Distributed):
+        if out is not None:
+            raise TypeError("load(array, path) reads into the array: give out= with a Descriptor only")
+        where: dict[str, Any] = {"order": order, "offset": offset, "window": window, "shape": shape}
+        load(desc.desc, path, desc.local, dtype=dtype, dataset=dataset, through=through, **where)
+        return desc
+    desc = layout_on(desc, comm)
+    group, part = group_of_all(desc), FilePart(window, shape, order, offset)
+    error, name, wanted, local = None, "", None, None
+    try:
+        name = checked_path(path, dataset)
+        if offset is None:
+            check_format(name, NOT_READ)
+        wanted = _wanted_dtype(out, dtype)
+        _check_through(through)
+        part.check(name)
+        local = None if out is None else _local_array("out", out, desc)
+    except Exception as caught:
+        error = caught
+    wanted = agree_on(group, desc, ("load", name, *part.key, dataset), wanted, error)
+    file = _array_file(group, name, name, dataset)
+    with one_file(group, name, file.callers):
+        array = file.locate(part, desc, wanted)
+        result = array.dtype.newbyteorder("=") if wanted is None else wanted
+        if not np.can_cast(array.dtype, result, "safe"):
+            raise FileError(f"{name} has elements of {array.dtype}, which dtype = {result} cannot hold without loss")
+        target = on_all(group, lambda: local if local is not None or desc.coords is None else made_for(desc, result))
+        file.read(array, desc, target, result)
+    return target if local is None else out
+
+
+@overload
+def save(
+    array: Distributed,
+    path: str | os.PathLike[str],
+    /,
+    *,
+    order: str | None = None,
+    dataset: str | None = None,
+    window: Window = None,
+    shape: Sequence[int] | None = None,
+    offset: int | None = None,
+    through: str = "slabs",
+) -> None: ...
+
+
+@overload
+def save(
+    desc: LayoutArgument,
+    local: NDArray[Any] | None,
+    path: str | os.PathLike[str],
+    *,
+    order: str | None = None,
+    dataset: str | None = None,
+    window: Window = None,
+    shape: Sequence[int] | None = None,
+    offset: int | None = None,
+    through: str = "slabs",
+    comm: MPI.Intracomm | None = None,
+) -> None: ...
+
+
+@takes_distributed("desc", "local")
+def save(
+    desc: LayoutArgument,
+    local: NDArray[Any] | None,
+    path: str | os.PathLike[str],
+    *,
+    order: str | None = None,
+    dataset: str | None = None,
+    window: Window = None,
+    shape: Sequence[int] | None = None,
+    offset: int | None = None,
+    through: str = "slabs",
+    comm: MPI.Intracomm | None = None,
+) -> None:
+    """Write an array into a file, each rank its own part. Collective over the communicator of the descriptor's grid.
+
+    In place of `desc` and `local` it takes a `DistributedArray`.
+
+    With `window` it writes into a file that is there, in place: what is outside the window stays as it is, and nothing is
+    written unless all ranks find all arguments right. A program that is killed meanwhile, or cannot write on, leaves some
+    elements of the window new and others old, and of an HDF5 file perhaps one that cannot be opened.
+
+    The suffix of the name selects the format, as for `load`, and one that is of a format which is not written here, such as
+    .npz or .csv, is refused. Without `window` the file is written in the same directory under another name
+    (.NAME.MACHINE.PID.START.TOKEN.part), brought to the disk, and renamed by the first rank: whatever goes wrong before, a
+    file that was there stays as it was. What a killed program has left there is removed by the next call for the same
+    file, if a rank runs on the machine that had the first rank then; else a RuntimeWarning names it.
+
+    Parameters
+    ----------
+    desc : Descriptor, or nine integers
+        Layout of the array. Of a sub-array, only that is written. Of copies, which are taken to be equal, each element is
+        written once.
+    local : ndarray or None
+        This rank's local array, of any strides; None on a rank outside the grid.
+    path : str or path
+        The file; the same on all ranks, all of which must see it. Its dtype is that of `local`, byte order included.
+    order : {"C", "F"}, optional
+        Which index is to run fastest in a .npy or raw file: the last ("C", the default) or the first. In HDF5 it is always
+        the last. With `window`, which does in a raw file.
+    dataset : str, optional
+        Name of the data set in an HDF5 file; "data" by default. What else such a file has stays in it.
+    window : slice or tuple of slice, optional
+        Part of the file's array to write, of the shape of `desc`, as for `load`.
+    shape : sequence of int, optional
+        With `window`: of the array in a raw file, which does not tell it.
+    offset : int, optional
+        With `window`: byte of a raw file where the array begins; more may then follow it.
+    through : {"slabs"}
+        How the file is written, as for `load`.
+    comm : MPI.Intracomm, optional
+        As for `load`.
+
+    Raises
+    ------
+    FileError
+        The file cannot be made or written: no such directory, no right, no space; or it has another dtype than `local`, or
+        no such window; or ranks see different files of that name, or it was replaced meanwhile. On all ranks, or a
+        CollectiveError on those that could write.
+    ArrayError, DescriptorError, LibraryError
+        An argument is wrong on this rank, or h5py is missing.
+    CollectiveError
+        An argument is wrong on another rank, or a rank could not write.
+    """
+    desc = layout_on(desc, comm)
+    group, part = group_of_all(desc), FilePart(window, shape, order, offset)
+    error, name, dtype = None, "", None
+    try:
+        name = checked_path(path, dataset)
+        check_format(name, NOT_WRITTEN)
+        _check_through(through)
+        if window is None:
+            part.check_new(name)
+        else:
+            part.check(name)
+        local = _local_array("local", local, desc)
+        dtype = None if local is None else local.dtype
+    except Exception as caught:
+        error = caught
+    dtype = agree_on(group, desc, ("save", name, *part.key, dataset), dtype, error)
+    if dtype is None:
+        raise ArrayError(
+            "local is None on every rank, so that the dtype is not known: pass an empty array of it on one"
+        )
+    if window is not None:
+        file = _array_file(group, name, name, dataset)
+        with one_file(group, name, file.callers, writes=True):
+            array = file.locate(part, desc, dtype)
+            if array.dtype != dtype:
+                raise FileError(
+                    f"local has dtype {_spelled(dtype)}, but {name} has elements of {_spelled(array.dtype)}: to write into a "
+                    "window pass local.astype of that dtype"
+                )
+            file.write(array, desc, local)
+        return
+    new = FileArray(dtype, desc.shape, order or "C", 0)
+
+    def write(temporary: str, target: str) -> None:
+        file = _array_file(group, temporary, name, dataset)
+        array = file.create(target, new)
+        with one_file(group, temporary, file.callers, writes=True, elsewhere=("size",)):  # its name is random
+            file.write(array, desc, local)
+
+    replace_file(group, name, write)
+
+
+def shape_of(
+    path: str | os.PathLike[str], *, dataset: str | None = None, comm: MPI.Intracomm | None = None
+) -> tuple[int, ...]:
+    """Shape of the array in a .npy or HDF5 file. Not collective, but with `comm`, then collective over it.
+
+    Only the header is read: `Descriptor(shape_of(path, comm=comm), block, grid)` is a layout to load the file in.
+
+    Parameters
+    ----------
+    path : str or path
+        The file. Its name ends in .npy, .h5 or .hdf5; other files are raw, and have no header that tells.
+    dataset : str, optional
+        Name of the data set in an HDF5 file; "data" by default.
+    comm : MPI.Intracomm, optional
+        Its first rank alone reads the file of the name that it was given, and all ranks get the same result or error.
+        Without it, this rank reads.
+
+    Returns
+    -------
+    tuple of int
+        The shape.
+
+    Raises
+    ------
+    FileError
+        The file is not there, cut short, of another kind, without that data set, or holds Python objects; or `comm` is no
+        intra-communicator.
+    LibraryError
+        h5py is missing.
+    """
+    return _described(path, dataset, comm).shape
+
+
+def dtype_of(
+    path: str | os.PathLike[str], *, dataset: str | None = None, comm: MPI.Intracomm | None = None
+) -> np.dtype[Any]:
+    """Dtype of the array in a .npy or HDF5 file. Not collective, but with `comm`, then collective over it.
+
+    Parameters
+    ----------
+    path, dataset, comm
+        As for `shape_of`.
+
+    Returns
+    -------
+    dtype
+        Of the elements, in the file's byte order; `load` returns them in the machine's.
+
+    Raises
+    ------
+    FileError, LibraryError
+        As for `shape_of`.
+    """
+    return _described(path, dataset, comm).dtype
+
+
+def _described(path: object, dataset: object, comm: object) -> FileArray:
+    if comm is None:
+        return _read_description(path, dataset)
+    if not hasattr(comm, "Create_group"):
+        raise FileError(f"comm = {shown(comm)} must be an mpi4py Intracomm, or be omitted")
+    intracomm: MPI.Intracomm = comm  # type: ignore[assignment]
+    return on_first(group_of(intracomm), lambda: _read_description(path, dataset))
+
+
+def _read_description(path: object, dataset: object) -> FileArray:
+    name = checked_path(path, dataset)
+    try:
+        check_ordinary(name)
+        if is_hdf5(name):
+            return read_dataset(library(name), name, str(dataset or DATASET), name)
+        if is_npy(name):
+            return read_npy_header(name)
+    except OSError as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(str(error)) from error
+    check_format(name, NOT_READ)
+    raise FileError(
+        f"{name} is read as raw binary, which has no header that tells the shape and the dtype: give them yourself, or "
+        "keep the array in a .npy or .h5 file"
+    )
+
+
+def _array_file(group: MPIGroup, path: str, name: str, dataset: str | None) -> ArrayFile:
+    """The file at a path, of the format of a name. Collective."""
+    return Hdf5(group, path, name, dataset or DATASET) if is_hdf5(name) else MPIFile(group, path, name)
+
+
+def _check_through(through: object) -> None:
+    """Refuse all ways but slabs, also one that there was once."""
+    if not isinstance(through, str) or through != "slabs":
+        gone = ": collective MPI-IO through a view of the file is gone, for it was slower and could hang"
+        raise FileError(f"through = {through!r} must be 'slabs', or be omitted{gone if through == 'view' else ''}")
+
+
+def _local_array(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
+    """The local array as it goes with `desc`; None where this rank has nothing."""
+    local = fitted(name, host_array(name, array), desc)
+    if local is not None:
+        check_dtype(local.dtype)
+        if name == "out" and not local.flags.writeable:
+            raise ArrayError("out is read-only: give an array that can be written")
+    return local
+
+
+def _wanted_dtype(out: object, dtype: DTypeLike | None) -> np.dtype[Any] | None:
+    """The dtype asked for; None for the file's own."""
+    wanted = None if dtype is None else np.dtype(dtype)
+    if isinstance(out, np.ndarray):
+        if wanted is not None and wanted != out.dtype:
+            raise FileError(f"dtype = {wanted}, but out has dtype {out.dtype}: leave dtype away, or make them equal")
+        wanted = out.dtype
+    if wanted is not None and (wanted.hasobject or not wanted.itemsize):
+        raise FileError(f"dtype = {wanted}: only elements of a fixed size, without Python objects, can be read")
+    return wanted
+
+
+def _spelled(dtype: np.dtype[Any]) -> str:
+    """A dtype with its byte order."""
+    return str(dtype) if dtype.names else dtype.str
