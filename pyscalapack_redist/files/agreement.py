@@ -110,23 +110,8 @@ def one_file(
 ) -> Iterator[None]:
     """See to it that the name is that of the same file on the first `ranks`, before and after what is done with it. Collective.
 
-    Parameters
-    ----------
-    group : Group
-        All ranks.
-    path : str
-        The file.
-    ranks : int
-        How many of them open it.
-    writes : bool
-        Whether it is written: then others may write in it too.
-    elsewhere : tuple of str
-        What must be alike on other hosts, before.
-
-    Raises
-    ------
-    FileError
-        It is not, or one of them cannot open it. On all ranks.
+    A FileError on all ranks where it is not, or one of them cannot open it. What of it is `elsewhere`, on other hosts, must be
+    alike before, and where nobody writes also afterwards.
     """
     mode = "r+b" if writes else "rb"
     first = on_first(group, lambda: Identity.of(path, mode))

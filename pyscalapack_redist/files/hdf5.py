@@ -41,8 +41,6 @@ class Hdf5(ArrayFile):
         )
 
     def locate(self, part: FilePart, desc: Descriptor, dtype: np.dtype[Any] | None) -> FileArray:
-        """What of the data set is meant, checked against the layout. Collective."""
-
         def look() -> FileArray:
             array = read_dataset(self._h5py, self.path, self._dataset, self.name)
             return part.of(array, f"{self.name}: {self._dataset}", desc)
@@ -69,9 +67,7 @@ class Hdf5(ArrayFile):
 
     @contextmanager
     def opened(self, mode: str) -> Iterator[Any]:
-        """The file on the ranks that call HDF5, None on the others; in the end closed, or every rank raises. Collective."""
-
-        def opened() -> Any:
+        def opened() -> Any:  # None on a rank that does not call HDF5
             with _named(self.name):
                 if self._parallel:
                     return self._h5py.File(self.path, mode, driver="mpio", comm=self.group.comm)
@@ -101,12 +97,10 @@ class Hdf5(ArrayFile):
             os.fsync(file.fileno())
 
     def read_part(self, file: Any, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """This rank's part of a slab, as an array of `dtype`. Not collective."""
         with _named(self.name):
             return np.asarray(file[self._dataset][array.within(slab.own)], dtype)
 
     def write_part(self, file: Any, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
-        """Write this rank's part of a slab. Not collective."""
         with _named(self.name):
             file[self._dataset][array.within(slab.own)] = part
 

@@ -30,7 +30,7 @@ UNKNOWN = "0" * 12
 
 
 def replace_file(group: Group, name: str, write: Callable[[str, str], None]) -> None:
-    """Give this name, or what it links to, to the file that `write(temporary, target)` makes, once all went well. Collective."""
+    """Give a name, or what it links to, to the file that `write(temporary, target)` makes, once all went well. Collective."""
     target, temporary, others = on_first(group, lambda: _place(name))
     if others:
         _remove_ended(group, others, name)

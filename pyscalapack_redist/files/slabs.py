@@ -151,7 +151,7 @@ class ArrayFile(ABC):
 
     @abstractmethod
     def locate(self, part: FilePart, desc: Descriptor, dtype: np.dtype[Any] | None) -> FileArray:
-        """Where in the file what is meant is, checked against the layout. Collective."""
+        """What of the file is meant, checked against the layout; elements of a raw one are of `dtype`. Collective."""
 
     @abstractmethod
     def create(self, target: str, array: FileArray) -> FileArray:
@@ -159,7 +159,7 @@ class ArrayFile(ABC):
 
     @abstractmethod
     def opened(self, mode: str) -> AbstractContextManager[Any]:
-        """The file, opened to read ("r") or to write in it ("r+"), after which it is on the disk. Collective."""
+        """The file, opened to read ("r") or to write in it ("r+"); in the end it is closed, and on the disk. Collective."""
 
     @abstractmethod
     def read_part(self, file: Any, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -212,7 +212,6 @@ class MPIFile(ArrayFile):
         super().__init__(group, path, name, group.size)
 
     def locate(self, part: FilePart, desc: Descriptor, dtype: np.dtype[Any] | None) -> FileArray:
-        """Where in the file what is meant is; a raw file's elements are of `dtype`. Collective."""
         return on_first(self.group, lambda: part.locate(self.path, desc, dtype))
 
     def create(self, target: str, array: FileArray) -> FileArray:
@@ -231,7 +230,6 @@ class MPIFile(ArrayFile):
 
     @contextlib.contextmanager
     def opened(self, mode: str) -> Iterator[MPI.File]:
-        """The file, in the end closed, and on the disk if it was written; or every rank raises. Collective."""
         on_all(self.group, lambda: check_openable(self.path))
         access = MPI.MODE_RDONLY if mode == "r" else MPI.MODE_WRONLY
         file = on_all(self.group, lambda: blocking(lambda: MPI.File.Open(MPI.COMM_SELF, self.path, access)))
@@ -246,7 +244,6 @@ class MPIFile(ArrayFile):
         on_all(self.group, lambda: blocking(file.Close))
 
     def read_part(self, file: MPI.File, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """This rank's part of a slab, as an array of `dtype`. Not collective."""
         part, item = slab.layout.empty(array.dtype, order=array.order), array.dtype.itemsize
         raw = _from_slowest(part, array)
         for span in array.spans(slab.own, GAP_BYTES // item, SPAN_BYTES // item):
@@ -262,7 +259,6 @@ class MPIFile(ArrayFile):
         return part.astype(dtype, order="K", copy=False)
 
     def write_part(self, file: MPI.File, array: FileArray, slab: Slab, part: NDArray[Any]) -> None:
-        """Write this rank's part of a slab. Not collective."""
         raw = _from_slowest(part, array)
         for span in array.spans(slab.own, 0, part.size):
             box, status = raw[span.part], MPI.Status()
