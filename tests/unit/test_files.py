@@ -41,18 +41,18 @@ def test_headers_are_those_of_numpy(dtype: np.dtype, shape: tuple[int, ...], ord
     np.lib.format.write_array(buffer, array)
     content, path = buffer.getvalue(), tmp_path / "x.npy"
     path.write_bytes(content)
-    found = read_npy_header(str(path))
-    assert (found.dtype, found.shape, found.end) == (dtype, shape, len(content))
-    assert found.offset + array.nbytes == len(content)
+    stored = read_npy_header(str(path))
+    assert (stored.dtype, stored.shape, stored.end) == (dtype, shape, len(content))
+    assert stored.offset + array.nbytes == len(content)
     if array.flags.c_contiguous == array.flags.f_contiguous:  # then NumPy says C
-        assert found.order == "C"
+        assert stored.order == "C"
         order = "C"
-    assert found.order == order
-    mine = npy_header(dtype, shape, order)
-    assert len(mine) % 64 == 0
+    assert stored.order == order
+    header = npy_header(dtype, shape, order)
+    assert len(header) % 64 == 0
     if dtype is not UNICODE:  # NumPy leaves room there for the shape to grow
-        assert mine == content[: found.offset]
-    path.write_bytes(mine + content[found.offset :])
+        assert header == content[: stored.offset]
+    path.write_bytes(header + content[stored.offset :])
     loaded = np.load(path, max_header_size=10**6)
     assert (loaded.dtype, loaded.shape) == (dtype, shape)
 
@@ -135,8 +135,8 @@ def test_spans_are_all_of_a_window_in_order(data: st.DataObject, order: str, gap
     stored = FileArray(np.dtype("i4"), shape, order, 12, window)
     flat = np.arange(math.prod(shape), dtype="i4")
     wanted = flat.reshape(shape, order=order)[window]
-    found, end = np.full(wanted.shape, -1, "i4"), 0
-    turned = found if order == "C" else found.T
+    gathered, end = np.full(wanted.shape, -1, "i4"), 0
+    turned = gathered if order == "C" else gathered.T
     for span in stored.spans(tuple(slice(0, n) for n in wanted.shape), gap, limit):
         first, others = divmod(span.start - 12, 4)[0], span.length - turned[span.part].size
         assert end <= first
@@ -147,7 +147,7 @@ def test_spans_are_all_of_a_window_in_order(data: st.DataObject, order: str, gap
         own = np.sort(box.ravel())
         assert (own[0], own[-1]) == (first, end - 1)
         assert np.diff(own).max(initial=1) <= gap + 1
-    assert np.array_equal(found, wanted)
+    assert np.array_equal(gathered, wanted)
 
 
 SHAPES_OF_SLABS = st.lists(st.integers(1, 12), min_size=1, max_size=4).map(tuple)
@@ -156,15 +156,15 @@ SHAPES_OF_SLABS = st.lists(st.integers(1, 12), min_size=1, max_size=4).map(tuple
 def parts_of(slab: Slab) -> list[tuple[slice, ...]]:
     """What each process of a slab has, in the slab; those that have something."""
     axes, places = slab.layout.distributions, slab.layout.placement
-    made = {}
+    parts = {}
     for coords in np.ndindex(places.shape):
         counts = [axis.local_size(p) for axis, p in zip(axes, coords, strict=True)]
         if all(counts):
             lows = [axis.global_index(p, 0) for axis, p in zip(axes, coords, strict=True)]
             lasts = [axis.global_index(p, n - 1) for axis, p, n in zip(axes, coords, counts, strict=True)]
             assert [last - low + 1 for low, last in zip(lows, lasts, strict=True)] == counts
-            made[int(places[coords])] = tuple(slice(low, last + 1) for low, last in zip(lows, lasts, strict=True))
-    return [made[rank] for rank in sorted(made)]
+            parts[int(places[coords])] = tuple(slice(low, last + 1) for low, last in zip(lows, lasts, strict=True))
+    return [parts[rank] for rank in sorted(parts)]
 
 
 def check_slabs(shape: tuple[int, ...], item: int, order: str, ranks: int, most: int) -> int:
@@ -214,15 +214,15 @@ def test_slabs_of_few_rows(shape: tuple[int, ...], order: str, ranks: int) -> No
 def test_who_writes_a_temporary_file(tmp_path: Path) -> None:
     """A living process, one that has ended, one that has ended but is still listed, and another of the same number."""
     target = str(tmp_path / ("a+file (1).npy" * 5))
-    mine = temporary_name(target)
-    assert Path(mine).parent == tmp_path
+    own = temporary_name(target)
+    assert Path(own).parent == tmp_path
     assert len(Path(temporary_name(str(tmp_path / ("\N{GRINNING FACE}" * 60)))).name.encode()) <= 255
-    assert replacement.has_ended(mine) is False
-    machine, pid, start, token = Path(mine).name.split(".")[-5:-1]
+    assert replacement.has_ended(own) is False
+    machine, pid, start, token = Path(own).name.split(".")[-5:-1]
     with subprocess.Popen(["sleep", "60"]) as other:
         status = replacement._process(other.pid)
         assert status is not None
-        named = mine.replace(f".{pid}.{start}.", f".{other.pid:x}.{status.start:x}.")
+        named = own.replace(f".{pid}.{start}.", f".{other.pid:x}.{status.start:x}.")
         assert replacement.has_ended(named) is False
         assert replacement.has_ended(named.replace(f".{status.start:x}.", f".{status.start - 1:x}."))
         other.kill()
@@ -231,10 +231,10 @@ def test_who_writes_a_temporary_file(tmp_path: Path) -> None:
     assert replacement.has_ended(named)
     for unknown in ("0" * 12, "0123456789ab"):
         assert replacement.has_ended(named.replace(machine, unknown)) is None
-    for name in (mine, named, mine.replace(token, "x"), target, f"{mine}.npy", str(tmp_path / f"other{token}.part")):
+    for name in (own, named, own.replace(token, "x"), target, f"{own}.npy", str(tmp_path / f"other{token}.part")):
         Path(name).write_bytes(b"")
-    os.symlink(mine, named.replace(token, "123456789abc"))
-    assert replacement.temporary_files_of(target) == sorted([mine, named])
+    os.symlink(own, named.replace(token, "123456789abc"))
+    assert replacement.temporary_files_of(target) == sorted([own, named])
     assert replacement.temporary_files_of(str(tmp_path / "nowhere" / "x.npy")) == []
 
 

@@ -219,17 +219,15 @@ def windows(folder: Path) -> None:
     for text, window in wrong:
         fails(text, load(path, PIECE, window=window))
         fails(text, save(path, local, PIECE, window=window))
-    dtype = "has elements of <f8: to write into a window pass local.astype of that dtype"
     its: dict[str, Any] = {"window": WINDOW}
     for text, call in (
-        ("order = 'F' is for raw files", save(path, local, PIECE, order="F", **its)),
         ("offset = 8 is for window=", save(raw, local, PIECE, offset=8)),
         ("ends at byte 4801", save(raw, local, PIECE, shape=SHAPE, offset=1, **its)),
         ("shape = 600 must be a sequence", save(raw, local, PIECE, shape=600, **its)),
         ("No such file", save(folder / "missing.npy", local, PIECE, **its)),
         ("is not an ordinary file", save("/dev/full", local, PIECE, shape=SHAPE, **its)),
-        ("local has dtype <f4, but", save(path, local.astype("f4"), PIECE, **its)),
-        (dtype, save(path, local.astype(">f8"), PIECE, **its)),
+        ("local has dtype >f8, but", save(path, local.astype(">f8"), PIECE, **its)),
+        ("of <f8: to write into a window pass local.astype", save(path, local.astype("f4"), PIECE, **its)),
     ):
         fails(text, call)
     if SIZE > 1:
@@ -265,8 +263,6 @@ def saving(folder: Path) -> None:
         (f"there is no directory {target};", save(target / "x.npy", local)),
         (known, save(folder / "a.npz", local)),
         ("text separated by commas is not written here", save(folder / "a.CSV", local)),
-        ("MATLAB's format is not written here", save(folder / "a.mat", local)),
-        ("Zarr is not written here", save(folder / "a.zarr", local)),
         ("is not an ordinary file", save(folder / "folder.npy", local)),
         ("is not an ordinary file", save("/dev/full", local)),
         ("order = 'K' must be", save(target, local, order="K")),
@@ -287,8 +283,8 @@ def saving(folder: Path) -> None:
         patch.setattr(MPIFile, "write_part", broken if LAST == RANK else MPIFile.write_part)
         fails("Input/output error", save(target, local), LAST)
     if SIZE > 1:
-        mine, other = local if LAST != RANK else np.zeros((1, 1)), local.astype("f" if LAST == RANK else "d")
-        fails("local has shape (1, 1)", save(target, mine), LAST, psr.ArrayError)
+        own, other = local if LAST != RANK else np.zeros((1, 1)), local.astype("f" if LAST == RANK else "d")
+        fails("local has shape (1, 1)", save(target, own), LAST, psr.ArrayError)
         fails("the dtype must be the same on every rank", save(target, other), kind=psr.CollectiveError)
     no_room(local, target)
     assert target.read_bytes() == b"what was there"
@@ -349,15 +345,13 @@ def hdf5(folder: Path) -> None:
     import h5py
 
     desc, path, bad = psr.Descriptor((6, 5), (2, 2), PIECE.grid), folder / "errors.h5", folder / "bad.h5"
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         psr.save(desc, desc.zeros(), folder / "warned.h5")
-    told = [warning for warning in told if warning.category is RuntimeWarning]
-    assert len(told) == (RANK == 0 and not h5py.get_config().mpi)
-    for warning in told:
-        assert "warned.h5: h5py was built without MPI, so the first rank reads and writes for all" in str(
-            warning.message
-        )
+    warned = [warning for warning in caught if warning.category is RuntimeWarning]
+    assert len(warned) == (RANK == 0 and not h5py.get_config().mpi)
+    for warning in warned:
+        assert "warned.h5: h5py was built without MPI, so the first rank reads" in str(warning.message)
         assert warning.filename == __file__
 
     def write() -> None:

@@ -27,9 +27,9 @@ def killed(*_: object) -> None:
 def parts(folder: Path) -> list[str]:
     """Temporary files, when all have come here. Collective."""
     WORLD.Barrier()
-    found = sorted(name for name in os.listdir(folder) if name.endswith(".part"))
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".part"))
     WORLD.Barrier()
-    return found
+    return names
 
 
 def main() -> None:
@@ -44,10 +44,10 @@ def main() -> None:
     assert len(left) == 1, left
     psr.save(desc, ones, folder / "other.npy")
     assert parts(folder) == left
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         psr.save(desc, ones, path)
-    assert not told
+    assert not caught
     assert parts(folder) == []
     assert np.array_equal(np.load(path), np.ones((6, 5)))
 
@@ -59,11 +59,11 @@ def main() -> None:
         for name in (elsewhere, alive):
             (folder / name).write_bytes(b"")
     WORLD.Barrier()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         psr.save(desc, ones, path)
-    assert [warning.category for warning in told] == [RuntimeWarning] * (WORLD.Get_rank() == 0)
-    for warning in told:
+    assert [warning.category for warning in caught] == [RuntimeWarning] * (WORLD.Get_rank() == 0)
+    for warning in caught:
         assert elsewhere in str(warning.message)
         assert alive not in str(warning.message)
         assert warning.filename == __file__, warning.filename
