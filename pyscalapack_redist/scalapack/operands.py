@@ -111,11 +111,6 @@ def kind_of(*operands: Operand, allowed: str = "sdczi") -> str:
     return "d"  # a rank without arrays has no part in the data, and any letter serves
 
 
-def factored_kind(*operands: Operand) -> str:
-    """The letter of arrays of floating-point numbers."""
-    return kind_of(*operands, allowed=FACTORED_KINDS)
-
-
 def check_separate(first: Operand, second: Operand) -> None:
     if first.array is not None and second.array is not None and np.shares_memory(first.array, second.array):
         raise ArrayError(f"{first.name} and {second.name} overlap in memory: pass two separate arrays")
@@ -130,11 +125,12 @@ def checked_pivots(pivots: NDArray[np.intc] | None, needed: int) -> NDArray[np.i
     return np.ascontiguousarray(pivots)
 
 
-# -- layouts
+# -- layouts: each check takes what it needs of a routine's arguments, which come by name
 
 
-def _check_matrices(**layouts: object) -> None:
-    """Raise a DescriptorError for what is no Descriptor of a matrix."""
+def _matrices(arguments: dict[str, Any]) -> dict[str, Descriptor]:
+    """The layouts among a routine's arguments. Refuses what is no Descriptor of a matrix."""
+    layouts = {name: desc for name, desc in arguments.items() if name.startswith("desc")}
     for name, desc in layouts.items():
         if not isinstance(desc, Descriptor):
             raise DescriptorError(
@@ -143,10 +139,11 @@ def _check_matrices(**layouts: object) -> None:
             )
         if desc.ndim != 2:
             raise DescriptorError(f"{name} is of {desc.ndim} dimensions, {desc!r}: ScaLAPACK's arrays are matrices")
+    return layouts
 
 
-def check_same_shape(desc_a: Descriptor, desc_b: Descriptor) -> None:
-    _check_matrices(desc_a=desc_a, desc_b=desc_b)
+def check_same_shape(**arguments: Any) -> None:
+    desc_a, desc_b = _matrices(arguments).values()
     if desc_a.shape != desc_b.shape:
         raise DescriptorError(f"desc_a has shape {desc_a.shape} and desc_b has {desc_b.shape}: they must be equal")
 
@@ -194,9 +191,9 @@ def _checked_context(context: int, *grids: ProcessGrid) -> int:
     return context
 
 
-def factorable_size(desc: Descriptor) -> int:
-    """Rows of a matrix that p?getrf can factor."""
-    _check_matrices(desc=desc)
+def check_square(desc: Descriptor, **_: object) -> None:
+    """Refuse a matrix that p?getrf cannot factor."""
+    _matrices({"desc": desc})
     rows, columns = desc.shape
     if rows != columns:
         raise DescriptorError(f"desc is of a matrix of {rows} x {columns}: a square one is needed")
@@ -211,12 +208,11 @@ def factorable_size(desc: Descriptor) -> int:
             f"desc is of a sub-array at {desc.offset}, and ScaLAPACK factors only from the edge of a block: start it at "
             f"multiples of {mb}"
         )
-    return rows
 
 
-def eigenproblem_size(desc: Descriptor, vendor: str) -> int:
-    """Rows of a matrix that p?syevd can take. For the last two refused here it returns wrong numbers, or does not return."""
-    n = factorable_size(desc)
+def check_eigenproblem(desc: Descriptor, **_: object) -> None:
+    """Refuse what p?syevd cannot take. For the last two refused here it returns wrong numbers, or does not return."""
+    check_square(desc)
     if desc.parent is not None:
         raise DescriptorError(
             f"desc is of a sub-array at {desc.offset}: the eigenvectors would need a whole array around them; redistribute "
@@ -226,10 +222,9 @@ def eigenproblem_size(desc: Descriptor, vendor: str) -> int:
         raise DescriptorError(
             f"desc has source = {desc.source}, and ScaLAPACK's p?syevd is right only for 0: redistribute to such a layout first"
         )
-    what = beyond_syevd(desc, vendor)
+    what = beyond_syevd(desc, blacs.load().vendor)
     if what:
         raise DescriptorError(f"desc is {what}: redistribute to such a layout first")
-    return n
 
 
 def beyond_syevd(desc: Descriptor, vendor: str) -> str:
@@ -246,6 +241,12 @@ def beyond_syevd(desc: Descriptor, vendor: str) -> str:
             "ascend by rows or by columns, as ProcessGrid has them without ranks="
         )
     return ""
+
+
+def check_singular_values(desc: Descriptor, **_: object) -> None:
+    what = beyond_gesvd(desc)
+    if what:
+        raise DescriptorError(f"desc = {desc!r} is {what}: use one column of processes")
 
 
 def beyond_gesvd(desc: Descriptor) -> str:
@@ -276,9 +277,9 @@ def misaligned(desc: Descriptor) -> str:
     return f"one with source = {desc.source}, which is not 0" if any(desc.source) else ""
 
 
-def check_aligned(**layouts: Descriptor) -> None:
+def check_aligned(**arguments: Any) -> None:
     """Refuse what is not a whole array in square blocks of one size from process (0, 0) of one grid on."""
-    _check_matrices(**layouts)
+    layouts = _matrices(arguments)
     first = next(iter(layouts.values()))
     for name, desc in layouts.items():
         what = misaligned(desc)
@@ -295,15 +296,42 @@ def check_aligned(**layouts: Descriptor) -> None:
             )
 
 
-def check_shape(name: str, desc: Descriptor, shape: tuple[int, int], why: str) -> None:
+def _check_shape(name: str, desc: Descriptor, shape: tuple[int, int], why: str) -> None:
     if desc.shape != shape:
         raise DescriptorError(f"{name} has shape {desc.shape}: it must have {shape}, {why}")
 
 
-def sides_count_of(desc: Descriptor, desc_b: Descriptor) -> int:
-    """Number of right-hand sides, whose layout must fit the matrix's."""
-    _check_matrices(desc_b=desc_b)
-    rows, sides = desc_b.shape
+def check_longer_sides(desc: Descriptor, desc_b: Descriptor, **_: object) -> None:
+    _check_shape("desc_b", desc_b, (max(desc.shape), desc_b.shape[1]), "as many rows as the larger side of A")
+
+
+def check_product(
+    desc_a: Descriptor, desc_b: Descriptor, desc_c: Descriptor, trans_a: str, trans_b: str, **_: object
+) -> None:
+    m, k = desc_a.shape if trans_a == "N" else desc_a.shape[::-1]
+    rows, n = desc_b.shape if trans_b == "N" else desc_b.shape[::-1]
+    if rows != k:
+        raise DescriptorError(f"op(A) has {k} columns and op(B) {rows} rows: they must be equal")
+    _check_shape("desc_c", desc_c, (m, n), "that of op(A) op(B)")
+
+
+def check_reflectors(desc: Descriptor, columns: int, reflectors: int, **_: object) -> None:
+    if not 0 <= reflectors <= columns <= min(desc.shape):
+        raise DescriptorError(
+            f"columns = {columns} and reflectors = {reflectors}: they must be at most {min(desc.shape)}, and no fewer columns "
+            "than reflectors"
+        )
+
+
+def check_problem(problem: int, **_: object) -> None:
+    if problem not in (1, 2, 3):
+        raise ValueError(f"problem = {problem!r} must be 1, 2 or 3")
+
+
+def check_sides(desc: Descriptor, desc_b: Descriptor, **_: object) -> None:
+    """Refuse right-hand sides whose layout does not fit the matrix's."""
+    _matrices({"desc_b": desc_b})
+    rows = desc_b.shape[0]
     if rows != desc.shape[0]:
         raise DescriptorError(f"desc_b has {rows} rows and the matrix has {desc.shape[0]}: they must be equal")
     if desc_b.grid is not desc.grid and desc_b.grid.context != desc.grid.context:
@@ -322,7 +350,6 @@ def sides_count_of(desc: Descriptor, desc_b: Descriptor) -> int:
         raise DescriptorError(
             f"desc_b has its first row on process row {first}, and the matrix on {matrix_first}: give both the same source"
         )
-    return sides
 
 
 def check_info(routine: str, info: int, *operands: Operand) -> None:

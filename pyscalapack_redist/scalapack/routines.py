@@ -1,40 +1,69 @@
-"""Routines of ScaLAPACK on NumPy local arrays, in any layouts that it takes: pxgemr2d, pxtrmr2d, pxgetrf, pxgetrs.
+"""Routines of ScaLAPACK on NumPy local arrays: their signatures. What each does is in its row of `table`.
 
-ScaLAPACK ends the process on bad input, so everything is checked first, by `operands`; on this rank only, without
-communication. The letter of a routine comes from the dtype: float32 s, float64 d, complex64 c, complex128 z, int32 i.
-In place of a local array and its descriptor every routine takes a `DistributedArray`: `pxgetrs(a, pivots, b)`.
+The letter of a routine comes from the dtype: float32 s, float64 d, complex64 c, complex128 z, int32 i. In place of a local
+array and its descriptor every routine takes a `DistributedArray`: `pxgetrs(a, pivots, b)`.
 """
+
+# mypy: disable-error-code="empty-body"
 
 from __future__ import annotations
 
-from typing import Any, overload
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import blacs
+from ..blacs.one_thread import one_thread
+from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed
-from ..layout.given import LayoutArgument
-from ..layout.letters import DIAGONALS, TRANSPOSES, TRIANGLES, letter_of
-from .calls import entering, over_grid, ready
-from .operands import (
-    FACTORED_KINDS,
-    check_info,
-    check_same_shape,
-    check_separate,
-    checked_pivots,
-    diagonal_places,
-    enclosing_context,
-    factorable_size,
-    kind_of,
-    operand,
-    sides_count_of,
-)
-from .together import SingularError, routine
+from ..layout.distributed import Distributed, takes_distributed
+from ..layout.given import LayoutArgument, layout_on
+from .table import TABLE, Call, Eigenpairs, SingularTriplets
+from .together import together
 
-__all__ = ["pxgemr2d", "pxgetrf", "pxgetrs", "pxtrmr2d"]
+R = TypeVar("R")
+Local = NDArray[Any] | None
+
+
+def routine(function: Callable[..., R]) -> Callable[..., R]:
+    """Let a function of this signature call its routine of the table.
+
+    It takes distributed arrays in place of local arrays and layouts, and, with `comm`, nine integers as layouts. With `comm`
+    the layouts are those on which all of its ranks agree, and what one rank finds wrong is raised on all of them.
+    """
+    row, signature = TABLE[function.__name__], inspect.signature(function)
+    names = list(signature.parameters)
+    layouts = {names[k - 1]: name for k, name in enumerate(names) if name.startswith("desc")}
+    defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
+
+    @takes_distributed("local", "desc")
+    @functools.wraps(function)
+    def call(*given: Any, **keywords: Any) -> R:
+        arguments = defaults | signature.bind(*given, **keywords).arguments
+        comm = arguments.pop("comm")
+        results: list[R] = []
+        if comm is None:
+            grids = [arguments[name].grid for name in layouts.values() if isinstance(arguments[name], Descriptor)]
+            with one_thread(wait=all(grid.size == 1 for grid in grids)) as busy:
+                if busy is not None:
+                    raise busy
+                results.append(Call(row, arguments, layouts).run())
+            return results[0]
+        for name in layouts.values():
+            agreed = layout_on(arguments[name], comm, name)
+            if not isinstance(arguments[name], Descriptor):  # as it was given, it has its BLACS context
+                arguments[name] = agreed
+        together(group_of(comm), lambda: results.append(Call(row, arguments, layouts).run()))
+        return results[0]
+
+    return call
+
+
+# -- in any layouts that ScaLAPACK takes
 
 
 @overload
@@ -45,9 +74,9 @@ def pxgemr2d(
 
 @overload
 def pxgemr2d(
-    a: NDArray[Any] | None,
+    a: Local,
     desc_a: LayoutArgument,
-    b: NDArray[Any] | None,
+    b: Local,
     desc_b: LayoutArgument,
     context: int | None = None,
     *,
@@ -57,9 +86,9 @@ def pxgemr2d(
 
 @routine
 def pxgemr2d(
-    a: NDArray[Any] | None,
+    a: Local,
     desc_a: Descriptor,
-    b: NDArray[Any] | None,
+    b: Local,
     desc_b: Descriptor,
     context: int | None = None,
     *,
@@ -90,18 +119,6 @@ def pxgemr2d(
     ArrayError
         A local array does not fit its descriptor, or the dtypes differ or are none of the five.
     """
-    check_same_shape(desc_a, desc_b)
-    ctxt = enclosing_context(desc_a, desc_b, context)
-    if ctxt < 0:
-        return
-    source, target = operand("a", a, desc_a), operand("b", b, desc_b, written=True)
-    kind = kind_of(source, target)
-    check_separate(source, target)
-    if 0 not in desc_a.shape:
-        m, n = desc_a.shape
-        entry = blacs.load().entries.gemr2d
-        ready(f"p{kind}gemr2d", m, n, source, target)
-        entry(kind, m, n, *source.where, *target.where, ctxt)
 
 
 @overload
@@ -119,9 +136,9 @@ def pxtrmr2d(
 
 @overload
 def pxtrmr2d(
-    a: NDArray[Any] | None,
+    a: Local,
     desc_a: LayoutArgument,
-    b: NDArray[Any] | None,
+    b: Local,
     desc_b: LayoutArgument,
     *,
     uplo: str,
@@ -133,9 +150,9 @@ def pxtrmr2d(
 
 @routine
 def pxtrmr2d(
-    a: NDArray[Any] | None,
+    a: Local,
     desc_a: Descriptor,
-    b: NDArray[Any] | None,
+    b: Local,
     desc_b: Descriptor,
     *,
     uplo: str,
@@ -164,19 +181,6 @@ def pxtrmr2d(
     DescriptorError, ArrayError
         As for `pxgemr2d`.
     """
-    triangle, diagonal = letter_of("uplo", uplo, TRIANGLES), letter_of("diag", diag, DIAGONALS)
-    check_same_shape(desc_a, desc_b)
-    ctxt = enclosing_context(desc_a, desc_b, context)
-    if ctxt < 0:
-        return
-    source, target = operand("a", a, desc_a), operand("b", b, desc_b, written=True)
-    kind = kind_of(source, target)
-    check_separate(source, target)
-    if 0 not in desc_a.shape:
-        m, n = desc_a.shape
-        entry = blacs.load().entries.trmr2d
-        ready(f"p{kind}trmr2d", triangle, diagonal, m, n, source, target)
-        entry(kind, triangle, diagonal, m, n, *source.where, *target.where, ctxt)
 
 
 @overload
@@ -184,13 +188,11 @@ def pxgetrf(a: Distributed, /, *, comm: MPI.Intracomm | None = None) -> NDArray[
 
 
 @overload
-def pxgetrf(
-    a: NDArray[Any] | None, desc: LayoutArgument, *, comm: MPI.Intracomm | None = None
-) -> NDArray[np.intc] | None: ...
+def pxgetrf(a: Local, desc: LayoutArgument, *, comm: MPI.Intracomm | None = None) -> NDArray[np.intc] | None: ...
 
 
 @routine
-def pxgetrf(a: NDArray[Any] | None, desc: Descriptor, *, comm: MPI.Intracomm | None = None) -> NDArray[np.intc] | None:
+def pxgetrf(a: Local, desc: Descriptor, *, comm: MPI.Intracomm | None = None) -> NDArray[np.intc] | None:
     """LU factorisation with row exchanges, in place, by ScaLAPACK's p?getrf. Collective over the grid.
 
     Parameters
@@ -216,52 +218,6 @@ def pxgetrf(a: NDArray[Any] | None, desc: Descriptor, *, comm: MPI.Intracomm | N
     ArrayError
         The local array does not fit it.
     """
-    n = factorable_size(desc)
-    if desc.grid.coords is None:
-        return None
-    matrix = operand("a", a, desc, written=True)
-    kind = kind_of(matrix, allowed=FACTORED_KINDS)
-    pivots = np.zeros(desc.local_shape[0] + desc.block[0], dtype=np.intc)
-    if n == 0:
-        return pivots
-    places, first = diagonal_places(desc), np.zeros(2, np.intc)
-    least = over_grid("igamn2d", first, desc)
-    with entering(f"p{kind}getrf", desc, n, matrix):
-        info = blacs.load().entries.getrf(kind, n, n, *matrix.where, pivots)
-        # MKL's does not tell of each zero pivot, and netlib's returns from a matrix of one row without a look at it
-        first[:] = _first_small(matrix.array, *places, n)
-        least()
-    check_info(f"p{kind}getrf", info, matrix)
-    zero, subnormal = (int(number) for number in first)
-    if subnormal < min(zero, n):
-        raise np.linalg.LinAlgError(
-            f"p{kind}getrf: pivot {subnormal} (counted from 1) is so small that ScaLAPACK cannot divide by it: multiply the "
-            "matrix by a power of 2, or call qr or lstsq"
-        )
-    if info > 0 and zero > n:
-        raise np.linalg.LinAlgError(
-            f"p{kind}getrf: pivot {info} (counted from 1) was not found: the matrix has infs, NaNs or subnormal numbers"
-        )
-    if zero <= n:
-        raise SingularError(
-            f"p{kind}getrf: the matrix is singular: pivot {info or zero} (counted from 1) is exactly zero"
-        )
-    return pivots
-
-
-def _first_small(
-    local: NDArray[Any] | None, indices: NDArray[np.int64], rows: NDArray[np.int64], columns: NDArray[np.int64], n: int
-) -> tuple[int, int]:
-    """On this rank's part of the diagonal the first zero, and the first number of which the reciprocal overflows.
-
-    Counted from 1; n + 1 where there is none.
-    """
-    if local is None:
-        return n + 1, n + 1
-    sizes = np.abs(local[rows, columns])
-    least = 1 / np.finfo(sizes.dtype).max
-    zeros, subnormal = indices[sizes == 0], indices[(sizes > 0) & (sizes < least)]
-    return tuple(int(some[0]) + 1 if some.size else n + 1 for some in (zeros, subnormal))  # type: ignore[return-value]
 
 
 @overload
@@ -278,10 +234,10 @@ def pxgetrs(
 
 @overload
 def pxgetrs(
-    a: NDArray[Any] | None,
+    a: Local,
     desc: LayoutArgument,
     pivots: NDArray[np.intc] | None,
-    b: NDArray[Any] | None,
+    b: Local,
     desc_b: LayoutArgument,
     trans: str = "N",
     *,
@@ -291,10 +247,10 @@ def pxgetrs(
 
 @routine
 def pxgetrs(
-    a: NDArray[Any] | None,
+    a: Local,
     desc: Descriptor,
     pivots: NDArray[np.intc] | None,
-    b: NDArray[Any] | None,
+    b: Local,
     desc_b: Descriptor,
     trans: str = "N",
     *,
@@ -324,17 +280,393 @@ def pxgetrs(
     ArrayError
         A local array does not fit its layout.
     """
-    form = letter_of("trans", trans, TRANSPOSES)
-    n = factorable_size(desc)
-    sides_count = sides_count_of(desc, desc_b)
-    if desc.grid.coords is None:
-        return
-    matrix, sides = operand("a", a, desc), operand("b", b, desc_b, written=True)
-    kind = kind_of(matrix, sides, allowed=FACTORED_KINDS)
-    check_separate(matrix, sides)
-    exchanged = checked_pivots(pivots, desc.local_shape[0] + desc.block[0])
-    if 0 in desc_b.shape:
-        return
-    with entering(f"p{kind}getrs", desc, form, n, sides_count, matrix, sides):
-        info = blacs.load().entries.getrs(kind, form, n, sides_count, *matrix.where, exchanged, *sides.where)
-    check_info(f"p{kind}getrs", info, matrix, sides)
+
+
+# -- of whole matrices in aligned layouts
+
+
+@routine
+def pxgetri(a: Local, desc: Descriptor, pivots: NDArray[np.intc] | None, *, comm: MPI.Intracomm | None = None) -> None:
+    """Inverse from the factors of `pxgetrf`, in place, by ScaLAPACK's p?getri. Collective over the grid.
+
+    Parameters
+    ----------
+    a, desc, pivots
+        As left and returned by `pxgetrf`; source 0 and no sub-array.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError, DescriptorError, ArrayError
+        As for `pxgetrf`.
+    """
+
+
+@routine
+def pxpotrf(a: Local, desc: Descriptor, uplo: str = "L", *, comm: MPI.Intracomm | None = None) -> None:
+    """Cholesky factorisation in place, by ScaLAPACK's p?potrf. Collective over the grid.
+
+    Parameters
+    ----------
+    a : ndarray or None
+        Local array, Fortran-ordered; the triangle is overwritten by the factor, the other one stays.
+    desc : Descriptor, or nine integers
+        Its layout: of a square matrix, in square blocks, source 0.
+    uplo : {"L", "U"}
+        Triangle that is read and written: A = L L^H or U^H U.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        The matrix is not positive definite; says which leading minor.
+    ValueError, DescriptorError, ArrayError
+        As for `pxgetrs`.
+    """
+
+
+@routine
+def pxpotrs(
+    a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str = "L", *, comm: MPI.Intracomm | None = None
+) -> None:
+    """Solve A X = B with the factor of `pxpotrf`, by ScaLAPACK's p?potrs. Collective over the grid.
+
+    Parameters
+    ----------
+    a, desc, uplo
+        As left by, and given to, `pxpotrf`.
+    b : ndarray or None
+        Local array of the right-hand sides, Fortran-ordered, overwritten by the solutions.
+    desc_b : Descriptor, or nine integers
+        Its layout, aligned with `desc`.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
+
+    Raises
+    ------
+    ValueError, DescriptorError, ArrayError
+        As for `pxgetrs`.
+    """
+
+
+@routine
+def pxtrsm(
+    a: Local,
+    desc: Descriptor,
+    b: Local,
+    desc_b: Descriptor,
+    uplo: str = "L",
+    trans: str = "N",
+    *,
+    comm: MPI.Intracomm | None = None,
+) -> None:
+    """Solve op(A) X = B with a triangle of A, in place of B, by PBLAS's p?trsm. Collective over the grid.
+
+    Parameters
+    ----------
+    a : ndarray or None
+        Local array, Fortran-ordered, of which the triangle is read.
+    desc : Descriptor, or nine integers
+        Its layout: of a square matrix, in square blocks, source 0.
+    b, desc_b, uplo
+        As for `pxpotrs`.
+    trans : {"N", "T", "C"}
+        Solve with the triangle, its transpose or its conjugate transpose.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
+
+    Raises
+    ------
+    ValueError, DescriptorError, ArrayError
+        As for `pxgetrs`.
+    """
+
+
+@routine
+def pxtrmm(
+    a: Local,
+    desc: Descriptor,
+    b: Local,
+    desc_b: Descriptor,
+    uplo: str = "L",
+    trans: str = "N",
+    *,
+    comm: MPI.Intracomm | None = None,
+) -> None:
+    """Multiply op(A) B with a triangle of A, in place of B, by PBLAS's p?trmm. Collective over the grid.
+
+    Parameters and errors are those of `pxtrsm`.
+    """
+
+
+@routine
+def pxgemm(
+    a: Local,
+    desc_a: Descriptor,
+    b: Local,
+    desc_b: Descriptor,
+    c: Local,
+    desc_c: Descriptor,
+    *,
+    trans_a: str = "N",
+    trans_b: str = "N",
+    alpha: complex = 1,
+    beta: complex = 0,
+    comm: MPI.Intracomm | None = None,
+) -> None:
+    """C = alpha op(A) op(B) + beta C, by ScaLAPACK's p?gemm. Collective over the grid.
+
+    Parameters
+    ----------
+    a, b, c : ndarray or None
+        Local arrays, Fortran-ordered; `c` is overwritten. Ranks outside the grid may pass None.
+    desc_a, desc_b, desc_c : Descriptor, or nine integers
+        Their layouts, aligned.
+    trans_a, trans_b : {"N", "T", "C"}
+        As it is, transposed, or transposed and conjugated.
+    alpha, beta : number
+        Factors.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
+
+    Raises
+    ------
+    ValueError
+        A letter is none of these.
+    DescriptorError, ArrayError
+        The layouts do not fit each other, or a local array its layout.
+    """
+
+
+@routine
+def pxlange(a: Local, desc: Descriptor, norm: str = "F", *, comm: MPI.Intracomm | None = None) -> float | None:
+    """A norm of a matrix, by ScaLAPACK's p?lange. Collective over the grid.
+
+    Parameters
+    ----------
+    a : ndarray or None
+        Local array, Fortran-ordered; ranks outside the grid may pass None.
+    desc : Descriptor, or nine integers
+        Its layout: square blocks, source 0, no sub-array.
+    norm : {"M", "1", "I", "F"}
+        The largest absolute value, the largest sum of a column's, the largest of a row's, or Frobenius's norm.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
+
+    Returns
+    -------
+    float or None
+        The norm on all ranks of the grid; None outside.
+
+    Raises
+    ------
+    ValueError, DescriptorError, ArrayError
+        As for `pxgemm`.
+    """
+
+
+@routine
+def pxgeqrf(a: Local, desc: Descriptor, *, comm: MPI.Intracomm | None = None) -> Local:
+    """QR factorisation in place, by ScaLAPACK's p?geqrf. Collective over the grid.
+
+    Parameters
+    ----------
+    a : ndarray or None
+        Local array, Fortran-ordered, overwritten: R in its upper trapezoid, the reflectors of Q below.
+    desc : Descriptor, or nine integers
+        Its layout: square blocks, source 0, no sub-array.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
+
+    Returns
+    -------
+    tau : ndarray or None
+        Factors of the reflectors, as `pxorgqr` takes them; None outside the grid.
+
+    Raises
+    ------
+    DescriptorError, ArrayError
+        As for `pxgetrs`.
+    """
+
+
+@routine
+def pxorgqr(
+    a: Local, desc: Descriptor, tau: Local, columns: int, reflectors: int, *, comm: MPI.Intracomm | None = None
+) -> None:
+    """The first columns of Q from the reflectors of `pxgeqrf`, in place, by p?orgqr or p?ungqr. Collective over the grid.
+
+    Parameters
+    ----------
+    a, desc
+        Local array and layout as for `pxgeqrf`, with the reflectors in the first columns.
+    tau : ndarray or None
+        What `pxgeqrf` returned on this rank.
+    columns : int
+        How many columns of Q, from `reflectors` to as many as there are rows and columns.
+    reflectors : int
+        How many reflectors make Q.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
+
+    Raises
+    ------
+    DescriptorError, ArrayError
+        As for `pxgetrs`; or the counts or `tau` do not fit.
+    """
+
+
+@routine
+def pxgesvd(a: Local, desc: Descriptor, vectors: bool = True, *, comm: MPI.Intracomm | None = None) -> SingularTriplets:
+    """Singular value decomposition, by ScaLAPACK's p?gesvd. Collective over the grid.
+
+    Parameters
+    ----------
+    a : ndarray or None
+        Local array, Fortran-ordered, overwritten; ranks outside the grid may pass None.
+    desc : Descriptor, or nine integers
+        Its layout, of m x n: square blocks, source 0, no sub-array.
+    vectors : bool
+        Whether the vectors are computed too.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
+
+    Returns
+    -------
+    SingularTriplets
+        U of m x min(m, n) and V^H of min(m, n) x n, in the same blocks on the same grid, and the values.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        A singular value did not converge.
+    DescriptorError, ArrayError
+        As for `pxgetrs`.
+    """
+
+
+@routine
+def pxgels(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, *, comm: MPI.Intracomm | None = None) -> None:
+    """Least squares, or the solution of least norm, of A X = B by ScaLAPACK's p?gels. Collective over the grid.
+
+    Parameters
+    ----------
+    a : ndarray or None
+        Local array, Fortran-ordered, of full rank; overwritten by its QR factors, or LQ factors where it is wide.
+    desc : Descriptor, or nine integers
+        Its layout, of m x n: square blocks, source 0, no sub-array.
+    b : ndarray or None
+        Local array of max(m, n) rows, the first m of them the right-hand sides; overwritten by the solutions in the first
+        n rows.
+    desc_b : Descriptor, or nine integers
+        Its layout, aligned with `desc`.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
+
+    Raises
+    ------
+    DescriptorError, ArrayError
+        As for `pxgetrs`.
+    """
+
+
+@routine
+def pxsyev(a: Local, desc: Descriptor, uplo: str = "L", *, comm: MPI.Intracomm | None = None) -> Local:
+    """Eigenvalues alone of a symmetric or Hermitian matrix, by ScaLAPACK's p?syev or p?heev (QR iteration). Collective
+    over the grid.
+
+    Parameters and errors are those of `pxsyevd`.
+
+    Returns
+    -------
+    ndarray of a real dtype, or None
+        All eigenvalues, ascending, on every rank of the grid; None outside.
+    """
+
+
+@overload
+def pxsyevd(a: Distributed, /, uplo: str = "L", *, comm: MPI.Intracomm | None = None) -> Eigenpairs: ...
+
+
+@overload
+def pxsyevd(a: Local, desc: LayoutArgument, uplo: str = "L", *, comm: MPI.Intracomm | None = None) -> Eigenpairs: ...
+
+
+@routine
+def pxsyevd(a: Local, desc: Descriptor, uplo: str = "L", *, comm: MPI.Intracomm | None = None) -> Eigenpairs:
+    """Eigenvalues and eigenvectors of a symmetric or Hermitian matrix, by ScaLAPACK's p?syevd or p?heevd (divide and
+    conquer). Collective over the grid.
+
+    Parameters
+    ----------
+    a : ndarray or None
+        Local array, Fortran-ordered, overwritten; ranks outside the grid may pass None.
+    desc : Descriptor, or nine integers
+        Its layout: square, with square blocks, smaller than the matrix unless the grid is of one process, and source 0;
+        with MKL, on a grid whose ranks ascend by rows or by columns.
+        A sub-array is not taken: redistribute it to a layout of its own.
+    uplo : {"L", "U"}
+        Triangle that is read; the other one is taken to mirror it.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
+
+    Returns
+    -------
+    Eigenpairs
+        `values` and `vectors`.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        An eigenvalue did not converge.
+    ValueError
+        `uplo` is none of these letters.
+    DescriptorError
+        The layout cannot be taken.
+    ArrayError
+        The local array does not fit it.
+    """
+
+
+@routine
+def pxsygst(
+    a: Local,
+    desc: Descriptor,
+    b: Local,
+    desc_b: Descriptor,
+    uplo: str = "L",
+    *,
+    problem: int = 1,
+    comm: MPI.Intracomm | None = None,
+) -> float:
+    """Reduce a generalized eigenproblem to a standard one, in place, by ScaLAPACK's p?sygst or p?hegst. Collective over
+    the grid.
+
+    Parameters
+    ----------
+    a : ndarray or None
+        Local array, Fortran-ordered; its triangle is overwritten by that of inv(L) A inv(L^H) or inv(U^H) A inv(U); for
+        problems 2 and 3 by that of L^H A L or U A U^H.
+    desc : Descriptor, or nine integers
+        Its layout: square, with square blocks, source 0, no sub-array.
+    b, desc_b
+        The factor that `pxpotrf` made of B, in the same triangle, and its layout, aligned with `desc`.
+    uplo : {"L", "U"}
+        Triangle of both.
+    problem : {1, 2, 3}
+        A x = w B x, A B x = w x, or B A x = w x.
+    comm : MPI.Intracomm, optional
+        As for `pxgemr2d`.
+
+    Returns
+    -------
+    float
+        By which the eigenvalues of the standard problem are to be multiplied; 1 outside the grid.
+
+    Raises
+    ------
+    ValueError, DescriptorError, ArrayError
+        As for `pxgetrs`; or `problem` is none of these.
+    """

@@ -1,27 +1,23 @@
-"""Ranks that enter the library together, or not at all; and routines that take nine integers with a communicator."""
+"""Ranks that enter the library together, or not at all.
+
+A rank that fails before it enters the library, or enters it with other arguments, would leave the others waiting inside.
+So all ranks agree before each call, and once more when they have made all of theirs.
+"""
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 from numpy.linalg import LinAlgError
 
 from ..blacs.one_thread import one_thread
 from ..comm.group import Group
-from ..comm.groups import group_of
 from ..comm.vote import Verdict, differ, error_in_words
 from ..errors import CollectiveError
-from ..layout.descriptor import Descriptor
-from ..layout.distributed import takes_distributed
-from ..layout.given import layout_on
-from .calls import Entry, agreeing
 
-__all__ = ["ConvergenceError", "SingularError", "first_value", "routine", "together"]
-
-R = TypeVar("R")
+__all__ = ["ConvergenceError", "Entry", "SingularError", "agree_to_enter", "first_value", "together"]
 
 
 class SingularError(LinAlgError):
@@ -32,37 +28,30 @@ class ConvergenceError(LinAlgError):
     """An iteration of ScaLAPACK did not converge; in another layout it may."""
 
 
-def routine(function: Callable[..., R]) -> Callable[..., R]:
-    """Let a routine take distributed arrays in place of local arrays and layouts, and, with `comm`, nine integers as layouts.
+class Entry(NamedTuple):
+    """What all ranks that enter a routine must have alike: its letters and numbers, and the dtype, None without elements."""
 
-    With `comm` the layouts are those on which all of its ranks agree, and what one rank finds wrong is raised on all of them.
-    """
-    signature = inspect.signature(function)
+    name: str
+    words: tuple[str | int, ...]
+    dtype: str | None
 
-    @takes_distributed("local", "desc")
-    @functools.wraps(function)
-    def call(*arguments: Any, **keywords: Any) -> R:
-        bound = signature.bind(*arguments, **keywords)
-        comm = bound.arguments.get("comm")
-        if comm is None:
-            grids = [desc.grid for desc in bound.arguments.values() if isinstance(desc, Descriptor)]
-            with one_thread(wait=all(grid.size == 1 for grid in grids)) as busy:
-                if busy is not None:
-                    raise busy
-                return function(*arguments, **keywords)
-        for name, given in bound.arguments.items():
-            if name.startswith("desc"):
-                found = layout_on(given, comm, name)
-                # as it was given, it has its BLACS context
-                bound.arguments[name] = given if isinstance(given, Descriptor) else found
-        made: list[R] = []
-        together(
-            group_of(comm),
-            lambda: made.append(function(*bound.args, **bound.kwargs)),
-        )
-        return made[0]
 
-    return call
+class Reply(NamedTuple):
+    """What a rank tells in a round: what all raise; the call that it is about to make, None after its last; its result."""
+
+    error: Exception | None
+    entry: Entry | None
+    value: Any
+
+
+_agree: ContextVar[Callable[[Entry], object] | None] = ContextVar("agree", default=None)
+
+
+def agree_to_enter(entry: Callable[[], Entry]) -> None:
+    """Before the library is entered, once this rank has all that it needs. Collective inside of `together`."""
+    agree = _agree.get()
+    if agree is not None:
+        agree(entry())
 
 
 def together(
@@ -94,53 +83,58 @@ def together(
         Another rank found something else.
     """
     with one_thread(wait=group.size == 1) as busy:
-        return _together(group, work, combined, error or busy)
+        return _together(group, work, combined or first_value, error or busy)
 
 
 def _together(
-    group: Group,
-    work: Callable[[], Any],
-    combined: Callable[[list[Any]], Any] | None,
-    error: BaseException | None,
+    group: Group, work: Callable[[], Any], combined: Callable[[list[Any]], Any], error: BaseException | None
 ) -> Any:
-    choose = combined or first_value
-    refused: BaseException | None = None
+    refusal: BaseException | None = None
     value = None
 
-    def answer(told: list[tuple[Any, Entry | None, Any]]) -> tuple[Any, Verdict, bool, Any]:
-        """Of one round: the first error; in what calls differ; whether all have ended, and then the result."""
+    def answer(replies: list[Reply]) -> tuple[Exception | None, bool, Any]:
+        """Of one round: the first error, whether all have ended, and then the result."""
         nonlocal error
-        wrong = next(((rank, *found) for rank, (found, _, _) in enumerate(told) if found is not None), None)
-        entries = [entry for _, entry, _ in told]
-        unlike = None if wrong is not None else _difference(entries)
-        ended = wrong is None and entries.count(None) == len(told)
+        refused = next((reply.error for reply in replies if reply.error is not None), None)
+        calls = [(rank, reply.entry) for rank, reply in enumerate(replies) if reply.entry is not None]
+        if refused is not None or calls:
+            difference = None if refused is not None else _difference(calls)
+            return refused if difference is None else CollectiveError(group.in_words(difference)), False, None
         try:
-            return wrong, unlike, ended, choose([value for _, _, value in told]) if ended else None
+            return None, True, combined([reply.value for reply in replies])
         except Exception as caught:
             error = caught
-            return (0, None, str(caught), error_in_words(caught)), None, False, None
+            return _for_all(group, caught), False, None
 
     def agree(entry: Entry | None) -> tuple[bool, Any]:
-        nonlocal refused
-        kind = type(error) if isinstance(error, LinAlgError) else None
-        mine = None if error is None else (kind, str(error), error_in_words(error))
-        wrong, unlike, all_ended, result = group.combine((mine, entry, value), answer)
-        if wrong is not None or unlike is not None:
-            refused = _refusal(group, wrong, error) if unlike is None else CollectiveError(group.in_words(unlike))
-            raise refused
+        nonlocal refusal
+        reply = Reply(None if error is None else _for_all(group, error), entry, value)
+        refused, all_ended, result = group.combine(reply, answer)
+        if refused is not None:
+            refusal = refused if isinstance(refused, LinAlgError) else error or refused
+            raise refusal
         return all_ended, result
 
+    token = _agree.set(agree)
     try:
-        with agreeing(agree):
-            value = work() if error is None else None
+        value = work() if error is None else None
     except BaseException as caught:
-        if caught is refused:
+        if caught is refusal:
             raise
         error = caught
+    finally:
+        _agree.reset(token)
     all_ended = False
     while not all_ended:  # ranks that have more to call have others that take part in what they agree on
         all_ended, result = agree(None)
     return result
+
+
+def _for_all(group: Group, error: BaseException) -> Exception:
+    """What ranks raise where this one has an error."""
+    if isinstance(error, LinAlgError):
+        return type(error)(str(error))
+    return CollectiveError(f"{group.names[group.rank]} could not take part: {error_in_words(error)}")
 
 
 def first_value(values: Sequence[Any]) -> Any:
@@ -148,25 +142,14 @@ def first_value(values: Sequence[Any]) -> Any:
     return next((value for value in values if value is not None), None)
 
 
-def _difference(entries: Sequence[Entry | None]) -> Verdict:
-    """In what the calls of ranks differ, None being that of a rank which has ended; None if in nothing."""
-    calls = [(rank, entry) for rank, entry in enumerate(entries) if entry is not None]
-    for what in ("name", "words", "dtype"):
-        first: dict[Any, tuple[int, str]] = {}
+def _difference(calls: list[tuple[int, Entry]]) -> Verdict:
+    """In what the calls of ranks differ; None if in nothing."""
+    for field in ("name", "words", "dtype"):
+        different: dict[Any, tuple[int, str]] = {}
         for rank, entry in calls:
-            said = getattr(entry, what)
-            if said is not None:
-                first.setdefault(said, (rank, f"{entry.name}{entry.words}" if what != "dtype" else said))
-        if len(first) > 1:
-            return differ("the dtype" if what == "dtype" else "the call of ScaLAPACK", list(first.values()))
+            value = getattr(entry, field)
+            if value is not None:
+                different.setdefault(value, (rank, value if field == "dtype" else f"{entry.name}{entry.words}"))
+        if len(different) > 1:
+            return differ("the dtype" if field == "dtype" else "the call of ScaLAPACK", list(different.values()))
     return None
-
-
-def _refusal(
-    group: Group, found: tuple[int, type[LinAlgError] | None, str, str], error: BaseException | None
-) -> BaseException:
-    """What this rank raises after what was found on a rank."""
-    rank, kind, text, words = found
-    if kind is not None:
-        return kind(text)
-    return error or CollectiveError(f"{group.names[rank]} could not take part: {words}")

@@ -21,7 +21,7 @@ from pyscalapack_redist import ArrayError, BlockCyclic, Blocks, Descriptor, Desc
 from pyscalapack_redist._descriptor import FIELDS, build_fields, check_fields, read_fields
 from pyscalapack_redist.layout.blockcyclic import MOST_DIMENSIONS
 from pyscalapack_redist.layout.irregular import Irregular
-from pyscalapack_redist.scalapack.operands import factorable_size
+from pyscalapack_redist.scalapack.operands import check_square
 
 GRID = ProcessGrid((2, 3))
 ALONE = ProcessGrid((1, 1), OneRank(1))  # type: ignore[arg-type]
@@ -454,7 +454,7 @@ WHOLE = Descriptor((20, 30), (4, 5), GRID)
         (lambda: Irregular(5, Blocks([3]), 1, 1), "sizes sum to 3, but 5 elements from 1 on are asked for"),
         (MIXED.to_array, r"dimension 1 has irregular blocks, Blocks\(\[2, 1, 1\]\), and a ScaLAPACK descriptor one bl"),
         (lambda: np.asarray(MIXED), "redistribute to a Descriptor with a block size first"),
-        (lambda: factorable_size(Descriptor((6, 6), "balanced", GRID)), "dimension 0 has irregular blocks"),
+        (lambda: check_square(Descriptor((6, 6), "balanced", GRID)), "dimension 0 has irregular blocks"),
         (COPIES.to_array, "2 copies.* has no ScaLAPACK descriptor: .*without copies; redistribute"),
         # owners, and what means nothing on paper
         (lambda: SMALL.owner(3), r"owner\(\) got 1 indices: the array has 2 dimensions"),

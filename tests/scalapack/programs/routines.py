@@ -316,7 +316,7 @@ def refused(grid: ProcessGrid) -> None:
     for kind, text, call in cases:
         raises(kind, text, call)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calls, "_Call", Refusing)
+        patch.setattr(calls, "FortranCall", Refusing)
         words = f"refused argument 7, entry 6 of the descriptor, (INFO = -706), with a in {fine!r}: this is an error of"
         for routine in (scalapack.pxpotrf, scalapack.pxgeqrf):
             raises(psr.LibraryError, words, lambda routine=routine: routine(a, fine))
@@ -327,11 +327,11 @@ def refused(grid: ProcessGrid) -> None:
         )
 
 
-class Refusing(calls._Call):
+class Refusing(calls.FortranCall):
     """A call of a routine that refuses its seventh argument."""
 
     def __call__(self) -> None:
-        self._kept[-1][0] = -706  # type: ignore[call-overload, index, operator]
+        self._kept[-1][0] = -706
 
 
 def refused_together(grid: ProcessGrid) -> None:

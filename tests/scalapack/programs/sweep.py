@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,10 @@ BLOCKS = [1, 2, 3, 5, 8, 16, 32, 33, 64, 128, 256]
 MARGIN = 1024  # bytes
 
 
-class Guarded(calls._Call):
+class Guarded(calls.FortranCall):
     """A call with its arrays in the midst of others."""
 
-    def __init__(self, name: str, arguments: tuple[Any, ...], result: Any = None) -> None:
+    def __init__(self, name: str, arguments: Sequence[Any], result: Any = None) -> None:
         self._arrays: list[tuple[NDArray[Any], NDArray[Any], NDArray[np.uint8]]] = []
         super().__init__(name, tuple(map(self._guarded, arguments)), result)
 
@@ -57,7 +57,7 @@ def leave_nans(x: Operands) -> None:
 
 
 def main(first: int, stride: int, before: Callable[[Operands], None]) -> None:
-    calls._Call = Guarded  # type: ignore[misc]
+    calls.FortranCall = Guarded  # type: ignore[misc]
     shapes = [(rows, SIZE // rows) for rows in range(1, SIZE + 1) if SIZE % rows == 0]
     cases = list(enumerate(itertools.product(ORDERS, BLOCKS, shapes)))[first::stride]
     for number, (n, block, shape) in cases:
