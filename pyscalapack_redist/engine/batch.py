@@ -15,10 +15,12 @@ from ..errors import DescriptorError, RedistributionError, ScheduleError, unknow
 from ..exchanges import Options, exchange_class
 from ..exchanges.exchange import MEMORY_LIMIT
 from ..layout.grid import same_ranks
+from .layouts import moved
 from .memory import checked_memory
 from .model import Choice, choose
 from .plan import Redistribution
 from .planner import Messages
+from .scheduling import Load, load_between
 from .stages import Stage, made_by_all
 
 __all__ = ["batch"]
@@ -168,8 +170,11 @@ def _agreed(
     moments += [time.perf_counter()] * 2  # no schedule is searched for
     pairs = [plan._pairs[0] for plan in plans]
     elements = sum(math.prod(pair.desc_b.shape) for pair in pairs)
-    before, after = (max(len(desc.ranks) for desc in side) for side in zip(*(pair[:2] for pair in pairs), strict=True))
-    chosen = choose("natural", exchange, "packed", node, group.links, elements, (before,), (after,))
+    load = Load()
+    if group.links is not None:
+        loads = [load_between(moved(pair.desc_a, pair.op), pair.desc_b) for pair in pairs]
+        load = Load(sum(each.messages for each in loads), max(each.processes for each in loads))
+    chosen = choose("natural", exchange, "packed", node, group.links, elements, load)
     made = made_by_all(group, lambda: _batch(plans, group, chosen, memory_limit))
     moments.append(time.perf_counter())
     made._planned_at(moments)

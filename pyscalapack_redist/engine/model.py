@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from ..comm.node import Node
 from ..exchanges import Cutting, exchange_class
 from ..exchanges.bruck import Bruck
 from ..exchanges.nonblocking import Windowed
+from .scheduling import Load
 
 if TYPE_CHECKING:
     from .plan import Redistribution
@@ -33,9 +33,7 @@ MANY_PIECES, MOST_PIECES = 16, 64
 FAST_PIECE, FAST_RATE = 2**18, 1e9
 # Few sends in flight keep many from meeting at one receiver; they must hold twice what is under way on the link.
 SMALLEST_WINDOW, LARGEST_WINDOW = 8, 16
-# Along a dimension. Up to FEW_PROCESSES, orders made no difference that could be measured (docs/between-hosts.md); beyond,
-# they do in simulations (docs/simulation.md). Up to SEARCHED of them, the search for steps takes milliseconds.
-FEW_PROCESSES, SEARCHED = 16, 256
+NOTHING = Load()
 COPIED = 16 * 2**20  # bytes of the copy that is timed
 
 
@@ -55,8 +53,7 @@ def choose(
     node: Node | None,
     links: Links | None = None,
     elements: int = 0,
-    before: Sequence[int] = (1,),
-    after: Sequence[int] = (1,),
+    load: Load = NOTHING,
 ) -> Choice:
     """Schedule and exchange in place of "auto". Not collective; equal on all ranks.
 
@@ -72,10 +69,11 @@ def choose(
     links : Links or None
         Between nodes; None on one node.
     elements : int
-        Of the whole array.
-    before, after : sequence of int
-        Processes along each dimension.
+        That are moved, those that stay on their process included.
+    load : Load
+        The messages that they go in, and how many processes have them.
     """
+    cutting = Cutting() if links is None else _cutting(links, elements, load)
     if exchange == "auto":
         if node is not None and node.anywhere and buffers == "packed":
             exchange, why = "shared", f"shared: {node.why}"
@@ -92,18 +90,22 @@ def choose(
         schedule = "natural"
         why += "; the order of messages is left to MPI"
     elif schedule == "auto":
-        schedule, reason = _order(links, elements, before, after)
+        all_at_once = exchange == Windowed.name and cutting.spread
+        schedule, reason = _order(links, elements, load, cutting.window or 1 if all_at_once else 1)
         why += f"; {schedule} order: {reason}"
-    if links is None:
-        return Choice(schedule, exchange, why)
-    under_way, message = 2 * links.latency * links.rate, _mean_bytes(elements, before, after)
+    return Choice(schedule, exchange, why, cutting)
+
+
+def _cutting(links: Links, elements: int, load: Load) -> Cutting:
+    """Pieces between nodes, and how many are under way."""
+    under_way, message = 2 * links.latency * links.rate, ELEMENT * elements / max(1, load.messages)
     if links.rate < FAST_RATE:
         piece = min(LONGEST_PIECE, max(SHORTEST_PIECE, int(links.rate * PIECE_SECONDS)))
         fewest, most, spread = MANY_PIECES, MOST_PIECES, True
     else:
         piece, fewest, most, spread = FAST_PIECE, SMALLEST_WINDOW, LARGEST_WINDOW, False
     window = min(most, max(fewest, math.ceil(under_way / max(1.0, min(piece, message)))))
-    return Choice(schedule, exchange, why, Cutting(piece, window, spread))
+    return Cutting(piece, window, spread)
 
 
 def take_log_steps(plan: Redistribution, links: Links | None) -> None:
@@ -120,24 +122,19 @@ def take_log_steps(plan: Redistribution, links: Links | None) -> None:
         plan._why = f"bruck: {most} messages of a rank take longer to start than their bytes take through other ranks"
 
 
-def _order(links: Links | None, elements: int, before: Sequence[int], after: Sequence[int]) -> tuple[str, str]:
-    """A one-port order, and why."""
+def _order(links: Links | None, elements: int, load: Load, all_at_once: int) -> tuple[str, str]:
+    """A one-port order, and why. Up to `all_at_once` messages of a process are under way together, whatever their order."""
     if links is None:
         return "caterpillar", "no process receives from two others at a time"
-    mean, started = _mean_bytes(elements, before, after), links.latency * links.rate
-    if mean < started:
-        return "caterpillar", f"messages of some {mean:.3g} bytes take less time than their start ({started:.3g} bytes)"
-    most = max(*before, *after)
-    if most <= FEW_PROCESSES:
-        return "caterpillar", f"the order makes no difference among {FEW_PROCESSES} processes along a dimension"
-    if most > SEARCHED:
-        return "ring", f"steps are not searched for among more than {SEARCHED} processes"
-    return "stepwise", "fewest steps, so that no link is shared"
-
-
-def _mean_bytes(elements: int, before: Sequence[int], after: Sequence[int]) -> float:
-    """Bytes of a message, if every process before had one for every process after."""
-    return ELEMENT * elements / (math.prod(before) * math.prod(after))
+    processes = max(1, load.processes)
+    sent, started = ELEMENT * elements / processes, links.latency * links.rate
+    if sent < started:
+        return "caterpillar", f"a process's {sent:.3g} bytes take less time than the start of a message ({started:.3g})"
+    if load.messages <= all_at_once * processes:
+        return "caterpillar", f"all messages of a process, some {load.messages / processes:.3g}, are under way at once"
+    if not load.searchable:
+        return "ring", f"the fewest steps of {load.messages:,} messages are not searched for"
+    return "stepwise", f"{'fewest' if load.whole else 'few'} steps, so that no link is shared"
 
 
 def predicted_seconds(moved: int, between: tuple[int, int], links: Links | None, ranks: int, node_ranks: int) -> float:

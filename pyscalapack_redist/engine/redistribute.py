@@ -36,7 +36,7 @@ from .model import Choice, choose, take_log_steps
 from .paper import plan_on_paper
 from .plan import Redistribution
 from .planner import Messages, messages_of
-from .scheduling import by_formula, order_for, searched, sides
+from .scheduling import Load, Steps, by_formula, load_between, order_for, searched
 from .stages import Move, Pair, Stage, made_by_all
 from .tile_messages import messages_of_tiles
 
@@ -220,8 +220,9 @@ def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
         a, b = request.layouts
     node = group.make_node()
     before = request.moved(a)
-    most = math.prod(b.shape) * before.copies * b.copies  # if every process sent to every other
-    chosen = choose(request.schedule, request.exchange, request.buffers, node, group.links, most, *sides(before, b))
+    load = Load() if group.links is None else load_between(before, b)
+    moved = math.prod(b.shape) * b.copies
+    chosen = choose(request.schedule, request.exchange, request.buffers, node, group.links, moved, load)
     moments.append(time.perf_counter())
     steps: Any = None
     if not by_formula(chosen.schedule):  # a search under a time limit need not end alike on two machines
@@ -245,7 +246,7 @@ def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
     return plan
 
 
-def _searched(name: str, request: Request, a: Layout, b: Layout) -> Any:
+def _searched(name: str, request: Request, a: Layout, b: Layout) -> list[Steps] | Exception:
     """The steps of each move, or the error for all ranks."""
     try:
         return [searched(name, leg.moved, leg.b) for leg in pending_moves(request, a, b)]
@@ -260,7 +261,7 @@ def _plan_of(
     group: Group,
     chosen: Choice,
     legs: Sequence[PendingMove],
-    steps: Sequence[Any] | None = None,
+    steps: Sequence[Steps] | None = None,
 ) -> Redistribution:
     """This rank's part of a plan. Not collective."""
     me = request.comm.Get_rank()

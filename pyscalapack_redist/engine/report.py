@@ -10,6 +10,7 @@ from ..comm.group import Group
 from ..comm.links import Links
 from ..exchanges import Exchange
 from .model import predicted_seconds
+from .scheduling import fewest_steps
 from .stages import Move
 from .tabled import Tabled, counted, lined
 from .totals import Totals
@@ -46,6 +47,9 @@ class Report(Tabled):
         with arrays of a kind is timed.
     steps_of_all : int or None
         Steps of the schedule, those of other ranks included; None where its order has none.
+    fewest_steps : int or None
+        The most messages of any rank: no one-port schedule has fewer steps, and one has no more. None where the order has no
+        steps, where only a part of a matrix is moved, and where there are too many messages to count in no time.
     """
 
     schedule: str
@@ -64,6 +68,7 @@ class Report(Tabled):
     predicted_seconds: float | None
     last_seconds: float | None
     steps_of_all: int | None = None
+    fewest_steps: int | None = None
 
     @classmethod
     def of(cls, move: Move, exchange: Exchange, why: str, item: int, group: Group | None, last: float | None) -> Report:
@@ -92,7 +97,13 @@ class Report(Tabled):
             predicted_seconds=predicted,
             last_seconds=last,
             steps_of_all=move.order.number_of_steps,
+            fewest_steps=_fewest_steps(move),
         )
+
+    @property
+    def _of_all(self) -> str:
+        fewest = "" if self.fewest_steps is None else f", where {self.fewest_steps:,} are the fewest"
+        return "" if self.steps_of_all is None else f" of {self.steps_of_all:,} of all ranks{fewest}"
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [
@@ -101,13 +112,19 @@ class Report(Tabled):
             ("sent", f"{self.bytes_sent:,} bytes in {counted(self.sends, 'message')}"),
             ("received", f"{self.bytes_received:,} bytes in {counted(self.receives, 'message')}"),
             ("copied in place", f"{self.bytes_copied:,} bytes"),
-            ("steps", f"{self.steps}"),
+            ("steps", f"{self.steps}{self._of_all}"),
             ("extra memory", f"{self.extra_bytes:,} of at most {self.memory_limit:,} bytes"),
         ]
         if self.links is not None:
             rows.append(("between nodes", str(self.links)))
         times = (("predicted", self.predicted_seconds), ("last run", self.last_seconds))
         return rows + [(name, f"{1e3 * seconds:.3g} ms") for name, seconds in times if seconds is not None]
+
+
+def _fewest_steps(move: Move) -> int | None:
+    if move.order.number_of_steps is None or move.part is not None:
+        return None
+    return fewest_steps(move.moved, move.desc_b)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,18 @@
 
 What a formula tells, each rank works out for itself. Schedules that are searched for are found by one rank and told to the
 others: a search under a time limit need not end alike on two machines.
+
+One-port schedules of the dimensions make one of the whole, of as many steps as theirs multiplied. That is as short as the
+whole needs where the dimensions' busiest processes are all on one side, and up to P times too long where they are not (slabs
+of columns to slabs of rows). So `stepwise` and `greedy` look at the whole graph, as far as there is time.
 """
 
 from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,21 +21,113 @@ from numpy.typing import NDArray
 from .. import schedules
 from ..errors import ScheduleError, unknown
 from ..layout.tiles import Tiles
-from ..schedules import MessageGraph, Schedule
-from ..schedules.orders import ORDERS, Coords, Order, Scheduled
+from ..schedules import CommunicationGrid, MessageGraph, Schedule, WholeGraph
+from ..schedules.orders import ORDERS, Order, Scheduled
 from ..schedules.replicated_graph import ReplicatedGraph
 from ..schedules.schedule import ListedSchedule
+from ..schedules.stepwise import in_levels
 from .layouts import Layout, has_tiles, process_coords, process_shapes
 from .tile_graph import graph_of_tiles
 
-__all__ = ["by_formula", "is_one_port", "order_for", "reading", "schedules_for", "searched", "sides"]
+__all__ = [
+    "Load",
+    "Steps",
+    "by_formula",
+    "fewest_steps",
+    "is_one_port",
+    "load_between",
+    "order_for",
+    "reading",
+    "schedules_for",
+    "searched",
+]
 
-Steps = list[list[NDArray[np.int64]]]
+Ints = NDArray[np.int64]
 
 # whether they are one-port
 BY_FORMULA = {"walker-otto": True, "classes": True, "phases": False, "random-phases": False}
 # Pairs of processes up to which these look at the whole of two process sets.
 WITHOUT_DIMENSIONS = {"optimal": 64 * 64, "preemptive": 64 * 64, "open-shop": 4096 * 4096}
+# These look at the whole if it has so few messages, for about so many seconds at most; else at the dimensions if their product
+# has fewer steps than a ring, and else the order is a ring.
+FEWEST, MOST_MESSAGES, SECONDS, OTHERWISE = ("stepwise", "greedy"), 2**16, 0.05, "ring"
+# Pairs of processes times steps up to which `greedy` looks at the whole; beyond, `stepwise` is in its place.
+GREEDY = 2**15
+# Pairs of processes along a dimension that are counted where no formula does; of which there is a table; and processes along
+# one whose own schedule is searched for.
+COUNTED, TABLED, ALONG = 2**12, 2**18, 256
+GOLDEN = (5**0.5 - 1) / 2
+
+
+class Load(NamedTuple):
+    """What there is to order between two layouts; equal on all ranks.
+
+    Attributes
+    ----------
+    messages : int
+        Between processes; where counting them would take long, as many as there can be.
+    processes : int
+        That send, or that receive, whichever are fewer.
+    whole, searchable : bool
+        Whether there is time to search the whole for the fewest steps; whether there is, or the product has fewer than a ring.
+    """
+
+    messages: int = 1
+    processes: int = 1
+    whole: bool = True
+    searchable: bool = True
+
+
+class Steps(NamedTuple):
+    """The steps that one rank has found, for all.
+
+    Attributes
+    ----------
+    name : str
+        Of the schedule, which may be another than was asked for.
+    parts : list
+        Of each dimension, or of the whole: the steps; or, of a whole graph, the step of each of its messages.
+    """
+
+    name: str
+    parts: list[list[Ints] | Ints]
+
+
+def load_between(a: Layout, b: Layout) -> Load:
+    """What there is to order. Not collective."""
+    axes = _axes(a, b)
+    pairs = 1
+    for axis, x, y in zip(axes, a.distributions, b.distributions, strict=True):
+        bound = min(axis.P * axis.Q, max(0, x.number_of_blocks + y.number_of_blocks - 1))
+        pairs *= axis.pairs if _counted(axis) else bound
+    processes, few = min(len(a.ranks), len(b.ranks)), all(axis.P * axis.Q <= TABLED for axis in axes)
+    if isinstance(a, Tiles) or isinstance(b, Tiles):
+        pairs = min(pairs, len(a.ranks) * len(b.ranks))
+        whole = few and pairs <= MOST_MESSAGES
+        return Load(pairs, processes, whole, whole)
+    if a.copies * b.copies > 1:
+        pairs *= b.copies
+        whole = a.grid.size * b.grid.size <= TABLED and pairs <= MOST_MESSAGES
+        return Load(pairs, processes, whole, whole)
+    if all(map(_counted, axes)):
+        own = _own_receivers(a, b)
+        kept = np.flatnonzero(own >= 0)
+        coords = np.unravel_index(kept, a.placement.shape), np.unravel_index(own[kept], b.placement.shape)
+        pairs -= int(np.all([axis.shares(p, q) for axis, p, q in zip(axes, *coords, strict=True)], axis=0).sum())
+    along = max(max(axis.P, axis.Q) for axis in axes)
+    whole = few and pairs <= MOST_MESSAGES
+    short = along <= ALONG and all(map(_counted, axes))
+    rounds = max(a.placement.size, b.placement.size)
+    return Load(pairs, processes, whole, whole or (short and math.prod(max(axis.degrees) for axis in axes) < rounds))
+
+
+def fewest_steps(a: Layout, b: Layout) -> int | None:
+    """The most messages of a process, so that no one-port schedule has fewer steps; None where that takes long to find."""
+    if not load_between(a, b).whole:
+        return None
+    graphs = _graphs("", a, b)
+    one = has_tiles(a, b) or a.copies * b.copies > 1
+    return max((graphs[0] if one else _whole(graphs, a, b)).degrees)
 
 
 def is_one_port(name: str) -> bool:
@@ -56,7 +157,7 @@ def order_for(name: str, a: Layout, b: Layout, steps: Steps | None = None) -> Or
         The schedule.
     a, b : Descriptor or Tiles
         Layouts before and after.
-    steps : list, optional
+    steps : Steps, optional
         What `searched` has found, on one rank for all.
 
     Raises
@@ -67,23 +168,85 @@ def order_for(name: str, a: Layout, b: Layout, steps: Steps | None = None) -> Or
     shapes = process_shapes(a, b)
     if name in ORDERS:
         return ORDERS[name](*shapes)
-    graphs = _graphs(name, a, b)
-    if steps is None:
-        parts: list[Schedule] = [schedules.build(name, graph) for graph in graphs]
-    else:
-        parts = [ListedSchedule(name, graph, listed) for graph, listed in zip(graphs, steps, strict=True)]
-    return Scheduled(*shapes, parts, *process_coords(a, b))
+    parts = schedules_for(name, a, b) if steps is None else _listed(name, a, b, steps)
+    return Scheduled(*shapes, parts, *process_coords(a, b)) if parts else ORDERS[OTHERWISE](*shapes)
 
 
 def searched(name: str, a: Layout, b: Layout) -> Steps:
-    """The steps of a schedule that no formula gives, in each dimension. Not collective.
+    """The steps of a schedule that no formula gives. Not collective.
 
     Raises
     ------
     ScheduleError
         The schedule does not apply to these layouts.
     """
-    return [schedules.build(name, graph).steps for graph in _graphs(name, a, b)]
+    parts = schedules_for(name, a, b)
+    return Steps(parts[0].name if parts else OTHERWISE, [_packed(part) for part in parts])
+
+
+def schedules_for(name: str, a: Layout, b: Layout) -> list[Schedule]:
+    """What such an order is made of: a schedule for each dimension, or one for all. Not collective.
+
+    Without any the order is a ring, in place of a schedule that would take too long to find.
+
+    Raises
+    ------
+    ScheduleError
+        The schedule does not apply to these layouts.
+    """
+    graphs = _graphs(name, a, b)
+    if name not in FEWEST:
+        return [schedules.build(name, graph) for graph in graphs]
+    if sum(graph.P * graph.Q > 1 for graph in graphs) > 1:
+        load = load_between(a, b)
+        if load.whole:
+            graphs = [_whole(graphs, a, b)]
+            name = name if graphs[0].P * graphs[0].Q * max(graphs[0].degrees) <= GREEDY else "stepwise"
+        elif not load.searchable:
+            return []
+    return [_fewest(name, graph, SECONDS / len(graphs)) for graph in graphs]
+
+
+def _fewest(name: str, graph: MessageGraph, seconds: float) -> Schedule:
+    """The schedule of a graph; `stepwise` message by message, where there is a table, which takes less time than to import
+    SciPy."""
+    if name == "stepwise" and (isinstance(graph, WholeGraph) or graph.P * graph.Q <= TABLED):
+        part = in_levels(graph, time.monotonic() + seconds)
+    else:
+        part = schedules.build(name, graph)
+    return ListedSchedule(name, graph, _mixed(part.steps))
+
+
+def _mixed(steps: list[Ints]) -> list[Ints]:
+    """The same in another order. Steps found one after another are alike, and processes that are not in step with one another,
+    since nobody waits for a step to end, meet at the same receivers if they follow one another."""
+    return [steps[i] for i in np.argsort(np.arange(len(steps)) * GOLDEN % 1)[::-1].tolist()]
+
+
+def _packed(part: Schedule) -> list[Ints] | Ints:
+    """A schedule's steps, or the step of each message of a whole graph, which is less to tell."""
+    graph, steps = part.grid, part.steps
+    if not isinstance(graph, WholeGraph) or sum(map(len, steps)) != graph.pairs:
+        return steps
+    number = np.repeat(np.arange(len(steps)), [len(step) for step in steps])
+    rows = np.concatenate([np.zeros((0, 3), np.int64), *steps])
+    return number[np.argsort(rows[:, 0] * graph.Q + rows[:, 1])].astype(np.min_scalar_type(len(steps)))
+
+
+def _listed(name: str, a: Layout, b: Layout, steps: Steps) -> list[Schedule]:
+    """The schedules of which `searched` has told the steps."""
+    graphs = _graphs(name, a, b)
+    if any(isinstance(part, np.ndarray) for part in steps.parts) and not isinstance(graphs[0], WholeGraph):
+        graphs = [_whole(graphs, a, b)]
+    pairs = zip(graphs, steps.parts, strict=True) if steps.parts else ()
+    return [ListedSchedule(steps.name, graph, _unpacked(graph, part)) for graph, part in pairs]
+
+
+def _unpacked(graph: MessageGraph, part: list[Ints] | Ints) -> list[Ints]:
+    if isinstance(part, list):
+        return part
+    order = np.argsort(part, kind="stable")
+    return np.split(np.column_stack(graph.messages)[order], np.flatnonzero(np.diff(part[order])) + 1)
 
 
 def _graphs(name: str, a: Layout, b: Layout) -> list[MessageGraph]:
@@ -98,34 +261,36 @@ def _graphs(name: str, a: Layout, b: Layout) -> list[MessageGraph]:
                 "matter of block sizes alone; use stepwise for the fewest steps or optimal for the least cost"
             )
         return [graph]
-    grids: list[MessageGraph] = [schedules.between(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
-    places_a, places_b = a.placement.ravel(), b.placement.ravel()
-    if len(places_a) * len(places_b) <= WITHOUT_DIMENSIONS.get(name, 0):
-        return [schedules.whole(grids, same=places_a[:, None] == places_b)]
-    return grids
+    axes = _axes(a, b)
+    if a.placement.size * b.placement.size <= WITHOUT_DIMENSIONS.get(name, 0):
+        return [_whole(axes, a, b)]
+    return axes
+
+
+def _axes(a: Layout, b: Layout) -> list[MessageGraph]:
+    """Who owes whom along each dimension."""
+    return [schedules.between(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
+
+
+def _whole(axes: Sequence[MessageGraph], a: Layout, b: Layout) -> WholeGraph:
+    return schedules.whole(tuple(axes), _own_receivers(a, b))
+
+
+def _own_receivers(a: Layout, b: Layout) -> Ints:
+    """For each sender, row by row, the receiver that is the same rank; -1 for none."""
+    senders, receivers = a.placement.ravel(), b.placement.ravel()
+    order = np.argsort(receivers)
+    at = order[np.minimum(np.searchsorted(receivers[order], senders), len(receivers) - 1)]
+    return np.where(receivers[at] == senders, at, -1)
+
+
+def _counted(axis: MessageGraph) -> bool:
+    """Whether messages along a dimension are counted in no time."""
+    return isinstance(axis, CommunicationGrid) and (axis.has_slice or axis.P * axis.Q <= COUNTED)
 
 
 def reading(a: Layout, b: Layout) -> ReplicatedGraph | None:
     """Who reads from which copy; None where neither layout has copies. Not collective."""
     if isinstance(a, Tiles) or isinstance(b, Tiles) or a.copies == b.copies == 1:
         return None
-    axes = [schedules.between(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
-    return ReplicatedGraph(axes, a.places, b.places)
-
-
-def sides(a: Layout, b: Layout) -> tuple[Coords, Coords]:
-    """Processes before and after that a schedule looks at together: those along each dimension, or all. Not collective."""
-    if isinstance(a, Tiles) or isinstance(b, Tiles) or a.copies == b.copies == 1:
-        return process_shapes(a, b)
-    return (a.grid.size,), (b.grid.size,)
-
-
-def schedules_for(name: str, a: Layout, b: Layout) -> list[Schedule]:
-    """What such an order is made of: a schedule for each dimension, or one for all. Not collective.
-
-    Raises
-    ------
-    ScheduleError
-        The schedule does not apply to these layouts.
-    """
-    return [schedules.build(name, graph) for graph in _graphs(name, a, b)]
+    return ReplicatedGraph(_axes(a, b), a.places, b.places)

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .. import intersections
 from .._kernels.lengths import add_lengths
@@ -207,6 +208,31 @@ class CommunicationGrid(MessageGraph):
         return np.arange(self.Q if self.n is not None else min(self.Q, math.gcd(r, g)))
 
     @property
+    def has_slice(self) -> bool:
+        """Whether every message of a slice is there. Not collective."""
+        return self.n is None or self.n >= self.slice_length
+
+    @property
+    def pairs(self) -> int:
+        """Number of messages; in closed form where the array has a slice. Not collective."""
+        return self._classes * (self.P * self.Q // self.reduced[2]) if self.has_slice else super().pairs
+
+    @property
+    def degrees(self) -> tuple[int, int]:
+        """Most messages that a process sends, and that one receives; in closed form with a slice. Not collective."""
+        return self.most_messages if self.has_slice else super().degrees
+
+    def shares(self, senders: Ints, receivers: Ints) -> NDArray[np.bool_]:
+        """Which of these pairs of processes have a message. Not collective."""
+        return self._slice(senders, receivers) > 0 if self.has_slice else super().shares(senders, receivers)
+
+    @property
+    def _classes(self) -> int:
+        """Classes of pairs (Definition 2) that have messages of a slice."""
+        g, d = self.reduced[2], math.gcd(self.r, self.s)
+        return min(g, (self.r - 1 - self.shift) // d - (-self.s - self.shift) // d)
+
+    @property
     def most_messages(self) -> tuple[int, int]:
         """Most messages of a slice that a process sends, and that one receives, in closed form. Not collective.
 
@@ -215,8 +241,7 @@ class CommunicationGrid(MessageGraph):
         of s0 classes, rounded up, and some column one of r0 (Proposition 5, and where the grid is full).
         """
         r, s, g = self.reduced
-        d = math.gcd(self.r, self.s)
-        count = min(g, (self.r - 1 - self.shift) // d - (-self.s - self.shift) // d)
+        count = self._classes
         of_rows, of_columns = math.gcd(s, g), math.gcd(r, g)
         return -(-count // of_rows) * (self.Q * of_rows // g), -(-count // of_columns) * (self.P * of_columns // g)
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._kernels.colouring import occurrences
 from ..errors import ScheduleError
 from .checks import checked_table
 
@@ -65,6 +66,27 @@ class MessageGraph(ABC):
         table = self.rows(np.arange(self.P))
         table.flags.writeable = False
         return table
+
+    @cached_property
+    def messages(self) -> tuple[Ints, Ints, Ints]:
+        """Senders, receivers and lengths of all messages, row by row. Not collective."""
+        p, q = np.nonzero(self.lengths)
+        return p, q, self.lengths[p, q]
+
+    @property
+    def pairs(self) -> int:
+        """Number of messages. Not collective."""
+        return len(self.messages[0])
+
+    @property
+    def degrees(self) -> tuple[int, int]:
+        """Most messages that a process sends, and that one receives. Not collective."""
+        sent, received = (int(np.bincount(side).max(initial=0)) for side in self.messages[:2])
+        return sent, received
+
+    def shares(self, senders: Ints, receivers: Ints) -> NDArray[np.bool_]:
+        """Which of these pairs of processes have a message. Not collective."""
+        return self.lengths[senders, receivers] > 0
 
     def sent_by(self, p: int) -> tuple[Ints, Ints]:
         """Receivers of the messages of sender `p`, ascending, and their lengths. Not collective."""
@@ -182,6 +204,48 @@ class WholeGraph(MessageGraph):
         self.axes = axes
         self.P, self.Q = (int(np.prod([getattr(axis, side) for axis in axes])) for side in "PQ")
         self.own = own
+
+    @cached_property
+    def messages(self) -> tuple[Ints, Ints, Ints]:
+        """Products of the axes' messages, row by row, but for those of a process to itself. Not collective."""
+        senders = receivers = np.zeros(1, np.int64)
+        lengths = np.ones(1, np.int64)
+        for axis in self.axes:
+            p, q, some = axis.messages
+            senders, receivers = (senders[:, None] * axis.P + p).ravel(), (receivers[:, None] * axis.Q + q).ravel()
+            lengths = (lengths[:, None] * some).ravel()
+        if self.own is not None:
+            other = self.own[senders] != receivers
+            senders, receivers, lengths = senders[other], receivers[other], lengths[other]
+        order = np.argsort(senders * self.Q + receivers, kind="stable")
+        return senders[order], receivers[order], lengths[order]
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """Length of the message from each sender (row) to each receiver (column). Not collective.
+
+        Raises
+        ------
+        ScheduleError
+            The table would have more than 10^8 entries.
+        """
+        checked_table(self.P, self.Q)
+        table = np.zeros((self.P, self.Q), np.int64)
+        senders, receivers, lengths = self.messages
+        table[senders, receivers] = lengths
+        table.flags.writeable = False
+        return table
+
+    @cached_property
+    def profile(self) -> Ints:
+        """For k = 1, 2, ...: the largest k-th longest message of any process. Not collective."""
+        senders, receivers, lengths = self.messages
+        longest = np.argsort(-lengths, kind="stable")
+        largest = np.zeros(max(self.degrees), np.int64)
+        for side, processes in ((senders, self.P), (receivers, self.Q)):
+            place = occurrences(np.ascontiguousarray(side[longest]), processes)
+            np.maximum.at(largest, place, lengths[longest])
+        return largest
 
     def rows(self, senders: Ints) -> Ints:
         """Products of the axes' rows. Not collective."""

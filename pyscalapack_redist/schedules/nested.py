@@ -16,7 +16,7 @@ import numpy as np
 
 from .._kernels.nested import nested_levels
 from .lifting import coloured
-from .message_graph import Ints
+from .message_graph import Ints, MessageGraph
 
 __all__ = ["Attempt", "Messages", "Targets"]
 
@@ -96,8 +96,8 @@ class Messages:
 
     Parameters
     ----------
-    lengths : ndarray
-        P x Q, 0 where there is no message.
+    graph : MessageGraph
+        What is scheduled.
 
     Attributes
     ----------
@@ -105,10 +105,9 @@ class Messages:
         Of each message.
     """
 
-    def __init__(self, lengths: Ints) -> None:
-        self.shape: tuple[int, int] = (lengths.shape[0], lengths.shape[1])
-        sender, receiver = np.nonzero(lengths)
-        length = lengths[sender, receiver]
+    def __init__(self, graph: MessageGraph) -> None:
+        self.shape: tuple[int, int] = (graph.P, graph.Q)
+        sender, receiver, length = graph.messages
         order = np.argsort(-length, kind="stable")
         self.sender: Ints = sender[order]
         self.receiver: Ints = receiver[order]

@@ -144,7 +144,7 @@ class Search:
 
     @cached_property
     def _messages(self) -> Messages:
-        return Messages(self.grid.lengths)
+        return Messages(self.grid)
 
     def _until(self, share: float = SHARE) -> float:
         now = time.monotonic()

@@ -18,7 +18,7 @@ from .message_graph import Ints, MessageGraph
 from .nested import Messages, Targets
 from .schedule import ListedSchedule, Schedule
 
-__all__ = ["stepwise", "stepwise_parts"]
+__all__ = ["in_levels", "stepwise", "stepwise_parts"]
 
 MOST_WORK = 10**7  # pairs of processes times steps for which matchings are sought: some tenths of a second
 LISTING = 4e-7  # seconds for each message of the steps
@@ -52,15 +52,24 @@ def stepwise(grid: MessageGraph, time_limit: float = 1.0) -> Schedule:
         parts = stepwise_parts(graph, deadline if lists else np.inf)
         if parts is not None:
             return ListedSchedule("stepwise", grid, lifted(graph, parts))
-    return ListedSchedule("stepwise", grid, _by_levels(grid, deadline))
+    return in_levels(grid, deadline)
 
 
-def _by_levels(grid: MessageGraph, deadline: float) -> list[Ints]:
-    messages = Messages(grid.lengths)
+def in_levels(grid: MessageGraph, deadline: float) -> Schedule:
+    """As many steps as the maximum degree, message by message. Not collective.
+
+    Parameters
+    ----------
+    grid : MessageGraph
+        What is scheduled.
+    deadline : float
+        When to stop looking for a lower cost, on the clock of `time.monotonic`.
+    """
+    messages = Messages(grid)
     costs = np.unique(messages.length)[::-1]
     steps = np.array([np.count_nonzero(grid.profile == cost) for cost in costs], dtype=np.int64)
     found = messages.within(grid.step_bound, Targets(costs, steps), deadline - LISTING * len(messages.length))
-    return messages.listed(found)
+    return ListedSchedule("stepwise", grid, messages.listed(found))
 
 
 def stepwise_parts(graph: Amalgam, deadline: float = np.inf) -> Ints | None:

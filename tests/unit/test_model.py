@@ -16,6 +16,7 @@ from pyscalapack_redist.engine.model import (
     SMALLEST_WINDOW,
     choose,
 )
+from pyscalapack_redist.engine.scheduling import Load
 from pyscalapack_redist.exchanges import Cutting, Extents, Options
 from pyscalapack_redist.exchanges.bruck import Bruck
 from pyscalapack_redist.exchanges.nonblocking import FEW, Windowed
@@ -26,7 +27,7 @@ def links(latency: float, rate: float) -> Links:
 
 
 def test_what_was_asked_for_is_kept_and_nothing_else_waits_for_a_step() -> None:
-    chosen = choose("optimal", "sendrecv", "packed", None, links(1e-6, 1e9), 10**6, (4, 1), (2, 2))
+    chosen = choose("optimal", "sendrecv", "packed", None, links(1e-6, 1e9), 10**6, Load(16, 4))
     assert chosen[:3] == ("optimal", "sendrecv", "as asked")
     assert choose("auto", "alltoallv", "packed", None).schedule == "natural"
     assert choose("auto", "auto", "packed", None, links(1e-6, 1e9), 10**6)[:2] == ("caterpillar", "windowed")
@@ -39,7 +40,7 @@ def test_what_was_asked_for_is_kept_and_nothing_else_waits_for_a_step() -> None:
 def test_pieces_are_short_where_the_wire_is_slow_and_overlap_with_packing_where_it_is_fast(
     rate: float, piece: int
 ) -> None:
-    chosen = choose("auto", "auto", "packed", None, links(1e-6, rate), 10**9, (2, 1), (1, 2))
+    chosen = choose("auto", "auto", "packed", None, links(1e-6, rate), 10**9, Load(4, 2))
     assert (chosen.cutting.nbytes, chosen.cutting.spread) == (piece, rate < 1e9)
 
 
@@ -54,7 +55,8 @@ def test_all_messages_are_under_way_at_once_on_slow_links(messages: int, each: i
 
 def test_the_window_holds_what_a_link_does() -> None:
     def window(latency: float, rate: float, elements: int, before: int, after: int) -> int | None:
-        chosen = choose("auto", "windowed", "packed", None, links(latency, rate), elements, (before,), (after,))
+        load = Load(before * after, min(before, after))
+        chosen = choose("auto", "windowed", "packed", None, links(latency, rate), elements, load)
         return chosen.cutting.window
 
     assert window(1e-6, 1e9, 10**8, 2, 2) == SMALLEST_WINDOW
@@ -67,12 +69,18 @@ def test_the_window_holds_what_a_link_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("elements", "processes", "order"),
-    [(10**7, 17, "stepwise"), (10**2, 17, "caterpillar"), (10**7, 16, "caterpillar"), (10**9, 257, "ring")],
+    ("elements", "load", "order", "reason"),
+    [
+        (10**7, Load(17 * 17, 17), "stepwise", "fewest steps"),
+        (10**2, Load(17 * 17, 17), "caterpillar", "less time than the start of a message"),
+        (10**7, Load(16 * 17, 17), "caterpillar", "some 16, are under way at once"),
+        (10**9, Load(257**2, 257, whole=False, searchable=False), "ring", "of 66,049 messages are not searched for"),
+    ],
 )
-def test_steps_are_searched_for_where_they_count(elements: int, processes: int, order: str) -> None:
-    chosen = choose("auto", "auto", "packed", None, links(1e-5, 1e8), elements, (processes, 1), (1, processes))
+def test_steps_are_searched_for_where_they_count(elements: int, load: Load, order: str, reason: str) -> None:
+    chosen = choose("auto", "auto", "packed", None, links(1e-5, 1e8), elements, load)
     assert chosen.schedule == order
+    assert reason in chosen.why
 
 
 def test_few_messages_where_they_are_quick_and_few_steps_where_they_are_slow() -> None:

@@ -39,6 +39,8 @@ def show(found: Simulated) -> None:
     if known:
         print_table(out, table)
     for prediction in found.predictions:
+        if prediction.schedule not in prediction.name:
+            print_line(out, f"{prediction.name}: the order is {prediction.schedule}")
         if prediction.reason:
             print_line(out, f"{prediction.name}: left out: {prediction.reason}")
 
@@ -88,6 +90,7 @@ def to_json(found: Simulated) -> str:
             "methods": [
                 {
                     "name": prediction.name,
+                    "schedule": prediction.schedule,
                     "seconds": prediction.seconds,
                     "messages": prediction.messages,
                     "pieces": prediction.pieces,

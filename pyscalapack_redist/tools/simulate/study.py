@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass, field, replace
 
 from ...comm.links import Links
-from ...engine.model import Choice, choose
+from ...engine.model import choose
+from ...engine.scheduling import load_between
 from ...errors import ScheduleError
 from ..cases import Case
 from ..text import counted
@@ -43,6 +44,8 @@ class Prediction:
     ----------
     name : str
         SCHEDULE/EXCHANGE.
+    schedule : str
+        That of the name; for "auto" what it takes.
     seconds : float or None
         The time that it takes; None where it was not simulated.
     messages, pieces, steps : int
@@ -56,6 +59,7 @@ class Prediction:
     """
 
     name: str
+    schedule: str
     seconds: float | None = None
     messages: int = 0
     pieces: int = 0
@@ -133,40 +137,46 @@ def simulated(
         parts = PARTS if everything.count <= MANY else FEWER_PARTS
         resolution = 0.0 if everything.count <= FEW else limit / parts
     links = Links(machine.latency, min(machine.goodput, FASTEST), machine.hosts, "as given")
-    grids = case.before.grid, case.after.grid
+    load = load_between(*(layout.descriptor(case.shape, None) for layout in (case.before, case.after)))
     chosen = {
-        exchange: choose("auto", exchange, "packed", None, links, math.prod(case.shape), *grids)
-        for exchange in EXCHANGES
+        exchange: choose("auto", exchange, "packed", None, links, math.prod(case.shape), load) for exchange in EXCHANGES
     }
     own = chosen["windowed"].cutting
     sizes = Sizes(sizes.window or own.window, sizes.piece or own.nbytes, sizes.receives, own.spread)
-    found = [_predicted(name, case, machine, sizes, resolution, traffic, chosen) for name in methods]
+    predicted: dict[tuple[str, str], Prediction] = {}
+    found = []
+    for name in methods:
+        schedule, _, exchange = name.partition("/")
+        if schedule == "auto" and exchange in chosen:
+            schedule = chosen[exchange].schedule
+        if (schedule, exchange) not in predicted:
+            prediction = _predicted(name, schedule, exchange, case, machine, sizes, resolution, traffic)
+            predicted[schedule, exchange] = prediction
+        found.append(replace(predicted[schedule, exchange], name=name))
     return Simulated(case, machine, limit, busiest, resolution, found)
 
 
 def _predicted(
     name: str,
+    schedule: str,
+    exchange: str,
     case: Case,
     machine: Machine,
     sizes: Sizes,
     resolution: float,
     traffic: dict[str, Messages | ScheduleError],
-    chosen: dict[str, Choice],
 ) -> Prediction:
-    schedule, _, exchange = name.partition("/")
     start = time.perf_counter()
     try:
-        check_method(schedule, exchange)
-        if schedule == "auto":
-            schedule = chosen[exchange].schedule
+        check_method(name.partition("/")[0], exchange)
         messages = _kept(traffic, case, schedule)
         work = work_of(exchange, messages, case.dtype.itemsize, sizes)
     except ScheduleError as error:
-        return Prediction(name, reason=str(error))
+        return Prediction(name, schedule, reason=str(error))
     seconds, events = _time(machine, work, resolution)
     steps = int(messages.step[-1]) + 1 if messages.count else 0
     elapsed = time.perf_counter() - start
-    return Prediction(name, seconds, messages.count, work.pieces.count, steps, events, elapsed)
+    return Prediction(name, schedule, seconds, messages.count, work.pieces.count, steps, events, elapsed)
 
 
 def _kept(traffic: dict[str, Messages | ScheduleError], case: Case, schedule: str) -> Messages:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...engine.scheduling import schedules_for
+from ...engine.scheduling import order_for, schedules_for
 from ...errors import ScheduleError
 from ...layout.descriptor import Descriptor
 from ...schedules import ListedSchedule, MessageGraph, between
@@ -146,13 +146,13 @@ def _count(rows: Sequence[Callable[[int], _Row]], a: Descriptor) -> int:
 def _orders(name: str, a: Descriptor, b: Descriptor) -> Callable[[Coords], Order]:
     """The order as each sender makes it for itself."""
     shapes = a.placement.shape, b.placement.shape
-    if name in ORDERS:
-        order = ORDERS[name](*shapes)
-        return lambda _: order
     parts = [
         _Indexed(schedule) if isinstance(schedule, ListedSchedule) else schedule
-        for schedule in schedules_for(name, a, b)
+        for schedule in ([] if name in ORDERS else schedules_for(name, a, b))
     ]
+    if not parts:
+        order = order_for(name, a, b)
+        return lambda _: order
     return lambda sender: Scheduled(*shapes, parts, sender, None)
 
 

@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 
 from pyscalapack_redist._kernels.ejection import ejected
 from pyscalapack_redist._kernels.fitting import FITS, TOO_MANY, fits, minimal
-from pyscalapack_redist.schedules import CommunicationGrid, MessageGraph, build
+from pyscalapack_redist.schedules import CommunicationGrid, LengthMatrix, MessageGraph, build
 from pyscalapack_redist.schedules.conflicts import Conflict, Conflicts
 from pyscalapack_redist.schedules.fractional import Fractional
 from pyscalapack_redist.schedules.levels import Levels
@@ -53,7 +53,7 @@ def check_listed(grid: MessageGraph, messages: Messages, attempt: Attempt) -> Li
 @given(seeds, st.integers(1, 12), st.integers(1, 12), st.integers(1, 9), st.booleans(), st.booleans())
 def test_levels_are_schedules(seed: int, P: int, Q: int, longest: int, hasty: bool, wished: bool) -> None:
     grid = random_lengths(seed, P, Q, longest)
-    messages = Messages(grid.lengths)
+    messages = Messages(grid)
     targets = profile_of(grid, messages)
     wish = np.random.default_rng(seed).integers(0, len(targets.costs), len(messages.length)) if wished else None
     deadline = time.monotonic() - 1 if hasty else late()
@@ -75,7 +75,7 @@ def profile_of(grid: MessageGraph, messages: Messages) -> Targets:
 def test_searches_against_the_program_of_the_whole(seed: int, P: int, Q: int, longest: int) -> None:
     """Whatever is tried within the time: what is proved is the least cost, and the bound of what is not is one."""
     grid = random_lengths(seed, P, Q, longest)
-    messages = Messages(grid.lengths)
+    messages = Messages(grid)
     costs = costs_of(messages)
     whole = part(messages, np.arange(len(messages.length)))
     exact = Levels(whole, late(), costs).least(costs.astype(float), [], whole=True)
@@ -153,7 +153,7 @@ def test_fewest_steps_of_large_arrays(name: str, case: tuple[int, ...], options:
 
 def played(lengths: np.ndarray, weigh: float = 0.0, rounds: int = 0, most: float = NEVER) -> Fractional:
     """The game of some lengths, ended where its bound hardly rises; steps weigh their cost and something."""
-    messages = Messages(lengths)
+    messages = Messages(LengthMatrix(lengths))
     costs = costs_of(messages)
     fractional = Fractional(messages, costs, weigh + costs)
     fractional._game.advance(rounds)
@@ -163,7 +163,7 @@ def played(lengths: np.ndarray, weigh: float = 0.0, rounds: int = 0, most: float
 
 def program(lengths: np.ndarray, weigh: float = 0.0) -> float:
     """The least weight of steps where a message may be in several, by SciPy."""
-    messages = Messages(lengths)
+    messages = Messages(LengthMatrix(lengths))
     costs, senders = costs_of(messages), lengths.shape[0]
     count, levels, processes = len(messages.length), len(costs), sum(lengths.shape)
     objective = np.concatenate([np.zeros(count * levels), weigh + costs])
@@ -285,7 +285,7 @@ def test_the_search_against_trying_all(seed: int, edges: int, levels: int) -> No
 @example(75, 2, 2, 2)  # one cost, and nothing is found
 def test_findings_hold_for_all_steps_that_have_room(seed: int, P: int, Q: int, longest: int) -> None:
     grid = random_lengths(seed, P, Q, longest)
-    messages = Messages(grid.lengths)
+    messages = Messages(grid)
     costs, rng = costs_of(messages), np.random.default_rng(seed)
     possible = all_steps(messages, costs, 3)
     nobody = np.zeros(len(costs), dtype=np.int64)
