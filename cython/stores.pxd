@@ -10,7 +10,7 @@ cdef class Trials:
     cdef readonly SizeClass size_class
     cdef bint decided, past  # by a trial of its own
     cdef int step  # of the trial under way, from 1 on
-    cdef double usual  # nanoseconds per byte of the kind in use, as measured in this trial
+    cdef double usual, other  # nanoseconds per byte of the kind in use, and of the other one, as measured in this trial
     cdef int begin(self) noexcept
     cdef bint kind_at(self, int step) noexcept
     cdef void end(self, int step, double cost) noexcept

@@ -1,34 +1,30 @@
 """Which kind of store writes B: ordinary ones, through the cache, or non-temporal ones, past it. The faster is found by timing.
 
 What part of the last cache a process has for itself stands in no file: it may be shared with other virtual machines, other
-jobs and other chips. So now and then, where it is time for a trial, four uses of a plan are its steps: two in the kind that
-is in use, then two in the other one, of which the first only leaves the caches as that kind does. The other kind is taken
-where it is clearly faster. Both write the same bytes, so each rank decides by itself.
+jobs and other chips. So now and then, where it is time for a trial, six uses of a plan are its steps: two in the kind that
+is in use, then four in the other one, of which two only leave the caches as that kind does. The other kind is taken where it
+is clearly faster. Both write the same bytes, so each rank decides by itself.
 """
 
+from libc.math cimport HUGE_VAL
 from libc.stdint cimport int64_t
 
 cdef enum:
-    # Uses of a size class from one trial to the next, two of which are in the other kind. A prime: plans that are used in turn
-    # come to trials in turn.
-    PERIOD = 101
-    FIRST_TRIAL = 2  # the use at which the first begins: the one before has found no page of B in place
-    LAST_STEP = 4
+    # Uses of a size class from one trial to the next. A prime: plans that are used in turn come to trials in turn.
+    PERIOD = 197
+    FIRST_TRIAL = 8  # the use at which the first begins: pages of B are in place by then, and cores at their speed
+    USUAL_STEPS = 2
+    LAST_STEP = 6  # this one and the one before count
 
 cdef double CLEARLY = 0.97  # the part of the usual time that the other kind may take, to be taken in its place
+cdef double HOPELESS = 1.5  # and beyond so much of it the trial ends at once
 
 
 cdef class SizeClass:
-    """Moves of about the same size and pattern: when one of them is to try, and what was last found. Not collective.
+    """Moves of about the same size and pattern: when one of them is to try, and what was last found. Not collective."""
 
-    Parameters
-    ----------
-    past : bool
-        Whether to write past the cache until something is found.
-    """
-
-    def __cinit__(self, bint past):
-        self.past, self.due = past, FIRST_TRIAL
+    def __cinit__(self):
+        self.past, self.due = True, FIRST_TRIAL
 
 
 cdef class Trials:
@@ -48,7 +44,7 @@ cdef class Trials:
         cdef SizeClass alike = self.size_class
         alike.uses += 1
         if self.step == 0 and alike.uses >= alike.due:
-            self.step, self.usual = 1, 0
+            self.step, self.usual, self.other = 1, 0, HUGE_VAL
             alike.due = alike.uses + PERIOD
         elif self.step:
             self.step += 1
@@ -59,14 +55,18 @@ cdef class Trials:
 
     cdef bint kind_at(self, int step) noexcept:
         """Whether a use that is this step writes past the cache."""
-        return (self.past if self.decided else self.size_class.past) != (step > 2)
+        return (self.past if self.decided else self.size_class.past) != (step > USUAL_STEPS)
 
     cdef void end(self, int step, double cost) noexcept:
         """Take note of what the use took that was this step, in nanoseconds per byte."""
-        if step <= 2:
-            self.usual = cost if self.usual == 0 else min(self.usual, cost)
-        elif step == LAST_STEP and self.usual:
-            self.past = self.kind_at(0) != (cost < CLEARLY * self.usual)
+        if step <= USUAL_STEPS:
+            self.usual = cost if step == 1 else min(self.usual, cost)
+        elif cost > HOPELESS * self.usual:
+            self.step = 0
+        elif step == LAST_STEP - 1:
+            self.other = cost
+        elif step == LAST_STEP:
+            self.past = self.kind_at(0) != (min(self.other, cost) < CLEARLY * self.usual)
             self.decided, self.size_class.past = True, self.past
 
 
@@ -91,7 +91,7 @@ cdef class Stores:
         if self.trials is not None:
             self.step = self.trials.begin()
             self.past = self.trials.kind_at(self.step)
-            self.timed = self.step in (1, 2, LAST_STEP)
+            self.timed = self.step > 0
             self.moved = self.spent = 0
         return self.past
 

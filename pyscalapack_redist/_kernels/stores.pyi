@@ -1,6 +1,5 @@
 class SizeClass:
     past: bool
-    def __init__(self, past: bool) -> None: ...
 
 class Trials:
     size_class: SizeClass

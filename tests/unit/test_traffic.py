@@ -222,7 +222,7 @@ def test_what_stays_crosses_the_lines_that_are_packed(item: int, rows: int, colu
     out = Bundle([(0, away, strided, None, order, item, None)], "target")
     back = Bundle([(0, whole, None, dense, order, item, None)], "source")
     kept = Bundle([(0, stays, strided, (item * columns, item), order, item, None)], "")
-    stores = [Stores(1, True, Trials(SizeClass(True))) for _ in range(2)]
+    stores = [Stores(1, True, Trials(SizeClass())) for _ in range(2)]
     ways: dict[str, Any] = {"limit": 2**16, "most_slots": 4, "shortest": 0}
     ends = [
         Traffic(node.rings[0], [(1, out)], [], [kept], stores=stores[0], **ways),
@@ -232,7 +232,7 @@ def test_what_stays_crosses_the_lines_that_are_packed(item: int, rows: int, colu
     origins[0].put(0, source.ctypes.data, target.ctypes.data)
     origins[1].put(0, 0, came.ctypes.data)
     kinds = set()
-    for _ in range(6):  # the fourth and the fifth write in the other way
+    for _ in range(14):  # the tenth to the thirteenth write in the other way
         running = ends
         target[:], came[:] = 255, 0
         for traffic, begins in zip(running, origins, strict=True):
