@@ -1,0 +1,81 @@
+"""What `ci/compare` makes of launches in turn, and which cases it times."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "ci" / "comparing"))
+from case_list import BROAD, TimedCase, all_cases, selection
+from table import markdown, rows_of, summary
+from verdicts import Launch, compare
+
+CASES = all_cases()
+
+
+def launches(*milliseconds: float) -> list[Launch]:
+    return [Launch(n / 1e3, n / 1e3) for n in milliseconds]
+
+
+@pytest.mark.parametrize(
+    ("today", "before", "value", "spread", "mark", "fails"),
+    [
+        ([17.1, 16.5], [10.0, 12.0], 1.65, 0.2, "SLOWER", True),
+        ([10.3, 10.4], [10.0, 10.1], 1.03, 0.01, "slower", False),  # by more than the spread, but not by 5 %
+        ([11.0, 15.4], [10.0, 10.0], 1.1, 0.4, "", False),  # by more than 5 %, but not by more than the spread
+        ([8.0, 8.1], [10.0, 10.1], 0.8, 0.0125, "faster", False),
+        ([10.0, 10.0], [10.0, 10.0], 1.0, 0.0, "", False),
+        ([17.1, 16.5, 40.0, 30.0], [10.0, 12.0, 25.0, 12.5], 1.65, 0.2, "SLOWER", True),  # what was disturbed is left out
+    ],
+)
+def test_a_case_is_slower_where_it_is_so_by_more_than_the_spread_and_5_percent(
+    today: list[float], before: list[float], value: float, spread: float, mark: str, fails: bool
+) -> None:
+    verdict = compare(launches(*today), launches(*before))
+    assert verdict.minima == pytest.approx((value, spread))
+    assert (verdict.mark, verdict.fails) == (mark, fails)
+
+
+def test_medians_alone_may_tell() -> None:
+    before, today = [Launch(1.0, 1.0), Launch(1.0, 1.1)], [Launch(1.0, 1.5), Launch(1.0, 1.5)]
+    verdict = compare(today, before)
+    assert verdict.minima == (1, 0)
+    assert verdict.medians == pytest.approx((1.5 / 1.05, 0.1))
+    assert verdict.fails
+
+
+def test_there_are_thirty_cases_of_broad_and_all_survive_json() -> None:
+    assert sum(BROAD.values()) == sum(case.suite == "broad" for case in CASES) == 30
+    assert len({case.key for case in CASES}) == len(CASES)
+    assert [TimedCase.from_json(json.loads(json.dumps(case.as_json()))) for case in CASES] == CASES
+    for case in CASES:
+        assert all(np.prod(side.grid) == case.ranks for side in (case.before, case.after)), case.key
+
+
+def test_cases_are_selected_by_suite_text_and_ranks() -> None:
+    facts = selection(CASES, ["facts"], [8, 16])
+    assert {(case.suite, case.ranks) for case in facts} == {("facts", 8), ("facts", 16)}
+    assert {case.dtype for case in selection(CASES, ["V24"], [])} == {"|V24"}
+    assert selection(CASES, [], []) == CASES
+
+
+def test_the_table_has_times_on_few_ranks_and_ratios_on_all() -> None:
+    few, many, failed = (selection(CASES, ["facts"], [ranks])[0] for ranks in (2, 8, 16))
+    results = {case.key: (launches(17.1, 16.5), launches(10.0, 12.0)) for case in (few, many)}
+    verdicts = {key: compare(*both) for key, both in results.items()}
+    rows = rows_of([few, many, failed], verdicts, results, {failed.key: "4dd6fd9: the result is wrong"})
+    assert rows[0][1:] == ["2", "16.5", "10", "1.65", "20%", "1.53", "20%", "SLOWER"]
+    assert rows[1][1:] == ["8", "", "", "1.65", "20%", "1.53", "20%", "SLOWER"]
+    assert rows[2][1:] == ["16", *[""] * 6, "4dd6fd9: the result is wrong"]
+    lines = markdown(["Case", *"abcdefgh"], rows).splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert len(lines) == 5
+    assert summary([few, many, failed], verdicts)[-3:] == [
+        "2 slower by more than the spread and 5%:",
+        f"  {few.key}",
+        f"  {many.key}",
+    ]
