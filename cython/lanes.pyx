@@ -63,7 +63,7 @@ cdef inline bint _is_better(const int64_t *line, bint tried) noexcept nogil:
     """
     cdef int64_t new = line[READING + tried] + peek(line + PACKING + tried)
     cdef int64_t old = line[READING + (not tried)] + peek(line + PACKING + (not tried))
-    return line[READING] and line[READING + 1] and 10 * new < (8 if tried else 11) * old
+    return line[READING] and line[READING + 1] and 10 * new < (6 if tried else 14) * old
 
 
 cdef void note_packing(Lane *lane, int64_t nbytes, int64_t spent) noexcept nogil:
