@@ -42,7 +42,7 @@ class FortranCall:
     """
 
     def __init__(self, name: str, arguments: Sequence[Argument], result: Any = None) -> None:
-        self._kept: list[Any] = []  # what is passed by its address
+        self._memory: list[Any] = []  # what is passed by its address
         addresses: list[int] = []
         for argument in arguments:
             if isinstance(argument, Operand):
@@ -56,13 +56,12 @@ class FortranCall:
         self._routine = routine(blacs.load().routine(name))
 
     def _address(self, value: str | int | NDArray[Any]) -> int:
-        kept: Any = value
-        if isinstance(value, str):
-            kept = ctypes.create_string_buffer(value.encode())
-        elif not isinstance(value, np.ndarray):
-            kept = ctypes.c_int(value)
-        self._kept.append(kept)
-        return value.ctypes.data if isinstance(value, np.ndarray) else ctypes.addressof(kept)
+        if isinstance(value, np.ndarray):
+            self._memory.append(value)
+            return value.ctypes.data
+        memory = ctypes.create_string_buffer(value.encode()) if isinstance(value, str) else ctypes.c_int(value)
+        self._memory.append(memory)
+        return ctypes.addressof(memory)
 
     def __call__(self) -> Any:
         return self._routine(*self._addresses)

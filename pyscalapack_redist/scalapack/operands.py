@@ -118,9 +118,9 @@ def check_separate(first: Operand, second: Operand) -> None:
 
 def checked_pivots(pivots: NDArray[np.intc] | None, needed: int) -> NDArray[np.intc]:
     if pivots is None or pivots.dtype != np.intc or pivots.ndim != 1 or pivots.size < needed:
-        got = None if pivots is None else f"{pivots.dtype} of shape {pivots.shape}"
+        actual = None if pivots is None else f"{pivots.dtype} of shape {pivots.shape}"
         raise ArrayError(
-            f"pivots is {got}: pass what pxgetrf returned on this rank, at least {needed} of {np.dtype(np.intc)}"
+            f"pivots is {actual}: pass what pxgetrf returned on this rank, at least {needed} of {np.dtype(np.intc)}"
         )
     return np.ascontiguousarray(pivots)
 
@@ -222,9 +222,9 @@ def check_eigenproblem(desc: Descriptor, **_: object) -> None:
         raise DescriptorError(
             f"desc has source = {desc.source}, and ScaLAPACK's p?syevd is right only for 0: redistribute to such a layout first"
         )
-    what = beyond_syevd(desc, blacs.load().vendor)
-    if what:
-        raise DescriptorError(f"desc is {what}: redistribute to such a layout first")
+    obstacle = beyond_syevd(desc, blacs.load().vendor)
+    if obstacle:
+        raise DescriptorError(f"desc is {obstacle}: redistribute to such a layout first")
 
 
 def beyond_syevd(desc: Descriptor, vendor: str) -> str:
@@ -244,9 +244,9 @@ def beyond_syevd(desc: Descriptor, vendor: str) -> str:
 
 
 def check_singular_values(desc: Descriptor, **_: object) -> None:
-    what = beyond_gesvd(desc)
-    if what:
-        raise DescriptorError(f"desc = {desc!r} is {what}: use one column of processes")
+    obstacle = beyond_gesvd(desc)
+    if obstacle:
+        raise DescriptorError(f"desc = {desc!r} is {obstacle}: use one column of processes")
 
 
 def beyond_gesvd(desc: Descriptor) -> str:
@@ -282,12 +282,12 @@ def check_aligned(**arguments: Any) -> None:
     layouts = _matrices(arguments)
     first = next(iter(layouts.values()))
     for name, desc in layouts.items():
-        what = misaligned(desc)
-        if not what and desc.block != first.block:
-            what = f"of blocks of {desc.block[0]} x {desc.block[1]}"
-        if what:
+        obstacle = misaligned(desc)
+        if not obstacle and desc.block != first.block:
+            obstacle = f"of blocks of {desc.block[0]} x {desc.block[1]}"
+        if obstacle:
             raise DescriptorError(
-                f"{name} is {what}: this routine is for whole arrays in square blocks, of one size for all of them, with "
+                f"{name} is {obstacle}: this routine is for whole arrays in square blocks, of one size for all of them, with "
                 "source 0; redistribute to such a layout first"
             )
         if desc.grid is not first.grid and desc.grid.context != first.grid.context:

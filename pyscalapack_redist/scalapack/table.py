@@ -361,8 +361,8 @@ def _orgqr(call: Call) -> None:
     desc, tau, dtype = call.desc, call.arguments["tau"], call.dtype
     needed = int(np.count_nonzero(desc.global_indices(1) < call.arguments["reflectors"]))
     if tau is None or tau.dtype != dtype or tau.ndim != 1 or tau.size < max(1, needed):
-        got = None if tau is None else f"{tau.dtype} of shape {tau.shape}"
-        raise ArrayError(f"tau is {got}: pass what pxgeqrf returned on this rank, at least {needed} of {dtype}")
+        actual = None if tau is None else f"{tau.dtype} of shape {tau.shape}"
+        raise ArrayError(f"tau is {actual}: pass what pxgeqrf returned on this rank, at least {needed} of {dtype}")
     factors = np.zeros(max(1, desc.local_shape[1]), dtype)
     factors[: min(tau.size, factors.size)] = tau[: factors.size]
     call.enter(tau=factors)

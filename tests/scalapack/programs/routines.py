@@ -331,7 +331,7 @@ class Refusing(calls.FortranCall):
     """A call of a routine that refuses its seventh argument."""
 
     def __call__(self) -> None:
-        self._kept[-1][0] = -706
+        self._memory[-1][0] = -706
 
 
 def refused_together(grid: ProcessGrid) -> None:
