@@ -20,7 +20,7 @@ from ..distributed_array import DistributedArray
 from ..layout.descriptor import Descriptor
 from ..scalapack.operands import diagonal_places
 from ..scalapack.together import first_value
-from .problem import LARGE, SMALL, Problem, RefusedError
+from .problem import LARGE, PANEL_COLUMNS, SMALL, Problem, RefusedError
 
 __all__ = ["Check", "Claim", "Sums", "gaussian", "length", "lengths"]
 
@@ -28,18 +28,17 @@ VECTORS = 3
 SEED = 20260
 SMALL_PANEL = 2**13
 PANEL = 2**16  # elements of a panel, which stays in a core's cache for all that is done with it
-WIDTH = 32  # columns that it has at least
 
 
 @functools.lru_cache(maxsize=16)
 def gaussian(size: int, is_complex: bool, stream: int = 0) -> NDArray[Any]:
     """Random vectors, the columns of a read-only array, the same on all ranks and in each call. Not collective."""
     rng = np.random.default_rng((SEED, stream))
-    made: NDArray[Any] = rng.standard_normal((size, VECTORS))
+    vectors: NDArray[Any] = rng.standard_normal((size, VECTORS))
     if is_complex:
-        made = made + 1j * rng.standard_normal((size, VECTORS))
-    made.flags.writeable = False
-    return made
+        vectors = vectors + 1j * rng.standard_normal((size, VECTORS))
+    vectors.flags.writeable = False
+    return vectors
 
 
 @functools.lru_cache(maxsize=64)
@@ -383,7 +382,7 @@ def _panels(
 ) -> Iterator[tuple[slice, slice, NDArray[Any]]]:
     """Panels of columns of a local array, or what they have of a triangle: local rows, local columns, elements."""
     lower, strict = part[-1:] in ("L", "l"), part in ("l", "HL", "HU")
-    width = max(WIDTH, PANEL // max(1, rows.size))
+    width = max(PANEL_COLUMNS, PANEL // max(1, rows.size))
     for first in range(0, across.size, width):
         over = slice(first, min(first + width, across.size))
         if not part:

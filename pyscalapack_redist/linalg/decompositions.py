@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
-from ..layout.descriptor import Descriptor
 from ..scalapack import pxgeqrf, pxgesvd, pxorgqr
 from . import check as checks
 from .check import Check, Claim, Sums
 from .layouts import routine, shaped_like
-from .problem import Layout, Problem
+from .problem import Checked, Layout, Problem
 from .systems import keep_triangle
 
 __all__ = ["QRResult", "SVDResult", "qr", "svd"]
@@ -54,7 +53,7 @@ class SVDResult(NamedTuple):
     Vh: DistributedArray
 
 
-def any_matrix(a: DistributedArray) -> tuple[tuple[int, ...], Descriptor]:
+def any_matrix(a: DistributedArray) -> Checked:
     return a.shape, shaped_like(a.desc, a.shape)
 
 
@@ -92,14 +91,12 @@ def qr(
         As for `solve`.
     """
 
-    def check_arguments(a: DistributedArray) -> tuple[tuple[int, ...], Descriptor]:
+    def check_arguments(a: DistributedArray) -> Checked:
         if not isinstance(mode, str) or mode not in MODES:
             raise ValueError(f"mode = {mode!r} must be one of {', '.join(MODES)}")
         return any_matrix(a)
 
-    problem = Problem(
-        "qr", {"a": a}, check_arguments, layout=layout, options={"mode": mode}, checked=check, check_finite=check_finite
-    )
+    problem = Problem({"a": a}, check_arguments, options={"mode": mode})
 
     def work() -> tuple[DistributedArray, DistributedArray]:
         matrix = problem.moved("a", overwrite=overwrite_a)
@@ -216,9 +213,7 @@ def svd(
         As for `solve`.
     """
     options = {"full_matrices": bool(full_matrices), "compute_uv": bool(compute_uv)}
-    problem = Problem(
-        "svd", {"a": a}, any_matrix, layout=layout, options=options, checked=check, check_finite=check_finite
-    )
+    problem = Problem({"a": a}, any_matrix, options=options)
     exponent = problem.exponent("a")
     if not compute_uv:
         return scaled(singular_values(problem, overwrite_a), exponent)

@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from ..distributed_array import DistributedArray
 from ..errors import ArrayError
 from ..layout.blockcyclic import whole_number
-from ..layout.descriptor import Descriptor
 from ..scalapack import pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
 from . import check as checks
 from .check import Check, Claim, Sums
 from .decompositions import order_claim, orthogonal_claim, product_claim, scaled
 from .layouts import routine, shaped_like
-from .problem import Layout, Problem
+from .problem import Checked, Layout, Problem
 from .systems import hold_cholesky, square
 
 __all__ = ["EighResult", "eigh"]
@@ -94,7 +93,7 @@ def eigh(
         As for `solve`.
     """
 
-    def check_arguments(a: DistributedArray, b: DistributedArray | None = None) -> tuple[tuple[int, ...], Descriptor]:
+    def check_arguments(a: DistributedArray, b: DistributedArray | None = None) -> Checked:
         square(a)
         if b is not None and b.shape != a.shape:
             raise ArrayError(f"b has shape {b.shape}: it must have {a.shape}, that of a")
@@ -105,22 +104,14 @@ def eigh(
 
     type = int(type) if type in (1, 2, 3) else type
     operands = {"a": a} if b is None else {"a": a, "b": b}
-    problem = Problem(
-        "eigh",
-        operands,
-        check_arguments,
-        layout=layout,
-        like=like,
-        options={
-            "lower": bool(lower),
-            "eigvals_only": bool(eigvals_only),
-            "subset_by_index": subset_by_index,
-            "type": type,
-            "b is None": b is None,
-        },
-        checked=check,
-        check_finite=check_finite,
-    )
+    options = {
+        "lower": bool(lower),
+        "eigvals_only": bool(eigvals_only),
+        "subset_by_index": subset_by_index,
+        "type": type,
+        "b is None": b is None,
+    }
+    problem = Problem(operands, check_arguments, options=options)
     first, last = _subset(subset_by_index, a.shape[0])
     triangle = "L" if lower else "U"
     exponent = problem.exponent("a") if b is None else 0
@@ -251,16 +242,16 @@ def _hold_generalized(
     check.hold(claims)
 
 
-def _subset(given: Any, n: int) -> tuple[int, int]:
+def _subset(subset: Any, n: int) -> tuple[int, int]:
     """The eigenvalues that are asked for, from the first to before the last."""
-    if given is None:
+    if subset is None:
         return 0, n
     try:
-        first, last = (whole_number("subset_by_index", index, 0) for index in given)
+        first, last = (whole_number("subset_by_index", index, 0) for index in subset)
     except (TypeError, ValueError) as caught:
-        raise ValueError(f"subset_by_index = {given!r} must be two integers, the first and the last index") from caught
+        raise ValueError(f"subset_by_index = {subset!r} must be two integers, the first and the last index") from caught
     if not first <= last < n:
-        raise ValueError(f"subset_by_index = {given!r} must be (first, last) with 0 <= first <= last < {n}")
+        raise ValueError(f"subset_by_index = {subset!r} must be (first, last) with 0 <= first <= last < {n}")
     return first, last + 1
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import math
 import warnings
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from .. import blacs, tracing
 from ..comm.mpi import MPI
@@ -20,20 +21,21 @@ from ..layout.grid import ProcessGrid
 from ..scalapack.operands import beyond_gesvd, beyond_syevd, misaligned
 
 __all__ = [
+    "Routine",
     "another_layout",
     "as_column",
+    "check_counts",
     "check_rows",
     "check_taken",
     "layout_for",
     "routine",
     "shaped_like",
     "stays",
-    "warn",
+    "under_way",
 ]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_warnings: ContextVar[list[str]] = ContextVar("warnings")
 ROUTINES: set[str] = set()  # names of the functions that are decorated by `routine`
 BLOCK = 64
 LEAST_BLOCK, MOST_BLOCK = BLOCK // 4, 4 * BLOCK
@@ -41,32 +43,53 @@ ELEMENTS = 256 * 256
 LIMIT = 2**31
 
 
+class Routine(NamedTuple):
+    """A call of a routine of `linalg` on this rank.
+
+    Attributes
+    ----------
+    name : str
+        Of the function.
+    keywords : dict
+        The arguments by keyword, with their defaults.
+    warnings : list of str
+        What it warns of at its end.
+    """
+
+    name: str
+    keywords: dict[str, Any]
+    warnings: list[str]
+
+
+_under_way: ContextVar[Routine] = ContextVar("under_way")
+
+
+def under_way() -> Routine:
+    """The call that is under way. Not collective."""
+    return _under_way.get()
+
+
 def routine(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function a routine of `linalg`: `layout_for` knows its name, and `trace` notes it with each phase."""
-    name = function.__name__
+    """Make a function a routine of `linalg`: `Problem` reads its keywords, and `trace` notes its name with each phase."""
+    name, defaults = function.__name__, inspect.getfullargspec(function).kwonlydefaults or {}
     ROUTINES.add(name)
 
     @functools.wraps(function)
     def call(*arguments: P.args, **keywords: P.kwargs) -> R:
-        texts: list[str] = []
-        token = _warnings.set(texts)
+        own = Routine(name, {**defaults, **keywords}, [])
+        token = _under_way.set(own)
         try:
             with tracing.routine(name) if tracing.active else contextlib.nullcontext():
                 result = function(*arguments, **keywords)
         finally:
-            _warnings.reset(token)
-        for text in texts:  # where a warning is an error, no other rank waits any more
+            _under_way.reset(token)
+        for text in own.warnings:  # where a warning is an error, no other rank waits any more
             from scipy.linalg import LinAlgWarning
 
             warnings.warn(text, LinAlgWarning, stacklevel=callers_level())
         return result
 
     return call
-
-
-def warn(text: str) -> None:
-    """Have the routine that is under way warn at its end, on this rank. Not collective."""
-    _warnings.get().append(text)
 
 
 def layout_for(name: str, shape: Sequence[int], comm: MPI.Intracomm) -> Descriptor:
@@ -108,12 +131,12 @@ def _unfit(name: str, desc: Descriptor) -> str | None:
     """What a routine cannot take about a layout."""
     if desc.ndim != 2 or desc.grid.ndim != 2 or desc.axes != (0, 1):
         return "not of two dimensions over a two-dimensional grid, in order"
-    what = misaligned(desc)
-    if not what and name == "eigh":
-        what = beyond_syevd(desc, blacs.load().vendor)
-    if not what and name in ("svd", "lstsq", "norm"):
-        what = beyond_gesvd(desc)
-    return what or None
+    obstacle = misaligned(desc)
+    if not obstacle and name == "eigh":
+        obstacle = beyond_syevd(desc, blacs.load().vendor)
+    if not obstacle and name in ("svd", "lstsq", "norm"):
+        obstacle = beyond_gesvd(desc)
+    return obstacle or None
 
 
 def check_taken(name: str, desc: Descriptor, shape: tuple[int, ...]) -> None:
@@ -182,7 +205,7 @@ def as_column(desc: Descriptor) -> Descriptor:
     if desc.ndim == 2:
         return desc
     whole = desc.parent or desc
-    made = Descriptor(
+    column = Descriptor(
         (*whole.shape, 1), (*whole.block, 1), whole.grid, source=(*whole.source, 0), axes=(*whole.axes, None)
     )
-    return made if desc.parent is None else made[desc.offset[0] : desc.offset[0] + desc.shape[0], 0:1]
+    return column if desc.parent is None else column[desc.offset[0] : desc.offset[0] + desc.shape[0], 0:1]

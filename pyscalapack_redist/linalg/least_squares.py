@@ -8,19 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
-from ..layout.descriptor import Descriptor
 from ..scalapack import pxgels, pxgemm
 from . import check as checks
 from .check import VECTORS, Check, Claim, Sums
 from .decompositions import copy_corner, decomposed, hold_triplets, scaled
 from .layouts import check_rows, routine, shaped_like
-from .problem import Layout, Problem, times_power
+from .problem import Checked, Layout, Problem, assembled, held, times_power
 from .systems import diagonal_of
 
 __all__ = ["LstsqResult", "lstsq"]
 
 METHODS = ("qr", "svd")
 NORMAL = 8.0  # as in `systems`
+Squares = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 class LstsqResult(NamedTuple):
@@ -91,7 +91,7 @@ def lstsq(
         As for `solve`.
     """
 
-    def check_arguments(a: DistributedArray, b: DistributedArray) -> tuple[tuple[int, ...], Descriptor]:
+    def check_arguments(a: DistributedArray, b: DistributedArray) -> Checked:
         if method not in METHODS:
             raise ValueError(f"method = {method!r} must be one of {', '.join(METHODS)}")
         if rcond is not None and method == "qr":
@@ -101,17 +101,8 @@ def lstsq(
         check_rows(a, b)
         return a.shape, shaped_like(b.desc, (a.shape[1], *b.shape[1:]))
 
-    problem = Problem(
-        "lstsq",
-        {"a": a, "b": b},
-        check_arguments,
-        layout=layout,
-        like=like,
-        vectors=("b",),
-        options={"method": method, "rcond": rcond},
-        checked=check,
-        check_finite=check_finite,
-    )
+    options = {"method": method, "rcond": rcond}
+    problem = Problem({"a": a, "b": b}, check_arguments, vectors=("b",), options=options)
     if method == "qr":
         solution, *rest = problem.attempt(lambda: _by_qr(problem, overwrite_a), "gels")
     else:
@@ -142,15 +133,14 @@ def _by_qr(problem: Problem, overwrite: bool) -> tuple[Any, ...]:
         check.add("b", sides, left=before["a"].right, columns=True)
         before |= check.sums()
 
-    def work() -> tuple[NDArray[Any], NDArray[Any]] | None:
+    def work() -> tuple[Squares, NDArray[Any]]:
         # Without a column p?gels factors nothing.
         pxgels(matrix, sides if sides.shape[1] else problem.zeros((max(m, n), 1)))
-        squares = _squares(sides, n)
-        return None if squares is None else (squares, np.abs(diagonal_of(matrix)[1]))
+        return _squares(sides, n), np.abs(diagonal_of(matrix))
 
     def combined(replies: list[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        parts = [reply for reply in replies if reply is not None]
-        return np.sum([part[0] for part in parts], axis=0), np.concatenate([part[1] for part in parts])
+        squares, diagonals = zip(*replies, strict=True)
+        return assembled(sides.shape[1], np.float64)(squares), np.concatenate(diagonals)
 
     squares, diagonal = problem.run(work, combined)
     if min(m, n) and not diagonal.min() > np.finfo(real).eps * max(m, n) * diagonal.max():
@@ -226,16 +216,16 @@ def _by_svd(problem: Problem, overwrite: bool, rcond: float) -> tuple[Any, ...]:
         check.add("u", left, right=inverse[:, None] * first["vh"].right)
         check.add("b", sides, left=check.sums()["u"].right, columns=True)
 
-    def work() -> NDArray[Any] | None:
+    def work() -> Squares:
         pxgemm(left, sides, parts, trans_a="C")
         pxgemm(left, parts, sides, alpha=-1, beta=1)
         check.add("parts", parts, columns=True)
-        if parts.local is not None:
-            parts.local[...] *= inverse[parts.desc.global_indices(0), None]
+        rows, _, local = held(parts)
+        local *= inverse[rows, None]
         pxgemm(right, parts, solution, trans_a="C")
         return _squares(sides, 0)
 
-    squares = problem.run(work, lambda replies: np.sum([part for part in replies if part is not None], axis=0))
+    squares = problem.run(work, assembled(count, np.float64))
     check.add("x", solution, left=y, columns=True)
 
     def claims(sums: dict[str, Sums]) -> list[Claim]:
@@ -256,33 +246,21 @@ def _by_svd(problem: Problem, overwrite: bool, rcond: float) -> tuple[Any, ...]:
     return solution, residuals.astype(real), rank, scaled(values, exponent)
 
 
-def _squares(sides: DistributedArray, first: int) -> NDArray[Any] | None:
-    """This rank's part of the sums of squares of the columns, from a row on. Not collective."""
-    desc = sides.desc
-    if desc.coords is None or sides.local is None:
-        return None
-    below = sides.local[desc.global_indices(0) >= first]
-    squares = np.zeros(sides.shape[1])
-    squares[desc.global_indices(1)] = (np.abs(below).astype(np.float64) ** 2).sum(axis=0)
-    return squares
+def _squares(sides: DistributedArray, first: int) -> Squares:
+    """This rank's part of the sums of squares of the columns, from a row on, and which columns. Not collective."""
+    rows, columns, local = held(sides)
+    return columns, (np.abs(local[rows >= first]).astype(np.float64) ** 2).sum(axis=0)
 
 
 def _scaled_columns(problem: Problem, sides: DistributedArray) -> NDArray[np.int64]:
     """Divide each column by the power of 2 above its largest absolute value; these powers. Collective."""
 
-    def largest() -> tuple[NDArray[np.int64], NDArray[Any]] | None:
-        desc, local = sides.desc, sides.local
-        if local is None or desc.coords is None:
-            return None
-        return desc.global_indices(1), np.abs(local).max(axis=0, initial=0)
+    def largest() -> tuple[NDArray[np.int64], NDArray[Any]]:
+        _, columns, local = held(sides)
+        return columns, np.abs(local).max(axis=0, initial=0)
 
-    def combined(replies: list[Any]) -> NDArray[np.int64]:
-        sizes = np.zeros(sides.shape[1])
-        for columns, its in filter(None, replies):
-            sizes[columns] = np.maximum(sizes[columns], its)
-        return np.frexp(sizes)[1].astype(np.int64)
-
-    exponents: NDArray[np.int64] = problem.run(largest, combined)
+    sizes = problem.run(largest, assembled(sides.shape[1], np.float64, np.maximum))
+    exponents: NDArray[np.int64] = np.frexp(sizes)[1].astype(np.int64)
     _scale_columns(problem, sides, -exponents)
     return exponents
 
@@ -290,9 +268,9 @@ def _scaled_columns(problem: Problem, sides: DistributedArray) -> NDArray[np.int
 def _scale_columns(problem: Problem, sides: DistributedArray, exponents: NDArray[np.int64]) -> None:
     """Multiply each column by a power of 2. Not collective."""
     with problem.noting_errors(), np.errstate(over="ignore"):
-        if sides.local is not None and sides.desc.coords is not None:
-            for column, exponent in enumerate(exponents[sides.desc.global_indices(1)].tolist()):
-                times_power(sides.local[:, column], exponent)
+        _, columns, local = held(sides)
+        for column, exponent in enumerate(exponents[columns].tolist()):
+            times_power(local[:, column], exponent)
 
 
 def _padded(vectors: NDArray[Any], rows: int) -> NDArray[Any]:
@@ -305,8 +283,6 @@ def _padded(vectors: NDArray[Any], rows: int) -> NDArray[Any]:
 def _fill(problem: Problem, sides: DistributedArray, first: int, columns: Any) -> None:
     """Write the last columns, from the first on, which all ranks have whole. Not collective."""
     with problem.noting_errors():
-        desc, local = sides.desc, sides.local
-        if local is not None and desc.coords is not None:
-            rows, across = desc.global_indices(0), desc.global_indices(1)
-            inside, over = rows < columns.shape[0], across >= first
-            local[np.ix_(inside, over)] = columns[np.ix_(rows[inside], across[over] - first)]
+        rows, across, local = held(sides)
+        inside, over = rows < columns.shape[0], across >= first
+        local[np.ix_(inside, over)] = columns[np.ix_(rows[inside], across[over] - first)]

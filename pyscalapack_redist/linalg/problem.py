@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,17 +22,18 @@ from ..layout.distributed import Distributed, descriptor_of
 from ..layout.grid import ProcessGrid, same_ranks
 from ..scalapack.operands import FACTORED_KINDS, KIND_OF_DTYPE
 from ..scalapack.together import ConvergenceError, together
-from .layouts import another_layout, as_column, check_counts, check_taken, layout_for, stays, warn
+from .layouts import another_layout, as_column, check_counts, check_taken, layout_for, stays, under_way
 
-__all__ = ["Layout", "Problem", "RefusedError", "times_power"]
+__all__ = ["PANEL_COLUMNS", "Checked", "Layout", "Problem", "RefusedError", "assembled", "held", "times_power"]
 
 Layout = Descriptor | Distributed | None
 # The shape for which a layout is chosen, and the layout of the result where no other is asked for.
-CheckArguments = Callable[..., tuple[tuple[int, ...], Descriptor]]
+Checked = tuple[tuple[int, ...], Descriptor]
 
 R = TypeVar("R")
 # Beyond these, squares and products of squares might overflow in float64, or vanish.
 SMALL, LARGE = 1e-50, 1e50
+PANEL_COLUMNS = 32  # of a panel that stays in a core's cache
 DTYPES = [dtype for dtype, kind in KIND_OF_DTYPE.items() if kind in FACTORED_KINDS]
 
 
@@ -41,26 +42,22 @@ class RefusedError(Exception):
 
 
 class Problem:
-    """One call of a routine. Collective over the communicator of its operands, as are its methods that move or run.
+    """The call of a routine that is under way, with its keywords `layout`, `like`, `check` and `check_finite`.
+
+    Collective over the communicator of its operands, as are its methods that move or run.
 
     Parameters
     ----------
-    routine : str
-        Its name.
     operands : mapping of str to DistributedArray
         In the order of the arguments.
     check_arguments : callable
-        Called with the operands, it raises where their shapes do not fit.
-    layout, like : Descriptor or DistributedArray or None
-        The arguments of the routine.
+        Called with the operands, it raises where their shapes do not fit; its result is as `Checked`.
     vectors : sequence of str
         Operands that may be of one dimension.
     options : mapping of str to object
         Other arguments on which the ranks must agree.
-    checked : bool
-        Whether results are checked.
-    check_finite : bool
-        Whether infs and NaNs are refused.
+    check_finite : bool, optional
+        Whether infs and NaNs are refused, where the routine has no such keyword.
 
     Attributes
     ----------
@@ -77,23 +74,24 @@ class Problem:
 
     def __init__(
         self,
-        routine: str,
         operands: Mapping[str, Any],
-        check_arguments: CheckArguments,
+        check_arguments: Callable[..., Checked],
         *,
-        layout: Layout = None,
-        like: Layout = None,
         vectors: tuple[str, ...] = (),
         options: Mapping[str, Any] | None = None,
-        checked: bool = True,
         check_finite: bool = False,
     ) -> None:
-        options = {**(options or {}), "check": bool(checked), "check_finite": bool(check_finite)}
-        found = [operand for operand in operands.values() if isinstance(operand, Distributed)]
-        if not found:
+        self._routine, keywords, self._warnings = under_way()
+        layouts: dict[str, Layout] = {name: keywords.get(name) for name in ("layout", "like")}
+        checked, check_finite = bool(keywords["check"]), bool(keywords.get("check_finite", check_finite))
+        options = {**(options or {}), "check": checked, "check_finite": check_finite}
+        arrays = [operand for operand in operands.values() if isinstance(operand, Distributed)]
+        if not arrays:
             self._check_operands(operands, vectors)
-        self._comm, self._group = communicator_of(found[0].desc), group_of_all(found[0].desc)
+        self._comm, self._group = communicator_of(arrays[0].desc), group_of_all(arrays[0].desc)
         self._operands = dict(operands)
+        self._overwritten: list[str] = []
+        self._raised: BaseException | None = None
         self._error: Exception | None = None
         chosen: tuple[Descriptor, Descriptor] | None = None
         magnitudes: dict[str, float] = {}
@@ -103,17 +101,14 @@ class Problem:
             magnitudes = {name: magnitude(operand.local) for name, operand in operands.items()}
             warn_of_kernels(blacs.load(), self._comm.Get_rank())
             shape, usual = check_arguments(*operands.values())
-            chosen = self._layout(routine, layout, shape), self._target(like, usual)
+            chosen = self._layout(layouts["layout"], shape), self._target(layouts["like"], usual)
         except Exception as caught:
             error = caught
-        layouts = {**operands, "layout": layout, "like": like}
+        descs = {name: descriptor_of(array) for name, array in (self._operands | layouts).items()}
         statements = [
-            Statement("the routine", routine, routine),
+            Statement("the routine", self._routine, self._routine),
             *(Statement(name, *in_canonical_form(option)) for name, option in options.items()),
-            *(
-                Statement(name, getattr(desc, "layout_digest", None), repr(desc))
-                for name, desc in ((name, descriptor_of(operand)) for name, operand in layouts.items())
-            ),
+            *(Statement(name, getattr(desc, "layout_digest", None), repr(desc)) for name, desc in descs.items()),
         ]
         call = digest(("linalg", *(statement.value for statement in statements)))
         with tracing.phase("agree"):
@@ -125,16 +120,13 @@ class Problem:
             )
             if chosen is None:
                 raise error or CollectiveError("these ranks have not agreed")
-            taken, self.target = chosen
+            self._taken, self.target = chosen
             self.dtype, self.magnitudes = self._agreed_facts(magnitudes)
             for name, size in self.magnitudes.items():
                 if check_finite and not math.isfinite(size):
                     raise ValueError(f"{name} must not contain infs or NaNs")
-            self._routine, self._taken = routine, taken
-            self._block, self._grid = taken.block, self._kept_grid(taken.grid)
-            self._overwritten: list[str] = []
-            self._raised: BaseException | None = None
-            self.is_checked = bool(checked) and all(map(math.isfinite, self.magnitudes.values()))
+            self._block, self._grid = self._taken.block, self._kept_grid(self._taken.grid)
+            self.is_checked = checked and all(map(math.isfinite, self.magnitudes.values()))
 
     # -- what the ranks agree on
 
@@ -168,26 +160,26 @@ class Problem:
     def _target(self, like: Layout, usual: Descriptor) -> Descriptor:
         if like is None:
             return usual
-        desc = self._given_layout("like", like)
+        desc = self._read_layout("like", like)
         if desc.shape != usual.shape or desc.parent is not None:
             raise DescriptorError(
                 f"like = {desc!r} must be the layout of a whole array of shape {usual.shape}, that of the result"
             )
         return desc
 
-    def _layout(self, routine: str, layout: Layout, shape: tuple[int, ...]) -> Descriptor:
+    def _layout(self, layout: Layout, shape: tuple[int, ...]) -> Descriptor:
         """The layout to work in: that given, an operand's own if it fits, or what the model chooses."""
         if layout is not None:
-            chosen = self._given_layout("layout", layout)
-            check_taken(routine, chosen, shape)
+            chosen = self._read_layout("layout", layout)
+            check_taken(self._routine, chosen, shape)
             return chosen
-        own = (operand.desc for operand in self._operands.values() if stays(routine, operand.desc))
-        return next(own, None) or layout_for(routine, shape, self._comm)
+        own = (operand.desc for operand in self._operands.values() if stays(self._routine, operand.desc))
+        return next(own, None) or layout_for(self._routine, shape, self._comm)
 
-    def _given_layout(self, name: str, given: Layout) -> Descriptor:
-        desc = descriptor_of(given)
+    def _read_layout(self, name: str, layout: Layout) -> Descriptor:
+        desc = descriptor_of(layout)
         if not isinstance(desc, Descriptor):
-            raise DescriptorError(f"{name} = {given!r} must be a Descriptor or a DistributedArray")
+            raise DescriptorError(f"{name} = {layout!r} must be a Descriptor or a DistributedArray")
         if not same_ranks(communicator_of(desc), self._comm):
             raise DescriptorError(f"{name} = {desc!r} is on another communicator than the operands: make it on theirs")
         return desc
@@ -195,7 +187,7 @@ class Problem:
     def _agreed_facts(self, magnitudes: dict[str, float]) -> tuple[np.dtype[Any], dict[str, float]]:
         """The one dtype that the ranks know of the operands, and the largest magnitudes."""
         facts = [(name, operand.dtype, magnitudes[name]) for name, operand in self._operands.items()]
-        replies: list[list[tuple[str, np.dtype[Any] | None, float]]] = self._group.combine(facts)
+        replies: list[list[tuple[str, np.dtype[Any] | None, float]]] = self.run(lambda: facts, list)
         dtypes = [(name, dtype) for reply in replies for name, dtype, _ in reply if dtype is not None]
         if not dtypes:
             raise ArrayError("no rank knows the dtype: each local array is None; pass empty ones of the dtype")
@@ -211,11 +203,11 @@ class Problem:
         over the grid.
         """
         key = ProcessGrid, grid.shape, grid.ranks.tobytes()
-        kept = self._group.held.get(key)
-        if not isinstance(kept, ProcessGrid):
-            kept = self._group.held[key] = ProcessGrid(grid.shape, self._comm, ranks=grid.ranks)
-        kept.make_context()
-        return kept
+        own = self._group.held.get(key)
+        if not isinstance(own, ProcessGrid):
+            own = self._group.held[key] = ProcessGrid(grid.shape, self._comm, ranks=grid.ranks)
+        own.make_context()
+        return own
 
     # -- arrays
 
@@ -274,7 +266,7 @@ class Problem:
         target = self.layout((m if rows is None else rows, n if columns is None else columns))
         if target.shape != desc.shape:
             out = self.zeros((target.shape[0], target.shape[1]))
-            self._group.raise_on_all(self._error)
+            self.run(lambda: None)
             self._redistributed(name, desc, target[:m, :n], local, out.local)
             return out
         if desc != target:
@@ -355,7 +347,7 @@ class Problem:
         except (RefusedError, ConvergenceError) as caught:
             refusal = f"{caught}, in the layout {tracing.in_short(self._layout_in_use())}"
         other = another_layout(self._routine, self._layout_in_use(), self._comm)
-        if any(self._group.combine(self._overwritten)):
+        if self.run(lambda: self._overwritten, any):
             then = "; there was no second try, as the operand has been overwritten"
         else:
             self._block, self._grid = other.block, self._kept_grid(other.grid)
@@ -364,9 +356,8 @@ class Problem:
             except (RefusedError, ConvergenceError) as caught:
                 then = f"; {caught}, in {tracing.in_short(other)}"
             else:
-                self.warn(
-                    f"{self._blame(letters)}: {refusal}; the result is that of another layout, {tracing.in_short(other)}"
-                )
+                blame = self._blame(letters)
+                self.warn(f"{blame}: {refusal}; the result is that of another layout, {tracing.in_short(other)}")
                 return result
         raise np.linalg.LinAlgError(f"{self._blame(letters)}: {refusal}{then}; {self._remedy()}")
 
@@ -401,11 +392,8 @@ class Problem:
         """By how much elements have grown at most on the way to U, from a matrix of this norm. Collective."""
 
         def largest() -> float:
-            desc, local = factors.desc, factors.local
-            if local is None or desc.coords is None:
-                return 0.0
-            upper = desc.global_indices(0)[:, None] <= desc.global_indices(1)
-            return float(np.max(np.abs(local[: upper.shape[0]]), where=upper, initial=0))
+            rows, columns, local = held(factors)
+            return float(np.max(np.abs(local), where=rows[:, None] <= columns, initial=0))
 
         pivot: float = self.run(largest, max)
         return max(1.0, pivot * factors.shape[0] / norm) if norm else 1.0
@@ -413,7 +401,7 @@ class Problem:
     def warn(self, text: str) -> None:
         """Warn at the end of the call, on the first rank alone. Not collective."""
         if self._comm.Get_rank() == 0:
-            warn(text)
+            self._warnings.append(text)
 
     def run(self, work: Callable[[], Any], combined: Callable[[list[Any]], Any] | None = None) -> Any:
         """Call ScaLAPACK; what it finds is raised on all ranks. Before each call all agree that all can make it.
@@ -452,7 +440,7 @@ def magnitude(local: NDArray[Any] | None) -> float:
         return 0.0
     columns = local.reshape(local.shape[0], -1) if local.ndim != 2 else local
     whole = columns.flags.c_contiguous or columns.flags.f_contiguous
-    width = columns.shape[1] if whole else 32
+    width = columns.shape[1] if whole else PANEL_COLUMNS
     square, largest = 0.0, 0.0
     with np.errstate(all="ignore"):
         for first in range(0, columns.shape[1], width):
@@ -464,6 +452,28 @@ def magnitude(local: NDArray[Any] | None) -> float:
             else:
                 square += part
     return float(np.max([math.sqrt(square), largest]))
+
+
+def held(matrix: DistributedArray) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+    """What this rank holds of a matrix: global rows and columns, and the elements; empty outside the grid. Not collective."""
+    desc, local = matrix.desc, matrix.local
+    if local is None or desc.coords is None:
+        nothing = np.zeros(0, np.int64)
+        return nothing, nothing, np.zeros((0, 0), matrix.dtype)
+    rows, columns = desc.global_indices(0), desc.global_indices(1)
+    return rows, columns, local[: rows.size]
+
+
+def assembled(size: int, dtype: Any, combine: np.ufunc = np.add) -> Callable[[Iterable[Any]], NDArray[Any]]:
+    """For `Problem.run`: an array of zeros, combined with what each rank has told of it, indices and values; or None."""
+
+    def of_all(replies: Iterable[Any]) -> NDArray[Any]:
+        whole = np.zeros(size, dtype)
+        for indices, values in filter(None, replies):
+            whole[indices] = combine(whole[indices], values)
+        return whole
+
+    return of_all
 
 
 def times_power(local: NDArray[Any], exponent: int) -> None:

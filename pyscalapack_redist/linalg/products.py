@@ -16,13 +16,11 @@ from . import check as checks
 from .check import Check, Claim, Sums
 from .decompositions import singular_values
 from .layouts import routine, shaped_like
-from .problem import Layout, Problem
+from .problem import PANEL_COLUMNS, Checked, Layout, Problem, assembled, held
 
 __all__ = ["matmul", "norm"]
 
 PRODUCT = 8.0  # as in `systems`
-WIDTH = 32
-
 NORMS = {None: "F", "fro": "F", 1: "1", np.inf: "I"}
 BY_VALUES: dict[Any, Callable[[NDArray[Any]], Any]] = {2: np.max, -2: np.min, "nuc": np.sum}
 
@@ -54,7 +52,7 @@ def matmul(
         So it is on another rank, or ranks ask for different things.
     """
 
-    def check_arguments(a: DistributedArray, b: DistributedArray) -> tuple[tuple[int, ...], Descriptor]:
+    def check_arguments(a: DistributedArray, b: DistributedArray) -> Checked:
         if a.shape[1] != b.shape[0]:
             raise ArrayError(f"a has shape {a.shape} and b {b.shape}: b must have {a.shape[1]} rows, as a has columns")
         m = a.shape[0]
@@ -64,9 +62,7 @@ def matmul(
         blocks = desc.block[0], width if isinstance(width, int) else None
         return (m, n), Descriptor((m, n), blocks, desc.grid, source=(desc.source[0], 0), axes=desc.axes)
 
-    problem = Problem(
-        "matmul", {"a": a, "b": b}, check_arguments, layout=layout, like=like, vectors=("b",), checked=check
-    )
+    problem = Problem({"a": a, "b": b}, check_arguments, vectors=("b",))
 
     def work() -> DistributedArray:
         left, right = problem.moved("a", read_only=True), problem.moved("b", read_only=True)
@@ -123,23 +119,14 @@ def norm(a: DistributedArray, ord: Any = None, *, check: bool = True, layout: La
         As for `matmul`.
     """
 
-    def check_arguments(a: DistributedArray) -> tuple[tuple[int, ...], Descriptor]:
+    def check_arguments(a: DistributedArray) -> Checked:
         possible = [None, 1, 2, np.inf] if a.ndim == 1 else [*NORMS, *BY_VALUES]
         if ord not in possible:
             raise ValueError(f"ord = {ord!r} must be one of {', '.join(map(repr, possible))}")
         return (*a.shape, 1)[:2], a.desc
 
     kind = "F" if a.ndim == 1 and ord == 2 else NORMS.get(ord)
-    problem = Problem(
-        "norm",
-        {"a": a},
-        check_arguments,
-        layout=layout,
-        vectors=("a",),
-        options={"ord": ord},
-        checked=check,
-        check_finite=kind is None,
-    )
+    problem = Problem({"a": a}, check_arguments, vectors=("a",), options={"ord": ord}, check_finite=kind is None)
     real = np.zeros(0, problem.dtype).real.dtype.type
     exponent = problem.exponent("a")
     if kind is None:
@@ -153,27 +140,19 @@ def norm(a: DistributedArray, ord: Any = None, *, check: bool = True, layout: La
 
 def _summed_norm(problem: Problem, matrix: DistributedArray, kind: str) -> np.float64:
     """Of sums of absolute values or squares, which are added up in float64."""
-    desc, axis = matrix.desc, 1 if kind == "1" else 0
+    axis = 1 if kind == "1" else 0
 
-    def work() -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
-        local = matrix.local
-        if local is None or desc.coords is None:
-            return None
+    def work() -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        rows, columns, local = held(matrix)
         sums = np.zeros(local.shape[axis])
-        for first in range(0, local.shape[1], WIDTH):
-            over = slice(first, first + WIDTH)
+        for first in range(0, columns.size, PANEL_COLUMNS):
+            over = slice(first, first + PANEL_COLUMNS)
             sizes = np.abs(local[:, over]).astype(np.float64)
             if kind == "1":
                 sums[over] = sizes.sum(axis=0)
             else:
                 sums += (sizes if kind == "I" else sizes**2).sum(axis=1)
-        return desc.global_indices(axis), sums
+        return columns if axis else rows, sums
 
-    def combined(replies: list[Any]) -> np.float64:
-        totals = np.zeros(desc.shape[axis])
-        for indices, sums in filter(None, replies):
-            totals[indices] += sums
-        return np.float64(np.sqrt(totals.sum()) if kind == "F" else totals.max(initial=0))
-
-    value: np.float64 = problem.run(work, combined)
-    return value
+    totals: NDArray[np.float64] = problem.run(work, assembled(matrix.shape[axis], np.float64))
+    return np.float64(np.sqrt(totals.sum()) if kind == "F" else totals.max(initial=0))

@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
 from ..errors import ArrayError
-from ..layout.descriptor import Descriptor
 from ..scalapack import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs
-from ..scalapack.operands import diagonal_places
 from ..scalapack.together import SingularError
 from . import check as checks
 from .check import Check, Claim, Sums
 from .layouts import check_rows, routine, shaped_like
-from .problem import Layout, Problem
+from .problem import Checked, Layout, Problem, assembled, held
 
 __all__ = [
     "SlogdetResult",
@@ -34,8 +32,6 @@ __all__ = [
 
 # What the errors of right results come to at most, as multiples of eps, a root of the order and norms: see docs/linalg.md.
 SYSTEM, FACTORS, CHOLESKY, INVERSE = 8.0, 16.0, 8.0, 8.0
-
-Checked = tuple[tuple[int, ...], Descriptor]
 
 
 def square(a: DistributedArray) -> Checked:
@@ -99,16 +95,7 @@ def solve(
     CollectiveError
         So it is on another rank, or ranks ask for different things.
     """
-    problem = Problem(
-        "solve",
-        {"a": a, "b": b},
-        _system,
-        layout=layout,
-        like=like,
-        vectors=("b",),
-        checked=check,
-        check_finite=check_finite,
-    )
+    problem = Problem({"a": a, "b": b}, _system, vectors=("b",))
 
     def work() -> DistributedArray:
         matrix = problem.moved("a", overwrite=overwrite_a)
@@ -167,16 +154,10 @@ def _lu_factored(problem: Problem, overwrite: bool) -> _Factors:
         if pivots is None or matrix.desc.coords is None or matrix.desc.coords[1]:
             return None
         rows = matrix.desc.global_indices(0)
-        return rows, pivots[: rows.size]
-
-    def combined(replies: list[Any]) -> NDArray[np.intp]:
-        exchanges = np.zeros(matrix.shape[0], np.intp)
-        for rows, its in filter(None, replies):
-            exchanges[rows] = its - 1
-        return exchanges
+        return rows, pivots[: rows.size] - 1
 
     exchanges: NDArray[np.intp]
-    exchanges, before = check.run(work, combined)
+    exchanges, before = check.run(work, assembled(matrix.shape[0], np.intp))
     if check.active:
         check.add("U", matrix, right=y, part="U", norm=False)
         check.add("L", matrix, right=check.sums()["U"].product, part="l", norm=False)
@@ -235,7 +216,7 @@ def lu_factor(
     ArrayError, DescriptorError, LibraryError, CollectiveError
         As for `solve`.
     """
-    problem = Problem("lu_factor", {"a": a}, square, layout=layout, like=like, checked=check, check_finite=check_finite)
+    problem = Problem({"a": a}, square)
     factors = problem.attempt(lambda: _lu_factored(problem, overwrite_a), "getrf")
     return problem.given_back(factors.matrix), factors.exchanges
 
@@ -284,17 +265,8 @@ def lu_solve(
             raise ArrayError(f"piv has {piv.min()} to {piv.max()}: it must have rows, 0 to {n - 1}")
         return _system(lu, b)
 
-    problem = Problem(
-        "lu_solve",
-        {"lu": lu, "b": b},
-        check_arguments,
-        layout=layout,
-        like=like,
-        vectors=("b",),
-        options={"trans": trans, "piv": piv},
-        checked=check,
-        check_finite=check_finite,
-    )
+    options = {"trans": trans, "piv": piv}
+    problem = Problem({"lu": lu, "b": b}, check_arguments, vectors=("b",), options=options)
 
     def work() -> DistributedArray:
         matrix, sides = problem.moved("lu", read_only=True), problem.moved("b", overwrite=overwrite_b)
@@ -328,9 +300,9 @@ def lu_solve(
     return problem.given_back(problem.attempt(work, "getrs"))
 
 
-def _two(name: str, given: Any) -> tuple[Any, Any]:
+def _two(name: str, factors: Any) -> tuple[Any, Any]:
     """Both parts of factors; what is no pair has no part that passes the checks."""
-    return (given[0], given[1]) if isinstance(given, tuple | list) and len(given) == 2 else (given, name)
+    return tuple(factors) if isinstance(factors, tuple | list) and len(factors) == 2 else (factors, name)
 
 
 def _factored(problem: Problem, lower: bool, overwrite: bool) -> DistributedArray:
@@ -363,16 +335,17 @@ def hold_cholesky(check: Check, factor: DistributedArray, lower: bool, a: Sums |
 
 def keep_triangle(matrix: DistributedArray, lower: bool) -> None:
     """Write zeros outside one triangle, or trapezoid. Not collective."""
-    local, desc = matrix.local, matrix.desc
-    if local is not None and desc.coords is not None:
-        below = desc.global_indices(0)[:, None] - desc.global_indices(1)[None, :]
-        local[below < 0 if lower else below > 0] = 0
+    rows, columns, local = held(matrix)
+    below = rows[:, None] - columns
+    local[below < 0 if lower else below > 0] = 0
 
 
-def diagonal_of(matrix: DistributedArray) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """What this rank has of the diagonal: global indices, ascending, and elements. Not collective."""
-    indices, rows, columns = diagonal_places(matrix.desc)
-    return indices, np.zeros(0) if matrix.local is None else matrix.local[rows, columns]
+def diagonal_of(matrix: DistributedArray) -> NDArray[Any]:
+    """What this rank has of the diagonal. Not collective."""
+    rows, columns, local = held(matrix)
+    _, down, across = np.intersect1d(rows, columns, assume_unique=True, return_indices=True)
+    diagonal: NDArray[Any] = local[down, across]
+    return diagonal
 
 
 @routine
@@ -404,25 +377,14 @@ def cholesky(
     ArrayError, DescriptorError, LibraryError, CollectiveError
         As for `solve`.
     """
-    problem = _cholesky_problem("cholesky", a, lower, check_finite, check, layout, like)
-    factor = problem.attempt(lambda: _factored(problem, lower, overwrite_a), "potrf")
+    problem, factor = _cholesky(a, lower, overwrite_a)
     keep_triangle(factor, lower)
     return problem.given_back(factor)
 
 
-def _cholesky_problem(
-    name: str, a: DistributedArray, lower: bool, check_finite: bool, check: bool, layout: Layout, like: Layout
-) -> Problem:
-    return Problem(
-        name,
-        {"a": a},
-        square,
-        layout=layout,
-        like=like,
-        options={"lower": bool(lower)},
-        checked=check,
-        check_finite=check_finite,
-    )
+def _cholesky(a: DistributedArray, lower: bool, overwrite: bool) -> tuple[Problem, DistributedArray]:
+    problem = Problem({"a": a}, square, options={"lower": bool(lower)})
+    return problem, problem.attempt(lambda: _factored(problem, lower, overwrite), "potrf")
 
 
 @routine
@@ -447,8 +409,7 @@ def cho_factor(
     lower : bool
         Which one it is.
     """
-    problem = _cholesky_problem("cho_factor", a, lower, check_finite, check, layout, like)
-    factor = problem.attempt(lambda: _factored(problem, lower, overwrite_a), "potrf")
+    problem, factor = _cholesky(a, lower, overwrite_a)
     return problem.given_back(factor), bool(lower)
 
 
@@ -482,17 +443,7 @@ def cho_solve(
         As for `solve`.
     """
     c, lower = _two("c_and_lower", c_and_lower)
-    problem = Problem(
-        "cho_solve",
-        {"c": c, "b": b},
-        _system,
-        layout=layout,
-        like=like,
-        vectors=("b",),
-        options={"lower": bool(lower)},
-        checked=check,
-        check_finite=check_finite,
-    )
+    problem = Problem({"c": c, "b": b}, _system, vectors=("b",), options={"lower": bool(lower)})
     part = "L" if lower else "U"
 
     def work() -> DistributedArray:
@@ -529,7 +480,7 @@ def inv(
     Parameters and errors are those of `solve`; by default the result is in the layout of `a`. Where the norms of A and of
     its inverse multiply to 1 / eps or more, the check can tell nothing.
     """
-    problem = Problem("inv", {"a": a}, square, layout=layout, like=like, checked=check, check_finite=check_finite)
+    problem = Problem({"a": a}, square)
 
     def work() -> DistributedArray:
         matrix = problem.moved("a", overwrite=overwrite_a)
@@ -592,7 +543,7 @@ def slogdet(
     ArrayError, DescriptorError, LibraryError, CollectiveError
         As for `solve`.
     """
-    return _slogdet("slogdet", a, overwrite_a, check, layout)
+    return _slogdet(a, overwrite_a)
 
 
 @routine
@@ -601,13 +552,13 @@ def det(a: DistributedArray, *, overwrite_a: bool = False, check: bool = True, l
 
     Parameters and errors are those of `slogdet`.
     """
-    sign, logarithm = _slogdet("det", a, overwrite_a, check, layout)
+    sign, logarithm = _slogdet(a, overwrite_a)
     with np.errstate(over="ignore"):
         return sign * np.exp(logarithm)
 
 
-def _slogdet(name: str, a: DistributedArray, overwrite_a: bool, check: bool, layout: Layout) -> SlogdetResult:
-    problem = Problem(name, {"a": a}, square, layout=layout, checked=check)
+def _slogdet(a: DistributedArray, overwrite_a: bool) -> SlogdetResult:
+    problem = Problem({"a": a}, square)
     number, real = problem.dtype.type, np.zeros(0, problem.dtype).real.dtype.type
     try:
         factors = problem.attempt(lambda: _lu_factored(problem, overwrite_a), "getrf")
@@ -623,12 +574,12 @@ def _slogdet(name: str, a: DistributedArray, overwrite_a: bool, check: bool, lay
         desc = matrix.desc
         if pivots is None or desc.coords is None:
             return None
-        rows, (_, diagonal) = desc.global_indices(0), diagonal_of(matrix)
+        rows, diagonal = desc.global_indices(0), diagonal_of(matrix)
         exchanges = np.count_nonzero(pivots[: rows.size] != rows + 1) if desc.coords[1] == 0 else 0
         sizes = np.abs(diagonal)
         with np.errstate(invalid="ignore"):  # of infs, with NaN for a sign
             signs = diagonal / sizes
         return (-1) ** int(exchanges) * np.prod(signs), np.sum(np.log(sizes.astype(np.float64)))
 
-    told = problem.run(work, lambda values: [part for part in values if part is not None])
-    return SlogdetResult(number(np.prod([part[0] for part in told])), real(sum(part[1] for part in told)))
+    parts = problem.run(work, lambda replies: [part for part in replies if part is not None])
+    return SlogdetResult(number(np.prod([sign for sign, _ in parts])), real(sum(size for _, size in parts)))
