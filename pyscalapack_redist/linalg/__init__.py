@@ -1,7 +1,6 @@
 """Linear algebra on distributed arrays, with names and results as NumPy's and SciPy's."""
 
-from .decompositions import QRResult, SVDResult, qr, svd
-from .eigenproblems import EighResult, eigh
+from .decompositions import EighResult, QRResult, SVDResult, eigh, qr, svd
 from .layouts import layout_for
 from .least_squares import LstsqResult, lstsq
 from .products import matmul, norm

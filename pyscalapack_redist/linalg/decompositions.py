@@ -1,4 +1,4 @@
-"""QR and singular value decompositions."""
+"""Decompositions: QR, singular values, and eigenvalues of symmetric and Hermitian matrices and of pairs of them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
-from ..scalapack import pxgeqrf, pxgesvd, pxorgqr
+from ..errors import ArrayError
+from ..layout.blockcyclic import whole_number
+from ..scalapack import pxgeqrf, pxgesvd, pxorgqr, pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
 from . import check as checks
 from .check import Check, Claim, Sums
 from .layouts import routine, shaped_like
 from .problem import Checked, Layout, Problem
-from .systems import keep_triangle
+from .systems import hold_cholesky, keep_triangle, square
 
-__all__ = ["QRResult", "SVDResult", "qr", "svd"]
+__all__ = ["EighResult", "QRResult", "SVDResult", "eigh", "qr", "svd"]
 
-# As in `systems`.
-PRODUCT, ORTHOGONAL, SQUARES = 64.0, 16.0, 16.0
+# As in `systems`; the last one is for pairs of matrices.
+PRODUCT, ORTHOGONAL, SQUARES, TRACE, PAIR = 64.0, 16.0, 16.0, 8.0, 16.0
 MODES = {"reduced": "reduced", "economic": "reduced", "complete": "complete", "full": "complete", "r": "r"}
+
+
+# -- QR and singular values
 
 
 class QRResult(NamedTuple):
@@ -338,3 +343,304 @@ def _completed(problem: Problem, columns: DistributedArray) -> DistributedArray:
 
     problem.run(work)
     return whole
+
+
+# -- eigenproblems
+
+
+class EighResult(NamedTuple):
+    """What `eigh` returns.
+
+    Attributes
+    ----------
+    eigenvalues : ndarray
+        Ascending, on every rank.
+    eigenvectors : DistributedArray
+        Column k belongs to value k.
+    """
+
+    eigenvalues: NDArray[Any]
+    eigenvectors: DistributedArray
+
+
+@routine
+def eigh(
+    a: DistributedArray,
+    b: DistributedArray | None = None,
+    *,
+    lower: bool = True,
+    eigvals_only: bool = False,
+    subset_by_index: tuple[int, int] | None = None,
+    type: int = 1,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
+    layout: Layout = None,
+    like: Layout = None,
+) -> Any:
+    """Eigenvalues and eigenvectors of a symmetric or Hermitian matrix, as `scipy.linalg.eigh`. Collective, as `solve`.
+
+    With `b` the problem is a generalized one: B is factored by p?potrf, p?sygst or p?hegst makes the problem a standard
+    one, and p?trsm or p?trmm brings the vectors back.
+
+    Parameters
+    ----------
+    a, overwrite_a, overwrite_b, check_finite, check, layout, like
+        As for `solve`; `like` is of the eigenvectors, by default the blocks and the grid of `a`. Values without vectors are
+        checked by their sum, the sum of their squares, their order and their being finite, which is weaker.
+    b : DistributedArray, optional
+        A symmetric or Hermitian, positive definite matrix of the shape of `a`.
+    lower : bool
+        Which triangle of both is read.
+    eigvals_only : bool
+        Whether only the eigenvalues are returned, which p?syev or p?heev computes; the vectors are p?syevd's or p?heevd's.
+    subset_by_index : (int, int), optional
+        First and last of the eigenvalues that are returned, ascending and counted from 0. The others are computed all
+        the same: p?syevr, which would not, returns wrong vectors, or does not return.
+    type : {1, 2, 3}
+        With `b`: A x = w B x, A B x = w x, or B A x = w x.
+
+    Returns
+    -------
+    EighResult, or ndarray with `eigvals_only`
+        `eigenvalues` on every rank, and `eigenvectors`: orthonormal; with `b`, X^H B X is the identity for the types 1
+        and 2, and X^H inv(B) X for 3.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        An eigenvalue did not converge, `b` is not positive definite, or what ScaLAPACK returned is no result. On all ranks.
+    ValueError
+        A matrix has infs or NaNs, or `type` or `subset_by_index` is not as above.
+    ArrayError, DescriptorError, LibraryError, CollectiveError
+        As for `solve`.
+    """
+
+    def check_arguments(a: DistributedArray, b: DistributedArray | None = None) -> Checked:
+        square(a)
+        if b is not None and b.shape != a.shape:
+            raise ArrayError(f"b has shape {b.shape}: it must have {a.shape}, that of a")
+        if type not in (1, 2, 3):
+            raise ValueError(f"type = {type!r} must be 1, 2 or 3")
+        first, last = _subset(subset_by_index, a.shape[0])
+        return a.shape, shaped_like(a.desc, (a.shape[0], last - first))
+
+    type = int(type) if type in (1, 2, 3) else type
+    operands = {"a": a} if b is None else {"a": a, "b": b}
+    options = {
+        "lower": bool(lower),
+        "eigvals_only": bool(eigvals_only),
+        "subset_by_index": subset_by_index,
+        "type": type,
+        "b is None": b is None,
+    }
+    problem = Problem(operands, check_arguments, options=options)
+    first, last = _subset(subset_by_index, a.shape[0])
+    triangle = "L" if lower else "U"
+    exponent = problem.exponent("a") if b is None else 0
+
+    def work() -> tuple[NDArray[Any], DistributedArray]:
+        matrix = problem.moved("a", overwrite=overwrite_a, exponent=exponent)
+        factor = None if b is None else problem.moved("b", overwrite=overwrite_b)
+        verify = Check(problem, scaled=b is None)
+        y = verify.vectors(matrix.shape[0])
+        verify.add("a", matrix, right=y, part=f"H{triangle}")
+        if factor is not None:
+            verify.add("b", factor, right=y, part=f"H{triangle}")
+        before = {} if factor is None else verify.sums()
+        scale = 1.0
+        if factor is not None:
+            scale = _reduced(problem, verify, matrix, factor, triangle, type, eigvals_only, before, y)
+        if eigvals_only:
+            values: NDArray[Any]
+            values, sums = verify.run(lambda: pxsyev(matrix, triangle))
+            before |= sums
+            _hold_values(verify, values, before.get("a"))
+            return scale * values, matrix
+        vectors = matrix
+
+        def solved() -> NDArray[Any] | None:
+            nonlocal vectors
+            pairs = pxsyevd(matrix, triangle)
+            vectors = DistributedArray._made(matrix.desc, pairs.vectors, problem.dtype)
+            if factor is not None:
+                _brought_back(vectors, factor, triangle, type)
+            return pairs.values
+
+        values, sums = verify.run(solved)
+        values, before = scale * values, before | sums
+        if factor is None:
+            _hold_pairs(verify, values, vectors, before.get("a"), y)
+        else:
+            _hold_generalized(verify, values, vectors, before, y, type)
+        return values, vectors
+
+    letters = f"{'he' if problem.dtype.kind == 'c' else 'sy'}{'ev' if eigvals_only else 'evd'}"
+    values, vectors = problem.attempt(work, letters)
+    values = scaled(values[first:last], exponent)
+    if eigvals_only:
+        return values
+    if (first, last) != (0, a.shape[0]):
+        vectors = vectors[:, first:last]
+    return EighResult(values, problem.given_back(vectors))
+
+
+def _hold_pairs(check: Check, values: NDArray[Any], vectors: DistributedArray, a: Sums | None, y: NDArray[Any]) -> None:
+    """V (w * (V^H y)) = A y, and that V is orthogonal. Collective."""
+    if a is None:
+        return
+    check.add("v", vectors, left=y, right=y)
+    first = check.sums()["v"]
+    check.add("v", vectors, right=values[:, None] * first.left, left=first.right)
+    check.hold(
+        lambda sums: [
+            product_claim(check, "V (w * (V^H y)) = A y", sums["v"].right, a, vectors.shape),
+            orthogonal_claim(check, "V^H (V y) = y", sums["v"].left, y),
+            order_claim("the eigenvalues ascend", values),
+        ]
+    )
+
+
+def _hold_values(check: Check, values: NDArray[Any], a: Sums | None) -> None:
+    """The sum of w is the trace of A, and that of w² the square of its Frobenius norm. Collective."""
+    if a is None:
+        return
+    w, size = values.astype(check.real), values.size
+    with np.errstate(over="ignore"):
+        total, square = w.sum(), (w**2).sum()
+    check.hold(
+        lambda _: [
+            Claim("the sum of w is trace A", np.abs(total - a.trace), check.bound(size, TRACE) * size**0.5 * a.norm),
+            Claim("the sum of w² is norm(A)²", np.abs(square - a.norm**2), check.bound(size, SQUARES) * a.norm**2),
+            order_claim("the eigenvalues ascend", values),
+        ]
+    )
+
+
+def _hold_generalized(
+    check: Check,
+    values: NDArray[Any],
+    vectors: DistributedArray,
+    before: dict[str, Sums],
+    y: NDArray[Any],
+    type: int,
+) -> None:
+    """Of A x = w B x: V^H (A y) = w * (V^H (B y)) and V (V^H (B y)) = y, or what these are for the other types. Collective."""
+    if not check.active:
+        return
+    z_a, z_b, w, count = before["a"].product, before["b"].product, values[:, None], y.shape[1]
+    check.add("v", vectors, left=y if type == 3 else np.hstack([z_a if type == 1 else y, z_b]))
+    first = check.sums()["v"].product
+    one, other = first[:, :count], first[:, count:]
+    if type == 1:
+        check.add("v", vectors, right=other)
+    else:
+        check.add("v", vectors, right=np.hstack([w * one, other] if type == 2 else [one, w * one]))
+
+    def claims(sums: dict[str, Sums]) -> list[Claim]:
+        v, a, b = sums["v"], before["a"].norm, before["b"].norm
+        product, bound = v.product, check.bound(y.shape[0], PAIR)
+        inverse = bound * v.norm**2 * b * float(y.shape[0]) ** 0.5
+        if type == 1:
+            pairs = bound * v.norm * (a + np.abs(values).max(initial=0) * b) * v.norm * b**0.5
+            equations = [
+                Claim("V^H (A y) = w * (V^H (B y))", checks.length(one - w * other), pairs),
+                Claim("V (V^H (B y)) = y", checks.length(product - y), inverse),
+            ]
+        elif type == 2:
+            equations = [
+                Claim("V (w * (V^H y)) = A y", checks.length(product[:, :count] - z_a), bound * v.norm**2 * b * a),
+                Claim("V (V^H (B y)) = y", checks.length(product[:, count:] - y), inverse),
+            ]
+        else:
+            last = before["bab"].product
+            equations = [
+                Claim("V (V^H y) = B y", checks.length(product[:, :count] - z_b), bound * v.norm**2),
+                Claim(
+                    "V (w * (V^H y)) = B (A (B y))", checks.length(product[:, count:] - last), bound * v.norm**2 * a * b
+                ),
+            ]
+        return [*equations, order_claim("the eigenvalues ascend", values)]
+
+    check.hold(claims)
+
+
+def _subset(subset: Any, n: int) -> tuple[int, int]:
+    """The eigenvalues that are asked for, from the first to before the last."""
+    if subset is None:
+        return 0, n
+    try:
+        first, last = (whole_number("subset_by_index", index, 0) for index in subset)
+    except (TypeError, ValueError) as caught:
+        raise ValueError(f"subset_by_index = {subset!r} must be two integers, the first and the last index") from caught
+    if not first <= last < n:
+        raise ValueError(f"subset_by_index = {subset!r} must be (first, last) with 0 <= first <= last < {n}")
+    return first, last + 1
+
+
+def _reduced(
+    problem: Problem,
+    check: Check,
+    matrix: DistributedArray,
+    factor: DistributedArray,
+    uplo: str,
+    type: int,
+    eigvals_only: bool,
+    before: dict[str, Sums],
+    y: NDArray[Any],
+) -> float:
+    """Make the problem a standard one; by what its eigenvalues are to be multiplied. Collective.
+
+    What later checks need goes into `before`. Without vectors to check, the factor F of B and the matrix C of the standard
+    problem are checked here: F (C (F^H y)) = A y for the type 1, C y = F^H (A (F y)) for the others.
+    """
+    lower = uplo == "L"
+    if check.active and type == 3 and not eigvals_only:
+        check.add("ab", matrix, right=before["b"].product, part=f"H{uplo}")
+        check.add("bab", factor, right=check.sums()["ab"].product, part=f"H{uplo}")
+        before |= check.sums()
+
+    def factored() -> None:
+        try:
+            pxpotrf(factor, uplo)
+        except np.linalg.LinAlgError as caught:
+            raise np.linalg.LinAlgError(f"b: {caught}") from caught
+
+    problem.run(factored)
+    if not eigvals_only or not check.active:
+        scale: float = problem.run(lambda: pxsygst(matrix, factor, uplo, problem=type), max)
+        return scale
+    hold_cholesky(check, factor, lower, before["b"], y)
+    check.add_factor("x", factor, lower, y, adjoint=type == 1, norm=True)
+    x = check.sums()["x"]
+    if type != 1:
+        check.add("a", matrix, right=x.product, part=f"H{uplo}")
+        check.add_factor("last", factor, lower, check.sums()["a"].product, adjoint=True)
+        expected, x = check.sums()["last"].product, Sums(y, norm=x.norm)
+    scale = problem.run(lambda: pxsygst(matrix, factor, uplo, problem=type), max)
+    check.add("a", matrix, right=x.product, part=f"H{uplo}")
+    reduced = check.sums()["a"]
+    bound = check.bound(y.shape[0], PAIR) * x.norm**2
+    if type == 1:
+        check.add_factor("last", factor, lower, reduced.product)
+        check.hold(
+            lambda sums: [
+                Claim(
+                    "F (C (F^H y)) = A y",
+                    checks.length(sums["last"].product - before["a"].product),
+                    bound * reduced.norm,
+                )
+            ]
+        )
+    else:
+        error = checks.length(reduced.product - expected)
+        check.hold(lambda _: [Claim("C y = F^H (A (F y))", error, bound * before["a"].norm)])
+    before["a"] = reduced
+    return scale
+
+
+def _brought_back(vectors: DistributedArray, factor: DistributedArray, uplo: str, type: int) -> None:
+    """X = inv(L^H) Y or inv(U) Y for the types 1 and 2, and L Y or U^H Y for 3; as p?sygvx does."""
+    back, trans = (pxtrmm, "NC") if type == 3 else (pxtrsm, "CN")
+    back(factor, vectors, uplo, trans["LU".index(uplo)])
