@@ -64,9 +64,8 @@ def test_links_between_nodes(what: str, links: object, tmp_path: Path) -> None:
     check(4, "links", what, nodes="0,0,1,1", links=links, folder=tmp_path)
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_memory_that_ranks_share_or_may_not(ranks: int) -> None:
-    check(ranks, "shared_memory")
+def test_memory_that_ranks_share_or_may_not() -> None:
+    check(4, "shared_memory")
 
 
 @pytest.mark.parametrize("cases", [40, long(500)])

@@ -13,7 +13,7 @@ from layouts import descriptor
 from oracle import random_layout, random_shape
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.engine.scheduling import reading, sides
+from pyscalapack_redist.engine.scheduling import reading
 
 ROWS, COLUMNS, LINE = psr.ProcessGrid((4, 1)), psr.ProcessGrid((1, 4)), psr.ProcessGrid((4,))
 A, B = psr.Descriptor((8, 6), 2, ROWS), psr.Descriptor((6, 8), 3, COLUMNS)
@@ -72,13 +72,6 @@ def test_senders_and_receivers_know_the_same_messages(seed: int) -> None:
     graph = reading(*(descriptor(random_layout(rng, size, 12, copies=True), None) for _ in range(2)))
     if graph is not None:
         assert np.array_equal(graph.lengths, graph.columns(np.arange(graph.Q)))
-
-
-def test_auto_looks_at_all_processes_where_there_are_copies() -> None:
-    grid = psr.ProcessGrid((4, 5))
-    whole, rows = (psr.Descriptor((40, 40), None, grid, axes=axes) for axes in ((0, 1), (0, None)))
-    assert sides(whole, whole) == ((4, 5), (4, 5))
-    assert sides(whole, rows) == ((20,), (20,))
 
 
 # -- one grid dimension after another: Birkeland & Sorevik (2007), section 3
