@@ -63,9 +63,12 @@ class MessageGraph(ABC):
             The table would have more than 10^8 entries.
         """
         checked_table(self.P, self.Q)
-        table = self.rows(np.arange(self.P))
+        table = self._all_lengths()
         table.flags.writeable = False
         return table
+
+    def _all_lengths(self) -> Ints:
+        return self.rows(np.arange(self.P))
 
     @cached_property
     def messages(self) -> tuple[Ints, Ints, Ints]:
@@ -220,20 +223,11 @@ class WholeGraph(MessageGraph):
         order = np.argsort(senders * self.Q + receivers, kind="stable")
         return senders[order], receivers[order], lengths[order]
 
-    @cached_property
-    def lengths(self) -> Ints:
-        """Length of the message from each sender (row) to each receiver (column). Not collective.
-
-        Raises
-        ------
-        ScheduleError
-            The table would have more than 10^8 entries.
-        """
-        checked_table(self.P, self.Q)
+    def _all_lengths(self) -> Ints:
+        """From the messages: there may be few."""
         table = np.zeros((self.P, self.Q), np.int64)
         senders, receivers, lengths = self.messages
         table[senders, receivers] = lengths
-        table.flags.writeable = False
         return table
 
     @cached_property
