@@ -246,7 +246,8 @@ def _unpacked(graph: MessageGraph, part: list[Ints] | Ints) -> list[Ints]:
     if isinstance(part, list):
         return part
     order = np.argsort(part, kind="stable")
-    return np.split(np.column_stack(graph.messages)[order], np.flatnonzero(np.diff(part[order])) + 1)
+    ends = np.cumsum(np.bincount(part))[:-1]
+    return np.split(np.column_stack(graph.messages)[order], ends) if len(part) else []
 
 
 def _graphs(name: str, a: Layout, b: Layout) -> list[MessageGraph]:

@@ -100,8 +100,10 @@ class CommunicationGrid(MessageGraph):
         """
         if a.n != b.n:
             raise ScheduleError(f"a.n = {a.n} and b.n = {b.n} must be equal: they distribute the same elements")
-        starts = (axis.offset + axis.source * axis.block for axis in (a, b))
-        return cls(a.processes, b.processes, a.block, b.block, a.n, *starts)
+        (r, offset), (s, receiver_offset) = ((axis.block, axis.offset + axis.source * axis.block) for axis in (a, b))
+        if math.lcm(a.processes * r, b.processes * s) > LARGEST:
+            (r, offset), (s, receiver_offset) = _within_array(a), _within_array(b)
+        return cls(a.processes, b.processes, r, s, a.n, offset, receiver_offset)
 
     def __repr__(self) -> str:
         more = "".join(
@@ -293,6 +295,13 @@ class CommunicationGrid(MessageGraph):
             BlockCyclic(n, self.r, self.P, offset=self.offset),
             BlockCyclic(n, self.s, self.Q, offset=self.receiver_offset),
         )
+
+
+def _within_array(axis: BlockCyclic) -> tuple[int, int]:
+    """Block and start of the same distribution with blocks no longer than the array."""
+    block = min(axis.block, max(axis.n, 1))
+    turn, before = divmod(axis.offset + axis.source * axis.block, axis.block)
+    return block, (turn + 1) * block - min(axis.block - before, block)
 
 
 def _trapezium(z: Any, r: int, s: int) -> Any:

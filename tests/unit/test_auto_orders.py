@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+import pyscalapack_redist as psr
 from pyscalapack_redist.engine import scheduling
 from pyscalapack_redist.engine.scheduling import fewest_steps, load_between, order_for, searched
 from pyscalapack_redist.schedules.orders import Scheduled
@@ -137,6 +138,13 @@ def test_fewest_steps_are_those_of_the_whole(
         (part,) = order.parts
         part.validate()
         assert (part.number_of_steps == steps) or name == "greedy"
+
+
+def test_steps_that_are_told_are_as_many() -> None:
+    for processes in (1, 2):
+        a, b = (psr.Descriptor((9, 7), block, psr.ProcessGrid((processes, 1))) for block in (2, 3))
+        found, told = order_for("optimal", a, b), order_for("optimal", a, b, searched("optimal", a, b))
+        assert found.number_of_steps == told.number_of_steps == processes - 1
 
 
 def test_products_and_rings_where_there_is_no_time_for_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,3 +140,18 @@ def test_bad_input_is_named(make: Callable[[], object], words: list[str]) -> Non
     with pytest.raises(ScheduleError) as error:
         make()
     assert all(word in str(error.value) for word in words), str(error.value)
+
+
+def axes(n: int) -> st.SearchStrategy[BlockCyclic]:
+    """Distributions of n elements, also of blocks that end far beyond them."""
+    whole_numbers = st.one_of(st.integers(1, 14), st.integers(2**40 - 9, 2**40))
+    return st.builds(BlockCyclic, st.just(n), whole_numbers, st.just(5), st.integers(0, 4), whole_numbers)
+
+
+@given(st.integers(0, 9).flatmap(lambda n: st.tuples(axes(n), axes(n))))
+def test_blocks_beyond_the_array(pair: tuple[BlockCyclic, BlockCyclic]) -> None:
+    """Their multiples do not grow past all integers."""
+    expected = np.zeros((5, 5), np.int64)
+    for i in range(pair[0].n):
+        expected[tuple((axis.source + (i + axis.offset) // axis.block) % 5 for axis in pair)] += 1
+    assert np.array_equal(CommunicationGrid.between(*pair).lengths, expected)
