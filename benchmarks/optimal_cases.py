@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pyscalapack_redist.schedules import CommunicationGrid, build
-from pyscalapack_redist.schedules.optimal import OptimalSchedule
+from pyscalapack_redist.schedules.least_cost import OptimalSchedule
 
 LARGEST, LARGEST_BLOCK = 1024, 64
 KINDS = ("slices", "arrays")

@@ -1,7 +1,7 @@
 """From two descriptors to the messages of one rank: what it sends, receives and copies, in closed form per dimension.
 
 The work is proportional to the rank's own index runs in one period and to the peers it has; with copies, to the receivers of
-the part that it holds a copy of, and along each dimension to those of its senders (`schedules/replicated_graph.py`).
+the part that it holds a copy of, and along each dimension to those of its senders (`schedules/layout_graphs.py`).
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ from .. import schedules
 from ..errors import ScheduleError, unknown
 from ..layout.tiles import Tiles
 from ..schedules import CommunicationGrid, MessageGraph, Schedule, WholeGraph
+from ..schedules.layout_graphs import ReplicatedGraph
+from ..schedules.matchings import in_levels
 from ..schedules.orders import ORDERS, Order, Scheduled
-from ..schedules.replicated_graph import ReplicatedGraph
 from ..schedules.schedule import ListedSchedule
-from ..schedules.stepwise import in_levels
 from .layouts import Layout, has_tiles, process_coords, process_shapes
 from .tile_graph import graph_of_tiles
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from .catalogue import NAMES, build
 from .communication_grid import CommunicationGrid, MessageClass
-from .irregular_graph import between
+from .layout_graphs import between
+from .least_cost import pareto
 from .message_graph import LengthMatrix, MessageGraph, WholeGraph, whole
-from .open_shop import OpenShopSchedule
-from .pareto import pareto
+from .open_shop import OpenShopSchedule, Timetable, completion_time, port_bound, timetable
 from .preemptive import PreemptiveSchedule, preemptive_pareto
-from .product import ProductSchedule, product
-from .schedule import ListedSchedule, Schedule
+from .schedule import ListedSchedule, ProductSchedule, Schedule, product
 from .walker_otto import WalkerOtto, walker_otto
-from .without_barriers import Timetable, completion_time, port_bound, timetable
 
 __all__ = [
     "NAMES",

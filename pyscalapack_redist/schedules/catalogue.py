@@ -7,17 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import ScheduleError, unknown
-from .caterpillar import caterpillar, ring
-from .classes import classes
-from .greedy import greedy
+from .formulas import caterpillar, classes, natural, random_order, ring
+from .least_cost import optimal
+from .matchings import greedy, stepwise
 from .message_graph import MessageGraph
-from .natural import natural
 from .open_shop import open_shop
-from .optimal import optimal
 from .preemptive import preemptive
-from .random_order import random_order
 from .schedule import Schedule
-from .stepwise import stepwise
 from .walker_otto import phases, random_phases, schedule_walker_otto
 
 __all__ = ["NAMES", "build", "check_name"]

@@ -15,8 +15,7 @@ import numpy as np
 
 from .._kernels.products import number_of
 from ..intersections.by_process import Slot
-from .caterpillar import caterpillar_step, ring_step
-from .random_order import random_keys
+from .formulas import caterpillar_step, random_keys, ring_step
 from .schedule import Schedule
 
 __all__ = [

@@ -3,11 +3,26 @@
 Without start-up costs the least time is what the busiest process sends or receives (Gonzalez & Sahni, 1976). With them the
 least time is NP-hard (Gopal & Wong, 1985; Crescenzi, Deng & Papadimitriou, 2001: K-preemptive bipartite scheduling, as in
 Cohen, Jeannot, Padoy & Wagner, 2006). Here a total of durations is given, from the least to that of whole messages; steps
-as few as can be found keep to it, and the best of the totals is taken. Tiny cases are solved exactly.
+as few as can be found keep to it, and the best of the totals is taken.
+
+Messages cut into pieces so that their steps take a given total time: open shop with preemption (Gonzalez & Sahni, 1976).
+
+Where the steps that are left may take B in all, a process that still sends or receives S has a slack of B - S: it may be idle
+for so long. A step of duration d is a matching in which each process is idle for no longer than its slack. By Birkhoff's
+theorem there is one for some d as long as no slack is below 0, so every message is sent within B. The same is asked of the
+number of steps that are left and the number of messages of each process; that is not always possible, and then a step more
+is allowed. Of the steps that qualify the longest is taken, as bottleneck matchings do in Cohen, Jeannot, Padoy & Wagner, 2006.
+
+What no schedule can fall below whose messages may be cut, where each step has a start-up cost.
+
+A process with g messages that takes part in k steps cuts at most k - g of them, and each that it does not cut needs a step
+of its own of at least its length. So the i-th longest step is at least as long as the (i + k - g)-th longest message of any
+process; no sum of steps is less than what a process sends or receives; and no number of steps is less than the maximum degree.
 """
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 import time
@@ -15,23 +30,27 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ScheduleError
-from .amalgam import Amalgam, amalgamated
+from .folding import Amalgam, amalgamated
+from .least_cost import optimal
 from .message_graph import Ints, MessageGraph
-from .optimal import PROVED, optimal
 from .schedule import EQUALS_BOUND, ListedSchedule, excess
-from .split_bounds import SplitBounds
-from .split_patterns import PatternBound
-from .split_program import solved
-from .splitting import Pieces, folded_lengths, pieces_within, unfolded_steps
 
-__all__ = ["PreemptiveSchedule", "preemptive", "preemptive_pareto"]
+__all__ = [
+    "Pieces",
+    "PreemptiveSchedule",
+    "SplitBounds",
+    "folded_lengths",
+    "pieces_within",
+    "preemptive",
+    "preemptive_pareto",
+    "unfolded_steps",
+]
 
 TINY = 1e-9
-UNCUT, SEARCHING = 0.25, 0.6  # of the time: for the schedule of whole messages, and until the bound is improved
-MOST_STEPS = 10**6  # whose times are looked through
-SLOPES = 4  # of the front, for which bounds of the time are worked out
+UNCUT = 0.25  # of the time: for the schedule of whole messages
 WEIGHTS = (1.0, 3.0, 0.0)  # towards processes with many messages
 TOTALS = 32  # that are tried between the least and that of whole messages
 
@@ -47,11 +66,9 @@ class PreemptiveSchedule(ListedSchedule):
         What no schedule's time is below.
     """
 
-    def __init__(
-        self, grid: MessageGraph, steps: list[Ints], startup: float, time_bound: float, *, solved: bool = False
-    ) -> None:
+    def __init__(self, grid: MessageGraph, steps: list[Ints], startup: float, time_bound: float) -> None:
         super().__init__("preemptive", grid, steps)
-        self.startup, self.time_bound, self._solved = startup, time_bound, solved
+        self.startup, self.time_bound = startup, time_bound
 
     @property
     def time(self) -> float:
@@ -65,9 +82,9 @@ class PreemptiveSchedule(ListedSchedule):
 
     @property
     def certificate(self) -> str:
-        """One of "equals the lower bound", "proved by integer program", "best found, within x %". Not collective."""
+        """One of "equals the lower bound", "best found, within x %". Not collective."""
         if self.time <= self.time_bound * (1 + TINY):
-            return PROVED if self._solved else EQUALS_BOUND
+            return EQUALS_BOUND
         return f"best found, within {excess(self.time, self.time_bound)} %"
 
 
@@ -98,15 +115,7 @@ def preemptive(grid: MessageGraph, startup: float = 0.0, time_limit: float = 1.0
     totals = search.totals() if price else [search.bounds.volume]
     candidates = [search.whole, *search.cut(totals, price)]
     best = min(candidates, key=lambda candidate: candidate.value(price))
-    value = best.value(price)[0]
-    if value <= bound * (1 + TINY):
-        return PreemptiveSchedule(grid, search.unfolded(best), price, bound)
-    bound = max(bound, search.proved_time(price, value))
-    exact = solved(search.lengths[:, :, 0], price, value, bound, search.end) if search.graph.turns == 1 else None
-    if exact is None:
-        return PreemptiveSchedule(grid, search.unfolded(best), price, bound, solved=True)
-    steps = search.unfolded(best) if exact.steps is None else exact.steps
-    return PreemptiveSchedule(grid, steps, price, exact.bound, solved=True)
+    return PreemptiveSchedule(grid, search.unfolded(best), price, bound)
 
 
 def preemptive_pareto(grid: MessageGraph, time_limit: float = 1.0) -> list[PreemptiveSchedule]:
@@ -134,17 +143,7 @@ def preemptive_pareto(grid: MessageGraph, time_limit: float = 1.0) -> list[Preem
     for found in sorted(candidates, key=lambda found: (found.number, found.cost)):
         if not chosen or found.cost < chosen[-1].cost:
             chosen.append(found)
-    slopes = [(a.cost - b.cost) / (b.number - a.number) for a, b in itertools.pairwise(chosen)]
-    proved = [
-        (slope, search.proved_time(slope, math.inf)) for slope in sorted(slopes)[:: max(1, len(slopes) // SLOPES)]
-    ]
-    front = []
-    for found in chosen:
-        # Of no more steps each, so what is left of a bound of the time is one of the cost.
-        bounds = [math.ceil(bound - slope * found.number - TINY) for slope, bound in proved if bound > -math.inf]
-        bound = max([search.bounds.cost(found.number), *bounds])
-        front.append(PreemptiveSchedule(grid, search.unfolded(found), 0.0, bound))
-    return front
+    return [PreemptiveSchedule(grid, search.unfolded(found), 0.0, search.bounds.cost(found.number)) for found in chosen]
 
 
 class _Candidate(NamedTuple):
@@ -165,7 +164,7 @@ class _Search:
     def __init__(self, grid: MessageGraph, time_limit: float, objective: str | tuple[float, float]) -> None:
         self.seconds = _number("time_limit", time_limit, "seconds, more than 0", TINY)
         start = time.monotonic()
-        self.deadline, self.end = start + SEARCHING * self.seconds, start + self.seconds
+        self.deadline = start + self.seconds
         self.grid = grid
         self.whole = self.uncut(objective)
         self.bounds = SplitBounds(grid)
@@ -199,25 +198,9 @@ class _Search:
             best = min(best, found.value(startup)[0])
             yield found
 
-    def proved_time(self, startup: float, enough: float) -> float:
-        """A bound by the program of patterns; -inf where there is no time for any."""
-        program = PatternBound(self.graph, startup, self.bounds.fewest, self.bounds.volume)
-        return next_time(program.least_time(enough, self.end), startup, self.bounds.fewest, self.bounds.volume)
-
     def unfolded(self, found: _Candidate) -> list[Ints]:
         """Steps of the whole graph."""
         return unfolded_steps(self.graph, found.pieces) if found.whole is None else found.whole
-
-
-def next_time(bound: float, startup: float, fewest: int, volume: int) -> float:
-    """The least time not below a bound: steps and costs are whole numbers, so few times are possible. Not collective."""
-    if bound == -math.inf:
-        return bound
-    first = startup * fewest + max(volume, math.ceil(bound - startup * fewest - TINY))
-    if first - volume > startup * (fewest + MOST_STEPS):
-        return bound
-    steps = np.arange(fewest, (first - volume) / startup + 1)
-    return float(np.min(startup * steps + np.maximum(volume, np.ceil(bound - startup * steps - TINY)), initial=first))
 
 
 def _reversed_bits(number: int) -> float:
@@ -237,3 +220,242 @@ def _number(name: str, value: object, meaning: str, least: float) -> float:
     if not least <= number < math.inf:
         raise ScheduleError(f"{name} = {value!r} must be a number: {meaning}")
     return number
+
+
+DURATIONS, MORE_DURATIONS = 24, 256  # that a step is chosen from, in a small table and in a large one
+EVERY_DURATION = 2**12  # entries of a small table
+Flags = NDArray[np.bool_]
+
+
+class Pieces(NamedTuple):
+    """What goes in one step: places in the table of lengths, and how much of each.
+
+    Attributes
+    ----------
+    places : ndarray
+        Rows sender, receiver, turn.
+    amounts : ndarray
+        One for each row.
+    """
+
+    places: Ints
+    amounts: Ints
+
+
+def folded_lengths(grid: MessageGraph, graph: Amalgam) -> Ints:
+    """Lengths from folded senders to folded receivers, one for each turn that a receiver is ahead. Not collective."""
+    answer: Ints = grid.rows(graph.senders[:, 0])[:, graph.receivers]
+    return answer
+
+
+def unfolded_steps(graph: Amalgam, found: list[Pieces]) -> list[Ints]:
+    """Rows sender, receiver, length of each step of the whole graph. Not collective."""
+    turn = np.arange(graph.turns)
+    steps = []
+    for places, amounts in found:
+        other = (places[:, 2:] + graph.slope * turn) % graph.turns
+        receivers = np.take_along_axis(graph.receivers[places[:, 1]], other, axis=1)
+        length = np.broadcast_to(amounts[:, None], other.shape)
+        steps.append(np.stack([graph.senders[places[:, 0]], receivers, length], axis=2).reshape(-1, 3))
+    return steps
+
+
+def pieces_within(
+    lengths: Ints, cost: int, steps: int, towards_degree: float = 1.0, deadline: float = math.inf
+) -> list[Pieces] | None:
+    """Pieces of all messages in steps that take no longer than `cost` together. Not collective.
+
+    Parameters
+    ----------
+    lengths : ndarray
+        As from `folded_lengths`.
+    cost : int
+        Sum of the steps' durations, at least what any process sends or receives.
+    steps : int
+        Number of steps that is aimed at; more are taken where it is too small.
+    towards_degree : float
+        How much finishing messages of the processes that have most of them counts, against the amount that is sent.
+    deadline : float
+        When to give up, on the clock of `time.monotonic`.
+
+    Returns
+    -------
+    list of Pieces or None
+        The steps; None if time was up before.
+    """
+    return _Split(lengths, cost, steps, towards_degree).run(deadline)
+
+
+class _Step(NamedTuple):
+    """A matching, and which of it are messages that end."""
+
+    duration: int
+    senders: Ints
+    receivers: Ints
+    left: Ints
+
+
+class _Split:
+    """What is left of each message, of the time and of the steps."""
+
+    def __init__(self, lengths: Ints, cost: int, steps: int, towards_degree: float) -> None:
+        self.left = lengths.copy()
+        self.cost, self.steps, self.towards_degree = cost, steps, towards_degree
+        self.before = cost
+
+    def run(self, deadline: float) -> list[Pieces] | None:
+        found: list[Pieces] = []
+        while self.left.any():
+            if time.monotonic() > deadline:
+                return None
+            found.append(self._take(self._next_step()))
+        return found
+
+    def _next_step(self) -> _Step:
+        """The longest step that leaves time and number of steps enough for the rest; of time alone if there is none."""
+        left = self.left
+        self.longest: Ints = left.max(axis=2)
+        self.idle = [self.cost - left.sum(axis=axes) for axes in ((1, 2), (0, 2))]
+        self.degrees = [np.count_nonzero(left, axis=axes) for axes in ((1, 2), (0, 2))]
+        self.slack = np.minimum(self.idle[0][:, None], self.idle[1][None])
+        self.steps = max(self.steps, *(int(degrees.max()) for degrees in self.degrees))
+        known = np.concatenate([left[left > 0], *(idle[idle > 0] for idle in self.idle)])
+        durations = np.unique(known[known <= self.longest.max()])
+        search = self._longest if left.size <= EVERY_DURATION else self._longest_nearby
+        while True:
+            step = search(durations)
+            if step is not None:
+                return step
+            self.steps += 1
+
+    def _longest(self, durations: Ints) -> _Step | None:
+        """Of some durations, the longest that qualifies."""
+        for duration in _spread(durations, DURATIONS)[::-1]:
+            step = self._matching(int(duration))
+            if step is not None:
+                return step
+        return None
+
+    def _longest_nearby(self, durations: Ints) -> _Step | None:
+        """From the duration of the step before on, upwards as long as they qualify, else down to the first that does."""
+        some = _spread(durations, MORE_DURATIONS)
+        place = max(0, int(np.searchsorted(some, self.before, side="right")) - 1)
+        best, stride = self._matching(int(some[place])), 1
+        upwards = best is not None
+        while (best is not None) == upwards and place != (len(some) - 1 if upwards else 0):
+            place = min(len(some) - 1, place + stride) if upwards else max(0, place - stride)
+            stride *= 2
+            step = self._matching(int(some[place]))
+            if upwards and step is None:
+                return best
+            best = step
+        return best
+
+    def _matching(self, duration: int) -> _Step | None:
+        """A step of that duration; None if there is none after which time and steps suffice."""
+        from scipy.optimize import linear_sum_assignment
+
+        spare = [self.steps - degrees for degrees in self.degrees]
+        must = [(idle < duration) | (extra == 0) for idle, extra in zip(self.idle, spare, strict=True)]
+        ending: Ints = np.where(self.left <= duration, self.left, 0).max(axis=2)
+        ends = (ending > 0) & (ending >= duration - self.slack)
+        may_cut = (spare[0] > 0)[:, None] & (spare[1] > 0)
+        allowed = ends | ((self.longest >= duration) & may_cut)
+        if not (allowed.any(axis=1)[must[0]].all() and allowed.any(axis=0)[must[1]].all()):
+            return None
+        left = np.where(ends, ending, self.longest)
+        weight = self._weight(duration, left, ends, allowed, must)
+        senders, receivers = linear_sum_assignment(weight, maximize=True)
+        chosen = allowed[senders, receivers]
+        senders, receivers = senders[chosen], receivers[chosen]
+        for needed, present in zip(must, (senders, receivers), strict=True):
+            if np.count_nonzero(needed[present]) < np.count_nonzero(needed):
+                return None
+        return _Step(duration, senders, receivers, left[senders, receivers])
+
+    def _weight(self, duration: int, left: Ints, ends: Flags, allowed: Flags, must: list[Flags]) -> NDArray[np.float64]:
+        """Processes that must take part count more than all else; then amounts, and messages that end."""
+        most = [max(1, int(degrees.max())) for degrees in self.degrees]
+        busy = (self.degrees[0] / most[0])[:, None] + (self.degrees[1] / most[1])
+        unit = float(duration)
+        weight = np.minimum(left, duration) + unit * ends * (1 + self.towards_degree / 2 * busy)
+        bonus = 4 * unit * (2 + self.towards_degree) * (min(ends.shape) + 1)
+        weight = weight + bonus * (must[0][:, None].astype(np.float64) + must[1])
+        return np.where(allowed, weight, 0.0)
+
+    def _take(self, step: _Step) -> Pieces:
+        """Make the step as long as that ends more messages, and take it away."""
+        duration = min(self._longest_idle(step), int(step.left.max()))
+        duration = max(duration, step.duration)
+        amounts = np.minimum(step.left, duration)
+        turns = (self.left[step.senders, step.receivers] == step.left[:, None]).argmax(axis=1)
+        self.left[step.senders, step.receivers, turns] -= amounts
+        self.before = duration
+        self.cost -= int(amounts.max())
+        self.steps -= 1
+        return Pieces(np.stack([step.senders, step.receivers, turns], axis=1), amounts)
+
+    def _longest_idle(self, step: _Step) -> int:
+        """How long the step may be for all processes to have time enough for the rest."""
+        most = int((step.left + self.slack[step.senders, step.receivers]).min())
+        for idle, present in zip(self.idle, (step.senders, step.receivers), strict=True):
+            absent = np.ones(len(idle), dtype=bool)
+            absent[present] = False
+            most = min(most, int(idle[absent].min(initial=most)))
+        return most
+
+
+def _spread(values: Ints, most: int) -> Ints:
+    """At most so many of them, the first and the last among them."""
+    if len(values) <= most:
+        return values
+    return values[np.linspace(0, len(values) - 1, most).astype(np.int64)]
+
+
+SAMPLES = 64  # numbers of steps for which the bound is worked out
+
+
+class SplitBounds:
+    """Bounds of one graph. Not collective.
+
+    Parameters
+    ----------
+    grid : MessageGraph
+        Whose messages are scheduled.
+    """
+
+    def __init__(self, grid: MessageGraph) -> None:
+        self.volume, self.fewest = grid.volume_bound, grid.step_bound
+        rows, columns = grid.rows(grid.distinct_senders()), grid.columns(grid.distinct_receivers()).T
+        self._sides = [np.unique(-np.sort(-side, axis=1), axis=0) for side in (rows, columns)]
+        self._degrees = [np.count_nonzero(side, axis=1) for side in self._sides]
+
+    def cost(self, steps: int) -> int:
+        """The least sum of durations of so many steps, or fewer. Not collective."""
+        durations = np.zeros(steps, dtype=np.int64)
+        for side, degrees in zip(self._sides, self._degrees, strict=True):
+            longest = _without_longest(side, steps - degrees)[:, :steps].max(axis=0, initial=0)
+            durations[: len(longest)] = np.maximum(durations[: len(longest)], longest)
+        return max(self.volume, int(durations.sum()))
+
+    def steps(self, cost: int) -> int:
+        """The fewest steps whose durations may sum up to `cost`. Not collective."""
+        numbers = range(self.fewest, 2 * self.fewest + 1)
+        return numbers[bisect.bisect_left(numbers, True, key=lambda number: self.cost(number) <= cost)]
+
+    def time(self, startup: float) -> float:
+        """The least sum of the steps' start-ups and durations. Not collective."""
+        most = self.steps(self.volume)
+        if startup == 0 or most == self.fewest:
+            return startup * self.fewest + self.volume
+        starts: Ints = np.unique(np.linspace(self.fewest, most, SAMPLES).astype(np.int64))
+        ends = [*(int(start) - 1 for start in starts[1:]), most]
+        return min(startup * int(start) + self.cost(end) for start, end in zip(starts, ends, strict=True))
+
+
+def _without_longest(lengths: Ints, count: Ints) -> Ints:
+    """Each row without that many of its first entries."""
+    places = np.arange(lengths.shape[1]) + count[:, None]
+    inside = places < lengths.shape[1]
+    answer: Ints = np.where(inside, np.take_along_axis(lengths, np.where(inside, places, 0), axis=1), 0)
+    return answer

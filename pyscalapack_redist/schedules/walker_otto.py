@@ -17,8 +17,8 @@ from ..errors import ScheduleError
 from ..intersections.by_process import Slot
 from .checks import checked_messages, checked_table, integer, positive
 from .communication_grid import CommunicationGrid
+from .formulas import random_keys
 from .message_graph import Ints, MessageGraph
-from .random_order import random_keys
 from .schedule import Schedule
 
 __all__ = ["WalkerOtto", "phases", "random_phases", "schedule_walker_otto", "walker_otto"]

@@ -21,9 +21,7 @@ from pyscalapack_redist.schedules import (
     port_bound,
     timetable,
 )
-from pyscalapack_redist.schedules.dense_order import Transfers
-from pyscalapack_redist.schedules.open_shop_program import common_unit, proof
-from pyscalapack_redist.schedules.open_shop_search import MOST, searched_through
+from pyscalapack_redist.schedules.open_shop import Transfers
 
 startups = st.sampled_from([0.0, 0.5, 1.0, 3.0, 0.1, 100.0])
 hosts_of_six = st.lists(st.integers(0, 3), min_size=6, max_size=6)
@@ -87,34 +85,11 @@ def test_nobody_waits_for_more_than_the_two_processes(grid: MessageGraph, name: 
 @given(tiny, startups)
 @example(np.array([[1, 1, 1], [1, 1, 2], [1, 0, 0]]), 0.0)
 def test_least_times_are_those_of_all_orders(lengths: np.ndarray, startup: float) -> None:
-    schedule = made(LengthMatrix(lengths), startup=startup, time_limit=120)
+    schedule = made(LengthMatrix(lengths), startup=startup, time_limit=0.05)
     schedule.validate()
     least = least_time(lengths, startup)
     assert schedule.time == pytest.approx(least)
-    assert schedule.time_bound == pytest.approx(least)
-    assert schedule.certificate.endswith(("equals the lower bound", "proved by integer program", "proved by search"))
-
-
-@given(tiny, st.sampled_from([0.0, 0.5, 1.0, 0.1]))
-def test_both_proofs_find_the_least_time(lengths: np.ndarray, startup: float) -> None:
-    places = np.argwhere(lengths)
-    if not len(places):
-        return
-    transfers = Transfers(*places.T, startup + lengths[tuple(places.T)])
-    least = least_time(lengths, startup)
-    known = 1.5 * least + 1
-    start, complete = searched_through(transfers, known, math.inf)
-    assert complete
-    assert start is not None
-    assert_fits(transfers, start, least)
-    assert searched_through(transfers, least, math.inf) == (None, True)
-    found = proof(transfers, known, math.inf) if common_unit(transfers.duration) else None
-    assert (found is None) == (startup == 0.1)
-    if found is not None:
-        assert found.start is not None
-        assert_fits(transfers, found.start, least)
-        assert found.bound == pytest.approx(least)
-        assert proof(transfers, least, math.inf) == (None, pytest.approx(least))
+    assert schedule.time_bound <= least + 1e-6
 
 
 def assert_fits(transfers: Transfers, start: np.ndarray, within: float) -> None:
@@ -143,14 +118,11 @@ def test_open_shop_is_no_worse_than_other_orders(grid: MessageGraph, startup: fl
     [
         ((15, 6, 2, 3), 15, "equals the lower bound"),
         ((16, 16, 3, 5), 15, "equals the lower bound"),  # folds to one sender and one receiver
-        pytest.param(  # 23 with barriers; the busiest process takes 15
-            (15, 15, 3, 5), 16, "proved by integer program", marks=pytest.mark.long
-        ),
         ((12, 8, 4, 3), 6, "equals the lower bound"),
     ],
 )
 def test_examples_of_the_papers(grid: tuple[int, ...], time: float, how: str) -> None:
-    found = made(CommunicationGrid(*grid), time_limit=120)
+    found = made(CommunicationGrid(*grid))
     assert (found.time, found.certificate) == (time, f"{time} without barriers: {how}")
 
 
@@ -161,7 +133,6 @@ def test_what_is_too_large_to_prove_has_its_gap() -> None:
     gap = math.ceil((found.time / found.time_bound - 1) * 1000 - 1e-9) / 10
     known = f"best found, within {gap:.1f} %" if gap else "equals the lower bound"
     assert found.certificate == f"{found.time:g} without barriers: {known}"
-    assert len(np.argwhere(grid.lengths)) > MOST
 
 
 @given(

@@ -1,4 +1,15 @@
-"""Messages put into levels, longest first: how many steps there are of each cost is given, and raised where it must be.
+"""A step of the most weight on a folded graph (Desprez, section 4.5): counts of messages of each type.
+
+The polytope of matchings of a bipartite graph is integral (Eq 7 of the paper), and so is that of counts within the groups'
+sizes; where every group has one process it is an assignment problem.
+
+Stepwise: the fewest steps, each a maximum-weight matching that saturates the processes of maximum degree.
+
+Desprez et al., Theorem 1 and section 4.5. From blocks of r to blocks of K r it has the least cost too (Proposition 6).
+
+Greedy: a maximum-weight matching in each step (Desprez, section 4.5). More steps than stepwise, often less cost.
+
+Messages put into levels, longest first: how many steps there are of each cost is given, and raised where it must be.
 
 A level is a group of steps of one cost, open to messages of that length or less. No process may have more messages in a level
 than the level has steps; each level is then coloured on its own (Koenig; Desprez, Theorem 1). The lists of steps open to
@@ -15,10 +26,214 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._kernels.nested import nested_levels
-from .lifting import coloured
+from .checks import LARGEST_TABLE, checked_seconds
+from .communication_grid import CommunicationGrid
+from .folding import Amalgam, amalgamated, coloured, lifted, slices
 from .message_graph import Ints, MessageGraph
+from .schedule import ListedSchedule, Schedule
 
-__all__ = ["Attempt", "Messages", "Targets"]
+__all__ = [
+    "Attempt",
+    "HeaviestStep",
+    "Messages",
+    "Targets",
+    "greedy",
+    "greedy_parts",
+    "in_levels",
+    "stepwise",
+    "stepwise_parts",
+]
+
+
+class HeaviestStep:
+    """Finds steps of maximum weight; among these, ones of many messages. Not collective.
+
+    Parameters
+    ----------
+    graph : Amalgam
+        The folded graph.
+    """
+
+    def __init__(self, graph: Amalgam) -> None:
+        self.graph = graph
+        self._sizes = np.concatenate([graph.sender_sizes, graph.receiver_sizes])
+        self._ends = np.stack([graph.sender_group, graph.receiver_group + len(graph.sender_sizes)])
+        self._most = min(len(graph.senders), len(graph.receivers))
+        self._weight = graph.length * (self._most + 1) + 1
+        self._single = bool((self._sizes == 1).all())
+
+    def find(self, remaining: Ints, least: Ints) -> Ints:
+        """Number of messages of each type in a step of maximum weight. Not collective.
+
+        Parameters
+        ----------
+        remaining : ndarray
+            Messages of each type that are left.
+        least : ndarray
+            How many processes of each group, senders' groups first, must take part.
+        """
+        return self._assigned(remaining, least) if self._single else self._programmed(remaining, least)
+
+    def taking_part(self, step: Ints) -> Ints:
+        """How many processes of each group take part in a step; senders' groups first. Not collective."""
+        both = np.concatenate([step, step])
+        return np.bincount(self._ends.reshape(-1), weights=both, minlength=len(self._sizes)).astype(np.int64)
+
+    def _assigned(self, remaining: Ints, least: Ints) -> Ints:
+        from scipy.optimize import linear_sum_assignment
+
+        kinds = np.flatnonzero(remaining)
+        kinds = kinds[np.argsort(self._weight[kinds], kind="stable")]
+        shape = len(self.graph.sender_sizes), len(self.graph.receiver_sizes)
+        best = np.full(shape, -1, dtype=np.int64)
+        best[self.graph.sender_group[kinds], self.graph.receiver_group[kinds]] = kinds
+        must = least > 0
+        # More than the weight of a whole step for each process that must take part.
+        bonus = float(self._weight.max(initial=1)) * self._most + 1
+        weight = np.where(best >= 0, self._weight[best], 0) + bonus * np.where(
+            best >= 0, must[: shape[0], None].astype(float) + must[None, shape[0] :], 0
+        )
+        i, j = linear_sum_assignment(weight, maximize=True)
+        step = np.zeros(self.graph.types, dtype=np.int64)
+        chosen = best[i, j]
+        step[chosen[chosen >= 0]] = 1
+        return step
+
+    def _programmed(self, remaining: Ints, least: Ints) -> Ints:
+        from scipy.optimize import Bounds, LinearConstraint, milp
+        from scipy.sparse import csr_array
+
+        kinds = np.flatnonzero(remaining)
+        ends = self._ends[:, kinds]
+        places = (ends.reshape(-1), np.tile(np.arange(len(kinds)), 2))
+        matrix = csr_array((np.ones(2 * len(kinds)), places), shape=(len(self._sizes), len(kinds)))
+        for integral in (0, 1):
+            found = milp(
+                -self._weight[kinds].astype(float),
+                constraints=LinearConstraint(matrix, np.maximum(least, 0), self._sizes),
+                bounds=Bounds(0, remaining[kinds]),
+                integrality=np.full(len(kinds), integral),
+            )
+            step = np.zeros(self.graph.types, dtype=np.int64)
+            step[kinds] = np.rint(found.x)
+            if np.abs(found.x - step[kinds]).max() < 1e-6:
+                break
+        return step
+
+
+MOST_WORK = 10**7  # pairs of processes times steps for which matchings are sought: some tenths of a second
+LISTING = 4e-7  # seconds for each message of the steps
+
+
+def stepwise(grid: MessageGraph, time_limit: float = 1.0) -> Schedule:
+    """As many steps as the maximum degree, each as heavy as that allows (Desprez, Theorem 1). Not collective.
+
+    A graph that does not fold and is so large that its matchings would take more than about a second is put into levels
+    message by message instead (see `nested`): as few steps, which need not each be the heaviest. So is one whose matchings
+    do take longer than the limit.
+
+    Parameters
+    ----------
+    grid : MessageGraph
+        What is scheduled.
+    time_limit : float
+        Seconds. There always is a schedule; with more time it may cost less.
+
+    Raises
+    ------
+    ScheduleError
+        An option is not one of these, or there are more than 10^8 messages.
+    """
+    seconds = checked_seconds(time_limit)
+    deadline = time.monotonic() + seconds
+    folds = isinstance(grid, CommunicationGrid) and slices(grid)
+    if folds or grid.P * grid.Q * grid.step_bound <= MOST_WORK:
+        graph = amalgamated(grid)
+        lists = grid.P * grid.Q <= LARGEST_TABLE
+        parts = stepwise_parts(graph, deadline if lists else np.inf)
+        if parts is not None:
+            return ListedSchedule("stepwise", grid, lifted(graph, parts))
+    return in_levels(grid, deadline)
+
+
+def in_levels(grid: MessageGraph, deadline: float) -> Schedule:
+    """As many steps as the maximum degree, message by message. Not collective.
+
+    Parameters
+    ----------
+    grid : MessageGraph
+        What is scheduled.
+    deadline : float
+        When to stop looking for a lower cost, on the clock of `time.monotonic`.
+    """
+    messages = Messages(grid)
+    costs = np.unique(messages.length)[::-1]
+    steps = np.array([np.count_nonzero(grid.profile == cost) for cost in costs], dtype=np.int64)
+    found = messages.within(grid.step_bound, Targets(costs, steps), deadline - LISTING * len(messages.length))
+    return ListedSchedule("stepwise", grid, messages.listed(found))
+
+
+def stepwise_parts(graph: Amalgam, deadline: float = np.inf) -> Ints | None:
+    """Counts of each type (row) in runs of equal steps (column); None if time is up before. Not collective."""
+    heaviest = HeaviestStep(graph)
+    sizes = np.concatenate([graph.sender_sizes, graph.receiver_sizes])
+    remaining = graph.count.copy()
+    degrees = heaviest.taking_part(remaining)
+    left = int((-(-degrees // sizes)).max(initial=0))
+    parts = []
+    while left:
+        if time.monotonic() > deadline:
+            return None
+        # So many of a group must take part that the others can send all they have in the steps that are then left.
+        step = heaviest.find(remaining, degrees - (left - 1) * sizes)
+        times = _times(step, remaining, heaviest.taking_part(step), degrees - (left - 1) * sizes, sizes)
+        times = min(times, left)
+        parts.append(times * step)
+        remaining = remaining - times * step
+        degrees = heaviest.taking_part(remaining)
+        left -= times
+    return np.array(parts, dtype=np.int64).reshape(len(parts), graph.types).T
+
+
+def _times(step: Ints, remaining: Ints, part: Ints, least: Ints, sizes: Ints) -> int:
+    """How often a step can be repeated and still be one of maximum weight: what is left only shrinks."""
+    used = step > 0
+    often = int((remaining[used] // step[used]).min())
+    absent = sizes > part
+    if absent.any():
+        often = min(often, int(((part - least)[absent] // (sizes - part)[absent]).min()) + 1)
+    return often
+
+
+def greedy(grid: MessageGraph) -> Schedule:
+    """Each step has the maximum weight of what is left (Desprez, section 4.5). Not collective.
+
+    What it costs depends on how ties are broken; here equal weights go to the step with more messages.
+
+    Raises
+    ------
+    ScheduleError
+        There are more than 10^8 messages.
+    """
+    graph = amalgamated(grid)
+    return ListedSchedule("greedy", grid, lifted(graph, greedy_parts(graph)))
+
+
+def greedy_parts(graph: Amalgam) -> Ints:
+    """Counts of each type (row) in runs of equal steps (column). Not collective."""
+    heaviest = HeaviestStep(graph)
+    remaining = graph.count.copy()
+    anybody = np.zeros(len(graph.sender_sizes) + len(graph.receiver_sizes), dtype=np.int64)
+    parts = []
+    while remaining.any():
+        step = heaviest.find(remaining, anybody)
+        used = step > 0
+        # It stays a heaviest step for as long as it can be repeated: what is left only shrinks.
+        times = int((remaining[used] // step[used]).min())
+        parts.append(times * step)
+        remaining = remaining - times * step
+    return np.array(parts, dtype=np.int64).reshape(len(parts), graph.types).T
+
 
 ALIKE = (
     16,

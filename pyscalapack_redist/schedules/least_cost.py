@@ -1,9 +1,16 @@
 """The best schedule for an aim that is found in a time, with a bound: what `optimal` runs.
 
 A slice is folded and its program solved, with whole counts where real ones do not come out whole. What does not fold, an array
-that ends within a slice above all, is put into levels message by message; a game gives a bound (see `fractional`), and small
-programs give others and the numbers of steps of each cost to try: of processes put together, then of the messages for which
-no room was found.
+that ends within a slice above all, is put into levels message by message; small programs give a bound and the numbers of
+steps of each cost to try: of processes put together, then of the messages for which no room was found.
+
+Least total cost, with a certificate: the question that Desprez et al. leave open in their conclusion.
+
+The bound is that of the level sets, or that of the integer program of `levels` with real counts, which holds for the whole
+graph; a schedule that meets it is proved. Where counts do not come out whole the program is solved with whole ones, folded
+less and less, until a bound of the whole meets the cost or time is up.
+
+The front of steps against cost: where one more step buys a cheaper schedule (the open question of Desprez, section 6).
 """
 
 from __future__ import annotations
@@ -12,24 +19,21 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
-from .amalgam import Amalgam, amalgamated, folded_slice
-from .caterpillar import ring
+from ..errors import ScheduleError
+from .checks import checked_messages, checked_seconds, checked_table
 from .communication_grid import CommunicationGrid
-from .descent import Descent
-from .fractional import Fractional
-from .greedy import greedy_parts
-from .levels import TINY, Levels, Limit, Reals, Solution
-from .lifting import lifted
+from .folding import Amalgam, amalgamated, folded_slice, lifted, slices
+from .formulas import ring
+from .levels import TINY, Grouped, Levels, Limit, Reals, Solution, around, part, residues, wishes
+from .matchings import FEW, Attempt, Messages, Targets, greedy_parts, stepwise_parts
 from .message_graph import Ints, MessageGraph
-from .nested import FEW, Attempt, Messages, Targets
-from .refinement import Refinement
-from .relaxation import Grouped, around, part, residues, wishes
-from .stepwise import stepwise_parts
+from .schedule import EQUALS_BOUND, ListedSchedule, excess
 
-__all__ = ["Aim", "Search"]
+__all__ = ["Aim", "OptimalSchedule", "Search", "aim_of", "optimal", "pareto", "sought"]
 
 MOST_HEURISTIC = 200  # types for which stepwise and greedy are tried where each process is a group
 LARGEST_EXACT = 8_000  # counts of a program that is solved with whole numbers
@@ -45,11 +49,8 @@ FIRST_ATTEMPT = 0.1  # of the time for an attempt that may show that no program 
 SKETCH = 0.17  # of the time that is left, for the first attempt with many messages
 GROUPED = 0.4  # of the time that is left, for the program of processes put together, in short arrays
 SEEDS = 3
-REFINED = 0.8  # of the time that is left, for refining steps
 MANY = 100_000  # messages: of so many or fewer, short arrays are refined before processes are put together
-DIVIDED = 0.2  # of the time that is left, for a bound of messages that may be divided among levels
 SMALL = 300  # counts of a program that is solved at once
-DESCENT, IN_VAIN = 0.2, 40  # of the time, for cheaper schedules before anything is proved; rounds that find none
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,6 @@ class Search:
         self.value: float = np.inf
         self.steps_then = 0
         self.found: Callable[[], list[Ints]] = list
-        self.levels: Ints | None = None  # of the messages in the best schedule
         self.bound = self.first_bound
 
     @property
@@ -150,13 +150,11 @@ class Search:
         now = time.monotonic()
         return now + max(0.0, share * (self.deadline - now))
 
-    def _keep(self, number: int, cost: int, found: Callable[[], list[Ints]]) -> bool:
-        """Whether it is the best so far."""
+    def _keep(self, number: int, cost: int, found: Callable[[], list[Ints]]) -> None:
+        """If it is the best so far."""
         value = self.aim.value(number, cost)
-        better = (value, number) < (self.value, self.steps_then)
-        if better:
+        if (value, number) < (self.value, self.steps_then):
             self.value, self.steps_then, self.found = value, number, found
-        return better
 
     def _keep_steps(self, steps: list[Ints]) -> None:
         steps = [step for step in steps if len(step)]
@@ -246,7 +244,6 @@ class Search:
         profile = np.array([np.count_nonzero(self.grid.profile == cost) for cost in costs], dtype=np.int64)
         targets = Targets(costs, profile)
         counts = len(messages.length) * len(costs)
-        first = counts > SMALL and self._short and len(messages.length) <= MANY
         steps = None
         if isinstance(self.grid, CommunicationGrid) and not self._short:
             # Of several slices the program of few types tells more, and sooner, than attempts that end in costlier steps.
@@ -258,44 +255,17 @@ class Search:
                 steps = self._grouped(messages, costs, profile)
         if self._open and steps is None:
             found = self._attempt(targets) if len(messages.length) > MOST_TWICE else self._attempts(targets, seeds=0)
-        if len(messages.length) <= MANY:
-            self._descended(costs, profile, DESCENT, IN_VAIN)
-        if self._open and steps is None and counts > SMALL:
-            self._divided(costs)
-        known = self.bound
-        if self._open and steps is None and isinstance(self.grid, CommunicationGrid):
-            steps = self._grouped(messages, costs, profile)
-        if self._open and counts > SMALL:
-            told = steps is not None and (not first or self.bound > known + TINY)
-            self._refined(costs, profile, steps if told and steps is not None else profile, found)
+            if self._open and isinstance(self.grid, CommunicationGrid):
+                self._grouped(messages, costs, profile)
         if self._open and counts > SMALLEST_PARTS:
             self._parts(messages, costs, profile, found)
         if self._open and counts <= 2 * LARGEST_EXACT:
             self._exact()
         elif self._has_spare_steps and counts <= SMALL:
             self._fewer_steps(Levels(amalgamated(self.grid), self._until(FIRST_SHARE)))
-        self._descended(costs, profile, 1.0)
-
-    def _descended(self, costs: Ints, profile: Ints, share: float, in_vain: float = np.inf) -> None:
-        """Cheaper schedules near the best (see `descent`)."""
-        if self._open and self.levels is not None:
-            weights = self.aim.weights(costs)
-            each = weights - np.append(weights[1:], 0.0)
-            fewest = np.cumsum(profile)
-            descent = Descent(self._messages, costs, fewest, each, self.aim.most_steps, self._keep_attempt)
-            descent.run(self.levels, self.bound, self._until(share), in_vain)
-
-    def _divided(self, costs: Ints) -> None:
-        """The bound of messages that may be divided among levels (see `fractional`)."""
-        until = self._until(DIVIDED)
-        if Fractional.seconds(self._messages, costs) < until - time.monotonic():
-            fractional = Fractional(self._messages, costs, self.aim.weights(costs))
-            fractional.run(self.value, until)
-            self._raise_bound(fractional.bound)
 
     def _keep_attempt(self, found: Attempt) -> None:
-        if self._keep(found.steps, found.cost, partial(self._messages.listed, found)):
-            self.levels = found.level
+        self._keep(found.steps, found.cost, partial(self._messages.listed, found))
 
     @property
     def _short(self) -> bool:
@@ -337,15 +307,6 @@ class Search:
         solution = levels.least(weights, limits)
         self._raise_bound(solution.bound)
         return solution
-
-    def _refined(self, costs: Ints, profile: Ints, steps: Ints, found: Attempt) -> None:
-        """What is found where there is no room (see `refinement`)."""
-        messages = self._messages
-        weights, most = self.aim.weights(costs), self.aim.most_steps
-        fewest = np.cumsum(profile)
-        refinement = Refinement(messages, costs, fewest, weights, most, self._keep_attempt, self._raise_bound)
-        best = np.cumsum(messages.steps_of(found.level if self.levels is None else self.levels, len(costs)))
-        refinement.run(np.cumsum(steps), best, self.bound, self._until(REFINED))
 
     def _grouped(self, messages: Messages, costs: Ints, profile: Ints) -> Ints | None:
         """Processes put together as in a slice."""
@@ -394,3 +355,117 @@ def _measured(graph: Amalgam, parts: Ints) -> tuple[int, int]:
     times = (-(-degrees // sizes[:, None])).max(axis=0, initial=0)
     longest = np.where(parts > 0, graph.length[:, None], 0).max(axis=0, initial=0)
     return int(times.sum()), int(times @ longest)
+
+
+PROVED = "proved by integer program"
+LIFTING = 2.5e-7  # seconds for each message
+SPARE = 0.9  # solvers notice late that their time is up
+
+
+class OptimalSchedule(ListedSchedule):
+    """A schedule with what is known of its cost. Not collective."""
+
+    def __init__(self, grid: MessageGraph, steps: list[Ints], aim: Aim, bound: float) -> None:
+        super().__init__("optimal", grid, steps)
+        value = aim.value(self.number_of_steps, self.total_cost)
+        # Differences of whole numbers are exact, also where the numbers themselves have no exact floating-point value.
+        if value - (aim.alpha * grid.step_bound + aim.beta * grid.cost_bound) <= TINY:
+            self._certificate = EQUALS_BOUND
+        elif value - bound <= TINY:
+            self._certificate = PROVED
+        else:
+            self._certificate = f"best found, within {excess(value, bound)} %"
+
+    @property
+    def certificate(self) -> str:
+        """One of "equals the lower bound", "proved by integer program", "best found, within x %". Not collective."""
+        return self._certificate
+
+
+def optimal(
+    grid: MessageGraph, objective: str | tuple[float, float] = "cost", time_limit: float = 1.0
+) -> OptimalSchedule:
+    """The schedule of least cost that is found in a time, and whether it is proved (Desprez, section 6). Not collective.
+
+    Parameters
+    ----------
+    grid : MessageGraph
+        What is scheduled.
+    objective : str or tuple
+        "cost": least total cost, then the fewest steps that are found. "steps": fewest steps, then least total cost.
+        (alpha, beta): least alpha NS + beta TC (the affine model of section 4.3.1).
+    time_limit : float
+        Seconds. Where the proof takes longer, the best found so far is returned, and its certificate says so.
+
+    Raises
+    ------
+    ScheduleError
+        An option is not one of these, or there are more than 10^8 messages.
+    """
+    return sought(grid, aim_of(objective, grid), time_limit)
+
+
+def aim_of(objective: Any, grid: MessageGraph) -> Aim:
+    """The aim for an objective as users write it. Not collective."""
+    if objective == "cost":
+        return Aim(0, 1, then_steps=True)
+    if objective == "steps":
+        return Aim(0, 1, most_steps=grid.step_bound)
+    try:
+        alpha, beta = (float(weight) for weight in objective)
+        fine = 0 <= alpha < np.inf and 0 <= beta < np.inf and alpha + beta > 0
+    except (TypeError, ValueError):
+        fine = False
+    if isinstance(objective, str) or not fine:
+        raise ScheduleError(
+            f"objective = {objective!r} must be 'cost', 'steps', or a pair (alpha, beta) of numbers of at least 0, not both 0, "
+            "for the least alpha NS + beta TC"
+        )
+    return Aim(alpha, beta)
+
+
+def sought(grid: MessageGraph, aim: Aim, time_limit: float = 1.0) -> OptimalSchedule:
+    """The best schedule for an aim that is found in a time. Not collective."""
+    seconds = checked_seconds(time_limit)
+    start = time.monotonic()
+    folded = amalgamated(grid) if isinstance(grid, CommunicationGrid) and slices(grid) else None
+    if folded is None:
+        checked_table(grid.P, grid.Q)
+        messages = int(np.count_nonzero(grid.lengths))
+    else:
+        messages = int(folded.count.sum()) * folded.turns
+        checked_messages(messages)
+    search = Search(grid, folded, aim, start + max(seconds / 2, SPARE * seconds - LIFTING * messages))
+    steps = search.run()
+    return OptimalSchedule(grid, steps, aim, search.bound)
+
+
+def pareto(grid: MessageGraph, time_limit: float = 1.0) -> list[OptimalSchedule]:
+    """Schedules of which none has both fewer steps and less cost than another. Not collective.
+
+    The first has the fewest steps possible, the last the least cost; from each to the next a greater number of steps buys a
+    lower cost. Each has its certificate: that its cost is the least for no more steps than it has.
+
+    Parameters
+    ----------
+    grid : MessageGraph
+        What is scheduled.
+    time_limit : float
+        Seconds for each number of steps.
+
+    Raises
+    ------
+    ScheduleError
+        There are more than 10^8 messages.
+    """
+    cheapest = sought(grid, Aim(0, 1, then_steps=True), time_limit)
+    front: list[OptimalSchedule] = []
+    for steps in range(grid.step_bound, cheapest.number_of_steps):
+        schedule = sought(grid, Aim(0, 1, most_steps=steps), time_limit)
+        if schedule.total_cost <= cheapest.total_cost:
+            return [*front, schedule]
+        if not front or schedule.total_cost < front[-1].total_cost:
+            front.append(schedule)
+        if schedule.certificate == EQUALS_BOUND:
+            return front
+    return [*front, cheapest]

@@ -1,0 +1,190 @@
+"""Schedules that a formula gives: natural, random, caterpillar, ring, and by classes of processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ScheduleError
+from .checks import integer
+from .communication_grid import CommunicationGrid
+from .message_graph import Ints, MessageGraph
+from .schedule import PairSchedule, Schedule
+
+__all__ = [
+    "caterpillar",
+    "caterpillar_step",
+    "classes",
+    "natural",
+    "positions",
+    "random_keys",
+    "random_order",
+    "ring",
+    "ring_step",
+]
+
+KEYS = 2**22  # keys that are in memory at once
+
+
+def natural(grid: MessageGraph) -> Schedule:
+    """In step k each process sends its k-th message, in the order of their first elements (W-O, Eq 2). Not collective.
+
+    On r -> K r with K <= P that is local block k in step k. A matrix of lengths is taken column by column. It is an order
+    with collisions, not a one-port schedule.
+    """
+
+    def step_of(p: Ints, q: Ints) -> Ints:
+        return positions(grid.first_elements, grid.Q, p, q)
+
+    def count() -> int:
+        rows = grid.rows(grid.distinct_senders())
+        return int(np.count_nonzero(rows, axis=1).max(initial=0))
+
+    return PairSchedule("natural", grid, step_of, count, one_port=False)
+
+
+def positions(keys: Callable[[Ints], NDArray[Any]], receivers: int, p: Ints, q: Ints) -> Ints:
+    """Position of each pair among its sender's messages, which are sorted by a key. Not collective.
+
+    Parameters
+    ----------
+    keys : callable
+        For some senders, a table of keys of the messages to all receivers; larger than all others where there is none.
+    receivers : int
+        Their number.
+    p, q : ndarray
+        Senders and receivers of pairs that owe each other something.
+    """
+    answer = np.empty(len(p), dtype=np.int64)
+    senders, where = np.unique(p, return_inverse=True)
+    order = np.argsort(where, kind="stable")
+    ends = np.searchsorted(where[order], np.arange(len(senders)), side="right")
+    chunk = max(1, KEYS // receivers)
+    for start in range(0, len(senders), chunk):
+        some = senders[start : start + chunk]
+        table = keys(some)
+        chosen = order[ends[start - 1] if start else 0 : ends[min(start + chunk, len(senders)) - 1]]
+        row = where[chosen] - start
+        if len(chosen) == len(some):
+            own = table[row, q[chosen]]
+            answer[chosen] = np.count_nonzero(table[row] < own[:, None], axis=1)
+        else:
+            ranks = np.argsort(np.argsort(table, axis=1, kind="stable"), axis=1, kind="stable")
+            answer[chosen] = ranks[row, q[chosen]]
+    return answer
+
+
+LARGEST = np.uint64(2**64 - 1)
+
+
+def random_order(grid: MessageGraph, seed: int = 0) -> Schedule:
+    """In step k each process sends the k-th of its messages, shuffled (W-O, section 2.2.2). Not collective.
+
+    It is an order with collisions, not a one-port schedule.
+
+    Parameters
+    ----------
+    grid : MessageGraph
+        What is scheduled.
+    seed : int
+        The same seed gives the same order.
+    """
+    seed = integer("seed", seed, "it chooses the order")
+
+    def keys(senders: Ints) -> NDArray[np.uint64]:
+        drawn = random_keys(seed, senders[:, None], np.arange(grid.Q)[None])
+        return np.where(grid.rows(senders) > 0, drawn, LARGEST)
+
+    def count() -> int:
+        rows = grid.rows(grid.distinct_senders())
+        return int(np.count_nonzero(rows, axis=1).max(initial=0))
+
+    return PairSchedule("random", grid, lambda p, q: positions(keys, grid.Q, p, q), count, one_port=False)
+
+
+def random_keys(seed: int, p: Ints, q: Ints) -> NDArray[np.uint64]:
+    """A pseudo-random number for each pair, distinct for one sender. Not collective."""
+    start = _mixed(np.array(seed % 2**64, dtype=np.uint64))
+    return _mixed(_mixed(start ^ p.astype(np.uint64)) ^ q.astype(np.uint64))
+
+
+def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64 (Steele, Lea, Flood, 2014): a permutation of 64-bit numbers."""
+    with np.errstate(over="ignore"):
+        x = x + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
+
+
+def caterpillar_step(p: Ints | int, q: Ints | int, rounds: int) -> Any:
+    """The step of pairs of processes. Not collective."""
+    return (p + q) % rounds
+
+
+def ring_step(p: Ints | int, q: Ints | int, rounds: int) -> Any:
+    """The step of pairs of processes. Not collective."""
+    return (q - p) % rounds
+
+
+def caterpillar(grid: MessageGraph) -> Schedule:
+    """In step t those with p + q = t (mod max(P, Q)), as pxgemr2d pairs them (Desprez, section 2). Not collective.
+
+    There are max(P, Q) steps; empty ones are kept and counted.
+    """
+    rounds = max(grid.P, grid.Q)
+    return PairSchedule("caterpillar", grid, lambda p, q: caterpillar_step(p, q, rounds), lambda: rounds)
+
+
+def ring(grid: MessageGraph) -> Schedule:
+    """In step t those with q - p = t (mod max(P, Q)) (Desprez, Table 19). Not collective.
+
+    There are max(P, Q) steps; empty ones are kept and counted.
+    """
+    rounds = max(grid.P, grid.Q)
+    return PairSchedule("ring", grid, lambda p, q: ring_step(p, q, rounds), lambda: rounds)
+
+
+def classes(grid: MessageGraph) -> Schedule:
+    """All messages of one class in max(P, Q) / gcd(P, Q) full steps, then the next (Propositions 3, 4). Not collective.
+
+    For one slice, number of steps and total cost are the least possible.
+
+    Raises
+    ------
+    ScheduleError
+        Not gcd(r / d, Q) = gcd(s / d, P) = 1, d = gcd(r, s), or not the grid of one dimension.
+    """
+    if not isinstance(grid, CommunicationGrid):
+        raise ScheduleError("schedule = 'classes' needs a CommunicationGrid of one dimension; use stepwise or optimal")
+    _check_conditions(grid)
+    r, s, g = grid.reduced
+    rounds = max(grid.P, grid.Q) // g
+    lengths = grid.vol(np.arange(g) * (grid.g // g) + grid.shift)
+    used = np.flatnonzero(lengths)
+    used = used[np.argsort(-lengths[used], kind="stable")]
+    place = np.full(g, -1, dtype=np.int64)
+    place[used] = np.arange(len(used))
+
+    def step_of(p: Ints, q: Ints) -> Ints:
+        z = (q * (s % g) - p * (r % g)) % g
+        steps: Ints = place[z] * rounds + (p // g + q // g) % rounds
+        return steps
+
+    return PairSchedule("classes", grid, step_of, lambda: len(used) * rounds)
+
+
+def _check_conditions(grid: CommunicationGrid) -> None:
+    d = math.gcd(grid.r, grid.s)
+    instead = "use stepwise for the fewest steps or optimal for the least cost"
+    for block, name, processes, count in ((grid.r, "r", "Q", grid.Q), (grid.s, "s", "P", grid.P)):
+        common = math.gcd(block // d, count)
+        if common != 1:
+            raise ScheduleError(
+                f"schedule = 'classes' needs gcd({name} / d, {processes}) = 1 with d = gcd(r, s) = {d} (Desprez, "
+                f"Proposition 3), but gcd({block // d}, {count}) = {common} for {grid!r}; {instead}"
+            )
