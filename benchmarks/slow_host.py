@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from pyscalapack_redist.tools.bench.environment import between_hosts
 from pyscalapack_redist.tools.bench.methods import read_method
 from pyscalapack_redist.tools.bench.stage import Stage
+from pyscalapack_redist.tools.bench.timing import between_hosts
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.layouts import Layout
 from pyscalapack_redist.tools.text import time_text

@@ -17,7 +17,7 @@ import numpy as np
 
 from pyscalapack_redist import __version__
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS
-from pyscalapack_redist.tools.bench.environment import processor
+from pyscalapack_redist.tools.bench.timing import processor
 from pyscalapack_redist.tools.text import console, counted, new_table, on_terminal, print_table, ratio_text, time_text
 from pyscalapack_redist.tools.usage import UsageError, check_outputs
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyscalapack_redist.tools.bench.methods import named_methods
 from pyscalapack_redist.tools.bench.results import CaseResult, Results
-from pyscalapack_redist.tools.bench.suite import Suite
+from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.plan.birkeland_model import Load, Model, crossover, even_grid, fitted, moves, route
 from pyscalapack_redist.tools.text import new_table, ratio_text, time_text

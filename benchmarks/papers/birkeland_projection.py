@@ -22,7 +22,7 @@ from pyscalapack_redist.layout.grid import ProcessGrid
 from pyscalapack_redist.tools.bench.methods import Method, Prepared
 from pyscalapack_redist.tools.bench.results import CaseResult, Results
 from pyscalapack_redist.tools.bench.stage import Stage, poison
-from pyscalapack_redist.tools.bench.suite import Suite
+from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.layouts import Layout
 from pyscalapack_redist.tools.plan.birkeland_model import Load

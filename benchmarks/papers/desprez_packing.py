@@ -16,11 +16,10 @@ import numpy as np
 
 from pyscalapack_redist import schedules
 from pyscalapack_redist.comm.mpi import MPI
-from pyscalapack_redist.tools.bench.methods import Method, Prepared
-from pyscalapack_redist.tools.bench.methods.others import Alltoallv, Whole
+from pyscalapack_redist.tools.bench.methods import Alltoallv, Method, Prepared, Whole
 from pyscalapack_redist.tools.bench.results import CaseResult, Results
 from pyscalapack_redist.tools.bench.stage import Stage, poison
-from pyscalapack_redist.tools.bench.suite import Suite
+from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
 

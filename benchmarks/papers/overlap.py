@@ -22,7 +22,7 @@ from pyscalapack_redist.engine.redistribute import Redistribution, redistribute
 from pyscalapack_redist.tools.bench.methods import Method, Prepared, named_methods
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
 from pyscalapack_redist.tools.bench.stage import Stage
-from pyscalapack_redist.tools.bench.suite import Suite, squares
+from pyscalapack_redist.tools.bench.suites import Suite, squares
 from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyscalapack_redist.tools.bench.suite import Suite
+from pyscalapack_redist.tools.bench.suites import Suite
 
 from .birkeland import BIRKELAND, BIRKELAND_LINKS
 from .birkeland_figure import plot_sizes as plot_sweeps

@@ -21,7 +21,7 @@ from pyscalapack_redist.schedules import walker_otto
 from pyscalapack_redist.tools.bench.methods import Method, Prepared, named_methods
 from pyscalapack_redist.tools.bench.results import CaseResult, Results
 from pyscalapack_redist.tools.bench.stage import Stage, bytes_of
-from pyscalapack_redist.tools.bench.suite import Suite
+from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.layouts import Layout
 from pyscalapack_redist.tools.text import new_table, time_text

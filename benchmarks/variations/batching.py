@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from pyscalapack_redist import batch
 from pyscalapack_redist.tools.bench.methods import Method, Planned
-from pyscalapack_redist.tools.bench.results import Results, ratios
+from pyscalapack_redist.tools.bench.results import Results, means, ratios
 from pyscalapack_redist.tools.bench.stage import Stage, poison
-from pyscalapack_redist.tools.bench.suite import Suite, squares
-from pyscalapack_redist.tools.bench.tables import means
+from pyscalapack_redist.tools.bench.suites import Suite, squares
 from pyscalapack_redist.tools.text import new_table, time_text
 
 if TYPE_CHECKING:

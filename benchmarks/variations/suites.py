@@ -9,7 +9,7 @@ import numpy as np
 
 from pyscalapack_redist.tools.bench.methods import DEFAULT_METHODS, named_methods
 from pyscalapack_redist.tools.bench.plot import Axis, plot
-from pyscalapack_redist.tools.bench.suite import GRIDS, Suite, squares
+from pyscalapack_redist.tools.bench.suites import GRIDS, Suite, squares
 from pyscalapack_redist.tools.cases import Case
 
 from .batching import BATCH

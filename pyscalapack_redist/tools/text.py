@@ -90,18 +90,19 @@ def on_terminal() -> bool:
         return True
 
 
-def console() -> Console:
+def console(quiet: bool = False) -> Console:
     """A console; wide enough for whole tables, and plain but for FORCE_COLOR, where nobody looks on. Not collective."""
     from rich.console import Console
 
     width = _told_width()
     if on_terminal():
-        return Console(highlight=False, width=width or _width())
+        return Console(highlight=False, width=width or _width(), quiet=quiet)
     plain = not os.environ.get("FORCE_COLOR")  # rich itself sees to NO_COLOR
     return Console(
         force_terminal=False if plain else None,
         color_system=None if plain else "auto",
         width=width or WIDTH_OF_FILES,
+        quiet=quiet,
         highlight=False,
         emoji=False,
         markup=False,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from oracle import deal
 
 from pyscalapack_redist import Blocks, Descriptor, DescriptorError, ProcessGrid, Tiles
-from pyscalapack_redist.tools.bench.environment import between_hosts
 from pyscalapack_redist.tools.bench.methods import read_method
+from pyscalapack_redist.tools.bench.timing import between_hosts
 from pyscalapack_redist.tools.cases import Case, read_dtype, read_side
 from pyscalapack_redist.tools.layouts import Layout
 from pyscalapack_redist.tools.tile_layouts import TileLayout

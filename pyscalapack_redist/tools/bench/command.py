@@ -10,20 +10,30 @@ from typing import TYPE_CHECKING
 
 from ...errors import RedistributionError
 from ..cases import Case
-from ..text import size_text
+from ..text import console, on_terminal, print_table, size_text
 from ..usage import UsageError, case_of, check_outputs, write_text, written
-from .benchmark import MORE_TICKS, Clock, profile_of, run_case
-from .environment import environment, limit_of, links_of, nodes_of
 from .methods import DEFAULT_METHODS, named_methods
-from .results import CaseResult, Results
-from .suite import Suite
-from .suites import STUDIES, SUITES
-from .tables import Display
+from .results import (
+    CaseResult,
+    Results,
+    case_lines,
+    case_table,
+    changes,
+    comparison_lines,
+    comparison_table,
+    environment_lines,
+    flag_text,
+    profile_table,
+    summary_table,
+)
+from .suites import STUDIES, SUITES, Suite
+from .timing import MORE_TICKS, Clock, environment, links_limit, links_of, nodes_of, run_case
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+    from rich.table import Table
 
-__all__ = ["asked_for", "bench", "for_size", "read_earlier"]
+__all__ = ["bench"]
 
 START = "mpiexec -n {} python -m mpi4py -m pyscalapack_redist bench ..."
 FAILED = 1
@@ -37,60 +47,124 @@ def bench(options: Namespace) -> int:
     if options.suite in STUDIES:
         return STUDIES[options.suite](options)
     suite = SUITES[options.suite] if options.suite else Suite(())
-    comm = _world()
-    cases, earlier = _prepared(comm, options)
-    cases, notes = for_size(cases, options.suite, comm.Get_size())
-    _check_memory(cases, comm)
-    # other ranks do not need rich
-    display = Display(len(cases) * (options.repeat + MORE_TICKS)) if comm.Get_rank() == 0 else None
-    results = _run(cases, suite, options, comm, display, notes)
-    if display is not None:
-        display.close()
+    try:
+        from mpi4py import MPI
+
+        comm = MPI.COMM_WORLD
+    except (ImportError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise UsageError(
+            f"bench needs an MPI, and mpi4py cannot start one ({reason}): see pyscalapack-redist info"
+        ) from None
+    cases, earlier = _asked_for(comm, options)
+    cases, notes = _for_size(cases, options.suite, comm.Get_size())
+    nodes = nodes_of(comm)
+    _check_memory(cases, comm, nodes)
+    display = Display(len(cases) * (options.repeat + MORE_TICKS), quiet=comm.Get_rank() > 0)
+    results = _run(cases, suite, options, comm, nodes, display, notes)
+    if comm.Get_rank() == 0:
         # first: whoever reads the output may stop, as head does
         if options.json:
             write_text("--json", options.json, results.to_json())
         if options.plot:
             with written("--plot", options.plot):
                 suite.plot(results, options.plot)
-        for heading, table in suite.tables(results):
-            display.table(heading, table)
-        display.summary(results, earlier)
-        if not results.verified:
-            display.lines("WRONG RESULTS: an output was not what it must be; see the column 'verified'")
-        if not results.measured:
-            display.lines("NOTHING WAS MEASURED: no method ran")
+        _summarize(results, suite, earlier, display)
     return 0 if results.verified and results.measured else FAILED
 
 
-def _check_memory(cases: Sequence[Case], comm: MPI.Intracomm) -> None:
-    """Raise UsageError where the local arrays of a case are more than a node's memory. Collective."""
-    nodes = nodes_of(comm)
-    memory, here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), nodes.count(nodes[comm.Get_rank()])
-    for case in cases:
-        needed = 2 * case.local_elements * case.dtype.itemsize * min(here, case.ranks)
-        if comm.allreduce(needed > memory):
-            raise UsageError(f"{case}: local arrays would take {size_text(needed)} of a node, more than its memory")
+def _run(
+    cases: Sequence[Case],
+    suite: Suite,
+    options: Namespace,
+    comm: MPI.Intracomm,
+    nodes: list[int],
+    display: Display,
+    notes: list[str],
+) -> Results:
+    clock = Clock(comm, one_node=len(set(nodes)) == 1)
+    where = environment(comm, nodes, clock.meaning, suite.plans)
+    if options.link_rate is not None or suite.between_hosts:
+        try:
+            where |= links_of(comm, options.link_rate)
+        except RedistributionError as error:
+            raise UsageError(str(error)) from None
+    display.lines(*environment_lines(where), *notes)
+    methods = list(map(suite.variant, options.methods or suite.methods or named_methods(*DEFAULT_METHODS)))
+    done: list[CaseResult] = []
+    with display.progress:
+        for number, case in enumerate(cases, 1):
+            display.tick(f"case {number}: {case}")
+            result = run_case(case, methods, options.repeat, clock, comm, display.tick, suite.calls, options.profile)
+            result = dataclasses.replace(result, limit=links_limit(case, where))
+            calls = f"; times are of {result.calls} calls in a row, divided" if result.calls > 1 else ""
+            display.table(f"case {number}: {case}; flag round trip {flag_text(where)}{calls}", case_table(result))
+            display.lines(*case_lines(result))
+            display.table(f"where the time of a call went in case {number}, over the ranks:", profile_table(result))
+            done.append(result)
+    return Results(where, tuple(done))
 
 
-def _world() -> MPI.Intracomm:
-    try:
-        from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise UsageError(
-            f"bench needs an MPI, and mpi4py cannot start one ({reason}): see pyscalapack-redist info"
-        ) from None
-    return MPI.COMM_WORLD
+def _summarize(results: Results, suite: Suite, earlier: Results | None, display: Display) -> None:
+    for heading, table in suite.tables(results):
+        display.table(heading, table)
+    if len(results.cases) > 1:
+        heading = "all cases: geometric means of the ratios of minimum times / of medians:"
+        display.table(heading, summary_table(results))
+    if earlier is not None:
+        found = changes(earlier, results)
+        if found:
+            display.table("compared with the earlier run:", comparison_table(found))
+        else:
+            display.lines("", "no case and method is in both runs")
+        display.lines(*comparison_lines(earlier, results))
+    if not results.verified:
+        display.lines("WRONG RESULTS: an output was not what it must be; see the column 'verified'")
+    if not results.measured:
+        display.lines("NOTHING WAS MEASURED: no method ran")
 
 
-def _prepared(comm: MPI.Intracomm, options: Namespace) -> tuple[list[Case], Results | None]:
+class Display:
+    """Text and tables on standard output, and at a terminal a progress bar of so many ticks. Not collective."""
+
+    def __init__(self, ticks: int, quiet: bool) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._console = console(quiet)
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        hidden = quiet or not on_terminal()
+        # no thread that refreshes the bar: it would take time from what is timed
+        self.progress = Progress(*columns, console=self._console, auto_refresh=False, transient=True, disable=hidden)
+        self._task = self.progress.add_task("", total=ticks)
+
+    def tick(self, description: str | None = None) -> None:
+        """Another round is done; or, with a description, a case begins."""
+        self.progress.update(self._task, description=description, advance=description is None)
+        self.progress.refresh()
+
+    def table(self, heading: str, table: Table) -> None:
+        """A table with its heading, unless it is empty."""
+        if table.row_count:
+            self.lines("", heading)
+            print_table(self._console, table)
+
+    def lines(self, *lines: str) -> None:
+        """Lines of text."""
+        for line in lines:
+            self._console.print(line, soft_wrap=True, markup=False)
+
+
+# -- what is asked for
+
+
+def _asked_for(comm: MPI.Intracomm, options: Namespace) -> tuple[list[Case], Results | None]:
     """The cases, and on rank 0 the earlier run. Rank 0 alone reads files, and tells all what is wrong. Collective."""
     cases, earlier, problem = [], None, None
     if comm.Get_rank() == 0:
         try:
-            cases = asked_for(options)
+            cases = _cases(options)
             check_outputs(options)
-            earlier = read_earlier(options.compare)
+            earlier = _read_earlier(options.compare) if options.compare is not None else None
         except UsageError as error:
             problem = str(error)
     cases, problem = comm.bcast((cases, problem), root=0)
@@ -99,46 +173,8 @@ def _prepared(comm: MPI.Intracomm, options: Namespace) -> tuple[list[Case], Resu
     return cases, earlier
 
 
-def _run(
-    cases: Sequence[Case],
-    suite: Suite,
-    options: Namespace,
-    comm: MPI.Intracomm,
-    display: Display | None,
-    notes: list[str],
-) -> Results:
-    nodes = nodes_of(comm)
-    clock = Clock(comm, one_node=len(set(nodes)) == 1)
-    where = environment(comm, nodes, clock.meaning, suite.plans)
-    if options.link_rate is not None or suite.between_hosts:
-        try:
-            where |= links_of(comm, options.link_rate)
-        except RedistributionError as error:
-            raise UsageError(str(error)) from None
-    if display is not None:
-        display.environment(where, notes)
-    methods = list(map(suite.variant, options.methods or suite.methods or named_methods(*DEFAULT_METHODS)))
-    profile = profile_of if options.profile else None
-    tick = (lambda description=None: None) if display is None else display.tick
-    done: list[CaseResult] = []
-    for number, case in enumerate(cases, 1):
-        tick(f"case {number}: {case}")
-        result = run_case(case, methods, options.repeat, clock, comm, tick, suite.calls, profile)
-        if display is not None:
-            result = dataclasses.replace(result, limit=limit_of(case, where))
-            display.result(number, result)
-        done.append(result)
-    return Results(where, tuple(done))
-
-
-# -- what is asked for
-
-
-def asked_for(options: Namespace) -> list[Case]:
-    """The cases of a suite, or the one that is given. Not collective.
-
-    Raises UsageError where neither is given, both are, or the layouts do not fit the shape.
-    """
+def _cases(options: Namespace) -> list[Case]:
+    """The cases of a suite, or the one that is given."""
     single = {"--shape": options.shape, "--from": options.before, "--to": options.after}
     given = [name for name, value in single.items() if value is not None]
     if options.suite:
@@ -158,11 +194,10 @@ def asked_for(options: Namespace) -> list[Case]:
     return [case_of(options)]
 
 
-def for_size(cases: Sequence[Case], suite: str | None, size: int) -> tuple[list[Case], list[str]]:
-    """The cases to run on `size` ranks, and a word on those that are left out. Not collective.
+def _for_size(cases: Sequence[Case], suite: str | None, size: int) -> tuple[list[Case], list[str]]:
+    """The cases to run on `size` ranks, and a word on those that are left out.
 
-    A single case may run on more ranks than it needs; of a suite only the cases for this number of ranks are run. Raises
-    UsageError where there is none, and says how to start it.
+    A single case may run on more ranks than it needs; of a suite only the cases for this number of ranks are run.
     """
     if suite is None:
         needed = cases[0].ranks
@@ -172,28 +207,29 @@ def for_size(cases: Sequence[Case], suite: str | None, size: int) -> tuple[list[
     ranks_for = SUITES[suite].ranks_for
     mine = [case for case in cases if ranks_for(case) == size]
     others = sorted(set(map(ranks_for, cases)) - {size})
+    named = " or ".join(", ".join(map(str, others)).rsplit(", ", 1))
     if not mine:
         raise UsageError(
-            f"--suite {suite}: it has cases for {_any_of(others)} ranks, none for {size}; start it by {START.format(others[0])}"
+            f"--suite {suite}: it has cases for {named} ranks, none for {size}; start it by {START.format(others[0])}"
         )
     note = (
         f"suite {suite}: {len(mine)} of {len(cases)} cases are for {size} ranks and run now; the others are left out, "
-        f"start them by mpiexec -n {_any_of(others)}"
+        f"start them by mpiexec -n {named}"
     )
     return mine, [note] if others else []
 
 
-def _any_of(numbers: Sequence[int]) -> str:
-    return " or ".join(", ".join(map(str, numbers)).rsplit(", ", 1))
+def _check_memory(cases: Sequence[Case], comm: MPI.Intracomm, nodes: list[int]) -> None:
+    """Raise UsageError where the local arrays of a case are more than a node's memory. Collective."""
+    memory, here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), nodes.count(nodes[comm.Get_rank()])
+    for case in cases:
+        needed = 2 * case.local_elements * case.dtype.itemsize * min(here, case.ranks)
+        if comm.allreduce(needed > memory):
+            raise UsageError(f"{case}: local arrays would take {size_text(needed)} of a node, more than its memory")
 
 
-def read_earlier(path: str | None) -> Results | None:
-    """The results of an earlier run; None without a file. Not collective.
-
-    Raises UsageError where the file cannot be read, or holds something else.
-    """
-    if path is None:
-        return None
+def _read_earlier(path: str) -> Results:
+    """The results of an earlier run."""
     try:
         with open(path) as file:
             return Results.from_json(file.read())

@@ -1,19 +1,48 @@
-"""What was measured, as a table of times by method and case, and its form as JSON."""
+"""What was measured, as a table of times by method and case; its form as JSON; and the tables and lines made of it.
+
+Ratios of two methods are told twice, of the minimum times / of the medians.
+"""
 
 from __future__ import annotations
 
+import collections
 import json
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..cases import Case, read_dtype
-from .environment import Limit
+from ..text import counted, new_table, ratio_text, size_text, time_text
 
-__all__ = ["CaseResult", "Column", "MethodResult", "Profile", "Results", "Times", "fastest", "ratios"]
+if TYPE_CHECKING:
+    from rich.table import Table
 
-Profile = tuple[tuple[str, tuple[float, ...]], ...]
+__all__ = [
+    "LIMIT",
+    "CaseResult",
+    "Column",
+    "MethodResult",
+    "Results",
+    "Times",
+    "case_lines",
+    "case_table",
+    "changes",
+    "comparison_lines",
+    "comparison_table",
+    "environment_lines",
+    "extreme",
+    "fastest",
+    "flag_text",
+    "library",
+    "means",
+    "profile_table",
+    "ratios",
+    "summary_table",
+]
+
+LIMIT = "the links' limit"
+NOTEWORTHY = 1.1  # the factor from which on a method got slower or faster
 
 
 class Times(NamedTuple):
@@ -28,8 +57,11 @@ Column = dict[int, Times]  # by the numbers of the cases that have them, counted
 
 def ratios(dividends: Column, divisors: Column) -> Column:
     """One column over another, in the cases that both have. Not collective."""
-    pairs = {number: (times, divisors[number]) for number, times in dividends.items() if number in divisors}
-    return {number: Times(a.least / b.least, a.median / b.median) for number, (a, b) in pairs.items()}
+    return {
+        number: Times(*(a / b for a, b in zip(times, divisors[number], strict=True)))
+        for number, times in dividends.items()
+        if number in divisors
+    }
 
 
 def fastest(columns: Iterable[Column]) -> Column:
@@ -39,6 +71,27 @@ def fastest(columns: Iterable[Column]) -> Column:
         for number, times in column.items():
             found.setdefault(number, []).append(times)
     return {number: Times(*map(min, zip(*some, strict=True))) for number, some in sorted(found.items())}
+
+
+def library(times: dict[str, Column]) -> Column:
+    """Times of the library that others are held against: the one in use, else the first that was named. Not collective."""
+    found: Column = {}
+    for name in ("pxgemr2d", *(name for name in times if name.startswith("pxgemr2d="))):
+        found = times.get(name, {}) | found
+    return found
+
+
+def means(column: Column) -> str:
+    """The geometric means over all cases. Not collective."""
+    return " / ".join(ratio_text(statistics.geometric_mean(some)) for some in zip(*column.values(), strict=True)) or "-"
+
+
+def extreme(column: Column, choose: Callable[..., int]) -> str:
+    """The largest (`max`) or the smallest (`min`) of the minimum times' ratios, and its case. Not collective."""
+    if not column:
+        return "-"
+    number = choose(column, key=lambda number: column[number].least)
+    return f"{ratio_text(column[number].least)} (case {number})"
 
 
 @dataclass(frozen=True)
@@ -53,7 +106,7 @@ class MethodResult:
         Memory beside the two local arrays, the most of all ranks; None where it is not known.
     verified : bool
         Whether every rank's output was right, byte by byte.
-    profile : tuple of (str, tuple of float)
+    profile : dict of tuple of float
         Where the time of a call goes: each part's seconds on each rank. Empty where it was not asked for.
     """
 
@@ -61,7 +114,7 @@ class MethodResult:
     seconds: tuple[float, ...]
     extra_bytes: int | None
     verified: bool
-    profile: Profile = ()
+    profile: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def least(self) -> float:
@@ -73,6 +126,20 @@ class MethodResult:
         """The median time."""
         return statistics.median(self.seconds)
 
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        fields = {"min": self.least, "median": self.median, **vars(self)}
+        return {name: value for name, value in fields.items() if name != "profile" or value}
+
+    @classmethod
+    def from_dict(cls, read: dict[str, Any]) -> MethodResult:
+        """What `to_dict` gave. Raises ValueError where there are no times."""
+        seconds = tuple(map(float, read["seconds"]))
+        if not seconds:
+            raise ValueError("a method has no times")
+        profile = {part: tuple(map(float, some)) for part, some in read.get("profile", {}).items()}
+        return cls(read["name"], seconds, read["extra_bytes"], bool(read["verified"]), profile)
+
 
 @dataclass(frozen=True)
 class CaseResult:
@@ -82,15 +149,15 @@ class CaseResult:
     ----------
     calls : int
         Calls in a row that each time is the mean of.
-    limit : Limit or None
-        What the links between hosts allow; None where that was not asked for or is not known.
+    limit : dict or None
+        What the links between hosts allow, as `links_limit` gives it; None where that was not asked for or is not known.
     """
 
     case: Case
     methods: tuple[MethodResult, ...]
     not_run: dict[str, str] = field(default_factory=dict)
     calls: int = 1
-    limit: Limit | None = None
+    limit: dict[str, float] | None = None
 
     def method(self, name: str) -> MethodResult | None:
         """The figures of a method; None where it did not run."""
@@ -100,6 +167,29 @@ class CaseResult:
     def verified(self) -> bool:
         """Whether all methods' results were right."""
         return all(method.verified for method in self.methods)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        case = self.case
+        return {
+            "shape": case.shape,
+            "from": str(case.before),
+            "to": str(case.after),
+            "dtype": str(case.dtype),
+            "ranks": case.ranks,
+            "calls_per_time": self.calls,
+            "methods": [method.to_dict() for method in self.methods],
+            "not_run": [{"name": name, "why": why} for name, why in self.not_run.items()],
+            **({"links_limit": self.limit} if self.limit else {}),
+        }
+
+    @classmethod
+    def from_dict(cls, read: dict[str, Any]) -> CaseResult:
+        """What `to_dict` gave."""
+        case = Case.read(tuple(map(int, read["shape"])), read["from"], read["to"], read_dtype(read["dtype"]))
+        methods = tuple(map(MethodResult.from_dict, read["methods"]))
+        why = {missing["name"]: missing["why"] for missing in read.get("not_run", ())}
+        return cls(case, methods, why, int(read.get("calls_per_time", 1)), read.get("links_limit"))
 
 
 @dataclass(frozen=True)
@@ -131,64 +221,185 @@ class Results:
     def limits(self, least_bytes: int = 0) -> Column:
         """The links' limit in the cases that have it and in which the busiest host has so much to send or receive."""
         known = ((number, result.limit) for number, result in enumerate(self.cases, 1) if result.limit is not None)
-        return {number: Times(limit.seconds, limit.seconds) for number, limit in known if limit.nbytes >= least_bytes}
+        return {number: Times(*[limit["seconds"]] * 2) for number, limit in known if limit["bytes"] >= least_bytes}
 
     def to_json(self) -> str:
         """As JSON text. Not collective."""
-        return json.dumps({"environment": self.environment, "cases": list(map(_written, self.cases))}, indent=1)
+        cases = [result.to_dict() for result in self.cases]
+        return json.dumps({"environment": self.environment, "cases": cases}, indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Results:
         """Read what `to_json` wrote; ValueError says what is missing in other texts. Not collective."""
         try:
             read = json.loads(text)
-            return cls(dict(read["environment"]), tuple(map(_read, read["cases"])))
+            return cls(dict(read["environment"]), tuple(map(CaseResult.from_dict, read["cases"])))
         except KeyError as error:
             raise ValueError(f"it has no entry {error}") from error
         except (TypeError, AttributeError) as error:
             raise ValueError(f"it is not of the expected form ({error})") from error
 
 
-def _written(result: CaseResult) -> dict[str, Any]:
-    case, limit = result.case, result.limit
-    methods = [
-        {
-            "name": method.name,
-            "seconds": method.seconds,
-            "min": method.least,
-            "median": method.median,
-            "extra_bytes": method.extra_bytes,
-            "verified": method.verified,
-            **({"profile": dict(method.profile)} if method.profile else {}),
-        }
-        for method in result.methods
-    ]
-    links = {} if limit is None else {"bytes": limit.nbytes, "rate": limit.rate, "seconds": limit.seconds}
-    return {
-        "shape": case.shape,
-        "from": str(case.before),
-        "to": str(case.after),
-        "dtype": str(case.dtype),
-        "ranks": case.ranks,
-        "calls_per_time": result.calls,
-        "methods": methods,
-        "not_run": [{"name": name, "why": why} for name, why in result.not_run.items()],
-        **({"links_limit": links} if links else {}),
-    }
+# -- one run
 
 
-def _read(case: dict[str, Any]) -> CaseResult:
-    known = Case.read(tuple(map(int, case["shape"])), case["from"], case["to"], read_dtype(case["dtype"]))
-    methods = tuple(map(_read_method, case["methods"]))
-    if not all(method.seconds for method in methods):
-        raise ValueError("a method has no times")
-    links = case.get("links_limit")
-    limit = None if links is None else Limit(int(links["bytes"]), float(links["rate"]))
-    why = {missing["name"]: missing["why"] for missing in case.get("not_run", ())}
-    return CaseResult(known, methods, why, int(case.get("calls_per_time", 1)), limit)
+def environment_lines(environment: dict[str, Any]) -> Iterator[str]:
+    """Where it runs, what is timed, and what the columns mean. Not collective."""
+    known, library_ = environment, environment["scalapack"]
+    nodes = counted(len(set(known["node_of_rank"])), "node")
+    processor = known["processor"] or known["machine"]
+    yield f"{counted(known['ranks'], 'rank')} on {nodes}, {counted(known['cores'], 'core')} ({processor})"
+    versions = ", ".join(f"{name} {known[name.lower()]}" for name in ("Python", "numpy", "mpi4py"))
+    yield f"pyscalapack_redist {known['pyscalapack_redist']}, {versions}, {known['mpi']}"
+    yield f"ScaLAPACK: {library_['vendor']}, {library_['path']}" if library_ else "ScaLAPACK: none"
+    yield f"flag round trip between ranks 0 and 1: {flag_text(known)}"
+    yield f"time: {known['time']}; plans: {known['plans']}"
+    rate = known.get("link_rate")
+    if rate is not None:
+        yield (
+            f"links of {counted(len(set(known['host_of_rank'])), 'host')}: {rate / 1e6:.4g} MB/s each way "
+            f"({known['link_rate_origin']}); limit: what the busiest host sends or receives, over that"
+        )
+    yield "ratios: of the minimum times / of the medians; extra memory: the most of all ranks, beside A and B"
 
 
-def _read_method(method: dict[str, Any]) -> MethodResult:
-    profile = tuple((part, tuple(map(float, seconds))) for part, seconds in method.get("profile", {}).items())
-    seconds = tuple(map(float, method["seconds"]))
-    return MethodResult(method["name"], seconds, method["extra_bytes"], bool(method["verified"]), profile)
+def flag_text(environment: dict[str, Any]) -> str:
+    """The round trip in words. Not collective."""
+    trip = environment["flag_round_trip_ns"]
+    return "not measured (no two ranks with shared memory)" if trip is None else f"{trip:.0f} ns"
+
+
+def case_lines(result: CaseResult) -> Iterator[str]:
+    """What did not run and why, in one line each. Not collective."""
+    for name, why in result.not_run.items():
+        first, *more = why.splitlines()
+        yield f"{name} not run: {first}" + (" (`pyscalapack-redist info` says more)" if more else "")
+
+
+def case_table(result: CaseResult) -> Table:
+    """A row for each method, and one for the links' limit where it is known. Not collective.
+
+    Ratios are to memcpy; where that did not run, to auto.
+    """
+    results = Results({}, (result,))
+    times, limits = results.times, results.limits()
+    base = next((name for name in ("memcpy", "auto") if name in times), "memcpy")
+    columns = ["min", "median", f"x {base}", "faster than pxgemr2d", *(["x limit"] if limits else [])]
+    table = new_table(("method",), (*columns, "extra memory", "verified"))
+    gemr2d = library(times)
+    for method in result.methods:
+        column = times[method.name]
+        itself = method.name == "memcpy" or gemr2d.get(1) is column[1]
+        table.add_row(
+            method.name,
+            *map(time_text, column[1]),
+            means(ratios(column, times.get(base, {}))),
+            "-" if itself else means(ratios(gemr2d, column)),
+            *([means(ratios(column, limits))] if limits else []),
+            size_text(method.extra_bytes),
+            "yes" if method.verified else "NO",
+            style=None if method.verified else "bold red",
+        )
+    for limit in limits.values():
+        table.add_row(LIMIT, *map(time_text, limit), *["-"] * 5)
+    return table
+
+
+def profile_table(result: CaseResult) -> Table:
+    """A row for each part of each method, over the ranks; empty where no method can tell. Not collective."""
+    table = new_table(("method", "part"), ("least", "median", "most"))
+    for method in result.methods:
+        for part, seconds in method.profile.items():
+            figures = min(seconds), statistics.median(seconds), max(seconds)
+            table.add_row(method.name, part, *map(time_text, figures))
+    return table
+
+
+def summary_table(results: Results) -> Table:
+    """All cases together, a row for each method: ratios to memcpy and to pxgemr2d, and the worst of each. Not collective."""
+    columns = ("cases", "x memcpy", "the most", "cases with pxgemr2d", "faster than pxgemr2d", "the least")
+    table = new_table(("method",), columns)
+    times = results.times
+    gemr2d = library(times)
+    for name, column in times.items():
+        slower, faster = ratios(column, times.get("memcpy", {})), ratios(gemr2d, column)
+        itself = name == "memcpy" or any(gemr2d.get(number) is found for number, found in column.items())
+        against = ["-"] * 3 if itself else [str(len(faster)), means(faster), extreme(faster, min)]
+        table.add_row(name, str(len(column)), means(slower), extreme(slower, max), *against)
+    return table
+
+
+# -- two runs
+
+
+class Change(NamedTuple):
+    """One method in one case, then and now: median times, and the same as multiples of memcpy's in the same run.
+
+    Two runs may differ in the machine's speed as well, so `factor`, how many times slower it got, is of the multiples
+    where both runs have them.
+    """
+
+    case: Case
+    method: str
+    verdict: str
+    factor: float
+    medians: tuple[float, float]
+    multiples: tuple[float | None, float | None]
+
+
+def _medians(results: Results) -> dict[tuple[Case, str], tuple[float, float | None]]:
+    """Of each method in each case, and as a multiple of memcpy's."""
+    found: dict[tuple[Case, str], tuple[float, float | None]] = {}
+    for result in results.cases:
+        memcpy = result.method("memcpy")
+        for method in result.methods:
+            found[result.case, method.name] = method.median, method.median / memcpy.median if memcpy else None
+    return found
+
+
+def changes(old: Results, new: Results) -> list[Change]:
+    """What both runs have, what slowed down most first. Not collective."""
+    then, now = _medians(old), _medians(new)
+    found = []
+    for case, method in now:
+        if method != "memcpy" and (case, method) in then:
+            (old_time, old_multiple), (new_time, new_multiple) = then[case, method], now[case, method]
+            factor = new_multiple / old_multiple if old_multiple and new_multiple else new_time / old_time
+            verdict = "slower" if factor > NOTEWORTHY else "faster" if factor < 1 / NOTEWORTHY else "same"
+            times = (old_time, new_time), (old_multiple, new_multiple)
+            found.append(Change(case, method, verdict, factor, *times))
+    return sorted(found, key=lambda change: -change.factor)
+
+
+def comparison_table(found: Iterable[Change]) -> Table:
+    """A row for each change. Not collective."""
+    figures = ("now / then", "median then", "median now", "x memcpy then", "x memcpy now")
+    table = new_table(("case", "method", "verdict"), figures)
+    for case, method, verdict, factor, medians, multiples in found:
+        told = ratio_text(factor), *map(time_text, medians), *map(ratio_text, multiples)
+        table.add_row(str(case), method, verdict, *told, style={"slower": "red", "faster": "green"}.get(verdict))
+    return table
+
+
+def comparison_lines(old: Results, new: Results) -> Iterator[str]:
+    """What the figures are, each method as a whole, what one run lacks, and what else differs. Not collective."""
+    yield f"now / then: of the medians as multiples of memcpy's; slower or faster from a factor of {NOTEWORTHY} on"
+    by_method: dict[str, list[Change]] = {}
+    for change in changes(old, new):
+        by_method.setdefault(change.method, []).append(change)
+    for name, some in sorted(by_method.items()):
+        counts = collections.Counter(change.verdict for change in some)
+        told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("slower", "faster", "same") if counts[verdict])
+        mean = ratio_text(statistics.geometric_mean([change.factor for change in some]))
+        yield f"{name}: {told}; now / then in geometric mean: {mean}"
+    plans = [run.environment.get("plans") for run in (old, new)]
+    if plans[0] != plans[1]:
+        yield f"not the same is timed: plans were {plans[0]} then, and are {plans[1]} now"
+    for name, here, there in (("the earlier run", old, _medians(new)), ("this run", new, _medians(old))):
+        for result in here.cases:
+            absent = [method.name for method in result.methods if (result.case, method.name) not in there]
+            if absent:
+                yield f"only in {name}: {result.case}: {', '.join(absent)}"
+    trips = [run.environment.get("flag_round_trip_ns") for run in (old, new)]
+    if None not in trips:
+        yield f"flag round trip: {trips[0]:.0f} ns then, {trips[1]:.0f} ns now"

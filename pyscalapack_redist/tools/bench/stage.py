@@ -19,7 +19,7 @@ from ...comm.mpi import MPI
 from ..cases import Case
 from ..layouts import Layout
 
-__all__ = ["Part", "Stage", "bytes_of", "poison", "poisoned", "values"]
+__all__ = ["Part", "Stage", "bytes_of", "parts_of", "poison", "values"]
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, made odd
 ELEMENTS_AT_ONCE = 2**18
@@ -35,18 +35,14 @@ def bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 def poison(array: NDArray[Any] | None) -> None:
     """Overwrite every byte of an array in Fortran or C order. Not collective."""
-    if array is not None and array.size:
+    if array is not None:
         bytes_of(array).fill(POISON)
-
-
-def poisoned(array: NDArray[Any]) -> bool:
-    """Whether every byte of an array in Fortran or C order is as `poison` leaves it. Not collective."""
-    return bool((bytes_of(array) == POISON).all())
 
 
 def values(index: NDArray[np.int64], count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Elements of an array of `count` elements at the given places of its row-major order. Not collective."""
-    bits = _distinct_bits(dtype)
+    distinct = np.finfo(dtype).nmant + 1 if dtype.kind in "fc" else 1 if dtype.kind == "b" else 8 * dtype.itemsize
+    bits = min(distinct, 62)
     number = index.astype(np.uint64)
     if count > 2**bits:
         number = number * MULTIPLIER >> np.uint64(64 - bits)
@@ -61,12 +57,6 @@ def values(index: NDArray[np.int64], count: int, dtype: np.dtype[Any]) -> NDArra
     return np.ascontiguousarray(np.tile(pattern, repeats)[..., : dtype.itemsize]).view(dtype)[..., 0]
 
 
-def _distinct_bits(dtype: np.dtype[Any]) -> int:
-    if dtype.kind == "b":
-        return 1
-    return min(np.finfo(dtype).nmant + 1 if dtype.kind in "fc" else 8 * dtype.itemsize, 62)
-
-
 def _same(array: NDArray[Any], expected: NDArray[Any]) -> bool:
     """Whether the elements' bytes are equal, but for those of long doubles that mean nothing."""
     if array.dtype.char in PADDED:
@@ -75,54 +65,42 @@ def _same(array: NDArray[Any], expected: NDArray[Any]) -> bool:
 
 
 class Part:
-    """A local array of one rank, of a case's array in one of its layouts. Not collective.
-
-    It is the first one there, or that of the given indices: a rank has one for each of its tiles.
+    """A local array of a case's array in one of its layouts, by its global indices along each dimension. Not collective.
 
     Attributes
     ----------
     shape : tuple of int
-        Shape of the local array, a sub-array's of its whole array; zeros on a rank outside the grid.
+        Shape of the local array, a sub-array's of its whole array.
     inside : tuple of slice
         Where in the local array the elements are that move.
     indices : list of ndarray of int64
         For each dimension the global indices of these elements, in local order, counted from the sub-array's first.
     """
 
-    def __init__(self, case: Case, layout: Layout, rank: int, held: list[NDArray[np.int64]] | None = None) -> None:
+    def __init__(self, case: Case, layout: Layout, held: list[NDArray[np.int64]]) -> None:
         self._case, self._order = case, layout.order
-        found = [held] if held else layout.indices(case.shape, rank)
-        self.outside_grid = not found
-        held = found[0] if found else [np.empty(0, np.int64) for _ in case.shape]
         self.shape = tuple(index.size for index in held)
         starts = layout.offset or (0,) * len(held)
         places = zip(held, starts, case.shape, strict=True)
         self.inside = tuple(slice(*np.searchsorted(index, (o, o + n)).tolist()) for index, o, n in places)
         self.indices = [index[some] - start for index, some, start in zip(held, self.inside, starts, strict=True)]
+        self.elements = math.prod(index.size for index in self.indices)
 
-    @property
-    def elements(self) -> int:
-        """How many elements it has that move."""
-        return math.prod(index.size for index in self.indices)
+    def empty(self) -> NDArray[Any]:
+        """A local array in the layout's order, contents arbitrary."""
+        return np.empty(self.shape, self._case.dtype, order=self._order)  # type: ignore[call-overload, no-any-return]
 
-    def empty(self) -> NDArray[Any] | None:
-        """A local array in the layout's order, contents arbitrary; None outside the grid."""
-        return None if self.outside_grid else np.empty(self.shape, self._case.dtype, order=self._order)  # type: ignore[call-overload]
-
-    def filled(self) -> NDArray[Any] | None:
-        """A local array with the elements that it must have, and others around a sub-array; None outside the grid."""
+    def filled(self) -> NDArray[Any]:
+        """A local array with the elements that it must have, and others around a sub-array."""
         array = self.empty()
-        if array is not None:
-            if self.elements != array.size:
-                bytes_of(array).fill(AROUND)
-            for columns, expected in self._pieces():
-                array[self.inside][..., columns].T[...] = expected
+        if self.elements != array.size:
+            bytes_of(array).fill(AROUND)
+        for columns, expected in self._pieces():
+            array[self.inside][..., columns].T[...] = expected
         return array
 
-    def matches(self, array: NDArray[Any] | None) -> bool:
+    def matches(self, array: NDArray[Any]) -> bool:
         """Whether a local array has exactly the bytes that it must have, and is as `poison` left it around a sub-array."""
-        if array is None or self.outside_grid:
-            return array is None and self.outside_grid
         return (
             array.shape == self.shape
             and array.dtype == self._case.dtype
@@ -133,7 +111,7 @@ class Part:
     def _untouched_around(self, array: NDArray[Any]) -> bool:
         rest = array.copy(order="K").view(f"V{array.dtype.itemsize}")
         rest[self.inside] = np.full(array.dtype.itemsize, POISON, np.uint8).view(rest.dtype)
-        return poisoned(rest)
+        return bool((bytes_of(rest) == POISON).all())
 
     def _pieces(self) -> Iterator[tuple[slice, NDArray[Any]]]:
         """Some columns at a time of what moves, transposed: their place and their elements."""
@@ -144,9 +122,13 @@ class Part:
         *rows, columns = (held * stride for held, stride in zip(self.indices, strides, strict=True))
         step = max(1, ELEMENTS_AT_ONCE // max(1, math.prod(row.size for row in rows)))
         for start in range(0, columns.size, step):
-            some = columns[start : start + step]
-            index = functools.reduce(np.add, np.ix_(some, *reversed(rows)))
+            index = functools.reduce(np.add, np.ix_(columns[start : start + step], *reversed(rows)))
             yield slice(start, start + step), values(index, case.elements, case.dtype)
+
+
+def parts_of(case: Case, layout: Layout, rank: int) -> list[Part]:
+    """The local arrays of a rank in one of a case's layouts: one, none outside the grid, or one for each of its tiles."""
+    return [Part(case, layout, held) for held in layout.indices(case.shape, rank)]
 
 
 class Stage:
@@ -168,19 +150,12 @@ class Stage:
     def __init__(self, case: Case, comm: MPI.Intracomm) -> None:
         self.case, self.comm = case, comm
         self.desc_a, self.desc_b = (side.descriptor(case.shape, comm) for side in (case.before, case.after))
-        rank = comm.Get_rank()
-        before, self._parts_b = (
-            [Part(case, side, rank, own) for own in side.indices(case.shape, rank)]
-            if side.tiled
-            else [Part(case, side, rank)]
-            for side in (case.before, case.after)
-        )
-        filled, self._outs = [part.filled() for part in before], [part.empty() for part in self._parts_b]
+        before, self._parts = (parts_of(case, side, comm.Get_rank()) for side in (case.before, case.after))
+        filled, self._outs = [part.filled() for part in before], [part.empty() for part in self._parts]
         for array in filled:
-            if array is not None:
-                array.flags.writeable = False
+            array.flags.writeable = False
         self.a, self.part_of_a = _local(case.before, before, filled)
-        self.out, self.part_of_b = _local(case.after, self._parts_b, self._outs)
+        self.out, self.part_of_b = _local(case.after, self._parts, self._outs)
         self.poison()
 
     def poison(self) -> None:
@@ -194,12 +169,12 @@ class Stage:
 
     def matches(self, out: Any) -> bool:
         """Whether another local array, or list of them, is, byte by byte, what the output must be."""
-        outs = out if isinstance(out, list) else [out]
-        return len(outs) == len(self._parts_b) and all(map(Part.matches, self._parts_b, outs))
+        outs = out if isinstance(out, list) else [] if out is None else [out]
+        return len(outs) == len(self._parts) and all(map(Part.matches, self._parts, outs))
 
 
 def _local(layout: Layout, parts: list[Part], arrays: list[Any]) -> tuple[Any, NDArray[Any] | None]:
     """What a plan takes, and what moves of it."""
     if layout.tiled:
         return arrays, np.concatenate([np.empty(0, np.uint8), *map(bytes_of, arrays)])
-    return arrays[0], None if arrays[0] is None else arrays[0][parts[0].inside]
+    return (arrays[0], arrays[0][parts[0].inside]) if arrays else (None, None)

@@ -1,0 +1,519 @@
+"""The methods that are compared, by the names that the command line gives them.
+
+This package's own are plans, made once and reused or made anew in each call. Others are ScaLAPACK's p?gemr2d; what plain
+mpi4py and NumPy do, through one rank or by whole messages packed side by side, with this package's packing, which few programs
+have, so that only the moving differs; and what moves as many bytes and changes no layout: memcpy, which says what reading and
+writing these bytes once costs, and MPI's collectives (Walker & Otto, Table 1).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import itertools
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import blacs
+from ..._kernels.boxes import Box
+from ..._kernels.bundle import address_of, dense_strides
+from ...comm.mpi import MPI
+from ...engine.planner import messages_of
+from ...engine.redistribute import redistribute
+from ...errors import ArrayError, LibraryError
+from ...exchanges import BUFFERS, EXCHANGES, Message
+from ...exchanges.exchange import MEMORY_LIMIT
+from ...scalapack.operands import KIND_OF_DTYPE
+from ...schedules import NAMES
+from ...schedules.orders import Natural
+from ..cases import Case
+from ..layouts import BALANCED, Layout
+from .stage import Stage, bytes_of, parts_of, poison
+
+__all__ = ["DEFAULT_METHODS", "Alltoallv", "Method", "Planned", "Prepared", "Whole", "named_methods", "read_method"]
+
+DEFAULT_METHODS = ("auto", "pxgemr2d", "caterpillar/sendrecv", "memcpy")
+OTHER_LIBRARY = re.compile(r"pxgemr2d(=(?P<path>.+?)(:(?P<prefix>\w+))?)?")
+ROOT = 0  # through which all goes
+LIMIT = 2**31  # of what MPI and p?gemr2d count
+# Plans are kept with the communicator, by all that was asked for. Asked for with a memory limit of a byte less than the last
+# time, a plan is made anew, by nothing but what users have. The limits come again after more plans than are kept.
+LIMITS = 4096
+_limits = itertools.cycle(range(MEMORY_LIMIT - 1, MEMORY_LIMIT - 1 - LIMITS, -1))
+
+
+def _nothing() -> None:
+    """Most methods have nothing to do here."""
+
+
+class Prepared:
+    """A method ready to run one case: a function for that, or a class derived from this one.
+
+    `extra_bytes` is the memory that a run takes beside the two local arrays on this rank, None where only a measurement can
+    tell. The result is in the stage's output; or in `output`, and has the bytes that `expected` returns.
+    """
+
+    extra_bytes: int | None = None
+
+    def __init__(
+        self,
+        stage: Stage,
+        run: Callable[[], object] = _nothing,
+        extra_bytes: int | None = None,
+        output: NDArray[Any] | None = None,
+        expected: Callable[[], NDArray[np.uint8]] | None = None,
+        forget: Callable[[], None] = _nothing,
+        close: Callable[[], None] = _nothing,
+    ) -> None:
+        self.stage, self._run, self._output, self._expected = stage, run, output, expected
+        self._forget, self._close = forget, close
+        if extra_bytes is not None:
+            self.extra_bytes = extra_bytes
+
+    def __call__(self) -> None:
+        """Run once. Collective over the processes of the case."""
+        self._run()
+
+    def poison(self) -> None:
+        """Leave nothing correct in the output. Not collective."""
+        if self._output is None:
+            self.stage.poison()
+        poison(self._output)
+
+    def correct(self) -> bool:
+        """Whether the output of the last run is right on this rank. Not collective."""
+        if self._output is None or self._expected is None:
+            return self.stage.correct()
+        return np.array_equal(bytes_of(self._output), self._expected())
+
+    def profile(self) -> Mapping[str, float]:
+        """Run once; seconds that this rank spent on each part, where the method can tell. Collective like a run."""
+        return {}
+
+    def forget(self) -> None:
+        """Give back memory that earlier calls have left, so that what a call takes can be measured. Not collective."""
+        self._forget()
+
+    def close(self) -> None:
+        """Give back what was made. Collective over the stage's communicator."""
+        self._close()
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way of getting from one layout to the other.
+
+    Attributes
+    ----------
+    name : str
+        What the command line calls it.
+    prepare : callable
+        Makes all that is made once and used often, for a stage. Collective over the stage's communicator. Raises
+        RedistributionError where it does not apply; on every rank, if on any that has a part in the case.
+    obstacle : callable
+        From a case to why the method cannot run it on this rank; None where it can. Not collective.
+    fresh : callable, optional
+        As `prepare`, with nothing kept from earlier times; None where a user has nothing to make for a single call.
+    """
+
+    name: str
+    prepare: Callable[[Stage], Prepared]
+    obstacle: Callable[[Case], str | None] = lambda case: None
+    fresh: Callable[[Stage], Prepared] | None = None
+
+    def anew(self) -> Method:
+        """The same with all that it keeps from call to call made in each call, and timed with it. Not collective."""
+        return self if self.fresh is None else replace(self, prepare=functools.partial(_Anew, fresh=self.fresh))
+
+
+class _Anew(Prepared):
+    """What is prepared in each call; and once before, to see that it can be."""
+
+    def __init__(self, stage: Stage, fresh: Callable[[Stage], Prepared]) -> None:
+        trial = fresh(stage)
+        super().__init__(stage, extra_bytes=trial.extra_bytes)
+        trial.close()
+        self._fresh = fresh
+
+    def __call__(self) -> None:
+        with contextlib.closing(self._fresh(self.stage)) as made:
+            made()
+
+    def profile(self) -> Mapping[str, float]:
+        with contextlib.closing(self._fresh(self.stage)) as made:
+            return made.profile()
+
+
+def read_method(name: str) -> Method:
+    """The method of that name. Not collective.
+
+    Raises
+    ------
+    ValueError
+        There is none; lists those that there are.
+    """
+    if name in OTHERS:
+        return OTHERS[name]
+    library = OTHER_LIBRARY.fullmatch(name)
+    if library:
+        load = functools.partial(blacs.load, library["path"], prefix=library["prefix"] or "")
+        obstacle = functools.partial(_gemr2d_obstacle, load=load)
+        return Method(name, lambda stage: _gemr2d(stage, load()), obstacle)
+    parts = name.split("/")
+    if len(parts) in (2, 3):
+        known = (("auto", *NAMES), ("auto", *EXCHANGES), tuple(BUFFERS))
+        for what, part, names in zip(("schedule", "exchange", "buffers"), parts, known, strict=False):
+            if part not in names:
+                raise ValueError(
+                    f"unknown {what} {part!r} of a method SCHEDULE/EXCHANGE[/BUFFERS]: there are {', '.join(names)}"
+                )
+    elif name != "auto":
+        raise ValueError(
+            f"unknown method {name!r}: there are auto, SCHEDULE/EXCHANGE[/BUFFERS] (as caterpillar/sendrecv), pxgemr2d, "
+            f"pxgemr2d=PATH[:PREFIX], {', '.join(OTHERS)}"
+        )
+    return _planned(name)
+
+
+def named_methods(*names: str) -> tuple[Method, ...]:
+    """The methods of a suite; an unknown schedule or exchange is told when it is to run. Not collective."""
+    return tuple(_planned(name) if "/" in name else read_method(name) for name in names)
+
+
+# -- plans
+
+
+def _planned(name: str) -> Method:
+    """A plan of `redistribute` by its name: "auto" or SCHEDULE/EXCHANGE[/BUFFERS]."""
+    asked = () if name == "auto" else name.split("/")
+    return Method(
+        name, lambda stage: Planned(stage, asked), fresh=lambda stage: Planned(stage, asked, memory_limit=next(_limits))
+    )
+
+
+class Planned(Prepared):
+    """A plan: its schedule, exchange and buffers, as far as they are asked for."""
+
+    def __init__(self, stage: Stage, asked: Sequence[str], memory_limit: int = MEMORY_LIMIT) -> None:
+        super().__init__(stage)
+        named = dict(zip(("schedule", "exchange", "buffers"), asked, strict=False))
+        options: dict[str, Any] = {"dtype": stage.case.dtype, "memory_limit": memory_limit, **named}
+        self.plan = redistribute(stage.desc_a, stage.desc_b, **options)
+
+    @functools.cached_property
+    def extra_bytes(self) -> int | None:  # type: ignore[override]  # found when asked for: a report takes as long as a plan
+        """Staging memory of a run, on this rank. Not collective."""
+        found: int | None = self.plan.report(self.stage.case.dtype).extra_bytes
+        return found
+
+    def __call__(self) -> None:
+        self.plan(self.stage.a, self.stage.out)
+
+    def profile(self) -> Mapping[str, float]:
+        seconds: Mapping[str, float] = self.plan.profile(self.stage.a, self.stage.out).seconds
+        return seconds
+
+
+# -- p?gemr2d, with descriptors made beforehand, so that nothing of this package is timed with it
+
+
+def _gemr2d_obstacle(case: Case, load: Callable[[], blacs.Library]) -> str | None:
+    """A dtype, a number of dimensions, an order or a size that it is not for, or no library."""
+    if len(case.shape) != 2:
+        return f"p?gemr2d is for two dimensions, not {len(case.shape)}"
+    if case.tiled:
+        return f"p?gemr2d is for a local array on each process, and the layout of {case.tiled} is of tiles"
+    if case.dtype not in KIND_OF_DTYPE:
+        return f"p?gemr2d is for {', '.join(map(str, KIND_OF_DTYPE))}, not {case.dtype}"
+    for name, layout in (("A", case.before), ("B", case.after)):
+        if not all(isinstance(size, int) for size in layout.block):
+            what = "balanced" if BALANCED in layout.block else "irregular"
+            return f"p?gemr2d is for blocks of one size, and those of {name} are {what}"
+        if layout.copied:
+            return f"p?gemr2d is for layouts without copies, and several processes hold each element of {name}"
+        if layout.order != "F":
+            return f"p?gemr2d is for Fortran order, and the local arrays of {name} are in C order"
+    shapes = (*case.before.whole_shape(case.shape), *case.after.whole_shape(case.shape))
+    if max(*shapes, *case.before.block, *case.after.block, case.local_elements) >= LIMIT:
+        return "p?gemr2d counts in 32 bits: this array is too large for it"
+    try:
+        load()
+    except LibraryError as error:
+        return str(error)
+    return None
+
+
+def _gemr2d(stage: Stage, library: blacs.Library) -> Prepared:
+    """A call with three BLACS contexts: of each grid, and of all ranks of both."""
+    case, contexts = stage.case, list[int]()
+
+    def context(shape: tuple[int, int], ranks: list[int]) -> int:
+        if stage.comm.Get_rank() not in ranks:
+            return -1
+        contexts.append(blacs.make_context(stage.comm, shape, ranks, library))
+        return contexts[-1]
+
+    def operand(layout: Layout, array: NDArray[Any] | None) -> tuple[int, int, int, NDArray[np.intc]]:
+        """Address, IA, JA and the nine integers; outside the grid, where CTXT is -1, no address."""
+        of_grid = context((layout.grid[0], layout.grid[1]), list(range(layout.first, layout.end)))
+        rows = 1 if array is None else max(1, array.shape[0])
+        integers = [1, of_grid, *layout.whole_shape(case.shape), *layout.block, *layout.source, rows]
+        i, j = layout.offset or (0, 0)
+        return 0 if array is None else array.ctypes.data, i + 1, j + 1, np.array(integers, np.intc)
+
+    def forget() -> None:
+        for file in (library.path, None):  # BLACS keeps its largest buffer for later calls
+            free = getattr(ctypes.CDLL(file), "blacs_freebuff_", None)
+            if free is not None:
+                free(ctypes.byref(ctypes.c_int(of_all)), ctypes.byref(ctypes.c_int(1)))
+                return
+
+    def close() -> None:
+        for number in reversed(contexts):
+            blacs.free_context(number, library)
+
+    a, b = operand(case.before, stage.a), operand(case.after, stage.out)
+    involved = sorted({*range(case.before.first, case.before.end), *range(case.after.first, case.after.end)})
+    of_all = context((1, len(involved)), involved)
+    if of_all < 0:
+        return Prepared(stage)
+    m, n = case.shape
+    run = functools.partial(library.entries.gemr2d, KIND_OF_DTYPE[case.dtype], m, n, *a, *b, of_all)
+    return Prepared(stage, run, forget=forget, close=close)
+
+
+# -- through one rank
+
+
+def _gather_scatter(stage: Stage) -> Prepared:
+    """Each rank sends its local array to rank 0, which puts it into the whole array by its global indices; then back.
+
+    The indices, and rank 0's memory for the whole array, are made once and reused. All arrays are seen transposed: local
+    arrays in Fortran order are sent and received as they lie in memory.
+    """
+    case, comm, ranks = stage.case, stage.comm, range(stage.comm.Get_size())
+    element = MPI.BYTE.Create_contiguous(case.dtype.itemsize).Commit()
+    mine, wanted = (None if part is None or not part.size else part.T for part in (stage.part_of_a, stage.part_of_b))
+
+    def send(array: NDArray[Any], rank: int) -> None:
+        array = np.ascontiguousarray(array)
+        comm.Send([bytes_of(array), array.size, element], rank)
+
+    def receive(rank: int, array: NDArray[Any]) -> NDArray[Any]:
+        comm.Recv([bytes_of(array), array.size, element], rank)
+        return array
+
+    def run() -> None:
+        if mine is not None:
+            send(mine, ROOT)
+        if wanted is not None and wanted.flags.c_contiguous:
+            receive(ROOT, wanted)
+        elif wanted is not None:
+            wanted[...] = receive(ROOT, np.empty(wanted.shape, case.dtype))
+
+    if comm.Get_rank() != ROOT:
+        copied = [array.nbytes for array in (mine, wanted) if array is not None and not array.flags.c_contiguous]
+        return Prepared(stage, run, max(copied, default=0), close=element.Free)
+
+    senders, receivers = (
+        [
+            (rank, np.ix_(*reversed(part.indices)))  # where its elements are in the whole array, transposed
+            for rank in ranks
+            for part in parts_of(case, side, rank)
+            if part.elements
+        ]
+        for side in (case.before, case.after)
+    )
+    whole = np.empty(case.shape[::-1], case.dtype)
+
+    def run_all() -> None:
+        for rank, place in senders:
+            whole[place] = (
+                mine if rank == ROOT else receive(rank, np.empty([index.size for index in place], case.dtype))
+            )
+        for rank, place in receivers:
+            if rank != ROOT:
+                send(whole[place], rank)
+            elif wanted is not None:
+                wanted[...] = whole[place]
+
+    largest = max((math.prod(index.size for index in place) for _, place in senders + receivers), default=0)
+    return Prepared(stage, run_all, whole.nbytes + largest * case.dtype.itemsize, close=element.Free)
+
+
+# -- whole messages, packed, moved by one call, then unpacked; nothing is overlapped, and buffers hold all
+
+Place = tuple[int, tuple[int, ...]]  # address and strides in bytes of a local array
+
+
+class _Messages:
+    """Messages side by side, by the other process's rank: of each rank its bytes, and where they start.
+
+    `parts` has each message, the address of its part of the memory, and this part.
+    """
+
+    def __init__(self, messages: Sequence[Message], item: int, ranks: int) -> None:
+        self.counts = [0] * ranks
+        for message in messages:
+            self.counts[message.peer] = message.size * item
+        self.starts = np.cumsum([0, *self.counts]).tolist()[:-1]
+        self.memory: NDArray[np.uint8] = np.empty(max(1, sum(self.counts)), np.uint8)
+        parts = [self.memory[self.starts[message.peer] :][: self.counts[message.peer]] for message in messages]
+        self.parts = [(message, part.ctypes.data, part) for message, part in zip(messages, parts, strict=True)]
+
+
+class Whole(Prepared):
+    """Packing and unpacking, which all ways with whole messages have in common.
+
+    Attributes
+    ----------
+    outgoing, incoming : _Messages
+        What this rank sends, and what it receives.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        case, comm = stage.case, stage.comm
+        dims = range(len(case.shape))
+        self._item, self._order = case.dtype.itemsize, tuple(dims if case.before.order == "F" else reversed(dims))
+        ranks = {rank: rank for rank in range(comm.Get_size())}
+        sends, receives, copies = messages_of(stage.desc_a, stage.desc_b, comm.Get_rank(), ranks, Natural((), ()))
+        self.outgoing, self.incoming = (_Messages(some, self._item, len(ranks)) for some in (sends, receives))
+        self._copies = copies
+        self._source, self._target = (
+            (0, ()) if array is None else (address_of(array), array.strides) for array in (stage.a, stage.out)
+        )
+        super().__init__(stage, extra_bytes=sum(self.outgoing.counts) + sum(self.incoming.counts))
+
+    def _move(self, message: Message, source: Place | int, target: Place | int) -> None:
+        """What two processes share between descriptors, always one box; an address alone is that of a packed message."""
+        box = message.box
+        assert isinstance(box, Box)
+        dense = dense_strides(box.shape(), self._order, self._item)
+        ends = (end if isinstance(end, tuple) else (end, dense) for end in (source, target))
+        box.move(*next(ends), *next(ends), self._item, self._order, message.first, message.last)
+
+    def pack(self) -> None:
+        """Pack every message. Not collective."""
+        for message, address, _ in self.outgoing.parts:
+            self._move(message, self._source, address)
+
+    def unpack_and_copy(self) -> None:
+        """Unpack every message, and copy what the rank owes itself. Not collective."""
+        for message, address, _ in self.incoming.parts:
+            self._move(message, address, self._target)
+        for message in self._copies:
+            self._move(message, self._source, self._target)
+
+
+class _Waitall(Whole):
+    """All Irecv and Isend at once, then Waitall."""
+
+    def __call__(self) -> None:
+        comm = self.stage.comm
+        requests = [comm.Irecv(memory, message.peer) for message, _, memory in self.incoming.parts]
+        for message, address, memory in self.outgoing.parts:
+            self._move(message, self._source, address)
+            requests.append(comm.Isend(memory, message.peer))
+        MPI.Request.Waitall(requests)
+        self.unpack_and_copy()
+
+
+class Alltoallv(Whole):
+    """One blocking Alltoallv of bytes."""
+
+    def __call__(self) -> None:
+        self.pack()
+        self.exchange()
+        self.unpack_and_copy()
+
+    def exchange(self) -> None:
+        """Move the packed messages. Collective."""
+        sides = self.outgoing, self.incoming
+        sent, received = ((side.memory, (side.counts, side.starts), MPI.BYTE) for side in sides)
+        self.stage.comm.Alltoallv(sent, received)
+
+
+# -- as many bytes
+
+
+def _memcpy(stage: Stage) -> Prepared:
+    """The C library's memcpy of what moves of each rank's local A: all ranks at once, a sub-array as one piece."""
+    part = np.empty(0) if stage.part_of_a is None else stage.part_of_a
+    source: NDArray[Any] = part if part.flags.c_contiguous else np.asfortranarray(part)
+    copy = np.empty_like(source)
+    where = (ctypes.c_void_p(array.ctypes.data) for array in (copy, source))
+    run = functools.partial(ctypes.CDLL(None).memcpy, *where, ctypes.c_size_t(part.nbytes))
+    poison(copy)
+    return Prepared(stage, run, 0, copy, lambda: bytes_of(source))
+
+
+def _broadcast(stage: Stage) -> Prepared:
+    """MPI_Bcast of the first process's local A to all."""
+    case, comm, root = stage.case, stage.comm, stage.case.before.first
+    size = comm.bcast(0 if stage.a is None else stage.a.nbytes, root=root)
+    is_root = comm.Get_rank() == root
+    buffer = _by_columns(stage.a).copy() if is_root else np.empty(size, np.uint8)
+    received = buffer[:0] if is_root else buffer
+    return Prepared(
+        stage,
+        lambda: comm.Bcast(buffer, root=root),
+        buffer.size,
+        received,
+        lambda: _by_columns(parts_of(case, case.before, root)[0].filled())[: received.size],
+    )
+
+
+def _all_to_all(stage: Stage) -> Prepared:
+    """MPI_Alltoall in which each process deals out its local A in equal parts to all."""
+    case, comm, size = stage.case, stage.comm, stage.comm.Get_size()
+    least = min(comm.allgather(0 if stage.a is None else stage.a.size))
+    if least < size:
+        raise ArrayError(f"alltoall: a rank has {least} elements of A, fewer than one for each of the {size} ranks")
+    part = least // size * case.dtype.itemsize
+    sent = _by_columns(stage.a)[: size * part].copy()
+    received = np.empty_like(sent)
+
+    def expected() -> NDArray[np.uint8]:
+        mine = slice(comm.Get_rank() * part, (comm.Get_rank() + 1) * part)
+        arrays = (parts_of(case, case.before, rank)[0].filled() for rank in range(size))
+        return np.concatenate([_by_columns(array)[mine] for array in arrays])
+
+    return Prepared(stage, lambda: comm.Alltoall(sent, received), 2 * sent.size, received, expected)
+
+
+def _by_columns(array: NDArray[Any] | None) -> NDArray[np.uint8]:
+    """The bytes of a local array, column by column."""
+    return np.empty(0, np.uint8) if array is None or not array.size else array.T.reshape(-1).view(np.uint8)
+
+
+def _counted(name: str, made: Callable[[Stage], Prepared], what: str = "bytes", keeps: bool = True) -> Method:
+    """A method for a local array on each process, whose bytes or elements it counts in 32 bits."""
+
+    def obstacle(case: Case) -> str | None:
+        if case.tiled:
+            return f"{name} is for a local array on each process, and the layout of {case.tiled} is of tiles"
+        size = case.local_elements * (case.dtype.itemsize if what == "bytes" else 1)
+        too_large = f"{name} counts {what} in 32 bits: the local arrays are too large for it"
+        return too_large if size >= LIMIT else None
+
+    return Method(name, made, obstacle, made if keeps else None)
+
+
+OTHERS = {
+    method.name: method
+    for method in (
+        _counted("gather-scatter", _gather_scatter, "elements"),
+        _counted("mpi-waitall", _Waitall),
+        _counted("mpi-alltoallv", Alltoallv),
+        Method("memcpy", _memcpy),
+        _counted("bcast", _broadcast, keeps=False),
+        _counted("alltoall", _all_to_all, keeps=False),
+    )
+}

@@ -1,0 +1,332 @@
+"""Run methods on cases: interleaved round by round, timed together, and every result verified; and say where.
+
+The question: how long does each method take, on the same arrays and under the same load of the machine, with everything
+made beforehand that can be made once (plans, contexts)?
+
+Ranks of one node share a clock, so there a time is from the first rank's start to the last rank's end: where ranks take
+turns on a core, a rank's own time means nothing. Clocks of different nodes cannot be compared; there it is the longest of
+the ranks' own times.
+
+The links' limit is the bytes that the busiest host must send or receive, over its link's rate. Links are taken as equal and
+as full duplex, and the network between them as without limits, so no way of redistributing can be faster, unless something
+holds bytes back from the link's accounting: a burst that a shaped link lets through, say.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import ctypes
+import datetime
+import gc
+import importlib.metadata
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import __version__, blacs
+from ..._kernels.flag import answer, round_trips
+from ...comm.groups import group_of
+from ...comm.mpi import MPI
+from ...comm.progress import until
+from ...engine.tile_graph import graph_of_tiles
+from ...engine.traffic import between_ranks
+from ...errors import LibraryError, RedistributionError
+from ...exchanges.threads import wanted
+from ..cases import Case
+from ..info import mpi_path, mpi_version
+from .methods import Method, Prepared
+from .results import CaseResult, MethodResult
+from .stage import Stage
+
+__all__ = [
+    "MORE_TICKS",
+    "Clock",
+    "between_hosts",
+    "environment",
+    "flag_round_trip_ns",
+    "links_limit",
+    "links_of",
+    "nodes_of",
+    "processor",
+    "run_case",
+]
+
+BYTES_PER_TIME = 2**20
+MOST_CALLS = 64
+MORE_TICKS = 2  # of `run_case`, beside one for each round: after warming up, and after verifying
+SETTLE = 0.01  # seconds between methods: links empty, and ranks that share cores have had their turns
+BATCHES, TRIPS_PER_BATCH, SECONDS = 1000, 5, 2.0  # of round trips of a flag
+PAGE = 4096
+
+
+class Clock:
+    """Times what all ranks of a communicator do together; `one_node` says whether they all share a clock."""
+
+    def __init__(self, comm: MPI.Intracomm, one_node: bool) -> None:
+        self._comm, self._one_node = comm, one_node
+        self._mine, self._all = np.zeros(2, np.int64), np.zeros(2, np.int64)
+        self.meaning = (
+            "after a barrier, from the first rank's start to the last rank's end"
+            if one_node
+            else "after a barrier, the longest of the ranks' own times (nodes share no clock)"
+        )
+
+    def seconds(self, run: Callable[[], None], calls: int) -> float:
+        """Time of one call, the mean of `calls` in a row. Collective."""
+        comm, mine, most = self._comm, self._mine, self._all
+        if self._one_node:
+            comm.Barrier()
+        else:
+            time.sleep(SETTLE)
+            until(comm.Ibarrier().Test)
+        with contextlib.ExitStack() as after:
+            if gc.isenabled():  # Python's garbage collection stays out of the times
+                gc.disable()
+                after.callback(gc.enable)
+            start = time.monotonic_ns()
+            for _ in range(calls):
+                run()
+            end = time.monotonic_ns()
+        mine[:] = (end, -start) if self._one_node else (end - start, 0)
+        if self._one_node:
+            comm.Allreduce(mine, most, MPI.MAX)
+        else:  # hosts may share cores unknown to MPI, whose wait would take them from those still at work
+            until(comm.Iallreduce(mine, most, MPI.MAX).Test)
+        return float(most.sum()) / calls / 1e9
+
+
+def run_case(
+    case: Case,
+    methods: Sequence[Method],
+    repeat: int,
+    clock: Clock,
+    comm: MPI.Intracomm,
+    tick: Callable[[], None],
+    calls: int | None = None,
+    profile: bool = False,
+) -> CaseResult:
+    """Time and verify each method on one case, which needs no more ranks than `comm` has. Collective over `comm`.
+
+    Methods that do not apply are left out, and the reason is given. In each of `repeat` timed rounds every method runs
+    once, in an order that is rotated from round to round; `tick` is called after each.
+
+    Parameters
+    ----------
+    calls : int, optional
+        Calls in a row that one time is the mean of. By default several where one is too short to time.
+    profile : bool
+        Whether to take down where the time of a call goes: of one apart, since looking at the clock in it takes time.
+    """
+    stage = Stage(case, comm)
+    ready, not_run = _prepare(methods, stage)
+    calls = calls or max(1, min(MOST_CALLS, BYTES_PER_TIME // max(1, case.local_elements * case.dtype.itemsize)))
+    growth = {}
+    for name, run in ready.items():
+        run.forget()
+        growth[name] = _peak_growth(run)
+    tick()
+    seconds: dict[str, list[float]] = {name: [] for name in ready}
+    names = collections.deque(ready)
+    for _ in range(repeat):
+        for name in names:
+            seconds[name].append(clock.seconds(ready[name], calls))
+        names.rotate(-1)
+        tick()
+    results = []
+    for name, run in ready.items():
+        extra = comm.allgather(growth[name] if run.extra_bytes is None else run.extra_bytes)
+        where = _profile(run, comm) if profile else {}
+        run.poison()  # once more, and every byte on every rank is looked at
+        comm.Barrier()
+        run()
+        right = all(comm.allgather(run.correct()))
+        results.append(MethodResult(name, tuple(seconds[name]), None if None in extra else max(extra), right, where))
+        run.close()
+    tick()
+    return CaseResult(case, tuple(results), not_run, calls)
+
+
+def _prepare(methods: Sequence[Method], stage: Stage) -> tuple[dict[str, Prepared], dict[str, str]]:
+    """What can run, ready, and why the rest cannot: what the lowest rank says that says anything."""
+    ready: dict[str, Prepared] = {}
+    not_run: dict[str, str] = {}
+
+    def agreed(name: str, mine: str | None) -> bool:
+        why = next(filter(None, stage.comm.allgather(mine)), None)
+        if why is not None:
+            not_run[name] = why
+        return why is None
+
+    for method in methods:
+        if agreed(method.name, method.obstacle(stage.case)):
+            made = mine = None
+            try:
+                made = method.prepare(stage)
+            except RedistributionError as error:
+                mine = str(error)
+            if agreed(method.name, mine) and made is not None:
+                ready[method.name] = made
+    return ready, not_run
+
+
+def _profile(run: Prepared, comm: MPI.Intracomm) -> dict[str, tuple[float, ...]]:
+    """One call's parts, each with the seconds of each rank that has it; the same on all ranks."""
+    comm.Barrier()
+    found = comm.allgather(dict(run.profile()))
+    parts = dict.fromkeys(part for mine in found for part in mine)
+    return {part: tuple(mine[part] for mine in found if part in mine) for part in parts}
+
+
+def _peak_growth(run: Callable[[], None]) -> int | None:
+    """Run, and return what it took at its peak in bytes; None where the system does not tell. As collective as `run`.
+
+    What was kept from earlier calls and is used again does not show: have it given back before.
+    """
+    with contextlib.suppress(AttributeError):  # what is free in this process must not hide what is taken
+        ctypes.CDLL(None).malloc_trim(0)
+    before = None
+    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # forget the peak of earlier calls
+        file.flush()
+        before = _memory("VmRSS")
+    run()
+    peak = _memory("VmHWM")
+    return None if before is None or peak is None else max(0, peak - before)
+
+
+def _memory(field: str) -> int | None:
+    with contextlib.suppress(OSError, StopIteration, ValueError), open("/proc/self/status") as file:
+        return int(next(line for line in file if line.startswith(f"{field}:")).split()[1]) * 1024
+    return None
+
+
+# -- where it runs
+
+
+def environment(comm: MPI.Intracomm, nodes: list[int], time: str, plans: str) -> dict[str, Any]:
+    """All that a reader of the figures must know of the machine and the software. Collective over `comm`.
+
+    `nodes` has the node of each rank; `time` and `plans` say what is timed, and when plans are made.
+    """
+    try:
+        library = blacs.load()
+        scalapack = {"path": library.path, "vendor": library.vendor}
+    except LibraryError:
+        scalapack = None
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "pyscalapack_redist": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "mpi4py": importlib.metadata.version("mpi4py"),
+        "mpi": mpi_version(),
+        "mpi_path": mpi_path(),
+        "scalapack": scalapack,
+        "machine": platform.machine(),
+        "processor": processor(),
+        "cores": os.cpu_count() or 1,
+        "ranks": comm.Get_size(),
+        "threads": wanted(),
+        "hosts": len(set(comm.allgather(platform.node()))),
+        "node_of_rank": nodes,
+        "flag_round_trip_ns": flag_round_trip_ns(comm, nodes),
+        "time": time,
+        "plans": plans,
+    }
+
+
+def nodes_of(comm: MPI.Intracomm) -> list[int]:
+    """Number of the node that each rank is on, counted in the order of ranks. Collective."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED, comm.Get_rank())
+    first = comm.allgather(node.bcast(comm.Get_rank(), root=0))
+    node.Free()
+    return _numbered(first)
+
+
+def _numbered(leaders: list[int]) -> list[int]:
+    number = {leader: k for k, leader in enumerate(dict.fromkeys(leaders))}
+    return [number[leader] for leader in leaders]
+
+
+def processor() -> str | None:
+    """What the system calls this processor; None where it does not tell. Not collective."""
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        return next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), None)
+    return None
+
+
+def flag_round_trip_ns(comm: MPI.Intracomm, nodes: list[int]) -> float | None:
+    """Median round trip of a flag in memory that ranks 0 and 1 share, in nanoseconds. Collective over `comm`.
+
+    Ratios to memcpy depend on it: it is some 100 ns where the cores share a cache, several times that where they do not.
+    None where there is one rank, the two are on different nodes, or MPI gives them no shared memory.
+    """
+    if comm.Get_size() < 2 or nodes[0] != nodes[1]:
+        return None
+    rank, found = comm.Get_rank(), None
+    pair: MPI.Intracomm = comm.Split(0 if rank < 2 else MPI.UNDEFINED, rank)  # type: ignore[assignment]
+    if pair != MPI.COMM_NULL:
+        with contextlib.suppress(MPI.Exception):
+            window = MPI.Win.Allocate_shared(PAGE if rank == 0 else 0, comm=pair)
+            flags = np.frombuffer(window.Shared_query(0)[0], np.int64)  # type: ignore[call-overload]
+            flags[:] = 0
+            pair.Barrier()
+            if rank == 0:
+                times = round_trips(flags, BATCHES, TRIPS_PER_BATCH, SECONDS)
+                found = round(float(np.median(times)), 1) if times.size else None
+            else:
+                answer(flags, BATCHES * TRIPS_PER_BATCH, SECONDS)
+            pair.Barrier()
+            del flags
+            window.Free()
+        pair.Free()
+    agreed: float | None = comm.bcast(found, root=0)
+    return agreed
+
+
+# -- links between hosts
+
+
+def between_hosts(case: Case, hosts: Sequence[int]) -> NDArray[np.int64]:
+    """Bytes that each host owes each other host, by the host of each rank; zeros on the diagonal. Not collective."""
+    before, after = (side.descriptor(case.shape, None) for side in (case.before, case.after))
+    if case.tiled:
+        ranks, elements = [before.ranks, after.ranks], graph_of_tiles(before, after).lengths
+    else:
+        all_ranks, elements = between_ranks(before, after)
+        ranks = [tuple(all_ranks.tolist())] * 2
+    owed = np.zeros((max(hosts) + 1,) * 2, np.int64)
+    np.add.at(owed, np.ix_(*(np.asarray(hosts)[list(some)] for some in ranks)), elements)
+    np.fill_diagonal(owed, 0)
+    return owed * case.dtype.itemsize
+
+
+def links_limit(case: Case, environment: dict[str, Any]) -> dict[str, float] | None:
+    """Bytes, the link's bytes per second, and the seconds that the links allow at best in one case. Not collective.
+
+    None where `links_of` found no rate or nothing goes between hosts.
+    """
+    rate, hosts = environment.get("link_rate"), environment.get("host_of_rank")
+    if rate is None or hosts is None:
+        return None
+    owed = between_hosts(case, hosts)
+    busiest = max(int(owed.sum(axis=side).max()) for side in range(2))
+    return {"bytes": busiest, "rate": rate, "seconds": busiest / rate} if busiest else None
+
+
+def links_of(comm: MPI.Intracomm, rate: float | None) -> dict[str, Any]:
+    """Entries of the environment: the host of each rank, the rate of a host's link and where that is from. Collective.
+
+    Without a rate it is what the engine measured. Raises RedistributionError where what the environment says of nodes or
+    links is wrong, on this rank or on another.
+    """
+    group = group_of(comm)
+    hosts, links = _numbered(group.make_node().leaders.tolist()), group.links
+    found = (rate, "as given") if rate is not None else (None, None) if links is None else (links.rate, links.origin)
+    return {"host_of_rank": hosts, "link_rate": found[0], "link_rate_origin": found[1]}
