@@ -89,7 +89,7 @@ cdef int check(const NineIntegers *nine, int nprow, int npcol, int myrow) except
 
 def local_rows(int m, int mb, int row, int source, int processes):
     """Rows that a process row holds. Not collective."""
-    from pyscalapack_redist.layout.blockcyclic import BlockCyclic
+    from pyscalapack_redist.layout.axis import BlockCyclic
     return BlockCyclic(m, mb, processes, source).local_size(row)
 
 

@@ -33,10 +33,9 @@ from .errors import (
     ScheduleError,
 )
 from .files import dtype_of, load, save, shape_of
-from .layout.blockcyclic import BlockCyclic
+from .layout.axis import BlockCyclic, Blocks
 from .layout.descriptor import Descriptor
 from .layout.grid import ProcessGrid
-from .layout.irregular import Blocks
 from .layout.relabel import RelabelReport, relabel, relabel_report
 from .layout.tiles import Tiles
 from .tracing import Phase, Phases, trace

@@ -20,11 +20,11 @@ from .engine.redistribute import redistribute
 from .engine.scatter_gather import from_root, gather
 from .errors import ArrayError, DescriptorError, shown
 from .files import load, save
+from .layout.arrays import host_array
 from .layout.descriptor import Descriptor
 from .layout.dimensions import BlockSizes
 from .layout.distributed import Distributed, descriptor_of
 from .layout.grid import ProcessGrid
-from .layout.host_array import host_array
 from .layout.letters import OPERATIONS, letter_of, transposes
 
 __all__ = ["DistributedArray", "distribute"]

@@ -8,7 +8,7 @@ import numpy as np
 from oracle import deal, random_irregular
 
 from pyscalapack_redist import BlockCyclic, Blocks
-from pyscalapack_redist.layout.irregular import Irregular
+from pyscalapack_redist.layout.axis import Irregular
 
 BLOCKS = (1, 2, 3, 4, 5, 7, 8, 12, 30, 1000)
 PROCESSES = (1, 1, 2, 3, 4, 5, 7, 9)

@@ -163,7 +163,7 @@ def measure(case: TimedCase, seconds: float, comm: MPI.Intracomm) -> dict[str, A
 
 def assume_cache(nbytes: int) -> bool:
     """Have the package believe in a last cache of this size, where it has no variable for that; whether it asks at all."""
-    for name in ("comm.cores", "exchanges.exchange"):
+    for name in ("comm.node", "comm.cores", "exchanges.exchange"):
         with suppress(ImportError):
             importlib.import_module(f"{psr.__name__}.{name}")
     modules = [module for name, module in sys.modules.items() if name.startswith(psr.__name__)]

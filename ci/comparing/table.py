@@ -21,7 +21,7 @@ Launches = Mapping[str, tuple[Sequence[Launch], Sequence[Launch]]]
 
 def machine() -> str:
     """The processor, the cores that may be used, and the last cache that the system reports."""
-    from pyscalapack_redist.comm.cores import last_cache, usable_cores
+    from pyscalapack_redist.comm.node import last_cache, usable_cores
 
     model = "an unknown processor"
     if shutil.which("lscpu"):

@@ -1,4 +1,10 @@
-"""The BLACS and ScaLAPACK library: finding and loading it.
+"""Symbols of shared libraries, and what a file links; also without opening it. Not collective.
+
+Which kernels the BLAS beneath ScaLAPACK runs, and whether they are for another processor. Not collective.
+
+OpenBLAS takes a processor that is newer than itself for an old one: its kernels for that are slow, and some of them wrong.
+
+The BLACS and ScaLAPACK library: finding and loading it.
 
 No other module knows a library's file name, and nothing links one: symbols are looked up at run time and handed to the
 compiled table `Entries`. A library must be built for the MPI that mpi4py runs on, which is checked before it is used.
@@ -7,19 +13,177 @@ compiled table `Entries`. A library must be built for the MPI that mpi4py runs o
 from __future__ import annotations
 
 import _ctypes
+import contextlib
 import ctypes
+import functools
+import mmap
 import os
 import re
 import site
+import struct
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from .._blacs import ENTRY_POINTS, Entries
-from ..errors import LibraryError
-from .symbols import address_of, counts_in_64_bits, file_of, linked
+from ..errors import LibraryError, callers_level
 
-__all__ = ["ENVIRONMENT", "Library", "available", "load"]
+__all__ = [
+    "ENVIRONMENT",
+    "Library",
+    "address_of",
+    "available",
+    "counts_in_64_bits",
+    "file_of",
+    "fitting_kernels",
+    "kernel_advice",
+    "kernel_name",
+    "linked",
+    "load",
+    "openblas",
+    "warn_of_kernels",
+    "without_avx2",
+]
+
+
+class _SymbolPlace(ctypes.Structure):
+    """Dl_info of dlfcn.h."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("file_base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def address_of(library: ctypes.CDLL, symbol: str) -> int:
+    """Address of a symbol of a library or of what it links; 0 where there is none."""
+    try:
+        return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+    except AttributeError:
+        return 0
+
+
+def file_of(library: ctypes.CDLL, symbol: str) -> str | None:
+    """Which file a symbol of a library, or of what it links, comes from."""
+    place = _SymbolPlace()
+    address = address_of(library, symbol)
+    if not address or not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(place)):
+        return None
+    return os.path.realpath(os.fsdecode(place.file))
+
+
+def linked(path: str) -> list[str]:
+    """Names of the libraries that an ELF file links; none where it is not a 64-bit little-endian one."""
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as image:
+            return _linked_names(image) if image[:6] == b"\x7fELF\x02\x01" else []
+    except (OSError, ValueError, StopIteration, struct.error):
+        return []
+
+
+def _linked_names(image: mmap.mmap) -> list[str]:
+    (table,) = struct.unpack_from("<Q", image, 32)
+    size, count = struct.unpack_from("<HH", image, 54)
+    segments = [struct.unpack_from("<IIQQQQ", image, table + k * size) for k in range(count)]
+    loaded = [(address, offset, length) for kind, _, offset, address, _, length in segments if kind == 1]
+    dynamic = [
+        struct.unpack_from("<qQ", image, at)
+        for kind, _, offset, _, _, length in segments
+        if kind == 2
+        for at in range(offset, offset + length, 16)
+    ]
+    (texts,) = (value for tag, value in dynamic if tag == 5)
+    start = next(offset + texts - at for at, offset, length in loaded if at <= texts < at + length)
+    return [image[start + value : image.find(b"\0", start + value)].decode() for tag, value in dynamic if tag == 1]
+
+
+def counts_in_64_bits(library: ctypes.CDLL) -> bool:
+    """Whether a ScaLAPACK reads integers of 64 bits, by its names or by what its NUMROC answers.
+
+    That is asked how many of 10 elements the first of 3 processes has. Where it reads 64 bits they are 10 + 2^32.
+    """
+    if not address_of(library, "pdgemr2d_") and any(address_of(library, f"pdgemr2d{end}") for end in ("_64_", "64_")):
+        return True
+    numroc = address_of(library, "numroc_")
+    if not numroc:
+        return False
+    numbers = [ctypes.c_int64(number) for number in (10 + 2**32, 1, 0, 0, 3)]
+    count = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 5)(numroc)
+    return bool(count(*map(ctypes.addressof, numbers)) != 4)
+
+
+PROCESSOR = "/proc/cpuinfo"
+# OpenBLAS's kernels for x86 that do without AVX2, by its names for processors
+WITHOUT_AVX2 = re.compile(
+    "Katmai|Coppermine|Northwood|Prescott|Banias|Atom|Core2|Penryn|Dunnington|Nehalem|Sandybridge|Athlon|Opteron(_SSE3)?|"
+    "Barcelona|Nano|Bobcat|Bulldozer|Piledriver|Steamroller"
+)
+AVX512 = {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}
+
+
+def openblas(library: Library, function: str) -> str | None:
+    """The text that a function of the OpenBLAS beneath a library returns; None where another BLAS is there."""
+    try:
+        symbol = getattr(ctypes.CDLL(library.path), function)
+    except AttributeError:
+        return None
+    symbol.restype = ctypes.c_char_p
+    return str(symbol().decode())
+
+
+def kernel_name(library: Library) -> str | None:
+    """OpenBLAS's name for the processor whose kernels it runs; None where another BLAS is beneath the library."""
+    return openblas(library, "openblas_get_corename")
+
+
+@functools.cache
+def without_avx2(library: Library) -> bool:
+    """Whether OpenBLAS runs kernels for processors that have no AVX2."""
+    return WITHOUT_AVX2.fullmatch(kernel_name(library) or "") is not None
+
+
+def fitting_kernels(library: Library) -> str | None:
+    """What OPENBLAS_CORETYPE should be, where the kernels lack AVX2 and the processor has it; else None."""
+    processor = _processor()
+    if not without_avx2(library) or "avx2" not in processor:
+        return None
+    if processor & {"AuthenticAMD", "HygonGenuine"}:
+        return "Zen"
+    return "SkylakeX" if processor >= AVX512 else "Haswell"
+
+
+def kernel_advice(library: Library) -> str | None:
+    """What is wrong with the kernels and what to do; None where nothing is known to be wrong."""
+    fitting = fitting_kernels(library)
+    if fitting is None:
+        return None
+    remedy = f"set OPENBLAS_CORETYPE={fitting} in the environment of all ranks, before they start"
+    if "DYNAMIC_ARCH" not in (openblas(library, "openblas_get_config") or ""):
+        remedy = "it is built for no other, so use one that is built with DYNAMIC_ARCH"
+    return (
+        f"the BLAS beneath ScaLAPACK, {file_of(ctypes.CDLL(library.path), 'openblas_get_corename')}, runs kernels for "
+        f"{kernel_name(library)}, without AVX2, which this processor has: linear algebra takes up to three times as long, "
+        f"and single precision may be wrong; {remedy}"
+    )
+
+
+@functools.cache
+def warn_of_kernels(library: Library, rank: int) -> None:
+    """Warn on rank 0, once, where the kernels are for another processor."""
+    advice = kernel_advice(library) if rank == 0 else None
+    if advice is not None:
+        warnings.warn(advice, RuntimeWarning, stacklevel=callers_level())
+
+
+def _processor() -> set[str]:
+    """The words that Linux says about the first processor: its maker and its flags among them."""
+    with contextlib.suppress(OSError), open(PROCESSOR) as file:
+        return set(file.read().partition("\n\n")[0].split())
+    return set()
+
 
 ENVIRONMENT = "PYSCALAPACK_REDIST_LIBRARY"
 # what `Library.routine` finds, beside the typed table `ENTRY_POINTS`

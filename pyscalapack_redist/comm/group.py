@@ -1,4 +1,13 @@
-"""Group: processes that redistribute among themselves, and what they agree on.
+"""What a group keeps from one redistribution to the next: plans, and staging memory.
+
+Conversation: every rank of a group tells the first one something, and the first one answers all of them.
+
+For what happens seldom: errors in words, objects that not all ranks know, the set-up of a node. It goes by messages with a
+tag of its own, so it needs no order among whatever else is under way, and it is advanced without blocking.
+
+Agreement: one vote, and what follows from it, also on a rank where an interrupt has ended the waiting for it.
+
+Group: processes that redistribute among themselves, and what they agree on.
 
 Whatever a rank finds wrong with its own arguments, it still votes; then every rank raises, or none does. docs/protocol.md
 says what each rank may assume when.
@@ -6,29 +15,315 @@ says what each rank may assume when.
 
 from __future__ import annotations
 
+import pickle
 import threading
-from collections import deque
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeVar
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .._kernels.ring import Ring, Tickets
 from ..errors import CollectiveError
 from . import progress
-from .agreement import Agreement
-from .channel import Channel
-from .conversation import TAGS, TALK, Conversation, Refusal, all_tell
-from .kept import Plans, Staging
+from .channel import Channel, Request
 from .links import Links, links_between
-from .log_steps import LogSteps, Rows, radix_for
 from .mpi import MPI
 from .node import Node
 from .progress import until
-from .vote import Ballot, MPIVote, Outcome, RingVote, Statement, Verdict, Vote, error_in_words, good, verdict
+from .vote import (
+    Ballot,
+    LogSteps,
+    MPIVote,
+    Outcome,
+    RingVote,
+    Rows,
+    Statement,
+    Verdict,
+    Vote,
+    digest,
+    error_in_words,
+    good,
+    radix_for,
+    verdict,
+)
 from .waiting import Waiting
 
-__all__ = ["Group"]
+__all__ = [
+    "DATA",
+    "TAGS",
+    "TALK",
+    "Agreement",
+    "Conversation",
+    "Group",
+    "Plans",
+    "Refusal",
+    "Staging",
+    "all_tell",
+    "read_alike",
+]
+
+PLANS_KEPT = 32
+
+
+class Plans(OrderedDict[Hashable, Any]):
+    """Plans made, the most recently used last. All ranks keep and drop the same ones, since all make the same calls."""
+
+    def keep(self, key: Hashable, plan: Any) -> None:
+        """Keep a plan, and drop the one that was not used for longest where there are too many."""
+        self[key] = plan
+        self.move_to_end(key)
+        while len(self) > PLANS_KEPT:
+            self.popitem(last=False)
+
+
+class Staging:
+    """Staging memory that no transfer uses: the largest piece that one has put back."""
+
+    def __init__(self) -> None:
+        self._kept: NDArray[np.uint8] | None = None
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        """`size` bytes or more: what is kept, where that is large enough."""
+        kept, self._kept = self._kept, None
+        return kept if kept is not None and kept.nbytes >= size else np.empty(size, np.uint8)
+
+    def put_back(self, memory: NDArray[np.uint8]) -> None:
+        """Keep it for the next transfer, unless a larger piece is kept."""
+        if self._kept is None or self._kept.nbytes < memory.nbytes:
+            self._kept = memory
+
+
+DATA, TALK, TAGS = range(3)  # of one ticket: the tag of its messages, that of conversations, and how many tags it has
+
+
+class Untold(NamedTuple):
+    """In place of what a rank could not tell, or the first one could not answer: why."""
+
+    rank: int
+    text: str
+
+
+class Conversation:
+    """One question and its answer. Collective over the group; the ranks may start and advance it when they like.
+
+    What fails on a rank, in pickling or in `answers`, is told to all in place of the answer.
+
+    Parameters
+    ----------
+    channel : Channel
+        The group's.
+    tag : int
+        Of no other messages at the same time.
+    mine : object
+        What this rank tells; anything that can be pickled.
+    answers : callable
+        On the first rank: from what all ranks told, by rank, the answer to each.
+    """
+
+    def __init__(self, channel: Channel, tag: int, mine: Any, answers: Callable[[list[Any]], list[Any]]) -> None:
+        self._channel, self._tag, self._answers = channel, tag, answers
+        self._told: list[Any] = [None] * channel.size
+        self._missing = channel.size - 1 if channel.rank == 0 else 1
+        self._requests: list[Request] = []
+        self._coming: tuple[int, Any, Request] | None = None
+        self._kept: list[Any] = []  # MPI reads it until a send has completed
+        self.done = False
+        self.answer: Any = None
+        self.error: Exception | None = None  # what failed on this rank
+        if channel.rank == 0:
+            self._told[0] = mine
+        else:
+            try:
+                data = pickle.dumps(mine)
+            except Exception as caught:
+                data = pickle.dumps(self._untold(caught))
+            self._send(0, data)
+
+    @property
+    def failure(self) -> Verdict:
+        """Why there is no answer; None if there is one."""
+        return [self.answer.rank, f" could not take part: {self.answer.text}"] if type(self.answer) is Untold else None
+
+    def _untold(self, error: Exception) -> Untold:
+        self.error = error
+        return Untold(self._channel.rank, error_in_words(error))
+
+    def _send(self, peer: int, pickled: bytes) -> None:
+        data = np.frombuffer(pickled, np.uint8)
+        self._kept.append(data)
+        self._requests.append(self._channel.send(data, peer, self._tag))
+
+    def _take(self) -> bool:
+        """Receive what has come; True where something has come in whole."""
+        if self._coming is None:
+            found = self._channel.probe(None if self._channel.rank == 0 else 0, self._tag)
+            if found is None:
+                return False
+            data = np.empty(found.nbytes, np.uint8)
+            self._coming = found.peer, data, found.receive(data)
+        peer, data, request = self._coming
+        if not request.Test():
+            return False
+        self._coming = None
+        self._told[peer] = pickle.loads(data.tobytes())
+        return True
+
+    def advance(self) -> bool:
+        """Go on; True when this rank has its answer, and what it sent is on its way. Not collective."""
+        while self._missing and self._take():
+            self._missing -= 1
+            if self._channel.rank == 0 and not self._missing:
+                self._reply()
+            elif self._channel.rank:
+                self.answer = self._told[0]
+        if not self._missing and self._channel.size == 1 and not self.done:
+            self._reply()
+        self._requests = [request for request in self._requests if not request.Test()]
+        self.done = not self._missing and not self._requests
+        return self.done
+
+    def _reply(self) -> None:
+        untold = next((mine for mine in self._told if type(mine) is Untold), None)
+        try:
+            answers = [untold] * self._channel.size if untold is not None else self._answers(self._told)
+            pickled = [pickle.dumps(answer) for answer in answers[1:]]
+        except Exception as caught:
+            answers = [self._untold(caught)]
+            pickled = [pickle.dumps(answers[0])] * (self._channel.size - 1)
+        self.answer = answers[0]
+        for peer, data in enumerate(pickled, 1):
+            self._send(peer, data)
+
+
+def all_tell(
+    channel: Channel, ticket: int, mine: Any, answer: Callable[[list[Any]], Any] | None = None
+) -> Conversation:
+    """All get what all tell, by rank, or what the first one makes of that."""
+
+    def answers(told: list[Any]) -> list[Any]:
+        return [told if answer is None else answer(told)] * len(told)
+
+    return Conversation(channel, ticket + TALK, mine, answers)
+
+
+class Refusal:
+    """What ranks tell one another after a vote that was not good. `answer` says why, on all; None if nothing is wrong.
+
+    What others have sent before they knew the vote is received, and forgotten.
+    """
+
+    def __init__(self, group: Group, ticket: int, talk: Conversation) -> None:
+        self._group, self._ticket, self._talk = group, ticket, talk
+        self._come: list[int] | None = None  # the ranks whose messages are still to be received
+        self._receiving: tuple[Any, Request] | None = None
+        self.answer: str | None = None
+
+    def advance(self) -> bool:
+        """Go on; True when this rank has its answer, and nothing for it is on its way. Not collective."""
+        if self._come is None:
+            if not self._talk.advance():
+                return False
+            if self._talk.failure is not None:  # nobody knows which messages are on their way to whom
+                self.answer = self._group.in_words(self._talk.failure)
+                self._group.break_off(self.answer)
+                return True
+            verdict, come = self._talk.answer
+            self.answer = None if verdict is None else self._group.in_words(verdict)
+            self._come = [] if self.answer is None else list(come)
+        while self._come:
+            if self._receiving is None:
+                found = self._group.channel.probe(self._come[0], self._ticket + DATA)
+                if found is None:
+                    return False
+                data = np.empty(found.nbytes, np.uint8)
+                self._receiving = data, found.receive(data)
+            if not self._receiving[1].Test():
+                return False
+            self._receiving = None
+            del self._come[0]
+        return True
+
 
 T = TypeVar("T")
+
+
+class Agreement:
+    """An agreement that an interrupt has ended on this rank, which still has its part in what the others do.
+
+    Parameters
+    ----------
+    group : Group
+        The ranks.
+    ticket : int
+        That of the vote.
+    vote : Vote
+        What this rank has cast.
+    error : BaseException
+        What the others are told, if they ask: what this rank found wrong, or the interrupt.
+    statements, asks : callable
+        As for `Group.agree`.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        ticket: int,
+        vote: Vote,
+        error: BaseException,
+        statements: Callable[[], Sequence[Statement]],
+        asks: Callable[[Outcome], bool],
+    ) -> None:
+        self._group, self._ticket, self._vote = group, ticket, vote
+        self._error, self._statements, self._asks = error, statements, asks
+        self._talk: Conversation | Refusal | None = None
+
+    def advance(self, block: bool = False) -> bool:
+        """Go on; True when the others need nothing more of this rank. It never raises."""
+        group = self._group
+        if group.broken is not None:
+            return True
+        if self._talk is None:
+            outcome = group.count(self._vote)
+            if outcome is None:
+                return False
+            if not good(outcome):
+                self._talk = group.refusal(self._ticket, self._error, self._statements)
+            elif self._asks(outcome):
+                self._talk = all_tell(group.channel, self._ticket, error_in_words(self._error))
+            else:
+                return True
+        return self._talk.advance()
+
+
+def read_alike(group: Group, what: str, read: Callable[[], T | None], number: Callable[[T], int]) -> T | None:
+    """What this rank reads, or None; all raise where one cannot, or two read different things. Collective over the group.
+
+    Parameters
+    ----------
+    group : Group
+        The ranks.
+    what : str
+        What is read, in words.
+    read : callable
+        Gives it, or None on a rank that cannot know.
+    number : callable
+        A digest of it.
+    """
+    mine, error = None, None
+    try:
+        mine = read()
+    except Exception as caught:
+        error = caught
+    found = None if mine is None else number(mine)
+    group.agree(
+        Ballot(failed=group.failed(error), call=digest(what), source=found),
+        error,
+        lambda: [Statement(what, found, repr(mine))],
+        lambda outcome: True,
+    )
+    return mine
 
 
 class Group:

@@ -1,4 +1,8 @@
-"""The ranks of one node: who they are, the memory that they share, and whether they live.
+"""The cores that this process may use, their last cache, and how a process gives its core to others.
+
+Not every system has sched_getaffinity and sched_yield, and only Linux tells of caches in files; macOS lacks the first.
+
+The ranks of one node: who they are, the memory that they share, and whether they live.
 
 `PYSCALAPACK_REDIST_NODES=0,0,1,1` says on which node each rank of COMM_WORLD counts as being, so that what happens
 between nodes can be tested on one. It says nothing of ranks outside COMM_WORLD, so where there are any the real nodes count.
@@ -6,10 +10,12 @@ between nodes can be tested on one. It says nothing of ranks outside COMM_WORLD,
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import socket
 import stat
+import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,9 +25,80 @@ import numpy as np
 
 from .._kernels.ring import Ring, SharedMemory, bytes_needed
 from ..errors import CollectiveError, RedistributionError
-from .cores import usable_cores
 
-__all__ = ["AREA", "Node", "forced_nodes", "machine"]
+__all__ = [
+    "AREA",
+    "LAST_CACHE",
+    "LastCache",
+    "Node",
+    "forced_nodes",
+    "give_way",
+    "last_cache",
+    "machine",
+    "usable_cores",
+]
+
+CORES = Path("/sys/devices/system/cpu")
+LAST_CACHE = "PYSCALAPACK_REDIST_LAST_CACHE"
+
+give_way: Callable[[], object] = getattr(os, "sched_yield", functools.partial(time.sleep, 0))
+
+
+def usable_cores() -> frozenset[int]:
+    """Numbers of the cores on which this process may run; all, where the system does not tell. Not collective."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+class LastCache(NamedTuple):
+    """The cache in front of main memory: its bytes, and the most cores that share it."""
+
+    nbytes: int
+    sharing: int
+
+    def share(self, ranks: int) -> int:
+        """Bytes of it for each of so many ranks of a node, as if they were together. Not collective."""
+        return self.nbytes // max(1, min(ranks, self.sharing))
+
+
+UNKNOWN = LastCache(32 * 2**20, 2**20)
+
+
+@functools.cache
+def last_cache() -> LastCache:
+    """The last cache of a core that this process may use; a usual one, where the system does not tell. Not collective.
+
+    Its size is that of the environment's PYSCALAPACK_REDIST_LAST_CACHE, where that is set; for tests.
+
+    Raises
+    ------
+    RedistributionError
+        The variable is no number of bytes.
+    """
+    cache = _last_cache_of_system()
+    text = os.environ.get(LAST_CACHE)
+    if not text:
+        return cache
+    if not text.isdecimal():
+        raise RedistributionError(
+            f"{LAST_CACHE}={text!r} must be the bytes of the last cache, such as {32 * 2**20}; unset it to ask the system"
+        )
+    return cache._replace(nbytes=int(text))
+
+
+def _last_cache_of_system() -> LastCache:
+    found = []
+    try:
+        for place in (CORES / f"cpu{min(usable_cores())}" / "cache").glob("index*"):
+            level, size, cores = [(place / name).read_text().strip() for name in ("level", "size", "shared_cpu_list")]
+            nbytes = int(size[:-1]) * {"K": 2**10, "M": 2**20}[size[-1]]
+            ends = [part.split("-") for part in cores.split(",")]
+            found.append((int(level), LastCache(nbytes, sum(int(end[-1]) - int(end[0]) + 1 for end in ends))))
+    except (OSError, ValueError, LookupError):
+        return UNKNOWN
+    return max(found)[1] if found else UNKNOWN
+
 
 AREA = 2 * 2**20  # bytes of chunks on the way from one rank
 VARIABLE = "PYSCALAPACK_REDIST_NODES"

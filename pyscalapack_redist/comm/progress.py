@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from .cores import give_way
 from .mpi import MPI
+from .node import give_way
 
 __all__ = ["Task", "advance_others", "blocking", "interrupts_held", "pause", "under_way", "until"]
 

@@ -1,4 +1,12 @@
-"""Votes: what all ranks of a group must agree on before anything moves, and what is said where they do not.
+"""Messages to all other ranks in few steps: a maximum of numbers, and a block of bytes for each rank.
+
+In step k each rank sends to the ranks d r^k further, for d from 1 to r - 1, and receives from those so far before; r is called
+the radix. What they know of the maximum goes in every message (with radix 2: Hensgen, Finkel and Manber, Two algorithms for
+barrier synchronization, 1988). The block for the rank j further goes in the steps of the digits of j to the base r (Bruck et
+al., Efficient algorithms for all-to-all communications in multiport message-passing systems, 1997). With radix 2 a rank sends
+log2 P messages, and P log2(P) / 2 blocks; with radix P it sends all blocks straight away, in P - 1 messages.
+
+Votes: what all ranks of a group must agree on before anything moves, and what is said where they do not.
 
 A vote is a record of named fields, each with a rule (`_kernels.ring.RULES`). Ranks of one node cast it in shared memory
 (`_kernels.ring.RingVote`), others by messages of MPI.
@@ -6,30 +14,273 @@ A vote is a record of named fields, each with a rule (`_kernels.ring.RULES`). Ra
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._kernels.ring import RULES, Ballot, Outcome, RingVote
 from .channel import Channel
-from .log_steps import LogSteps, Rows
 
 __all__ = [
+    "LONGEST",
+    "MESSAGE_SECONDS",
     "Ballot",
+    "LogSteps",
     "MPIVote",
     "Outcome",
     "RingVote",
+    "Rows",
     "Statement",
     "Verdict",
     "Vote",
+    "Work",
     "differ",
     "digest",
     "error_in_words",
     "good",
+    "radix_for",
     "verdict",
+    "work_of",
 ]
+
+LONGEST = 32 * 1024  # bytes of blocks in a message, where a rank does not know what others send it
+MESSAGE_SECONDS = 2.5e-5  # that a rank is busy with a message, beside the time it is on its way
+RADICES = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+
+
+class Work(NamedTuple):
+    """What each rank does: its steps, messages and blocks sent, and the most blocks in a message."""
+
+    steps: int
+    messages: int
+    blocks: int
+    longest: int
+
+    def seconds(self, latency: float) -> float:
+        """How long all steps take where the messages are short."""
+        return self.steps * latency + self.messages * MESSAGE_SECONDS
+
+
+class Rows(NamedTuple):
+    """Blocks of bytes for all ranks, and in the end from all.
+
+    Attributes
+    ----------
+    blocks : ndarray of uint8, shape (size, bytes of a block)
+        The block for the rank j further in row j, where in the end that of the rank j before is.
+    lengths : sequence of int
+        Bytes that there are of each, in the beginning. Blocks go whole where they go through other ranks.
+    """
+
+    blocks: NDArray[np.uint8]
+    lengths: Sequence[int]
+
+
+@functools.lru_cache(maxsize=256)
+def steps_of(size: int, radix: int) -> tuple[tuple[tuple[int, NDArray[np.intp]], ...], ...]:
+    """For each message of each step how far it goes, and the blocks in it by the distance of whom they are for."""
+    distances, steps, stride = np.arange(size), [], 1
+    while stride < size:
+        digits = distances // stride % radix
+        ahead = range(1, min(radix, -(-size // stride)))
+        steps.append(tuple((d * stride, np.flatnonzero(digits == d)) for d in ahead))
+        stride *= radix
+    return tuple(steps)
+
+
+@functools.lru_cache(maxsize=256)
+def work_of(size: int, radix: int) -> Work:
+    """What each of so many ranks does. Not collective."""
+    steps = steps_of(size, radix)
+    blocks = [len(blocks) for step in steps for _, blocks in step]
+    return Work(len(steps), len(blocks), sum(blocks), max(blocks, default=0))
+
+
+@functools.lru_cache(maxsize=256)
+def radix_for(size: int, latency: float) -> int:
+    """The radix with which short messages are through soonest. Not collective."""
+    return min((r for r in RADICES if r <= max(2, size)), key=lambda r: work_of(size, r).seconds(latency))
+
+
+class LogSteps:
+    """One such exchange after another. Started by all ranks; not collective otherwise.
+
+    A rank that has no blocks of its own, and does not know how large they are, passes on those of others.
+
+    Parameters
+    ----------
+    channel : Channel
+        Among the ranks.
+    radix : int
+        2 for the fewest messages, the number of ranks for the fewest steps.
+    numbers : int
+        Numbers of which the maximum is found.
+    longest : int
+        Most bytes of the blocks in a message.
+    tag : int, optional
+        Of the messages, where such exchanges of all objects with this tag come one after another, in the same order on all
+        ranks. Its requests are then made once; `free` ends them.
+
+    Attributes
+    ----------
+    largest : ndarray of int64
+        Before the start this rank's numbers; in the end the largest of all ranks.
+    """
+
+    def __init__(
+        self, channel: Channel, radix: int, numbers: int, longest: int = LONGEST, tag: int | None = None
+    ) -> None:
+        self.radix = radix
+        self._channel, self._fixed = channel, tag is not None
+        self._head = 8 * (numbers + 1)  # bytes of the numbers, and before them the bytes of a block: 0 for none
+        self._steps = [
+            [_Message(channel, distance, blocks, self._head, longest, tag) for distance, blocks in step]
+            for step in steps_of(channel.size, radix)
+        ]
+        self._messages = [message for step in self._steps for message in step]
+        self._at = self._missing = self._unsent = self._tag = 0
+        self._rows: NDArray[np.uint8] | None = None
+        self._lengths: Sequence[int] | None = None
+        self._mine = np.zeros(numbers + 1, np.int64)
+        self.largest = self._mine[1:]
+
+    def start(self, rows: Rows | None = None, tag: int = 0) -> None:
+        """Send what the first step has; all of before has completed.
+
+        Parameters
+        ----------
+        rows : Rows, optional
+            This rank's blocks, and in the end those for it. Used until then.
+        tag : int
+            Of messages that nobody else sends, if the object has none.
+        """
+        self._rows = None if rows is None else rows.blocks
+        self._lengths = rows.lengths if rows is not None and len(self._steps) == 1 else None
+        self._at, self._unsent, self._tag = 0, len(self._messages), tag
+        for message in self._messages:
+            if self._fixed:
+                message.start_receiving()
+            else:
+                message.receiving = self._channel.receive(message.incoming, message.source, tag)
+        self._send()
+
+    def advance(self) -> bool:
+        """Go on as far as possible; True when all has come, and MPI has done with what was sent."""
+        while self._at < len(self._steps):
+            messages = self._steps[self._at]
+            while self._missing:  # all are needed, so the last one is as good as any
+                message = messages[self._missing - 1]
+                if not message.receiving.Test():
+                    return False
+                self._missing -= 1
+                self._take(message)
+            self._at += 1
+            self._send()
+        while self._unsent:
+            if not self._messages[self._unsent - 1].sending.Test():
+                return False
+            self._unsent -= 1
+        return True
+
+    def free(self) -> None:
+        """Free the requests; nothing is under way. Not collective."""
+        for message in self._messages:
+            message.free()
+
+    def _send(self) -> None:
+        """The messages of this step, if there are any."""
+        if self._at == len(self._steps):
+            return
+        rows, lengths, mine, head = self._rows, self._lengths, self._mine, self._head
+        messages = self._steps[self._at]
+        self._missing = len(messages)
+        mine[0] = block = 0 if rows is None else rows.shape[1]
+        for message in messages:
+            if lengths is not None:
+                mine[0] = block = lengths[message.distance]
+            nbytes = head + message.number * block
+            if message.nbytes != nbytes:
+                message.resize(nbytes)
+            message.outgoing_head[:] = mine
+            if not block or rows is None:
+                pass
+            elif lengths is not None:
+                message.outgoing[head:] = rows[message.distance, :block]
+            else:
+                rows.take(message.blocks, 0, message.outgoing[head:].reshape(message.number, block), "clip")
+            if self._fixed:
+                message.start_sending()
+            else:
+                message.sending = self._channel.send(message.outgoing, message.target, self._tag)
+
+    def _take(self, message: _Message) -> None:
+        """What a message of this step has brought."""
+        np.maximum(self.largest, message.numbers, out=self.largest)
+        block, rows, head = int(message.incoming_head[0]), self._rows, self._head
+        if not block:
+            return
+        if len(self._steps) == 1:
+            if rows is not None and block <= rows.shape[1]:
+                rows[message.distance, :block] = message.incoming[head : head + block]
+            return
+        if rows is None:
+            rows = self._rows = np.zeros((self._channel.size, block), np.uint8)
+        # Blocks of another size are of a rank that does something else: the numbers tell, and nobody reads the blocks.
+        if rows.shape[1] == block:
+            number = message.number
+            rows[message.blocks] = message.incoming[head : head + number * block].reshape(number, block)
+
+
+class _Message:
+    """A message that is sent in a step, and the one that is received from as far away: which blocks, and memory for both."""
+
+    def __init__(
+        self, channel: Channel, distance: int, blocks: NDArray[np.intp], head: int, longest: int, tag: int | None
+    ) -> None:
+        self.distance, self.blocks, self.number = distance, blocks, len(blocks)
+        self.target, self.source = (channel.rank + distance) % channel.size, (channel.rank - distance) % channel.size
+        self._channel, self._tag, self._head = channel, tag, head
+        self.incoming = np.empty(head + longest, np.uint8)
+        self.incoming_head = self.incoming[:head].view(np.int64)
+        self.numbers = self.incoming_head[1:]
+        self.receiving: Any = None
+        self.sending: Any = None
+        self.start_receiving: Callable[[], object] = self._first_receive
+        self.resize(head)
+
+    def resize(self, nbytes: int) -> None:
+        """Have so many bytes to send."""
+        if self._tag is not None and self.sending is not None:
+            self.sending.Free()
+        self.nbytes, self.outgoing, self.sending = nbytes, np.empty(nbytes, np.uint8), None
+        self.outgoing_head = self.outgoing[: self._head].view(np.int64)
+        self.start_sending: Callable[[], object] = self._first_send
+
+    def _first_receive(self) -> None:
+        assert self._tag is not None
+        self.receiving = self._channel.receive_init(self.incoming, self.source, self._tag)
+        self.start_receiving = self.receiving.Start
+        self.start_receiving()
+
+    def _first_send(self) -> None:
+        assert self._tag is not None
+        self.sending = self._channel.send_init(self.outgoing, self.target, self._tag)
+        self.start_sending = self.sending.Start
+        self.start_sending()
+
+    def free(self) -> None:
+        """Free its requests, which it has where it has a tag."""
+        if self._tag is None:
+            return
+        for request in (self.receiving, self.sending):
+            if request is not None:
+                request.Free()
+        self.receiving = self.sending = None
+        self.start_receiving, self.start_sending = self._first_receive, self._first_send
 
 
 LONGEST_TEXT = 300  # characters of a statement in words

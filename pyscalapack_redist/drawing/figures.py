@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LibraryError
-from .colours import colour_of, ink_on
-from .panels import Panel, arranged, is_wide
+from .svg import Panel, arranged, colour_of, ink_on, is_wide
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

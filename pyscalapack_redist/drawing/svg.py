@@ -1,17 +1,93 @@
-"""Panels of blocks as an inline SVG."""
+"""One colour for each rank, the same in every picture.
+
+What is drawn of a layout: matrices of blocks, each with the rank that owns it.
+
+Panels of blocks as an inline SVG.
+
+Tables and pictures as HTML, in the reader's own colours.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import colorsys
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .colours import colour_of, ink_on
-from .panels import Panel, arranged, is_wide
+__all__ = [
+    "Panel",
+    "arranged",
+    "beside",
+    "colour_of",
+    "ink_on",
+    "is_wide",
+    "panels_as_svg",
+    "picture",
+    "table",
+]
 
-__all__ = ["panels_as_svg"]
+GOLDEN = 0.61803398875  # neighbours in number are then far from each other on the circle of hues
+TONES = ((0.72, 0.62), (0.55, 0.70), (0.83, 0.55), (0.64, 0.38))  # lightness and saturation, in turn
+WHITE, BLACK = "#ffffff", "#1a1a1a"
+
+
+def colour_of(rank: int) -> str:
+    """The colour of a rank, as #rrggbb. Not collective."""
+    lightness, saturation = TONES[(rank + rank // 8) % len(TONES)]
+    return _hex(colorsys.hls_to_rgb((0.58 + rank * GOLDEN) % 1, lightness, saturation))
+
+
+def ink_on(colour: str) -> str:
+    """Black or white, whichever is read better on a colour #rrggbb. Not collective."""
+    red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
+    return WHITE if 0.299 * red + 0.587 * green + 0.114 * blue < 140 else BLACK
+
+
+def _hex(parts: tuple[float, float, float]) -> str:
+    return "#" + "".join(f"{round(255 * part):02x}" for part in parts)
+
+
+Ints = NDArray[np.int64]
+WIDE = 4.0  # from this ratio of the sides on a matrix is not drawn to scale
+
+
+class Panel(NamedTuple):
+    """A matrix of blocks.
+
+    Attributes
+    ----------
+    title : str
+        What part of the array it is; "" for all of it.
+    rows, columns : ndarray
+        Where the blocks begin along each side, and the end of the last.
+    ranks : ndarray
+        Owner of each block.
+    left_out : int
+        Panels that would come after this one and are not drawn.
+    """
+
+    title: str
+    rows: Ints
+    columns: Ints
+    ranks: Ints
+    left_out: int = 0
+
+
+def arranged(panels: int) -> tuple[int, int]:
+    """Rows and columns in which so many panels are drawn. Not collective."""
+    across = math.ceil(math.sqrt(panels))
+    return math.ceil(panels / across), across
+
+
+def is_wide(panel: Panel) -> bool:
+    """Whether one side is so much longer that the panel is not drawn to scale. Not collective."""
+    height, width = (max(1, int(edges[-1])) for edges in (panel.rows, panel.columns))
+    return max(height, width) > WIDE * min(height, width)
+
 
 SIDE = 220.0  # of the longer side of a panel, in pixels
 SMALL_SIDE = 120.0  # where there are several
@@ -76,3 +152,29 @@ def _panel(panel: Panel, size: tuple[float, float], titled: bool) -> Iterator[st
 def _places(edges: NDArray[np.int64], length: float) -> list[float]:
     places: list[float] = (edges * (length / max(1, int(edges[-1])))).tolist()
     return places
+
+
+HEAD = "text-align:left;vertical-align:top;font-weight:600;padding:2px 12px 2px 0;white-space:nowrap"
+CELL = "text-align:left;vertical-align:top;padding:2px 8px 2px 0"
+
+
+def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """A table of names and values below a title. Not collective."""
+    lines = "".join(
+        f'<tr><th scope="row" style="{HEAD}">{escape(name)}</th><td style="{CELL}">{escape(value)}</td></tr>'
+        for name, value in rows
+    )
+    caption = f'<caption style="text-align:left;font-weight:600;padding:2px 0">{escape(title)}</caption>'
+    return f'<table style="border-collapse:collapse;margin:0">{caption}<tbody>{lines}</tbody></table>'
+
+
+def beside(*parts: str) -> str:
+    """Parts beside each other, where there is room. Not collective."""
+    inner = "".join(f"<div>{part}</div>" for part in parts)
+    return f'<div style="display:flex;flex-wrap:wrap;gap:24px;align-items:flex-start">{inner}</div>'
+
+
+def picture(svg: str, title: str = "", note: str = "") -> str:
+    """A picture below its title, with a note below it. Not collective."""
+    above, below = (f'<div style="font-size:small">{escape(words)}</div>' if words else "" for words in (title, note))
+    return above + svg + below

@@ -13,15 +13,14 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ..comm.group import Group
-from ..comm.groups import MPIGroup, check_alive, check_running, group_of
-from ..comm.intercommunicator import Joint, joined
+from ..comm.groups import Joint, MPIGroup, check_alive, check_running, group_of, joined
 from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Outcome, Statement, digest
 from ..errors import ArrayError, DescriptorError, ScheduleError, shown
 from ..exchanges.exchange import MEMORY_LIMIT
 from ..layout.descriptor import Descriptor
-from ..layout.given import LAYOUTS, Layout, read_layout
 from ..layout.letters import transposes
+from ..layout.tiles import LAYOUTS, Layout, read_layout
 from .arrays import check_dtype, dtype_digest
 from .layouts import has_tiles, moved
 from .options import PlanOptions, checked_options

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import DTypeLike
 
 from ..comm.group import Group
-from ..drawing.html import beside, table
+from ..drawing.svg import beside, table
 from ..exchanges import Message
 from ..layout.letters import transposes
 from ..schedules.orders import CombinedOrder, Order

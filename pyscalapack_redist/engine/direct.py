@@ -14,8 +14,7 @@ import numpy as np
 from .._kernels.bundle import Origins
 from .._kernels.call import DISSENT, Kinds
 from ..comm import progress
-from ..comm.conversation import DATA
-from ..comm.group import Group
+from ..comm.group import DATA, Group
 from ..comm.vote import Ballot, Outcome, Vote
 from ..exchanges import Exchange, Progress, Run
 from ..exchanges.shared import Shared

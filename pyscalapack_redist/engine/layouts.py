@@ -6,9 +6,8 @@ from ..comm.group import Group
 from ..comm.mpi import MPI
 from ..errors import DescriptorError
 from ..layout.descriptor import Descriptor
-from ..layout.given import Layout
 from ..layout.letters import transposes
-from ..layout.tiles import Tiles
+from ..layout.tiles import Layout, Tiles
 
 __all__ = [
     "Layout",

@@ -6,7 +6,7 @@ import math
 import re
 
 from ..errors import DescriptorError
-from ..layout.blockcyclic import whole_number
+from ..layout.axis import whole_number
 
 __all__ = ["checked_memory", "number_with_unit", "read_size"]
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..comm.cores import usable_cores
 from ..comm.links import Links
-from ..comm.log_steps import radix_for, work_of
-from ..comm.node import Node
+from ..comm.node import Node, usable_cores
+from ..comm.vote import radix_for, work_of
 from ..exchanges import Cutting, exchange_class
-from ..exchanges.bruck import Bruck
-from ..exchanges.nonblocking import Windowed
+from ..exchanges.collective import Bruck
+from ..exchanges.pipeline import Windowed
 from .scheduling import Load
 
 if TYPE_CHECKING:

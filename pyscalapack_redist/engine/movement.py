@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.conversation import DATA
-from ..comm.group import Group
+from ..comm.group import DATA, Group
 from ..exchanges import Exchange, Progress, Run
 from .binding import BY_COLUMNS, BY_ROWS, Binding, Operands
 from .intermediate import origins

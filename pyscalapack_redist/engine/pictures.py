@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ScheduleError
+from ..layout.dimensions import common_region
 from ..layout.letters import transposes
-from ..layout.ownership import common_region
 from .layouts import descriptors, moved
 from .traffic import between_ranks
 

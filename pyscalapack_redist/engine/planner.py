@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from .._kernels.boxes import Box, Trapezoid
 from .._kernels.products import products, runs_of_all
 from ..exchanges import Boxes, Message
-from ..intersections.by_process import Shared, Slot, by_process, in_slot
-from ..layout.blockcyclic import Axis
+from ..intersections.runs import Shared, Slot, by_process, in_slot
+from ..layout.axis import Axis
 from ..layout.descriptor import Descriptor
 from ..schedules.orders import Coords, Order
 from .layouts import Layout

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Statement, digest
 from ..errors import ArrayError, DescriptorError
-from ..layout.blockcyclic import whole_number
+from ..layout.arrays import host_array
+from ..layout.axis import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
-from ..layout.given import LayoutArgument, layout_on
 from ..layout.grid import ProcessGrid
-from ..layout.host_array import host_array
+from ..layout.tiles import LayoutArgument, layout_on
 from .arguments import communicator_of, group_of_all
 from .redistribute import redistribute
 

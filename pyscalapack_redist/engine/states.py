@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..comm.conversation import TALK, Conversation, Refusal
-from ..comm.group import Group
+from ..comm.group import TALK, Conversation, Group, Refusal
 from ..comm.vote import Outcome, Statement, Vote, differ
 from ..errors import CollectiveError
 from .arrays import dtype_digest

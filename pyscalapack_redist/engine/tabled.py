@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from ..drawing.html import table
+from ..drawing.svg import table
 
 __all__ = ["Tabled", "counted", "lined"]
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from .._kernels.boxes import Box
 from ..exchanges import Boxes, Message
-from ..intersections.by_process import Shared, by_process
-from ..layout.blockcyclic import Axis
+from ..intersections.runs import Shared, by_process
+from ..layout.axis import Axis
 from ..layout.tiles import Tiles
 from ..schedules.orders import Coords, Order
 from .layouts import Layout, local_shapes

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .. import schedules
 from ..errors import ScheduleError
-from ..layout.blockcyclic import Axis
+from ..layout.axis import Axis
 from ..layout.descriptor import Descriptor
 from ..schedules.orders import Natural
 from .operation import Edge

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from .._kernels.call import Call
 from ..comm.group import Group
-from ..comm.log_steps import Rows
 from ..comm.progress import advance_others, interrupts_held, under_way, until
-from ..comm.vote import Ballot, RingVote
+from ..comm.vote import Ballot, RingVote, Rows
 from ..errors import CollectiveError
+from ..exchanges.exchange import prepare
 from ..exchanges.shared import Together
-from ..exchanges.threads import prepare
 from .binding import Operands
 from .direct import DirectCall
 from .movement import Movement

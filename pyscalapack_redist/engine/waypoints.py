@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ScheduleError
-from ..layout.blockcyclic import LARGEST, BlockCyclic
+from ..layout.axis import LARGEST, BlockCyclic, Irregular
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import Distribution
 from ..layout.grid import ProcessGrid
-from ..layout.irregular import Irregular
 
 __all__ = ["VIAS", "waypoints"]
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArrayError
+from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
-from ..layout.host_array import host_array
 from ..layout.tiles import Tiles
 from .layouts import Layout
 from .stages import Pair

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from ..errors import ScheduleError, unknown
-from .alltoall import Alltoallv, Alltoallw
-from .bruck import Bruck
-from .buffers import BUFFERS
+from .collective import Alltoallv, Alltoallw, Bruck, Ready
 from .exchange import Cutting, Exchange, Extents, Options, Progress, Run
-from .message import Boxes, ByteMessage, Form, Message
-from .nonblocking import Nonblocking, Windowed
-from .ready import Ready
-from .sendrecv import SendReceive
+from .message import BUFFERS, Boxes, ByteMessage, Form, Message
+from .pipeline import Nonblocking, SendReceive, Synchronized, Windowed
 from .shared import Shared
-from .synchronized import Synchronized
 
 __all__ = [
     "BUFFERS",

@@ -1,29 +1,132 @@
-"""What every exchange is: messages turned into a transfer that can be advanced until it is done."""
+"""Whether B is written by ordinary stores, through the cache, or by non-temporal ones, past it: by trial (`_kernels.stores`).
+
+What surely fits into the cache is written through it. What is sure goes by the size of the last cache as the system tells
+it, which errs upwards, as a virtual machine is told of a cache that it shares with others: so a rank is taken to have a few
+MiB of it at most. The rest is written past the cache until a trial has found otherwise.
+
+How many threads share a rank's large moves: PYSCALAPACK_REDIST_THREADS, 1 where it is not set.
+
+They pack, unpack and copy what stays on a rank, for ranks that have several cores each. What goes through the ring of a
+node goes chunk by chunk by one thread, for others wait for each chunk.
+
+What every exchange is: messages turned into a transfer that can be advanced until it is done.
+
+Exchanges in rounds, of which all processes make the same number: what collective calls need.
+
+In each round every message gives a piece of the same length, or what is left of it. The length is such that the process
+with most messages has room for a piece of each; it and the number of rounds follow from numbers that all ranks know.
+"""
 
 from __future__ import annotations
 
+import functools
 import operator
+import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
 from .._kernels.bundle import Bundle, Origins
+from .._kernels.stores import SizeClass, Stores, Trials
+from .._kernels.threads import MOST, use
 from .._kernels.transport import Traffic
 from ..comm.channel import Channel
-from ..comm.log_steps import Rows
 from ..comm.mpi import MPI
-from ..comm.node import Node
-from ..errors import ScheduleError
-from .buffers import BUFFERS
-from .message import LARGEST_COUNT, ByteMessage, Message
-from .stores import stores_for
-from .threads import prepare
+from ..comm.node import Node, last_cache
+from ..comm.vote import Rows
+from ..errors import RedistributionError, ScheduleError
+from .message import BUFFERS, LARGEST_COUNT, ByteMessage, Message, Piece
 
-__all__ = ["Cutting", "Exchange", "Extents", "Options", "Progress", "Run", "in_order"]
+__all__ = [
+    "VARIABLE",
+    "Cutting",
+    "Exchange",
+    "Extents",
+    "InRounds",
+    "Options",
+    "Progress",
+    "Round",
+    "Run",
+    "in_order",
+    "prepare",
+    "stores_for",
+    "wanted",
+]
+
+LARGEST_SHARE = 4 * 2**20  # most bytes of the last cache that a rank is taken to have
+STREAM_FROM = 0.5  # part of its share that a rank writes, from which on non-temporal stores are tried: A is as large
+MOST_TRIALS = 1024  # kinds of moves that are kept apart
+
+_size_classes: dict[tuple[object, ...], SizeClass] = {}
+_trials: dict[tuple[object, ...], Trials] = {}
+
+
+def stores_for(arriving: Iterable[Bundle], copies: Bundle, ranks: int) -> Stores:
+    """The kind of stores for what a rank writes into B, of a node with so many ranks. Not collective.
+
+    Parameters
+    ----------
+    arriving, copies : Bundle
+        What comes from other ranks, and what stays here.
+    ranks : int
+        Ranks of the node, which share its caches.
+    """
+    bundles = [copies, *arriving]
+    nbytes = sum([bundle.size for bundle in bundles])
+    if nbytes == 0 or nbytes < STREAM_FROM * min(last_cache().share(ranks), LARGEST_SHARE):
+        return Stores(nbytes, False)
+    pattern = max(bundles, key=lambda bundle: bundle.size).pattern
+    key = nbytes, copies.size, len(bundles), ranks, pattern
+    trials = _trials.get(key)
+    if trials is None:
+        size_class = _size_classes.setdefault((nbytes.bit_length(), ranks, pattern), SizeClass())
+        while len(_trials) >= MOST_TRIALS:
+            del _trials[next(iter(_trials))]
+        trials = _trials[key] = Trials(size_class)
+    return Stores(nbytes, True, trials)
+
+
+VARIABLE = "PYSCALAPACK_REDIST_THREADS"
+_prepared = False
+
+
+def wanted() -> int:
+    """What the environment asks for. Not collective.
+
+    Raises
+    ------
+    RedistributionError
+        It is no such number.
+    """
+    text = os.environ.get(VARIABLE) or "1"
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if not 1 <= number <= MOST:
+        raise RedistributionError(
+            f"{VARIABLE}={text!r} must be the number of threads with which each rank packs, unpacks and copies, 1 to {MOST}: "
+            "set it to the number of cores that a rank has to itself, or unset it for one thread"
+        )
+    return number
+
+
+def prepare() -> None:
+    """Have as many threads as the environment asks for; it is read once. Not collective.
+
+    Raises
+    ------
+    RedistributionError
+        The environment is wrong.
+    """
+    global _prepared
+    if not _prepared:
+        use(wanted())
+        _prepared = True
 
 
 @dataclass
@@ -333,3 +436,37 @@ class Progress(ABC):
         self._copied = last
         self.run.note("copied", start)
         return True
+
+
+Round = tuple[list[Piece], list[Piece]]
+
+
+class InRounds(Exchange):
+    """Pieces to send and to receive, round after round."""
+
+    collective: ClassVar[bool] = True
+    in_turn: ClassVar[bool] = True
+
+    @classmethod
+    def largest_piece(cls, options: Options) -> int:
+        """Most bytes of a piece, so that a round has room for one of each message. Not collective: the same on all ranks."""
+        return super().largest_piece(options) // max(1, options.extents.messages)
+
+    @functools.cached_property
+    def rounds(self) -> list[Round]:
+        """Pieces to send and to receive in each round. Equal in number on all ranks."""
+        options = self.options
+        extents, item = options.extents, options.item
+        length = max(1, self.largest_piece(options) // item)
+        if self.buffers.name == "datatypes":
+            length = max(1, extents.elements)
+        made: list[Round] = [([], []) for _ in range(-(-extents.elements // length))]
+        for side, messages in enumerate((self.sends, self.receives)):
+            for piece in self.buffers.cut(messages, length * item)[0]:
+                made[piece.number][side].append(piece)
+        return made
+
+    @property
+    def staging_bytes(self) -> int:
+        """Staging memory of one run: that of the first round. Not collective."""
+        return sum(piece.nbytes for some in self.rounds[:1] for pieces in some for piece in pieces)

@@ -15,11 +15,9 @@ from .._kernels.bundle import Bundle
 from .._kernels.ring import Ring
 from .._kernels.transport import Traffic
 from ..comm.node import Node
-from .exchange import Exchange, Options, Progress, Run
+from .exchange import Exchange, Options, Progress, Run, prepare, stores_for
 from .message import ByteMessage
-from .nonblocking import Windowed
-from .stores import stores_for
-from .threads import prepare
+from .pipeline import Windowed
 
 __all__ = ["Shared", "Together"]
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import DescriptorError, FileError, shown
-from ..layout.blockcyclic import BlockCyclic, whole_number
+from ..layout.axis import BlockCyclic, whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import sub_array
 

@@ -14,10 +14,10 @@ from ..comm.mpi import MPI
 from ..engine.arguments import group_of_all
 from ..engine.arrays import check_dtype, made_for
 from ..errors import ArrayError, FileError, shown
+from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, fitted, takes_distributed
-from ..layout.given import LayoutArgument, layout_on
-from ..layout.host_array import host_array
+from ..layout.tiles import LayoutArgument, layout_on
 from .agreement import agree_on, on_all, on_first, one_file
 from .contents import (
     NOT_READ,

@@ -7,13 +7,8 @@ compiled form of `aspen`, or by families of its runs; the others are what it is 
 from __future__ import annotations
 
 from ..errors import DescriptorError, unknown
-from ..layout.blockcyclic import BlockCyclic
-from .algorithm import FORMS, Algorithm
-from .aspen import ASPEN
-from .classical import CLASSICAL
-from .falls import FALLS
-from .intersections import Intersections
-from .scan import SCAN
+from ..layout.axis import BlockCyclic
+from .algorithms import ASPEN, CLASSICAL, FALLS, FORMS, SCAN, Algorithm, Intersections
 
 __all__ = ["ALGORITHMS", "FORMS", "Intersections", "find"]
 

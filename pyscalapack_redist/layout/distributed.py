@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..errors import ArrayError, DescriptorError, shown
+from .arrays import host_array
 from .descriptor import Descriptor
-from .host_array import host_array
 
 __all__ = ["Distributed", "descriptor_of", "fitted", "takes_distributed"]
 

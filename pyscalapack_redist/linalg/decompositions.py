@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
 from ..errors import ArrayError
-from ..layout.blockcyclic import whole_number
+from ..layout.axis import whole_number
 from ..scalapack import pxgeqrf, pxgesvd, pxorgqr, pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
 from . import check as checks
 from .check import Check, Claim, Sums

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from .. import blacs, tracing
 from ..comm.mpi import MPI
 from ..errors import ArrayError, DescriptorError, callers_level, shown
-from ..layout.blockcyclic import whole_number
+from ..layout.axis import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.grid import ProcessGrid

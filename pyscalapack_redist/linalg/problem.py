@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import blacs, tracing
-from ..blacs.kernels import fitting_kernels, kernel_name, warn_of_kernels
+from ..blacs.library import fitting_kernels, kernel_name, warn_of_kernels
 from ..comm.vote import Ballot, Statement, digest
 from ..distributed_array import DistributedArray
 from ..engine.arguments import communicator_of, group_of_all

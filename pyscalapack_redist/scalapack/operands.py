@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from .. import blacs
 from ..errors import ArrayError, DescriptorError, LibraryError, shown
+from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import check_one_size
 from ..layout.grid import ProcessGrid, same_ranks
-from ..layout.host_array import host_array
 
 KIND_OF_DTYPE: dict[np.dtype[Any], str] = {
     np.dtype(np.float32): "s",

@@ -16,12 +16,12 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..blacs.one_thread import one_thread
+from ..blacs.contexts import one_thread
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
-from ..layout.given import LayoutArgument, layout_on
+from ..layout.tiles import LayoutArgument, layout_on
 from .table import TABLE, Call, Eigenpairs, SingularTriplets
 from .together import together
 

@@ -18,7 +18,7 @@ from numpy.linalg import LinAlgError
 from numpy.typing import NDArray
 
 from .. import blacs, tracing
-from ..blacs.kernels import without_avx2
+from ..blacs.library import without_avx2
 from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
 from ..layout.letters import DIAGONALS, NORMS, TRANSPOSES, TRIANGLES, letter_of

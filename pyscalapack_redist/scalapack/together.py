@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from numpy.linalg import LinAlgError
 
-from ..blacs.one_thread import one_thread
+from ..blacs.contexts import one_thread
 from ..comm.group import Group
 from ..comm.vote import Verdict, differ, error_in_words
 from ..errors import CollectiveError

@@ -18,7 +18,7 @@ from .. import intersections
 from .._kernels.lengths import add_lengths
 from ..errors import ScheduleError
 from ..intersections import Intersections
-from ..layout.blockcyclic import BlockCyclic
+from ..layout.axis import BlockCyclic
 from .checks import checked_table, integer, positive
 from .message_graph import Ints, MessageGraph
 

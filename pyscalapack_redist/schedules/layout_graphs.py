@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ScheduleError
-from ..intersections.irregular import Families, families_of
-from ..layout.blockcyclic import Axis, BlockCyclic
+from ..intersections.runs import Families, families_of
+from ..layout.axis import Axis, BlockCyclic
 from .communication_grid import CommunicationGrid
 from .message_graph import Ints, MessageGraph
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._kernels.products import number_of
-from ..intersections.by_process import Slot
+from ..intersections.runs import Slot
 from .formulas import caterpillar_step, random_keys, ring_step
 from .schedule import Schedule
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ScheduleError
-from ..intersections.by_process import Slot
+from ..intersections.runs import Slot
 from .checks import checked_table
 from .message_graph import Ints, MessageGraph, WholeGraph, own_receivers, whole
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ScheduleError
-from ..intersections.by_process import Slot
+from ..intersections.runs import Slot
 from .checks import checked_messages, checked_table, integer, positive
 from .communication_grid import CommunicationGrid
 from .formulas import random_keys

@@ -18,12 +18,12 @@ from one_rank import OneRank
 from pyscalapack_redist import Descriptor, ProcessGrid, Tiles
 from pyscalapack_redist._kernels.call import Call
 from pyscalapack_redist._kernels.ring import Ring, bytes_needed
-from pyscalapack_redist.comm import groups, intercommunicator, progress, waiting
+from pyscalapack_redist.comm import groups, progress, waiting
+from pyscalapack_redist.comm import groups as intercommunicator
 from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm.group import Group
-from pyscalapack_redist.comm.log_steps import Rows
 from pyscalapack_redist.comm.node import Node
-from pyscalapack_redist.comm.vote import Ballot, Vote
+from pyscalapack_redist.comm.vote import Ballot, Rows, Vote
 from pyscalapack_redist.engine import batch as batches
 from pyscalapack_redist.engine import fast_path, states
 from pyscalapack_redist.engine import redistribute as redistribution

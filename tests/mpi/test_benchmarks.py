@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from argparse import Namespace
@@ -11,7 +12,10 @@ from typing import Any
 
 import launch
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from papers import aspen, aspen_cases, birkeland_figure
+from papers.birkeland_model import Model, moves, sweep
 from papers.birkeland_projection import WAYS
 from papers.birkeland_sweep import layout
 from papers.desprez_packing import EXCHANGES, TIMERS
@@ -19,7 +23,6 @@ from papers.desprez_packing import EXCHANGES, TIMERS
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.plan.birkeland_model import Model
 from pyscalapack_redist.tools.usage import UsageError
 
 pytestmark = pytest.mark.any_mpi
@@ -103,6 +106,11 @@ def test_the_limit_of_links_between_hosts(tmp_path: Path) -> None:
 
 SCRIPTS = [
     ("break_even.py", "--most 4000", []),
+    (
+        "sweeps.py",
+        "--shape 512 512 512 --model ts=1e-5,tw=1e-9 --plot new.png",
+        ["at most 512 processes here", "r = 2: faster than r = 1 from 328 processes on", "| 1,024 "],
+    ),
     ("simulated_and_measured.py", "--rate 50mbit bench.json", ["| ring/sendrecv | 10 |", "\n1 times: mean error"]),
 ]
 LONG_SCRIPTS = [
@@ -188,3 +196,23 @@ def test_figures_of_sweeps_fit_the_model(tmp_path: Path, capsys: pytest.CaptureF
     run.write_text(Results({"ranks": 4, "cores": 4, "mpi": "an MPI"}, tuple(cases)).to_json())
     assert birkeland_figure.main([str(run), str(run), "--plot", str(tmp_path / "fig3.png")]) == 0
     assert "t_s = 1.00 us, t_w = 1 ns a byte: --model ts=1e-06,tw=1e-09" in capsys.readouterr().out
+
+
+@given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 4), st.sampled_from((1, 8, 16)))
+def test_the_papers_equations_where_all_divides(P: int, r: int, factor: int, item: int) -> None:
+    N, ts, tw = P * factor, 3e-6, 2e-9
+    shape, model = (N,) * (r + 1), Model(ts, tw)
+    one = (P - 1) * (ts + tw * item * N ** (r + 1) / P ** (r + 1))
+    assert [model.seconds(leg) for leg in moves(shape, (P,) * r, item)] == pytest.approx([one] * r)  # (5.1)
+    assert model.seconds(sweep(shape, (P,) * r, item)) == pytest.approx(r * one)  # (5.2)
+    total = P**r
+    whole = (total * factor, total * factor)
+    expected = (total - 1) * (ts + tw * item * math.prod(whole) / total**2)
+    assert model.seconds(sweep(whole, (total,), item)) == pytest.approx(expected)  # (5.3)
+
+
+def test_a_model_that_cannot_be_read() -> None:
+    for text in ("", "ts=1,tw=x", "ts=-1,tw=1", "ts=0,tw=0", "ts=1,tw=1,tx=1", "tw=inf,ts=1", "ts=1e308,tw=1"):
+        with pytest.raises(ValueError, match=r"must be ts=SECONDS,tw=SECONDS"):
+            Model.parse(text)
+    assert Model.parse("tw=1e-9, ts=2e-6") == Model(2e-6, 1e-9)

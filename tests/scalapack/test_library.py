@@ -225,7 +225,7 @@ def test_kernels_for_another_processor(files: dict[str, str], tmp_path: Path) ->
     script = (
         f"folder = {str(tmp_path)!r}"
         + """
-from pyscalapack_redist.blacs import kernels
+from pyscalapack_redist.blacs import library as kernels
 said = {}
 for processor in "intel", "amd", "wide", "old", "nowhere":
     kernels.PROCESSOR = f"{folder}/{processor}"
@@ -251,7 +251,7 @@ import json, warnings
 import numpy as np
 import pyscalapack_redist as psr
 from mpi4py import MPI
-from pyscalapack_redist.blacs.kernels import kernel_name
+from pyscalapack_redist.blacs.library import kernel_name
 
 desc, said = psr.Descriptor((4, 4), 2, psr.ProcessGrid((2, 1), MPI.COMM_WORLD)), []
 a = psr.DistributedArray.from_function(desc, np.equal, float)

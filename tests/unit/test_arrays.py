@@ -15,8 +15,7 @@ from one_rank import OneRank
 
 from pyscalapack_redist import ArrayError, Descriptor, ProcessGrid
 from pyscalapack_redist.engine.arrays import checked_arrays
-from pyscalapack_redist.layout.host_array import host_array
-from pyscalapack_redist.layout.new_array import LARGE, new_array
+from pyscalapack_redist.layout.arrays import LARGE, host_array, new_array
 
 F8 = np.dtype(np.float64)
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
+from simulate import Machine, Study, simulated
+from simulate.study import messages_of
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.engine import scheduling
 from pyscalapack_redist.engine.scheduling import fewest_steps, load_between, order_for, searched
 from pyscalapack_redist.schedules.orders import Scheduled
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.simulate.exchange_rules import Sizes
-from pyscalapack_redist.tools.simulate.machine import Machine
-from pyscalapack_redist.tools.simulate.study import Simulated, simulated
-from pyscalapack_redist.tools.simulate.traffic import messages_of
 
 ORDERS = ("caterpillar", "stepwise", "ring")  # the last only where steps are not searched for
 PARTS = 300  # of the time of a process's bytes: events within one are taken together
@@ -89,16 +87,16 @@ CASES = (
 QUICK = (0, 3, 12, 22, 32)  # of the default tier
 
 
-def simulation(one: Simulation) -> Simulated:
+def simulation(one: Simulation) -> Study:
     """What `auto` takes, and every order that it may take."""
     case = Case.read(one.shape, one.before, one.after)
     rate, latency, overhead = LINKS[one.link]
     machine = Machine(case.ranks, 1, rate, latency, overhead)
     at_once = 8 * case.elements / rate / min(case.before.size, case.after.size) / PARTS
-    return simulated(case, machine, tuple(f"{order}/windowed" for order in ("auto", *ORDERS)), Sizes(), at_once)
+    return simulated(case, machine, tuple(f"{order}/windowed" for order in ("auto", *ORDERS)), None, at_once)
 
 
-def behind(found: Simulated) -> float:
+def behind(found: Study) -> float:
     """The time of what `auto` takes, in times of the best that it may take."""
     auto, *others = found.predictions
     seconds = {each.schedule: each.seconds for each in others if each.seconds is not None}
@@ -129,7 +127,7 @@ def test_fewest_steps_are_those_of_the_whole(
 ) -> None:
     case = Case.read(shape, before, after)
     a, b = (layout.descriptor(shape, None) for layout in (case.before, case.after))
-    assert load_between(a, b).messages == messages == messages_of(case, "caterpillar").count
+    assert load_between(a, b).messages == messages == len(messages_of(case, "caterpillar").size)
     assert fewest_steps(a, b) == steps
     for name in ("stepwise", "greedy"):
         order = order_for(name, a, b, searched(name, a, b))

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyscalapack_redist import BlockCyclic, Blocks, DescriptorError
-from pyscalapack_redist.intersections.by_process import by_process
-from pyscalapack_redist.layout.irregular import Irregular, balanced
+from pyscalapack_redist.intersections.runs import by_process
+from pyscalapack_redist.layout.axis import Irregular, balanced
 
 SEVEN = Irregular(7, Blocks([4, 3]), 4)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pyscalapack_redist import Descriptor, DescriptorError, ProcessGrid
-from pyscalapack_redist.layout.blockcyclic import MOST_DIMENSIONS
+from pyscalapack_redist.layout.axis import MOST_DIMENSIONS
 
 SQUARE = ProcessGrid((2, 2))
 

@@ -15,10 +15,9 @@ from launch import SEED
 
 from pyscalapack_redist import BlockCyclic, Blocks, DescriptorError, ScheduleError, intersections, schedules
 from pyscalapack_redist._kernels.intersections import families
-from pyscalapack_redist.intersections.algorithm import numbers
-from pyscalapack_redist.intersections.by_process import by_process
-from pyscalapack_redist.intersections.irregular import families_of
-from pyscalapack_redist.layout.irregular import Irregular, balanced
+from pyscalapack_redist.intersections.algorithms import numbers
+from pyscalapack_redist.intersections.runs import by_process, families_of
+from pyscalapack_redist.layout.axis import Irregular, balanced
 
 FEW_OR_MANY = [100, pytest.param(800, marks=pytest.mark.long)]
 

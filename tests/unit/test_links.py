@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyscalapack_redist.comm import cores
+from pyscalapack_redist.comm import node as cores
 from pyscalapack_redist.comm.links import _read
 
 

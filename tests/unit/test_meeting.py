@@ -19,8 +19,17 @@ import pytest
 
 from pyscalapack_redist.connection import connect
 from pyscalapack_redist.connection.connect import _checked
-from pyscalapack_redist.connection.ownership import check_directory, opened, user_number
-from pyscalapack_redist.connection.rendezvous import Card, Hold, Watch, offer, take, wait_for
+from pyscalapack_redist.connection.rendezvous import (
+    Card,
+    Hold,
+    Watch,
+    check_directory,
+    offer,
+    opened,
+    take,
+    user_number,
+    wait_for,
+)
 from pyscalapack_redist.errors import CollectiveError, ConnectError
 
 PATHS = "", b"", "there/", 3, None, "a\0b"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyscalapack_redist.comm.links import Links
-from pyscalapack_redist.comm.log_steps import radix_for, work_of
+from pyscalapack_redist.comm.vote import radix_for, work_of
 from pyscalapack_redist.engine.model import (
     FAST_PIECE,
     LARGEST_WINDOW,
@@ -18,8 +18,8 @@ from pyscalapack_redist.engine.model import (
 )
 from pyscalapack_redist.engine.scheduling import Load
 from pyscalapack_redist.exchanges import Cutting, Extents, Options
-from pyscalapack_redist.exchanges.bruck import Bruck
-from pyscalapack_redist.exchanges.nonblocking import FEW, Windowed
+from pyscalapack_redist.exchanges.collective import Bruck
+from pyscalapack_redist.exchanges.pipeline import FEW, Windowed
 
 
 def links(latency: float, rate: float) -> Links:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pyscalapack_redist import Blocks, Descriptor, LibraryError, ProcessGrid, redistribute
-from pyscalapack_redist.drawing.colours import colour_of
+from pyscalapack_redist.drawing.svg import colour_of
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 

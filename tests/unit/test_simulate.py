@@ -1,7 +1,8 @@
-"""`pyscalapack-redist simulate`: flows on links, the messages and the exchanges' rules, and what the command writes."""
+"""`benchmarks/simulate.py`: flows on links, the messages and the exchanges' rules, and what the command writes."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 from dataclasses import replace
@@ -10,23 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from simulate import DEFAULT_METHODS, EXCHANGES, Machine, simulated, study
+from simulate.flow import Pieces, lock_step, max_min, simulate
+from simulate.rules import AnySource, Stages, Window
+from simulate.study import messages_of
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import ScheduleError, schedules
-from pyscalapack_redist.tools import cli
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.layouts import Layout
-from pyscalapack_redist.tools.simulate import traffic
-from pyscalapack_redist.tools.simulate.exchange_rules import EXCHANGES, Sizes
-from pyscalapack_redist.tools.simulate.flow import Pieces, max_min, simulate
-from pyscalapack_redist.tools.simulate.lock_step import lock_step
-from pyscalapack_redist.tools.simulate.machine import Machine
-from pyscalapack_redist.tools.simulate.rules import AnySource, Stages, Window
-from pyscalapack_redist.tools.simulate.study import DEFAULT_METHODS, simulated
-from pyscalapack_redist.tools.simulate.traffic import messages_of
 
+PROGRAM = Path(__file__).parents[2] / "benchmarks" / "simulate.py"  # the package of that name comes first
 MEGA = 1e6
-SMALL = ["simulate", "--shape", "2400", "--from", "8:3", "--to", "8:5", "--rate", "10mbit"]
+SMALL = ["--shape", "2400", "--from", "8:3", "--to", "8:5", "--rate", "10mbit"]
 
 
 def pieces(*rows: tuple[int, int, float]) -> Pieces:
@@ -37,7 +34,7 @@ def pieces(*rows: tuple[int, int, float]) -> Pieces:
 def ends(machine: Machine, *rows: tuple[int, int, float], window: int | None = None) -> list[float]:
     """When each message is there, `window` of them under way at a time."""
     some = pieces(*rows)
-    return simulate(machine, some, Window(some.sender, some.receiver, window or some.count)).ends.tolist()
+    return simulate(machine, some, Window(some.sender, some.receiver, window or len(rows))).ends.tolist()
 
 
 def case(shape: tuple[int, ...], before: str, after: str) -> Case:
@@ -84,8 +81,8 @@ def test_what_cannot_be_simulated_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     for name, value in wrong.items():
         with pytest.raises(ValueError, match=f"{name} = {value}"):
             Machine(**{"hosts": 2, "rate": 1.0, name: value})  # type: ignore[arg-type]
-    monkeypatch.setattr(traffic, "MOST_MESSAGES", 10)
-    with pytest.raises(ScheduleError, match="16 messages; at most 10"):
+    monkeypatch.setattr(study, "MOST_MESSAGES", 10)
+    with pytest.raises(ScheduleError, match="more messages than the 10 that"):
         messages_of(case((64,), "4:1", "4:4"), "ring")
 
 
@@ -128,7 +125,7 @@ def test_no_method_beats_the_links() -> None:
     machine = Machine(math.ceil(shifted.ranks / 2), 2, 1e6, 1e-4, 1e-5, 0.9, 1024, 2048)
     of_steps = [exchange for exchange in EXCHANGES if not exchange.startswith("alltoall")]
     methods = [f"caterpillar/{exchange}" for exchange in of_steps]
-    found = simulated(shifted, machine, (*methods, "auto/alltoallv", "natural/windowed"), Sizes())
+    found = simulated(shifted, machine, (*methods, "auto/alltoallv", "natural/windowed"))
     assert found.limit > 0
     assert all(prediction.seconds is not None and prediction.seconds > found.limit for prediction in found.predictions)
 
@@ -138,19 +135,29 @@ def test_steps_cost_what_the_schedule_says() -> None:
     grid = schedules.CommunicationGrid(8, 8, 3, 5)
     moved, machine = case((grid.slice_length,), "8:3", "8:5+8"), Machine(16, rate=100.0, latency=0.125)
     plan = schedules.build("classes", grid)
-    (found,) = simulated(moved, machine, ("classes/sendrecv",), Sizes()).predictions
+    (found,) = simulated(moved, machine, ("classes/sendrecv",)).predictions
     assert machine.vote == 0.5
     assert found.seconds == pytest.approx(0.5 + plan.total_cost * 8 / 100 + plan.number_of_steps * 0.125)
-    idle = simulated(case((64,), "4:2", "4:2"), Machine(4, rate=1.0, latency=1.0), ("ring/sendrecv",), Sizes())
+    idle = simulated(case((64,), "4:2", "4:2"), Machine(4, rate=1.0, latency=1.0), ("ring/sendrecv",))
     assert (idle.limit, idle.predictions[0].seconds) == (0.0, 2.0)
 
 
 # -- the command
 
 
+def run(*words: str) -> None:
+    spec = importlib.util.spec_from_file_location("simulate_program", PROGRAM)
+    assert spec is not None
+    assert spec.loader is not None
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    program.main(words)
+
+
 def written(tmp_path: Path, *words: str) -> dict[str, Any]:
     file = tmp_path / "simulated.json"
-    assert cli.run([*SMALL, *words, "--json", str(file)]) == 0
+    run(*SMALL, *words, "--json", str(file), "--plot", str(tmp_path / "simulated.png"))
+    assert (tmp_path / "simulated.png").read_bytes().startswith(b"\x89PNG")
     read: dict[str, Any] = json.loads(file.read_text())
     return read
 
@@ -182,3 +189,29 @@ def test_hosts_windows_and_methods_that_do_not_apply(tmp_path: Path, capsys: pyt
     assert "walker-otto/sendrecv: left out: schedule = 'walker-otto' needs r -> K r" in capsys.readouterr().out
     balanced = written(tmp_path, "--shape", "2401", "--from", "8:balanced", "--methods", "ring/sendrecv")
     assert (balanced["methods"][0]["messages"], bool(balanced["methods"][0]["seconds"])) == (56, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ([], ["--shape, --from, --to, --rate missing", "--rate 10gbit"]),
+        (
+            ["--shape", "20", "8", "--from", "2x1x2c:5x4", "--to", "2x2:3x3", "--rate", "1gbit"],
+            ["--from 2x1x2c:5x4", "simulate is for layouts without copies"],
+        ),
+        ([*SMALL, "--rate", "10"], ["argument --rate", "'10'", "50mbit"]),
+        ([*SMALL, "--latency", "50"], ["argument --latency", "'50'", "50us"]),
+        ([*SMALL, "--efficiency", "1.2"], ["argument --efficiency", "'1.2'", "at most 1"]),
+        ([*SMALL, "--turns-after", "1.5b"], ["argument --turns-after", "'1.5b'", "64kib"]),
+        ([*SMALL, "--hosts", "2", "--slots", "3"], ["--hosts 2", "--slots 3", "6 ranks", "needs 3 hosts"]),
+        ([*SMALL, "--piece", "0"], ["argument --piece", "'0'", "at least 1 byte"]),
+        ([*SMALL, "--methods", "auto"], ["argument --methods", "'auto'", "SCHEDULE/EXCHANGE"]),
+        ([*SMALL, "--methods", "ring/ready"], ["argument --methods", "'ready'", "sendrecv"]),
+        ([*SMALL, "--methods", "ring/alltoallv"], ["argument --methods", "ring", "windowed"]),
+    ],
+)
+def test_bad_input_is_named(capsys: pytest.CaptureFixture[str], words: list[str], parts: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        run(*words)
+    err = capsys.readouterr().err
+    assert [part for part in parts if part not in err] == []

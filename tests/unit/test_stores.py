@@ -10,8 +10,8 @@ import pytest
 
 from pyscalapack_redist._kernels.bundle import Bundle
 from pyscalapack_redist._kernels.stores import SizeClass, Stores, Trials
-from pyscalapack_redist.comm import cores
-from pyscalapack_redist.exchanges.stores import stores_for
+from pyscalapack_redist.comm import node as cores
+from pyscalapack_redist.exchanges.exchange import stores_for
 
 NBYTES = 1000
 Cost = Callable[[int, bool], float]  # nanoseconds per byte of a use, by its number and kind
@@ -80,7 +80,7 @@ def test_the_first_use_goes_by_a_few_mib_for_each_rank(
     monkeypatch: pytest.MonkeyPatch, reported: int, sharing: int, ranks: int, first: float
 ) -> None:
     cache = cores.LastCache(reported * 2**20, sharing)
-    monkeypatch.setattr("pyscalapack_redist.exchanges.stores.last_cache", lambda: cache)
+    monkeypatch.setattr("pyscalapack_redist.exchanges.exchange.last_cache", lambda: cache)
     nothing: Any = Bundle([], "")
     for size, past in ((first * 2**20 - 8, False), (first * 2**20, True)):
         arriving: Any = _Sized(int(size))

@@ -21,7 +21,7 @@ from pyscalapack_redist._kernels import threads as pool
 from pyscalapack_redist._kernels.boxes import Box
 from pyscalapack_redist._kernels.bundle import Bundle, Origins
 from pyscalapack_redist._kernels.runs import Runs
-from pyscalapack_redist.comm.cores import usable_cores
+from pyscalapack_redist.comm.node import usable_cores
 from pyscalapack_redist.exchanges import threads as variable
 from pyscalapack_redist.tools import info
 

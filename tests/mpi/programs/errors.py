@@ -18,7 +18,7 @@ from pyscalapack_redist.engine import planner, states
 from pyscalapack_redist.engine import redistribute as redistribution
 from pyscalapack_redist.engine.fast_path import Remembered
 from pyscalapack_redist.errors import RedistributionError
-from pyscalapack_redist.exchanges import threads
+from pyscalapack_redist.exchanges import exchange as threads
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE, BAD = WORLD.rank, WORLD.size, 1

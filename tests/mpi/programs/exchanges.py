@@ -22,14 +22,14 @@ from pyscalapack_redist._kernels.ring import RULES
 from pyscalapack_redist._kernels.runs import Runs
 from pyscalapack_redist.comm import node
 from pyscalapack_redist.comm.channel import MPIChannel
-from pyscalapack_redist.comm.conversation import DATA, TAGS
+from pyscalapack_redist.comm.group import DATA, TAGS
 from pyscalapack_redist.comm.groups import group_of
-from pyscalapack_redist.comm.log_steps import LogSteps, Rows, work_of
 from pyscalapack_redist.comm.progress import until
+from pyscalapack_redist.comm.vote import LogSteps, Rows, work_of
 from pyscalapack_redist.engine.model import SHORTEST_PIECE
-from pyscalapack_redist.exchanges import datatypes
-from pyscalapack_redist.exchanges.buffers import memory_at
-from pyscalapack_redist.exchanges.nonblocking import FEW, HEADER
+from pyscalapack_redist.exchanges import message as datatypes
+from pyscalapack_redist.exchanges.message import memory_at
+from pyscalapack_redist.exchanges.pipeline import FEW, HEADER
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()

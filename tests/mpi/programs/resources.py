@@ -20,8 +20,9 @@ from mpi4py import MPI
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm.groups import group_of
-from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES, buffers
-from pyscalapack_redist.exchanges.datatypes import box_type
+from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES
+from pyscalapack_redist.exchanges import message as buffers
+from pyscalapack_redist.exchanges.message import box_type
 
 KINDS: list[dict[str, Any]] = [
     {"exchange": x, "buffers": b} for x in EXCHANGES for b in BUFFERS if b in EXCHANGES[x].understands

@@ -12,7 +12,7 @@ from pathlib import Path
 from pool_threads import TASKS, pool_threads
 
 from pyscalapack_redist._kernels import threads as pool
-from pyscalapack_redist.exchanges import threads
+from pyscalapack_redist.exchanges import exchange as threads
 
 FLOOR = 32  # bytes for each thread
 

@@ -19,7 +19,7 @@ from oracle import random_layout
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import groups
-from pyscalapack_redist.comm.intercommunicator import joined
+from pyscalapack_redist.comm.groups import joined
 
 WORLD = MPI.COMM_WORLD
 DTYPES = ("f8", "i2", "c16", "V3", [("x", "f4"), ("k", "i8")])

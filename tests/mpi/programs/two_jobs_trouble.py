@@ -24,9 +24,9 @@ from launch import limit
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.comm import conversation
+from pyscalapack_redist.comm import group as conversation
 from pyscalapack_redist.connection import connect as connection
-from pyscalapack_redist.connection import handshake
+from pyscalapack_redist.connection import connect as handshake
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()

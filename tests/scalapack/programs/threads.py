@@ -18,7 +18,7 @@ from mpi4py import MPI
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import linalg, scalapack
-from pyscalapack_redist.blacs.one_thread import one_thread
+from pyscalapack_redist.blacs.contexts import one_thread
 
 ORDER, BLOCK = 96, 16
 REMEDY = "let one thread after the other call linalg and scalapack, on all ranks in the same order"

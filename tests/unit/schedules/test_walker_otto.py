@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from pyscalapack_redist import ScheduleError
-from pyscalapack_redist.intersections.by_process import by_process, in_slot
-from pyscalapack_redist.layout.blockcyclic import BlockCyclic
+from pyscalapack_redist.intersections.runs import by_process, in_slot
+from pyscalapack_redist.layout.axis import BlockCyclic
 from pyscalapack_redist.schedules import CommunicationGrid, between, build, walker_otto
 
 # The figures as printed, by their names, from the file beside this one.

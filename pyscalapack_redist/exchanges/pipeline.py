@@ -9,19 +9,50 @@ first pair that is not yet through has slots on both, or the next that become fr
 
 Few small messages go all at once, beside the vote: they are sent before it is known and received into staging memory after
 it. Each says in which order its elements are, for its sender knew that before the others agreed.
+
+Sendrecv: in each step a process sends to one and receives from one, and goes on when both are done (Walker & Otto,
+Fig 10). A step whose message exceeds the staging memory goes in several pieces; derived datatypes need none.
+
+Pieces go by (step, number of the piece), on both sides, so the first one that is not yet through can always move.
+
+Synchronized: one receive at a time, whoever it comes from; send, wait for the receive, next step (Walker & Otto,
+Fig 4). Any order will do, also one in which several send to one process at a time, and then it shows what that costs.
+
+What came is known by its source: messages of one process come in order, so it is the next one from there. Matched probes
+of the sources that are left find it, in turn. A receive posted for any source may wait for ever: MPICH 5.0.2 loses messages
+to it where some sources share its memory and others do not, as on several nodes or between two jobs.
+
+Nobody waits for ever. A process with anything left to receive takes what comes from any source, so whatever is sent
+also arrives. Before its next message a process waits for a number of receives:
+
+- Where all send as many messages as they receive, as in the paper, a process has received i before it sends its i-th
+  (from 0). If all were to wait, each would have received fewer than it sent, and yet all that was sent has arrived.
+- Elsewhere that may hang: A and B send to C first and to each other next, and C sends nothing. There a process waits
+  for as many messages as it is to receive in earlier steps. Take the first message in the global order (step, sender,
+  receiver) that is not through: its sender has received all of those, so it can go.
 """
 
 from __future__ import annotations
 
 import functools
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from .buffers import Packed, slots
 from .exchange import Exchange, Options, Progress, Run
-from .message import ByteMessage, Piece
+from .message import ByteMessage, Packed, Piece, slots
 
-__all__ = ["HEADER", "SMALL", "AtOnce", "Nonblocking", "Windowed"]
+__all__ = [
+    "HEADER",
+    "SMALL",
+    "AtOnce",
+    "Nonblocking",
+    "SendReceive",
+    "Synchronized",
+    "Windowed",
+    "awaited",
+]
 
 SMALL = 256 * 1024  # bytes of all messages, of the rank that has most, up to which they go at once
 HEADER = 16  # bytes before the elements of a small message: the first one says in which order these are
@@ -287,3 +318,189 @@ class AtOnce(Progress):
         if slot.memory[0] != exchange.options.order:
             message = run.turned().receives[number]
         message.bundle.move(run.origins, slot.address + HEADER, 0, message.size)
+
+
+Steps = tuple[list[tuple[Piece | None, Piece | None]], int, int]
+
+
+class SendReceive(Exchange):
+    """One message each way and a wait, step after step (Walker & Otto, Fig 10). Needs a one-port schedule."""
+
+    name: ClassVar[str] = "sendrecv"
+    needs_one_port: ClassVar[bool] = True
+
+    @functools.cached_property
+    def steps(self) -> Steps:
+        """Pieces to send and to receive in each step, and the bytes of the largest of either. Not collective."""
+        most = self.largest_piece(self.options)
+        sends, send_bytes = self.buffers.cut(self.sends, most)
+        receives, receive_bytes = self.buffers.cut(self.receives, most)
+        steps: dict[tuple[tuple[int, ...], int], list[Piece | None]] = {}
+        for side, pieces in enumerate((sends, receives)):
+            for piece in pieces:
+                steps.setdefault((piece.message.key, piece.number), [None, None])[side] = piece
+        return [(steps[key][0], steps[key][1]) for key in sorted(steps)], send_bytes, receive_bytes
+
+    @property
+    def staging_bytes(self) -> int:
+        """Staging memory of one run. Not collective."""
+        return sum(self.steps[1:])
+
+    def begin(self, run: Run) -> Progress:
+        """A run, with all the memory that it needs; nothing moves yet. Not collective."""
+        return _LockStep(self, run)
+
+
+class _LockStep(Progress):
+    def __init__(self, exchange: SendReceive, run: Run) -> None:
+        super().__init__(exchange, run)
+        self._out, self._in = slots(run.staging, exchange.steps[1:])
+        self._requests: list[Any] = []
+        self._received: Piece | None = None
+        self._more = False
+
+    def start(self, exchange: Exchange, mark: int = 0) -> None:
+        """Start the first step. Not collective."""
+        assert isinstance(exchange, SendReceive)
+        self._copies = exchange.copies
+        self._steps = iter(exchange.steps[0])
+        self._more = self._next_step()
+
+    def _next_step(self) -> bool:
+        step = next(self._steps, None)
+        if step is None:
+            return False
+        sent, received = step
+        run, buffers = self.run, self.buffers
+        self._requests = []
+        # The send first, for the reason given in `nonblocking`: else opposite messages of a step come one after the other.
+        if sent is not None:
+            ready = buffers.outgoing(run, sent, self._out)
+            self._requests.append(self.channel.send(ready, sent.message.peer, run.tag))
+        if received is not None:
+            ready = buffers.incoming(run, received, self._in)
+            self._requests.append(self.channel.receive(ready, received.message.peer, run.tag))
+        self._received = received
+        return True
+
+    def advance(self, block: bool) -> bool:
+        """Finish the step, go on to the next; local copies come last. Not collective."""
+        while self._more:
+            self._requests = [request for request in self._requests if not request.Test()]
+            if self._requests:
+                return False
+            if self._received is not None:
+                self.buffers.arrived(self.run, self._received, self._in)
+            self._more = self._next_step()
+        return self.copy_all()
+
+
+RECEIVE, SEND = 0, 1
+Key = TypeVar("Key", int, tuple[int, ...])
+
+
+def awaited(sends: Sequence[Key], receives: Sequence[Key], unbalanced: bool) -> list[int]:
+    """Messages that a process receives before it sends each of its own. Not collective.
+
+    Parameters
+    ----------
+    sends, receives : sequence of int, or of tuple of int
+        The messages' places in the schedule, in ascending order.
+    unbalanced : bool
+        Whether any process sends more messages than it receives, or fewer.
+    """
+    return [bisect_left(receives, key) for key in sends] if unbalanced else list(range(len(sends)))
+
+
+class Synchronized(Exchange):
+    """One receive from any source, one message sent, and a wait, step after step (Walker & Otto, Fig 4)."""
+
+    name: ClassVar[str] = "synchronized"
+
+    @functools.cached_property
+    def pieces(self) -> tuple[list[Piece], list[Piece], int, int]:
+        """Pieces to send and to receive, and the bytes of the largest of either. Not collective."""
+        most = self.largest_piece(self.options)
+        sends, send_bytes = self.buffers.cut(self.sends, most)
+        receives, receive_bytes = self.buffers.cut(self.receives, most)
+        return sends, receives, send_bytes, receive_bytes
+
+    @property
+    def staging_bytes(self) -> int:
+        """Staging memory of one run. Not collective."""
+        return sum(self.pieces[2:])
+
+    def begin(self, run: Run) -> Progress:
+        """A run, with all the memory that it needs; nothing moves yet. Not collective."""
+        return _Steps(self, run)
+
+
+class _Steps(Progress):
+    def __init__(self, exchange: Synchronized, run: Run) -> None:
+        super().__init__(exchange, run)
+        self._out, self._in = slots(run.staging, exchange.pieces[2:])
+        self._received = 0  # messages, of any process
+        self._coming: list[Piece] = []  # at most one
+        self._requests: list[Any] = [run.channel.nothing, run.channel.nothing]
+        self._sending = False
+
+    def start(self, exchange: Exchange, mark: int = 0) -> None:
+        """Start the first step. Not collective."""
+        assert isinstance(exchange, Synchronized)
+        sends, receives, *_ = exchange.pieces
+        self._copies, self._received = exchange.copies, 0
+        self._sends = sends[::-1]
+        sent, received = ([message.key for message in some] for some in (exchange.sends, exchange.receives))
+        counts = awaited(sent, received, bool(exchange.options.extents.unbalanced))
+        self._awaited = dict(zip(map(id, exchange.sends), counts, strict=True))
+        self._from: dict[int, deque[Piece]] = {}
+        for piece in receives:
+            self._from.setdefault(piece.message.peer, deque()).append(piece)
+        self._send()
+
+    def _probe(self) -> None:
+        """Receive what has come, from anybody."""
+        if self._coming:
+            return
+        for source in tuple(self._from):
+            found = self.channel.probe(source, self.run.tag)
+            pieces = self._from.pop(source)
+            if found is not None:
+                piece = pieces.popleft()
+                self._coming.append(piece)
+                self._requests[RECEIVE] = found.receive(self.buffers.incoming(self.run, piece, self._in))
+            if pieces:
+                self._from[source] = pieces  # behind the others
+            if found is not None:
+                return
+
+    def _arrived(self) -> None:
+        """Bring what came to where it belongs."""
+        piece = self._coming.pop()
+        self.buffers.arrived(self.run, piece, self._in)
+        self._received += piece.last == piece.message.last
+
+    def _send(self) -> None:
+        """Send the next piece, if the one before is through and its message's turn has come."""
+        if not self._sends or self._sending or self._received < self._awaited[id(self._sends[-1].message)]:
+            return
+        piece, run = self._sends.pop(), self.run
+        ready = self.buffers.outgoing(run, piece, self._out)
+        self._requests[SEND] = self.channel.send(ready, piece.message.peer, run.tag)
+        self._sending = True
+
+    def advance(self, block: bool) -> bool:
+        """Unpack what came, send what may go, and copy locally in between. Not collective."""
+        while self._from or self._coming or self._sends or self._sending:
+            self._probe()
+            number = self.channel.first_done(self._requests)
+            if number is None:
+                if not self.copy_piece():
+                    return False
+                continue
+            if number == RECEIVE:
+                self._arrived()
+            else:
+                self._sending = False
+            self._send()
+        return self.copy_all()

@@ -1,1 +1,0 @@
-"""`pyscalapack-redist plan`: a redistribution studied on paper, for machines of any size and without MPI."""
