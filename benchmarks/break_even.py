@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import argparse
 
+from simulate import Machine, simulated
+
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.layouts import Layout
-from pyscalapack_redist.tools.simulate.exchange_rules import Sizes
-from pyscalapack_redist.tools.simulate.machine import Machine
-from pyscalapack_redist.tools.simulate.study import simulated
 from pyscalapack_redist.tools.text import ratio_text, size_text, time_text
 
 ORDERS = (250, 1_000, 2_000, 4_000, 8_000, 16_000, 64_000)
@@ -34,7 +33,7 @@ def main() -> None:
     )
     print("|---" * 7 + "|")
     for n in (order for order in ORDERS if order <= options.most):
-        found = simulated(Case((n, n), before, after), machine, (METHOD,), Sizes())
+        found = simulated(Case((n, n), before, after), machine, (METHOD,))
         one_way = found.predictions[0].seconds
         assert one_way is not None
         factorisation = 2 / 3 * n**3 / (machine.hosts * options.gflops * 1e9)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
+from simulate import Machine, Sizes, simulated
 
 from pyscalapack_redist.schedules import (
     CommunicationGrid,
@@ -27,9 +28,6 @@ from pyscalapack_redist.schedules import (
 )
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.layouts import Layout
-from pyscalapack_redist.tools.simulate.exchange_rules import Sizes
-from pyscalapack_redist.tools.simulate.machine import Machine
-from pyscalapack_redist.tools.simulate.study import simulated
 
 ORDERS = ("caterpillar", "stepwise", "greedy", "optimal")
 EXAMPLES = ((16, 16, 3, 5), (16, 16, 7, 11), (15, 15, 3, 5), (12, 8, 4, 3), (15, 6, 2, 3))

@@ -12,12 +12,10 @@ import math
 from pathlib import Path
 
 import numpy as np
+from simulate import EXCHANGES, Machine, simulated
 
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.layouts import Layout
-from pyscalapack_redist.tools.simulate.exchange_rules import EXCHANGES, Sizes
-from pyscalapack_redist.tools.simulate.machine import Machine
-from pyscalapack_redist.tools.simulate.study import simulated
 from pyscalapack_redist.tools.units import bytes_per_second, read_duration, read_size
 
 
@@ -42,7 +40,7 @@ def least_times(files: list[str]) -> dict[Case, dict[str, float]]:
 
 def compared(case: Case, measured: dict[str, float], machine: Machine) -> list[float]:
     """Print a table; the relative errors."""
-    found = simulated(case, machine, tuple(measured), Sizes())
+    found = simulated(case, machine, tuple(measured))
     print(f"\n{case}; links' limit {1e3 * found.limit:.0f} ms\n")
     print("| method | measured, ms | simulated, ms | error, % |\n|---|---|---|---|")
     errors = []

@@ -9,11 +9,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+from simulate import Machine, simulated
+
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.layouts import Layout
-from pyscalapack_redist.tools.simulate.exchange_rules import Sizes
-from pyscalapack_redist.tools.simulate.machine import Machine
-from pyscalapack_redist.tools.simulate.study import simulated
 
 METHODS = (
     "caterpillar/sendrecv",
@@ -54,7 +53,7 @@ def main() -> None:
         if hosts > most:
             continue
         machine = Machine(hosts, rate=1.25e9, latency=5e-6, overhead=1e-6)
-        found = simulated(case, machine, METHODS if hosts <= SEARCHED else FEWER, Sizes())
+        found = simulated(case, machine, METHODS if hosts <= SEARCHED else FEWER)
         seconds = {prediction.name: prediction.seconds for prediction in found.predictions}
         times = [seconds.get(name) for name in names]
         row = [

@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from simulate import Machine, simulated
 
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.layouts import Layout
-from pyscalapack_redist.tools.simulate.exchange_rules import Sizes
-from pyscalapack_redist.tools.simulate.machine import Machine
-from pyscalapack_redist.tools.simulate.study import simulated
 from pyscalapack_redist.tools.units import bytes_per_second, read_duration
 
 PROCESSES = (3, 10, 16, 32, 64)
@@ -91,7 +89,7 @@ def all_to_all(P: int) -> Case:
 
 def milliseconds(case: Case, machine: Machine, methods: Sequence[str]) -> list[float]:
     """Simulated times without a vote."""
-    found = simulated(case, machine, tuple(methods), Sizes())
+    found = simulated(case, machine, tuple(methods))
     times = [prediction.seconds for prediction in found.predictions]
     return [1e3 * (seconds - machine.vote) if seconds is not None else float("nan") for seconds in times]
 

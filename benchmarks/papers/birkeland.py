@@ -17,9 +17,9 @@ from pyscalapack_redist.tools.bench.methods import named_methods
 from pyscalapack_redist.tools.bench.results import CaseResult, Results
 from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.plan.birkeland_model import Load, Model, crossover, even_grid, fitted, moves, route
 from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
 
+from .birkeland_model import Load, Model, crossover, even_grid, fitted, moves, route
 from .birkeland_sweep import IN_RING, MPI4PY_FFT, SUBARRAYS, grid_of, layout, sweep
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def load(case: Case, cores: int) -> Load:
     grid = grid_of(case)
     each = moves(case.shape, grid, case.dtype.itemsize)
     stops = route(len(grid))
-    once = sum((each[min(k, to)] for k, to in itertools.pairwise(stops)), Load(0, 0.0))
-    return once.times(max(1.0, case.ranks / cores))
+    return Load.total([each[min(k, to)] for k, to in itertools.pairwise(stops)], max(1.0, case.ranks / cores))
 
 
 def cores_of(results: Results) -> int:

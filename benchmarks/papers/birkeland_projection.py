@@ -25,8 +25,9 @@ from pyscalapack_redist.tools.bench.stage import Stage, poison
 from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.layouts import Layout
-from pyscalapack_redist.tools.plan.birkeland_model import Load
 from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
+
+from .birkeland_model import Load
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -89,10 +90,7 @@ def loads(n: int, side: int) -> dict[str, Load]:
         AROUND: [(made["first"], dealt[0]), across, (dealt[1], made["last"])],
     }
     reports = {way: [redistribute(a, b, dtype=np.float64).report() for a, b in pairs] for way, pairs in legs.items()}
-    return {
-        way: sum((Load(one.most_messages, one.most_sent) for one in some), Load(0, 0.0))
-        for way, some in reports.items()
-    }
+    return {way: Load.total([Load(one.most_messages, one.most_sent) for one in some]) for way, some in reports.items()}
 
 
 def _layouts(stage: Stage) -> dict[str, Descriptor]:

@@ -27,7 +27,8 @@ from pyscalapack_redist.tools.bench.methods import Method, Prepared
 from pyscalapack_redist.tools.bench.stage import Stage
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.layouts import Layout
-from pyscalapack_redist.tools.plan.birkeland_model import places, route
+
+from .birkeland_model import places, route
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -60,10 +60,8 @@ def speaking(monkeypatch: pytest.MonkeyPatch) -> None:
         (["plan", "--shape", "8", "--from", "600:3", "--to", "3:5", "--plot", "plan.png"], ["--plot", "600 x 3"]),
         (["plan", "--shape", "5e9", "5e9", "--from", "4x4:8x8", "--to", "2x8:3x3"], ["has 2^63 bytes or more"]),
         (["plan", "--shape", "1" + "0" * 20, *PLAN[3:]], ["must be at most 2**62"]),
-        (
-            ["simulate", "--shape", "9"],
-            ["simulate is in the sources: python benchmarks/simulate.py, with the same options"],
-        ),
+        (["plan", "--shape", "10", "12", "--from", f"{10**6}x{10**6}:1x1", "--to", "2x2:2x2"], ["not enough memory"]),
+        (["simulate", "--shape", "9"], ["simulate is in the sources: python benchmarks/simulate.py, with the same"]),
         (["bench"], ["--shape, --from, --to missing", "--suite"]),
         (["bench", "--suite", "nope"], ["--suite", "'nope'", "demo", "facts"]),
         (["bench", "--suite", "demo", "--shape", "3", "3"], ["--shape and --suite"]),

@@ -1,0 +1,322 @@
+"""`pyscalapack-redist plan`: what a redistribution takes in each order of its messages, and of memory. Needs no MPI.
+
+A plan on paper for each order and for each way of `via=`; their figures are what is written as JSON and what is printed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import schedules
+from ..engine.redistribute import redistribute
+from ..engine.scheduling import by_formula
+from ..engine.waypoints import VIAS
+from ..errors import DescriptorError, ScheduleError
+from ..exchanges.exchange import MEMORY_LIMIT
+from ..schedules import Schedule
+from ..schedules.catalogue import check_name
+from ..schedules.orders import Order, Scheduled
+from .cases import Case
+from .text import console, counted, new_table, print_line, print_table, ratio_text, size_text, time_text
+from .usage import UsageError, case_without_copies, check_outputs, write_text, written
+
+__all__ = ["Figures", "Links", "plan", "read_schedule", "studied"]
+
+Figures = dict[str, Any]
+MOST_PAIRS = 2**24  # of processes, in an order whose steps are listed
+MOST_IN_TABLE = (
+    2**20
+)  # along a dimension, where steps are searched for; and in the whole, where each process has its own order
+MOST_LISTED = 32  # processes on a side of a schedule whose messages are written, and runs of steps that are printed
+WITH_LIMIT = ("optimal", "preemptive", "open-shop")
+ABOUT_ORDERS = (
+    "orders; cost: bytes of each step's longest message, added up; time: in lock step, steps times latency and the cost"
+)
+ABOUT_WAYS = (
+    "ways of via=, all legs together; fewest steps: of any one-port order; busiest rank: bytes that one rank sends or receives "
+    "in each leg, added up; time: of these"
+)
+COLUMNS_OF_ORDERS = ("messages", "steps", "cost", "of the busiest rank", "one-port", "time", "certificate")
+COLUMNS_OF_WAYS = ("legs", "messages", "bytes", "of direct", "fewest steps", "busiest rank", "time")
+
+
+class Links:
+    """Links of nodes, for times.
+
+    Parameters
+    ----------
+    rate : float or None
+        Bytes per second that a node can send, and at the same time receive; its ranks share it. None where nothing is timed.
+    latency : float
+        Seconds of a message.
+    slots : int
+        Ranks on each node.
+    """
+
+    def __init__(self, rate: float | None = None, latency: float = 0.0, slots: int = 1) -> None:
+        self.slots, self._rate, self._latency = slots, rate, latency
+
+    def seconds(self, steps: int, nbytes: int) -> float | None:
+        """Of so many steps with so many bytes of a rank in all. Not collective."""
+        return None if self._rate is None else steps * self._latency + nbytes * self.slots / self._rate
+
+
+def studied(case: Case, name: str, time_limit: float, links: Links) -> tuple[Figures, list[Schedule]]:
+    """The figures of a redistribution on paper, and the steps of the order that is shown. Not collective.
+
+    Parameters
+    ----------
+    case : Case
+        Array and layouts.
+    name, time_limit : str, float
+        The schedule that is shown, and the seconds of its search.
+    links : Links
+        For times.
+
+    Raises
+    ------
+    ScheduleError
+        That schedule does not apply.
+    """
+    item, uncounted, totals = case.dtype.itemsize, None, None
+    a, b = (layout.descriptor(case.shape, None) for layout in (case.before, case.after))
+    try:
+        totals = redistribute(a, b, schedule="caterpillar").report(case.dtype)
+    except ScheduleError as error:
+        uncounted = str(error)
+    most = max(
+        before.processes * after.processes for before, after in zip(a.distributions, b.distributions, strict=True)
+    )
+    orders: list[Figures] = []
+    shown: list[Schedule] = []
+    for each in schedules.NAMES:
+        figures: Figures = {
+            "name": each,
+            "messages": None,
+            "steps": None,
+            "cost": None,
+            "one_port": None,
+            "seconds": None,
+        }
+        figures |= {"certificate": None, "reason": None}
+        orders.append(figures)
+        if most > MOST_IN_TABLE and not by_formula(each):
+            figures["reason"] = f"left out: it needs a table of all pairs, {most:,} along a dimension"
+            continue
+        try:
+            order = redistribute(a, b, schedule=each).schedule
+            parts = _parts(order, case, time_limit if each == name else 1.0)
+        except ScheduleError as error:
+            if each == name:
+                raise
+            figures["reason"] = str(error)
+            continue
+        if order.name != each:
+            figures["reason"] = f"its steps take too long to find: the order is {order.name}"
+        figures |= {"messages": totals and totals.sends, "steps": order.number_of_steps, "one_port": order.one_port}
+        if parts:
+            figures["steps"] = math.prod(part.number_of_steps for part in parts)
+            figures["cost"] = math.prod(part.total_cost for part in parts) * item
+            figures["certificate"] = "; ".join(dict.fromkeys(part.certificate for part in parts))
+            figures["seconds"] = links.seconds(figures["steps"], figures["cost"])
+        shown = parts if each == name else shown
+    busiest = totals and max(totals.most_sent, totals.most_received)
+    of_rank = [layout.largest_part(case.shape) * item for layout in (case.before, case.after)]
+    of_rank.append(min(MEMORY_LIMIT, sum(of_rank) if totals is None else totals.most_sent + totals.most_received))
+    document = {
+        "shape": list(case.shape),
+        "from": str(case.before),
+        "to": str(case.after),
+        "dtype": str(case.dtype),
+        "ranks": case.ranks,
+        "bytes": case.elements * item,
+        "uncounted": uncounted,
+        "messages_between_ranks": totals and totals.sends,
+        "bytes_between_ranks": totals and totals.bytes_sent,
+        "most_messages": totals and totals.most_messages,
+        "busiest_bytes": busiest,
+        "limit": None if busiest is None else links.seconds(0, busiest),
+        "memory": {
+            **dict(zip(("a", "b", "staging"), of_rank, strict=True)),
+            "rank": sum(of_rank),
+            "slots": links.slots,
+            "node": sum(of_rank) * links.slots,
+        },
+        "schedule": name,
+        "orders": orders,
+        "ways": [_way(a, b, via, case, links) for via in (None, *VIAS)],
+        "steps": [[np.asarray(step).tolist() for step in part.steps] for part in shown if _is_small(part)],
+    }
+    return document, shown
+
+
+def _parts(order: Order, case: Case, time_limit: float) -> list[Schedule]:
+    """The steps of an order: of each dimension, or of all ranks; nothing where there are too many pairs to list."""
+    if isinstance(order, Scheduled):
+        parts = list(order.parts)
+        if order.name in WITH_LIMIT and time_limit != 1:
+            parts = [schedules.build(order.name, part.grid, time_limit=time_limit) for part in parts]
+        return parts if all(part.grid.P * part.grid.Q <= MOST_PAIRS for part in parts) else []
+    before, after = case.before, case.after
+    if before.size * after.size > (MOST_PAIRS if order.one_port else MOST_IN_TABLE):
+        return []
+    a, b = (layout.descriptor(case.shape, None).distributions for layout in (before, after))
+    ranks = before.first + np.arange(before.size) - after.first
+    same = np.where((ranks >= 0) & (ranks < after.size), ranks, -1)
+    return [schedules.build(order.name, schedules.whole([*map(schedules.between, a, b)], same))]
+
+
+def _way(a: Any, b: Any, via: str | None, case: Case, links: Links) -> Figures:
+    """One way of `via=`, all legs together."""
+    names = ("legs", "messages", "bytes", "fewest_steps", "busiest_bytes", "seconds")
+    try:
+        report = redistribute(a, b, schedule="caterpillar", via=via).report(case.dtype)
+    except (ScheduleError, DescriptorError) as error:
+        return {"via": via, **dict.fromkeys(names), "reason": str(error)}
+    legs = [report] if via is None else report.legs
+    steps = sum(leg.most_messages for leg in legs)
+    busiest = sum(max(leg.most_sent, leg.most_received) for leg in legs)
+    moved = sum(leg.sends for leg in legs), sum(leg.bytes_sent for leg in legs)
+    figures = (len(legs), *moved, steps, busiest, links.seconds(steps, busiest))
+    return {"via": via, **dict(zip(names, figures, strict=True)), "reason": None}
+
+
+def _is_small(part: Schedule) -> bool:
+    return max(part.grid.P, part.grid.Q) <= MOST_LISTED
+
+
+# -- for a person to read
+
+
+def _show(case: Case, document: Figures, shown: list[Schedule]) -> None:
+    out = console()
+    for line in (*_lines(case, document), "", ABOUT_ORDERS):
+        print_line(out, line)
+    table = new_table(("order",), COLUMNS_OF_ORDERS)
+    for order in document["orders"]:
+        figures = [_number(order[key]) for key in ("messages", "steps", "cost")]
+        ratio = _ratio(order["cost"], document["busiest_bytes"])
+        one_port = {True: "yes", False: "no", None: "-"}[order["one_port"]]
+        words = order["certificate"] or ("see below" if order["reason"] else "-")
+        table.add_row(order["name"], *figures, ratio, one_port, _time(order["seconds"]), words)
+    print_table(out, table)
+    lines = [f"{order['name']}: {order['reason']}" for order in document["orders"] if order["reason"]]
+    for k, part in enumerate(shown):
+        lines += ["", *_step_lines(part, f"dimension {k}: " if len(shown) > 1 else "")]
+    for line in (*lines, "", ABOUT_WAYS):
+        print_line(out, line)
+    table = new_table(("way",), COLUMNS_OF_WAYS)
+    names = ["direct" if way["via"] is None else f'via "{way["via"]}"' for way in document["ways"]]
+    for name, way in zip(names, document["ways"], strict=True):
+        figures = [_number(way[key]) for key in ("legs", "messages", "bytes", "fewest_steps", "busiest_bytes")]
+        figures.insert(3, _ratio(way["bytes"], document["ways"][0]["bytes"]))
+        table.add_row(name, *figures, _time(way["seconds"]))
+    print_table(out, table)
+    for name, way in zip(names, document["ways"], strict=True):
+        if way["reason"]:
+            print_line(out, f"{name}: {way['reason']}")
+
+
+def _lines(case: Case, document: Figures) -> Iterator[str]:
+    yield f"plan: {case}"
+    total, moved, memory = document["bytes"], document["bytes_between_ranks"], document["memory"]
+    yield f"array: {total:,} bytes ({size_text(total)})"
+    if moved is None:
+        yield f"between ranks: not counted: {document['uncounted']}"
+    else:
+        yield f"between ranks: {moved:,} bytes in {counted(document['messages_between_ranks'], 'message')}"
+        yield f"local copies: {total - moved:,} bytes"
+        yield (
+            f"the busiest rank sends or receives {document['busiest_bytes']:,} bytes, and one at most "
+            f"{counted(document['most_messages'], 'message')}: no one-port order has fewer steps"
+        )
+    a, b, staging, of_rank = (size_text(memory[part]) for part in ("a", "b", "staging", "rank"))
+    yield f"memory of a rank: A {a}, B {b}, staging at most {staging}; {of_rank} in all"
+    yield f"memory of a node with {counted(memory['slots'], 'rank')}: {size_text(memory['node'])}"
+    if document["limit"] is not None:
+        shared = f"{memory['slots']} times " if memory["slots"] > 1 else ""
+        yield f"links' limit: {_time(document['limit'])}, for {shared}the bytes of the busiest rank"
+
+
+def _step_lines(part: Schedule, prefix: str) -> Iterator[str]:
+    """Messages and cost of each step, equal ones in a row told together."""
+    yield (
+        f"{prefix}{part.name}: {counted(part.number_of_steps, 'step')}, cost {part.total_cost:,} elements; {part.certificate}"
+    )
+    runs: list[tuple[int, int, tuple[int, int]]] = []
+    for number, (step, cost) in enumerate(zip(part.steps, part.costs.tolist(), strict=True)):
+        same = bool(runs) and runs[-1][2] == (len(step), cost)
+        first = runs.pop()[0] if same else number
+        runs.append((first, number, (len(step), cost)))
+    for first, last, (messages, cost) in runs[:MOST_LISTED]:
+        steps = f"step {first}" if first == last else f"steps {first} to {last}, each"
+        yield f"  {steps}: {counted(messages, 'message')}, cost {cost:,}" if messages else f"  {steps}: empty"
+    if len(runs) > MOST_LISTED:
+        yield f"  ... {counted(len(runs) - MOST_LISTED, 'more line')} left out"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
+def _ratio(value: int | None, of: int | None) -> str:
+    return ratio_text(value / of if value is not None and of else None)
+
+
+def _time(seconds: float | None) -> str:
+    return "-" if seconds is None else time_text(seconds)
+
+
+# -- the command
+
+
+def read_schedule(name: str) -> str:
+    """A schedule's name as the command line gives it; raises ScheduleError where there is none. Not collective."""
+    check_name(name)
+    return name
+
+
+def plan(options: Namespace) -> int:
+    """Show what a redistribution takes. Not collective.
+
+    Parameters
+    ----------
+    options : Namespace
+        The command line: shape, before, after, dtype, schedule, time_limit, rate, latency, slots, json, plot.
+
+    Returns
+    -------
+    int
+        Exit status 0.
+
+    Raises
+    ------
+    UsageError
+        It cannot be done as asked.
+    """
+    given = {"--shape": options.shape, "--from": options.before, "--to": options.after}
+    missing = [name for name, value in given.items() if value is None]
+    if missing:
+        raise UsageError(f"{', '.join(missing)} missing: give --shape, --from and --to")
+    case = case_without_copies(options, "plan")
+    check_outputs(options, "plan")
+    links = Links(options.rate, options.latency, options.slots)
+    try:
+        document, shown = studied(case, options.schedule, options.time_limit, links)
+    except ScheduleError as error:
+        raise UsageError(f"--schedule {options.schedule}: {error}") from None
+    if options.json:
+        write_text("--json", options.json, json.dumps(document, indent=1))
+    if options.plot:
+        from .plan_picture import draw
+
+        with written("--plot", options.plot):
+            draw(case, options.schedule, shown, options.plot)
+    _show(case, document, shown)  # last: whoever reads the output may stop, as head does
+    return 0
