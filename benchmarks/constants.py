@@ -20,7 +20,9 @@ from mpi4py import MPI
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import node
-from pyscalapack_redist.exchanges import nonblocking, shared, stores
+from pyscalapack_redist.exchanges import exchange as stores
+from pyscalapack_redist.exchanges import pipeline as nonblocking
+from pyscalapack_redist.exchanges import shared
 
 WORLD = MPI.COMM_WORLD
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from pyscalapack_redist import BlockCyclic, Blocks, Descriptor, ProcessGrid, intersections
 from pyscalapack_redist.engine.planner import messages_of
-from pyscalapack_redist.intersections.irregular import families_of
+from pyscalapack_redist.intersections.runs import families_of
 from pyscalapack_redist.schedules.orders import ORDERS
 from pyscalapack_redist.tools.text import size_text, time_text
 

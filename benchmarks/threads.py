@@ -27,8 +27,8 @@ from pyscalapack_redist._kernels import threads as pool
 from pyscalapack_redist._kernels.boxes import Box
 from pyscalapack_redist._kernels.bundle import Bundle, Origins
 from pyscalapack_redist._kernels.runs import Runs
-from pyscalapack_redist.comm.cores import usable_cores
-from pyscalapack_redist.exchanges.threads import prepare
+from pyscalapack_redist.comm.node import usable_cores
+from pyscalapack_redist.exchanges.exchange import prepare
 from pyscalapack_redist.tools.text import console, new_table, print_table, ratio_text, time_text
 
 ITEM = 8  # bytes of float64

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS, find
-from pyscalapack_redist.layout.blockcyclic import BlockCyclic
+from pyscalapack_redist.layout.axis import BlockCyclic
 
 from .aspen_loops import complete
 

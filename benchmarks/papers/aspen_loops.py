@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from pyscalapack_redist._kernels.intersections import Complete
 from pyscalapack_redist.intersections import ALGORITHMS
-from pyscalapack_redist.intersections.algorithm import numbers
-from pyscalapack_redist.layout.blockcyclic import BlockCyclic
+from pyscalapack_redist.intersections.algorithms import numbers
+from pyscalapack_redist.layout.axis import BlockCyclic
 
 __all__ = ["complete"]
 

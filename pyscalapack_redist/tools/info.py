@@ -17,11 +17,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import __version__, blacs
-from ..blacs import kernels
-from ..blacs.symbols import file_of
-from ..comm.cores import usable_cores
+from ..blacs import library as kernels
+from ..blacs.library import file_of
+from ..comm.node import usable_cores
 from ..errors import LibraryError, RedistributionError
-from ..exchanges.threads import VARIABLE, wanted
+from ..exchanges.exchange import VARIABLE, wanted
 
 __all__ = ["EXTRA", "describe", "launched", "missing_extras", "mpi_path", "mpi_version"]
 

@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 
 from ..comm.mpi import MPI
 from ..errors import DescriptorError
-from ..layout.blockcyclic import LARGEST
+from ..layout.axis import LARGEST, Blocks
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
-from ..layout.irregular import Blocks
 
 __all__ = ["ABOUT_COPIES", "ABOUT_LAYOUTS", "ABOUT_PARTS", "BALANCED", "TILES", "Layout", "global_indices"]
 

@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..drawing.colours import colour_of, ink_on
+from ..drawing.svg import colour_of, ink_on
 from ..errors import DescriptorError
 from .text import console, counted, on_terminal
 from .usage import UsageError, check_outputs, written
@@ -15,7 +15,7 @@ from .usage import UsageError, check_outputs, written
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ..drawing.panels import Panel
+    from ..drawing.svg import Panel
     from ..layout.descriptor import Descriptor
 
 __all__ = ["show"]

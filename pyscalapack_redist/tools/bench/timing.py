@@ -37,7 +37,7 @@ from ...comm.progress import until
 from ...engine.tile_graph import graph_of_tiles
 from ...engine.traffic import between_ranks
 from ...errors import LibraryError, RedistributionError
-from ...exchanges.threads import wanted
+from ...exchanges.exchange import wanted
 from ..cases import Case
 from ..info import mpi_path, mpi_version
 from .methods import Method, Prepared
