@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pyscalapack_redist import batch
 from pyscalapack_redist.tools.bench.methods import Method, Planned
-from pyscalapack_redist.tools.bench.results import Results, means, ratios
+from pyscalapack_redist.tools.bench.results import Results, count, means
 from pyscalapack_redist.tools.bench.stage import Stage, poison
 from pyscalapack_redist.tools.bench.suites import Suite, squares
 from pyscalapack_redist.tools.text import new_table, time_text
@@ -66,14 +66,12 @@ def _copies(array: NDArray[Any] | None) -> list[NDArray[Any] | None]:
 def tables(results: Results) -> Sequence[tuple[str, Table]]:
     """Both times in each case, and how many times as fast the batch is. Not collective."""
     table = new_table(("each matrix", "exchange"), ("one by one", "batch", "times as fast"))
-    times = results.times
-    for number, result in enumerate(results.cases, 1):
+    for k, result in enumerate(results.cases):
         for exchange, ending in EXCHANGES.items():
-            separate, together = (times.get(name + ending, {}) for name in ("one by one", "batch"))
-            if number in separate and number in together:
-                figures = (" / ".join(map(time_text, column[number])) for column in (separate, together))
-                gained = means(ratios({number: separate[number]}, together))
-                table.add_row(str(result.case), exchange, *figures, gained)
+            separate, together = (results.column(name + ending)[[k]] for name in ("one by one", "batch"))
+            if count(separate / together):
+                figures = (" / ".join(map(time_text, column[0])) for column in (separate, together))
+                table.add_row(str(result.case), exchange, *figures, means(separate / together))
     return [(f"{MATRICES} matrices, minimum / median times:", table)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -35,7 +36,9 @@ MANY_DECADES = 1000
 
 
 def time_text(seconds: float) -> str:
-    """Three digits and a unit, as 11.2 ms. Not collective."""
+    """Three digits and a unit, as 11.2 ms; a dash for NaN. Not collective."""
+    if math.isnan(seconds):
+        return "-"
     for unit, name in ((1.0, "s"), (1e-3, "ms")):
         if seconds >= 0.9995 * unit:
             return f"{ratio_text(seconds / unit)} {name}"
@@ -57,8 +60,8 @@ def size_text(size: int | None) -> str:
 
 
 def ratio_text(value: float | None) -> str:
-    """Three digits, as 1.05 or 12.3; a dash where there is no number. Not collective."""
-    if value is None:
+    """Three digits, as 1.05 or 12.3; a dash where there is no number, or NaN. Not collective."""
+    if value is None or math.isnan(value):
         return "-"
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
 

@@ -17,18 +17,13 @@ from pyscalapack_redist.tools.bench.results import (
     CaseResult,
     MethodResult,
     Results,
-    case_lines,
-    case_table,
     changes,
     comparison_lines,
     comparison_table,
     environment_lines,
     extreme,
     fastest,
-    library,
     means,
-    ratios,
-    summary_table,
 )
 from pyscalapack_redist.tools.bench.stage import values
 from pyscalapack_redist.tools.bench.suites import LEAST, MOST, MOST_IN_ALL
@@ -175,25 +170,25 @@ def test_other_json_is_refused() -> None:
 
 def test_the_table_of_a_case() -> None:
     case = results().cases[0]
-    table = rows(case_table(case))
+    table = rows(case.table())
     assert table["method"][2:5] == ["x memcpy", "faster than pxgemr2d", "x limit"]
     assert table["auto"][2:5] == ["2.00 / 2.00", "8.00 / 8.00", "6.25 / 9.37"]
     assert "16.0 MiB" in table["auto"]
     assert table["the links' limit"][:2] == ["320 ms", "320 ms"]
-    assert "x limit" not in rows(case_table(results().cases[2]))["method"]
-    assert list(case_lines(case)) == ["natural/sendrecv not run: no (`pyscalapack-redist info` says more)"]
+    assert "x limit" not in rows(results().cases[2].table())["method"]
+    assert list(case.lines()) == ["natural/sendrecv not run: no (`pyscalapack-redist info` says more)"]
     assert any("123 ns" in line for line in environment_lines(ENVIRONMENT))
     wrong = dataclasses.replace(case, methods=(dataclasses.replace(case.methods[0], verified=False), *case.methods[1:]))
     assert not wrong.verified
-    assert "NO" in rows(case_table(wrong))["auto"]
+    assert "NO" in rows(wrong.table())["auto"]
 
 
 def test_geometric_means_leave_out_what_did_not_run() -> None:
-    times = results().times
-    assert means(ratios(library(times), {})) == extreme({}, max) == "-"
-    best = fastest([times["auto"], times["pxgemr2d"]])
-    assert {case: pair.least for case, pair in best.items()} == {1: 2, 2: 8, 3: 4}
-    summary = rows(summary_table(results()))
+    run = results()
+    nothing = run.library() / run.column("natural/sendrecv")
+    assert means(nothing) == extreme(nothing, np.nanargmax) == "-"
+    assert fastest([run.times["auto"], run.times["pxgemr2d"]])[:, 0].tolist() == [2, 8, 4]
+    summary = rows(results().summary_table())
     assert summary["auto"] == ["3", "4.00 / 4.00", "8.00 (case 2)", "2", "4.00 / 4.00", "2.00 (case 2)"]
     assert summary["pxgemr2d"] == ["2", "16.0 / 16.0", "16.0 (case 1)", "-", "-", "-"]
 
@@ -232,9 +227,9 @@ def test_comparisons_say_what_is_missing_and_what_is_not_the_same() -> None:
 
 def test_figures() -> None:
     seconds = (2.5e-7, 9.996e-6, 1.12e-3, 0.9996, 12.3)
-    assert [*map(time_text, seconds)] == ["0.25 us", "10.0 us", "1.12 ms", "1.00 s", "12.3 s"]
+    assert [*map(time_text, (*seconds, np.nan))] == ["0.25 us", "10.0 us", "1.12 ms", "1.00 s", "12.3 s", "-"]
     assert [size_text(n) for n in (None, 12, 2**20, 3 * 2**29)] == ["?", "12 B", "1.0 MiB", "1.5 GiB"]
-    assert [ratio_text(r) for r in (None, 1.05, 12.34, 100.2)] == ["-", "1.05", "12.3", "100"]
+    assert [ratio_text(r) for r in (None, np.nan, 1.05, 12.34, 100.2)] == ["-", "-", "1.05", "12.3", "100"]
 
 
 # -- pictures

@@ -13,19 +13,7 @@ from ..cases import Case
 from ..text import console, on_terminal, print_table, size_text
 from ..usage import UsageError, case_of, check_outputs, write_text, written
 from .methods import DEFAULT_METHODS, named_methods
-from .results import (
-    CaseResult,
-    Results,
-    case_lines,
-    case_table,
-    changes,
-    comparison_lines,
-    comparison_table,
-    environment_lines,
-    flag_text,
-    profile_table,
-    summary_table,
-)
+from .results import Results, changes, comparison_lines, comparison_table, environment_lines, flag_text
 from .suites import STUDIES, SUITES, Suite
 from .timing import MORE_TICKS, Clock, environment, links_limit, links_of, nodes_of, run_case
 
@@ -60,7 +48,7 @@ def bench(options: Namespace) -> int:
     cases, notes = _for_size(cases, options.suite, comm.Get_size())
     nodes = nodes_of(comm)
     _check_memory(cases, comm, nodes)
-    display = Display(len(cases) * (options.repeat + MORE_TICKS), quiet=comm.Get_rank() > 0)
+    display = _Display(len(cases) * (options.repeat + MORE_TICKS), quiet=comm.Get_rank() > 0)
     results = _run(cases, suite, options, comm, nodes, display, notes)
     if comm.Get_rank() == 0:
         # first: whoever reads the output may stop, as head does
@@ -79,7 +67,7 @@ def _run(
     options: Namespace,
     comm: MPI.Intracomm,
     nodes: list[int],
-    display: Display,
+    display: _Display,
     notes: list[str],
 ) -> Results:
     clock = Clock(comm, one_node=len(set(nodes)) == 1)
@@ -91,26 +79,26 @@ def _run(
             raise UsageError(str(error)) from None
     display.lines(*environment_lines(where), *notes)
     methods = list(map(suite.variant, options.methods or suite.methods or named_methods(*DEFAULT_METHODS)))
-    done: list[CaseResult] = []
+    done = []
     with display.progress:
         for number, case in enumerate(cases, 1):
             display.tick(f"case {number}: {case}")
             result = run_case(case, methods, options.repeat, clock, comm, display.tick, suite.calls, options.profile)
             result = dataclasses.replace(result, limit=links_limit(case, where))
             calls = f"; times are of {result.calls} calls in a row, divided" if result.calls > 1 else ""
-            display.table(f"case {number}: {case}; flag round trip {flag_text(where)}{calls}", case_table(result))
-            display.lines(*case_lines(result))
-            display.table(f"where the time of a call went in case {number}, over the ranks:", profile_table(result))
+            display.table(f"case {number}: {case}; flag round trip {flag_text(where)}{calls}", result.table())
+            display.lines(*result.lines())
+            display.table(f"where the time of a call went in case {number}, over the ranks:", result.profile_table())
             done.append(result)
     return Results(where, tuple(done))
 
 
-def _summarize(results: Results, suite: Suite, earlier: Results | None, display: Display) -> None:
+def _summarize(results: Results, suite: Suite, earlier: Results | None, display: _Display) -> None:
     for heading, table in suite.tables(results):
         display.table(heading, table)
     if len(results.cases) > 1:
         heading = "all cases: geometric means of the ratios of minimum times / of medians:"
-        display.table(heading, summary_table(results))
+        display.table(heading, results.summary_table())
     if earlier is not None:
         found = changes(earlier, results)
         if found:
@@ -124,7 +112,7 @@ def _summarize(results: Results, suite: Suite, earlier: Results | None, display:
         display.lines("NOTHING WAS MEASURED: no method ran")
 
 
-class Display:
+class _Display:
     """Text and tables on standard output, and at a terminal a progress bar of so many ticks. Not collective."""
 
     def __init__(self, ticks: int, quiet: bool) -> None:

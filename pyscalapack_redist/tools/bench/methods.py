@@ -130,16 +130,15 @@ class Method:
 
     def anew(self) -> Method:
         """The same with all that it keeps from call to call made in each call, and timed with it. Not collective."""
-        return self if self.fresh is None else replace(self, prepare=functools.partial(_Anew, fresh=self.fresh))
+        return replace(self, prepare=functools.partial(_Anew, fresh=self.fresh)) if self.fresh else self
 
 
 class _Anew(Prepared):
     """What is prepared in each call; and once before, to see that it can be."""
 
     def __init__(self, stage: Stage, fresh: Callable[[Stage], Prepared]) -> None:
-        trial = fresh(stage)
-        super().__init__(stage, extra_bytes=trial.extra_bytes)
-        trial.close()
+        with contextlib.closing(fresh(stage)) as trial:
+            super().__init__(stage, extra_bytes=trial.extra_bytes)
         self._fresh = fresh
 
     def __call__(self) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import statistics
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from ..cases import Case
 from ..text import counted, log_ticks, ratio_text, time_text
-from .results import LIMIT, Column, Results, flag_text, ratios
+from .results import LIMIT, Column, Results, count, flag_text, means
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +52,7 @@ def plot(results: Results, path: str, axis: Axis | None = None) -> None:
         columns = {**times, LIMIT: results.limits()}
         _rows(panels[0], columns, None)
         for panel in panels[1:]:
-            _rows(panel, {name: ratios(column, times[str(base)]) for name, column in columns.items()}, base)
+            _rows(panel, {name: column / times[str(base)] for name, column in columns.items()}, base)
         told = [f"{result.case.array}, {result.case.before} -> {result.case.after}" for result in results.cases]
         texts = [f"{text}   case {number}" for number, text in enumerate(told, 1)]
         panels[0].set_yticks(range(1, len(texts) + 1), texts, fontsize=7)
@@ -92,16 +93,14 @@ def _rows(axes: Axes, columns: dict[str, Column], base: str | None) -> None:
     """Marks of the methods beside each other on the row of their case, and the bounds across it."""
     methods = [name for name in columns if name not in BOUNDS]
     for method, (text, style) in _styled(columns).items():
-        column = columns[method]
-        if method in BOUNDS:
-            for number, times in column.items():
-                axes.plot([times.least] * 2, [number - 0.5, number + 0.5], linewidth=1.4, label=text, **style)
-            continue
-        least = [times.least for times in column.values()]
-        if base is not None and least:
-            text += f": {ratio_text(statistics.geometric_mean(least))} ({counted(len(least), 'case')})"
-        place = SPREAD * ((methods.index(method) + 0.5) / len(methods) - 0.5)
-        axes.plot(least, [number + place for number in column], linestyle="none", label=text, **style)
+        least, rows = columns[method][:, 0], np.arange(1, len(columns[method]) + 1)
+        if method in BOUNDS and count(columns[method]):
+            axes.plot([least, least], [rows - 0.5, rows + 0.5], linewidth=1.4, label=text, **style)
+        elif method not in BOUNDS:
+            if base is not None and count(columns[method]):
+                text += f": {means(columns[method]).split()[0]} ({counted(count(columns[method]), 'case')})"
+            place = SPREAD * ((methods.index(method) + 0.5) / len(methods) - 0.5)
+            axes.plot(least, rows + place, linestyle="none", label=text, **style)
     axes.set_xscale("log")
     log_ticks(axes.xaxis, ratio_text if base else time_text)
     axes.tick_params(axis="x", labelsize=7)
@@ -112,15 +111,16 @@ def _rows(axes: Axes, columns: dict[str, Column], base: str | None) -> None:
 
 def _lines(axes: Axes, results: Results, axis: Axis) -> None:
     """A line for each method."""
-    at = [axis.of(result.case) for result in results.cases]
+    at = np.array([axis.of(result.case) for result in results.cases])
     columns = results.times
     for method, (text, style) in _styled(columns).items():
-        places, least, medians = zip(*sorted((at[n - 1], *times) for n, times in columns[method].items()), strict=True)
-        axes.plot(places, least, linewidth=1.6, label=text, **style)
-        axes.fill_between(places, least, medians, color=style["color"], alpha=0.15, linewidth=0)
+        column = columns[method]
+        order = [k for k in np.argsort(at) if column[k, 0] > 0]
+        axes.plot(at[order], column[order, 0], linewidth=1.6, label=text, **style)
+        axes.fill_between(at[order], *column[order].T, color=style["color"], alpha=0.15, linewidth=0)
     axes.set_title(axis.rest(results.cases[0].case), fontsize=10)
     axes.set_xscale("log", base=2)
-    axes.set_xticks(sorted({*at}), [str(n) for n in sorted({*at})])
+    axes.set_xticks(np.unique(at), map(str, np.unique(at)))
     axes.minorticks_off()
     axes.set_yscale("log")
     log_ticks(axes.yaxis, time_text)

@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..cases import Case, read_dtype
 from ..text import counted, new_table, ratio_text, size_text, time_text
 
@@ -24,74 +27,48 @@ __all__ = [
     "Column",
     "MethodResult",
     "Results",
-    "Times",
-    "case_lines",
-    "case_table",
     "changes",
     "comparison_lines",
     "comparison_table",
+    "count",
     "environment_lines",
     "extreme",
     "fastest",
     "flag_text",
-    "library",
     "means",
-    "profile_table",
-    "ratios",
-    "summary_table",
 ]
 
 LIMIT = "the links' limit"
 NOTEWORTHY = 1.1  # the factor from which on a method got slower or faster
 
 
-class Times(NamedTuple):
-    """The shortest of some times and their median, or ratios of such to those of others."""
-
-    least: float
-    median: float
-
-
-Column = dict[int, Times]  # by the numbers of the cases that have them, counted from 1
-
-
-def ratios(dividends: Column, divisors: Column) -> Column:
-    """One column over another, in the cases that both have. Not collective."""
-    return {
-        number: Times(*(a / b for a, b in zip(times, divisors[number], strict=True)))
-        for number, times in dividends.items()
-        if number in divisors
-    }
+# A row for each case: the shortest time and the median, or ratios of such to those of others; NaN where there are none.
+Column = NDArray[np.float64]
 
 
 def fastest(columns: Iterable[Column]) -> Column:
     """The least of several columns in each case, of the shortest times and of the medians apart. Not collective."""
-    found: dict[int, list[Times]] = {}
-    for column in columns:
-        for number, times in column.items():
-            found.setdefault(number, []).append(times)
-    return {number: Times(*map(min, zip(*some, strict=True))) for number, some in sorted(found.items())}
-
-
-def library(times: dict[str, Column]) -> Column:
-    """Times of the library that others are held against: the one in use, else the first that was named. Not collective."""
-    found: Column = {}
-    for name in ("pxgemr2d", *(name for name in times if name.startswith("pxgemr2d="))):
-        found = times.get(name, {}) | found
+    found: Column = np.fmin.reduce(list(columns))
     return found
+
+
+def count(column: Column) -> int:
+    """How many cases have figures. Not collective."""
+    return int(np.count_nonzero(column[:, 0] > 0))
 
 
 def means(column: Column) -> str:
     """The geometric means over all cases. Not collective."""
-    return " / ".join(ratio_text(statistics.geometric_mean(some)) for some in zip(*column.values(), strict=True)) or "-"
+    logs = np.log(column[column[:, 0] > 0])
+    return " / ".join(map(ratio_text, np.exp(logs.mean(axis=0)))) if logs.size else "-"
 
 
-def extreme(column: Column, choose: Callable[..., int]) -> str:
-    """The largest (`max`) or the smallest (`min`) of the minimum times' ratios, and its case. Not collective."""
-    if not column:
+def extreme(column: Column, choose: Callable[[Any], Any]) -> str:
+    """The largest (`nanargmax`) or the smallest (`nanargmin`) of the minimum times' ratios, and its case. Not collective."""
+    if not count(column):
         return "-"
-    number = choose(column, key=lambda number: column[number].least)
-    return f"{ratio_text(column[number].least)} (case {number})"
+    place = int(choose(column[:, 0]))
+    return f"{ratio_text(column[place, 0])} (case {place + 1})"
 
 
 @dataclass(frozen=True)
@@ -191,6 +168,48 @@ class CaseResult:
         why = {missing["name"]: missing["why"] for missing in read.get("not_run", ())}
         return cls(case, methods, why, int(read.get("calls_per_time", 1)), read.get("links_limit"))
 
+    def lines(self) -> Iterator[str]:
+        """What did not run and why, in one line each."""
+        for name, why in self.not_run.items():
+            first, *more = why.splitlines()
+            yield f"{name} not run: {first}" + (" (`pyscalapack-redist info` says more)" if more else "")
+
+    def table(self) -> Table:
+        """A row for each method, and one for the links' limit where it is known.
+
+        Ratios are to memcpy; where that did not run, to auto.
+        """
+        results = Results({}, (self,))
+        limits, gemr2d = results.limits(), results.library()
+        base = next((name for name in ("memcpy", "auto") if self.method(name)), "memcpy")
+        columns = ["min", "median", f"x {base}", "faster than pxgemr2d", *(["x limit"] if count(limits) else [])]
+        table = new_table(("method",), (*columns, "extra memory", "verified"))
+        for method in self.methods:
+            column = results.column(method.name)
+            itself = method.name == "memcpy" or np.array_equal(column, gemr2d)
+            table.add_row(
+                method.name,
+                *map(time_text, column[0]),
+                means(column / results.column(base)),
+                "-" if itself else means(gemr2d / column),
+                *([means(column / limits)] if count(limits) else []),
+                size_text(method.extra_bytes),
+                "yes" if method.verified else "NO",
+                style=None if method.verified else "bold red",
+            )
+        if count(limits):
+            table.add_row(LIMIT, *map(time_text, limits[0]), *["-"] * 5)
+        return table
+
+    def profile_table(self) -> Table:
+        """A row for each part of each method, over the ranks; empty where no method can tell."""
+        table = new_table(("method", "part"), ("least", "median", "most"))
+        for method in self.methods:
+            for part, seconds in method.profile.items():
+                figures = min(seconds), statistics.median(seconds), max(seconds)
+                table.add_row(method.name, part, *map(time_text, figures))
+        return table
+
 
 @dataclass(frozen=True)
 class Results:
@@ -212,16 +231,26 @@ class Results:
     @property
     def times(self) -> dict[str, Column]:
         """A column for each method, in the order in which they first ran: what tables and pictures are made of."""
-        columns: dict[str, Column] = {}
-        for number, result in enumerate(self.cases, 1):
-            for method in result.methods:
-                columns.setdefault(method.name, {})[number] = Times(method.least, method.median)
-        return columns
+        names = dict.fromkeys(method.name for result in self.cases for method in result.methods)
+        return {name: self.column(name) for name in names}
+
+    def column(self, name: str) -> Column:
+        """The times of a method, which may have run in no case."""
+        found = (result.method(name) for result in self.cases)
+        return np.array([(method.least, method.median) if method else (np.nan, np.nan) for method in found])
 
     def limits(self, least_bytes: int = 0) -> Column:
         """The links' limit in the cases that have it and in which the busiest host has so much to send or receive."""
-        known = ((number, result.limit) for number, result in enumerate(self.cases, 1) if result.limit is not None)
-        return {number: Times(*[limit["seconds"]] * 2) for number, limit in known if limit["bytes"] >= least_bytes}
+        known = [result.limit if result.limit and result.limit["bytes"] >= least_bytes else {} for result in self.cases]
+        return np.array([[limit.get("seconds", np.nan)] * 2 for limit in known])
+
+    def library(self) -> Column:
+        """Times of the library that others are held against: the one in use, else the first that was named."""
+        found = self.column("pxgemr2d")
+        for name, column in self.times.items():
+            if name.startswith("pxgemr2d="):
+                found = np.where(np.isnan(found), column, found)
+        return found
 
     def to_json(self) -> str:
         """As JSON text. Not collective."""
@@ -239,8 +268,20 @@ class Results:
         except (TypeError, AttributeError) as error:
             raise ValueError(f"it is not of the expected form ({error})") from error
 
+    def summary_table(self) -> Table:
+        """All cases together, a row for each method: ratios to memcpy and to pxgemr2d, and the worst of each."""
+        columns = ("cases", "x memcpy", "the most", "cases with pxgemr2d", "faster than pxgemr2d", "the least")
+        table = new_table(("method",), columns)
+        memcpy, gemr2d = self.column("memcpy"), self.library()
+        for name, column in self.times.items():
+            slower, faster = column / memcpy, gemr2d / column
+            itself = name == "memcpy" or bool((gemr2d == column).any())
+            against = ["-"] * 3 if itself else [str(count(faster)), means(faster), extreme(faster, np.nanargmin)]
+            table.add_row(name, str(count(column)), means(slower), extreme(slower, np.nanargmax), *against)
+        return table
 
-# -- one run
+
+# -- where it ran, and two runs
 
 
 def environment_lines(environment: dict[str, Any]) -> Iterator[str]:
@@ -267,69 +308,6 @@ def flag_text(environment: dict[str, Any]) -> str:
     """The round trip in words. Not collective."""
     trip = environment["flag_round_trip_ns"]
     return "not measured (no two ranks with shared memory)" if trip is None else f"{trip:.0f} ns"
-
-
-def case_lines(result: CaseResult) -> Iterator[str]:
-    """What did not run and why, in one line each. Not collective."""
-    for name, why in result.not_run.items():
-        first, *more = why.splitlines()
-        yield f"{name} not run: {first}" + (" (`pyscalapack-redist info` says more)" if more else "")
-
-
-def case_table(result: CaseResult) -> Table:
-    """A row for each method, and one for the links' limit where it is known. Not collective.
-
-    Ratios are to memcpy; where that did not run, to auto.
-    """
-    results = Results({}, (result,))
-    times, limits = results.times, results.limits()
-    base = next((name for name in ("memcpy", "auto") if name in times), "memcpy")
-    columns = ["min", "median", f"x {base}", "faster than pxgemr2d", *(["x limit"] if limits else [])]
-    table = new_table(("method",), (*columns, "extra memory", "verified"))
-    gemr2d = library(times)
-    for method in result.methods:
-        column = times[method.name]
-        itself = method.name == "memcpy" or gemr2d.get(1) is column[1]
-        table.add_row(
-            method.name,
-            *map(time_text, column[1]),
-            means(ratios(column, times.get(base, {}))),
-            "-" if itself else means(ratios(gemr2d, column)),
-            *([means(ratios(column, limits))] if limits else []),
-            size_text(method.extra_bytes),
-            "yes" if method.verified else "NO",
-            style=None if method.verified else "bold red",
-        )
-    for limit in limits.values():
-        table.add_row(LIMIT, *map(time_text, limit), *["-"] * 5)
-    return table
-
-
-def profile_table(result: CaseResult) -> Table:
-    """A row for each part of each method, over the ranks; empty where no method can tell. Not collective."""
-    table = new_table(("method", "part"), ("least", "median", "most"))
-    for method in result.methods:
-        for part, seconds in method.profile.items():
-            figures = min(seconds), statistics.median(seconds), max(seconds)
-            table.add_row(method.name, part, *map(time_text, figures))
-    return table
-
-
-def summary_table(results: Results) -> Table:
-    """All cases together, a row for each method: ratios to memcpy and to pxgemr2d, and the worst of each. Not collective."""
-    columns = ("cases", "x memcpy", "the most", "cases with pxgemr2d", "faster than pxgemr2d", "the least")
-    table = new_table(("method",), columns)
-    times = results.times
-    gemr2d = library(times)
-    for name, column in times.items():
-        slower, faster = ratios(column, times.get("memcpy", {})), ratios(gemr2d, column)
-        itself = name == "memcpy" or any(gemr2d.get(number) is found for number, found in column.items())
-        against = ["-"] * 3 if itself else [str(len(faster)), means(faster), extreme(faster, min)]
-        table.add_row(name, str(len(column)), means(slower), extreme(slower, max), *against)
-    return table
-
-
-# -- two runs
 
 
 class Change(NamedTuple):

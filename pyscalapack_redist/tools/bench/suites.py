@@ -28,7 +28,7 @@ from ..layouts import Layout
 from ..text import new_table, ratio_text, time_text
 from .methods import DEFAULT_METHODS, Method, named_methods
 from .plot import Axis, plot
-from .results import Results, extreme, fastest, means, ratios
+from .results import Results, count, extreme, fastest, means
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -271,29 +271,25 @@ def _not_large_gathers(method: Method) -> Method:
 
 def _tables(results: Results) -> Sequence[tuple[str, Table]]:
     """`auto` in each case beside the limit and the others, and the geometric means of these ratios."""
-    times, limits = results.times, results.limits()
-    auto = times.get(AUTO, {})
+    auto, limits = results.column(AUTO), results.limits()
     compared = {
-        short: ratios(fastest(times[name] for name in names if name in times), auto)
+        short: fastest(map(results.column, names)) / auto
         for short, (_, names) in COMPARISONS.items()
-        if times.keys() & {*names}
+        if results.times.keys() & {*names}
     }
     each = new_table(("case",), ("limit", AUTO, "median", "x limit", *compared))
     each.columns[0].no_wrap = True
-    for number, result in enumerate(results.cases, 1):
-        columns = (ratios(auto, limits), *compared.values())
-        each.add_row(
-            f"{number}: {_short_label(result.case)}",
-            time_text(limits[number].least) if number in limits else "-",
-            *(map(time_text, auto[number]) if number in auto else "--"),
-            *(ratio_text(column[number].least if number in column else None) for column in columns),
-        )
+    for k, result in enumerate(results.cases):
+        figures = (column[k, 0] for column in (auto / limits, *compared.values()))
+        times = (limits[k, 0], *auto[k])
+        each.add_row(f"{k + 1}: {_short_label(result.case)}", *map(time_text, times), *map(ratio_text, figures))
     rows = {f"{COMPARISONS[short][0]} / {AUTO}": column for short, column in compared.items()}
-    rows[f"{AUTO} / the links' limit"] = ratios(auto, limits)
-    rows[f"{AUTO} / the links' limit, 1 MB a host and more"] = ratios(auto, results.limits(MB))
+    rows[f"{AUTO} / the links' limit"] = auto / limits
+    rows[f"{AUTO} / the links' limit, 1 MB a host and more"] = auto / results.limits(MB)
     together = new_table(("ratio",), ("cases", "geometric mean", "the least", "the largest"))
     for words, column in rows.items():
-        together.add_row(words, str(len(column)), means(column), extreme(column, min), extreme(column, max))
+        least, largest = (extreme(column, choose) for choose in (np.nanargmin, np.nanargmax))
+        together.add_row(words, str(count(column)), means(column), least, largest)
     said = "each case: the links' limit, auto's minimum and median; the others' minimum times as multiples of auto's:"
     return [(said, each), ("all cases: ratios of minimum times / of medians:", together)]
 
