@@ -8,7 +8,6 @@ import pytest
 from launch import SEED, run
 
 PROGRAMS = Path(__file__).parent / "programs"
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 LONG = pytest.mark.long
 
 
@@ -93,12 +92,3 @@ def test_a_context_of_another_file(tmp_path: Path) -> None:
     assert said in ("OK\n", "MKL\n")
     if said == "MKL\n":
         pytest.skip("MKL's files cannot be loaded two times")
-
-
-@pytest.mark.long
-def test_benchmark_of_operations() -> None:
-    options = ("--order", 40, "--block", 3, "--dtypes", "float32", "complex128", "--repeat", 1)
-    printed = run(BENCHMARKS / "operations.py", 2, *options).stdout
-    rows = [[cell.strip() for cell in line.split("|")] for line in printed.splitlines() if line.startswith("| 40 ")]
-    assert len(rows) == (3 + 4) * 3  # operations of float32 and of complex128, each with three kinds of factors
-    assert all((row[3] == "column") == (row[-2] == "") for row in rows), "ScaLAPACK has no routine for another grid"
