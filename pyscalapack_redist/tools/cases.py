@@ -8,19 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import DescriptorError
-from .layouts import Layout
+from .layouts import Layout, read_side
 from .text import counted
-from .tile_layouts import TileLayout
 
-__all__ = ["Case", "read_dtype", "read_side"]
-
-
-def read_side(text: str) -> Layout:
-    """The layout of one side of a redistribution, in the notation of layouts with all endings or of tiles.
-
-    Not collective. Raises DescriptorError, which quotes the part that is wrong and says what it must be.
-    """
-    return TileLayout.parse_operand(text) if TileLayout.means(text) else Layout.parse_operand(text)
+__all__ = ["Case", "read_dtype"]
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,11 @@ from .arguments import add_case, add_shape, argument, count, positive
 from .bench.command import bench
 from .bench.methods import DEFAULT_METHODS, Method, read_method
 from .bench.suites import STUDIES, SUITES
-from .cases import read_side
 from .info import describe, launched
-from .layouts import ABOUT_COPIES, ABOUT_LAYOUTS, ABOUT_PARTS, Layout
+from .layouts import ABOUT_COPIES, ABOUT_LAYOUTS, ABOUT_PARTS, ABOUT_TILES, Layout, read_side
 from .plan import plan, read_schedule
 from .show import show
 from .text import indented
-from .tile_layouts import ABOUT_TILES
 from .units import bytes_per_second, read_duration
 from .usage import UsageError
 

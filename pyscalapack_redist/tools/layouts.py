@@ -5,16 +5,21 @@ dimensions. It may also be the sizes of all blocks, joined by commas, SIZE for t
 number of the grid that ends in c is of copies: along that dimension of the grid all processes hold the same elements.
 
 Where arrays are moved, /MxN@IA,JA may follow (what is moved is a sub-array, at IA, JA of a whole array of M x N), and /C
-(local arrays are in C order).
+(local arrays are in C order). There a layout may also be of tiles: PROCESSES:tiles=ROWSxCOLUMNS[@SEED][+FIRST], or
+tiles=FILE.json. Tiles are drawn with `random()` alone, whose sequence Python keeps from version to version: everybody has
+the same.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import json
 import math
+import random
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +29,19 @@ from ..errors import DescriptorError
 from ..layout.axis import LARGEST, Blocks
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
+from ..layout.tiles import Tiles
+from .text import counted
 
-__all__ = ["ABOUT_COPIES", "ABOUT_LAYOUTS", "ABOUT_PARTS", "BALANCED", "TILES", "Layout", "global_indices"]
+__all__ = [
+    "ABOUT_COPIES",
+    "ABOUT_LAYOUTS",
+    "ABOUT_PARTS",
+    "ABOUT_TILES",
+    "BALANCED",
+    "Layout",
+    "TileLayout",
+    "read_side",
+]
 
 NOTATION = "PRxPC:MBxNB[@RSRC,CSRC][+FIRST], as in 2x4:64x64 or 4x2:32x32@1,0+8"
 NOTATION_OF_COPIES = "one number for each dimension of the array as well, as in 2x2x3c:64x64 for three copies"
@@ -33,6 +49,13 @@ IRREGULAR = re.compile(r"\d+(p\d+)?(,\d+(p\d+)?)+|\d+p\d+")
 BALANCED = "balanced"
 COPIES, OWNER = "c", "p"
 TILES = "tiles="
+NOTATION_TILES = "PROCESSES:tiles=ROWSxCOLUMNS[@SEED][+FIRST], as in 3:tiles=5x7@2, or tiles=FILE.json"
+DRAWN = re.compile(
+    r"(?P<processes>[0-9]{1,18}):tiles=(?P<rows>[0-9]{1,18})x(?P<columns>[0-9]{1,18})(@(?P<seed>[0-9]{1,18}))?"
+    r"(\+(?P<first>[0-9]{1,18}))?"
+)
+MOST_TILES = 10**6
+ENTRIES = "row_edges", "column_edges", "owners"
 ENDINGS = "/MxN@IA,JA for a sub-array at IA, JA of a whole array of M x N, /C for local arrays in C order"
 
 # What the command line's help says of all this.
@@ -50,6 +73,19 @@ ABOUT_PARTS = (
     "/MxN@IA,JA after it: what is meant is a sub-array, at row IA and column JA (from 0) of a whole array of M x N; /C at the "
     "end: local arrays in C order."
 )
+ABOUT_TILES = (
+    "Or tiles of a matrix, each on any process: 3:tiles=5x7@2 is 5 x 7 tiles on 3 processes, edges and owners drawn with the "
+    "seed 2 (0 without one), and +FIRST may follow; tiles=FILE.json has those of a file, as "
+    '{"row_edges": [0, 300, 500], "column_edges": [0, 100, 400], "owners": [[0, 2], [1, 0]]}.'
+)
+
+
+def read_side(text: str) -> Layout:
+    """The layout of one side of a redistribution, in the notation of layouts with all endings or of tiles.
+
+    Not collective. Raises DescriptorError, which quotes the part that is wrong and says what it must be.
+    """
+    return TileLayout.parse_operand(text) if TILES in text else Layout.parse_operand(text)
 
 
 @dataclass(frozen=True)
@@ -135,9 +171,9 @@ class Layout:
         sources = _numbers(text, "source process", source, ",", 0, expected) if at else (0,) * len(processes)
         for coordinate, size, cut in zip(sources, processes, blocks, strict=True):
             if coordinate and not isinstance(cut, int):
-                what = "balanced" if cut == BALANCED else "irregular"
+                kind = "balanced" if cut == BALANCED else "irregular"
                 raise DescriptorError(
-                    f"layout {text!r}: the source process {source!r} must be 0 along a dimension of {what} blocks"
+                    f"layout {text!r}: the source process {source!r} must be 0 along a dimension of {kind} blocks"
                 )
             if coordinate >= size:
                 raise DescriptorError(
@@ -215,7 +251,7 @@ class Layout:
         if coords is None:
             return []
         places = zip(self.whole_shape(shape), self.block, self.grid, self.source, coords, strict=True)
-        return [[global_indices(*place) for place in places]]
+        return [[_global_indices(*place) for place in places]]
 
     def descriptor(self, shape: tuple[int, ...], comm: MPI.Intracomm | None) -> Descriptor:
         """The Descriptor of an array of this layout and shape; a sub-array's where it is one.
@@ -241,10 +277,10 @@ class Layout:
         return f"{grid}:{block}{source}{first}{part}{order}"
 
 
-def global_indices(
+def _global_indices(
     n: int, block: int | str | Blocks, processes: int, source: int, coordinate: int
 ) -> NDArray[np.int64]:
-    """Global indices along one dimension, counted from 0, in the local order of one process. Not collective.
+    """Global indices along one dimension, counted from 0, in the local order of one process.
 
     By ScaLAPACK's own formulas (NUMROC, INDXL2G): what is verified by them shares no code with the engine.
     """
@@ -283,10 +319,10 @@ def _largest_share(n: int, block: Any, processes: int) -> int:
 
 def _block_sizes(text: str, part: str, processes: tuple[int, ...], expected: tuple[str, int]) -> tuple[Any, ...]:
     """The block size of each dimension; `expected` as for `_numbers`."""
-    found = _numbers(text, "block size", part, "x", 1, expected, words=True)
+    sizes = _numbers(text, "block size", part, "x", 1, expected, words=True)
     return tuple(
         _blocks(text, size, count) if isinstance(size, str) and size != BALANCED else size
-        for size, count in zip(found, processes, strict=True)
+        for size, count in zip(sizes, processes, strict=True)
     )
 
 
@@ -339,3 +375,135 @@ def _numbers(
             f"layout {text!r}: the {name} {part!r} must have one number for each dimension of the grid {expected[0]!r}"
         )
     return tuple(piece if some else int(piece) for some, piece in zip(is_text, pieces, strict=True))
+
+
+# -- tiles
+
+
+class _Cut(NamedTuple):
+    """Where rows and columns of tiles begin, with the matrix's size at the end, and the rank of each tile."""
+
+    row_edges: list[int]
+    column_edges: list[int]
+    owners: list[list[int]]
+
+
+@dataclass(frozen=True)
+class TileLayout(Layout):
+    """A matrix cut into tiles, each on any process, which has a local array for each of its own. Not collective.
+
+    Attributes
+    ----------
+    tiles : tuple of int
+        Rows and columns of tiles that are drawn.
+    seed : int
+        What edges and owners are drawn with.
+    path : str
+        File that has them instead; it is read when they are first needed. Empty where they are drawn.
+    """
+
+    tiled: ClassVar[bool] = True
+    tiles: tuple[int, int] = (0, 0)
+    seed: int = 0
+    path: str = ""
+
+    @classmethod
+    def parse_operand(cls, text: str) -> TileLayout:
+        """Read the notation; a file is not opened.
+
+        Raises
+        ------
+        DescriptorError
+            Quotes the text and says what it must be.
+        """
+        path = text.removeprefix(TILES)
+        if path != text and path.endswith(".json"):
+            return cls((), (), (), path=path)
+        match = DRAWN.fullmatch(text)
+        if match is None:
+            raise DescriptorError(f"layout {text!r}: of tiles it must be {NOTATION_TILES}, without sub-array and order")
+        processes, rows, columns, seed, first = (int(match[name] or 0) for name in DRAWN.groupindex)
+        if not processes or not 0 < rows * columns <= MOST_TILES:
+            raise DescriptorError(
+                f"layout {text!r} must have at least 1 process, and from 1 to {MOST_TILES} tiles: it must be {NOTATION_TILES}"
+            )
+        return cls((processes,), (), (), first, tiles=(rows, columns), seed=seed)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return 2
+
+    @property
+    def end(self) -> int:
+        """One more than the last rank."""
+        return max(map(max, self._of_file.owners), default=0) + 1 if self.path else self.first + self.size
+
+    def misfit(self, shape: tuple[int, ...]) -> str | None:
+        """Why an array of this shape cannot be moved from or to this layout; None where it can."""
+        if len(shape) != 2:
+            return f"the layout {self} is of tiles of a matrix, and the shape {shape} has {counted(len(shape), 'dimension')}"
+        edges = self._cut(shape)[:2]
+        if shape != (edges[0][-1], edges[1][-1]):
+            return f"the layout {self} cuts a matrix of {edges[0][-1]} x {edges[1][-1]}: the shape {shape} must be that"
+        return None
+
+    def largest_part(self, shape: tuple[int, ...]) -> int:
+        """The most elements that one process has."""
+        rows, columns, owners = self._cut(shape)
+        sizes, held = np.outer(np.diff(rows), np.diff(columns)), np.zeros(self.end, np.int64)
+        np.add.at(held, np.reshape(owners, sizes.shape).astype(np.int64), sizes)
+        return int(held.max(initial=0))
+
+    def indices(self, shape: tuple[int, ...], rank: int) -> list[list[NDArray[np.int64]]]:
+        """Of each tile of a rank, row by row: the global indices of its rows, and of its columns."""
+        rows, columns, owners = self._cut(shape)
+        return [
+            [np.arange(*rows[i : i + 2]), np.arange(*columns[j : j + 2])]
+            for i, along in enumerate(owners)
+            for j, owner in enumerate(along)
+            if owner == rank
+        ]
+
+    def descriptor(self, shape: tuple[int, ...], comm: MPI.Intracomm | None) -> Any:
+        """The Tiles of a matrix of this shape. Raises DescriptorError where the communicator has too few ranks."""
+        return Tiles(*self._cut(shape), comm)
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"{TILES}{self.path}"
+        seed, first = (f"{sign}{n}" if n else "" for sign, n in (("@", self.seed), ("+", self.first)))
+        return f"{self.grid[0]}:{TILES}{self.tiles[0]}x{self.tiles[1]}{seed}{first}"
+
+    def _cut(self, shape: tuple[int, ...]) -> _Cut:
+        return self._of_file if self.path else _drawn(self, shape)
+
+    @functools.cached_property
+    def _of_file(self) -> _Cut:
+        """What the file has, once it has been read; it goes with the layout to other ranks."""
+        expected = f"a JSON object with the entries {', '.join(ENTRIES)}, and no others"
+        try:
+            with open(self.path) as file:
+                read = json.load(file)
+            if not isinstance(read, dict) or sorted(read) != sorted(ENTRIES):
+                raise ValueError(f"it has {sorted(read) if isinstance(read, dict) else type(read).__name__}")
+            tiles = Tiles(*(read[name] for name in ENTRIES))
+        except DescriptorError as error:
+            raise DescriptorError(f"layout {str(self)!r}: in the file {error}") from None
+        except (OSError, ValueError, RecursionError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise DescriptorError(f"layout {str(self)!r}: the file must be {expected}: {why}") from None
+        if math.prod(tiles.owners.shape) > MOST_TILES:
+            raise DescriptorError(f"layout {str(self)!r}: the file must have {MOST_TILES} tiles at most")
+        return _Cut(tiles.row_edges.tolist(), tiles.column_edges.tolist(), tiles.owners.tolist())
+
+
+@functools.lru_cache(maxsize=4)
+def _drawn(layout: TileLayout, shape: tuple[int, int]) -> _Cut:
+    rng = random.Random(layout.seed)
+    rows, columns = (
+        [0, *sorted(int(rng.random() * (n + 1)) for _ in range(count - 1)), n]
+        for n, count in zip(shape, layout.tiles, strict=True)
+    )
+    owners = [[layout.first + int(rng.random() * layout.size) for _ in range(layout.tiles[1])] for _ in rows[1:]]
+    return _Cut(rows, columns, owners)

@@ -15,9 +15,8 @@ from oracle import deal
 from pyscalapack_redist import Blocks, Descriptor, DescriptorError, ProcessGrid, Tiles
 from pyscalapack_redist.tools.bench.methods import read_method
 from pyscalapack_redist.tools.bench.timing import between_hosts
-from pyscalapack_redist.tools.cases import Case, read_dtype, read_side
-from pyscalapack_redist.tools.layouts import Layout
-from pyscalapack_redist.tools.tile_layouts import TileLayout
+from pyscalapack_redist.tools.cases import Case, read_dtype
+from pyscalapack_redist.tools.layouts import Layout, TileLayout, read_side
 
 WHOLE = Layout.parse("1x1:1x1")
 LARGE = 10**20

@@ -100,9 +100,9 @@ def _summarize(results: Results, suite: Suite, earlier: Results | None, display:
         heading = "all cases: geometric means of the ratios of minimum times / of medians:"
         display.table(heading, results.summary_table())
     if earlier is not None:
-        found = changes(earlier, results)
-        if found:
-            display.table("compared with the earlier run:", comparison_table(found))
+        both = changes(earlier, results)
+        if both:
+            display.table("compared with the earlier run:", comparison_table(both))
         else:
             display.lines("", "no case and method is in both runs")
         display.lines(*comparison_lines(earlier, results))
@@ -164,10 +164,10 @@ def _asked_for(comm: MPI.Intracomm, options: Namespace) -> tuple[list[Case], Res
 def _cases(options: Namespace) -> list[Case]:
     """The cases of a suite, or the one that is given."""
     single = {"--shape": options.shape, "--from": options.before, "--to": options.after}
-    given = [name for name, value in single.items() if value is not None]
+    present = [name for name, value in single.items() if value is not None]
     if options.suite:
-        if given:
-            raise UsageError(f"{given[0]} and --suite: give a suite, or one case by --shape, --from and --to")
+        if present:
+            raise UsageError(f"{present[0]} and --suite: give a suite, or one case by --shape, --from and --to")
         suite = SUITES[options.suite]
         if options.quick and not suite.quick:
             quick = ", ".join(name for name, some in SUITES.items() if some.quick)
@@ -176,7 +176,7 @@ def _cases(options: Namespace) -> list[Case]:
         return list(dict.fromkeys(dataclasses.replace(case, dtype=options.dtype or case.dtype) for case in cases))
     if options.quick:
         raise UsageError("--quick: it is for a --suite")
-    missing = ", ".join(name for name in single if name not in given)
+    missing = ", ".join(name for name in single if name not in present)
     if missing:
         raise UsageError(f"{missing} missing: give --shape, --from and --to, or --suite {' or '.join(SUITES)}")
     return [case_of(options)]
@@ -193,18 +193,18 @@ def _for_size(cases: Sequence[Case], suite: str | None, size: int) -> tuple[list
             raise UsageError(f"{cases[0]}: it was started on {size}; start it by {START.format(needed)}")
         return list(cases), []
     ranks_for = SUITES[suite].ranks_for
-    mine = [case for case in cases if ranks_for(case) == size]
+    fitting = [case for case in cases if ranks_for(case) == size]
     others = sorted(set(map(ranks_for, cases)) - {size})
     named = " or ".join(", ".join(map(str, others)).rsplit(", ", 1))
-    if not mine:
+    if not fitting:
         raise UsageError(
             f"--suite {suite}: it has cases for {named} ranks, none for {size}; start it by {START.format(others[0])}"
         )
     note = (
-        f"suite {suite}: {len(mine)} of {len(cases)} cases are for {size} ranks and run now; the others are left out, "
+        f"suite {suite}: {len(fitting)} of {len(cases)} cases are for {size} ranks and run now; the others are left out, "
         f"start them by mpiexec -n {named}"
     )
-    return mine, [note] if others else []
+    return fitting, [note] if others else []
 
 
 def _check_memory(cases: Sequence[Case], comm: MPI.Intracomm, nodes: list[int]) -> None:

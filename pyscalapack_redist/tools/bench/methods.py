@@ -41,6 +41,7 @@ __all__ = ["DEFAULT_METHODS", "Alltoallv", "Method", "Planned", "Prepared", "Who
 
 DEFAULT_METHODS = ("auto", "pxgemr2d", "caterpillar/sendrecv", "memcpy")
 OTHER_LIBRARY = re.compile(r"pxgemr2d(=(?P<path>.+?)(:(?P<prefix>\w+))?)?")
+OPTIONS = ("schedule", "exchange", "buffers")  # of `redistribute`, in a method's name
 ROOT = 0  # through which all goes
 LIMIT = 2**31  # of what MPI and p?gemr2d count
 # Plans are kept with the communicator, by all that was asked for. Asked for with a memory limit of a byte less than the last
@@ -108,25 +109,16 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Method:
-    """A way of getting from one layout to the other.
+    """A way of getting from one layout to the other, by the name that the command line gives it.
 
-    Attributes
-    ----------
-    name : str
-        What the command line calls it.
-    prepare : callable
-        Makes all that is made once and used often, for a stage. Collective over the stage's communicator. Raises
-        RedistributionError where it does not apply; on every rank, if on any that has a part in the case.
-    obstacle : callable
-        From a case to why the method cannot run it on this rank; None where it can. Not collective.
-    fresh : callable, optional
-        As `prepare`, with nothing kept from earlier times; None where a user has nothing to make for a single call.
+    `prepare` makes all that is made once and used often. It is collective over the stage's communicator, and raises
+    RedistributionError where the method does not apply; on every rank, if on any that has a part in the case.
     """
 
     name: str
     prepare: Callable[[Stage], Prepared]
-    obstacle: Callable[[Case], str | None] = lambda case: None
-    fresh: Callable[[Stage], Prepared] | None = None
+    obstacle: Callable[[Case], str | None] = lambda case: None  # why it cannot run on this rank, if so; not collective
+    fresh: Callable[[Stage], Prepared] | None = None  # with nothing kept from earlier times, if a user has that to make
 
     def anew(self) -> Method:
         """The same with all that it keeps from call to call made in each call, and timed with it. Not collective."""
@@ -142,12 +134,12 @@ class _Anew(Prepared):
         self._fresh = fresh
 
     def __call__(self) -> None:
-        with contextlib.closing(self._fresh(self.stage)) as made:
-            made()
+        with contextlib.closing(self._fresh(self.stage)) as method:
+            method()
 
     def profile(self) -> Mapping[str, float]:
-        with contextlib.closing(self._fresh(self.stage)) as made:
-            return made.profile()
+        with contextlib.closing(self._fresh(self.stage)) as method:
+            return method.profile()
 
 
 def read_method(name: str) -> Method:
@@ -168,10 +160,10 @@ def read_method(name: str) -> Method:
     parts = name.split("/")
     if len(parts) in (2, 3):
         known = (("auto", *NAMES), ("auto", *EXCHANGES), tuple(BUFFERS))
-        for what, part, names in zip(("schedule", "exchange", "buffers"), parts, known, strict=False):
+        for option, part, names in zip(OPTIONS, parts, known, strict=False):
             if part not in names:
                 raise ValueError(
-                    f"unknown {what} {part!r} of a method SCHEDULE/EXCHANGE[/BUFFERS]: there are {', '.join(names)}"
+                    f"unknown {option} {part!r} of a method SCHEDULE/EXCHANGE[/BUFFERS]: there are {', '.join(names)}"
                 )
     elif name != "auto":
         raise ValueError(
@@ -202,15 +194,15 @@ class Planned(Prepared):
 
     def __init__(self, stage: Stage, asked: Sequence[str], memory_limit: int = MEMORY_LIMIT) -> None:
         super().__init__(stage)
-        named = dict(zip(("schedule", "exchange", "buffers"), asked, strict=False))
-        options: dict[str, Any] = {"dtype": stage.case.dtype, "memory_limit": memory_limit, **named}
+        options: dict[str, Any] = dict(zip(OPTIONS, asked, strict=False))
+        options |= {"dtype": stage.case.dtype, "memory_limit": memory_limit}
         self.plan = redistribute(stage.desc_a, stage.desc_b, **options)
 
     @functools.cached_property
     def extra_bytes(self) -> int | None:  # type: ignore[override]  # found when asked for: a report takes as long as a plan
         """Staging memory of a run, on this rank. Not collective."""
-        found: int | None = self.plan.report(self.stage.case.dtype).extra_bytes
-        return found
+        staging: int | None = self.plan.report(self.stage.case.dtype).extra_bytes
+        return staging
 
     def __call__(self) -> None:
         self.plan(self.stage.a, self.stage.out)
@@ -233,8 +225,8 @@ def _gemr2d_obstacle(case: Case, load: Callable[[], blacs.Library]) -> str | Non
         return f"p?gemr2d is for {', '.join(map(str, KIND_OF_DTYPE))}, not {case.dtype}"
     for name, layout in (("A", case.before), ("B", case.after)):
         if not all(isinstance(size, int) for size in layout.block):
-            what = "balanced" if BALANCED in layout.block else "irregular"
-            return f"p?gemr2d is for blocks of one size, and those of {name} are {what}"
+            kind = "balanced" if BALANCED in layout.block else "irregular"
+            return f"p?gemr2d is for blocks of one size, and those of {name} are {kind}"
         if layout.copied:
             return f"p?gemr2d is for layouts without copies, and several processes hold each element of {name}"
         if layout.order != "F":
@@ -299,7 +291,7 @@ def _gather_scatter(stage: Stage) -> Prepared:
     """
     case, comm, ranks = stage.case, stage.comm, range(stage.comm.Get_size())
     element = MPI.BYTE.Create_contiguous(case.dtype.itemsize).Commit()
-    mine, wanted = (None if part is None or not part.size else part.T for part in (stage.part_of_a, stage.part_of_b))
+    source, target = (None if part is None or not part.size else part.T for part in (stage.part_of_a, stage.part_of_b))
 
     def send(array: NDArray[Any], rank: int) -> None:
         array = np.ascontiguousarray(array)
@@ -310,15 +302,15 @@ def _gather_scatter(stage: Stage) -> Prepared:
         return array
 
     def run() -> None:
-        if mine is not None:
-            send(mine, ROOT)
-        if wanted is not None and wanted.flags.c_contiguous:
-            receive(ROOT, wanted)
-        elif wanted is not None:
-            wanted[...] = receive(ROOT, np.empty(wanted.shape, case.dtype))
+        if source is not None:
+            send(source, ROOT)
+        if target is not None and target.flags.c_contiguous:
+            receive(ROOT, target)
+        elif target is not None:
+            target[...] = receive(ROOT, np.empty(target.shape, case.dtype))
 
     if comm.Get_rank() != ROOT:
-        copied = [array.nbytes for array in (mine, wanted) if array is not None and not array.flags.c_contiguous]
+        copied = [array.nbytes for array in (source, target) if array is not None and not array.flags.c_contiguous]
         return Prepared(stage, run, max(copied, default=0), close=element.Free)
 
     senders, receivers = (
@@ -334,14 +326,13 @@ def _gather_scatter(stage: Stage) -> Prepared:
 
     def run_all() -> None:
         for rank, place in senders:
-            whole[place] = (
-                mine if rank == ROOT else receive(rank, np.empty([index.size for index in place], case.dtype))
-            )
+            shape = [index.size for index in place]
+            whole[place] = source if rank == ROOT else receive(rank, np.empty(shape, case.dtype))
         for rank, place in receivers:
             if rank != ROOT:
                 send(whole[place], rank)
-            elif wanted is not None:
-                wanted[...] = whole[place]
+            elif target is not None:
+                target[...] = whole[place]
 
     largest = max((math.prod(index.size for index in place) for _, place in senders + receivers), default=0)
     return Prepared(stage, run_all, whole.nbytes + largest * case.dtype.itemsize, close=element.Free)
@@ -480,9 +471,9 @@ def _all_to_all(stage: Stage) -> Prepared:
     received = np.empty_like(sent)
 
     def expected() -> NDArray[np.uint8]:
-        mine = slice(comm.Get_rank() * part, (comm.Get_rank() + 1) * part)
+        place = slice(comm.Get_rank() * part, (comm.Get_rank() + 1) * part)
         arrays = (parts_of(case, case.before, rank)[0].filled() for rank in range(size))
-        return np.concatenate([_by_columns(array)[mine] for array in arrays])
+        return np.concatenate([_by_columns(array)[place] for array in arrays])
 
     return Prepared(stage, lambda: comm.Alltoall(sent, received), 2 * sent.size, received, expected)
 
@@ -492,17 +483,17 @@ def _by_columns(array: NDArray[Any] | None) -> NDArray[np.uint8]:
     return np.empty(0, np.uint8) if array is None or not array.size else array.T.reshape(-1).view(np.uint8)
 
 
-def _counted(name: str, made: Callable[[Stage], Prepared], what: str = "bytes", keeps: bool = True) -> Method:
+def _counted(name: str, prepare: Callable[[Stage], Prepared], unit: str = "bytes", keeps: bool = True) -> Method:
     """A method for a local array on each process, whose bytes or elements it counts in 32 bits."""
 
     def obstacle(case: Case) -> str | None:
         if case.tiled:
             return f"{name} is for a local array on each process, and the layout of {case.tiled} is of tiles"
-        size = case.local_elements * (case.dtype.itemsize if what == "bytes" else 1)
-        too_large = f"{name} counts {what} in 32 bits: the local arrays are too large for it"
+        size = case.local_elements * (case.dtype.itemsize if unit == "bytes" else 1)
+        too_large = f"{name} counts {unit} in 32 bits: the local arrays are too large for it"
         return too_large if size >= LIMIT else None
 
-    return Method(name, made, obstacle, made if keeps else None)
+    return Method(name, prepare, obstacle, prepare if keeps else None)
 
 
 OTHERS = {

@@ -53,8 +53,8 @@ def plot(results: Results, path: str, axis: Axis | None = None) -> None:
         _rows(panels[0], columns, None)
         for panel in panels[1:]:
             _rows(panel, {name: column / times[str(base)] for name, column in columns.items()}, base)
-        told = [f"{result.case.array}, {result.case.before} -> {result.case.after}" for result in results.cases]
-        texts = [f"{text}   case {number}" for number, text in enumerate(told, 1)]
+        cases = [result.case for result in results.cases]
+        texts = [f"{case.array}, {case.before} -> {case.after}   case {n}" for n, case in enumerate(cases, 1)]
         panels[0].set_yticks(range(1, len(texts) + 1), texts, fontsize=7)
         panels[0].set_ylim(len(texts) + 0.6, 0.4)
     for panel in panels:
@@ -80,13 +80,13 @@ def _heading(results: Results) -> str:
 
 def _styled(columns: dict[str, Column]) -> dict[str, tuple[str, dict[str, Any]]]:
     """Of each method its name without the folder of a library, and how it is drawn."""
-    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    styles: dict[str, tuple[str, dict[str, Any]]] = {}
     for number, method in enumerate(name for name in columns if name not in BOUNDS):
         name, equals, path = method.partition("=")
         style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 5}
-        found[method] = name + equals + os.path.basename(path), style
+        styles[method] = name + equals + os.path.basename(path), style
     bounds = {name: (name, {"color": "black", "linestyle": style}) for name, style in BOUNDS.items()}
-    return found | {name: bound for name, bound in bounds.items() if name in columns}
+    return styles | {name: bound for name, bound in bounds.items() if name in columns}
 
 
 def _rows(axes: Axes, columns: dict[str, Column], base: str | None) -> None:

@@ -48,8 +48,8 @@ Column = NDArray[np.float64]
 
 def fastest(columns: Iterable[Column]) -> Column:
     """The least of several columns in each case, of the shortest times and of the medians apart. Not collective."""
-    found: Column = np.fmin.reduce(list(columns))
-    return found
+    least: Column = np.fmin.reduce(list(columns))
+    return least
 
 
 def count(column: Column) -> int:
@@ -73,25 +73,15 @@ def extreme(column: Column, choose: Callable[[Any], Any]) -> str:
 
 @dataclass(frozen=True)
 class MethodResult:
-    """One method's figures in one case.
-
-    Attributes
-    ----------
-    seconds : tuple of float
-        One for each round.
-    extra_bytes : int or None
-        Memory beside the two local arrays, the most of all ranks; None where it is not known.
-    verified : bool
-        Whether every rank's output was right, byte by byte.
-    profile : dict of tuple of float
-        Where the time of a call goes: each part's seconds on each rank. Empty where it was not asked for.
-    """
+    """One method's figures in one case."""
 
     name: str
-    seconds: tuple[float, ...]
-    extra_bytes: int | None
-    verified: bool
-    profile: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    seconds: tuple[float, ...]  # of each round
+    extra_bytes: int | None  # beside the two local arrays, the most of all ranks; None where it is not known
+    verified: bool  # whether every rank's output was right, byte by byte
+    profile: dict[str, tuple[float, ...]] = field(
+        default_factory=dict
+    )  # if it was asked for: of each part on each rank
 
     @property
     def least(self) -> float:
@@ -120,21 +110,13 @@ class MethodResult:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One case: the methods that ran, and why others did not.
-
-    Attributes
-    ----------
-    calls : int
-        Calls in a row that each time is the mean of.
-    limit : dict or None
-        What the links between hosts allow, as `links_limit` gives it; None where that was not asked for or is not known.
-    """
+    """One case: the methods that ran, and why others did not."""
 
     case: Case
     methods: tuple[MethodResult, ...]
     not_run: dict[str, str] = field(default_factory=dict)
-    calls: int = 1
-    limit: dict[str, float] | None = None
+    calls: int = 1  # in a row, that each time is the mean of
+    limit: dict[str, float] | None = None  # what the links between hosts allow, as `links_limit` gives it
 
     def method(self, name: str) -> MethodResult | None:
         """The figures of a method; None where it did not run."""
@@ -236,8 +218,8 @@ class Results:
 
     def column(self, name: str) -> Column:
         """The times of a method, which may have run in no case."""
-        found = (result.method(name) for result in self.cases)
-        return np.array([(method.least, method.median) if method else (np.nan, np.nan) for method in found])
+        figures = (result.method(name) for result in self.cases)
+        return np.array([(method.least, method.median) if method else (np.nan, np.nan) for method in figures])
 
     def limits(self, least_bytes: int = 0) -> Column:
         """The links' limit in the cases that have it and in which the busiest host has so much to send or receive."""
@@ -246,11 +228,11 @@ class Results:
 
     def library(self) -> Column:
         """Times of the library that others are held against: the one in use, else the first that was named."""
-        found = self.column("pxgemr2d")
+        times = self.column("pxgemr2d")
         for name, column in self.times.items():
             if name.startswith("pxgemr2d="):
-                found = np.where(np.isnan(found), column, found)
-        return found
+                times = np.where(np.isnan(times), column, times)
+        return times
 
     def to_json(self) -> str:
         """As JSON text. Not collective."""
@@ -327,35 +309,36 @@ class Change(NamedTuple):
 
 def _medians(results: Results) -> dict[tuple[Case, str], tuple[float, float | None]]:
     """Of each method in each case, and as a multiple of memcpy's."""
-    found: dict[tuple[Case, str], tuple[float, float | None]] = {}
+    medians: dict[tuple[Case, str], tuple[float, float | None]] = {}
     for result in results.cases:
         memcpy = result.method("memcpy")
         for method in result.methods:
-            found[result.case, method.name] = method.median, method.median / memcpy.median if memcpy else None
-    return found
+            multiple = method.median / memcpy.median if memcpy else None
+            medians[result.case, method.name] = method.median, multiple
+    return medians
 
 
 def changes(old: Results, new: Results) -> list[Change]:
     """What both runs have, what slowed down most first. Not collective."""
     then, now = _medians(old), _medians(new)
-    found = []
+    both = []
     for case, method in now:
         if method != "memcpy" and (case, method) in then:
             (old_time, old_multiple), (new_time, new_multiple) = then[case, method], now[case, method]
             factor = new_multiple / old_multiple if old_multiple and new_multiple else new_time / old_time
             verdict = "slower" if factor > NOTEWORTHY else "faster" if factor < 1 / NOTEWORTHY else "same"
             times = (old_time, new_time), (old_multiple, new_multiple)
-            found.append(Change(case, method, verdict, factor, *times))
-    return sorted(found, key=lambda change: -change.factor)
+            both.append(Change(case, method, verdict, factor, *times))
+    return sorted(both, key=lambda change: -change.factor)
 
 
-def comparison_table(found: Iterable[Change]) -> Table:
+def comparison_table(both: Iterable[Change]) -> Table:
     """A row for each change. Not collective."""
     figures = ("now / then", "median then", "median now", "x memcpy then", "x memcpy now")
     table = new_table(("case", "method", "verdict"), figures)
-    for case, method, verdict, factor, medians, multiples in found:
-        told = ratio_text(factor), *map(time_text, medians), *map(ratio_text, multiples)
-        table.add_row(str(case), method, verdict, *told, style={"slower": "red", "faster": "green"}.get(verdict))
+    for case, method, verdict, factor, medians, multiples in both:
+        texts = ratio_text(factor), *map(time_text, medians), *map(ratio_text, multiples)
+        table.add_row(str(case), method, verdict, *texts, style={"slower": "red", "faster": "green"}.get(verdict))
     return table
 
 
@@ -367,9 +350,11 @@ def comparison_lines(old: Results, new: Results) -> Iterator[str]:
         by_method.setdefault(change.method, []).append(change)
     for name, some in sorted(by_method.items()):
         counts = collections.Counter(change.verdict for change in some)
-        told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("slower", "faster", "same") if counts[verdict])
+        verdicts = ", ".join(
+            f"{counts[verdict]} {verdict}" for verdict in ("slower", "faster", "same") if counts[verdict]
+        )
         mean = ratio_text(statistics.geometric_mean([change.factor for change in some]))
-        yield f"{name}: {told}; now / then in geometric mean: {mean}"
+        yield f"{name}: {verdicts}; now / then in geometric mean: {mean}"
     plans = [run.environment.get("plans") for run in (old, new)]
     if plans[0] != plans[1]:
         yield f"not the same is timed: plans were {plans[0]} then, and are {plans[1]} now"

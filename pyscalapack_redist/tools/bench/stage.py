@@ -49,9 +49,9 @@ def values(index: NDArray[np.int64], count: int, dtype: np.dtype[Any]) -> NDArra
     if dtype.kind in "biuf":
         return number.astype(dtype)
     if dtype.kind == "c":
-        made: NDArray[Any] = number.astype(dtype)
-        made.imag = -made.real
-        return made
+        elements: NDArray[Any] = number.astype(dtype)
+        elements.imag = -elements.real
+        return elements
     pattern = number.astype("<u8")[..., np.newaxis].view(np.uint8)
     repeats = -(-dtype.itemsize // 8)
     return np.ascontiguousarray(np.tile(pattern, repeats)[..., : dtype.itemsize]).view(dtype)[..., 0]

@@ -40,39 +40,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Suite:
-    """A named set of cases.
-
-    Attributes
-    ----------
-    cases, quick : tuple of Case
-        For one number of ranks or several; a run takes those for its own. Fewer and smaller ones for `--quick`, if any.
-    methods : tuple of Method
-        What is compared where the command line names nothing; empty for the benchmark's own choice.
-    calls : int or None
-        Calls in a row that one time is the mean of; None to choose by the size of the arrays.
-    tables, plot : callable
-        From results to headings and tables that look at all cases together; from results and a path to a picture.
-    plans : str
-        When plans are made, in words.
-    variant : callable
-        From a method, named on the command line or not, to what is timed in its place.
-    machines : tuple of int
-        Numbers of ranks that it is for, ascending: a case for fewer runs on the first of them that has enough. Empty where
-        each case runs on just as many as it needs.
-    between_hosts : bool
-        Whether the links' limit is of interest without being asked for.
-    """
+    """A named set of cases: for one number of ranks or several; a run takes those for its own."""
 
     cases: tuple[Case, ...]
-    quick: tuple[Case, ...] = ()
-    methods: tuple[Method, ...] = ()
-    calls: int | None = None
-    tables: Callable[[Results], Sequence[tuple[str, Table]]] = lambda results: ()
-    plot: Callable[[Results, str], None] = plot
+    quick: tuple[Case, ...] = ()  # fewer and smaller ones for `--quick`
+    methods: tuple[Method, ...] = ()  # compared where the command line names none; empty for the benchmark's own choice
+    calls: int | None = None  # in a row, that one time is the mean of; None to choose by the size of the arrays
+    tables: Callable[[Results], Sequence[tuple[str, Table]]] = (
+        lambda results: ()
+    )  # with headings, of all cases together
+    plot: Callable[[Results, str], None] = plot  # to a path
     plans: str = "made before timing and reused"
-    variant: Callable[[Method], Method] = lambda method: method
+    variant: Callable[[Method], Method] = lambda method: method  # of any method, to what is timed in its place
+    # Numbers of ranks that it is for, ascending: a case for fewer runs on the first of them that has enough. Empty where each
+    # case runs on just as many as it needs.
     machines: tuple[int, ...] = ()
-    between_hosts: bool = False
+    between_hosts: bool = False  # whether the links' limit is of interest without being asked for
 
     def ranks_for(self, case: Case) -> int:
         """The number of ranks on which a case is run. Not collective."""
@@ -290,8 +273,10 @@ def _tables(results: Results) -> Sequence[tuple[str, Table]]:
     for words, column in rows.items():
         least, largest = (extreme(column, choose) for choose in (np.nanargmin, np.nanargmax))
         together.add_row(words, str(count(column)), means(column), least, largest)
-    said = "each case: the links' limit, auto's minimum and median; the others' minimum times as multiples of auto's:"
-    return [(said, each), ("all cases: ratios of minimum times / of medians:", together)]
+    heading = (
+        "each case: the links' limit, auto's minimum and median; the others' minimum times as multiples of auto's:"
+    )
+    return [(heading, each), ("all cases: ratios of minimum times / of medians:", together)]
 
 
 def _short_label(case: Case) -> str:

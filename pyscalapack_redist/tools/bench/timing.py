@@ -70,7 +70,7 @@ class Clock:
 
     def __init__(self, comm: MPI.Intracomm, one_node: bool) -> None:
         self._comm, self._one_node = comm, one_node
-        self._mine, self._all = np.zeros(2, np.int64), np.zeros(2, np.int64)
+        self._own, self._most = np.zeros(2, np.int64), np.zeros(2, np.int64)
         self.meaning = (
             "after a barrier, from the first rank's start to the last rank's end"
             if one_node
@@ -79,7 +79,7 @@ class Clock:
 
     def seconds(self, run: Callable[[], None], calls: int) -> float:
         """Time of one call, the mean of `calls` in a row. Collective."""
-        comm, mine, most = self._comm, self._mine, self._all
+        comm, own, most = self._comm, self._own, self._most
         if self._one_node:
             comm.Barrier()
         else:
@@ -93,11 +93,11 @@ class Clock:
             for _ in range(calls):
                 run()
             end = time.monotonic_ns()
-        mine[:] = (end, -start) if self._one_node else (end - start, 0)
+        own[:] = (end, -start) if self._one_node else (end - start, 0)
         if self._one_node:
-            comm.Allreduce(mine, most, MPI.MAX)
+            comm.Allreduce(own, most, MPI.MAX)
         else:  # hosts may share cores unknown to MPI, whose wait would take them from those still at work
-            until(comm.Iallreduce(mine, most, MPI.MAX).Test)
+            until(comm.Iallreduce(own, most, MPI.MAX).Test)
         return float(most.sum()) / calls / 1e9
 
 
@@ -157,30 +157,30 @@ def _prepare(methods: Sequence[Method], stage: Stage) -> tuple[dict[str, Prepare
     ready: dict[str, Prepared] = {}
     not_run: dict[str, str] = {}
 
-    def agreed(name: str, mine: str | None) -> bool:
-        why = next(filter(None, stage.comm.allgather(mine)), None)
+    def agreed(name: str, reason: str | None) -> bool:
+        why = next(filter(None, stage.comm.allgather(reason)), None)
         if why is not None:
             not_run[name] = why
         return why is None
 
     for method in methods:
         if agreed(method.name, method.obstacle(stage.case)):
-            made = mine = None
+            prepared = reason = None
             try:
-                made = method.prepare(stage)
+                prepared = method.prepare(stage)
             except RedistributionError as error:
-                mine = str(error)
-            if agreed(method.name, mine) and made is not None:
-                ready[method.name] = made
+                reason = str(error)
+            if agreed(method.name, reason) and prepared is not None:
+                ready[method.name] = prepared
     return ready, not_run
 
 
 def _profile(run: Prepared, comm: MPI.Intracomm) -> dict[str, tuple[float, ...]]:
     """One call's parts, each with the seconds of each rank that has it; the same on all ranks."""
     comm.Barrier()
-    found = comm.allgather(dict(run.profile()))
-    parts = dict.fromkeys(part for mine in found for part in mine)
-    return {part: tuple(mine[part] for mine in found if part in mine) for part in parts}
+    ranks = comm.allgather(dict(run.profile()))
+    parts = dict.fromkeys(part for seconds in ranks for part in seconds)
+    return {part: tuple(seconds[part] for seconds in ranks if part in seconds) for part in parts}
 
 
 def _peak_growth(run: Callable[[], None]) -> int | None:
@@ -269,7 +269,7 @@ def flag_round_trip_ns(comm: MPI.Intracomm, nodes: list[int]) -> float | None:
     """
     if comm.Get_size() < 2 or nodes[0] != nodes[1]:
         return None
-    rank, found = comm.Get_rank(), None
+    rank, median = comm.Get_rank(), None
     pair: MPI.Intracomm = comm.Split(0 if rank < 2 else MPI.UNDEFINED, rank)  # type: ignore[assignment]
     if pair != MPI.COMM_NULL:
         with contextlib.suppress(MPI.Exception):
@@ -279,14 +279,14 @@ def flag_round_trip_ns(comm: MPI.Intracomm, nodes: list[int]) -> float | None:
             pair.Barrier()
             if rank == 0:
                 times = round_trips(flags, BATCHES, TRIPS_PER_BATCH, SECONDS)
-                found = round(float(np.median(times)), 1) if times.size else None
+                median = round(float(np.median(times)), 1) if times.size else None
             else:
                 answer(flags, BATCHES * TRIPS_PER_BATCH, SECONDS)
             pair.Barrier()
             del flags
             window.Free()
         pair.Free()
-    agreed: float | None = comm.bcast(found, root=0)
+    agreed: float | None = comm.bcast(median, root=0)
     return agreed
 
 
@@ -328,5 +328,7 @@ def links_of(comm: MPI.Intracomm, rate: float | None) -> dict[str, Any]:
     """
     group = group_of(comm)
     hosts, links = _numbered(group.make_node().leaders.tolist()), group.links
-    found = (rate, "as given") if rate is not None else (None, None) if links is None else (links.rate, links.origin)
-    return {"host_of_rank": hosts, "link_rate": found[0], "link_rate_origin": found[1]}
+    if rate is not None:
+        return {"host_of_rank": hosts, "link_rate": rate, "link_rate_origin": "as given"}
+    measured = (links.rate, links.origin) if links is not None else (None, None)
+    return {"host_of_rank": hosts, "link_rate": measured[0], "link_rate_origin": measured[1]}
