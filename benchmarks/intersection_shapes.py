@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-from papers.aspen_loops import complete
+from papers.aspen import complete
 
 from pyscalapack_redist import BlockCyclic
 from pyscalapack_redist.intersections import ALGORITHMS

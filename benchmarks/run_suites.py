@@ -11,12 +11,27 @@ batch says what a batch gains.
 import sys
 
 from papers.aspen import bench_aspen
-from papers.suites import PAPERS
+from papers.birkeland import BIRKELAND, BIRKELAND_LINKS
+from papers.birkeland_projection import BIRKELAND_PROJECTION
+from papers.desprez import DESPREZ
+from papers.desprez_packing import DESPREZ_PACKING
+from papers.overlap import OVERLAP
+from papers.walker_otto import WALKER_OTTO, WALKER_OTTO_LINKS
 from variations.suites import VARIATIONS
 
 from pyscalapack_redist.tools.bench.suites import STUDIES, SUITES
 from pyscalapack_redist.tools.cli import main
 
+PAPERS = {
+    "overlap": OVERLAP,
+    "walker-otto": WALKER_OTTO,
+    "walker-otto-links": WALKER_OTTO_LINKS,
+    "desprez": DESPREZ,
+    "desprez-packing": DESPREZ_PACKING,
+    "birkeland": BIRKELAND,
+    "birkeland-links": BIRKELAND_LINKS,
+    "birkeland-projection": BIRKELAND_PROJECTION,
+}
 SUITES.update(PAPERS | VARIATIONS)
 STUDIES["aspen"] = bench_aspen
 

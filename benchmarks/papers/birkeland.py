@@ -25,7 +25,7 @@ from .birkeland_sweep import IN_RING, MPI4PY_FFT, SUBARRAYS, grid_of, layout, sw
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["BIRKELAND", "BIRKELAND_LINKS", "OURS", "RIVALS", "by_grid", "cores_of", "load", "model_of", "speedups"]
+__all__ = ["BIRKELAND", "BIRKELAND_LINKS", "OURS", "cores_of", "load", "model_of"]
 
 SIZES = (64, 96, 128, 160, 192, 224, 256, 288, 320)
 QUICK = (12, 16, 30)

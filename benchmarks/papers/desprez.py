@@ -7,26 +7,59 @@ pairing q - p constant, which is `ring` here; `caterpillar` pairs as pxgemr2d do
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyscalapack_redist import schedules
 from pyscalapack_redist.tools.bench.methods import named_methods
 from pyscalapack_redist.tools.bench.results import CaseResult, Results
 from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
+from pyscalapack_redist.tools.layouts import Layout
 from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
-
-from .example import Example
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["DESPREZ", "OPTIMAL", "PAIRINGS", "Example", "groups", "ratio"]
+__all__ = ["DESPREZ", "Example"]
 
 PAIRINGS = ("caterpillar/sendrecv", "ring/sendrecv")
 OPTIMAL = "optimal/sendrecv"
 METHODS = (*PAIRINGS, OPTIMAL, "optimal/windowed", "auto", "pxgemr2d")
 SIZES = (1_200, 4_800, 19_200, 76_800, 307_200, 1_228_800)
+
+
+@dataclass(frozen=True)
+class Example:
+    """From blocks of r on P processes to blocks of s on Q."""
+
+    number: int
+    P: int
+    Q: int
+    r: int
+    s: int
+
+    def case(self, size: int, disjoint: bool) -> Case:
+        """A vector of whole slices, of about `size` doubles and at least one slice."""
+        length = math.lcm(self.P * self.r, self.Q * self.s)
+        before = Layout((self.P, 1), (self.r, 1), (0, 0))
+        after = Layout((self.Q, 1), (self.s, 1), (0, 0), self.P if disjoint else 0)
+        return Case((max(1, round(size / length)) * length, 1), before, after)
+
+    def expected(self, name: str) -> tuple[float, float]:
+        """Steps and cost of the optimal schedule as fractions of those of another.
+
+        The first is what to expect of short vectors, where each step costs a latency, the second of long ones.
+        """
+        grid = schedules.CommunicationGrid(self.P, self.Q, self.r, self.s)
+        best, other = schedules.build("optimal", grid), schedules.build(name, grid)
+        steps = sum(len(step) > 0 for step in other.steps)
+        return best.number_of_steps / steps, best.total_cost / other.total_cost
+
+    def __str__(self) -> str:
+        return f"Example {self.number}: P = {self.P}, Q = {self.Q}, r = {self.r}, s = {self.s}"
 
 
 EXAMPLES = (Example(1, 16, 16, 3, 5), Example(2, 16, 16, 7, 11), Example(4, 12, 8, 4, 3))

@@ -23,7 +23,7 @@ from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
 
-from .example import Example
+from .desprez import Example
 
 if TYPE_CHECKING:
     from rich.table import Table

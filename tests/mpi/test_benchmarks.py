@@ -14,7 +14,7 @@ import launch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from papers import aspen, aspen_cases, birkeland_figure
+from papers import aspen, birkeland, birkeland_figure
 from papers.birkeland_model import Model, moves, sweep
 from papers.birkeland_projection import WAYS
 from papers.birkeland_sweep import layout
@@ -142,7 +142,7 @@ def test_scripts(script: str, options: str, printed: list[str], tmp_path: Path) 
 @pytest.mark.long
 def test_aspen(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aspen, "QUICK_GRIDS", (2, 3))
-    monkeypatch.setattr(aspen_cases, "CALLS", dict.fromkeys(FORMS, 1))
+    monkeypatch.setattr(aspen, "CALLS", dict.fromkeys(FORMS, 1))
     none = dict.fromkeys(("shape", "before", "after", "dtype", "methods", "compare"))
     file, picture = tmp_path / "aspen.json", tmp_path / "aspen.png"
     options = Namespace(**none, quick=True, profile=False, repeat=1, json=str(file), plot=str(picture))
@@ -167,7 +167,7 @@ def test_figures_of_sweeps_fit_the_model(tmp_path: Path, capsys: pytest.CaptureF
     cases = []
     for n, grid in ((12, (4,)), (12, (2, 2)), (30, (4,)), (30, (2, 2))):
         case = Case((n, n, n), layout((n, n, n), grid, 0), layout((n, n, n), grid, 1))
-        seconds = Model(1e-6, 1e-9).seconds(birkeland_figure.load(case, 4))
+        seconds = Model(1e-6, 1e-9).seconds(birkeland.load(case, 4))
         cases.append(CaseResult(case, (MethodResult("sweep", (seconds,), 0, True),)))
     run = tmp_path / "run.json"
     run.write_text(Results({"ranks": 4, "cores": 4, "mpi": "an MPI"}, tuple(cases)).to_json())
