@@ -15,7 +15,21 @@ from dataclasses import asdict
 from simulate import DEFAULT_METHODS, EXCHANGES, Machine, Sizes, Study, check_method, simulated
 
 from pyscalapack_redist.errors import ScheduleError
-from pyscalapack_redist.tools.arguments import add_case, argument, count, nbytes, positive
+from pyscalapack_redist.tools.arguments import (
+    UsageError,
+    add_case,
+    argument,
+    bytes_per_second,
+    case_without_copies,
+    check_outputs,
+    count,
+    nbytes,
+    positive,
+    read_duration,
+    read_size,
+    write_text,
+    written,
+)
 from pyscalapack_redist.tools.layouts import ABOUT_LAYOUTS
 from pyscalapack_redist.tools.text import (
     console,
@@ -27,8 +41,6 @@ from pyscalapack_redist.tools.text import (
     size_text,
     time_text,
 )
-from pyscalapack_redist.tools.units import bytes_per_second, read_duration, read_size
-from pyscalapack_redist.tools.usage import UsageError, case_without_copies, check_outputs, write_text, written
 
 OPTIONS = (
     ("--hosts", count, None, "N", "hosts (default: as many as the ranks need)"),

@@ -16,10 +16,17 @@ from typing import Any
 
 from papers.birkeland_model import Model, crossover, even_grid, sweep
 
-from pyscalapack_redist.tools.arguments import add_shape, argument, count
+from pyscalapack_redist.tools.arguments import (
+    UsageError,
+    add_shape,
+    argument,
+    check_outputs,
+    count,
+    write_text,
+    written,
+)
 from pyscalapack_redist.tools.cases import read_dtype
 from pyscalapack_redist.tools.text import console, log_ticks, new_table, print_line, print_table, size_text, time_text
-from pyscalapack_redist.tools.usage import UsageError, check_outputs, write_text, written
 
 MOST_PROCESSES = 100_000
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 from simulate import Machine, simulated
 
+from pyscalapack_redist.tools.arguments import bytes_per_second, read_duration
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.layouts import Layout
-from pyscalapack_redist.tools.units import bytes_per_second, read_duration
 
 PROCESSES = (3, 10, 16, 32, 64)
 FACTORS = (2, 4, 8, 20)

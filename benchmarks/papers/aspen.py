@@ -27,9 +27,9 @@ from pyscalapack_redist._kernels.intersections import Complete
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS, find
 from pyscalapack_redist.intersections.algorithms import numbers
 from pyscalapack_redist.layout.axis import BlockCyclic
+from pyscalapack_redist.tools.arguments import UsageError, check_outputs
 from pyscalapack_redist.tools.bench.timing import processor
 from pyscalapack_redist.tools.text import console, counted, new_table, print_line, print_table, ratio_text, time_text
-from pyscalapack_redist.tools.usage import UsageError, check_outputs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

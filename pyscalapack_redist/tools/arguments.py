@@ -1,22 +1,57 @@
-"""Arguments of command lines: shapes, numbers and sizes, read with errors that say what they must be."""
+"""Arguments of command lines: how they are read, and what of them cannot be done, found before anything runs.
+
+Values are read with errors that say what they must be: shapes, numbers, rates (50mbit, 12GB/s), durations (50us) and sizes
+(64kib), as people write them.
+"""
 
 from __future__ import annotations
 
 import argparse
+import math
+import os
 import re
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from .cases import read_dtype
+from ..engine.memory import number_with_unit, read_size
+from ..errors import DescriptorError
+from .cases import Case, read_dtype
+from .info import EXTRA, missing_extras
 from .layouts import Layout
-from .units import read_size
 
-__all__ = ["Shape", "add_case", "add_shape", "argument", "count", "nbytes", "positive"]
+__all__ = [
+    "Shape",
+    "UsageError",
+    "add_case",
+    "add_shape",
+    "argument",
+    "bytes_per_second",
+    "case_of",
+    "case_without_copies",
+    "check_outputs",
+    "count",
+    "nbytes",
+    "positive",
+    "read_duration",
+    "read_size",
+    "write_text",
+    "written",
+]
 
 T = TypeVar("T")
 LARGEST = 2**62  # index of an array
 POWER = re.compile(r"(?P<digits>\d+)e\+?(?P<power>\d{1,2})")
 ABOUT_SHAPES = "global shape of the array: 1000 1000, 1000x1000, 1e6 20"
+NUMBER = r"(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
+RATE = re.compile(rf"{NUMBER}\s*(?P<prefix>[kmgt]?)(?P<unit>bit(?:/s)?|b/s)", re.IGNORECASE)
+DURATIONS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+
+
+class UsageError(Exception):
+    """What was asked for cannot be done; the message names the argument and what is expected."""
 
 
 def argument(read: Callable[[str], T]) -> Callable[[str], T]:
@@ -93,3 +128,116 @@ def positive(text: str, most: float, what: str) -> float:
     if not 0 < value <= most:
         raise ValueError(f"{text!r} must be {what}")
     return value
+
+
+def bytes_per_second(text: str) -> float:
+    """Read a rate: a number with `bit` or `B/s`, with k, m, g or t (powers of 1000) before it or not. Not collective.
+
+    Bits are as `tc` and makers of networks count them, so 50mbit is 6.25 million bytes per second. A bare number is
+    refused: nobody could tell whether bits or bytes are meant.
+
+    Raises
+    ------
+    ValueError
+        It is not of that form, or not above 0.
+    """
+    match = RATE.fullmatch(text.strip())
+    unit = match["unit"].lower() if match else ""
+    if match is None or (unit == "b/s" and match["unit"][0] != "B"):  # b/s could be bits
+        raise ValueError(f"{text!r} must be a rate with its unit, such as 50mbit, 10gbit, 6.25MB/s or 12GB/s")
+    rate = float(match["number"]) * PREFIXES[match["prefix"].lower()] / (8 if unit.startswith("bit") else 1)
+    if not 0 < rate < math.inf:
+        raise ValueError(f"{text!r} must be a rate above 0 that is not infinite, such as 50mbit")
+    return rate
+
+
+def read_duration(text: str) -> float:
+    """Seconds, as 50us or 0. Not collective.
+
+    Raises
+    ------
+    ValueError
+        Quotes it and says what it must be.
+    """
+    value = 0.0 if text == "0" else number_with_unit(text, DURATIONS)
+    if value is None or value == math.inf:
+        raise ValueError(f"{text!r} must be a duration with its unit: 50us, 1.5ms, 300ns, or 0")
+    return value
+
+
+# -- what is asked for, and where results go
+
+
+def case_of(options: Namespace) -> Case:
+    """The case of --shape, --from, --to and --dtype, which are given. Not collective.
+
+    Raises UsageError where the layouts do not fit the shape.
+    """
+    dtype = {} if options.dtype is None else {"dtype": options.dtype}
+    try:
+        return Case(tuple(options.shape), options.before, options.after, **dtype)
+    except DescriptorError as error:
+        raise UsageError(f"--shape, --from, --to: {error}") from None
+
+
+def case_without_copies(options: Namespace, command: str) -> Case:
+    """The same, for a command that studies one dimension after the other. Not collective.
+
+    Raises UsageError for layouts with copies as well.
+    """
+    case = case_of(options)
+    for name, layout in (("--from", case.before), ("--to", case.after)):
+        if layout.copied:
+            raise UsageError(
+                f"{name} {layout}: {command} is for layouts without copies; show draws this one, bench times it, and "
+                "pyscalapack_redist.redistribute() of descriptors on paper has its plan"
+            )
+    return case
+
+
+def write_text(name: str, path: str, text: str) -> None:
+    """Write a file that an argument names. Not collective.
+
+    Raises UsageError where that fails, as on a full disk.
+    """
+    with written(name, path), open(path, "w") as file:
+        file.write(text + "\n")
+
+
+@contextmanager
+def written(name: str, path: str) -> Iterator[None]:
+    """Write a file that an argument names, by whatever is done inside. Not collective.
+
+    Raises UsageError where that fails, as on a full disk.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{name} {path}: it cannot be written: {error.strerror or error}") from None
+    except RuntimeError as error:  # of matplotlib, without a program that a format needs
+        raise UsageError(f"{name} {path}: it cannot be drawn: {error}") from None
+
+
+def check_outputs(options: Namespace, command: str = "bench") -> None:
+    """See that all that a command is to show and write can be. Not collective.
+
+    Raises UsageError where rich or matplotlib is missing, or a file cannot be written.
+    """
+    missing = missing_extras(("rich", "matplotlib") if options.plot else ("rich",))
+    if missing:
+        raise UsageError(f"{command} needs {' and '.join(missing)}, which is not installed: {EXTRA}")
+    if options.plot:
+        from matplotlib.backend_bases import FigureCanvasBase
+
+        known = FigureCanvasBase.get_supported_filetypes()
+        if os.path.splitext(options.plot)[1][1:].lower() not in known:
+            formats = ", ".join(sorted(known))
+            raise UsageError(f"--plot {options.plot}: the file name must end in one of {formats}")
+    for name, path in (("--json", options.json), ("--plot", options.plot)):
+        if path == "":
+            raise UsageError(f"{name} '': it must name a file")
+        folder = os.path.dirname(os.path.abspath(path)) if path else ""
+        if path and (os.path.isdir(path) or not os.access(path if os.path.exists(path) else folder, os.W_OK)):
+            raise UsageError(
+                f"{name} {path}: it cannot be written: it must be a file, in a folder that exists and is writable"
+            )

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import IO, Any, NoReturn
 
 from .. import __version__
-from .arguments import add_case, add_shape, argument, count, positive
+from .arguments import UsageError, add_case, add_shape, argument, bytes_per_second, count, positive, read_duration
 from .bench.command import bench
 from .bench.methods import DEFAULT_METHODS, Method, read_method
 from .bench.suites import STUDIES, SUITES
@@ -23,8 +23,6 @@ from .layouts import ABOUT_COPIES, ABOUT_LAYOUTS, ABOUT_PARTS, ABOUT_TILES, Layo
 from .plan import plan, read_schedule
 from .show import show
 from .text import indented
-from .units import bytes_per_second, read_duration
-from .usage import UsageError
 
 __all__ = ["main", "run"]
 

@@ -22,9 +22,9 @@ from ..exchanges.exchange import MEMORY_LIMIT
 from ..schedules import Schedule
 from ..schedules.catalogue import check_name
 from ..schedules.orders import Order, Scheduled
+from .arguments import UsageError, case_without_copies, check_outputs, write_text, written
 from .cases import Case
 from .text import console, counted, new_table, print_line, print_table, ratio_text, size_text, time_text
-from .usage import UsageError, case_without_copies, check_outputs, write_text, written
 
 __all__ = ["Figures", "Links", "plan", "read_schedule", "studied"]
 

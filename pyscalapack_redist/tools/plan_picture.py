@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..drawing.figures import number_cells
+from .arguments import UsageError
 from .cases import Case
 from .text import counted
-from .usage import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

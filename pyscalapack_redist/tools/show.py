@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ..drawing.svg import colour_of, ink_on
 from ..errors import DescriptorError
+from .arguments import UsageError, check_outputs, written
 from .text import console, counted, on_terminal
-from .usage import UsageError, check_outputs, written
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -21,9 +21,9 @@ from papers.birkeland_sweep import layout
 from papers.desprez_packing import EXCHANGES, TIMERS
 
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS
+from pyscalapack_redist.tools.arguments import UsageError
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.usage import UsageError
 
 pytestmark = pytest.mark.any_mpi
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

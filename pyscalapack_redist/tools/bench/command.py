@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import RedistributionError
+from ..arguments import UsageError, case_of, check_outputs, write_text, written
 from ..cases import Case
 from ..text import console, on_terminal, print_table, size_text
-from ..usage import UsageError, case_of, check_outputs, write_text, written
 from .methods import DEFAULT_METHODS, named_methods
 from .results import Results, changes, comparison_lines, comparison_table, environment_lines, flag_text
 from .suites import STUDIES, SUITES, Suite
