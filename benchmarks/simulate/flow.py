@@ -304,57 +304,44 @@ def lock_step(machine: Machine, pieces: Pieces, stage: Ints) -> float:
     """
     if machine.slots != 1:
         raise ValueError(f"slots = {machine.slots}: ports are shared, which takes simulate")
-    order = np.argsort(stage, kind="stable")
+    rate, bucket = machine.goodput, machine.bucket
     ready = np.zeros(machine.ranks)
-    ports = (_Ports(machine), _Ports(machine))
+    level, noted = (
+        np.full((2, machine.hosts), bucket),
+        np.zeros((2, machine.hosts)),
+    )  # of each port out and in, as of when
+
+    def through(some: Ints, nbytes: Floats, since: Floats) -> Floats:
+        """When so many bytes of pieces are through two ports each, that nothing else uses."""
+        sides = list(enumerate((pieces.sender[some], pieces.receiver[some])))
+        levels = [np.minimum(bucket, level[side, host] + rate * (since - noted[side, host])) for side, host in sides]
+        took = np.maximum(0.0, nbytes - np.minimum(*levels)) / rate
+        for side, host in sides:
+            level[side, host] = np.clip(levels[side] + rate * took - nbytes, 0.0, bucket)
+            noted[side, host] = since + took
+        return since + took
+
+    order = np.argsort(stage, kind="stable")
     for some in np.split(order, np.flatnonzero(np.diff(stage[order])) + 1) if len(order) else ():
         sender, receiver = pieces.sender[some], pieces.receiver[some]
-        start = np.maximum(ready[sender], ready[receiver]) + machine.overhead + machine.latency
-        end = _stage_ends(machine, ports, Pieces(sender, receiver, pieces.nbytes[some]), start)
+        first = np.minimum(pieces.nbytes[some], machine.turns_after)
+        rest = pieces.nbytes[some] - first
+        end = through(some, first, np.maximum(ready[sender], ready[receiver]) + machine.overhead + machine.latency)
+        if rest.any():
+            opposite = _opposite(machine, sender, receiver)
+            later = (end[opposite] < end) | ((end[opposite] == end) & (opposite < np.arange(len(some))))
+            waits = (opposite >= 0) & (rest > 0) & (rest[opposite] > 0) & later
+            for which in (np.flatnonzero((rest > 0) & ~waits), np.flatnonzero(waits)):
+                since = np.where(waits[which], end[opposite[which]], end[which])
+                end[which] = through(some[which], rest[which], since)
         ready[sender] = end
         ready[receiver] = np.maximum(ready[receiver], end)
     return float(ready.max(initial=0.0))
 
 
-def _stage_ends(machine: Machine, ports: tuple[_Ports, _Ports], stage: Pieces, start: Floats) -> Floats:
-    """When the messages of one stage are through."""
-
-    def through(which: Ints, nbytes: Floats, since: Floats) -> Floats:
-        """When so many bytes are through two ports each, that nothing else uses."""
-        sides = list(zip(ports, (stage.sender[which], stage.receiver[which]), strict=True))
-        levels = [side.levels(hosts, since) for side, hosts in sides]
-        took = np.maximum(0.0, nbytes - np.minimum(*levels)) / machine.goodput
-        for (side, hosts), level in zip(sides, levels, strict=True):
-            side.leave(hosts, level + machine.goodput * took - nbytes, since + took)
-        return since + took
-
-    messages = np.arange(len(start))
-    first = np.minimum(stage.nbytes, machine.turns_after)
-    rest = stage.nbytes - first
-    end = through(messages, first, start)
-    if rest.any():
-        there, back = (x * machine.ranks + y for x, y in (stage[:2], stage[1::-1]))
-        order = np.argsort(there)
-        found = order[np.minimum(np.searchsorted(there[order], back), len(order) - 1)]
-        opposite = np.where(there[found] == back, found, -1)
-        later = (end[opposite] < end) | ((end[opposite] == end) & (opposite < messages))
-        waits = (opposite >= 0) & (rest > 0) & (rest[opposite] > 0) & later
-        for which in (np.flatnonzero((rest > 0) & ~waits), np.flatnonzero(waits)):
-            since = np.where(waits[which], end[opposite[which]], end[which])
-            end[which] = through(which, rest[which], since)
-    return end
-
-
-class _Ports:
-    """One port of each host: what may pass at once, as of some time."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.rate, self.most = machine.goodput, machine.bucket
-        self.level, self.time = np.full(machine.hosts, self.most), np.zeros(machine.hosts)
-
-    def levels(self, hosts: Ints, now: Floats) -> Floats:
-        found: Floats = np.minimum(self.most, self.level[hosts] + self.rate * (now - self.time[hosts]))
-        return found
-
-    def leave(self, hosts: Ints, levels: Floats, now: Floats) -> None:
-        self.level[hosts], self.time[hosts] = np.clip(levels, 0.0, self.most), now
+def _opposite(machine: Machine, sender: Ints, receiver: Ints) -> Ints:
+    """For each piece that from its receiver to its sender; -1 where there is none."""
+    there, back = sender * machine.ranks + receiver, receiver * machine.ranks + sender
+    order = np.argsort(there)
+    found = order[np.minimum(np.searchsorted(there[order], back), len(order) - 1)]
+    return np.where(there[found] == back, found, -1)

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AnySource", "Ints", "Rule", "Spread", "Stages", "Window"]
+__all__ = ["AnySource", "Ints", "Rule", "Stages", "Window"]
 
 Ints = NDArray[np.int64]
 Posts = tuple[Ints, Ints]
@@ -28,36 +28,31 @@ class Rule(Protocol):
 
 
 class Window:
-    """So many pieces in flight each way, and the next when one is through (`nonblocking`; `windowed` on fast links)."""
+    """So many pieces in flight each way, and the next when one is through (`nonblocking`, `windowed`).
 
-    def __init__(self, sender: Ints, receiver: Ints, window: int, posted_receives: int | None = None) -> None:
-        self._windows = (window, posted_receives or window)
-        self._ranks = (sender, receiver)
-        self._queues = (_Queue(sender), _Queue(receiver))
-
-    def start(self) -> Posts:
-        sends, receives = (queue.take_each(window) for queue, window in zip(self._queues, self._windows, strict=True))
-        return sends, receives
-
-    def completed(self, some: Ints) -> Posts:
-        sends, receives = (queue.take(ranks[some]) for queue, ranks in zip(self._queues, self._ranks, strict=True))
-        return sends, receives
-
-
-class Spread:
-    """So many pieces in flight each way, at most `each` of a message, messages in their order (`windowed` on slow links).
-
-    Pieces of a message are one behind the other.
+    With `each`, at most so many of one `message`, whose pieces are one behind the other; messages in their order.
     """
 
-    def __init__(self, sender: Ints, receiver: Ints, message: Ints, window: int, each: int) -> None:
-        first = np.flatnonzero(np.append(True, message[1:] != message[:-1])[: len(message)])
+    def __init__(
+        self,
+        sender: Ints,
+        receiver: Ints,
+        window: int,
+        posted_receives: int | None = None,
+        message: Ints | None = None,
+        each: int | None = None,
+    ) -> None:
+        message = np.arange(len(sender)) if each is None or message is None else message
+        first = np.flatnonzero(np.append(True, np.diff(message) != 0)[: len(message)])
         ends = np.append(first, len(message))[1:]
-        self._sides = tuple(_MessageQueues(ranks, first, ends, -(-window // each)) for ranks in (sender, receiver))
-        self._window, self._each = window, each
+        windows = (window, posted_receives or window)
+        self._sides = [
+            _Slots(ranks, first, ends, slots, each or slots)
+            for ranks, slots in zip((sender, receiver), windows, strict=True)
+        ]
 
     def start(self) -> Posts:
-        sends, receives = (side.start(self._window, self._each) for side in self._sides)
+        sends, receives = (side.start() for side in self._sides)
         return sends, receives
 
     def completed(self, some: Ints) -> Posts:
@@ -129,20 +124,20 @@ class AnySource:
         return sends, receives
 
 
-class _MessageQueues:
-    """Messages by owner, of which each of several queues has taken up one."""
+class _Slots:
+    """Pieces of messages by rank, with so many slots for each, of which `each` go through one message after another."""
 
-    def __init__(self, ranks: Ints, first: Ints, ends: Ints, count: int) -> None:
-        self._range = list(zip(first.tolist(), ends.tolist(), strict=True))
+    def __init__(self, ranks: Ints, first: Ints, ends: Ints, slots: int, each: int) -> None:
+        self._ranges = list(zip(first.tolist(), ends.tolist(), strict=True))
         self._waiting: dict[int, deque[int]] = {}
         for number, rank in enumerate(ranks[first].tolist()):
             self._waiting.setdefault(rank, deque()).append(number)
-        self._taken = {rank: [(0, 0)] * count for rank in self._waiting}  # by queue: the next piece, and the end
+        self._next = {rank: [(0, 0)] * -(-slots // each) for rank in self._waiting}  # the next piece, and the end
         self._queue = np.zeros(len(ranks), np.int64)  # of each piece that has been taken
-        self._rank = ranks
+        self._rank, self._slots, self._each = ranks, slots, each
 
-    def start(self, window: int, each: int) -> Ints:
-        return self._pieces((rank, slot // each) for rank in self._taken for slot in range(window))
+    def start(self) -> Ints:
+        return self._pieces((rank, slot // self._each) for rank in self._next for slot in range(self._slots))
 
     def after(self, some: Ints) -> Ints:
         return self._pieces(zip(self._rank[some].tolist(), self._queue[some].tolist(), strict=True))
@@ -151,12 +146,12 @@ class _MessageQueues:
         """The next piece of each queue, where there is one."""
         found = []
         for rank, queue in queues:
-            piece, end = self._taken[rank][queue]
+            piece, end = self._next[rank][queue]
             if piece == end:
                 if not self._waiting[rank]:
                     continue
-                piece, end = self._range[self._waiting[rank].popleft()]
-            self._taken[rank][queue] = piece + 1, end
+                piece, end = self._ranges[self._waiting[rank].popleft()]
+            self._next[rank][queue] = piece + 1, end
             self._queue[piece] = queue
             found.append(piece)
         return np.array(found, np.int64)
@@ -170,10 +165,6 @@ class _Queue:
         counts = np.bincount(owner, minlength=max(owners, 1 + int(owner.max(initial=-1))))
         self._end = np.cumsum(counts)
         self._next = self._end - counts
-
-    def take_each(self, count: int) -> Ints:
-        """So many of every owner."""
-        return self._take_next(np.arange(len(self._end)), np.full(len(self._end), count))
 
     def take(self, owners: Ints) -> Ints:
         """One for each time that an owner is named."""

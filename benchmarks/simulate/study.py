@@ -22,7 +22,7 @@ from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.text import counted
 
 from .flow import Machine, Pieces, lock_step, simulate
-from .rules import AnySource, Ints, Rule, Spread, Stages, Window
+from .rules import AnySource, Ints, Rule, Stages, Window
 
 __all__ = [
     "DEFAULT_METHODS",
@@ -266,11 +266,9 @@ def _work(exchange: str, messages: Messages, item: int, sizes: Sizes) -> tuple[P
         return pieces, AnySource(sender, receiver, _awaited(messages)), None
     if exchange in IN_PIECES:
         receives, window = cls.in_flight(options, min(int(step.max(initial=1)), longest) * item)
-        each = cls.for_a_peer(options)
-        if each:
-            return pieces, Spread(sender, receiver, which, window, each), None
-        posted = sizes.receives if exchange == "windowed" and sizes.receives else receives
-        return pieces, Window(sender, receiver, window, posted), None
+        if exchange == "windowed":
+            receives = sizes.receives or receives
+        return pieces, Window(sender, receiver, window, receives, which, cls.for_a_peer(options)), None
     if exchange == "sendrecv":
         stage = messages.step[which] * (1 + int(number.max(initial=0))) + number
         return pieces, Stages(sender, receiver, stage), stage
