@@ -18,10 +18,12 @@ from ..layout.grid import same_ranks
 from .layouts import moved
 from .memory import checked_memory
 from .model import Choice, choose
-from .plan import Redistribution
+from .plan import Plan
 from .planner import Messages
+from .redistribute import made_by_all
+from .redistribution import Redistribution
 from .scheduling import Load, load_between
-from .stages import Stage, made_by_all
+from .stages import Stage
 
 __all__ = ["batch"]
 
@@ -84,7 +86,9 @@ def _checked(
     if comm.Get_rank() not in ranks:
         if error is not None:
             raise error
-        return _batch(plans, None, Choice("natural", "nonblocking", "no part in any plan"), limit)
+        return Redistribution(
+            _batch(plans, None, Choice("natural", "nonblocking", "no part in any plan"), limit), plans
+        )
     return _agreed(plans, group_of(comm, ranks), exchange, limit, error, let_through)
 
 
@@ -96,11 +100,11 @@ def _check(plans: tuple[object, ...], exchange: str) -> None:
         if not isinstance(plan, Redistribution):
             listed = "; of a list of plans, batch(*plans, ...)" if isinstance(plan, list | tuple) else ""
             raise ScheduleError(f"plan {k} is {_named(plan)}: it must be a plan made by redistribute{listed}")
-        if plan._listed:
+        if plan.inside.listed:
             raise ScheduleError(f"plan {k} is a batch itself: give its plans, batch(*that_batch.plans, ...)")
-        if plan._tiled:
+        if plan.inside.tiled:
             raise ScheduleError(f"plan {k} is of tiles, {plan!r}, which a batch does not take: call it by itself")
-        if len(plan._stages) > 1 or plan._direct is not None:
+        if len(plan.inside.stages) > 1 or plan.inside.direct is not None:
             raise ScheduleError(
                 f"plan {k} goes through layouts on the way (via=), but in a batch every element moves once: plan it without "
                 "via, or call it by itself"
@@ -125,8 +129,8 @@ def _is_on(plan: Redistribution, comm: MPI.Intracomm | None) -> bool:
 
 def _ranks(plan: Redistribution) -> tuple[int, ...]:
     """The processes of a plan, which a process outside it knows from its layouts."""
-    if plan._group is not None:
-        return plan._group.ranks
+    if plan.inside.group is not None:
+        return plan.inside.group.ranks
     return tuple(rank for desc in (plan.desc_a, plan.desc_b) for rank in desc.ranks)
 
 
@@ -139,7 +143,7 @@ def _agreed(
     let_through: Callable[[], None],
 ) -> Redistribution:
     """The batch, once all ranks mean the same. Collective over the group; interrupts are let through before that."""
-    meant = [(*(getattr(plan, "_pairs", ())), None)[0] for plan in plans]
+    meant = [plan.inside.pairs[0] if isinstance(plan, Redistribution) else None for plan in plans]
     known = [
         None if pair is None else (pair.desc_a.layout_digest, pair.desc_b.layout_digest, pair.op, pair.part, pair.fill)
         for pair in meant
@@ -168,7 +172,7 @@ def _agreed(
     moments = [time.perf_counter()]
     node = group.make_node()
     moments += [time.perf_counter()] * 2  # no schedule is searched for
-    pairs = [plan._pairs[0] for plan in plans]
+    pairs = [plan.inside.pairs[0] for plan in plans]
     elements = sum(math.prod(pair.desc_b.shape) for pair in pairs)
     load = Load()
     if group.links is not None:
@@ -177,25 +181,23 @@ def _agreed(
     chosen = choose("natural", exchange, "packed", node, group.links, elements, load)
     made = made_by_all(group, lambda: _batch(plans, group, chosen, memory_limit))
     moments.append(time.perf_counter())
-    made._planned_at(moments)
-    made._identity = digest((call, chosen.exchange))
-    return made
+    made.planned_at(moments)
+    made.identity = digest((call, chosen.exchange))
+    return Redistribution(made, plans)
 
 
-def _batch(plans: tuple[Redistribution, ...], group: Group | None, chosen: Choice, memory_limit: int) -> Redistribution:
+def _batch(plans: tuple[Redistribution, ...], group: Group | None, chosen: Choice, memory_limit: int) -> Plan:
     """The plan of all moves of all plans. Not collective."""
     moves = []
     for k, plan in enumerate(plans):
-        for move in plan._moves:
+        for move in plan.inside.moves:
             sends, receives, copies = move.messages
-            if group is not None and plan._group is not None:
-                there = [group.number[rank] for rank in plan._group.ranks]
+            if group is not None and plan.inside.group is not None:
+                there = [group.number[rank] for rank in plan.inside.group.ranks]
                 sends, receives = ([m._replace(peer=there[m.peer]) for m in some] for some in (sends, receives))
             messages = Messages(sends, receives, copies)
             moves.append(move._replace(pair=k, source=2 * k, target=2 * k + 1, messages=messages))
     options = Options(memory_limit, cutting=chosen.cutting)
     stage = Stage(moves, exchange_class(chosen.exchange), options, group, by_distance=True)
-    pairs, identity = [plan._pairs[0] for plan in plans], digest(("batch", memory_limit))
-    made = Redistribution(group, pairs, [stage], {}, chosen.why, identity, listed=True)
-    made.plans = plans
-    return made
+    pairs, identity = [plan.inside.pairs[0] for plan in plans], digest(("batch", memory_limit))
+    return Plan(group, pairs, [stage], {}, chosen.why, identity, [plan.inside for plan in plans])

@@ -12,15 +12,15 @@ import numpy as np
 from ..comm.links import Links
 from ..comm.node import Node, usable_cores
 from ..comm.vote import radix_for, work_of
-from ..exchanges import Cutting, exchange_class
+from ..exchanges import Cutting, Options, exchange_class
 from ..exchanges.collective import Bruck
 from ..exchanges.pipeline import Windowed
 from .scheduling import Load
 
 if TYPE_CHECKING:
-    from .plan import Redistribution
+    pass
 
-__all__ = ["Choice", "choose", "predicted_seconds", "take_log_steps"]
+__all__ = ["Choice", "choose", "log_steps_pay", "predicted_seconds"]
 
 ELEMENT = 8  # bytes that an element is taken to have before the arrays are known
 # As measured on limited links (docs/between-hosts.md): while the wire is the bottleneck, short pieces of all messages at once
@@ -107,18 +107,15 @@ def _cutting(links: Links, elements: int, load: Load) -> Cutting:
     return Cutting(piece, window, spread)
 
 
-def take_log_steps(plan: Redistribution, links: Links | None) -> None:
-    """Let messages that "auto" sends in a window travel in log2 P steps where that is faster. Not collective.
+def log_steps_pay(options: Options, links: Links) -> str | None:
+    """Why messages that "auto" sends in a window travel in log2 P steps, where that is faster. Not collective.
 
     Equal on all ranks, for they know the largest numbers of messages and of elements.
     """
-    stage = plan._stages[0]
-    if links is None or plan._asks or stage.exchange is not Windowed or stage.options.buffers != "packed":
-        return
-    if Bruck.pays(stage.options._replace(item=ELEMENT), links):
-        stage.exchange = Bruck
-        most = stage.options.extents.messages
-        plan._why = f"bruck: {most} messages of a rank take longer to start than their bytes take through other ranks"
+    if not Bruck.pays(options._replace(item=ELEMENT), links):
+        return None
+    most = options.extents.messages
+    return f"bruck: {most} messages of a rank take longer to start than their bytes take through other ranks"
 
 
 def _order(links: Links | None, elements: int, load: Load, all_at_once: int) -> tuple[str, str]:

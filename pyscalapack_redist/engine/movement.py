@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,8 @@ from ..comm.group import DATA, Group
 from ..exchanges import Exchange, Progress, Run
 from .binding import BY_COLUMNS, BY_ROWS, Binding, Operands
 from .intermediate import origins
+from .plan import Plan
 from .stages import Forms
-
-if TYPE_CHECKING:
-    from .plan import Redistribution
 
 __all__ = ["Movement"]
 
@@ -25,7 +23,7 @@ class Movement:
 
     Parameters
     ----------
-    plan : Redistribution
+    plan : Plan
         The plan.
     group : Group
         Its processes.
@@ -58,7 +56,7 @@ class Movement:
 
     def __init__(
         self,
-        plan: Redistribution,
+        plan: Plan,
         group: Group,
         ticket: int,
         mine: Operands,
@@ -82,7 +80,7 @@ class Movement:
     def agree(self, order: int, item: int) -> None:
         """All ranks know in which order elements go, and how large the largest is."""
         if (self.binding.order, self.binding.item) != (order, item):
-            self.binding = self._plan._binding(self._mine, self._forms, order, item)
+            self.binding = self._plan.binding(self._mine, self._forms, order, item)
             self.exchange = self.binding.exchanges[self._stage]
 
     def start(self, mark: int) -> None:
@@ -94,7 +92,7 @@ class Movement:
         """Stage after stage; True when all has moved."""
         while self.progress.advance(block):
             self._stage += 1
-            if self._stage == len(self._plan._stages):
+            if self._stage == len(self._plan.stages):
                 return True
             self.exchange = self.binding.exchanges[self._stage]
             self.progress = self.exchange.begin(self._run())
@@ -112,7 +110,7 @@ class Movement:
 
         def turned() -> Exchange:
             other = BY_ROWS + BY_COLUMNS - binding.order
-            return plan._binding(mine, forms, other, binding.item).exchanges[stage]
+            return plan.binding(mine, forms, other, binding.item).exchanges[stage]
 
         group = self._group
         return Run(

@@ -13,8 +13,9 @@ from .arguments import Request
 from .layouts import process_shapes
 from .legs import identity, pending_moves
 from .model import choose
-from .plan import Redistribution
+from .plan import Plan
 from .planner import Messages
+from .redistribution import Redistribution
 from .reporting import totals_on_paper
 from .scheduling import order_for
 from .stages import Move, Pair, Stage
@@ -36,12 +37,6 @@ class PaperPlan(Redistribution):
             f"{self!r} is on paper, where no rank has messages: messages_of(rank) has those of any rank"
         )
 
-    @property
-    def _how(self) -> str:
-        return "any exchange" if self._asked == "auto" else self._asked
-
-    _asked = "auto"
-
     def report(self, dtype: DTypeLike | Any = None, *, all_ranks: bool = True) -> Any:
         """What all ranks move together. Not collective.
 
@@ -62,7 +57,7 @@ class PaperPlan(Redistribution):
         ScheduleError
             There are too many processes along a dimension for a table of all pairs.
         """
-        return totals_on_paper(self, dtype)
+        return totals_on_paper(self.inside, dtype)
 
     def __call__(self, a: Any = None, out: Any = None, *, alpha: Any = 1, beta: Any = 0) -> NoReturn:
         """A plan on paper cannot be run.
@@ -88,9 +83,6 @@ class PaperPlan(Redistribution):
             f"{self!r} is on paper and cannot be run: its grids have no communicator. Make them on one, {shapes}, and "
             "plan again"
         )
-
-    def __repr__(self) -> str:
-        return f"PaperPlan({self.desc_a!r} -> {self.desc_b!r}, {self.schedule.name}/{self._how})"
 
 
 def plan_on_paper(request: Request) -> PaperPlan:
@@ -119,10 +111,10 @@ def plan_on_paper(request: Request) -> PaperPlan:
     stages = [Stage(by_stage[k], exchange_class(chosen.exchange), options, None) for k in sorted(by_stage)]
     between = {pending.target: pending.b for pending in moves if pending.target > 1}
     pair = Pair(a, b, request.dtype, request.op, request.part, request.fill)
-    plan = PaperPlan(None, [pair], stages, between, why, identity(request, a, b, chosen))
-    plan._asked = request.exchange
+    by = "any exchange" if request.exchange == "auto" else request.exchange
+    plan = Plan(None, [pair], stages, between, why, identity(request, a, b, chosen), by=by)
     if request.via is not None:
         order = ORDERS["caterpillar"](*process_shapes(request.moved(a), b))
         whole = Move(0, 0, 1, a, b, request.op, True, request.part, order, nothing)
-        plan._direct = Stage([whole], exchange_class(chosen.exchange), options, None)
-    return plan
+        plan.direct = Stage([whole], exchange_class(chosen.exchange), options, None)
+    return PaperPlan(plan)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from .described import Described
+
+from .plan import Plan
 
 __all__ = ["draw_plans", "region_of", "traffic_table"]
 
@@ -26,13 +27,13 @@ WIDTH, HEIGHT = 15.0, 5.2  # inches of a plan
 MOST_PLANS = 8
 
 
-def region_of(plan: Described, html: bool = False) -> tuple[int, ...]:
+def region_of(plan: Plan, html: bool = False) -> tuple[int, ...]:
     """The first elements of B that both pictures of a plan can show. Not collective."""
-    pair = plan._pairs[0]
+    pair = plan.pairs[0]
     return common_region(descriptors(moved(pair.desc_a, pair.op), pair.desc_b, "a picture"), html)
 
 
-def traffic_table(plan: Described) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def traffic_table(plan: Plan) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The ranks of a plan, and the elements from each to each in all its moves. Not collective.
 
     Raises
@@ -41,8 +42,7 @@ def traffic_table(plan: Described) -> tuple[NDArray[np.int64], NDArray[np.int64]
         There are too many ranks for a table.
     """
     found = [
-        between_ranks(*descriptors(move.moved, move.desc_b, "a table of the traffic"), move.edge)
-        for move in plan._moves
+        between_ranks(*descriptors(move.moved, move.desc_b, "a table of the traffic"), move.edge) for move in plan.moves
     ]
     ranks = np.unique(np.concatenate([some for some, _ in found]))
     whole = np.zeros((len(ranks), len(ranks)), np.int64)
@@ -52,7 +52,7 @@ def traffic_table(plan: Described) -> tuple[NDArray[np.int64], NDArray[np.int64]
     return ranks, whole
 
 
-def draw_plans(plans: Sequence[Described]) -> Figure:
+def draw_plans(plans: Sequence[Plan]) -> Figure:
     """A row of three pictures for each plan. Not collective."""
     from ..drawing.figures import new_figure
 
@@ -60,7 +60,7 @@ def draw_plans(plans: Sequence[Described]) -> Figure:
     figure = new_figure(WIDTH, HEIGHT * len(shown))
     axes = figure.subplots(len(shown), 3, squeeze=False)
     for plan, (before, after, traffic) in zip(shown, axes, strict=True):
-        region, pair = region_of(plan), plan._pairs[0]
+        region, pair = region_of(plan), plan.pairs[0]
         a, b = descriptors(pair.desc_a, pair.desc_b, "a picture")
         a._draw(before, region[::-1] if transposes(pair.op) else region)
         b._draw(after, region)
@@ -72,7 +72,7 @@ def draw_plans(plans: Sequence[Described]) -> Figure:
     return figure
 
 
-def _draw_traffic(axes: Axes, plan: Described) -> None:
+def _draw_traffic(axes: Axes, plan: Plan) -> None:
     from ..drawing.figures import draw_heat
 
     try:

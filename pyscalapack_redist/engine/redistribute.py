@@ -19,11 +19,15 @@ from numpy.typing import DTypeLike, NDArray
 from .. import tracing
 from ..comm.group import Group
 from ..comm.groups import group_of
+from ..comm.links import Links
 from ..comm.mpi import MPI
 from ..comm.progress import interrupts_held
-from ..comm.vote import Outcome
-from ..exchanges import Options, exchange_class
+from ..comm.vote import Outcome, error_in_words
+from ..errors import CollectiveError
+from ..exchanges import Extents, Options, exchange_class
+from ..exchanges.collective import Bruck
 from ..exchanges.exchange import MEMORY_LIMIT
+from ..exchanges.pipeline import Windowed
 from ..exchanges.shared import Shared
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of
@@ -32,12 +36,13 @@ from ..schedules.orders import ORDERS, Natural, Order
 from .arguments import Asked, Request, Via, request_for
 from .layouts import Layout, process_shapes, spread
 from .legs import PendingMove, identity, pending_moves
-from .model import Choice, choose, take_log_steps
+from .model import Choice, choose, log_steps_pay
 from .paper import plan_on_paper
-from .plan import Redistribution
+from .plan import Plan
 from .planner import Messages, messages_of
+from .redistribution import Redistribution
 from .scheduling import Load, Steps, by_formula, load_between, order_for, searched
-from .stages import Move, Pair, Stage, made_by_all
+from .stages import Move, Pair, Stage
 from .tile_messages import messages_of_tiles
 
 __all__ = ["Redistribution", "redistribute"]
@@ -170,7 +175,9 @@ def _agreed_plan(request: Request, group: Group, let_through: Callable[[], None]
     outcome = group.agree(request.ballot(group, asked, note, error), error, request.statements, is_new, let_through)
     key = Asked.of(outcome)
     plan = group.plans[key] if key in group.plans else _new_plan(request, group, outcome.note)
-    plan = plan._with(*request.descriptors, request.agreed_dtype(group))
+    inside = plan.inside.with_layouts(*request.descriptors, request.agreed_dtype(group))
+    if inside is not plan.inside:
+        plan = Redistribution(inside)
     group.plans.keep(key, plan)
     return plan
 
@@ -195,8 +202,8 @@ def _plan_ahead(request: Request, group: Group, asked: Asked) -> Redistribution 
         plan = _plan_of(request, a, b, group, chosen, pending_moves(request, a, b))
     except Exception:
         return None
-    plan._planning = {"messages": time.perf_counter() - start}
-    return plan
+    plan.planning = {"messages": time.perf_counter() - start}
+    return Redistribution(plan)
 
 
 def _idle_plan(request: Request) -> Redistribution:
@@ -208,7 +215,7 @@ def _idle_plan(request: Request) -> Redistribution:
     move = Move(0, 0, 1, a, b, op, True, part, order, Messages([], [], []))
     stage = Stage([move], exchange_class(chosen.exchange), Options(request.memory_limit, request.buffers), None)
     pair = Pair(a, b, request.dtype, op, part, request.fill)
-    return Redistribution(None, [pair], [stage], {}, chosen.why, identity(request, a, b, chosen))
+    return Redistribution(Plan(None, [pair], [stage], {}, chosen.why, identity(request, a, b, chosen)))
 
 
 def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
@@ -230,7 +237,7 @@ def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
         steps = group.combine(found, lambda told: told[0])
     moments.append(time.perf_counter())
 
-    def make() -> Redistribution:
+    def make() -> Plan:
         legs = pending_moves(request, a, b)
         if isinstance(steps, Exception):
             raise steps
@@ -238,11 +245,64 @@ def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
 
     plan = made_by_all(group, make)
     if request.exchange == request.schedule == "auto":
-        take_log_steps(plan, group.links)
-    if plan._stages[0].exchange.collective:
+        _take_log_steps(plan, group.links)
+    if plan.stages[0].exchange.collective:
         group.make_collectives()
     moments.append(time.perf_counter())
-    plan._planned_at(moments)
+    plan.planned_at(moments)
+    return Redistribution(plan)
+
+
+def _take_log_steps(plan: Plan, links: Links | None) -> None:
+    """Let messages that "auto" sends in a window travel in log2 P steps where that is faster. Not collective."""
+    stage = plan.stages[0]
+    if links is None or plan.asks or stage.exchange is not Windowed or stage.options.buffers != "packed":
+        return
+    why = log_steps_pay(stage.options, links)
+    if why is not None:
+        stage.exchange, plan.why = Bruck, why
+
+
+def made_by_all(group: Group, make: Callable[[], Plan]) -> Plan:
+    """A plan whose part all ranks could make, and whose stages know the largest extents. Collective over the group.
+
+    Parameters
+    ----------
+    group : Group
+        The ranks.
+    make : callable
+        Makes this rank's part. Not collective.
+
+    Raises
+    ------
+    BaseException
+        What `make` raised, on that rank; CollectiveError on the others.
+    ScheduleError
+        The exchange cannot move such messages.
+    """
+
+    def largest(told: list[Any]) -> Any:
+        for rank, (text, _) in enumerate(told):
+            if text is not None:
+                return (rank, text), None
+        return None, [
+            tuple(map(max, zip(*extents, strict=True))) for extents in zip(*(every for _, every in told), strict=True)
+        ]
+
+    try:
+        plan = make()
+    except Exception as caught:
+        group.combine((error_in_words(caught), []), largest)
+        raise
+    stages = plan.stages if plan.direct is None else (*plan.stages, plan.direct)
+    failed, extents = group.combine((None, [tuple(stage.extents) for stage in stages]), largest)
+    if failed is not None:
+        raise CollectiveError(f"{group.names[failed[0]]} could not take part: {failed[1]}")
+    travels = group.voting_ring is None and not plan.asks
+    for stage, numbers in zip(stages, extents, strict=True):
+        agreed = Extents(*numbers)
+        stage.exchange.check(agreed, stage.options.buffers)
+        stage.options = stage.options._replace(extents=agreed, ranks=group.size, radix=group.radix, travels=travels)
     return plan
 
 
@@ -262,7 +322,7 @@ def _plan_of(
     chosen: Choice,
     legs: Sequence[PendingMove],
     steps: Sequence[Steps] | None = None,
-) -> Redistribution:
+) -> Plan:
     """This rank's part of a plan. Not collective."""
     me = request.comm.Get_rank()
     exchange = exchange_class(chosen.exchange)
@@ -287,9 +347,9 @@ def _plan_of(
             between[leg.target] = leg.b
     stages = [Stage(by_stage[k], exchange, options, group) for k in sorted(by_stage)]
     pair = Pair(a, b, request.dtype, request.op, request.part, request.fill)
-    plan = Redistribution(group, [pair], stages, between, chosen.why, identity(request, a, b, chosen))
+    plan = Plan(group, [pair], stages, between, chosen.why, identity(request, a, b, chosen))
     if request.via is not None:
         whole = PendingMove(0, 0, 1, a, b, request.op, request.part, True)
         order = ORDERS["caterpillar"](*process_shapes(whole.moved, b))
-        plan._direct = Stage([move_of(whole, order)], exchange, options, group)
+        plan.direct = Stage([move_of(whole, order)], exchange, options, group)
     return plan

@@ -15,11 +15,10 @@ from .stages import Move
 from .tabled import Tabled, counted, lined
 from .totals import Totals
 
-__all__ = ["PARTS", "PLANNING", "BatchReport", "ChainReport", "FilledReport", "Profile", "Report"]
+__all__ = ["PARTS", "BatchReport", "ChainReport", "FilledReport", "Profile", "Report"]
 
 
 PARTS = ("planned", "agreed", "packed", "copied", "unpacked", "waited", "other")
-PLANNING = ("processes", "schedule", "messages")
 
 
 @dataclass(frozen=True)

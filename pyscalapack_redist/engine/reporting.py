@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -16,12 +16,10 @@ from ..exchanges import Message
 from ..schedules.orders import Order
 from .binding import BY_COLUMNS, Binding, listed
 from .layouts import Layout, local_shapes
+from .plan import Plan
 from .report import BatchReport, ChainReport, FilledReport, Report
 from .stages import Forms, Move, Stage
 from .totals import Totals
-
-if TYPE_CHECKING:
-    from .described import Described
 
 __all__ = ["Leg", "leg_report", "messages_of", "report_of", "totals_of", "totals_on_paper"]
 
@@ -29,7 +27,7 @@ __all__ = ["Leg", "leg_report", "messages_of", "report_of", "totals_of", "totals
 class Leg(NamedTuple):
     """A stage of a plan with `via=`."""
 
-    plan: Described
+    plan: Plan
     stage: Stage
     move: Move
 
@@ -55,7 +53,7 @@ class Leg(NamedTuple):
 
     def report(self, dtype: DTypeLike | None = None) -> Report:
         """What this rank moves in it and what it costs. Not collective."""
-        item = np.dtype(dtype or self.plan._pairs[0].dtype or np.float64).itemsize
+        item = np.dtype(dtype or self.plan.pairs[0].dtype or np.float64).itemsize
         return leg_report(self.plan, self.stage, self.move, item)
 
 
@@ -65,33 +63,33 @@ def messages_of(moves: Sequence[Move]) -> dict[str, tuple[Message, ...]]:
     return {name: tuple(message for move in moves for message in move.messages[k]) for k, name in names}
 
 
-def report_of(plan: Described, dtype: DTypeLike | Sequence[DTypeLike] | None) -> Any:
+def report_of(plan: Plan, dtype: DTypeLike | Sequence[DTypeLike] | None) -> Any:
     """The report of a plan, by what it is. Not collective."""
-    if plan._listed:
-        given = listed("dtypes", dtype, len(plan._pairs)) if isinstance(dtype, list) else [dtype] * len(plan._pairs)
+    if plan.listed:
+        given = listed("dtypes", dtype, len(plan.pairs)) if isinstance(dtype, list) else [dtype] * len(plan.pairs)
         each: list[np.dtype[Any]] = [
-            np.dtype(d or member._pairs[0].dtype or np.float64) for d, member in zip(given, plan.plans, strict=True)
+            np.dtype(d or member.pairs[0].dtype or np.float64) for d, member in zip(given, plan.parts, strict=True)
         ]
         extra = _bound_for(plan, [kind.itemsize for kind in each])
         return BatchReport.of(
-            [member.report(d) for d, member in zip(each, plan.plans, strict=True)],
+            [report_of(member, d) for d, member in zip(each, plan.parts, strict=True)],
             (_peers(plan, 0), _peers(plan, 1)),
-            plan._stages[0].exchange.name,
-            plan._why,
+            plan.stages[0].exchange.name,
+            plan.why,
             max((exchange.staging_bytes for exchange in extra.exchanges), default=0),
-            plan._memory_limit,
+            plan.memory_limit,
         )
-    item = np.dtype(dtype or plan._pairs[0].dtype or np.float64).itemsize  # type: ignore[arg-type]
+    item = np.dtype(dtype or plan.pairs[0].dtype or np.float64).itemsize  # type: ignore[arg-type]
     reports = [_chain_report(plan, chain, item) for chain in _chains(plan)]
-    return FilledReport(tuple(reports)) if plan._pairs[0].fill is not None else reports[0]
+    return FilledReport(tuple(reports)) if plan.pairs[0].fill is not None else reports[0]
 
 
-def totals_of(plan: Described, dtype: DTypeLike | Sequence[DTypeLike] | None) -> Any:
+def totals_of(plan: Plan, dtype: DTypeLike | Sequence[DTypeLike] | None) -> Any:
     """The report of a plan for all ranks; None on a rank that has no part in it. Collective over the plan's ranks."""
-    group = plan._group
+    group = plan.group
     if group is None:
         return None
-    pairs = plan._pairs
+    pairs = plan.pairs
 
     def known() -> list[np.dtype[Any] | None]:
         given = listed("dtypes", dtype, len(pairs)) if isinstance(dtype, list) else [dtype] * len(pairs)
@@ -107,7 +105,7 @@ def totals_of(plan: Described, dtype: DTypeLike | Sequence[DTypeLike] | None) ->
                 )
                 raise CollectiveError(f"ranks ask for a report of plan {k} in different dtypes: {words}")
             kinds.append(next(iter(differ), None))
-        return report_of(plan, kinds if plan._listed else kinds[0])
+        return report_of(plan, kinds if plan.listed else kinds[0])
 
     told = _from_all(group, known)
     return _together(_from_all(group, reports))
@@ -139,57 +137,57 @@ def _together(reports: Sequence[Any]) -> Any:
     return Totals.gathered(reports)
 
 
-def totals_on_paper(plan: Described, dtype: DTypeLike | None) -> Any:
+def totals_on_paper(plan: Plan, dtype: DTypeLike | None) -> Any:
     """The report of a plan on paper, of all ranks. Not collective."""
-    item = np.dtype(dtype or plan._pairs[0].dtype or np.float64).itemsize
+    item = np.dtype(dtype or plan.pairs[0].dtype or np.float64).itemsize
 
     def totals(move: Move) -> Totals:
-        return Totals.on_paper(move, plan._how, plan._why, item)
+        return Totals.on_paper(move, plan.how, plan.why, item)
 
     reports: list[Any] = []
     for chain in _chains(plan):
         legs = [totals(move) for _, move in chain]
-        if plan._direct is None:
+        if plan.direct is None:
             reports.append(legs[0])
             continue
         most = [math.prod(max(map(axis.local_size, range(axis.processes))) for axis in move.desc_b.distributions)
                 for _, move in chain[:-1]]  # fmt: skip
-        reports.append(ChainReport(tuple(legs), totals(plan._direct.moves[0]), sum(most) * item))
-    return FilledReport(tuple(reports)) if plan._pairs[0].fill is not None else reports[0]
+        reports.append(ChainReport(tuple(legs), totals(plan.direct.moves[0]), sum(most) * item))
+    return FilledReport(tuple(reports)) if plan.pairs[0].fill is not None else reports[0]
 
 
-def _chains(plan: Described) -> list[list[tuple[int, Move]]]:
+def _chains(plan: Plan) -> list[list[tuple[int, Move]]]:
     """The moves that follow one another, with the numbers of their stages: of the part, and of its mirror image."""
     chains: dict[tuple[int, int], list[tuple[int, Move]]] = {}
-    for number, stage in enumerate(plan._stages):
+    for number, stage in enumerate(plan.stages):
         for k, move in enumerate(reversed(stage.moves)):
             chains.setdefault((move.pair, -k), []).append((number, move))
     return [chain for _, chain in sorted(chains.items())]
 
 
-def _peers(plan: Described, side: int) -> int:
-    return len({m.peer for move in plan._moves for m in move.messages[side]})
+def _peers(plan: Plan, side: int) -> int:
+    return len({m.peer for move in plan.moves for m in move.messages[side]})
 
 
-def _chain_report(plan: Described, chain: Sequence[tuple[int, Move]], item: int) -> Report | ChainReport:
-    legs = [leg_report(plan, plan._stages[number], move, item) for number, move in chain]
-    if plan._direct is None:
+def _chain_report(plan: Plan, chain: Sequence[tuple[int, Move]], item: int) -> Report | ChainReport:
+    legs = [leg_report(plan, plan.stages[number], move, item) for number, move in chain]
+    if plan.direct is None:
         return legs[0]
     held = sum(math.prod(shape) for _, move in chain[:-1] for shape in local_shapes(move.desc_b)) * item
-    return ChainReport(tuple(legs), leg_report(plan, plan._direct, plan._direct.moves[0], item), held)
+    return ChainReport(tuple(legs), leg_report(plan, plan.direct, plan.direct.moves[0], item), held)
 
 
-def leg_report(plan: Described, stage: Stage, move: Move, item: int) -> Report:
-    alone = Stage([move._replace(pair=0, source=0, target=1)], stage.exchange, stage.options, plan._group)
-    group = plan._group
+def leg_report(plan: Plan, stage: Stage, move: Move, item: int) -> Report:
+    alone = Stage([move._replace(pair=0, source=0, target=1)], stage.exchange, stage.options, plan.group)
+    group = plan.group
     exchange = alone.bound(_contiguous(alone.moves, [(move.desc_a, move.desc_b)], [item]), BY_COLUMNS, item)
-    return Report.of(move, exchange, plan._why, item, group, plan._seconds)
+    return Report.of(move, exchange, plan.why, item, group, plan.seconds)
 
 
-def _bound_for(plan: Described, items: Sequence[int]) -> Binding:
+def _bound_for(plan: Plan, items: Sequence[int]) -> Binding:
     """For arrays in Fortran order."""
-    forms = _contiguous(plan._moves, [(pair.desc_a, pair.desc_b) for pair in plan._pairs], items)
-    exchanges = tuple(stage.bound(forms, BY_COLUMNS, max(items)) for stage in plan._stages)
+    forms = _contiguous(plan.moves, [(pair.desc_a, pair.desc_b) for pair in plan.pairs], items)
+    exchanges = tuple(stage.bound(forms, BY_COLUMNS, max(items)) for stage in plan.stages)
     return Binding(exchanges, BY_COLUMNS, max(items), 0)
 
 

@@ -15,8 +15,6 @@ from .._kernels.boxes import Blend, Box
 from .._kernels.bundle import Bundle
 from .._kernels.transport import Traffic
 from ..comm.group import Group
-from ..comm.vote import error_in_words
-from ..errors import CollectiveError
 from ..exchanges import Boxes, ByteMessage, Exchange, Extents, Form, Message, Options
 from ..exchanges.exchange import in_order
 from ..exchanges.shared import Shared
@@ -28,11 +26,10 @@ from .planner import Messages
 
 if TYPE_CHECKING:
     from .._kernels.bundle import Part as Packed
-    from .plan import Redistribution
 
 Key = Callable[[int, Message], tuple[int, ...]]
 
-__all__ = ["Forms", "Move", "Pair", "Stage", "made_by_all"]
+__all__ = ["Forms", "Move", "Pair", "Stage"]
 
 
 class Pair(NamedTuple):
@@ -226,49 +223,6 @@ class Stage:
         if sending:
             return lambda k, message: ((message.peer - rank) % size,)
         return lambda k, message: ((rank - message.peer) % size,)
-
-
-def made_by_all(group: Group, make: Callable[[], Redistribution]) -> Redistribution:
-    """A plan whose part all ranks could make, and whose stages know the largest extents. Collective over the group.
-
-    Parameters
-    ----------
-    group : Group
-        The ranks.
-    make : callable
-        Makes this rank's part. Not collective.
-
-    Raises
-    ------
-    BaseException
-        What `make` raised, on that rank; CollectiveError on the others.
-    ScheduleError
-        The exchange cannot move such messages.
-    """
-
-    def largest(told: list[Any]) -> Any:
-        for rank, (text, _) in enumerate(told):
-            if text is not None:
-                return (rank, text), None
-        return None, [
-            tuple(map(max, zip(*extents, strict=True))) for extents in zip(*(every for _, every in told), strict=True)
-        ]
-
-    try:
-        plan = make()
-    except Exception as caught:
-        group.combine((error_in_words(caught), []), largest)
-        raise
-    stages = plan._stages if plan._direct is None else (*plan._stages, plan._direct)
-    failed, extents = group.combine((None, [tuple(stage.extents) for stage in stages]), largest)
-    if failed is not None:
-        raise CollectiveError(f"{group.names[failed[0]]} could not take part: {failed[1]}")
-    travels = group.voting_ring is None and not plan._asks
-    for stage, numbers in zip(stages, extents, strict=True):
-        agreed = Extents(*numbers)
-        stage.exchange.check(agreed, stage.options.buffers)
-        stage.options = stage.options._replace(extents=agreed, ranks=group.size, radix=group.radix, travels=travels)
-    return plan
 
 
 class _Kind(NamedTuple):

@@ -13,7 +13,7 @@ import enum
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -22,12 +22,9 @@ from ..comm.vote import Outcome, Statement, Vote, differ
 from ..errors import CollectiveError
 from .arrays import dtype_digest
 from .binding import BY_COLUMNS, Operands
-from .fast_path import remember, remembered_of
 from .intermediate import allocate
 from .movement import Movement
-
-if TYPE_CHECKING:
-    from .plan import Redistribution
+from .plan import Plan, remember, remembered_of
 
 __all__ = ["Broken", "Complete", "Context", "Counted", "Ended", "Phase", "State", "Voting", "take"]
 
@@ -50,7 +47,7 @@ class State(enum.IntEnum):
 class Context(NamedTuple):
     """What all states of one transfer have in common: `started` is a moment of `time.perf_counter`."""
 
-    plan: Redistribution
+    plan: Plan
     group: Group
     ticket: int
     spent: dict[str, float] | None
@@ -93,9 +90,9 @@ class Voting(Phase):
         if context.spent is not None:
             context.spent["agreed"] = time.perf_counter() - context.started
         disputed = outcome.disputed
-        if mine is None or outcome.failed or "call" in disputed or ("dtype" in disputed and not plan._asks):
+        if mine is None or outcome.failed or "call" in disputed or ("dtype" in disputed and not plan.asks):
             return self._refused()
-        if plan._asks and (outcome.note or "dtype" in disputed):
+        if plan.asks and (outcome.note or "dtype" in disputed):
             return Asking(context, self._vote, outcome, mine, self._movement)
         return _agreed(context, self._vote, outcome, mine, self._movement)
 
@@ -108,8 +105,8 @@ class Voting(Phase):
                 return []
             dtype = mine.dtypes[0] if len(mine.dtypes) == 1 else None
             return [
-                Statement("the batch" if plan._listed else "the plan", plan._identity, repr(plan)),
-                Statement("alpha and beta", mine.factors, plan._factors_in_words(mine.factors)),
+                Statement("the batch" if plan.listed else "the plan", plan.identity, repr(plan)),
+                Statement("alpha and beta", mine.factors, plan.factors_in_words(mine.factors)),
                 Statement("the dtype", None if dtype is None else dtype_digest(dtype), f"dtype {dtype}"),
             ]
 
@@ -185,7 +182,7 @@ class Confirming(Phase):
             return None
         if self._refusal.answer is not None:
             return Refusing(self._refusal, self._error, self._movement)
-        context.plan._learn(mine, self._dtypes, int(outcome.order))
+        context.plan.learn(mine, self._dtypes, int(outcome.order))
         return _agreed(context, self._vote, outcome, mine, self._movement)
 
 
@@ -214,7 +211,7 @@ class Ready(Phase):
 
     def __init__(self, context: Context, outcome: Outcome, mine: Operands, movement: Movement, mark: int) -> None:
         self._context, self._mine, self._movement, self._mark = context, mine, movement, mark
-        stays = len(context.plan._stages) == 1 and all(mine.forms.stays)
+        stays = len(context.plan.stages) == 1 and all(mine.forms.stays)
         self._moves = bool(outcome.item) and not stays  # whether any rank has elements that move
 
     def advance(self, block: bool) -> Phase | None:
@@ -312,13 +309,13 @@ def take(context: Context, mine: Operands, known: Dtypes | None, item: int = 0) 
         Bytes of the largest element on any rank, once that is known.
     """
     plan = context.plan
-    if known is None or (mine.order is None and not plan._asks):
+    if known is None or (mine.order is None and not plan.asks):
         return None
     remembered = remembered_of(plan, mine)
     if remembered is not None and remembered.operands.forms is mine.forms:
         return Movement(plan, context.group, context.ticket, mine, remembered.binding(plan), context.spent)
     forms, between = allocate(plan, mine, known)
-    binding = plan._binding(mine, forms, plan._order_of(mine), max(item, *forms.items))
+    binding = plan.binding(mine, forms, plan.order_of(mine), max(item, *forms.items))
     return Movement(plan, context.group, context.ticket, mine, binding, context.spent, forms, between)
 
 
@@ -332,9 +329,9 @@ def _agreed(
 ) -> Ready:
     """All is well on all ranks, and they know in which order elements go."""
     plan, item = context.plan, int(outcome.item)
-    order = BY_COLUMNS if len(plan._stages) > 1 else int(outcome.order) or BY_COLUMNS
+    order = BY_COLUMNS if len(plan.stages) > 1 else int(outcome.order) or BY_COLUMNS
     if movement is None:
-        binding = plan._binding(mine, mine.forms, order, item)
+        binding = plan.binding(mine, mine.forms, order, item)
         movement = Movement(plan, context.group, context.ticket, mine, binding, context.spent)
     else:
         movement.agree(order, item)
@@ -345,7 +342,7 @@ def _agreed(
 
 
 def _completed(context: Context, mine: Operands, movement: Movement) -> Complete:
-    result = context.plan._finished(mine.outs, mine.targets, mine.factors)
-    context.plan._seconds = time.perf_counter() - context.started
+    result = context.plan.finished(mine.outs, mine.targets, mine.factors)
+    context.plan.seconds = time.perf_counter() - context.started
     movement.close()
     return Complete(result)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._kernels.call import Call
 from ..comm.group import Group
@@ -21,18 +21,15 @@ from ..exchanges.shared import Together
 from .binding import Operands
 from .direct import DirectCall
 from .movement import Movement
+from .plan import Plan
 from .states import Broken, Complete, Context, Counted, Ended, Phase, State, Voting, take
 
-if TYPE_CHECKING:
-    from .plan import Redistribution
-
-__all__ = ["ASKS", "State", "Transfer"]
+__all__ = ["State", "Transfer"]
 
 # MPI makes progress only while it is called, and a connection between nodes needs several looks for one message: a test
 # goes on looking for this share of the time since the last one, but for no more than so many seconds.
 TEST_SHARE, LONGEST_TEST = 0.02, 1e-3
 COMPLETE = State.COMPLETE
-ASKS = 1  # the note of a rank that has still to be told of arrays, or to tell
 
 
 class Transfer:
@@ -42,11 +39,9 @@ class Transfer:
     waited for, since other ranks may not come, and goes on as after an interrupt of `wait`.
     """
 
-    _measured: Any = None  # what `trace` records of it
-
     def __init__(
         self,
-        plan: Redistribution,
+        plan: Plan,
         arrays: Any,
         outs: Any,
         alpha: object = 1,
@@ -54,14 +49,15 @@ class Transfer:
         spent: dict[str, float] | None = None,
         call: Call | DirectCall | None = None,
         error: BaseException | None = None,
+        measured: Any = None,
     ) -> None:
-        self._plan, self._to_wrap = plan, plan._to_wrap(arrays, outs)
+        self._plan, self._to_wrap, self._measured = plan, plan.to_wrap(arrays, outs), measured
         self._tested = started = time.perf_counter()
         self._phase: Phase
-        group = plan._group
+        group = plan.group
         if group is None:
-            mine = plan._operands(arrays, outs, alpha, beta)
-            self._phase = Complete(plan._finished(mine.outs, mine.targets, mine.factors))
+            mine = plan.operands(arrays, outs, alpha, beta)
+            self._phase = Complete(plan.finished(mine.outs, mine.targets, mine.factors))
             return
         self._group: Group = group
         if call is None:
@@ -178,7 +174,7 @@ class Transfer:
         if ended.error is not None:
             raise ended.error
         if self._to_wrap is not None:
-            return self._plan._wrapped(*self._to_wrap, ended.result)
+            return self._plan.wrapped(*self._to_wrap, ended.result)
         return ended.result
 
     def _look_around(self) -> None:
@@ -209,13 +205,13 @@ def _cast(
     try:
         if error is None:
             prepare()  # where it fails the others hear of it, also from a rank without arrays
-            mine = plan._operands(arrays, outs, *factors)
+            mine = plan.operands(arrays, outs, *factors)
             try:
-                movement = take(context, mine, plan._known(mine))
+                movement = take(context, mine, plan.known(mine))
             except Exception:
-                if not plan._asks or None not in mine.dtypes:
+                if not plan.asks or None not in mine.dtypes:
                     raise
-                plan._forget(mine)  # it does for arrays that others had last time; they tell again
+                plan.forget(mine)  # it does for arrays that others had last time; they tell again
             let_through()
             if movement is not None and mine.item:
                 rows = movement.progress.with_vote()
@@ -223,10 +219,10 @@ def _cast(
         error = caught
     failed = group.failed(error)
     if mine is None:
-        ballot = Ballot(failed=failed, call=plan._identity)
+        ballot = Ballot(failed=failed, call=plan.identity)
     else:
-        call = plan._call_number(mine)
-        dtype, note = plan._dtype_in_vote(mine)
+        call = plan.call_number(mine)
+        dtype, note = plan.dtype_in_vote(mine)
         ballot = Ballot(failed=failed, call=call, dtype=dtype, note=note, item=mine.item, order=mine.order or 0)
     vote = group.cast(ballot, None if error else rows)
     voting = Voting(context, vote, mine, movement, error)
@@ -238,11 +234,11 @@ def _cast(
 def _continued(context: Context, call: Call | DirectCall, arrays: Any, outs: Any) -> Voting:
     """A compiled call has voted, and come no further."""
     plan, group = context.plan, context.group
-    kept, starts = next((known for known in plan._remembered.values() if known.call is call), None), call.origins
+    kept, starts = next((known for known in plan.remembered.values() if known.call is call), None), call.origins
     if kept is None or starts is None:
         raise RuntimeError("a transfer continues a call that has not begun")
-    given, into = plan._lists(arrays, outs)
-    targets = call.targets if plan._listed else [call.targets]
+    given, into = plan.lists(arrays, outs)
+    targets = call.targets if plan.listed else [call.targets]
     mine = kept.operands._replace(given=given, outs=into, targets=targets, origins=starts)
     if isinstance(call, DirectCall):
         cast, moving, started = group.adopt(call.vote), call.progress, call.started

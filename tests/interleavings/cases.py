@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyscalapack_redist import Descriptor, ProcessGrid, batch, redistribute
+from pyscalapack_redist import Descriptor, ProcessGrid, Redistribution, batch, redistribute
 from pyscalapack_redist.comm import progress
 from pyscalapack_redist.comm.group import Group
 from pyscalapack_redist.comm.vote import Ballot, Statement
@@ -114,7 +114,7 @@ def program(rank: Rank) -> None:
             continue
         me = rank.rank
         if step.ways[me] == "agree":
-            rank.did[number] = agree(rank, rank.plans[step.plan]._group, step.faults[me])
+            rank.did[number] = agree(rank, rank.plans[step.plan].inside.group, step.faults[me])
             continue
         name = step.plan + "+" * (step.told[me] and step.plan + "+" in rank.plans)
         use = Use(rank, rank.plans[name], number, step.orders[me], step.faults[me])
@@ -143,7 +143,7 @@ def program(rank: Rank) -> None:
 def again(rank: Rank) -> None:
     """All plans can be used, and nothing is left over."""
     for k, name in enumerate(rank.world.last):
-        if name in rank.plans and rank.plans[name]._group.broken is None:
+        if name in rank.plans and rank.plans[name].inside.group.broken is None:
             Use(rank, rank.plans[name], LAST + k, ("FF", "CC")[(k + rank.rank) % 2]).call()
         rank.persistently(rank.drain)
     assert not progress.under_way(), progress.under_way()
@@ -196,7 +196,7 @@ def ending(rank: Rank) -> None:
     if rank.rank == len(rank.world.script) % 2:
         if rank.world.script[0].ways[0] == "start":
             use.start()
-        plan._group.end()
+        plan.inside.group.end()
         return
     if way:
         use.call()
@@ -240,7 +240,7 @@ def same_everywhere(world: EngineWorld) -> None:
     assert not left, left
     for rank in world.ranks:
         for plan in rank.plans.values():
-            assert plan._group.broken is None, f"rank {rank.rank}: {plan._group.broken}"
+            assert plan.inside.group.broken is None, f"rank {rank.rank}: {plan.inside.group.broken}"
     for number in sorted(set().union(*(rank.did for rank in world.ranks))):
         ranks = [rank.rank for rank in world.ranks if number in rank.did]
         became = [_settled(world.ranks[rank].did[number]) for rank in ranks]
@@ -286,7 +286,7 @@ def after_death(world: EngineWorld) -> None:
             for use in rank.did.values():
                 _settled(use)
             for plan in rank.plans.values():
-                assert not world.waiting or plan._group.broken is None, "it has not been told to others"
+                assert not world.waiting or plan.inside.group.broken is None, "it has not been told to others"
 
 
 def after_breaking_off(world: EngineWorld) -> None:
@@ -340,7 +340,7 @@ def usual(a: str = "rows", b: str = "columns", **options: Any) -> Callable[[Rank
 
     def wanted(rank: Rank) -> dict[str, Any]:
         plan = plan_of(rank, a, b, **options)
-        return {"plan": plan, "plan+": plan._with(None, None, np.dtype(np.float64))}
+        return {"plan": plan, "plan+": Redistribution(plan.inside.with_layouts(None, None, np.dtype(np.float64)))}
 
     return wanted
 
@@ -349,7 +349,7 @@ def short_pieces(rank: Rank) -> dict[str, Any]:
     """A plan whose messages go in short pieces of many at a time, as on slow links."""
     found = usual(exchange="windowed", memory_limit=100)(rank)
     for plan in found.values():
-        for stage in plan._stages:
+        for stage in plan.inside.stages:
             stage.options = stage.options._replace(cutting=Cutting(16, 3, spread=True))
     return found
 
@@ -362,7 +362,9 @@ def directions(rank: Rank) -> dict[str, Any]:
     found["from the first"] = plan_of(rank, "0", "columns")
     found["first to last"] = plan_of(rank, "0", last)
     told = np.dtype(np.float64)
-    return found | {f"{name}+": plan._with(None, None, told) for name, plan in found.items()}
+    return found | {
+        f"{name}+": Redistribution(plan.inside.with_layouts(None, None, told)) for name, plan in found.items()
+    }
 
 
 DIRECTIONS = ("rows to columns", "columns to rows", "to the last", "from the first", "first to last")
@@ -405,7 +407,10 @@ def copying(rank: Rank) -> dict[str, Any]:
     """Plans from and to layouts of which every rank has all."""
     found = {"to copies": plan_of(rank, "rows", "copies"), "from copies": plan_of(rank, "copies", "columns")}
     found["copies of one"] = plan_of(rank, "0", "copies")
-    return found | {f"{name}+": plan._with(None, None, np.dtype(np.float64)) for name, plan in found.items()}
+    return found | {
+        f"{name}+": Redistribution(plan.inside.with_layouts(None, None, np.dtype(np.float64)))
+        for name, plan in found.items()
+    }
 
 
 COPYING = ("to copies", "from copies", "copies of one")
@@ -414,7 +419,10 @@ COPYING = ("to copies", "from copies", "copies of one")
 def tiling(rank: Rank) -> dict[str, Any]:
     """Plans from and to tiles."""
     found = {"to tiles": plan_of(rank, "rows", "tiles"), "from tiles": plan_of(rank, "tiles", "columns")}
-    return found | {f"{name}+": plan._with(None, None, np.dtype(np.float64)) for name, plan in found.items()}
+    return found | {
+        f"{name}+": Redistribution(plan.inside.with_layouts(None, None, np.dtype(np.float64)))
+        for name, plan in found.items()
+    }
 
 
 TILING = ("to tiles", "from tiles")

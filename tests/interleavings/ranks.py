@@ -25,8 +25,9 @@ from pyscalapack_redist.comm.group import Group
 from pyscalapack_redist.comm.node import Node
 from pyscalapack_redist.comm.vote import Ballot, Rows, Vote
 from pyscalapack_redist.engine import batch as batches
-from pyscalapack_redist.engine import fast_path, states
+from pyscalapack_redist.engine import plan as insides
 from pyscalapack_redist.engine import redistribute as redistribution
+from pyscalapack_redist.engine import states
 from pyscalapack_redist.engine import transfer as transfers
 from pyscalapack_redist.engine.direct import DirectCall
 from pyscalapack_redist.errors import CollectiveError
@@ -163,9 +164,9 @@ class Setting:
             team.begin(world)
         for mine in self.plans:
             for plan in mine.values():
-                plan._remembered.clear()
-                plan._call = None
-                plan._numbers.clear()
+                plan.inside.remembered.clear()
+                plan.inside.call = None
+                plan.inside._numbers.clear()
         self._show(world)
 
     def _show(self, world: EngineWorld) -> None:
@@ -194,7 +195,7 @@ class Setting:
 
     def numbers(self, plan: Any, k: int, rank: int, after: bool) -> NDArray[Any] | None:
         """What a rank holds before or after, in an array whose elements are numbered; None outside the grid."""
-        pair = plan._pairs[k]
+        pair = plan.inside.pairs[k]
         key = id(plan), k, after
         if key not in self._numbers:
             desc = pair.desc_b if after else pair.desc_a
@@ -410,7 +411,7 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (waiting, "time", _Clock),
     (groups, "_never_freed", _Kept()),
     (waiting, "_report", lambda *what: None),
-    (fast_path, "Call", _call),
+    (insides, "Call", _call),
     (states, "allocate", _allocate_or_fail),
     (states.Moving, "advance", _moving_or_failing),
     (nodes, "_is_dead", lambda process: process[0] in _here().world.dead),
@@ -534,7 +535,7 @@ class Use:
         self.outs: list[Any] = []
         self.expected: list[Any] = []
         numbers = rank.world.setting.numbers
-        for k, pair in enumerate(plan._pairs):
+        for k, pair in enumerate(plan.inside.pairs):
             a, b = numbers(plan, k, rank.rank, False), numbers(plan, k, rank.rank, True)
             shift = SHIFT * number + 10_000 * k
             self.before.append(None if a is None else a + shift)
@@ -567,7 +568,7 @@ class Use:
 
     def _arguments(self) -> tuple[Any, Any]:
         self.rank.no_memory = self.fault == "out"
-        if self.plan._listed:
+        if self.plan.inside.listed:
             return self.given, self.into
         return self.given[0], self.into[0]
 
@@ -623,7 +624,7 @@ class Use:
         else:
             self.outcome = "done"
             if called:
-                self.results = result if self.plan._listed else [result]
+                self.results = result if self.plan.inside.listed else [result]
             self._right()
 
     def _refused(self, error: Exception) -> None:
@@ -636,7 +637,7 @@ class Use:
         """The array is what it was; and `out`, unless elements may have moved before something failed."""
         for before, array in zip(self.before, self.arrays, strict=True):
             assert before is None or _same(before, array), "the array has been changed"
-        if self.plan._group.broken is None:
+        if self.plan.inside.group.broken is None:
             for out in self.outs:
                 assert out is None or (out == UNTOUCHED).all(), f"out has been touched:\n{out}"
 

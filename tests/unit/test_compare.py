@@ -29,7 +29,14 @@ def launches(*milliseconds: float) -> list[Launch]:
         ([11.0, 15.4], [10.0, 10.0], 1.1, 0.4, "", False),  # by more than 5 %, but not by more than the spread
         ([8.0, 8.1], [10.0, 10.1], 0.8, 0.0125, "faster", False),
         ([10.0, 10.0], [10.0, 10.0], 1.0, 0.0, "", False),
-        ([17.1, 16.5, 40.0, 30.0], [10.0, 12.0, 25.0, 12.5], 1.65, 0.2, "SLOWER", True),  # what was disturbed is left out
+        (
+            [17.1, 16.5, 40.0, 30.0],
+            [10.0, 12.0, 25.0, 12.5],
+            1.65,
+            0.2,
+            "SLOWER",
+            True,
+        ),  # what was disturbed is left out
     ],
 )
 def test_a_case_is_slower_where_it_is_so_by_more_than_the_spread_and_5_percent(

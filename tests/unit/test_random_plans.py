@@ -49,7 +49,7 @@ def plans_of(case: Case, size: int) -> list[Any]:
         if rank == 0 and not by_formula(chosen.schedule):  # one rank searches for all
             steps = [searched(chosen.schedule, move.moved, move.b) for move in moves]
         plans.append(_plan_of(request, a, b, group, chosen, moves, steps))
-    (stages,) = zip(*(plan._stages for plan in plans), strict=True)
+    (stages,) = zip(*(plan.stages for plan in plans), strict=True)
     largest = Extents(*(max(extents) for extents in zip(*(stage.extents for stage in stages), strict=True)))
     for stage in stages:
         stage.exchange.check(largest, stage.options.buffers)
@@ -74,14 +74,14 @@ class Side:
         call = case.calls[0]
         self.case, self.plan, self.rank = case, plan, rank
         self.a, self.b = arrays_of(case, rank, np.random.default_rng([case.seed, rank]) if case.strided else None)
-        self.operands = plan._operands(self.a.given, None if call.new else self.b.given, call.alpha, call.beta)
+        self.operands = plan.operands(self.a.given, None if call.new else self.b.given, call.alpha, call.beta)
 
     def bind(self, order: int) -> None:
         operands = self.operands
-        binding = self.plan._binding(operands, operands.forms, order, self.case.dtype.itemsize)
+        binding = self.plan.binding(operands, operands.forms, order, self.case.dtype.itemsize)
         (exchange,) = binding.exchanges
         self.exchange: Exchange = exchange
-        limit = self.plan._memory_limit
+        limit = self.plan.memory_limit
         assert exchange.staging_bytes <= limit, f"{exchange.staging_bytes} bytes are staged, of {limit}"
 
     def packed(self) -> list[tuple[int, tuple[int, ...], NDArray[np.uint8]]]:
@@ -106,8 +106,8 @@ class Side:
     def check(self) -> None:
         """B is what the oracle says, and A as it was."""
         case, call, operands = self.case, self.case.calls[0], self.operands
-        result = self.plan._finished(operands.outs, operands.targets, operands.factors)
-        if not call.new and self.plan._tiled:
+        result = self.plan.finished(operands.outs, operands.targets, operands.factors)
+        if not call.new and self.plan.tiled:
             result = self.b.given
         wanted, equal = case.after(call), same_bytes if case.exact else same_numbers
         for view, piece in zip(views_of(case.b, self.rank, result), case.b.pieces(self.rank), strict=True):

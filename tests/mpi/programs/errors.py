@@ -16,7 +16,7 @@ import pyscalapack_redist as psr
 from pyscalapack_redist.comm import group as group_module
 from pyscalapack_redist.engine import planner, states
 from pyscalapack_redist.engine import redistribute as redistribution
-from pyscalapack_redist.engine.fast_path import Remembered
+from pyscalapack_redist.engine.plan import Remembered
 from pyscalapack_redist.errors import RedistributionError
 from pyscalapack_redist.exchanges import exchange as threads
 
@@ -372,7 +372,7 @@ def planning() -> None:
 def conversations() -> None:
     """No memory to tell the others something, or to answer them, or to go on after a vote."""
     a, out, move = numbers(A), B.zeros(), psr.redistribute(A, B)
-    group, none_left = move._group, MemoryError("none left")
+    group, none_left = move.inside.group, MemoryError("none left")
     assert group is not None
 
     class Large:

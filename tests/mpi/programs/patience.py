@@ -99,7 +99,7 @@ def plan_on(nodes: str) -> tuple[MPI.Intracomm, Any]:
     plan: Any = psr.redistribute(*layouts(comm))
     use(plan)
     use(plan)
-    plan._group._waiting._patience = 20 * TICK
+    plan.inside.group._waiting._patience = 20 * TICK
     WORLD.Barrier()
     return comm, plan
 
@@ -191,7 +191,7 @@ def at_work() -> None:
 def endless() -> None:
     """No patience is needed for as long as one likes."""
     comm, plan = plan_on("0,0,0,0")
-    plan._group._waiting._patience = 0
+    plan.inside.group._waiting._patience = 0
     with heard(()) as clock:
         if RANK == 2:
             clock.wait_until(60)

@@ -82,7 +82,7 @@ def factors_that_are_remembered() -> None:
         out = b.from_function(value)
         plan(local, out, alpha=np.float64(k), beta=np.array(2.0))
         assert np.array_equal(out, b.from_function(lambda i, j, k=k: (k + 2) * value(i, j)))
-    assert len(plan._remembered) <= 8
+    assert len(plan.inside.remembered) <= 8
 
 
 def plans_that_are_kept() -> None:
@@ -152,8 +152,8 @@ def windows_of_an_array() -> None:
     corners = [(slice(0, 11), slice(0, 20)), (slice(11, 30), slice(0, 7)), (slice(11, 30), slice(7, 20))]
     plans = [psr.redistribute(rows[corner], columns[corner]) for corner in corners]
     batch = psr.batch(*plans)
-    if batch._group is not None and batch._group.links is not None:
-        cutting = batch._stages[0].options.cutting
+    if batch.inside.group is not None and batch.inside.group.links is not None:
+        cutting = batch.inside.stages[0].options.cutting
         short = SHORTEST_PIECE <= (cutting.nbytes or 0) <= LONGEST_PIECE
         assert short if cutting.spread else cutting.nbytes == FAST_PIECE, cutting
         assert (cutting.window or 0) >= SMALLEST_WINDOW, cutting
