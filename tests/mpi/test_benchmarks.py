@@ -114,6 +114,7 @@ SCRIPTS = [
 ]
 LONG_SCRIPTS = [
     ("least_cost_schedules.py", "--largest 3 --plot new/picture.png --csv cases.csv", ["| 15 -> 6 | 7 |"]),
+    ("planning.py", "--repeat 1", ["1,048,576 ranks | caterpillar | 576 | 810 |"]),
     ("intersection_shapes.py", "--repeat 1 --largest 1000000", ["| 100x100x100 | "]),
     ("walker_otto_simulated.py", "--most 10 --plot new/picture.png", ["| 10 |"]),
 ]
