@@ -9,7 +9,6 @@ blocks enough for the bandwidth of links to count.
 
 from __future__ import annotations
 
-import functools
 import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from pyscalapack_redist.comm.mpi import MPI
 from pyscalapack_redist.schedules import walker_otto
 from pyscalapack_redist.tools.bench.methods import Method, Prepared, named_methods
-from pyscalapack_redist.tools.bench.plot import Axis, plot
+from pyscalapack_redist.tools.bench.plot import Axis
 from pyscalapack_redist.tools.bench.results import CaseResult, Results
 from pyscalapack_redist.tools.bench.stage import Stage, bytes_of
 from pyscalapack_redist.tools.bench.suites import Suite
@@ -127,19 +126,14 @@ def _median(case: CaseResult, name: str) -> str:
     return "-" if found is None else time_text(found.median)
 
 
-PLOT = functools.partial(
-    plot,
-    axis=Axis(
-        "K: blocks of 4 become blocks of 4 K", factor, lambda case: f"{case.before.size} processes, {case.array}"
-    ),
-)
+AXIS = Axis("K: blocks of 4 become blocks of 4 K", factor, lambda case: f"{case.before.size} processes, {case.array}")
 WALKER_OTTO = Suite(
     cases=tuple(_case(processes, K, BLOCKS) for processes in PROCESSES for K in FACTORS),
     quick=tuple(_case(processes, K, 40) for processes in PROCESSES for K in (2, 3, 20)),
     methods=(*named_methods(*METHODS), PLAIN, *named_methods(*COLLECTIVES)),
     calls=3,
     tables=tables,
-    plot=PLOT,
+    axis=AXIS,
 )
 
 WALKER_OTTO_LINKS = Suite(
@@ -148,5 +142,5 @@ WALKER_OTTO_LINKS = Suite(
     methods=(*named_methods(*METHODS), PLAIN, *named_methods("auto", "mpi-waitall", "pxgemr2d")),
     calls=1,
     tables=lambda results: tables(results)[:1],
-    plot=PLOT,
+    axis=AXIS,
 )

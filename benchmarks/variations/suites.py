@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import math
 
 import numpy as np
 
 from pyscalapack_redist.tools.bench.methods import DEFAULT_METHODS, named_methods
-from pyscalapack_redist.tools.bench.plot import Axis, plot
+from pyscalapack_redist.tools.bench.plot import Axis
 from pyscalapack_redist.tools.bench.suites import GRIDS, Suite, squares
 from pyscalapack_redist.tools.cases import Case
 
@@ -48,7 +47,7 @@ VARIATIONS: dict[str, Suite] = {
         cases=squares((ORDER, 2**k, 64) for k in range(11)),
         quick=squares((200, n, 64) for n in (1, 4, 64)),
         methods=METHODS,
-        plot=functools.partial(plot, axis=BLOCK),
+        axis=BLOCK,
     ),
     "ranks": Suite(
         cases=tuple(case for ranks in range(1, 17) for order in (512, ORDER) for case in _ranks(ranks, order)),

@@ -13,6 +13,7 @@ from ..arguments import UsageError, case_of, check_outputs, write_text, written
 from ..cases import Case
 from ..text import console, on_terminal, print_table, size_text
 from .methods import DEFAULT_METHODS, named_methods
+from .plot import plot
 from .results import Results, changes, comparison_lines, comparison_table, environment_lines, flag_text
 from .suites import STUDIES, SUITES, Suite
 from .timing import MORE_TICKS, Clock, environment, links_limit, links_of, nodes_of, run_case
@@ -56,7 +57,7 @@ def bench(options: Namespace) -> int:
             write_text("--json", options.json, results.to_json())
         if options.plot:
             with written("--plot", options.plot):
-                suite.plot(results, options.plot)
+                plot(results, options.plot, suite.axis)
         _summarize(results, suite, earlier, display)
     return 0 if results.verified and results.measured else FAILED
 

@@ -346,17 +346,26 @@ Place = tuple[int, tuple[int, ...]]  # address and strides in bytes of a local a
 class _Messages:
     """Messages side by side, by the other process's rank: of each rank its bytes, and where they start.
 
-    `parts` has each message, the address of its part of the memory, and this part.
+    `parts` has each message, the place of its packed elements, and that part of the memory.
     """
 
-    def __init__(self, messages: Sequence[Message], item: int, ranks: int) -> None:
+    def __init__(self, messages: Sequence[Message], item: int, order: tuple[int, ...], ranks: int) -> None:
         self.counts = [0] * ranks
         for message in messages:
             self.counts[message.peer] = message.size * item
         self.starts = np.cumsum([0, *self.counts]).tolist()[:-1]
         self.memory: NDArray[np.uint8] = np.empty(max(1, sum(self.counts)), np.uint8)
-        parts = [self.memory[self.starts[message.peer] :][: self.counts[message.peer]] for message in messages]
-        self.parts = [(message, part.ctypes.data, part) for message, part in zip(messages, parts, strict=True)]
+        self.parts: list[tuple[Message, Place, NDArray[np.uint8]]] = []
+        for message in messages:
+            part = self.memory[self.starts[message.peer] :][: self.counts[message.peer]]
+            dense = dense_strides(_box(message).shape(), order, item)
+            self.parts.append((message, (part.ctypes.data, dense), part))
+
+
+def _box(message: Message) -> Box:
+    """What two processes share between descriptors, which is always one box."""
+    assert isinstance(message.box, Box)
+    return message.box
 
 
 class Whole(Prepared):
@@ -373,31 +382,25 @@ class Whole(Prepared):
         dims = range(len(case.shape))
         self._item, self._order = case.dtype.itemsize, tuple(dims if case.before.order == "F" else reversed(dims))
         ranks = {rank: rank for rank in range(comm.Get_size())}
-        sends, receives, copies = messages_of(stage.desc_a, stage.desc_b, comm.Get_rank(), ranks, Natural((), ()))
-        self.outgoing, self.incoming = (_Messages(some, self._item, len(ranks)) for some in (sends, receives))
-        self._copies = copies
+        *both, self._copies = messages_of(stage.desc_a, stage.desc_b, comm.Get_rank(), ranks, Natural((), ()))
+        self.outgoing, self.incoming = (_Messages(some, self._item, self._order, len(ranks)) for some in both)
         self._source, self._target = (
             (0, ()) if array is None else (address_of(array), array.strides) for array in (stage.a, stage.out)
         )
         super().__init__(stage, extra_bytes=sum(self.outgoing.counts) + sum(self.incoming.counts))
 
-    def _move(self, message: Message, source: Place | int, target: Place | int) -> None:
-        """What two processes share between descriptors, always one box; an address alone is that of a packed message."""
-        box = message.box
-        assert isinstance(box, Box)
-        dense = dense_strides(box.shape(), self._order, self._item)
-        ends = (end if isinstance(end, tuple) else (end, dense) for end in (source, target))
-        box.move(*next(ends), *next(ends), self._item, self._order, message.first, message.last)
+    def _move(self, message: Message, source: Place, target: Place) -> None:
+        _box(message).move(*source, *target, self._item, self._order, message.first, message.last)
 
     def pack(self) -> None:
         """Pack every message. Not collective."""
-        for message, address, _ in self.outgoing.parts:
-            self._move(message, self._source, address)
+        for message, place, _ in self.outgoing.parts:
+            self._move(message, self._source, place)
 
     def unpack_and_copy(self) -> None:
         """Unpack every message, and copy what the rank owes itself. Not collective."""
-        for message, address, _ in self.incoming.parts:
-            self._move(message, address, self._target)
+        for message, place, _ in self.incoming.parts:
+            self._move(message, place, self._target)
         for message in self._copies:
             self._move(message, self._source, self._target)
 
@@ -408,8 +411,8 @@ class _Waitall(Whole):
     def __call__(self) -> None:
         comm = self.stage.comm
         requests = [comm.Irecv(memory, message.peer) for message, _, memory in self.incoming.parts]
-        for message, address, memory in self.outgoing.parts:
-            self._move(message, self._source, address)
+        for message, place, memory in self.outgoing.parts:
+            self._move(message, self._source, place)
             requests.append(comm.Isend(memory, message.peer))
         MPI.Request.Waitall(requests)
         self.unpack_and_copy()

@@ -13,7 +13,6 @@ made for; 8 and 4 have fewer cases.
 
 from __future__ import annotations
 
-import functools
 import math
 import random
 from argparse import Namespace
@@ -27,7 +26,7 @@ from ..cases import Case
 from ..layouts import Layout
 from ..text import new_table, ratio_text, time_text
 from .methods import DEFAULT_METHODS, Method, named_methods
-from .plot import Axis, plot
+from .plot import Axis
 from .results import Results, count, extreme, fastest, means
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class Suite:
     tables: Callable[[Results], Sequence[tuple[str, Table]]] = (
         lambda results: ()
     )  # with headings, of all cases together
-    plot: Callable[[Results, str], None] = plot  # to a path
+    axis: Axis | None = None  # what varies, if one thing does: then the picture has lines against it
     plans: str = "made before timing and reused"
     variant: Callable[[Method], Method] = lambda method: method  # of any method, to what is timed in its place
     # Numbers of ranks that it is for, ascending: a case for fewer runs on the first of them that has enough. Empty where each
@@ -301,7 +300,7 @@ SUITES: dict[str, Suite] = {
         cases=squares((2**k, 16, 16) for k in range(6, 14)),
         quick=squares((n, 16, 16) for n in (64, 128, 256)),
         methods=named_methods("auto", "caterpillar/sendrecv", "pxgemr2d", "gather-scatter", "memcpy"),
-        plot=functools.partial(plot, axis=SIZE),
+        axis=SIZE,
     ),
     "once": Suite(
         cases=squares(((64, 16, 16), (512, 64, 64), (4096, 64, 64), (4096, 1, 1))),
