@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pyscalapack_redist.engine.make import redistribute
+from pyscalapack_redist import redistribute
 from pyscalapack_redist.layout.descriptor import Descriptor
 from pyscalapack_redist.layout.grid import ProcessGrid
 from pyscalapack_redist.tools.bench.methods import Method, Prepared

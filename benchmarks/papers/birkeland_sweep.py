@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pyscalapack_redist.engine.make import redistribute
+from pyscalapack_redist import redistribute
 from pyscalapack_redist.errors import ScheduleError
 from pyscalapack_redist.layout.descriptor import Descriptor
 from pyscalapack_redist.tools.bench.methods import Method, Prepared

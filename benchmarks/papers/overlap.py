@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from pyscalapack_redist.engine.make import Redistribution, redistribute
+from pyscalapack_redist import Redistribution, redistribute
 from pyscalapack_redist.tools.bench.methods import Method, Prepared, named_methods
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
 from pyscalapack_redist.tools.bench.stage import Stage
