@@ -7,24 +7,14 @@ that it takes against the fewest possible, and what other schedules cost. Run: p
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import platform
 import time
-from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 from pyscalapack_redist.schedules import CommunicationGrid, build
 
 SIZES = ((16, 16), (15, 15), (12, 8), (15, 6), (24, 36), (60, 64))
-KINDS = (
-    ("class by class (Propositions 3, 4)", "#9ecae1"),
-    ("fewest steps, cost at the level-set bound", "#3182bd"),
-    ("fewest steps, cost above that bound", "#fdae6b"),
-    ("least cost takes more steps", "#d62728"),
-)
 
 
 class Case(NamedTuple):
@@ -46,7 +36,7 @@ class Case(NamedTuple):
 
     @property
     def kind(self) -> int:
-        """Place in KINDS."""
+        """Class by class (Propositions 3, 4); fewest steps at the bound, or above it; more steps at the least cost."""
         if self.steps > self.fewest_steps:
             return 3
         if self.cost > self.bound:
@@ -68,7 +58,7 @@ def studied(P: int, Q: int, r: int, s: int, limit: float) -> Case:
 
 def row(cases: list[Case]) -> list[str]:
     """A line of the table."""
-    found = [sum(case.kind == kind for case in cases) for kind in range(len(KINDS))]
+    found = [sum(case.kind == kind for case in cases) for kind in range(4)]
     dearer = [case for case in cases if case.kind == 3]
     saved = max((case.cost_of_fewest / case.cost - 1 for case in dearer), default=0)
     extra = max((case.steps - case.fewest_steps for case in dearer), default=0)
@@ -95,60 +85,20 @@ HEADINGS = (
 )  # fmt: skip
 
 
-def plot(table: dict[tuple[int, int], list[Case]], largest: int, path: Path) -> None:
-    """One map of r and s for each pair of process counts."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-    from matplotlib.colors import BoundaryNorm, ListedColormap
-    from matplotlib.patches import Patch
-
-    figure, panels = pyplot.subplots(2, 3, figsize=(12, 8.4), sharex=True, sharey=True, layout="constrained")
-    colours = ListedColormap([colour for _, colour in KINDS])
-    for panel, ((P, Q), cases) in zip(panels.flat, table.items(), strict=False):
-        grid = np.full((largest, largest), np.nan)
-        for case in cases:
-            grid[case.r - 1, case.s - 1] = case.kind
-        edges = (0.5, largest + 0.5, 0.5, largest + 0.5)
-        panel.imshow(grid, cmap=colours, norm=BoundaryNorm(np.arange(5) - 0.5, 4), origin="lower", extent=edges)
-        panel.set_title(f"P = {P}, Q = {Q}")
-        panel.set_xticks([1, *range(4, largest + 1, 4)])
-        panel.set_yticks([1, *range(4, largest + 1, 4)])
-    for panel in panels[-1]:
-        panel.set_xlabel("s, block size after")
-    for panel in panels[:, 0]:
-        panel.set_ylabel("r, block size before")
-    handles = [Patch(color=colour, label=label) for label, colour in KINDS]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
-    figure.suptitle("Schedules of least cost for coprime r and s (white: r and s have a common divisor)")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-
-
 def main() -> None:
-    """Make the table and, where asked, its picture and the list of all cases."""
+    """Make the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--largest", type=int, default=32, help="largest block size")
     parser.add_argument("--time-limit", type=float, default=20.0, help="seconds for a proof")
-    parser.add_argument("--plot", type=Path, help="file for the picture")
-    parser.add_argument("--csv", type=Path, help="file for all cases")
     options = parser.parse_args()
     sizes = range(1, options.largest + 1)
     start = time.perf_counter()
-    table: dict[tuple[int, int], list[Case]] = {}
+    print(f"Python {platform.python_version()}, {platform.machine()}; coprime r, s up to {options.largest}\n")
+    print("| " + " | ".join(HEADINGS) + " |\n" + "|---" * len(HEADINGS) + "|")
     for P, Q in SIZES:
-        table[P, Q] = [studied(P, Q, r, s, options.time_limit) for r in sizes for s in sizes if math.gcd(r, s) == 1]
-        if P == Q == 16:
-            print(f"Python {platform.python_version()}, {platform.machine()}; coprime r, s up to {options.largest}\n")
-            print("| " + " | ".join(HEADINGS) + " |\n" + "|---" * len(HEADINGS) + "|")
-        print("| " + " | ".join(row(table[P, Q])) + " |", flush=True)
+        cases = [studied(P, Q, r, s, options.time_limit) for r in sizes for s in sizes if math.gcd(r, s) == 1]
+        print("| " + " | ".join(row(cases)) + " |", flush=True)
     print(f"\n{time.perf_counter() - start:.0f} s")
-    if options.csv:
-        with options.csv.open("w", newline="") as file:
-            csv.writer(file).writerows([Case._fields, *(case for cases in table.values() for case in cases)])
-    if options.plot:
-        plot(table, options.largest, options.plot)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,12 @@ A matrix is assembled by rows, and a routine of psr.linalg is called on it. Four
     gathered       on rank 0 by SciPy, and the result distributed again
 
 Redistributing, in the first of them, is timed apart: the operand's way there and the result's way back. Each time is the
-slowest rank's, after a barrier. Run: mpiexec -n 4 python -m mpi4py benchmarks/linear_algebra.py --plot linalg.png
+slowest rank's, after a barrier. Run: mpiexec -n 4 python -m mpi4py benchmarks/linear_algebra.py
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -148,45 +147,12 @@ def best_of_sweep(times: dict[str, list[float]]) -> str:
     return min((way for way in times if ":" in way or way == CHOSEN), key=lambda way: min(times[way]))
 
 
-def draw(results: Sequence[dict[str, Any]], path: str) -> None:
-    """A panel for each routine: time against block size, a line for each grid, and the other ways as levels."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(3.4 * min(3, len(results)), 3.0 * -(-len(results) // 3)), layout="constrained")
-    panels = figure.subplots(-(-len(results) // 3), min(3, len(results)), squeeze=False).ravel()
-    for axes, result in zip(panels, results, strict=False):
-        times = {way: min(values) for way, values in result["seconds"].items()}
-        layouts = {result["chosen"] if way == CHOSEN else way: value for way, value in times.items()}
-        sweep = sorted((*way.split(":"), value) for way, value in layouts.items() if ":" in way)
-        for grid in dict.fromkeys(grid for grid, _, _ in sweep):
-            points = sorted((int(block), value) for its, block, value in sweep if its == grid)
-            axes.plot(*zip(*points, strict=True), "o-", markersize=4, label=f"grid {grid}")
-        for way, style in ((CHOSEN, "k-"), (ASSEMBLED, "k--"), (GATHERED, "k:")):
-            axes.axhline(times[way], color=style[0], linestyle=style[1:], linewidth=1.2, label=way)
-        axes.set_xscale("log", base=2)
-        blocks = sorted({int(block) for _, block, _ in sweep})
-        axes.set_xticks(blocks, map(str, blocks))
-        axes.minorticks_off()
-        axes.set_ylim(0)
-        axes.set_title(f"{result['routine']}, order {result['order']}", fontsize=10)
-        axes.set_xlabel("block size")
-        axes.set_ylabel("seconds")
-        axes.spines[["top", "right"]].set_visible(False)
-    for axes in panels[len(results) :]:
-        axes.remove()
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9)
-    figure.savefig(path, dpi=150)
-
-
 def main() -> None:
     """Measure what the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--routines", default=",".join(ROUTINES), help="names, with commas")
     parser.add_argument("--order", type=int, default=4096, help="of the matrix; half of it for eigh and svd")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--plot", metavar="FILE")
     options = parser.parse_args()
     comm = MPI.COMM_WORLD
     results = []
@@ -197,11 +163,6 @@ def main() -> None:
             shown(results[-1:])
     if comm.rank == 0:
         shown(results)
-        if options.json:
-            with open(options.json, "w") as file:
-                json.dump(results, file, indent=1)
-        if options.plot:
-            draw(results, options.plot)
 
 
 if __name__ == "__main__":

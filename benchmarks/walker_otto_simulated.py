@@ -4,7 +4,7 @@ Of their machines only Table 1 is known. Three numbers are fitted to its columns
 predicted: a start-up of each message, which takes its sender's and its receiver's processor; the rate of a link, as the
 all-to-all sees it; and the lower rate of a redistribution, whose blocks of 16 bytes go through a derived datatype on both
 sides. Calls begin without a vote. With --rate it is another machine, one rate for both. Run:
-python benchmarks/walker_otto_simulated.py [--machine SP-1] [--plot fig12.png]
+python benchmarks/walker_otto_simulated.py [--machine SP-1]
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from simulate import Machine, simulated
@@ -114,44 +113,14 @@ def print_table_1(fit: Fit, name: str | None, processes: Sequence[int]) -> None:
         print(f"| {P} | {' | '.join(cells)} | {ratio} |", flush=True)
 
 
-def print_figure(fit: Fit, processes: Sequence[int], factors: Sequence[int]) -> dict[int, list[list[float]]]:
-    """Times of each method; by processes, the times of each factor."""
+def print_figure(fit: Fit, processes: Sequence[int], factors: Sequence[int]) -> None:
+    """Times of each method."""
     print(f"\n| processes | K | {' | '.join(f'`{name}`' for name in METHODS)} |")
     print("|---" * (2 + len(METHODS)) + "|")
-    found: dict[int, list[list[float]]] = {}
     for P in processes:
-        found[P] = []
         for K in factors:
-            found[P].append(milliseconds(redistribution(P, K), fit.machine(P, fit.blocks), METHODS))
-            print(f"| {P} | {K} | {' | '.join(f'{time:.3g}' for time in found[P][-1])} |", flush=True)
-    return found
-
-
-def plot(found: dict[int, list[list[float]]], factors: Sequence[int], path: str) -> None:
-    """Panels as those of Fig 12: time against K, a line for each number of processes."""
-    from matplotlib.figure import Figure
-
-    panels = {
-        "simple order": ("phases/synchronized", "phases/nonblocking"),
-        "random order": ("random/synchronized", "random/nonblocking"),
-        "optimal schedule": ("walker-otto/synchronized", "walker-otto/nonblocking"),
-        "optimal schedule, SENDRECV": ("walker-otto/sendrecv",),
-    }
-    figure = Figure(figsize=(13, 4), layout="constrained")
-    axes = figure.subplots(1, 4, sharey=True)
-    for panel, (title, names) in zip(axes, panels.items(), strict=True):
-        for colour, (P, times) in enumerate(found.items()):
-            for name, style in zip(names, ("-", "--"), strict=False):
-                column = METHODS.index(name)
-                label = f"{P} processes" if style == "-" else "_"
-                panel.plot(factors, [row[column] for row in times], style, color=f"C{colour}", label=label)
-        panel.set(title=title, xlabel="K")
-        panel.set_ylim(bottom=0)
-    axes[0].set_ylabel("milliseconds, simulated")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(found))
-    figure.suptitle("solid lines: synchronized; dashed: not", fontsize="medium")
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+            times = milliseconds(redistribution(P, K), fit.machine(P, fit.blocks), METHODS)
+            print(f"| {P} | {K} | {' | '.join(f'{time:.3g}' for time in times)} |", flush=True)
 
 
 def main() -> None:
@@ -168,7 +137,6 @@ def main() -> None:
     )
     parser.add_argument("--most", type=int, default=64, help="processes (default: 64)")
     parser.add_argument("--all-factors", action="store_true", help="K = 2 to 20, every one")
-    parser.add_argument("--plot", metavar="FILE", help="draw time against K")
     options = parser.parse_args()
     processes = [P for P in PROCESSES if options.most >= P]
     factors = range(2, 21) if options.all_factors else FACTORS
@@ -182,9 +150,7 @@ def main() -> None:
         + (", printed / simulated" if name else ", simulated")
     )
     print_table_1(fit, name, processes)
-    found = print_figure(fit, processes, factors)
-    if options.plot:
-        plot(found, factors, options.plot)
+    print_figure(fit, processes, factors)
 
 
 if __name__ == "__main__":
