@@ -14,7 +14,7 @@ from ..cases import Case
 from ..text import console, on_terminal, print_table, size_text
 from .methods import DEFAULT_METHODS, named_methods
 from .plot import plot
-from .results import Results, changes, comparison_lines, comparison_table, environment_lines, flag_text
+from .results import Results, comparison_lines, comparison_table, environment_lines, flag_text
 from .suites import STUDIES, SUITES, Suite
 from .timing import MORE_TICKS, Clock, environment, links_limit, links_of, nodes_of, run_case
 
@@ -101,11 +101,9 @@ def _summarize(results: Results, suite: Suite, earlier: Results | None, display:
         heading = "all cases: geometric means of the ratios of minimum times / of medians:"
         display.table(heading, results.summary_table())
     if earlier is not None:
-        both = changes(earlier, results)
-        if both:
-            display.table("compared with the earlier run:", comparison_table(both))
-        else:
-            display.lines("", "no case and method is in both runs")
+        table = comparison_table(earlier, results)
+        display.table("compared with the earlier run:", table)
+        display.lines(*([] if table.row_count else ["", "no case and method is in both runs"]))
         display.lines(*comparison_lines(earlier, results))
     if not results.verified:
         display.lines("WRONG RESULTS: an output was not what it must be; see the column 'verified'")

@@ -10,7 +10,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ __all__ = [
     "Column",
     "MethodResult",
     "Results",
-    "changes",
     "comparison_lines",
     "comparison_table",
     "count",
@@ -292,73 +291,62 @@ def flag_text(environment: dict[str, Any]) -> str:
     return "not measured (no two ranks with shared memory)" if trip is None else f"{trip:.0f} ns"
 
 
-class Change(NamedTuple):
-    """One method in one case, then and now: median times, and the same as multiples of memcpy's in the same run.
-
-    Two runs may differ in the machine's speed as well, so `factor`, how many times slower it got, is of the multiples
-    where both runs have them.
-    """
-
-    case: Case
-    method: str
-    verdict: str
-    factor: float
-    medians: tuple[float, float]
-    multiples: tuple[float | None, float | None]
+Medians = dict[tuple[Case, str], NDArray[np.float64]]
 
 
-def _medians(results: Results) -> dict[tuple[Case, str], tuple[float, float | None]]:
+def _medians(results: Results) -> Medians:
     """Of each method in each case, and as a multiple of memcpy's."""
-    medians: dict[tuple[Case, str], tuple[float, float | None]] = {}
-    for result in results.cases:
-        memcpy = result.method("memcpy")
-        for method in result.methods:
-            multiple = method.median / memcpy.median if memcpy else None
-            medians[result.case, method.name] = method.median, multiple
-    return medians
+    memcpy = results.column("memcpy")[:, 1]
+    return {
+        (result.case, method.name): np.array([method.median, method.median / base])
+        for result, base in zip(results.cases, memcpy, strict=True)
+        for method in result.methods
+    }
 
 
-def changes(old: Results, new: Results) -> list[Change]:
-    """What both runs have, what slowed down most first. Not collective."""
+def _factors(then: Medians, now: Medians) -> dict[tuple[Case, str], float]:
+    """How many times slower what both runs have got, in that order.
+
+    Two runs may differ in the machine's speed as well: the multiples of memcpy's count where both runs have them.
+    """
+    both = {key: now[key] / then[key] for key in now if key in then and key[1] != "memcpy"}
+    factors = {key: float(median if np.isnan(multiple) else multiple) for key, (median, multiple) in both.items()}
+    return dict(sorted(factors.items(), key=lambda item: -item[1]))
+
+
+def _verdict(factor: float) -> str:
+    return "slower" if factor > NOTEWORTHY else "faster" if factor < 1 / NOTEWORTHY else "same"
+
+
+def comparison_table(old: Results, new: Results) -> Table:
+    """A row for each method in each case that both runs have, what slowed down most first. Not collective."""
     then, now = _medians(old), _medians(new)
-    both = []
-    for case, method in now:
-        if method != "memcpy" and (case, method) in then:
-            (old_time, old_multiple), (new_time, new_multiple) = then[case, method], now[case, method]
-            factor = new_multiple / old_multiple if old_multiple and new_multiple else new_time / old_time
-            verdict = "slower" if factor > NOTEWORTHY else "faster" if factor < 1 / NOTEWORTHY else "same"
-            times = (old_time, new_time), (old_multiple, new_multiple)
-            both.append(Change(case, method, verdict, factor, *times))
-    return sorted(both, key=lambda change: -change.factor)
-
-
-def comparison_table(both: Iterable[Change]) -> Table:
-    """A row for each change. Not collective."""
     figures = ("now / then", "median then", "median now", "x memcpy then", "x memcpy now")
     table = new_table(("case", "method", "verdict"), figures)
-    for case, method, verdict, factor, medians, multiples in both:
-        texts = ratio_text(factor), *map(time_text, medians), *map(ratio_text, multiples)
-        table.add_row(str(case), method, verdict, *texts, style={"slower": "red", "faster": "green"}.get(verdict))
+    for (case, method), factor in _factors(then, now).items():
+        medians, multiples = zip(then[case, method], now[case, method], strict=True)
+        texts = str(case), method, _verdict(factor), ratio_text(factor)
+        style = {"slower": "red", "faster": "green"}.get(_verdict(factor))
+        table.add_row(*texts, *map(time_text, medians), *map(ratio_text, multiples), style=style)
     return table
 
 
 def comparison_lines(old: Results, new: Results) -> Iterator[str]:
     """What the figures are, each method as a whole, what one run lacks, and what else differs. Not collective."""
+    then, now = _medians(old), _medians(new)
     yield f"now / then: of the medians as multiples of memcpy's; slower or faster from a factor of {NOTEWORTHY} on"
-    by_method: dict[str, list[Change]] = {}
-    for change in changes(old, new):
-        by_method.setdefault(change.method, []).append(change)
-    for name, some in sorted(by_method.items()):
-        counts = collections.Counter(change.verdict for change in some)
-        verdicts = ", ".join(
-            f"{counts[verdict]} {verdict}" for verdict in ("slower", "faster", "same") if counts[verdict]
-        )
-        mean = ratio_text(statistics.geometric_mean([change.factor for change in some]))
-        yield f"{name}: {verdicts}; now / then in geometric mean: {mean}"
+    by_method: dict[str, list[float]] = {}
+    for (_, method), factor in _factors(then, now).items():
+        by_method.setdefault(method, []).append(factor)
+    for method, factors in sorted(by_method.items()):
+        counts = collections.Counter(map(_verdict, factors))
+        verdicts = ", ".join(f"{counts[name]} {name}" for name in ("slower", "faster", "same") if counts[name])
+        mean = ratio_text(statistics.geometric_mean(factors))
+        yield f"{method}: {verdicts}; now / then in geometric mean: {mean}"
     plans = [run.environment.get("plans") for run in (old, new)]
     if plans[0] != plans[1]:
         yield f"not the same is timed: plans were {plans[0]} then, and are {plans[1]} now"
-    for name, here, there in (("the earlier run", old, _medians(new)), ("this run", new, _medians(old))):
+    for name, here, there in (("the earlier run", old, now), ("this run", new, then)):
         for result in here.cases:
             absent = [method.name for method in result.methods if (result.case, method.name) not in there]
             if absent:
