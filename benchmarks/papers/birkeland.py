@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pyscalapack_redist.tools.bench.methods import named_methods
-from pyscalapack_redist.tools.bench.results import CaseResult, Results
+from pyscalapack_redist.tools.bench.results import Results
 from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
@@ -65,14 +67,6 @@ def cores_of(results: Results) -> int:
     return max(1, int(results.environment["cores"]))
 
 
-def by_grid(results: Results) -> dict[tuple[int, ...], list[CaseResult]]:
-    """The cases of each grid, by N. Not collective."""
-    found: dict[tuple[int, ...], list[CaseResult]] = {}
-    for result in results.cases:
-        found.setdefault(grid_of(result.case), []).append(result)
-    return {grid: sorted(some, key=lambda result: result.case.shape) for grid, some in found.items()}
-
-
 def model_of(runs: Sequence[Results]) -> Model | None:
     """t_s and t_w fitted to the least times of ours in all runs; None where nothing was sent. Not collective."""
     timed = [
@@ -87,81 +81,61 @@ def model_of(runs: Sequence[Results]) -> Model | None:
         return None
 
 
-def speedups(results: Sequence[CaseResult], rival: str) -> list[float]:
-    """How many times faster than a rival's median ours is, in each case that has both. Not collective."""
-    pairs = [(result.method(OURS), result.method(rival)) for result in results]
-    return [theirs.median / ours.median for ours, theirs in pairs if ours and theirs]
-
-
 def tables(results: Results) -> Sequence[tuple[str, Table]]:
     """Times over N on each grid, what the model says, and the rivals. Not collective."""
     made = []
-    names = [name for name in _names(results) if name != "memcpy"]
+    times = {name: column[:, 1] for name, column in results.times.items() if name != "memcpy"}
+    rivals = [name for name in times if name in RIVALS]
     model = model_of([results])
-    for grid, cases in by_grid(results).items():
-        table = new_table(("N",), (*names, *(f"{name} / {OURS}" for name in names if name in RIVALS), "model", "off"))
-        for result in cases:
-            said = model.seconds(load(result.case, cores_of(results))) if model else 0.0
-            table.add_row(str(result.case.shape[0]), *_row(result, names, said))
-        made.append((f"{_told(grid)}: median times of {2 * len(grid) + 1} redistributions:", table))
-    made.append(("by the model and in all:", _summary(results, model)))
+    said = _predicted(results, model)
+    off = results.column(OURS)[:, 0] / said
+    for grid in dict.fromkeys(grid_of(result.case) for result in results.cases):
+        table = new_table(("N",), (*times, *(f"{name} / {OURS}" for name in rivals), "model", "off"))
+        numbers = [k for k, result in enumerate(results.cases) if grid_of(result.case) == grid]
+        for k in sorted(numbers, key=lambda k: results.cases[k].case.shape):
+            ratios = (times[name][k] / times[OURS][k] for name in rivals)
+            cells = (
+                *(_cell(time_text, column[k]) for column in times.values()),
+                *(_cell(ratio_text, x) for x in ratios),
+            )
+            size = results.cases[k].case.shape[0]
+            table.add_row(str(size), *cells, _cell(time_text, said[k]), _cell(ratio_text, off[k]))
+        many = f"{'x'.join(map(str, grid))} process{'es' * (math.prod(grid) > 1)}"
+        dims = f"a grid of {len(grid)} dimension{'s' * (len(grid) > 1)}"
+        made.append((f"{many}, {dims}: median times of {2 * len(grid) + 1} redistributions:", table))
+    made.append(("by the model and in all:", _summary(results, model, np.abs(np.log(off[np.isfinite(off)])))))
     return made
 
 
-def _names(results: Results) -> list[str]:
-    return list(dict.fromkeys(method.name for case in results.cases for method in case.methods))
+def _predicted(results: Results, model: Model | None) -> np.ndarray:
+    """The model's times of all cases; NaN where there are none."""
+    seconds = [model.seconds(load(result.case, cores_of(results))) if model else 0.0 for result in results.cases]
+    return np.array([said or np.nan for said in seconds])
 
 
-def _row(result: CaseResult, names: Sequence[str], said: float) -> Iterator[str]:
-    found = {name: result.method(name) for name in names}
-    ours = found.get(OURS)
-    for name in names:
-        timed = found[name]
-        yield "-" if timed is None else time_text(timed.median)
-    for name in names:
-        if name in RIVALS:
-            timed = found[name]
-            yield ratio_text(timed.median / ours.median if timed and ours else None)
-    yield time_text(said) if said else "-"
-    yield ratio_text(ours.least / said if ours and said else None)
+def _cell(words: Callable[[float], str], value: float) -> str:
+    return "-" if np.isnan(value) else words(value)
 
 
-def _told(grid: tuple[int, ...]) -> str:
-    many = "processes" if math.prod(grid) > 1 else "process"
-    return f"{'x'.join(map(str, grid))} {many}, a grid of {len(grid)} dimension{'s' * (len(grid) > 1)}"
-
-
-def _summary(results: Results, model: Model | None) -> Table:
+def _summary(results: Results, model: Model | None, off: np.ndarray) -> Table:
     table = new_table(("figure", "value"), ())
     if model is not None:
         table.add_row("t_s, start-up of a message", time_text(model.startup))
         table.add_row("t_w, time of a byte", f"{1e9 * model.per_byte:.3g} ns")
-        off = [
-            abs(math.log(found.least / said))
-            for result in results.cases
-            if (found := result.method(OURS)) and (said := model.seconds(load(result.case, cores_of(results))))
-        ]
-        table.add_row(
-            "measured / model, off by a factor of (mean, worst)", f"{_factor(off)}, {ratio_text(math.exp(max(off)))}"
-        )
+        factors = f"{ratio_text(math.exp(off.mean()))}, {ratio_text(math.exp(off.max()))}"
+        table.add_row("measured / model, off by a factor of (mean, worst)", factors)
         for n in sorted({results.cases[0].case.shape[0], results.cases[-1].case.shape[0]}):
             at = crossover(model, n**3 * results.cases[0].case.dtype.itemsize, 2)
             if at is not None:
-                table.add_row(
-                    f"a grid of two dimensions is faster, by the model, N = {n}", f"from {at:,.0f} processes on"
-                )
+                what = f"a grid of two dimensions is faster, by the model, N = {n}"
+                table.add_row(what, f"from {at:,.0f} processes on")
     for rival in RIVALS:
-        faster = speedups(results.cases, rival)
-        if faster:
-            mean = math.exp(sum(map(math.log, faster)) / len(faster))
-            table.add_row(
-                f"times as fast as {rival} (geometric mean, least)", f"{ratio_text(mean)}, {ratio_text(min(faster))}"
-            )
+        faster = results.column(rival)[:, 1] / results.column(OURS)[:, 1]
+        known = faster[~np.isnan(faster)]
+        if known.size:
+            figures = f"{ratio_text(math.exp(np.log(known).mean()))}, {ratio_text(known.min())}"
+            table.add_row(f"times as fast as {rival} (geometric mean, least)", figures)
     return table
-
-
-def _factor(logs: Sequence[float]) -> str:
-    return ratio_text(math.exp(sum(logs) / len(logs)))
 
 
 BIRKELAND = Suite(

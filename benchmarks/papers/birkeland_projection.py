@@ -20,12 +20,12 @@ from pyscalapack_redist import redistribute
 from pyscalapack_redist.layout.descriptor import Descriptor
 from pyscalapack_redist.layout.grid import ProcessGrid
 from pyscalapack_redist.tools.bench.methods import Method, Prepared
-from pyscalapack_redist.tools.bench.results import CaseResult, Results
+from pyscalapack_redist.tools.bench.results import Results, means
 from pyscalapack_redist.tools.bench.stage import Stage, poison
 from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.layouts import Layout
-from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
+from pyscalapack_redist.tools.text import new_table, time_text
 
 from .birkeland_model import Load
 
@@ -98,34 +98,25 @@ def _layouts(stage: Stage) -> dict[str, Descriptor]:
     return layouts(stage.case.shape[0], ProcessGrid((side, side), stage.comm))
 
 
-class _Plan(Prepared):
+def _at_once(stage: Stage, via: str | None = None) -> Prepared:
     """One plan from the first layout to the last."""
-
-    def __init__(self, stage: Stage, via: str | None) -> None:
-        super().__init__(stage)
-        case = stage.case
-        made = _layouts(stage)
-        self._plan = redistribute(made["first"], made["last"], dtype=case.dtype, via=via)
-
-    def __call__(self) -> None:
-        self._plan(self.stage.a, self.stage.out)
+    made = _layouts(stage)
+    plan = redistribute(made["first"], made["last"], dtype=stage.case.dtype, via=via)
+    return Prepared(stage, lambda: plan(stage.a, stage.out))
 
 
-class _InTurn(Prepared):
+def _in_turn(stage: Stage) -> Prepared:
     """A plan for each dimension of the grid, and an array between them."""
+    dtype, made = stage.case.dtype, _layouts(stage)
+    between = made["between"].empty(dtype)
+    first = redistribute(made["first"], made["between"], dtype=dtype)
+    second = redistribute(made["between"], made["last"], dtype=dtype)
 
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage)
-        case = stage.case
-        made = _layouts(stage)
-        first, between, last = (made[name] for name in ("first", "between", "last"))
-        self._between = between.empty(case.dtype)
-        self.extra_bytes = self._between.nbytes
-        self._plans = redistribute(first, between, dtype=case.dtype), redistribute(between, last, dtype=case.dtype)
+    def run() -> None:
+        first(stage.a, between)
+        second(between, stage.out)
 
-    def __call__(self) -> None:
-        self._plans[0](self.stage.a, self._between)
-        self._plans[1](self._between, self.stage.out)
+    return Prepared(stage, run, between.nbytes)
 
 
 class _Projected(Prepared):
@@ -196,40 +187,29 @@ def _obstacle(case: Case) -> str | None:
 
 def tables(results: Results) -> Sequence[tuple[str, Table]]:
     """Times of each way, and the price of the projection. Not collective."""
-    table = new_table(("processes", "N"), (*WAYS, f"{PROJECTION} / {AT_ONCE}", f"{AROUND} / {AT_ONCE}"))
-    told = new_table(("processes", "N"), (f"messages, bytes: {AT_ONCE}", *(name for name in (ONE_BY_ONE, AROUND))))
-    for result in results.cases:
+    ratios = (f"{PROJECTION} / {AT_ONCE}", f"{AROUND} / {AT_ONCE}")
+    table = new_table(("processes", "N"), (*WAYS, *ratios))
+    told = new_table(("processes", "N"), (f"messages, bytes: {AT_ONCE}", ONE_BY_ONE, AROUND))
+    columns = {way: results.column(way) for way in WAYS}
+    for k, result in enumerate(results.cases):
         n, side = result.case.shape[0], side_of(result.case)
-        name = (f"{side} x {side}", str(n))
-        table.add_row(
-            *name, *(_times(result, way) for way in WAYS), *(_over(result, way) for way in (PROJECTION, AROUND))
-        )
+        times = [column[k] for column in columns.values()]
+        over = [means((columns[way] / columns[AT_ONCE])[[k]]) for way in (PROJECTION, AROUND)]
+        cells = ("-" if np.isnan(time[0]) else " / ".join(map(time_text, time)) for time in times)
+        table.add_row(f"{side} x {side}", str(n), *cells, *over)
         sent = loads(n, side)
-        told.add_row(
-            *name, *(f"{sent[way].messages:g}, {sent[way].bytes:,.0f}" for way in (AT_ONCE, ONE_BY_ONE, AROUND))
-        )
+        figures = (f"{sent[way].messages:g}, {sent[way].bytes:,.0f}" for way in (AT_ONCE, ONE_BY_ONE, AROUND))
+        told.add_row(f"{side} x {side}", str(n), *figures)
     return [("minimum / median times:", table), ("what the process that sends most sends:", told)]
-
-
-def _times(result: CaseResult, name: str) -> str:
-    found = result.method(name)
-    return "-" if found is None else f"{time_text(found.least)} / {time_text(found.median)}"
-
-
-def _over(result: CaseResult, name: str) -> str:
-    way, direct = result.method(name), result.method(AT_ONCE)
-    if way is None or direct is None:
-        return "-"
-    return f"{ratio_text(way.least / direct.least)} / {ratio_text(way.median / direct.median)}"
 
 
 BIRKELAND_PROJECTION = Suite(
     cases=tuple(case_of(n, side) for side, sizes in SIZES.items() for n in sizes),
     quick=tuple(case_of(QUICK, side) for side in SIZES),
     methods=(
-        Method(AT_ONCE, functools.partial(_Plan, via=None), _obstacle),
-        Method(ONE_BY_ONE, _InTurn, _obstacle),
-        Method(VIA, functools.partial(_Plan, via="dimensions"), _obstacle),
+        Method(AT_ONCE, _at_once, _obstacle),
+        Method(ONE_BY_ONE, _in_turn, _obstacle),
+        Method(VIA, functools.partial(_at_once, via="dimensions"), _obstacle),
         Method(PROJECTION, _Across, _obstacle),
         Method(AROUND, _Projected, _obstacle),
         Method(VIEW, _View, _obstacle),
