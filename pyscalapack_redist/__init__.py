@@ -17,11 +17,9 @@ except ModuleNotFoundError as error:
     ) from error
 from .connection.connect import accept, connect
 from .distributed_array import DistributedArray, distribute
-from .engine.batch import batch
+from .engine.make import Redistribution, batch, gather, redistribute, scatter
 from .engine.paper import PaperPlan
-from .engine.redistribute import Redistribution, redistribute
 from .engine.report import BatchReport
-from .engine.scatter_gather import gather, scatter
 from .errors import (
     ArrayError,
     CollectiveError,

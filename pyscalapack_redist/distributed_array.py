@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .comm.vote import Ballot, Statement, digest
-from .engine.arguments import communicator_of, group_of_all
-from .engine.redistribute import redistribute
-from .engine.scatter_gather import from_root, gather
+from .engine.make import from_root, gather, redistribute
+from .engine.spec import communicator_of, group_of_all
 from .errors import ArrayError, DescriptorError, shown
 from .files import load, save
 from .layout.arrays import host_array

@@ -29,8 +29,8 @@ from oracle import (
 )
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.engine.scheduling import is_one_port
-from pyscalapack_redist.engine.waypoints import VIAS
+from pyscalapack_redist.engine.order import is_one_port
+from pyscalapack_redist.engine.via import VIAS
 from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES, check_combination
 from pyscalapack_redist.schedules import NAMES
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from pyscalapack_redist import redistribute
 from pyscalapack_redist.comm.links import Links
-from pyscalapack_redist.engine.model import choose
-from pyscalapack_redist.engine.scheduling import is_one_port, load_between
+from pyscalapack_redist.engine.choose import choose
+from pyscalapack_redist.engine.order import is_one_port, load_between
 from pyscalapack_redist.errors import ScheduleError, unknown
 from pyscalapack_redist.exchanges import Cutting, Extents, Options, check_combination, exchange_class
 from pyscalapack_redist.exchanges.exchange import MEMORY_LIMIT

@@ -13,16 +13,15 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from .._kernels.ring import Ring, Tickets
 from ..errors import CollectiveError
 from . import progress
-
-if TYPE_CHECKING:
-    from .channel import Request
-    from .group import Group
+from .channel import Channel, Request
+from .node import Node
 
 __all__ = ["Waiting", "reported"]
 
@@ -35,10 +34,33 @@ MOST_NAMED = 8  # ranks that a report names
 WAITS, LEFT = range(2)  # what a notice says
 
 
+class Waiters(Protocol):
+    """The ranks of whom one waits, as `Group` has them."""
+
+    channel: Channel
+    rank: int
+    size: int
+    names: tuple[str, ...]
+    node: Node | None
+    tickets: Tickets
+    watch: Callable[[], None] | None
+
+    @property
+    def voting_ring(self) -> Ring | None:
+        """Where votes are cast in shared memory."""
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether anything that this rank has started has not ended."""
+
+    def end(self) -> None:
+        """Come to no more calls. Not collective."""
+
+
 class Waiting:
     """How long a rank has waited for one thing, and what it knows of others that wait. Not collective."""
 
-    def __init__(self, group: Group, tag: int) -> None:
+    def __init__(self, group: Waiters, tag: int) -> None:
         self._group, self._tag = group, tag
         self._heard: dict[int, int] = {}
         self._told: set[int] = set()

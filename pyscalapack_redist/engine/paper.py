@@ -9,16 +9,16 @@ from numpy.typing import DTypeLike
 from ..errors import DescriptorError
 from ..exchanges import Message, Options, exchange_class
 from ..schedules.orders import ORDERS
-from .arguments import Request
+from .choose import choose
 from .layouts import process_shapes
-from .legs import identity, pending_moves
-from .model import choose
+from .messages import Messages
+from .order import order_for
 from .plan import Plan
-from .planner import Messages
 from .redistribution import Redistribution
-from .reporting import totals_on_paper
-from .scheduling import order_for
+from .report import totals_on_paper
+from .spec import Request
 from .stages import Move, Pair, Stage
+from .via import identity, pending_moves
 
 __all__ = ["PaperPlan", "plan_on_paper"]
 

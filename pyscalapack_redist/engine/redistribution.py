@@ -21,12 +21,11 @@ from ..layout.letters import transposes
 from ..schedules.orders import Order
 from .direct import DirectCall
 from .layouts import descriptors, has_tiles
+from .messages import messages_of as planned
 from .operation import Part
 from .pictures import draw_plans, region_of
 from .plan import ONE, ZERO, Plan, call_with, first_call
-from .planner import messages_of as planned
-from .report import PARTS, Profile
-from .reporting import Leg, messages_of, report_of, totals_of
+from .report import PARTS, Leg, Profile, messages_of, report_of, totals_of
 from .stages import Move
 from .transfer import Transfer
 

@@ -21,8 +21,8 @@ from ..exchanges.shared import Shared
 from ..layout.letters import transposes
 from ..schedules.orders import Order
 from .layouts import Layout, moved
+from .messages import Messages
 from .operation import Edge, Part, edge_of
-from .planner import Messages
 
 if TYPE_CHECKING:
     from .._kernels.bundle import Part as Packed

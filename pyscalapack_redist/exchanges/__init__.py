@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..errors import ScheduleError, unknown
 from .collective import Alltoallv, Alltoallw, Bruck, Ready
-from .exchange import Cutting, Exchange, Extents, Options, Progress, Run
-from .message import BUFFERS, Boxes, ByteMessage, Form, Message
+from .exchange import Cutting, Exchange, Extents, Options, Progress
+from .message import BUFFERS, Boxes, ByteMessage, Form, Message, Run
 from .pipeline import Nonblocking, SendReceive, Synchronized, Windowed
 from .shared import Shared
 

@@ -32,8 +32,8 @@ from .._kernels.bundle import address_of
 from ..comm.links import Links
 from ..comm.mpi import MPI
 from ..comm.vote import LONGEST, LogSteps, Rows, work_of
-from .exchange import Exchange, InRounds, Options, Progress, Round, Run
-from .message import Datatypes, Piece, Slot, Specification, memory_at, slots
+from .exchange import Exchange, InRounds, Options, Progress, Round
+from .message import Datatypes, Piece, Run, Slot, Specification, memory_at, slots
 from .pipeline import HEADER
 
 __all__ = [

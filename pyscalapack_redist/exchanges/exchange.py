@@ -24,22 +24,17 @@ import operator
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, NamedTuple, TypeVar
 
-import numpy as np
-
-from .._kernels.bundle import Bundle, Origins
+from .._kernels.bundle import Bundle
 from .._kernels.stores import SizeClass, Stores, Trials
 from .._kernels.threads import MOST, use
 from .._kernels.transport import Traffic
-from ..comm.channel import Channel
-from ..comm.mpi import MPI
 from ..comm.node import Node, last_cache
 from ..comm.vote import Rows
 from ..errors import RedistributionError, ScheduleError
-from .message import BUFFERS, LARGEST_COUNT, ByteMessage, Message, Piece
+from .message import BUFFERS, LARGEST_COUNT, ByteMessage, Message, Piece, Run
 
 __all__ = [
     "VARIABLE",
@@ -50,7 +45,6 @@ __all__ = [
     "Options",
     "Progress",
     "Round",
-    "Run",
     "in_order",
     "prepare",
     "stores_for",
@@ -127,39 +121,6 @@ def prepare() -> None:
     if not _prepared:
         use(wanted())
         _prepared = True
-
-
-@dataclass
-class Run:
-    """One use of an exchange: where the arrays begin, the tag of its messages and staging memory.
-
-    `collectives` is a communicator on which runs come one after another, in the same order on all ranks; `addresses` are
-    those of A and B, where there is one pair of arrays; `spent` is to have the seconds "packed", "copied" and "unpacked", if
-    anybody wants to know; `turned` gives the same exchange for elements in the other order.
-    """
-
-    channel: Channel
-    collectives: MPI.Intracomm | None
-    tag: int
-    origins: Origins
-    addresses: tuple[int, int]
-    staging: np.ndarray
-    spent: dict[str, float] | None
-    turned: Callable[[], Exchange]
-
-    @property
-    def comm(self) -> MPI.Intracomm:
-        """`collectives`, which a plan makes for an exchange that is `collective`. Not collective."""
-        if self.collectives is None:
-            raise RuntimeError(
-                "collective calls of an exchange that does not say so: its plan has no communicator for them"
-            )
-        return self.collectives
-
-    def note(self, part: str, start: float) -> None:
-        """Add the time since `start` to a part, where somebody asked for it. Not collective."""
-        if self.spent is not None:
-            self.spent[part] += time.perf_counter() - start
 
 
 class Extents(NamedTuple):

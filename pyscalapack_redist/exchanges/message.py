@@ -15,19 +15,18 @@ import itertools
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.boxes import Box
-from .._kernels.bundle import Bundle, address_of
+from .._kernels.bundle import Bundle, Origins, address_of
 from .._kernels.runs import Runs
+from ..comm.channel import Channel
 from ..comm.mpi import MPI
-
-if TYPE_CHECKING:
-    from .exchange import Run
 
 __all__ = [
     "BUFFERS",
@@ -39,6 +38,7 @@ __all__ = [
     "Message",
     "Packed",
     "Piece",
+    "Run",
     "Slot",
     "Specification",
     "box_type",
@@ -49,6 +49,39 @@ __all__ = [
 
 # Bytes in one message, or in one round of a collective: counts and displacements are 32-bit in MPI 3.
 LARGEST_COUNT = 2**30
+
+
+@dataclass
+class Run:
+    """One use of an exchange: where the arrays begin, the tag of its messages and staging memory.
+
+    `collectives` is a communicator on which runs come one after another, in the same order on all ranks; `addresses` are
+    those of A and B, where there is one pair of arrays; `spent` is to have the seconds "packed", "copied" and "unpacked", if
+    anybody wants to know; `turned` gives the same exchange for elements in the other order.
+    """
+
+    channel: Channel
+    collectives: MPI.Intracomm | None
+    tag: int
+    origins: Origins
+    addresses: tuple[int, int]
+    staging: np.ndarray
+    spent: dict[str, float] | None
+    turned: Callable[[], Any]
+
+    @property
+    def comm(self) -> MPI.Intracomm:
+        """`collectives`, which a plan makes for an exchange that is `collective`. Not collective."""
+        if self.collectives is None:
+            raise RuntimeError(
+                "collective calls of an exchange that does not say so: its plan has no communicator for them"
+            )
+        return self.collectives
+
+    def note(self, part: str, start: float) -> None:
+        """Add the time since `start` to a part, where somebody asked for it. Not collective."""
+        if self.spent is not None:
+            self.spent[part] += time.perf_counter() - start
 
 
 class Boxes(NamedTuple):

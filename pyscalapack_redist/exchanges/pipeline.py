@@ -40,8 +40,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from .exchange import Exchange, Options, Progress, Run
-from .message import ByteMessage, Packed, Piece, slots
+from .exchange import Exchange, Options, Progress
+from .message import ByteMessage, Packed, Piece, Run, slots
 
 __all__ = [
     "HEADER",

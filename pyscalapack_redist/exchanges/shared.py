@@ -15,8 +15,8 @@ from .._kernels.bundle import Bundle
 from .._kernels.ring import Ring
 from .._kernels.transport import Traffic
 from ..comm.node import Node
-from .exchange import Exchange, Options, Progress, Run, prepare, stores_for
-from .message import ByteMessage
+from .exchange import Exchange, Options, Progress, prepare, stores_for
+from .message import ByteMessage, Run
 from .pipeline import Windowed
 
 __all__ = ["Shared", "Together"]

@@ -11,8 +11,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..comm.groups import MPIGroup, group_of
 from ..comm.mpi import MPI
-from ..engine.arguments import group_of_all
 from ..engine.arrays import check_dtype, made_for
+from ..engine.spec import group_of_all
 from ..errors import ArrayError, FileError, shown
 from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ..comm.groups import MPIGroup
 from ..comm.mpi import MPI
 from ..comm.progress import blocking
-from ..engine.redistribute import redistribute
+from ..engine.make import redistribute
 from ..errors import FileError
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid

@@ -14,8 +14,8 @@ from .. import blacs, tracing
 from ..blacs.library import fitting_kernels, kernel_name, warn_of_kernels
 from ..comm.vote import Ballot, Statement, digest
 from ..distributed_array import DistributedArray
-from ..engine.arguments import communicator_of, group_of_all
-from ..engine.redistribute import redistribute
+from ..engine.make import redistribute
+from ..engine.spec import communicator_of, group_of_all
 from ..errors import ArrayError, CollectiveError, DescriptorError, shown
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of

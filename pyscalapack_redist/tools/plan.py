@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from .. import schedules
-from ..engine.redistribute import redistribute
-from ..engine.scheduling import by_formula
-from ..engine.waypoints import VIAS
+from ..engine.make import redistribute
+from ..engine.order import by_formula
+from ..engine.spec import VIAS
 from ..errors import DescriptorError, ScheduleError
 from ..exchanges.exchange import MEMORY_LIMIT
 from ..schedules import Schedule
@@ -29,10 +29,9 @@ from .text import console, counted, new_table, print_line, print_table, ratio_te
 __all__ = ["Figures", "Links", "plan", "read_schedule", "studied"]
 
 Figures = dict[str, Any]
-MOST_PAIRS = 2**24  # of processes, in an order whose steps are listed
-MOST_IN_TABLE = (
-    2**20
-)  # along a dimension, where steps are searched for; and in the whole, where each process has its own order
+# Pairs of processes: in an order whose steps are listed; along a dimension whose steps are searched for, and in all where each
+# process has an order of its own.
+MOST_PAIRS, MOST_SEARCHED = 2**24, 2**20
 MOST_LISTED = 32  # processes on a side of a schedule whose messages are written, and runs of steps that are printed
 WITH_LIMIT = ("optimal", "preemptive", "open-shop")
 ABOUT_ORDERS = (
@@ -42,6 +41,7 @@ ABOUT_WAYS = (
     "ways of via=, all legs together; fewest steps: of any one-port order; busiest rank: bytes that one rank sends or receives "
     "in each leg, added up; time: of these"
 )
+OF_ORDERS = ("messages", "steps", "cost", "one_port", "seconds", "certificate", "reason")
 COLUMNS_OF_ORDERS = ("messages", "steps", "cost", "of the busiest rank", "one-port", "time", "certificate")
 COLUMNS_OF_WAYS = ("legs", "messages", "bytes", "of direct", "fewest steps", "busiest rank", "time")
 
@@ -96,17 +96,9 @@ def studied(case: Case, name: str, time_limit: float, links: Links) -> tuple[Fig
     orders: list[Figures] = []
     shown: list[Schedule] = []
     for each in schedules.NAMES:
-        figures: Figures = {
-            "name": each,
-            "messages": None,
-            "steps": None,
-            "cost": None,
-            "one_port": None,
-            "seconds": None,
-        }
-        figures |= {"certificate": None, "reason": None}
+        figures: Figures = {"name": each, **dict.fromkeys(OF_ORDERS)}
         orders.append(figures)
-        if most > MOST_IN_TABLE and not by_formula(each):
+        if most > MOST_SEARCHED and not by_formula(each):
             figures["reason"] = f"left out: it needs a table of all pairs, {most:,} along a dimension"
             continue
         try:
@@ -117,14 +109,9 @@ def studied(case: Case, name: str, time_limit: float, links: Links) -> tuple[Fig
                 raise
             figures["reason"] = str(error)
             continue
+        figures |= {"messages": totals and totals.sends, **_figures(order, parts, item, links)}
         if order.name != each:
             figures["reason"] = f"its steps take too long to find: the order is {order.name}"
-        figures |= {"messages": totals and totals.sends, "steps": order.number_of_steps, "one_port": order.one_port}
-        if parts:
-            figures["steps"] = math.prod(part.number_of_steps for part in parts)
-            figures["cost"] = math.prod(part.total_cost for part in parts) * item
-            figures["certificate"] = "; ".join(dict.fromkeys(part.certificate for part in parts))
-            figures["seconds"] = links.seconds(figures["steps"], figures["cost"])
         shown = parts if each == name else shown
     busiest = totals and max(totals.most_sent, totals.most_received)
     of_rank = [layout.largest_part(case.shape) * item for layout in (case.before, case.after)]
@@ -156,6 +143,17 @@ def studied(case: Case, name: str, time_limit: float, links: Links) -> tuple[Fig
     return document, shown
 
 
+def _figures(order: Order, parts: list[Schedule], item: int, links: Links) -> Figures:
+    """Steps and cost of an order; of each dimension they multiply."""
+    if not parts:
+        return {"steps": order.number_of_steps, "one_port": order.one_port}
+    steps = math.prod(part.number_of_steps for part in parts)
+    cost = math.prod(part.total_cost for part in parts) * item
+    certificate = "; ".join(dict.fromkeys(part.certificate for part in parts))
+    figures = {"steps": steps, "cost": cost, "one_port": order.one_port, "certificate": certificate}
+    return {**figures, "seconds": links.seconds(steps, cost)}
+
+
 def _parts(order: Order, case: Case, time_limit: float) -> list[Schedule]:
     """The steps of an order: of each dimension, or of all ranks; nothing where there are too many pairs to list."""
     if isinstance(order, Scheduled):
@@ -164,7 +162,7 @@ def _parts(order: Order, case: Case, time_limit: float) -> list[Schedule]:
             parts = [schedules.build(order.name, part.grid, time_limit=time_limit) for part in parts]
         return parts if all(part.grid.P * part.grid.Q <= MOST_PAIRS for part in parts) else []
     before, after = case.before, case.after
-    if before.size * after.size > (MOST_PAIRS if order.one_port else MOST_IN_TABLE):
+    if before.size * after.size > (MOST_PAIRS if order.one_port else MOST_SEARCHED):
         return []
     a, b = (layout.descriptor(case.shape, None).distributions for layout in (before, after))
     ranks = before.first + np.arange(before.size) - after.first
@@ -237,7 +235,8 @@ def _lines(case: Case, document: Figures) -> Iterator[str]:
             f"{counted(document['most_messages'], 'message')}: no one-port order has fewer steps"
         )
     a, b, staging, of_rank = (size_text(memory[part]) for part in ("a", "b", "staging", "rank"))
-    yield f"memory of a rank: A {a}, B {b}, staging at most {staging}; {of_rank} in all"
+    bound = "at most" if memory["staging"] == MEMORY_LIMIT else "about"
+    yield f"memory of a rank: A {a}, B {b}, staging {bound} {staging}; {of_rank} in all"
     yield f"memory of a node with {counted(memory['slots'], 'rank')}: {size_text(memory['node'])}"
     if document["limit"] is not None:
         shared = f"{memory['slots']} times " if memory["slots"] > 1 else ""

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..engine.tabled import counted
+from ..engine.report import counted
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis

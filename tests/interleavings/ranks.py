@@ -24,10 +24,8 @@ from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm.group import Group
 from pyscalapack_redist.comm.node import Node
 from pyscalapack_redist.comm.vote import Ballot, Rows, Vote
-from pyscalapack_redist.engine import batch as batches
+from pyscalapack_redist.engine import make
 from pyscalapack_redist.engine import plan as insides
-from pyscalapack_redist.engine import redistribute as redistribution
-from pyscalapack_redist.engine import states
 from pyscalapack_redist.engine import transfer as transfers
 from pyscalapack_redist.engine.direct import DirectCall
 from pyscalapack_redist.errors import CollectiveError
@@ -363,7 +361,7 @@ def _made(layout: type[Descriptor | Tiles], name: str) -> Callable[..., Any]:
     return make
 
 
-_allocate = states.allocate
+_allocate = transfers.allocate
 
 
 def _allocate_or_fail(plan: Any, mine: Any, dtypes: Any) -> Any:
@@ -374,7 +372,7 @@ def _allocate_or_fail(plan: Any, mine: Any, dtypes: Any) -> Any:
     return _allocate(plan, mine, dtypes)
 
 
-_moving = states.Moving.advance
+_moving = transfers.Moving.advance
 
 
 def _moving_or_failing(self: Any, block: bool) -> Any:
@@ -412,11 +410,10 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (groups, "_never_freed", _Kept()),
     (waiting, "_report", lambda *what: None),
     (insides, "Call", _call),
-    (states, "allocate", _allocate_or_fail),
-    (states.Moving, "advance", _moving_or_failing),
+    (transfers, "allocate", _allocate_or_fail),
+    (transfers.Moving, "advance", _moving_or_failing),
     (nodes, "_is_dead", lambda process: process[0] in _here().world.dead),
-    (redistribution, "group_of", _group_of),
-    (batches, "group_of", _group_of),
+    (make, "group_of", _group_of),
     *((layout, name, _made(layout, name)) for layout in (Descriptor, Tiles) for name in ("empty", "zeros")),
 ]
 
@@ -596,7 +593,7 @@ class Use:
         while self.outcome in ("started", "waited"):
             self.outcome = "waited"
             self._end(self.transfer.wait)
-            if self.outcome == "interrupted" and self.transfer.state < states.State.COMPLETE:
+            if self.outcome == "interrupted" and self.transfer.state < transfers.State.COMPLETE:
                 self.outcome = "waited"
 
     def test(self) -> bool:
@@ -608,7 +605,7 @@ class Use:
                 self._end(self.transfer.wait)
                 return True
         except KeyboardInterrupt:
-            if self.transfer.state > states.State.COMPLETE:
+            if self.transfer.state > transfers.State.COMPLETE:
                 self.outcome = "KeyboardInterrupt"
         except Exception as error:
             self._refused(error)
@@ -664,7 +661,7 @@ class Use:
         if self.outcome not in ("interrupted", "waited", "started"):
             return "refused"
         if self.transfer is not None:
-            if self.transfer.state != states.State.COMPLETE:
+            if self.transfer.state != transfers.State.COMPLETE:
                 return "refused"
             self._end(self.transfer.wait)
             return "done"

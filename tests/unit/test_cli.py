@@ -15,7 +15,7 @@ import pytest
 
 from pyscalapack_redist import DescriptorError
 from pyscalapack_redist.drawing.svg import colour_of
-from pyscalapack_redist.engine.memory import checked_memory
+from pyscalapack_redist.engine.spec import checked_memory
 from pyscalapack_redist.tools import cli
 from pyscalapack_redist.tools.arguments import bytes_per_second, read_duration, read_size
 from pyscalapack_redist.tools.layouts import Layout

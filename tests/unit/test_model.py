@@ -6,7 +6,7 @@ import pytest
 
 from pyscalapack_redist.comm.links import Links
 from pyscalapack_redist.comm.vote import radix_for, work_of
-from pyscalapack_redist.engine.model import (
+from pyscalapack_redist.engine.choose import (
     FAST_PIECE,
     LARGEST_WINDOW,
     LONGEST_PIECE,
@@ -16,7 +16,7 @@ from pyscalapack_redist.engine.model import (
     SMALLEST_WINDOW,
     choose,
 )
-from pyscalapack_redist.engine.scheduling import Load
+from pyscalapack_redist.engine.order import Load
 from pyscalapack_redist.exchanges import Cutting, Extents, Options
 from pyscalapack_redist.exchanges.collective import Bruck
 from pyscalapack_redist.exchanges.pipeline import FEW, Windowed

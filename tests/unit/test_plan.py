@@ -12,7 +12,7 @@ import pytest
 from oracle import deal
 
 from pyscalapack_redist import redistribute, schedules
-from pyscalapack_redist.engine.totals import Totals
+from pyscalapack_redist.engine.report import Totals
 from pyscalapack_redist.tools import cli
 from pyscalapack_redist.tools.layouts import Layout
 
@@ -59,7 +59,7 @@ def test_example_4_in_text(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     assert "plan: 144 float64, 12:4 -> 8:3+12, 20 ranks" in text
     assert "between ranks: 1,152 bytes in 24 messages" in text
-    assert "memory of a rank: A 96 B, B 144 B, staging at most 240 B; 480 B in all" in text
+    assert "memory of a rank: A 96 B, B 144 B, staging about 240 B; 480 B in all" in text
     assert "memory of a node with 2 ranks: 960 B" in text
     assert "links' limit: 288 us, for 2 times the bytes of the busiest rank" in text
     rows = {

@@ -21,11 +21,12 @@ from oracle import Layout, same_bytes, same_numbers
 
 import pyscalapack_redist as psr
 from pyscalapack_redist._kernels.bundle import address_of
-from pyscalapack_redist.engine.arguments import Request
-from pyscalapack_redist.engine.legs import pending_moves
-from pyscalapack_redist.engine.model import choose
-from pyscalapack_redist.engine.redistribute import _plan_of
-from pyscalapack_redist.engine.scheduling import by_formula, searched
+from pyscalapack_redist.engine.choose import choose
+from pyscalapack_redist.engine.make import _plan_of
+from pyscalapack_redist.engine.order import by_formula, searched
+from pyscalapack_redist.engine.redistribution import Redistribution
+from pyscalapack_redist.engine.spec import Request
+from pyscalapack_redist.engine.via import pending_moves
 from pyscalapack_redist.exchanges import Exchange, Extents
 from pyscalapack_redist.schedules import NAMES
 
@@ -48,8 +49,8 @@ def plans_of(case: Case, size: int) -> list[Any]:
         moves = pending_moves(request, a, b)
         if rank == 0 and not by_formula(chosen.schedule):  # one rank searches for all
             steps = [searched(chosen.schedule, move.moved, move.b) for move in moves]
-        plans.append(_plan_of(request, a, b, group, chosen, moves, steps))
-    (stages,) = zip(*(plan.stages for plan in plans), strict=True)
+        plans.append(Redistribution(_plan_of(request, a, b, group, chosen, moves, steps)))
+    (stages,) = zip(*(plan.inside.stages for plan in plans), strict=True)
     largest = Extents(*(max(extents) for extents in zip(*(stage.extents for stage in stages), strict=True)))
     for stage in stages:
         stage.exchange.check(largest, stage.options.buffers)
@@ -72,9 +73,9 @@ class Side:
 
     def __init__(self, case: Case, plan: Any, rank: int) -> None:
         call = case.calls[0]
-        self.case, self.plan, self.rank = case, plan, rank
+        self.case, self.plan, self.rank = case, plan.inside, rank
         self.a, self.b = arrays_of(case, rank, np.random.default_rng([case.seed, rank]) if case.strided else None)
-        self.operands = plan.operands(self.a.given, None if call.new else self.b.given, call.alpha, call.beta)
+        self.operands = self.plan.operands(self.a.given, None if call.new else self.b.given, call.alpha, call.beta)
 
     def bind(self, order: int) -> None:
         operands = self.operands

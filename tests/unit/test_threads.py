@@ -22,7 +22,7 @@ from pyscalapack_redist._kernels.boxes import Box
 from pyscalapack_redist._kernels.bundle import Bundle, Origins
 from pyscalapack_redist._kernels.runs import Runs
 from pyscalapack_redist.comm.node import usable_cores
-from pyscalapack_redist.exchanges import threads as variable
+from pyscalapack_redist.exchanges import exchange as variable
 from pyscalapack_redist.tools import info
 
 needs_tasks = pytest.mark.skipif(not TASKS.exists(), reason="threads cannot be counted")

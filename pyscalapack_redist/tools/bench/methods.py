@@ -25,8 +25,8 @@ from ... import blacs
 from ..._kernels.boxes import Box
 from ..._kernels.bundle import address_of, dense_strides
 from ...comm.mpi import MPI
-from ...engine.planner import messages_of
-from ...engine.redistribute import redistribute
+from ...engine.make import redistribute
+from ...engine.messages import messages_of
 from ...errors import ArrayError, LibraryError
 from ...exchanges import BUFFERS, EXCHANGES, Message
 from ...exchanges.exchange import MEMORY_LIMIT

@@ -34,8 +34,8 @@ from ..._kernels.flag import answer, round_trips
 from ...comm.groups import group_of
 from ...comm.mpi import MPI
 from ...comm.progress import until
-from ...engine.tile_graph import graph_of_tiles
-from ...engine.traffic import between_ranks
+from ...engine.order import graph_of_tiles
+from ...engine.pictures import between_ranks
 from ...errors import LibraryError, RedistributionError
 from ...exchanges.exchange import wanted
 from ..cases import Case

@@ -26,7 +26,7 @@ from pyscalapack_redist.comm.group import DATA, TAGS
 from pyscalapack_redist.comm.groups import group_of
 from pyscalapack_redist.comm.progress import until
 from pyscalapack_redist.comm.vote import LogSteps, Rows, work_of
-from pyscalapack_redist.engine.model import SHORTEST_PIECE
+from pyscalapack_redist.engine.choose import SHORTEST_PIECE
 from pyscalapack_redist.exchanges import message as datatypes
 from pyscalapack_redist.exchanges.message import memory_at
 from pyscalapack_redist.exchanges.pipeline import FEW, HEADER

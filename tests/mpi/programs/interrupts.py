@@ -21,7 +21,7 @@ from mpi4py import MPI
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import groups, waiting
-from pyscalapack_redist.engine import batch as batches
+from pyscalapack_redist.engine import make as batches
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size

@@ -19,7 +19,7 @@ from mpi4py import MPI
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import waiting
-from pyscalapack_redist.engine import redistribute
+from pyscalapack_redist.engine import make as redistribute
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size

@@ -23,7 +23,7 @@ from oracle import TileLayout, holds, same_bytes, same_numbers
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import node
-from pyscalapack_redist.engine import model
+from pyscalapack_redist.engine import choose as model
 from pyscalapack_redist.exchanges import exchange as stores
 from pyscalapack_redist.exchanges import pipeline as nonblocking
 from pyscalapack_redist.exchanges import shared

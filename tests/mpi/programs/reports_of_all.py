@@ -9,8 +9,7 @@ import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.engine.report import ChainReport, FilledReport
-from pyscalapack_redist.engine.totals import Totals
+from pyscalapack_redist.engine.report import ChainReport, FilledReport, Totals
 
 COMM = MPI.COMM_WORLD
 RANK, SIZE = COMM.Get_rank(), COMM.Get_size()

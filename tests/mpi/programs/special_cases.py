@@ -10,7 +10,7 @@ import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.engine.model import FAST_PIECE, LONGEST_PIECE, SHORTEST_PIECE, SMALLEST_WINDOW
+from pyscalapack_redist.engine.choose import FAST_PIECE, LONGEST_PIECE, SHORTEST_PIECE, SMALLEST_WINDOW
 from pyscalapack_redist.exchanges import EXCHANGES
 from pyscalapack_redist.layout.axis import MOST_DIMENSIONS
 

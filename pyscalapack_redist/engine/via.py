@@ -1,4 +1,9 @@
-"""Layouts on the way from A to B, for redistributions in several legs: `via=` of `redistribute`."""
+"""Layouts on the way from A to B, for redistributions in several legs: `via=` of `redistribute`.
+
+What `fill=` of `redistribute` writes outside the trapezoid that moves: 0, or the mirror image, which is a second move.
+
+The moves that a plan consists of, before they are planned: through layouts on the way, and of a mirror image.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +11,32 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comm.vote import digest
 from ..errors import ScheduleError
 from ..layout.axis import LARGEST, BlockCyclic, Irregular
 from ..layout.descriptor import Descriptor
-from ..layout.dimensions import Distribution
+from ..layout.dimensions import Distribution, local_part
 from ..layout.grid import ProcessGrid
+from ..layout.letters import combined
+from .choose import Choice
+from .layouts import Layout, moved
+from .operation import Edge, Part, edge_of
+from .spec import VIAS, Request
 
-__all__ = ["VIAS", "waypoints"]
+__all__ = [
+    "PendingMove",
+    "identity",
+    "pending_moves",
+    "scale_rest",
+    "second_move",
+    "waypoints",
+]
 
-VIAS = ("dimensions", "lcm", "gcd")
 """Names that `via` can have."""
 
 Axes = tuple[int | None, ...]
@@ -215,3 +233,93 @@ def _between(a: Descriptor, b: Descriptor, axes: Sequence[Distribution], ranks: 
 def _first(axis: Distribution) -> int:
     """The process that owns element 0, where the blocks do not name it."""
     return axis.owner(0) if axis.n and isinstance(axis, BlockCyclic) else 0
+
+
+def second_move(fill: str, op: str, part: Part) -> tuple[str, Part] | None:
+    """Operation and part of A for the rest of B; None where that is 0. Not collective.
+
+    The other triangle of op(S) is op of the mirror image, which is A's triangle transposed, or conjugated as well.
+    """
+    if fill == "zero":
+        return None
+    mirrored = {"symmetric": "T", "hermitian": "C"}[fill]
+    return combined(mirrored, op), Part(part.uplo, "U")
+
+
+def scale_rest(out: NDArray[Any], desc: Descriptor, edge: Edge, beta: complex) -> None:
+    """Multiply all of this rank's B outside the trapezoid by beta; what beta = 0 removes is not read. Not collective."""
+    if desc.coords is None:
+        return
+    rows, columns = (desc.global_indices(k) for k in range(2))
+    window = out[local_part(desc.distributions, desc.coords)]
+    upper, diagonal = edge
+    if window.size and abs(window.strides[0]) > abs(window.strides[1]):  # along the lines of memory
+        window, rows, columns, upper, diagonal = window.T, columns, rows, not upper, -diagonal
+    factor = beta if out.dtype.kind == "c" else complex(beta).real
+    for j, cut in enumerate(np.searchsorted(rows, columns - diagonal, "right" if upper else "left").tolist()):
+        rest = window[cut:, j] if upper else window[:cut, j]
+        if beta == 0:
+            rest[...] = np.zeros((), out.dtype)
+        else:
+            rest *= factor
+
+
+def identity(request: Request, a: Layout, b: Layout, chosen: Choice) -> int:
+    """A number equal on all ranks for the same plan."""
+    said = f"call {request.call} {a.layout_digest} {b.layout_digest} {chosen.schedule} {chosen.exchange}"
+    return digest(said.encode())
+
+
+class PendingMove(NamedTuple):
+    """A move that is still to be planned."""
+
+    stage: int
+    source: int
+    target: int
+    a: Layout
+    b: Layout
+    op: str
+    part: Part | None
+    last: bool
+
+    @property
+    def edge(self) -> Edge | None:
+        """Which elements of op(A) move; None for all."""
+        return edge_of(self.part, self.op, self.b.shape)
+
+    @property
+    def moved(self) -> Layout:
+        """The layout of op(A)."""
+        return moved(self.a, self.op)
+
+
+def pending_moves(request: Request, a: Layout, b: Layout) -> list[PendingMove]:
+    """The moves of a plan: of the trapezoid and of its mirror image, if there is one, each through the layouts on its way."""
+    if not request.knows_both:  # what this rank was told, it has not looked at
+        request.check(a, b)
+    if request.via is None and request.fill is None:
+        return [PendingMove(0, 0, 1, a, b, request.op, request.part, True)]
+    kinds: list[tuple[str, Part | None]] = [(request.op, request.part)]
+    if request.fill is not None and request.part is not None:
+        second = second_move(request.fill, request.op, request.part)
+        kinds += [second] if second is not None else []
+    ways = []
+    for op, part in kinds:
+        before = moved(a, op)
+        stops: list[Layout] = [a, b]
+        if request.via is not None and isinstance(before, Descriptor) and isinstance(b, Descriptor):
+            stops[1:1] = waypoints(before, b, request.via)
+        ways.append((op, part, stops))
+    longest = max(len(stops) for _, _, stops in ways) - 1
+    legs: list[PendingMove] = []
+    slot = 2
+    for op, part, stops in ways:
+        source, first = 0, longest - (len(stops) - 1)
+        for k, (start, end) in enumerate(itertools.pairwise(stops)):
+            last = end is stops[-1] and k == len(stops) - 2
+            target = 1 if last else slot
+            slot += not last
+            legs.append(PendingMove(first + k, source, target, start, end, op if k == 0 else "N", part, last))
+            part = part.moved(op) if part is not None and k == 0 else part
+            source = target
+    return legs

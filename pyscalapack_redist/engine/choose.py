@@ -15,12 +15,17 @@ from ..comm.vote import radix_for, work_of
 from ..exchanges import Cutting, Options, exchange_class
 from ..exchanges.collective import Bruck
 from ..exchanges.pipeline import Windowed
-from .scheduling import Load
+from .order import Load
 
 if TYPE_CHECKING:
     pass
 
-__all__ = ["Choice", "choose", "log_steps_pay", "predicted_seconds"]
+__all__ = [
+    "Choice",
+    "choose",
+    "log_steps_pay",
+    "predicted_seconds",
+]
 
 ELEMENT = 8  # bytes that an element is taken to have before the arrays are known
 # As measured on limited links (docs/between-hosts.md): while the wire is the bottleneck, short pieces of all messages at once

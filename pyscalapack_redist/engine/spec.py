@@ -1,13 +1,20 @@
-"""What one rank asks `redistribute` for, checked as far as it can be alone."""
+"""Sizes of memory as people write them: a number of bytes, or "64MiB".
+
+What is asked of a plan beside its layouts, checked once for the same words.
+
+What one rank asks `redistribute` for, checked as far as it can be alone.
+"""
 
 from __future__ import annotations
 
 import functools
+import math
 import operator
+import re
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -16,27 +23,162 @@ from ..comm.group import Group
 from ..comm.groups import Joint, MPIGroup, check_alive, check_running, group_of, joined
 from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Outcome, Statement, digest
-from ..errors import ArrayError, DescriptorError, ScheduleError, shown
+from ..errors import ArrayError, DescriptorError, ScheduleError, shown, unknown
+from ..exchanges import BUFFERS, EXCHANGES, check_combination
 from ..exchanges.exchange import MEMORY_LIMIT
+from ..layout.axis import whole_number
 from ..layout.descriptor import Descriptor
-from ..layout.letters import transposes
-from ..layout.tiles import LAYOUTS, Layout, read_layout
+from ..layout.letters import OPERATIONS, letter_of, transposes
+from ..layout.tiles import LAYOUTS, read_layout
+from ..schedules import NAMES
 from .arrays import check_dtype, dtype_digest
-from .layouts import has_tiles, moved
-from .options import PlanOptions, checked_options
-from .waypoints import VIAS
+from .layouts import Layout, has_tiles, moved
+from .operation import Part, check_square, checked_fill, checked_part
+from .order import is_one_port
 
 __all__ = [
+    "VIAS",
     "Asked",
+    "PlanOptions",
     "Request",
     "Via",
     "check_shapes",
+    "checked_memory",
+    "checked_options",
     "communicator_of",
     "group_of_all",
+    "number_with_unit",
     "on_paper",
+    "read_size",
     "request_for",
 ]
 
+WITH_UNIT = re.compile(r"(?P<value>\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
+SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+def checked_memory(limit: object) -> int:
+    """Bytes, at least 1, from a number of them or a text. Not collective.
+
+    Raises
+    ------
+    DescriptorError
+        It is neither.
+    """
+    if isinstance(limit, str):
+        try:
+            limit = read_size(limit)
+        except ValueError:
+            raise DescriptorError(
+                f"memory_limit = {limit!r} must be a number of bytes of extra memory per rank, or a text such as '64MiB'"
+            ) from None
+    return whole_number("memory_limit", limit, 1, ": bytes of extra memory per rank, or a text such as '64MiB'")
+
+
+def read_size(text: str) -> int:
+    """Bytes, as 64kib, 1.5GB or 1000. Not collective.
+
+    Raises
+    ------
+    ValueError
+        Quotes it and says what it must be.
+    """
+    value = number_with_unit(text, SIZES)
+    if value is None or not (value < math.inf and value == int(value)):
+        raise ValueError(f"{text!r} must be a whole number of bytes: 64kib, 1mb, 65536")
+    return int(value)
+
+
+def number_with_unit(text: str, units: dict[str, float] | dict[str, int]) -> float | None:
+    """The value in the base unit; None where it cannot be read. Not collective."""
+    found = WITH_UNIT.fullmatch(text.strip())
+    scale = units.get(found["unit"].lower()) if found else None
+    return None if found is None or scale is None else float(found["value"]) * scale
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class PlanOptions(NamedTuple):
+    """The options of `redistribute` in one spelling, equal on all ranks for equal ones; `via` has layouts, and is no part."""
+
+    schedule: str
+    exchange: str
+    buffers: str
+    memory_limit: int = 0
+    op: str = "N"
+    part: Part | None = None
+    fill: str | None = None
+
+    def check(self, a: Layout, op: object, uplo: object) -> None:
+        """Refuse what is not for an array of layout `a`, in the user's words for the operation and the part. Not collective.
+
+        Raises
+        ------
+        DescriptorError
+            It is for matrices, or for square ones.
+        """
+        if a.ndim != 2 and transposes(self.op):
+            raise DescriptorError(f"op = {op!r} is for matrices, but desc_a has shape {a.shape}")
+        if a.ndim != 2 and self.part is not None:
+            raise DescriptorError(f"uplo = {uplo!r} is for matrices, but desc_a has shape {a.shape}")
+        if self.fill is not None:
+            check_square(self.fill, a.shape)
+
+
+def _remembering(check: Callable[P, R]) -> Callable[P, R]:
+    """Keep what comes of arguments that have a hash; what is wrong with others is told each time."""
+    cached: Callable[P, R] = functools.lru_cache(maxsize=64, typed=True)(check)  # type: ignore[assignment]
+
+    @functools.wraps(check)
+    def call(*arguments: P.args, **keywords: P.kwargs) -> R:
+        try:
+            return cached(*arguments, **keywords)
+        except TypeError:
+            return check(*arguments, **keywords)
+
+    return call
+
+
+@_remembering
+def checked_options(
+    schedule: str,
+    exchange: str,
+    buffers: str,
+    memory_limit: object,
+    op: object,
+    uplo: object,
+    diag: object,
+    fill: object,
+) -> PlanOptions:
+    """The options that these arguments are. Not collective.
+
+    Raises
+    ------
+    DescriptorError, ScheduleError
+        Names the argument, its value and what it must be.
+    """
+    limit = checked_memory(memory_limit)
+    known = (
+        ("schedule", schedule, (*NAMES, "auto")),
+        ("exchange", exchange, (*EXCHANGES, "auto")),
+        ("buffers", buffers, BUFFERS),
+    )
+    for what, name, names in known:
+        if not isinstance(name, str):
+            raise unknown(what, name, names)
+    check_combination(schedule, schedule == "auto" or is_one_port(schedule), exchange, buffers)
+    letter, part = letter_of("op", op, OPERATIONS), checked_part(uplo, diag)
+    if part is not None and buffers == "datatypes":
+        raise ScheduleError(
+            f"uplo = {uplo!r} with buffers = 'datatypes': no derived datatype is made for a trapezoid; "
+            "use buffers='packed'"
+        )
+    return PlanOptions(schedule, exchange, buffers, limit, letter, part, checked_fill(fill, part))
+
+
+VIAS = ("dimensions", "lcm", "gcd")
 Via = str | Sequence[Descriptor] | None
 
 

@@ -1,4 +1,6 @@
-"""The order of the messages between two descriptors, by the name of a schedule.
+"""Who owes whom how much where a layout is of tiles: what schedules are searched for in.
+
+The order of the messages between two descriptors, by the name of a schedule.
 
 What a formula tells, each rank works out for itself. Schedules that are searched for are found by one rank and told to the
 others: a search under a time limit need not end alike on two machines.
@@ -21,19 +23,19 @@ from numpy.typing import NDArray
 from .. import schedules
 from ..errors import ScheduleError, unknown
 from ..layout.tiles import Tiles
-from ..schedules import CommunicationGrid, MessageGraph, Schedule, WholeGraph
+from ..schedules import CommunicationGrid, LengthMatrix, MessageGraph, Schedule, WholeGraph, between
 from ..schedules.layout_graphs import ReplicatedGraph
 from ..schedules.matchings import in_levels
 from ..schedules.orders import ORDERS, Order, Scheduled
 from ..schedules.schedule import ListedSchedule
 from .layouts import Layout, has_tiles, process_coords, process_shapes
-from .tile_graph import graph_of_tiles
 
 __all__ = [
     "Load",
     "Steps",
     "by_formula",
     "fewest_steps",
+    "graph_of_tiles",
     "is_one_port",
     "load_between",
     "order_for",
@@ -41,6 +43,25 @@ __all__ = [
     "schedules_for",
     "searched",
 ]
+
+
+def graph_of_tiles(a: Layout, b: Layout) -> LengthMatrix:
+    """Elements that each rank of A sends to each of B, both ascending; 0 from a rank to itself. Not collective.
+
+    The work is that of all tiles of A times the processes of B, or the other way.
+    """
+    senders, receivers = a.ranks, b.ranks
+    lengths = np.zeros((max(1, len(senders)), max(1, len(receivers))), np.int64)
+    rows, columns = (between(x, y).lengths for x, y in zip(a.distributions, b.distributions, strict=True))
+    p, q = np.searchsorted(senders, a.placement), np.searchsorted(receivers, b.placement)
+    for i, j in np.ndindex(*q.shape):
+        # What all places of A share with this one of B.
+        np.add.at(lengths, (p, q[i, j]), rows[:, i, None] * columns[:, j])
+    for k, rank in enumerate(senders):
+        if rank in receivers:
+            lengths[k, receivers.index(rank)] = 0
+    return LengthMatrix(lengths)
+
 
 Ints = NDArray[np.int64]
 
