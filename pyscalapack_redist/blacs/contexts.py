@@ -1,4 +1,6 @@
-"""One thread of a process at a time in the library: BLACS and netlib's routines have static tables and buffers.
+"""BLACS contexts, and who may use the library when.
+
+One thread of a process at a time in the library: BLACS and netlib's routines have static tables and buffers.
 
 A thread that waits for another while a rank waits for it may wait for ever: where several processes take part, all give up.
 

@@ -1,4 +1,6 @@
-"""Symbols of shared libraries, and what a file links; also without opening it. Not collective.
+"""The BLACS and ScaLAPACK library: found and loaded, what it links, and which kernels its BLAS runs.
+
+Symbols of shared libraries, and what a file links; also without opening it. Not collective.
 
 Which kernels the BLAS beneath ScaLAPACK runs, and whether they are for another processor. Not collective.
 

@@ -1,4 +1,6 @@
-"""What a group keeps from one redistribution to the next: plans, and staging memory.
+"""Group: processes that redistribute among themselves; what they agree on, tell one another, and keep.
+
+What a group keeps from one redistribution to the next: plans, and staging memory.
 
 Conversation: every rank of a group tells the first one something, and the first one answers all of them.
 

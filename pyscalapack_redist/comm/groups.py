@@ -1,4 +1,6 @@
-"""The groups of a communicator: made when their ranks are first asked for, kept as an attribute of it, and freed with it.
+"""The groups of a communicator, and of an inter-communicator, whose two sides are one.
+
+The groups of a communicator: made when their ranks are first asked for, kept as an attribute of it, and freed with it.
 
 The two sides of an inter-communicator as one communicator, on which the engine plans and runs as on any other.
 

@@ -1,4 +1,6 @@
-"""The cores that this process may use, their last cache, and how a process gives its core to others.
+"""The node: its ranks, the memory that they share, and the cores and the cache that a process may use.
+
+The cores that this process may use, their last cache, and how a process gives its core to others.
 
 Not every system has sched_getaffinity and sched_yield, and only Linux tells of caches in files; macOS lacks the first.
 

@@ -1,4 +1,6 @@
-"""Messages to all other ranks in few steps: a maximum of numbers, and a block of bytes for each rank.
+"""Votes, and the messages in few steps by which they go between nodes.
+
+Messages to all other ranks in few steps: a maximum of numbers, and a block of bytes for each rank.
 
 In step k each rank sends to the ranks d r^k further, for d from 1 to r - 1, and receives from those so far before; r is called
 the radix. What they know of the maximum goes in every message (with radix 2: Hensgen, Finkel and Manber, Two algorithms for

@@ -1,4 +1,6 @@
-"""The hand-shake of two jobs that MPI has joined: rank 0 of each proves that it has read the other side's card.
+"""connect() and accept(), and the proof by which two jobs trust one another.
+
+The hand-shake of two jobs that MPI has joined: rank 0 of each proves that it has read the other side's card.
 
 MPI joins whoever knows the port and asks no further. So before anything else each side sends 32 bytes, HMAC-SHA256 (RFC 2104)
 of its role under the secrets of both cards, and compares what it gets. The secrets are of one meeting only, so what somebody

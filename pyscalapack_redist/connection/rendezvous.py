@@ -1,4 +1,6 @@
-"""Whose file it is: meeting files are read only where the user, or the one whom they name, has made them.
+"""Where two jobs meet: by files, which are read only where the right user has made them.
+
+Whose file it is: meeting files are read only where the user, or the one whom they name, has made them.
 
 Two jobs meet by files, before MPI is asked for anything that cannot be cancelled, and see whether each other lives.
 

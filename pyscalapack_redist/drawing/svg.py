@@ -1,4 +1,6 @@
-"""One colour for each rank, the same in every picture.
+"""Pictures of layouts as SVG, and tables, for notebooks: panels of blocks in the colours of their ranks.
+
+One colour for each rank, the same in every picture.
 
 What is drawn of a layout: matrices of blocks, each with the rank that owns it.
 

@@ -1,4 +1,6 @@
-"""redistribute(): a plan that moves an array from one layout to another, made once and run often.
+"""The public calls: redistribute(), batch(), scatter() and gather().
+
+redistribute(): a plan that moves an array from one layout to another, made once and run often.
 
     descriptors -> messages (planning) -> order (scheduling) -> stages of moves (engine) -> the user's arrays
 

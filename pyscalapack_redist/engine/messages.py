@@ -1,4 +1,6 @@
-"""From two descriptors to the messages of one rank: what it sends, receives and copies, in closed form per dimension.
+"""The messages of one rank, for descriptors and for tiles.
+
+From two descriptors to the messages of one rank: what it sends, receives and copies, in closed form per dimension.
 
 The work is proportional to the rank's own index runs in one period and to the peers it has; with copies, to the receivers of
 the part that it holds a copy of, and along each dimension to those of its senders (`schedules/layout_graphs.py`).

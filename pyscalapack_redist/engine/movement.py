@@ -1,4 +1,6 @@
-"""Arrays of the layouts in between, of plans with `via=`: made for each use, and where they are.
+"""The elements of one transfer on their way, and the arrays of layouts in between.
+
+Arrays of the layouts in between, of plans with `via=`: made for each use, and where they are.
 
 Movement: the elements of one transfer on their way: the arrays, what moves them, and the memory for it.
 """

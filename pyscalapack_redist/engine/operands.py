@@ -1,4 +1,6 @@
-"""Whether the arrays of a batch overlap: its moves go in any order, so what one writes no other may read or write.
+"""The arrays of one use of a plan, checked, and what moves arrays of their kind.
+
+Whether the arrays of a batch overlap: its moves go in any order, so what one writes no other may read or write.
 
 A plan bound to arrays: do they fit, what all arrays of their kind have in common, and what moves them.
 

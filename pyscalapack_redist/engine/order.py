@@ -1,4 +1,6 @@
-"""Who owes whom how much where a layout is of tiles: what schedules are searched for in.
+"""The order of the messages: schedules by name, found by each rank or by one for all.
+
+Who owes whom how much where a layout is of tiles: what schedules are searched for in.
 
 The order of the messages between two descriptors, by the name of a schedule.
 

@@ -1,4 +1,6 @@
-"""What a redistribution moves between ranks, counted for all of them at once, without a communicator.
+"""What goes from rank to rank, counted for all of them, and pictures of it.
+
+What a redistribution moves between ranks, counted for all of them at once, without a communicator.
 
 Lengths and numbers of messages are products over the dimensions, so a table for each dimension is enough. Those of a
 trapezoid are not, nor those of layouts with copies: they are counted message by message.

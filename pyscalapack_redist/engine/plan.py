@@ -1,4 +1,6 @@
-"""Distributed arrays, and those of other libraries, in a use of a plan: NumPy's go in, and what comes out is as they are.
+"""Plan: the stages of a redistribution, what it keeps from use to use, and the fast path.
+
+Distributed arrays, and those of other libraries, in a use of a plan: NumPy's go in, and what comes out is as they are.
 
 Plan: what a redistribution consists of and keeps from use to use, as the modules of the engine see it.
 

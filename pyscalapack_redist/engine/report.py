@@ -1,4 +1,6 @@
-"""Figures as names and values: lines of text, or a table of HTML.
+"""What a plan says of itself in figures: of one rank, of all, of its legs.
+
+Figures as names and values: lines of text, or a table of HTML.
 
 What a plan moves and what it costs on one rank, for a person or a program to read.
 

@@ -1,4 +1,6 @@
-"""Sizes of memory as people write them: a number of bytes, or "64MiB".
+"""What one rank asks `redistribute` for: layouts and options, checked as far as it can alone.
+
+Sizes of memory as people write them: a number of bytes, or "64MiB".
 
 What is asked of a plan beside its layouts, checked once for the same words.
 

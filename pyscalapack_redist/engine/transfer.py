@@ -1,4 +1,6 @@
-"""The states of a transfer. Each has what is known by then, and says which comes next.
+"""Transfer: one use of a plan, and the states that it goes through.
+
+The states of a transfer. Each has what is known by then, and says which comes next.
 
     Voting -> Ready -> Moving -> Complete
        |  \\-> Asking -> Confirming -> Ready

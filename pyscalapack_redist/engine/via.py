@@ -1,4 +1,6 @@
-"""Layouts on the way from A to B, for redistributions in several legs: `via=` of `redistribute`.
+"""The moves of a plan: straight, by layouts on the way (`via=`), and of a mirror image (`fill=`).
+
+Layouts on the way from A to B, for redistributions in several legs: `via=` of `redistribute`.
 
 What `fill=` of `redistribute` writes outside the trapezoid that moves: 0, or the mirror image, which is a second move.
 

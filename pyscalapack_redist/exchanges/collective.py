@@ -1,4 +1,6 @@
-"""Ready: receives are posted, a barrier, then sends in ready mode, which need not ask whether anybody waits for them
+"""Exchanges in which all ranks take part in rounds: ready, alltoallv, alltoallw and bruck.
+
+Ready: receives are posted, a barrier, then sends in ready mode, which need not ask whether anybody waits for them
 (Walker & Otto, section 2.2.1, on Fig 5).
 
 Where staging memory does not hold all messages they go in rounds, each with its barrier. A round waits for nothing but

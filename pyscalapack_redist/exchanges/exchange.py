@@ -1,4 +1,6 @@
-"""Whether B is written by ordinary stores, through the cache, or by non-temporal ones, past it: by trial (`_kernels.stores`).
+"""Exchange: how the bytes of a plan's messages move; what all ways have in common.
+
+Whether B is written by ordinary stores, through the cache, or by non-temporal ones, past it: by trial (`_kernels.stores`).
 
 What surely fits into the cache is written through it. What is sure goes by the size of the last cache as the system tells
 it, which errs upwards, as a virtual machine is told of a cache that it shares with others: so a rank is taken to have a few

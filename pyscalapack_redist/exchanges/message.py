@@ -1,4 +1,6 @@
-"""Messages, as planned in elements and as sent in bytes, and the pieces in which they go where memory is limited.
+"""Messages, the pieces they are cut into, and what MPI is given of them: bytes, or derived datatypes.
+
+Messages, as planned in elements and as sent in bytes, and the pieces in which they go where memory is limited.
 
 Messages as MPI derived datatypes: one dimension inside the other, vectors of vectors (Walker & Otto, Figs 2 and 3).
 

@@ -1,4 +1,6 @@
-"""Nonblocking: receives are posted at once, pieces are packed and sent as slots of staging memory become free, and
+"""Exchanges of messages from process to process: all at once, in a window, in pairs, or in steps.
+
+Nonblocking: receives are posted at once, pieces are packed and sent as slots of staging memory become free, and
 unpacked as they come (Walker & Otto, Fig 5, with a limit on memory). Windowed: the same with a few messages at a time.
 
 Message by message, all pieces go through one queue of slots; sender and receiver go through them in the same global order,

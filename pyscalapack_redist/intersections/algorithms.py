@@ -1,4 +1,6 @@
-"""The answer of every intersection algorithm: runs of first period, and how often the period repeats.
+"""The four algorithms that find shared index runs, and what they have in common.
+
+The answer of every intersection algorithm: runs of first period, and how often the period repeats.
 
 The blocks that one process holds within the first elements of an axis: what every algorithm here walks over.
 

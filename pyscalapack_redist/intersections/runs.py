@@ -1,4 +1,6 @@
-"""What processes share where one axis, or both, has irregular blocks: sorted intervals, searched in one another.
+"""What one process shares with each process of another axis, of blocks of any sizes.
+
+What processes share where one axis, or both, has irregular blocks: sorted intervals, searched in one another.
 
 An own block is cut where the other axis's blocks end; where that is block-cyclic, its whole blocks within an own block are
 families of equal runs at equal distances, one for each process, however small they are.

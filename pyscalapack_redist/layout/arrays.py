@@ -1,4 +1,6 @@
-"""New local arrays, and elements for them.
+"""Local arrays: new ones, and those of other libraries.
+
+New local arrays, and elements for them.
 
 Large ones begin with a cache line, so that whole lines of them can be written past the cache. NumPy's own begin 16 bytes
 after one, where lines of a matrix that are written across those of another take twice as long.

@@ -1,4 +1,6 @@
-"""One dimension dealt out in blocks to processes in turn: who owns an index, and where it lies there.
+"""One dimension dealt out to processes, in blocks of one size or of any sizes.
+
+One dimension dealt out in blocks to processes in turn: who owns an index, and where it lies there.
 
 Every piece of block-cyclic index arithmetic of the package is here. ScaLAPACK's names for the same things: `local_size` is
 NUMROC, `owner` INDXG2P, `local_index` INDXG2L, `global_index` INDXL2G, `source` RSRC or CSRC. Indices start at 0.

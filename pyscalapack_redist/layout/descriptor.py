@@ -1,4 +1,6 @@
-"""Two dimensions taken as one: a lower-dimensional projection of a layout (Birkeland & Sorevik, section 4).
+"""Descriptor: how an array is dealt out over a process grid, also with two dimensions taken as one.
+
+Two dimensions taken as one: a lower-dimensional projection of a layout (Birkeland & Sorevik, section 4).
 
 Element (i, j) of dimensions of n_i and n_j elements, i running faster, becomes element i + n_i j of the one dimension.
 Local arrays do not change, so the one dimension must be dealt out in blocks of one size to the same processes; or in

@@ -1,4 +1,6 @@
-"""The dimensions of an array: a layout's arguments, checked, as one distribution for each; and parts of these.
+"""The dimensions of an array, one distribution for each, and who owns which element.
+
+The dimensions of an array: a layout's arguments, checked, as one distribution for each; and parts of these.
 
 Who owns which element of an array: ranks of elements and of blocks, and the pictures of them.
 """

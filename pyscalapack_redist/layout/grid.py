@@ -1,4 +1,6 @@
-"""ProcessGrid: which rank of a communicator stands where in a grid of processes, and the BLACS context of the grid.
+"""ProcessGrid, and ScaLAPACK's nine integers that name one.
+
+ProcessGrid: which rank of a communicator stands where in a grid of processes, and the BLACS context of the grid.
 
 ScaLAPACK's array descriptor: the nine integers DTYPE, CTXT, M, N, MB, NB, RSRC, CSRC, LLD, read and written.
 """

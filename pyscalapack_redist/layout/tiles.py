@@ -1,4 +1,6 @@
-"""Tiles: a matrix cut by two lists of edges, of which each tile belongs to any process: COSTA's general layout.
+"""Tiles, and layouts of any kind as callers give them.
+
+Tiles: a matrix cut by two lists of edges, of which each tile belongs to any process: COSTA's general layout.
 
 The rows of tiles are an irregular axis of which each has one, and so are the columns; so a layout of tiles is a grid of
 places like a descriptor's, but several places may be of one process, which has a local array for each of them.

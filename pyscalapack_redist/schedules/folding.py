@@ -1,4 +1,6 @@
-"""A message graph with processes that are alike put together, so that large graphs are scheduled as small ones.
+"""Large graphs as small ones, and back.
+
+A message graph with processes that are alike put together, so that large graphs are scheduled as small ones.
 
 Two foldings, after which a schedule is told by how many messages of each type go where:
 

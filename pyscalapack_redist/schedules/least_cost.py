@@ -1,4 +1,6 @@
-"""The best schedule for an aim that is found in a time, with a bound: what `optimal` runs.
+"""Schedules of least cost: optimal, and the front of steps against cost.
+
+The best schedule for an aim that is found in a time, with a bound: what `optimal` runs.
 
 A slice is folded and its program solved, with whole counts where real ones do not come out whole. What does not fold, an array
 that ends within a slice above all, is put into levels message by message; small programs give a bound and the numbers of

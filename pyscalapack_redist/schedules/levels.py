@@ -1,4 +1,6 @@
-"""The integer program of least cost: how many steps of each cost, and which messages go into steps of which cost.
+"""The integer programs of least cost: of a whole graph, and small ones that bound a large one.
+
+The integer program of least cost: how many steps of each cost, and which messages go into steps of which cost.
 
 A step of cost c takes messages of length c or less. By Koenig's theorem messages fit into m steps where no process has more
 than m of them, so a schedule of a folded graph is m_c for each length c and counts y of each type for each c, with

@@ -1,4 +1,6 @@
-"""A step of the most weight on a folded graph (Desprez, section 4.5): counts of messages of each type.
+"""Schedules by matchings: stepwise, greedy, and messages put into levels one by one.
+
+A step of the most weight on a folded graph (Desprez, section 4.5): counts of messages of each type.
 
 The polytope of matchings of a bipartite graph is integral (Eq 7 of the paper), and so is that of counts within the groups'
 sizes; where every group has one process it is an assignment problem.

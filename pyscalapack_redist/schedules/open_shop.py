@@ -1,4 +1,6 @@
-"""The order of messages that ends first where nobody waits for a step to end: the open shop problem, without preemption.
+"""Messages without barriers: when they go, and the order that ends first.
+
+The order of messages that ends first where nobody waits for a step to end: the open shop problem, without preemption.
 
 Least times are NP-hard (Gonzalez & Sahni, 1976). Orders that leave no port idle without need are tried, with other priorities
 and with chance, beside the orders of `stepwise` and `optimal`.

@@ -1,4 +1,6 @@
-"""Least time where messages may be cut, at the price of more steps, each of which costs a start-up.
+"""Schedules of messages that may be cut: least time, the pieces, and a bound.
+
+Least time where messages may be cut, at the price of more steps, each of which costs a start-up.
 
 Without start-up costs the least time is what the busiest process sends or receives (Gonzalez & Sahni, 1976). With them the
 least time is NP-hard (Gopal & Wong, 1985; Crescenzi, Deng & Papadimitriou, 2001: K-preemptive bipartite scheduling, as in

@@ -1,4 +1,6 @@
-"""A schedule: which message, or which part of one, goes in which step (Desprez, Definition 4).
+"""Schedules, and products of them.
+
+A schedule: which message, or which part of one, goes in which step (Desprez, Definition 4).
 
 A step is an integer array of rows sender, receiver, length. Its cost is the most that one process sends or receives in it,
 which is its longest message where no process is in it twice.
