@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pyscalapack_redist import schedules
 from pyscalapack_redist.tools.bench.methods import named_methods
-from pyscalapack_redist.tools.bench.results import CaseResult, Results
+from pyscalapack_redist.tools.bench.results import Results
 from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.layouts import Layout
@@ -65,37 +67,23 @@ class Example:
 EXAMPLES = (Example(1, 16, 16, 3, 5), Example(2, 16, 16, 7, 11), Example(4, 12, 8, 4, 3))
 
 
-def groups(results: Results) -> list[tuple[Example, str, list[CaseResult]]]:
-    """The cases of each example on each kind of process sets, by size. Not collective."""
-    found: dict[tuple[Example, str], list[CaseResult]] = {}
-    for result in results.cases:
+def tables(results: Results) -> Sequence[tuple[str, Table]]:
+    """Median times and ratios over vector sizes, for each example on each kind of process sets. Not collective."""
+    medians = {name: column[:, 1] for name, column in results.times.items()}
+    ratios = [results.column(OPTIMAL)[:, 1] / results.column(name)[:, 1] for name in PAIRINGS]
+    groups: dict[tuple[Example, str], list[int]] = {}
+    for k, result in enumerate(results.cases):
         case = result.case
         numbers = (case.before.size, case.after.size, case.before.block[0], case.after.block[0])
         example = next(example for example in EXAMPLES if (example.P, example.Q, example.r, example.s) == numbers)
-        sets = "disjoint sets" if case.after.first else "shared processes"
-        found.setdefault((example, sets), []).append(result)
-    return [(*key, sorted(some, key=lambda result: result.case.elements)) for key, some in found.items()]
-
-
-def ratio(result: CaseResult, name: str) -> float | None:
-    """Median time of the optimal schedule as a fraction of another method's. Not collective."""
-    best, other = result.method(OPTIMAL), result.method(name)
-    return None if best is None or other is None else best.median / other.median
-
-
-def tables(results: Results) -> Sequence[tuple[str, Table]]:
-    """Times and ratios over vector sizes. Not collective."""
-    names = list(dict.fromkeys(method.name for case in results.cases for method in case.methods))
+        groups.setdefault((example, "disjoint sets" if case.after.first else "shared processes"), []).append(k)
     made = []
-    for example, sets, cases in groups(results):
-        table = new_table(("doubles",), (*names, *(f"optimal / {name.split('/')[0]}" for name in PAIRINGS)))
-        for result in cases:
-            times = [found.median if (found := result.method(name)) else None for name in names]
-            table.add_row(
-                str(result.case.elements),
-                *("-" if seconds is None else time_text(seconds) for seconds in times),
-                *(ratio_text(ratio(result, name)) for name in PAIRINGS),
-            )
+    for (example, sets), cases in groups.items():
+        table = new_table(("doubles",), (*medians, *(f"optimal / {name.split('/')[0]}" for name in PAIRINGS)))
+        for k in sorted(cases, key=lambda k: results.cases[k].case.elements):
+            times = ("-" if np.isnan(column[k]) else time_text(column[k]) for column in medians.values())
+            shares = (ratio_text(None if np.isnan(ratio[k]) else ratio[k]) for ratio in ratios)
+            table.add_row(str(results.cases[k].case.elements), *times, *shares)
         made.append((f"{example}, {sets}: median times; {_expectation(example)}:", table))
     return made
 

@@ -17,11 +17,11 @@ import numpy as np
 from pyscalapack_redist import schedules
 from pyscalapack_redist.comm.mpi import MPI
 from pyscalapack_redist.tools.bench.methods import Alltoallv, Method, Prepared, Whole
-from pyscalapack_redist.tools.bench.results import CaseResult, Results
+from pyscalapack_redist.tools.bench.results import Results, means
 from pyscalapack_redist.tools.bench.stage import Stage, poison
 from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
+from pyscalapack_redist.tools.text import new_table, time_text
 
 from .desprez import Example
 
@@ -98,53 +98,38 @@ def _obstacle(case: Case) -> str | None:
     return None
 
 
-def _methods() -> tuple[Method, ...]:
-    made: dict[str, Callable[[Stage], _InSteps | Alltoallv]] = {
-        order: functools.partial(_InSteps, order=order) for order in ORDERS
-    }
-    made["alltoallv"] = Alltoallv
-    alone = [
-        Method(f"{name} alone", functools.partial(_Alone, made=exchange), _obstacle) for name, exchange in made.items()
-    ]
-    packed = [Method(f"{name} packed", exchange, _obstacle) for name, exchange in made.items()]
-    return (*alone, *packed)
+MADE: dict[str, Callable[[Stage], _InSteps | Alltoallv]] = {
+    **{order: functools.partial(_InSteps, order=order) for order in ORDERS},
+    "alltoallv": Alltoallv,
+}
 
 
 def tables(results: Results) -> Sequence[tuple[str, Table]]:
     """For each timer the times, and those of MPI_Alltoallv as multiples of the schedules'. Not collective."""
     found = []
     for timer in TIMERS:
-        ratios = [f"alltoallv / {order}" for order in ORDERS]
-        table = new_table(("from -> to", "doubles"), (*EXCHANGES, *ratios))
-        for result in results.cases:
-            times = {name: result.method(f"{name} {timer}") for name in EXCHANGES}
-            both = [f"{time_text(time.least)} / {time_text(time.median)}" if time else "-" for time in times.values()]
-            table.add_row(
-                _told(result.case),
-                str(result.case.elements),
-                *both,
-                *(_compared(result, order, timer) for order in ORDERS),
+        table = new_table(("from -> to", "doubles"), (*EXCHANGES, *(f"alltoallv / {order}" for order in ORDERS)))
+        columns = {name: results.column(f"{name} {timer}") for name in EXCHANGES}
+        for k, result in enumerate(results.cases):
+            sides = (f"{side.size}:{side.block[0]}" for side in (result.case.before, result.case.after))
+            times = (
+                "-" if np.isnan(column[k]).any() else " / ".join(map(time_text, column[k]))
+                for column in columns.values()
             )
+            ratios = (means((columns["alltoallv"] / columns[order])[[k]]) for order in ORDERS)
+            table.add_row(" -> ".join(sides), str(result.case.elements), *times, *ratios)
         what = "packing outside the timer, as theirs" if timer == "alone" else "packing inside the timer"
         found.append((f"{what}; minimum / median times, and ratios of both:", table))
     return found
 
 
-def _compared(result: CaseResult, order: str, timer: str) -> str:
-    ours, theirs = (result.method(f"{name} {timer}") for name in (order, "alltoallv"))
-    if ours is None or theirs is None:
-        return "-"
-    return f"{ratio_text(theirs.least / ours.least)} / {ratio_text(theirs.median / ours.median)}"
-
-
-def _told(case: Case) -> str:
-    return " -> ".join(f"{side.size}:{side.block[0]}" for side in (case.before, case.after))
-
-
 DESPREZ_PACKING = Suite(
     cases=tuple(example.case(each * example.P, False) for example in EXAMPLES for each in EACH),
     quick=tuple(example.case(each * example.P, False) for example in EXAMPLES for each in (75, 300)),
-    methods=_methods(),
+    methods=(
+        *(Method(f"{name} alone", functools.partial(_Alone, made=made), _obstacle) for name, made in MADE.items()),
+        *(Method(f"{name} packed", made, _obstacle) for name, made in MADE.items()),
+    ),
     calls=1,
     tables=tables,
 )

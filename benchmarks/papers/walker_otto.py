@@ -9,7 +9,6 @@ blocks enough for the bandwidth of links to count.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from pyscalapack_redist.comm.mpi import MPI
 from pyscalapack_redist.schedules import walker_otto
 from pyscalapack_redist.tools.bench.methods import Method, Prepared, named_methods
 from pyscalapack_redist.tools.bench.plot import Axis
-from pyscalapack_redist.tools.bench.results import CaseResult, Results
+from pyscalapack_redist.tools.bench.results import Results
 from pyscalapack_redist.tools.bench.stage import Stage, bytes_of
 from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
@@ -99,31 +98,29 @@ def factor(case: Case) -> int:
 
 
 def tables(results: Results) -> Sequence[tuple[str, Table]]:
-    """Time against K for each method, and Table 1. Not collective."""
-    names = list(dict.fromkeys(method.name for case in results.cases for method in case.methods))
-    methods = [name for name in names if name not in COLLECTIVES]
+    """Median time against K for each method, and Table 1. Not collective."""
+    medians = {name: column[:, 1] for name, column in results.times.items()}
+    methods = [name for name in medians if name not in COLLECTIVES]
     by_factor = new_table(("K",), tuple(methods))
-    for case in results.cases:
-        by_factor.add_row(str(factor(case.case)), *(_median(case, name) for name in methods))
-    processes = results.cases[0].case.before.size
-    first = new_table(("operation",), (f"{processes} processes",))
+    for k, result in enumerate(results.cases):
+        by_factor.add_row(str(factor(result.case)), *(_told(medians[name][k]) for name in methods))
+    first = new_table(("operation",), (f"{results.cases[0].case.before.size} processes",))
     for name in COLLECTIVES:  # of the same bytes for every K
-        times = [found.median for case in results.cases if (found := case.method(name))]
-        first.add_row(name, time_text(statistics.median(times)) if times else "-")
+        times = results.column(name)[:, 1]
+        first.add_row(name, _told(float(np.median(times))))
     redistributions, factors = TABLE_1
-    for case in results.cases:
-        if factor(case.case) in factors:
-            for method in redistributions:
-                first.add_row(f"{method}, K = {factor(case.case)}", _median(case, method))
+    for k, result in enumerate(results.cases):
+        if factor(result.case) in factors:
+            for name in redistributions:
+                first.add_row(f"{name}, K = {factor(result.case)}", _told(results.column(name)[k, 1]))
     return [
         ("median time against K (Walker & Otto, Fig 11):", by_factor),
         ("median times side by side (Walker & Otto, Table 1):", first),
     ]
 
 
-def _median(case: CaseResult, name: str) -> str:
-    found = case.method(name)
-    return "-" if found is None else time_text(found.median)
+def _told(seconds: float) -> str:
+    return "-" if np.isnan(seconds) else time_text(seconds)
 
 
 AXIS = Axis("K: blocks of 4 become blocks of 4 K", factor, lambda case: f"{case.before.size} processes, {case.array}")
