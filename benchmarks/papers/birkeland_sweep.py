@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import importlib
 import itertools
-import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
@@ -75,18 +74,17 @@ class _PreparedSweep(Prepared):
         first = case.before.first
         layouts = [replace(layout(case.shape, self.grid, k), first=first) for k in range(len(self.grid) + 1)]
         self.descs = [layout.descriptor(case.shape, stage.comm) for layout in layouts]
-        stops = route(len(self.grid))
-        arrays = [stage.a, stage.out, *self._scratch(stops)]
-        self._legs: list[tuple[Transfer, Array, Array]] = []
-        made: dict[tuple[int, int], Transfer] = {}
-        for number, (k, to) in enumerate(itertools.pairwise(stops)):
-            if (k, to) not in made:
-                made[k, to] = self.transfer(k, to)
-            a, b = arrays[self._array_of(number, k)], arrays[self._array_of(number + 1, to)]
-            if a is not None and b is not None:
-                b = b if b.ndim > 1 else _shaped(b, self.descs[to])
-                a = a if a.ndim > 1 else _shaped(a, self.descs[k])
-                self._legs.append((made[k, to], a, b))
+        scratch = {k: desc.empty(case.dtype) for k, desc in enumerate(self.descs) if k != 1 and desc.coords is not None}
+        self.extra_bytes = sum(array.nbytes for array in scratch.values())
+
+        def array(number: int, k: int) -> Array | None:
+            """Where a stop's array is: S_0 in A at the start only, S_1 in B, others in arrays of their own."""
+            return stage.out if k == 1 else stage.a if number == 0 else scratch.get(k)
+
+        stops = list(itertools.pairwise(route(len(self.grid))))
+        made = {stop: self.transfer(*stop) for stop in dict.fromkeys(stops)}
+        legs = [(made[k, to], array(number, k), array(number + 1, to)) for number, (k, to) in enumerate(stops)]
+        self._legs = [(move, a, b) for move, a, b in legs if a is not None and b is not None]
 
     @abstractmethod
     def transfer(self, k: int, to: int) -> Transfer:
@@ -96,45 +94,19 @@ class _PreparedSweep(Prepared):
         for move, a, b in self._legs:
             move(a, b)
 
-    def _array_of(self, number: int, k: int) -> int:
-        """Where a stop's array is: S_0 in A at the start only, S_1 in B, others in two that take turns."""
-        if k == 1:
-            return 1
-        return 0 if number == 0 else 2 + k % 2
-
-    def _scratch(self, stops: tuple[int, ...]) -> list[Array | None]:
-        item = self.stage.case.dtype
-        found: list[Array | None] = [None, None]
-        self.extra_bytes = 0
-        if self.descs[0].coords is None:
-            return found
-        for number, k in enumerate(stops):
-            at = self._array_of(number, k) - 2
-            if at >= 0:
-                size = math.prod(self.descs[k].local_shape)
-                had = found[at]
-                if had is None or had.size < size:
-                    found[at] = np.empty(size, item)
-        self.extra_bytes = sum(array.nbytes for array in found if array is not None)
-        return found
-
-
-def _shaped(flat: Array, desc: Descriptor) -> Array:
-    return flat[: math.prod(desc.local_shape)].reshape(desc.local_shape, order="F")
-
 
 class _Plans(_PreparedSweep):
     """This package: one plan for each redistribution, made once; exchange and buffers as `redistribute` takes them."""
 
     def __init__(self, stage: Stage, exchange: str, buffers: str) -> None:
-        self._exchange, self._buffers = exchange, buffers
+        self._options = {"exchange": exchange, "buffers": buffers}
         self._staging = 0
         super().__init__(stage)
         self.extra_bytes = (self.extra_bytes or 0) + self._staging
 
     def transfer(self, k: int, to: int) -> Transfer:
         dtype = self.stage.case.dtype
-        plan = redistribute(self.descs[k], self.descs[to], dtype=dtype, exchange=self._exchange, buffers=self._buffers)
+        plan = redistribute(self.descs[k], self.descs[to], dtype=dtype, **self._options)
         self._staging = max(self._staging, plan.report(dtype).extra_bytes)
         return plan
 
