@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pyscalapack_redist.errors import ScheduleError
 from pyscalapack_redist.tools.text import counted
 
-from .rules import Ints, Rule
+from .rules import NOTHING, Ints, Rule
 
 __all__ = ["Machine", "Outcome", "Pieces", "lock_step", "max_min", "simulate"]
 
@@ -25,7 +25,6 @@ PEAK = 1e3  # rate of a port with a burst left, in multiples of its rate
 EMPTY = 1e-3  # part of a burst that is too little to count
 SAME = 1e-9  # events so near to each other, relative to the time, are one
 SECONDS, BYTES = "a number of seconds of at least 0", "a number of bytes of at least 0"
-NOTHING: Ints = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)

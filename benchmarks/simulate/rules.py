@@ -6,17 +6,18 @@ pieces that their senders and that their receivers come to: at first, and once s
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AnySource", "Ints", "Rule", "Stages", "Window"]
+__all__ = ["NOTHING", "AnySource", "Ints", "Rule", "Stages", "Window"]
 
 Ints = NDArray[np.int64]
 Posts = tuple[Ints, Ints]
+NOTHING: Ints = np.zeros(0, np.int64)
 
 
 class Rule(Protocol):
@@ -65,14 +66,16 @@ class Stages:
 
     def __init__(self, sender: Ints, receiver: Ints, stage: Ints) -> None:
         stages = 1 + int(stage.max(initial=0))
-        ranks, both = np.concatenate([sender, receiver]), np.concatenate([stage, stage])
-        keys, place = np.unique(ranks * stages + both, return_inverse=True)
+        keys, places = np.unique(np.concatenate([sender, receiver]) * stages + np.tile(stage, 2), return_inverse=True)
         changes = np.diff(keys // stages) != 0
-        self._places = place.reshape(2, -1).astype(np.int64)
-        self._left = np.bincount(place, minlength=len(keys))
+        self._places = places.reshape(2, -1)  # of each piece, among the stages of all ranks
+        self._left = np.bincount(places, minlength=len(keys))
         self._last = np.append(changes, True)
         self._first = np.flatnonzero(np.append(True, changes)[: len(keys)])
-        self._queues = tuple(_Queue(side) for side in self._places)
+        self._pieces = [
+            np.split(np.argsort(side, kind="stable"), np.cumsum(np.bincount(side, minlength=len(keys)))[:-1])
+            for side in self._places
+        ]
 
     def start(self) -> Posts:
         return self._of(self._first)
@@ -84,7 +87,7 @@ class Stages:
         return self._of(through[~self._last[through]] + 1)
 
     def _of(self, places: Ints) -> Posts:
-        sends, receives = (queue.all_of(places) for queue in self._queues)
+        sends, receives = (np.concatenate([NOTHING, *(side[place] for place in places)]) for side in self._pieces)
         return sends, receives
 
 
@@ -93,35 +96,40 @@ class AnySource:
     (`synchronized`)."""
 
     def __init__(self, sender: Ints, receiver: Ints, awaited: Ints) -> None:
-        ranks = 1 + int(max(sender.max(initial=0), receiver.max(initial=0)))
-        self._sender, self._receiver, self._awaited = sender, receiver, awaited
-        self._queue = _Queue(sender, ranks)
-        self._sending, self._receiving = np.zeros(ranks, bool), np.zeros(ranks, bool)
-        self._received = np.zeros(ranks, np.int64)
-        self._asking = np.zeros(0, np.int64)  # sent to a process whose receive is taken
+        self._sender, self._receiver, self._awaited = sender.tolist(), receiver.tolist(), awaited.tolist()
+        self._queues: dict[int, deque[int]] = {}
+        for piece, rank in enumerate(self._sender):
+            self._queues.setdefault(rank, deque()).append(piece)
+        self._received = Counter[int]()
+        self._sending, self._receiving = set[int](), set[int]()
+        self._asking: list[int] = []  # pieces that are sent and not yet received
 
     def start(self) -> Posts:
-        return self._next(np.unique(self._sender))
+        return self._next(sorted(self._queues))
 
     def completed(self, some: Ints) -> Posts:
-        self._sending[self._sender[some]] = False
-        self._receiving[self._receiver[some]] = False
-        np.add.at(self._received, self._receiver[some], 1)
-        return self._next(np.unique(np.concatenate([self._sender[some], self._receiver[some]])))
+        ranks = set()
+        for piece in some.tolist():
+            source, target = self._sender[piece], self._receiver[piece]
+            self._sending.discard(source)
+            self._receiving.discard(target)
+            self._received[target] += 1
+            ranks |= {source, target}
+        return self._next(sorted(ranks))
 
-    def _next(self, ranks: Ints) -> Posts:
-        head = self._queue.heads(ranks)
-        able = (head >= 0) & ~self._sending[ranks]
-        able[able] = self._received[ranks[able]] >= self._awaited[head[able]]
-        sends = self._queue.take(ranks[able])
-        self._sending[ranks[able]] = True
-        self._asking = np.concatenate([self._asking, sends])
-        free = np.flatnonzero(~self._receiving[self._receiver[self._asking]])
-        _, at = np.unique(self._receiver[self._asking[free]], return_index=True)
-        receives = self._asking[free[at]]
-        self._asking = np.delete(self._asking, free[at])
-        self._receiving[self._receiver[receives]] = True
-        return sends, receives
+    def _next(self, ranks: list[int]) -> Posts:
+        sends, receives, waiting = [], [], []
+        for rank in ranks:
+            queue = self._queues.get(rank)
+            if queue and rank not in self._sending and self._received[rank] >= self._awaited[queue[0]]:
+                sends.append(queue.popleft())
+                self._sending.add(rank)
+        for piece in (*self._asking, *sends):
+            free = self._receiver[piece] not in self._receiving
+            (receives if free else waiting).append(piece)
+            self._receiving.add(self._receiver[piece])
+        self._asking = waiting
+        return np.array(sends, np.int64), np.array(receives, np.int64)
 
 
 class _Slots:
@@ -155,35 +163,3 @@ class _Slots:
             self._queue[piece] = queue
             found.append(piece)
         return np.array(found, np.int64)
-
-
-class _Queue:
-    """Pieces by owner, in their order."""
-
-    def __init__(self, owner: Ints, owners: int = 0) -> None:
-        self._pieces = np.argsort(owner, kind="stable")
-        counts = np.bincount(owner, minlength=max(owners, 1 + int(owner.max(initial=-1))))
-        self._end = np.cumsum(counts)
-        self._next = self._end - counts
-
-    def take(self, owners: Ints) -> Ints:
-        """One for each time that an owner is named."""
-        return self._take_next(*np.unique(owners, return_counts=True))
-
-    def all_of(self, owners: Ints) -> Ints:
-        """All of some owners."""
-        some = owners[owners < len(self._end)]
-        return self._take_next(some, self._end[some] - self._next[some])
-
-    def heads(self, owners: Ints) -> Ints:
-        """The next of each owner; -1 where there is none."""
-        some = np.minimum(self._next[owners], max(0, len(self._pieces) - 1))
-        return np.where(self._next[owners] < self._end[owners], self._pieces[some], -1)
-
-    def _take_next(self, owners: Ints, count: Ints) -> Ints:
-        count = np.minimum(count, self._end[owners] - self._next[owners])
-        first = self._next[owners]
-        self._next[owners] += count
-        inside = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-        pieces: Ints = self._pieces[np.repeat(first, count) + inside]
-        return pieces
