@@ -6,8 +6,12 @@ A plan is made once and used often:
     b = plan(a)
 """
 
+from typing import TYPE_CHECKING
+
+from ._lazy import lazily
+
 try:
-    from . import blacs, intersections, linalg, scalapack, schedules
+    from .distributed_array import DistributedArray, distribute
 except ModuleNotFoundError as error:
     if not (error.name or "").startswith(f"{__name__}._"):
         raise
@@ -15,10 +19,8 @@ except ModuleNotFoundError as error:
         f"the compiled module {error.name} is not in {__path__[0]}: in a source tree run `python setup.py build_ext --inplace` "
         "with this Python, or `pip install .` and start Python in another folder"
     ) from error
-from .connection.connect import accept, connect
-from .distributed_array import DistributedArray, distribute
-from .engine.make import Redistribution, batch, gather, redistribute, scatter
-from .engine.paper import PaperPlan
+from .engine.make import batch, gather, redistribute, scatter
+from .engine.redistribution import Redistribution
 from .engine.report import BatchReport
 from .errors import (
     ArrayError,
@@ -30,13 +32,18 @@ from .errors import (
     RedistributionError,
     ScheduleError,
 )
-from .files import dtype_of, load, save, shape_of
 from .layout.axis import BlockCyclic, Blocks
 from .layout.descriptor import Descriptor
 from .layout.grid import ProcessGrid
-from .layout.relabel import RelabelReport, relabel, relabel_report
 from .layout.tiles import Tiles
 from .tracing import Phase, Phases, trace
+
+if TYPE_CHECKING:
+    from . import blacs, intersections, linalg, scalapack, schedules
+    from .connection.connect import accept, connect
+    from .engine.paper import PaperPlan
+    from .files import dtype_of, load, save, shape_of
+    from .layout.relabel import RelabelReport, relabel, relabel_report
 
 __version__ = "0.1.0"
 
@@ -81,3 +88,18 @@ __all__ = [
     "shape_of",
     "trace",
 ]
+
+__getattr__ = lazily(
+    globals(),
+    {
+        **{name: name for name in ("blacs", "intersections", "linalg", "scalapack", "schedules")},
+        **dict.fromkeys(("accept", "connect"), "connection.connect"),
+        **dict.fromkeys(("dtype_of", "load", "save", "shape_of"), "files"),
+        **dict.fromkeys(("RelabelReport", "relabel", "relabel_report"), "layout.relabel"),
+        "PaperPlan": "engine.paper",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

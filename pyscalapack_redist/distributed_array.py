@@ -18,7 +18,6 @@ from .comm.vote import Ballot, Statement, digest
 from .engine.make import from_root, gather, redistribute
 from .engine.spec import communicator_of, group_of_all
 from .errors import ArrayError, DescriptorError, shown
-from .files import load, save
 from .layout.arrays import host_array
 from .layout.descriptor import Descriptor
 from .layout.dimensions import BlockSizes
@@ -55,6 +54,8 @@ class DistributedArray(Distributed):
 
         Parameters, errors and the formats of files are those of `load`.
         """
+        from .files import load
+
         return cls(desc, load(desc, path, **options))
 
     def save(self, path: str | os.PathLike[str], **options: Any) -> None:
@@ -62,6 +63,8 @@ class DistributedArray(Distributed):
 
         Parameters, errors and the formats of files are those of `save`.
         """
+        from .files import save
+
         save(self, path, **options)
 
     def gather(self, root: int = 0) -> NDArray[Any] | None:

@@ -117,9 +117,11 @@ def main() -> None:
     import numpy as np  # noqa: F401 - loaded once for all programs
     from mpi4py import MPI
 
-    import pyscalapack_redist as psr  # noqa: F401
+    import pyscalapack_redist as psr
     from pyscalapack_redist.comm.mpi import MPI as CACHED
 
+    for name in psr.__all__:  # what is loaded when it is first asked for: a program changes none of it for the next
+        getattr(psr, name)
     world, folder = MPI.COMM_WORLD, Path(sys.argv[1])
     for stream in (sys.stdout, sys.stderr):  # a line is written at once, beside those of other ranks
         stream.reconfigure(line_buffering=True, write_through=False)

@@ -46,7 +46,6 @@ from .choose import Choice, choose, log_steps_pay
 from .layouts import Layout, moved, process_shapes, spread
 from .messages import Messages, messages_of, messages_of_tiles
 from .order import Load, Steps, by_formula, load_between, order_for, searched
-from .paper import plan_on_paper
 from .plan import Plan
 from .redistribution import Redistribution
 from .spec import Asked, Request, Via, checked_memory, communicator_of, group_of_all, request_for
@@ -157,6 +156,8 @@ def redistribute(
             with tracing.phase("plan", desc_a, desc_b):
                 group = request.joint.group if request.joint else group_of(request.comm, request.ranks)
                 return _agreed_plan(request, group, held.let_through)
+    from .paper import plan_on_paper
+
     return plan_on_paper(request)
 
 

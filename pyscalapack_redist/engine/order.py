@@ -27,7 +27,6 @@ from ..errors import ScheduleError, unknown
 from ..layout.tiles import Tiles
 from ..schedules import CommunicationGrid, LengthMatrix, MessageGraph, Schedule, WholeGraph, between
 from ..schedules.layout_graphs import ReplicatedGraph
-from ..schedules.matchings import in_levels
 from ..schedules.orders import ORDERS, Order, Scheduled
 from ..schedules.schedule import ListedSchedule
 from .layouts import Layout, has_tiles, process_coords, process_shapes
@@ -233,6 +232,8 @@ def schedules_for(name: str, a: Layout, b: Layout) -> list[Schedule]:
 def _fewest(name: str, graph: MessageGraph, seconds: float) -> Schedule:
     """The schedule of a graph; `stepwise` message by message, where there is a table, which takes less time than to import
     SciPy."""
+    from ..schedules.matchings import in_levels
+
     if name == "stepwise" and (isinstance(graph, WholeGraph) or graph.P * graph.Q <= TABLED):
         part = in_levels(graph, time.monotonic() + seconds)
     else:

@@ -23,7 +23,6 @@ from .direct import DirectCall
 from .layouts import descriptors, has_tiles
 from .messages import messages_of as planned
 from .operation import Part
-from .pictures import draw_plans, region_of
 from .plan import ONE, ZERO, Plan, call_with, first_call
 from .report import PARTS, Leg, Profile, messages_of, report_of, totals_of
 from .stages import Move
@@ -295,6 +294,8 @@ class Redistribution:
         DescriptorError
             A layout is of tiles.
         """
+        from .pictures import draw_plans
+
         return draw_plans([plan.inside for plan in self.plans] or [self.inside])
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -315,6 +316,8 @@ class Redistribution:
         pair, said = self.inside.pairs[0], table(type(self).__name__, self._rows())
         if has_tiles(pair.desc_a, pair.desc_b):
             return said
+        from .pictures import region_of
+
         region = region_of(self.inside, html=True)
         a, b = descriptors(pair.desc_a, pair.desc_b, "a picture")
         before = a._svg(region[::-1] if transposes(pair.op) else region, "before")

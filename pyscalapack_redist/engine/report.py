@@ -31,7 +31,6 @@ from .choose import predicted_seconds
 from .layouts import Layout, descriptors, local_shapes
 from .operands import BY_COLUMNS, Binding, listed
 from .order import fewest_steps
-from .pictures import traffic_of
 from .plan import Plan
 from .stages import Forms, Move, Stage
 
@@ -431,6 +430,8 @@ class Totals(Tabled):
     def on_paper(cls, move: Move, exchange: str, why: str, item: int) -> Totals:
         """Those of a move with elements of `item` bytes. Not collective."""
         before, after = descriptors(move.moved, move.desc_b, "a plan on paper")
+        from .pictures import traffic_of
+
         traffic = traffic_of(before, after, move.edge)
         return cls(
             schedule=move.order.name,

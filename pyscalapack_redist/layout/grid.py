@@ -19,9 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .. import blacs
 from .._descriptor import FIELDS, build_fields, check_fields, read_fields
-from ..blacs import contexts
 from ..comm.group import read_alike
 from ..comm.groups import check_alive, check_running, group_of
 from ..comm.mpi import MPI
@@ -139,7 +137,9 @@ class ProcessGrid:
             raise DescriptorError(f"ctxt = {shown(ctxt)} must be an integer, the number of a BLACS context") from None
         if ctxt == -1:
             return None
-        rows, columns, ranks = blacs.context_grid(ctxt, comm)
+        from ..blacs import context_grid
+
+        rows, columns, ranks = context_grid(ctxt, comm)
         grid = cls((rows, columns), comm, ranks=ranks)
         grid._context = ctxt
         return grid
@@ -232,10 +232,10 @@ class ProcessGrid:
         if self._coords is None:
             return -1
         if self._context is None:
+            from ..blacs import make_context
+
             check_alive(self._comm)
-            self._context = blacs.make_context(
-                self._comm, (self._shape[0], self._shape[1]), self._ranks.ravel().tolist()
-            )
+            self._context = make_context(self._comm, (self._shape[0], self._shape[1]), self._ranks.ravel().tolist())
             self._owns_context = True
         return self._context
 
@@ -274,6 +274,8 @@ class ProcessGrid:
                 f"{self} has no BLACS context yet: call make_context() on all of its ranks first (it is collective)"
             )
         if self._coords is not None:  # a library ends the process for one that is not alive
+            from ..blacs import contexts
+
             contexts.check_alive(self._context, (self._shape[0], self._shape[1]))
         return self._context
 
@@ -281,10 +283,12 @@ class ProcessGrid:
         """Free the BLACS context if this grid made it; MPI.Finalize has done so before. Collective over the grid."""
         made, self._context = self._context, None
         if made is not None and self._owns_context:
+            from ..blacs import free_context
+
             self._owns_context = False
             with contextlib.suppress(CollectiveError):
                 check_running()
-                blacs.free_context(made)
+                free_context(made)
 
     def __del__(self) -> None:
         if self._owns_context and not sys.is_finalizing():

@@ -8,15 +8,20 @@ A schedule is made by name:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .._lazy import lazily
 from .catalogue import NAMES, build
 from .communication_grid import CommunicationGrid, MessageClass
 from .layout_graphs import between
-from .least_cost import pareto
 from .message_graph import LengthMatrix, MessageGraph, WholeGraph, whole
-from .open_shop import OpenShopSchedule, Timetable, completion_time, port_bound, timetable
-from .preemptive import PreemptiveSchedule, preemptive_pareto
 from .schedule import ListedSchedule, ProductSchedule, Schedule, product
 from .walker_otto import WalkerOtto, walker_otto
+
+if TYPE_CHECKING:
+    from .least_cost import pareto
+    from .open_shop import OpenShopSchedule, Timetable, completion_time, port_bound, timetable
+    from .preemptive import PreemptiveSchedule, preemptive_pareto
 
 __all__ = [
     "NAMES",
@@ -43,3 +48,12 @@ __all__ = [
     "walker_otto",
     "whole",
 ]
+
+__getattr__ = lazily(
+    globals(),
+    {
+        "pareto": "least_cost",
+        **dict.fromkeys(("OpenShopSchedule", "Timetable", "completion_time", "port_bound", "timetable"), "open_shop"),
+        **dict.fromkeys(("PreemptiveSchedule", "preemptive_pareto"), "preemptive"),
+    },
+)

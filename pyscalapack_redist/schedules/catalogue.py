@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 from ..errors import ScheduleError, unknown
-from .formulas import caterpillar, classes, natural, random_order, ring
-from .least_cost import optimal
-from .matchings import greedy, stepwise
 from .message_graph import MessageGraph
-from .open_shop import open_shop
-from .preemptive import preemptive
 from .schedule import Schedule
-from .walker_otto import phases, random_phases, schedule_walker_otto
 
 __all__ = ["NAMES", "build", "check_name"]
 
-BUILDERS: dict[str, Callable[..., Schedule]] = {
-    "natural": natural,
-    "random": random_order,
-    "caterpillar": caterpillar,
-    "ring": ring,
-    "phases": phases,
-    "random-phases": random_phases,
-    "walker-otto": schedule_walker_otto,
-    "classes": classes,
-    "stepwise": stepwise,
-    "greedy": greedy,
-    "optimal": optimal,
-    "preemptive": preemptive,
-    "open-shop": open_shop,
+# Module and function; a module is imported when a schedule of it is first built.
+BUILDERS = {
+    "natural": ("formulas", "natural"),
+    "random": ("formulas", "random_order"),
+    "caterpillar": ("formulas", "caterpillar"),
+    "ring": ("formulas", "ring"),
+    "phases": ("walker_otto", "phases"),
+    "random-phases": ("walker_otto", "random_phases"),
+    "walker-otto": ("walker_otto", "schedule_walker_otto"),
+    "classes": ("formulas", "classes"),
+    "stepwise": ("matchings", "stepwise"),
+    "greedy": ("matchings", "greedy"),
+    "optimal": ("least_cost", "optimal"),
+    "preemptive": ("preemptive", "preemptive"),
+    "open-shop": ("open_shop", "open_shop"),
 }
 NAMES = tuple(BUILDERS)
 """The schedules that `build` makes, by name."""
@@ -68,11 +64,13 @@ def build(name: str, grid: MessageGraph, **options: Any) -> Schedule:
     check_name(name)
     if not isinstance(grid, MessageGraph):
         raise ScheduleError(f"grid = {grid!r} must be a CommunicationGrid, a LengthMatrix, or what whole() makes")
-    known = [option for option in inspect.signature(BUILDERS[name]).parameters if option != "grid"]
+    module, function = BUILDERS[name]
+    builder: Callable[..., Schedule] = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+    known = [option for option in inspect.signature(builder).parameters if option != "grid"]
     for option in options:
         if option not in known:
             raise ScheduleError(
                 f"{option} = {options[option]!r}: schedule = {name!r} has no option of that name; it has "
                 f"{' and '.join(known) or 'none'}"
             )
-    return BUILDERS[name](grid, **options)
+    return builder(grid, **options)

@@ -14,10 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import intersections
 from .._kernels.lengths import add_lengths
 from ..errors import ScheduleError
-from ..intersections import Intersections
 from ..layout.axis import BlockCyclic
 from .checks import checked_table, integer, positive
 from .message_graph import Ints, MessageGraph
@@ -321,7 +319,9 @@ def _lengths(own: BlockCyclic, other: BlockCyclic, p: int) -> Ints:
 
 def _shared(own: BlockCyclic, other: BlockCyclic, p: int) -> tuple[Ints, Ints]:
     """Processes of the other axis that share anything with process `p` of one, ascending, and how much."""
-    runs: Intersections = intersections.find("aspen", own, other, p)
+    from ..intersections import find
+
+    runs = find("aspen", own, other, p)
     ends = np.cumsum(runs.length)
     if not len(ends):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
