@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from .comm.group import first_known
 from .comm.vote import Ballot, Statement, digest
 from .engine.make import from_root, gather, redistribute
 from .engine.spec import communicator_of, group_of_all
@@ -132,7 +133,7 @@ class DistributedArray(Distributed):
         ballot = Ballot(failed=everyone.failed(error), call=digest("layout to reach"), target=layout, note=unknown)
         statements = [Statement("the layout to reach", layout, repr(target))]
         outcome = everyone.agree(ballot, error, lambda: statements, lambda outcome: bool(outcome.note))
-        dtype = everyone.share(self.dtype) if outcome.note else self.dtype
+        dtype = everyone.combine(self.dtype, first_known) if outcome.note else self.dtype
         plan = redistribute(self._desc, target, dtype=dtype, comm=comm, op=op, **options)
         local = plan(self._local, None if out is None else out.local, alpha=alpha, beta=beta)
         return type(self)._made(target, local, dtype) if out is None else out

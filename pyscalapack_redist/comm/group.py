@@ -63,6 +63,7 @@ __all__ = [
     "Refusal",
     "Staging",
     "all_tell",
+    "first_known",
     "read_alike",
 ]
 
@@ -197,6 +198,11 @@ class Conversation:
         self.answer = answers[0]
         for peer, data in enumerate(pickled, 1):
             self._send(peer, data)
+
+
+def first_known(told: list[Any]) -> Any:
+    """The value of the lowest rank that has one; None where nobody has. Not collective."""
+    return next((value for value in told if value is not None), None)
 
 
 def all_tell(
@@ -602,20 +608,40 @@ class Group:
         """As this rank names the others."""
         return "".join(self.names[part] if isinstance(part, int) else part for part in why or ())
 
-    def combine(self, mine: Any, answer: Callable[[list[Any]], Any] | None = None) -> Any:
-        """What all ranks tell, by rank; or what `answer` makes of that, on the first one. Collective over the group."""
+    def combine(
+        self, mine: Any = None, answer: Callable[[list[Any]], Any] | None = None, error: BaseException | None = None
+    ) -> Any:
+        """What all ranks tell, by rank; or what `answer` makes of that, on the first one. Collective over the group.
+
+        Parameters
+        ----------
+        mine : object
+            What this rank tells; anything that can be pickled.
+        answer : callable, optional
+            Such as `first_known`.
+        error : BaseException, optional
+            What this rank has found wrong: then all raise, and nothing is answered.
+
+        Raises
+        ------
+        BaseException
+            `error` itself on the rank that has it.
+        CollectiveError
+            On the others.
+        """
         self.check_usable()
+
+        def answered(told: list[Any]) -> Any:
+            wrong = next(((rank, text) for rank, (text, _) in enumerate(told) if text is not None), None)
+            values = [value for _, value in told]
+            return wrong, None if wrong is not None else values if answer is None else answer(values)
+
+        said = None if error is None else error_in_words(error)
         with progress.interrupts_held():
-            return self._answer(all_tell(self.channel, self.next_ticket(), mine, answer))
-
-    def raise_on_all(self, error: BaseException | None) -> None:
-        """Raise on every rank if any has an error. Collective over the group."""
-        self._raise_first(self.combine(None if error is None else error_in_words(error)), error)
-
-    def share(self, value: T | None) -> T | None:
-        """The value of the lowest rank that has one, on all; None where nobody has. Collective over the group."""
-        shared: T | None = self.combine(value, lambda told: next((given for given in told if given is not None), None))
-        return shared if value is None else value
+            wrong, result = self._answer(all_tell(self.channel, self.next_ticket(), (said, mine), answered))
+        if wrong is not None:
+            raise error or CollectiveError(f"{self.names[wrong[0]]} could not take part: {wrong[1]}")
+        return result
 
     # -- what a group has
 

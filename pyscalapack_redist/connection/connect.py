@@ -245,7 +245,7 @@ class _Side:
         self._on_root(check)  # before anything else
         joint: Joint = joined(intercomm, watch, self._release)
         joint.group.make_node()
-        joint.group.raise_on_all(None)
+        joint.group.combine()
         return intercomm
 
     def _why_not(self, other: Card) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..comm.group import Group
+from ..comm.group import Group, first_known
 from ..comm.mpi import MPI
 from ..errors import DescriptorError
 from ..layout.descriptor import Descriptor
@@ -77,7 +77,7 @@ def spread(mine: Layout | None, group: Group, comm: MPI.Intracomm) -> Layout:
     DescriptorError
         No rank has it.
     """
-    known = group.share(None if mine is None else (isinstance(mine, Tiles), mine._packed()))
+    known = group.combine(None if mine is None else (isinstance(mine, Tiles), mine._packed()), first_known)
     if known is None:
         raise DescriptorError("no rank knows the layout: CTXT is -1, or the descriptor None, on all of them")
     tiled, packed = known

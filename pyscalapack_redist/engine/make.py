@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .. import tracing
-from ..comm.group import Group
+from ..comm.group import Group, first_known
 from ..comm.groups import check_alive, group_of
 from ..comm.links import Links
 from ..comm.mpi import MPI
 from ..comm.progress import interrupts_held
-from ..comm.vote import Ballot, Outcome, Statement, digest, error_in_words
-from ..errors import ArrayError, CollectiveError, DescriptorError, RedistributionError, ScheduleError, unknown
+from ..comm.vote import Ballot, Outcome, Statement, digest
+from ..errors import ArrayError, DescriptorError, RedistributionError, ScheduleError, unknown
 from ..exchanges import Extents, Options, exchange_class
 from ..exchanges.collective import Bruck
 from ..exchanges.exchange import MEMORY_LIMIT
@@ -48,7 +48,7 @@ from .messages import Messages, messages_of, messages_of_tiles
 from .order import Load, Steps, by_formula, load_between, order_for, searched
 from .plan import Plan
 from .redistribution import Redistribution
-from .spec import Asked, Request, Via, checked_memory, communicator_of, group_of_all, request_for
+from .spec import Asked, Spec, Via, checked_memory, communicator_of, group_of_all, resolve
 from .stages import Move, Pair, Stage
 from .via import PendingMove, identity, pending_moves
 
@@ -147,18 +147,18 @@ def redistribute(
     """
     desc_a, desc_b = descriptor_of(desc_a), descriptor_of(desc_b)
     with interrupts_held() as held:
-        request = request_for(
+        spec = resolve(
             desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill
         )
-        if request.idle:
-            return _idle_plan(request)
-        if not request.on_paper:
+        if spec.idle:
+            return _idle_plan(spec)
+        if not spec.on_paper:
             with tracing.phase("plan", desc_a, desc_b):
-                group = request.joint.group if request.joint else group_of(request.comm, request.ranks)
-                return _agreed_plan(request, group, held.let_through)
+                group = spec.joint.group if spec.joint else group_of(spec.comm, spec.ranks)
+                return _agreed_plan(spec, group, held.let_through)
     from .paper import plan_on_paper
 
-    return plan_on_paper(request)
+    return plan_on_paper(spec)
 
 
 # What a rank notes on its ballot. Where all have planned by themselves, one vote tells both that all ask for the same plan
@@ -166,101 +166,101 @@ def redistribute(
 PLANNED, NOT_PLANNED, LAYOUT_UNKNOWN = range(3)
 
 
-def _agreed_plan(request: Request, group: Group, let_through: Callable[[], None]) -> Redistribution:
+def _agreed_plan(spec: Spec, group: Group, let_through: Callable[[], None]) -> Redistribution:
     """The plan that all ask for, an old one or a new one. Collective over the group.
 
     Interrupts are held back: they come before the vote, which then tells the others, and while it is waited for. From then on
     all ranks make and keep the same plans.
     """
-    asked, error = request.asked(), request.error
-    plan = _plan_ahead(request, group, asked)
+    asked, error = spec.asked(), spec.error
+    plan = _plan_ahead(spec, group, asked)
     try:
         let_through()
     except BaseException as caught:
         error = error or caught
-    note = LAYOUT_UNKNOWN if not request.knows_both else NOT_PLANNED if plan is None else PLANNED
+    note = LAYOUT_UNKNOWN if not spec.knows_both else NOT_PLANNED if plan is None else PLANNED
 
     def is_new(outcome: Outcome) -> bool:
         """Whether ranks have more to tell. Else they keep the plan, as must one on which an interrupt has ended the call."""
         key = Asked.of(outcome)
-        if request.joint is not None or (outcome.note != PLANNED and key not in group.plans):
+        if spec.joint is not None or (outcome.note != PLANNED and key not in group.plans):
             return True
         group.plans.keep(key, group.plans.get(key, plan))
         return False
 
-    outcome = group.agree(request.ballot(group, asked, note, error), error, request.statements, is_new, let_through)
+    outcome = group.agree(spec.ballot(group, asked, note, error), error, spec.statements, is_new, let_through)
     key = Asked.of(outcome)
-    plan = group.plans[key] if key in group.plans else _new_plan(request, group, outcome.note)
-    inside = plan.inside.with_layouts(*request.descriptors, request.agreed_dtype(group))
+    plan = group.plans[key] if key in group.plans else _new_plan(spec, group, outcome.note)
+    inside = plan.inside.with_layouts(*spec.descriptors, spec.agreed_dtype(group))
     if inside is not plan.inside:
         plan = Redistribution(inside)
     group.plans.keep(key, plan)
     return plan
 
 
-def _plan_ahead(request: Request, group: Group, asked: Asked) -> Redistribution | None:
+def _plan_ahead(spec: Spec, group: Group, asked: Asked) -> Redistribution | None:
     """A plan made before all are known to ask for it; None where ranks need to hear of each other. Not collective.
 
     Nothing is sent, and what is wrong is left to be found again when all have voted.
     """
-    a, b = request.descriptors
+    a, b = spec.descriptors
     node = group.node
-    if request.error is not None or a is None or b is None or request.joint is not None:
+    if spec.error is not None or a is None or b is None or spec.joint is not None:
         return None
     kept: Redistribution | None = group.plans.get(asked)
     if kept is not None or node is None or not node.whole:
         return kept
     start = time.perf_counter()
     try:
-        chosen = choose(request.schedule, request.exchange, request.buffers, node)
+        chosen = choose(spec.schedule, spec.exchange, spec.buffers, node)
         if chosen.exchange != Shared.name or not by_formula(chosen.schedule):
             return None
-        plan = _plan_of(request, a, b, group, chosen, pending_moves(request, a, b))
+        plan = _plan_of(spec, a, b, group, chosen, pending_moves(spec, a, b))
     except Exception:
         return None
     plan.planning = {"messages": time.perf_counter() - start}
     return Redistribution(plan)
 
 
-def _idle_plan(request: Request) -> Redistribution:
+def _idle_plan(spec: Spec) -> Redistribution:
     """The plan of a rank outside both grids."""
-    a, b = request.layouts
-    chosen = choose(request.schedule, request.exchange, request.buffers, None)
+    a, b = spec.layouts
+    chosen = choose(spec.schedule, spec.exchange, spec.buffers, None)
     order = ORDERS.get(chosen.schedule, Natural)((), ())
-    op, part = request.op, request.part
+    op, part = spec.op, spec.part
     move = Move(0, 0, 1, a, b, op, True, part, order, Messages([], [], []))
-    stage = Stage([move], exchange_class(chosen.exchange), Options(request.memory_limit, request.buffers), None)
-    pair = Pair(a, b, request.dtype, op, part, request.fill)
-    return Redistribution(Plan(None, [pair], [stage], {}, chosen.why, identity(request, a, b, chosen)))
+    stage = Stage([move], exchange_class(chosen.exchange), Options(spec.memory_limit, spec.buffers), None)
+    pair = Pair(a, b, spec.dtype, op, part, spec.fill)
+    return Redistribution(Plan(None, [pair], [stage], {}, chosen.why, identity(spec, a, b, chosen)))
 
 
-def _new_plan(request: Request, group: Group, note: int) -> Redistribution:
+def _new_plan(spec: Spec, group: Group, note: int) -> Redistribution:
     """Work out this rank's messages. Collective over the group: all make the plan, or none."""
     moments = [time.perf_counter()]
     if note == LAYOUT_UNKNOWN:
-        a, b = (spread(mine, group, request.comm) for mine in request.descriptors)
+        a, b = (spread(mine, group, spec.comm) for mine in spec.descriptors)
     else:
-        a, b = request.layouts
+        a, b = spec.layouts
     node = group.make_node()
-    before = request.moved(a)
+    before = spec.moved(a)
     load = Load() if group.links is None else load_between(before, b)
     moved = math.prod(b.shape) * b.copies
-    chosen = choose(request.schedule, request.exchange, request.buffers, node, group.links, moved, load)
+    chosen = choose(spec.schedule, spec.exchange, spec.buffers, node, group.links, moved, load)
     moments.append(time.perf_counter())
     steps: Any = None
     if not by_formula(chosen.schedule):  # a search under a time limit need not end alike on two machines
-        found = _searched(chosen.schedule, request, a, b) if group.rank == 0 else None
-        steps = group.combine(found, lambda told: told[0])
+        found = _searched(chosen.schedule, spec, a, b) if group.rank == 0 else None
+        steps = group.combine(found, first_known)
     moments.append(time.perf_counter())
 
     def make() -> Plan:
-        legs = pending_moves(request, a, b)
+        legs = pending_moves(spec, a, b)
         if isinstance(steps, Exception):
             raise steps
-        return _plan_of(request, a, b, group, chosen, legs, steps)
+        return _plan_of(spec, a, b, group, chosen, legs, steps)
 
     plan = made_by_all(group, make)
-    if request.exchange == request.schedule == "auto":
+    if spec.exchange == spec.schedule == "auto":
         _take_log_steps(plan, group.links)
     if plan.stages[0].exchange.collective:
         group.make_collectives()
@@ -298,22 +298,15 @@ def made_by_all(group: Group, make: Callable[[], Plan]) -> Plan:
     """
 
     def largest(told: list[Any]) -> Any:
-        for rank, (text, _) in enumerate(told):
-            if text is not None:
-                return (rank, text), None
-        return None, [
-            tuple(map(max, zip(*extents, strict=True))) for extents in zip(*(every for _, every in told), strict=True)
-        ]
+        return [tuple(map(max, zip(*extents, strict=True))) for extents in zip(*told, strict=True)]
 
     try:
         plan = make()
     except Exception as caught:
-        group.combine((error_in_words(caught), []), largest)
+        group.combine(error=caught)
         raise
     stages = plan.stages if plan.direct is None else (*plan.stages, plan.direct)
-    failed, extents = group.combine((None, [tuple(stage.extents) for stage in stages]), largest)
-    if failed is not None:
-        raise CollectiveError(f"{group.names[failed[0]]} could not take part: {failed[1]}")
+    extents = group.combine([tuple(stage.extents) for stage in stages], largest)
     travels = group.voting_ring is None and not plan.asks
     for stage, numbers in zip(stages, extents, strict=True):
         agreed = Extents(*numbers)
@@ -322,16 +315,16 @@ def made_by_all(group: Group, make: Callable[[], Plan]) -> Plan:
     return plan
 
 
-def _searched(name: str, request: Request, a: Layout, b: Layout) -> list[Steps] | Exception:
+def _searched(name: str, spec: Spec, a: Layout, b: Layout) -> list[Steps] | Exception:
     """The steps of each move, or the error for all ranks."""
     try:
-        return [searched(name, leg.moved, leg.b) for leg in pending_moves(request, a, b)]
+        return [searched(name, leg.moved, leg.b) for leg in pending_moves(spec, a, b)]
     except Exception as caught:
         return caught
 
 
 def _plan_of(
-    request: Request,
+    spec: Spec,
     a: Layout,
     b: Layout,
     group: Group,
@@ -340,9 +333,9 @@ def _plan_of(
     steps: Sequence[Steps] | None = None,
 ) -> Plan:
     """This rank's part of a plan. Not collective."""
-    me = request.comm.Get_rank()
+    me = spec.comm.Get_rank()
     exchange = exchange_class(chosen.exchange)
-    options = Options(request.memory_limit, request.buffers, cutting=chosen.cutting)
+    options = Options(spec.memory_limit, spec.buffers, cutting=chosen.cutting)
 
     by_slot = options.buffers == "datatypes"
 
@@ -362,10 +355,10 @@ def _plan_of(
         if leg.target > 1:
             between[leg.target] = leg.b
     stages = [Stage(by_stage[k], exchange, options, group) for k in sorted(by_stage)]
-    pair = Pair(a, b, request.dtype, request.op, request.part, request.fill)
-    plan = Plan(group, [pair], stages, between, chosen.why, identity(request, a, b, chosen))
-    if request.via is not None:
-        whole = PendingMove(0, 0, 1, a, b, request.op, request.part, True)
+    pair = Pair(a, b, spec.dtype, spec.op, spec.part, spec.fill)
+    plan = Plan(group, [pair], stages, between, chosen.why, identity(spec, a, b, chosen))
+    if spec.via is not None:
+        whole = PendingMove(0, 0, 1, a, b, spec.op, spec.part, True)
         order = ORDERS["caterpillar"](*process_shapes(whole.moved, b))
         plan.direct = Stage([move_of(whole, order)], exchange, options, group)
     return plan
@@ -678,7 +671,7 @@ def _agreed(
         ],
         lambda outcome: True,
     )
-    known = everyone.share(None if array is None else array.dtype)
+    known = everyone.combine(None if array is None else array.dtype, first_known)
     if known is None:
         raise ArrayError(
             "the array is None on every rank that should hold it: pass it on "

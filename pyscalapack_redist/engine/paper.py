@@ -16,7 +16,7 @@ from .order import order_for
 from .plan import Plan
 from .redistribution import Redistribution
 from .report import totals_on_paper
-from .spec import Request
+from .spec import Spec
 from .stages import Move, Pair, Stage
 from .via import identity, pending_moves
 
@@ -85,23 +85,21 @@ class PaperPlan(Redistribution):
         )
 
 
-def plan_on_paper(request: Request) -> PaperPlan:
-    """The plan of a request on paper. Not collective.
+def plan_on_paper(spec: Spec) -> PaperPlan:
+    """The plan of a spec on paper. Not collective.
 
     Raises
     ------
     RedistributionError
         An argument is wrong, or the schedule does not apply.
     """
-    a, b = request.layouts
-    moves = pending_moves(request, a, b)
-    chosen = choose(request.schedule, request.exchange, request.buffers, None)
+    a, b = spec.layouts
+    moves = pending_moves(spec, a, b)
+    chosen = choose(spec.schedule, spec.exchange, spec.buffers, None)
     why = (
-        "on paper; what moves the bytes is chosen where ranks run"
-        if request.exchange == "auto"
-        else "on paper; as asked"
+        "on paper; what moves the bytes is chosen where ranks run" if spec.exchange == "auto" else "on paper; as asked"
     )
-    options = Options(request.memory_limit, request.buffers)
+    options = Options(spec.memory_limit, spec.buffers)
     nothing = Messages([], [], [])
     by_stage: dict[int, list[Move]] = {}
     for pending in moves:
@@ -110,11 +108,11 @@ def plan_on_paper(request: Request) -> PaperPlan:
         by_stage.setdefault(stage, []).append(Move(0, source, target, before, after, op, last, part, order, nothing))
     stages = [Stage(by_stage[k], exchange_class(chosen.exchange), options, None) for k in sorted(by_stage)]
     between = {pending.target: pending.b for pending in moves if pending.target > 1}
-    pair = Pair(a, b, request.dtype, request.op, request.part, request.fill)
-    by = "any exchange" if request.exchange == "auto" else request.exchange
-    plan = Plan(None, [pair], stages, between, why, identity(request, a, b, chosen), by=by)
-    if request.via is not None:
-        order = ORDERS["caterpillar"](*process_shapes(request.moved(a), b))
-        whole = Move(0, 0, 1, a, b, request.op, True, request.part, order, nothing)
+    pair = Pair(a, b, spec.dtype, spec.op, spec.part, spec.fill)
+    by = "any exchange" if spec.exchange == "auto" else spec.exchange
+    plan = Plan(None, [pair], stages, between, why, identity(spec, a, b, chosen), by=by)
+    if spec.via is not None:
+        order = ORDERS["caterpillar"](*process_shapes(spec.moved(a), b))
+        whole = Move(0, 0, 1, a, b, spec.op, True, spec.part, order, nothing)
         plan.direct = Stage([whole], exchange_class(chosen.exchange), options, None)
     return PaperPlan(plan)

@@ -592,8 +592,7 @@ def _from_all(group: Group, make: Callable[[], Any]) -> list[Any]:
         made = make()
     except Exception as caught:
         error = caught
-    group.raise_on_all(error)
-    told: list[Any] = group.combine(made)
+    told: list[Any] = group.combine(made, error=error)
     return told
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..comm.group import Group
+from ..comm.group import Group, first_known
 from ..comm.groups import Joint, MPIGroup, check_alive, check_running, group_of, joined
 from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Outcome, Statement, digest
@@ -42,7 +42,7 @@ __all__ = [
     "VIAS",
     "Asked",
     "PlanOptions",
-    "Request",
+    "Spec",
     "Via",
     "check_shapes",
     "checked_memory",
@@ -52,7 +52,7 @@ __all__ = [
     "number_with_unit",
     "on_paper",
     "read_size",
-    "request_for",
+    "resolve",
 ]
 
 WITH_UNIT = re.compile(r"(?P<value>\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
@@ -199,7 +199,7 @@ class Asked(NamedTuple):
         return cls(outcome.call, outcome.source, outcome.target, outcome.side, outcome.dtype)
 
 
-class Request:
+class Spec:
     """The arguments of one rank; what is wrong with them is kept until all ranks are told. Nobody changes it."""
 
     def __init__(
@@ -335,7 +335,7 @@ class Request:
 
     def agreed_dtype(self, group: Group) -> np.dtype[Any] | None:
         """The dtype that this rank was told; on an inter-communicator any rank. Collective over the group."""
-        return self.dtype if self.joint is None else group.share(self.dtype)
+        return self.dtype if self.joint is None else group.combine(self.dtype, first_known)
 
     @property
     def _via_on_all_ranks(self) -> str | tuple[int, ...] | None:
@@ -380,31 +380,31 @@ class Request:
         return [*said, Statement("the options", (self._options, self._via_on_all_ranks), words)]
 
 
-REQUESTS_KEPT = 8
-_kept: OrderedDict[tuple[int, int], tuple[tuple[object, ...], Request]] = OrderedDict()
+SPECS_KEPT = 8
+_kept: OrderedDict[tuple[int, int], tuple[tuple[object, ...], Spec]] = OrderedDict()
 
 
-def request_for(desc_a: object, desc_b: object, *options: Any) -> Request:
-    """The request for these arguments, one of the last ones where all are the same objects. Not collective.
+def resolve(desc_a: object, desc_b: object, *options: Any) -> Spec:
+    """The spec for these arguments, one of the last ones where all are the same objects. Not collective.
 
-    Parameters as for `Request`, all of them and by position.
+    Parameters as for `Spec`, all of them and by position.
     """
     if type(desc_a) is not Descriptor or type(desc_b) is not Descriptor:
-        return Request(desc_a, desc_b, *options)
-    place = id(desc_a), id(desc_b)  # of no others while the request is kept
+        return Spec(desc_a, desc_b, *options)
+    place = id(desc_a), id(desc_b)  # of no others while the spec is kept
     kept = _kept.get(place)
     if kept is not None and all(map(operator.is_, options, kept[0])):
         check_running()
         return kept[1]
-    request = Request(desc_a, desc_b, *options)
+    spec = Spec(desc_a, desc_b, *options)
     fixed = (
-        isinstance(options[0], type | str | np.dtype | None) and request.via is None
+        isinstance(options[0], type | str | np.dtype | None) and spec.via is None
     )  # what nobody can change meanwhile
-    if request.error is None and not request.on_paper and request.joint is None and fixed:
-        _kept[place] = options, request
-        while len(_kept) > REQUESTS_KEPT:
+    if spec.error is None and not spec.on_paper and spec.joint is None and fixed:
+        _kept[place] = options, spec
+        while len(_kept) > SPECS_KEPT:
             _kept.popitem(last=False)
-    return request
+    return spec
 
 
 @functools.lru_cache(maxsize=64)

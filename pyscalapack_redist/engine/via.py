@@ -28,7 +28,7 @@ from ..layout.letters import combined
 from .choose import Choice
 from .layouts import Layout, moved
 from .operation import Edge, Part, edge_of
-from .spec import VIAS, Request
+from .spec import VIAS, Spec
 
 __all__ = [
     "PendingMove",
@@ -266,9 +266,9 @@ def scale_rest(out: NDArray[Any], desc: Descriptor, edge: Edge, beta: complex) -
             rest *= factor
 
 
-def identity(request: Request, a: Layout, b: Layout, chosen: Choice) -> int:
+def identity(spec: Spec, a: Layout, b: Layout, chosen: Choice) -> int:
     """A number equal on all ranks for the same plan."""
-    said = f"call {request.call} {a.layout_digest} {b.layout_digest} {chosen.schedule} {chosen.exchange}"
+    said = f"call {spec.call} {a.layout_digest} {b.layout_digest} {chosen.schedule} {chosen.exchange}"
     return digest(said.encode())
 
 
@@ -295,22 +295,22 @@ class PendingMove(NamedTuple):
         return moved(self.a, self.op)
 
 
-def pending_moves(request: Request, a: Layout, b: Layout) -> list[PendingMove]:
+def pending_moves(spec: Spec, a: Layout, b: Layout) -> list[PendingMove]:
     """The moves of a plan: of the trapezoid and of its mirror image, if there is one, each through the layouts on its way."""
-    if not request.knows_both:  # what this rank was told, it has not looked at
-        request.check(a, b)
-    if request.via is None and request.fill is None:
-        return [PendingMove(0, 0, 1, a, b, request.op, request.part, True)]
-    kinds: list[tuple[str, Part | None]] = [(request.op, request.part)]
-    if request.fill is not None and request.part is not None:
-        second = second_move(request.fill, request.op, request.part)
+    if not spec.knows_both:  # what this rank was told, it has not looked at
+        spec.check(a, b)
+    if spec.via is None and spec.fill is None:
+        return [PendingMove(0, 0, 1, a, b, spec.op, spec.part, True)]
+    kinds: list[tuple[str, Part | None]] = [(spec.op, spec.part)]
+    if spec.fill is not None and spec.part is not None:
+        second = second_move(spec.fill, spec.op, spec.part)
         kinds += [second] if second is not None else []
     ways = []
     for op, part in kinds:
         before = moved(a, op)
         stops: list[Layout] = [a, b]
-        if request.via is not None and isinstance(before, Descriptor) and isinstance(b, Descriptor):
-            stops[1:1] = waypoints(before, b, request.via)
+        if spec.via is not None and isinstance(before, Descriptor) and isinstance(b, Descriptor):
+            stops[1:1] = waypoints(before, b, spec.via)
         ways.append((op, part, stops))
     longest = max(len(stops) for _, _, stops in ways) - 1
     legs: list[PendingMove] = []

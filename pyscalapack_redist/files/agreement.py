@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..comm.group import Group
+from ..comm.group import Group, first_known
 from ..comm.mpi import MPI
 from ..comm.node import machine
 from ..comm.vote import Ballot, Statement, digest
@@ -44,13 +44,14 @@ def agree_on(
         ],
         lambda outcome: True,
     )
-    return group.share(dtype)
+    agreed: np.dtype[Any] | None = group.combine(dtype, first_known)
+    return agreed
 
 
 def on_all(group: Group, action: Callable[[], T]) -> T:
     """Do something on every rank; if it fails on one, raise on all. Collective."""
     result, error = _outcome(action)
-    group.raise_on_all(error)
+    group.combine(error=error)
     return result  # type: ignore[return-value]
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..comm.group import Group, read_alike
+from ..comm.group import Group, first_known, read_alike
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..errors import DescriptorError, shown
@@ -246,7 +246,7 @@ class Descriptor(Ownership):
     @classmethod
     def _spread(cls, mine: Descriptor | None, group: Group, comm: MPI.Intracomm) -> Descriptor:
         """Give a descriptor on `comm` to the ranks that do not have it. Collective over the group."""
-        known = group.share(None if mine is None else mine._packed())
+        known = group.combine(None if mine is None else mine._packed(), first_known)
         if known is None:
             raise DescriptorError("no rank knows the layout: CTXT is -1, or the descriptor None, on all of them")
         return mine if mine is not None else cls._unpacked(known, comm)

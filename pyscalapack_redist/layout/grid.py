@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._descriptor import FIELDS, build_fields, check_fields, read_fields
-from ..comm.group import read_alike
+from ..comm.group import first_known, read_alike
 from ..comm.groups import check_alive, check_running, group_of
 from ..comm.mpi import MPI
 from ..comm.vote import digest
@@ -123,7 +123,7 @@ class ProcessGrid:
             lambda: cls._read_context(ctxt, comm),
             lambda found: digest((found.shape, found.ranks.tobytes())),
         )
-        known = group.share(None if grid is None else (grid.shape, grid.ranks))
+        known = group.combine(None if grid is None else (grid.shape, grid.ranks), first_known)
         if known is None:
             raise DescriptorError("ctxt = -1 on every rank of the communicator: no rank knows a grid")
         return grid or cls(known[0], comm, ranks=known[1])

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import tracing
+from ..comm.group import first_known
 from ..distributed_array import DistributedArray
 from ..layout.descriptor import Descriptor
 from ..scalapack.operands import diagonal_places
-from ..scalapack.together import first_value
 from .problem import LARGE, PANEL_COLUMNS, SMALL, Problem, RefusedError
 
 __all__ = ["Check", "Claim", "Sums", "gaussian", "length", "lengths"]
@@ -240,7 +240,7 @@ class Check:
     ) -> tuple[Any, dict[str, Sums]]:
         """As `Problem.run`, and on the way the sums of all that was added before. Collective."""
         parts, layouts = self._pending()
-        choose = combined or first_value
+        choose = combined or first_known
 
         def of_all(replies: list[tuple[Any, dict[str, Any]]]) -> tuple[Any, dict[str, Sums]]:
             return choose([value for value, _ in replies]), _all_sums(layouts, [part for _, part in replies])

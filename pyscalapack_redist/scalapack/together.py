@@ -6,18 +6,18 @@ So all ranks agree before each call, and once more when they have made all of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from numpy.linalg import LinAlgError
 
 from ..blacs.contexts import one_thread
-from ..comm.group import Group
+from ..comm.group import Group, first_known
 from ..comm.vote import Verdict, differ, error_in_words
 from ..errors import CollectiveError
 
-__all__ = ["ConvergenceError", "Entry", "SingularError", "agree_to_enter", "first_value", "together"]
+__all__ = ["ConvergenceError", "Entry", "SingularError", "agree_to_enter", "together"]
 
 
 class SingularError(LinAlgError):
@@ -83,7 +83,7 @@ def together(
         Another rank found something else.
     """
     with one_thread(wait=group.size == 1) as busy:
-        return _together(group, work, combined or first_value, error or busy)
+        return _together(group, work, combined or first_known, error or busy)
 
 
 def _together(
@@ -135,11 +135,6 @@ def _for_all(group: Group, error: BaseException) -> Exception:
     if isinstance(error, LinAlgError):
         return type(error)(str(error))
     return CollectiveError(f"{group.names[group.rank]} could not take part: {error_in_words(error)}")
-
-
-def first_value(values: Sequence[Any]) -> Any:
-    """The first that is not None; None if all are. Not collective."""
-    return next((value for value in values if value is not None), None)
 
 
 def _difference(calls: list[tuple[int, Entry]]) -> Verdict:

@@ -25,7 +25,7 @@ from pyscalapack_redist.engine.choose import choose
 from pyscalapack_redist.engine.make import _plan_of
 from pyscalapack_redist.engine.order import by_formula, searched
 from pyscalapack_redist.engine.redistribution import Redistribution
-from pyscalapack_redist.engine.spec import Request
+from pyscalapack_redist.engine.spec import Spec
 from pyscalapack_redist.engine.via import pending_moves
 from pyscalapack_redist.exchanges import Exchange, Extents
 from pyscalapack_redist.schedules import NAMES
@@ -42,14 +42,14 @@ def plans_of(case: Case, size: int) -> list[Any]:
         layouts = [made_for(layout, comm, rank) for layout in (case.a, case.b)]
         way = {"schedule": "auto", "exchange": "auto", "buffers": "packed", "memory_limit": 2**26, **case.way}
         part = {"op": case.op, "uplo": case.uplo, "diag": case.diag, "fill": case.fill}
-        request = Request(*layouts, dtype=case.dtype, comm=comm, via=None, **way, **part)
-        a, b = request.layouts
+        spec = Spec(*layouts, dtype=case.dtype, comm=comm, via=None, **way, **part)
+        a, b = spec.layouts
         group: Any = SimpleNamespace(rank=rank, size=size, number=range(size), node=None, names=range(size))
-        chosen = choose(request.schedule, request.exchange, request.buffers, None)
-        moves = pending_moves(request, a, b)
+        chosen = choose(spec.schedule, spec.exchange, spec.buffers, None)
+        moves = pending_moves(spec, a, b)
         if rank == 0 and not by_formula(chosen.schedule):  # one rank searches for all
             steps = [searched(chosen.schedule, move.moved, move.b) for move in moves]
-        plans.append(Redistribution(_plan_of(request, a, b, group, chosen, moves, steps)))
+        plans.append(Redistribution(_plan_of(spec, a, b, group, chosen, moves, steps)))
     (stages,) = zip(*(plan.inside.stages for plan in plans), strict=True)
     largest = Extents(*(max(extents) for extents in zip(*(stage.extents for stage in stages), strict=True)))
     for stage in stages:
