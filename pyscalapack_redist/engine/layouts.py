@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from ..comm.group import Group, first_known
-from ..comm.mpi import MPI
 from ..errors import DescriptorError
 from ..layout.descriptor import Descriptor
 from ..layout.letters import transposes
@@ -17,7 +15,6 @@ __all__ = [
     "moved",
     "process_coords",
     "process_shapes",
-    "spread",
 ]
 
 
@@ -67,20 +64,3 @@ def descriptors(a: Layout, b: Layout, what: str) -> tuple[Descriptor, Descriptor
     if isinstance(a, Tiles) or isinstance(b, Tiles):
         raise DescriptorError(f"{what} is for descriptors, and {a if isinstance(a, Tiles) else b!r} is of tiles")
     return a, b
-
-
-def spread(mine: Layout | None, group: Group, comm: MPI.Intracomm) -> Layout:
-    """Give a layout on `comm` to the ranks that do not have it. Collective over the group.
-
-    Raises
-    ------
-    DescriptorError
-        No rank has it.
-    """
-    known = group.combine(None if mine is None else (isinstance(mine, Tiles), mine._packed()), first_known)
-    if known is None:
-        raise DescriptorError("no rank knows the layout: CTXT is -1, or the descriptor None, on all of them")
-    tiled, packed = known
-    if mine is not None:
-        return mine
-    return Tiles._unpacked(packed, comm) if tiled else Descriptor._unpacked(packed, comm)

@@ -43,7 +43,7 @@ from ..layout.grid import ProcessGrid, same_ranks
 from ..layout.tiles import LayoutArgument, Tiles, layout_on
 from ..schedules.orders import ORDERS, Natural, Order
 from .choose import Choice, choose, log_steps_pay
-from .layouts import Layout, moved, process_shapes, spread
+from .layouts import Layout, moved, process_shapes
 from .messages import Messages, messages_of, messages_of_tiles
 from .order import Load, Steps, by_formula, load_between, order_for, searched
 from .plan import Plan
@@ -188,10 +188,12 @@ def _agreed_plan(spec: Spec, group: Group, let_through: Callable[[], None]) -> R
         group.plans.keep(key, group.plans.get(key, plan))
         return False
 
-    outcome = group.agree(spec.ballot(group, asked, note, error), error, spec.statements, is_new, let_through)
+    ballot = Ballot(failed=group.failed(error), note=note, **asked._asdict())
+    outcome = group.agree(ballot, error, spec.statements, is_new, let_through)
     key = Asked.of(outcome)
     plan = group.plans[key] if key in group.plans else _new_plan(spec, group, outcome.note)
-    inside = plan.inside.with_layouts(*spec.descriptors, spec.agreed_dtype(group))
+    dtype = spec.dtype if spec.joint is None else group.combine(spec.dtype, first_known)
+    inside = plan.inside.with_layouts(*spec.descriptors, dtype)
     if inside is not plan.inside:
         plan = Redistribution(inside)
     group.plans.keep(key, plan)
@@ -238,7 +240,7 @@ def _new_plan(spec: Spec, group: Group, note: int) -> Redistribution:
     """Work out this rank's messages. Collective over the group: all make the plan, or none."""
     moments = [time.perf_counter()]
     if note == LAYOUT_UNKNOWN:
-        a, b = (spread(mine, group, spec.comm) for mine in spec.descriptors)
+        a, b = (_known_to_all(mine, group, spec.comm) for mine in spec.descriptors)
     else:
         a, b = spec.layouts
     node = group.make_node()
@@ -267,6 +269,23 @@ def _new_plan(spec: Spec, group: Group, note: int) -> Redistribution:
     moments.append(time.perf_counter())
     plan.planned_at(moments)
     return Redistribution(plan)
+
+
+def _known_to_all(mine: Layout | None, group: Group, comm: MPI.Intracomm) -> Layout:
+    """A layout on `comm`, of which some ranks do not know. Collective over the group.
+
+    Raises
+    ------
+    DescriptorError
+        No rank has it.
+    """
+    known = group.combine(None if mine is None else (isinstance(mine, Tiles), mine._packed()), first_known)
+    if known is None:
+        raise DescriptorError("no rank knows the layout: CTXT is -1, or the descriptor None, on all of them")
+    tiled, packed = known
+    if mine is not None:
+        return mine
+    return Tiles._unpacked(packed, comm) if tiled else Descriptor._unpacked(packed, comm)
 
 
 def _take_log_steps(plan: Plan, links: Links | None) -> None:

@@ -21,10 +21,9 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..comm.group import Group, first_known
 from ..comm.groups import Joint, MPIGroup, check_alive, check_running, group_of, joined
 from ..comm.mpi import MPI
-from ..comm.vote import Ballot, Outcome, Statement, digest
+from ..comm.vote import Outcome, Statement, digest
 from ..errors import ArrayError, DescriptorError, ScheduleError, shown, unknown
 from ..exchanges import BUFFERS, EXCHANGES, check_combination
 from ..exchanges.exchange import MEMORY_LIMIT
@@ -323,19 +322,9 @@ class Spec:
         dtype = None if self.dtype is None else dtype_digest(self.dtype)
         return Asked(self.call, source, target, self._sender(self.joint), dtype)
 
-    def ballot(self, group: Group, asked: Asked, note: int, error: BaseException | None) -> Ballot:
-        """What this rank votes: what it asks for, how far it has come with it, and what is wrong. Not collective."""
-        call, source, target, side, dtype = asked
-        failed = group.failed(error)
-        return Ballot(failed=failed, note=note, call=call, source=source, target=target, side=side, dtype=dtype)
-
     def _sender(self, joint: Joint) -> int:
         """The side that sends."""
         return joint.side if self._sends else 1 - joint.side
-
-    def agreed_dtype(self, group: Group) -> np.dtype[Any] | None:
-        """The dtype that this rank was told; on an inter-communicator any rank. Collective over the group."""
-        return self.dtype if self.joint is None else group.combine(self.dtype, first_known)
 
     @property
     def _via_on_all_ranks(self) -> str | tuple[int, ...] | None:
