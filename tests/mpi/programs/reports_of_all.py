@@ -44,7 +44,7 @@ def same(mine: Totals, paper: Totals) -> None:
 def totals_are_those_on_paper() -> None:
     for options in ({}, {"schedule": "ring"}, {"uplo": "L"}, {"schedule": "optimal"}):
         plan = psr.redistribute(ROWS, LATE, **options)
-        paper = psr.redistribute(on_paper(ROWS), on_paper(LATE), **{"schedule": "caterpillar", **options})
+        paper = psr.redistribute(on_paper(ROWS), on_paper(LATE), **{"schedule": plan.schedule.name, **options})
         same(plan.report(all_ranks=True), paper.report())
         # what each rank says it sends is what any rank says of it
         told = COMM.allgather([(m.peer, m.key, m.size) for m in plan.messages["send"]])

@@ -126,6 +126,7 @@ def jobs_that_do_not_meet(folder: Path) -> None:
             ):
                 call(path, WORLD, timeout=30)
         signal.signal(signal.SIGALRM, handler)
+        WORLD.Barrier()  # rank 0 may still be removing its file
         assert not list(folder.iterdir())
         WORLD.Barrier()
         if WORLD.Get_rank() == 0:
