@@ -1,15 +1,11 @@
 """Group: processes that redistribute among themselves; what they agree on, tell one another, and keep.
 
-What a group keeps from one redistribution to the next: plans, and staging memory.
-
 Conversation: every rank of a group tells the first one something, and the first one answers all of them.
 
 For what happens seldom: errors in words, objects that not all ranks know, the set-up of a node. It goes by messages with a
 tag of its own, so it needs no order among whatever else is under way, and it is advanced without blocking.
 
 Agreement: one vote, and what follows from it, also on a rank where an interrupt has ended the waiting for it.
-
-Group: processes that redistribute among themselves, and what they agree on.
 
 Whatever a rank finds wrong with its own arguments, it still votes; then every rank raises, or none does. docs/protocol.md
 says what each rank may assume when.
@@ -632,15 +628,15 @@ class Group:
         self.check_usable()
 
         def answered(told: list[Any]) -> Any:
-            wrong = next(((rank, text) for rank, (text, _) in enumerate(told) if text is not None), None)
-            values = [value for _, value in told]
-            return wrong, None if wrong is not None else values if answer is None else answer(values)
+            errors, values = [text for text, _ in told], [value for _, value in told]
+            if any(text is not None for text in errors):
+                return errors, None
+            return errors, values if answer is None else answer(values)
 
         said = None if error is None else error_in_words(error)
         with progress.interrupts_held():
-            wrong, result = self._answer(all_tell(self.channel, self.next_ticket(), (said, mine), answered))
-        if wrong is not None:
-            raise error or CollectiveError(f"{self.names[wrong[0]]} could not take part: {wrong[1]}")
+            errors, result = self._answer(all_tell(self.channel, self.next_ticket(), (said, mine), answered))
+        self._raise_first(errors, error)
         return result
 
     # -- what a group has

@@ -10,7 +10,8 @@ connect() and accept(): two jobs, each started by an mpiexec of its own, joined 
 
 MPI's own way of joining them, `Open_port`, `Accept` and `Connect`, waits for ever where one job does not come. So the jobs
 meet by files first (`rendezvous`), with a limit on time, and each sees whether the other lives from then on. Whoever knows
-the port can come by it, so each side then proves that it has read the other's file (`handshake`), before the engine, which
+the port can come by it, so each side then proves that it has read the other's file
+(`check_other_side`), before the engine, which
 trusts its ranks, sends or reads anything.
 """
 

@@ -1,4 +1,5 @@
 """What is done: plans of stages and moves, and their transfers.
 
-descriptors -> moves (planner) -> stages -> bound to arrays of one kind (binding) -> moved (transfer)
+layouts and options (spec) -> messages (messages, order) -> stages of moves (plan)
+-> bound to arrays (operands) -> moved (transfer)
 """

@@ -2,10 +2,10 @@
 
 redistribute(): a plan that moves an array from one layout to another, made once and run often.
 
-    descriptors -> messages (planning) -> order (scheduling) -> stages of moves (engine) -> the user's arrays
+    resolve (spec) -> group -> agree -> messages and order -> combine -> keep
 
-This module only composes: what is owed to whom is worked out in `planner`, the order in `scheduling`, the moving in
-`exchanges` and `engine`, and what all ranks must agree on in `comm.group`.
+This module only composes: what is owed to whom is worked out in `messages`, the order in `order`, the moving in `exchanges`
+and `transfer`, and what all ranks must agree on in `comm.group`.
 
 batch(): one plan of several, once all ranks have said that they mean the same.
 

@@ -1,6 +1,6 @@
 """Transfer: one use of a plan, and the states that it goes through.
 
-The states of a transfer. Each has what is known by then, and says which comes next.
+Each state has what is known by then, and says which comes next:
 
     Voting -> Ready -> Moving -> Complete
        |  \\-> Asking -> Confirming -> Ready
@@ -8,9 +8,8 @@ The states of a transfer. Each has what is known by then, and says which comes n
 
 From any of them to Broken, where `advance` raises. docs/protocol.md says what each rank may assume in each.
 
-Transfer: one use of a plan, which goes through the states of `engine/transfer.py`.
-
-It is advanced by whoever waits for anything, and never blocks. A compiled call (`_kernels.call.Call`) goes through the same
+A transfer is advanced by whoever waits for anything, and never blocks. A compiled call (`_kernels.call.Call`) goes
+through the same
 states in one piece; where it cannot go on, a transfer does so from the state that it has reached.
 """
 

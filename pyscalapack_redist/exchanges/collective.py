@@ -12,7 +12,7 @@ With packed buffers a round's pieces stand one behind another in staging memory,
 takes. Alltoallw with derived datatypes moves everything at once between the users' arrays. Which message goes when is
 MPI's affair, so schedules have no meaning here.
 
-Bruck: messages travel through other ranks, in log2 P messages of each rank (`comm/log_steps.py`).
+Bruck: messages travel through other ranks, in log2 P messages of each rank (`LogSteps` in `comm/vote.py`).
 
 Where starting a message costs more than its bytes: each rank sends log2 P messages in place of one for each peer, and every
 byte up to log2 P times. Messages so small that one round has them all travel with the vote, and cost no message of their own.

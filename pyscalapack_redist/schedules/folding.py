@@ -9,7 +9,7 @@ Two foldings, after which a schedule is told by how many messages of each type g
   `turns` messages between different processes, so a step of the folded graph is a step of the whole one.
 - Copies. Then senders with the same lengths to all receivers are copies of one group, and so are receivers. Between a group
   of u and one of v each type has u v `copies` edges. Any division of them that the groups' capacities allow can be shared
-  out evenly among the copies (see `lifting`), so counting is exact.
+  out evenly among the copies (see `lifted`), so counting is exact.
 
 From how many messages of each type go into each part of a schedule to its steps.
 

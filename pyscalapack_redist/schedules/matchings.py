@@ -131,7 +131,7 @@ def stepwise(grid: MessageGraph, time_limit: float = 1.0) -> Schedule:
     """As many steps as the maximum degree, each as heavy as that allows (Desprez, Theorem 1). Not collective.
 
     A graph that does not fold and is so large that its matchings would take more than about a second is put into levels
-    message by message instead (see `nested`): as few steps, which need not each be the heaviest. So is one whose matchings
+    message by message instead (see `in_levels`): as few steps, which need not each be the heaviest. So is one whose matchings
     do take longer than the limit.
 
     Parameters

@@ -19,7 +19,6 @@ from pyscalapack_redist import Descriptor, ProcessGrid, Tiles
 from pyscalapack_redist._kernels.call import Call
 from pyscalapack_redist._kernels.ring import Ring, bytes_needed
 from pyscalapack_redist.comm import groups, progress, waiting
-from pyscalapack_redist.comm import groups as intercommunicator
 from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm.group import Group
 from pyscalapack_redist.comm.node import Node
@@ -492,7 +491,7 @@ class Rank:
         """Free the communicator of these ranks: the group's own goes with it, and the connection, where there are two jobs."""
         group = self.world.setting.teams[members].groups[self.rank]
         with suppress(KeyboardInterrupt), progress.interrupts_held():  # it comes when all is freed
-            intercommunicator.end(group, lambda: self.world.gone.append(self.rank))
+            groups.end(group, lambda: self.world.gone.append(self.rank))
 
     def persistently(self, act: Callable[[], Any]) -> Any:
         """Do it again after each interrupt."""

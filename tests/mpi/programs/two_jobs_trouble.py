@@ -26,7 +26,6 @@ from mpi4py import MPI
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import group as conversation
 from pyscalapack_redist.connection import connect as connection
-from pyscalapack_redist.connection import connect as handshake
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.Get_rank(), WORLD.Get_size()
@@ -106,7 +105,7 @@ def be_a_stranger(what: str, path: str) -> None:
 
     def come(intercomm: MPI.Intercomm, *_: object) -> None:
         if what != "silent":
-            intercomm.Isend([trap if what == "pickle" else bytes(handshake.BYTES), MPI.BYTE], 0, handshake.TAG)
+            intercomm.Isend([trap if what == "pickle" else bytes(connection.BYTES), MPI.BYTE], 0, connection.TAG)
 
     connection.check_other_side = come
     conversation.pickle = SimpleNamespace(dumps=lambda _: trap, loads=pickle.loads)  # type: ignore[assignment]
