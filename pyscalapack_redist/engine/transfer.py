@@ -9,8 +9,7 @@ Each state has what is known by then, and says which comes next:
 From any of them to Broken, where `advance` raises. docs/protocol.md says what each rank may assume in each.
 
 A transfer is advanced by whoever waits for anything, and never blocks. A compiled call (`_kernels.call.Call`) goes
-through the same
-states in one piece; where it cannot go on, a transfer does so from the state that it has reached.
+through the same states in one piece; where it cannot go on, a transfer does so from the state that it has reached.
 """
 
 from __future__ import annotations
