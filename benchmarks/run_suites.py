@@ -10,7 +10,7 @@ batch says what a batch gains.
 
 import sys
 
-from papers.aspen import bench_aspen
+from papers import aspen
 from papers.birkeland import BIRKELAND, BIRKELAND_LINKS
 from papers.birkeland_projection import BIRKELAND_PROJECTION
 from papers.desprez import DESPREZ
@@ -19,7 +19,7 @@ from papers.overlap import OVERLAP
 from papers.walker_otto import WALKER_OTTO, WALKER_OTTO_LINKS
 from variations.suites import VARIATIONS
 
-from pyscalapack_redist.tools.bench.suites import STUDIES, SUITES
+from pyscalapack_redist.tools.bench.suites import SUITES
 from pyscalapack_redist.tools.cli import main
 
 PAPERS = {
@@ -33,8 +33,10 @@ PAPERS = {
     "birkeland-projection": BIRKELAND_PROJECTION,
 }
 SUITES.update(PAPERS | VARIATIONS)
-STUDIES["aspen"] = bench_aspen
+ASPEN = ["--suite", "aspen"]
 
 if __name__ == "__main__":
+    if sys.argv[1:3] == ASPEN:  # it moves nothing, and has options of its own
+        sys.exit(aspen.main(sys.argv[3:]))
     sys.argv[1:1] = ["bench"]
     main()

@@ -7,6 +7,7 @@ dimensions, in memory made beforehand where the loop is compiled. Nothing is com
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import functools
 import gc
@@ -16,7 +17,6 @@ import os
 import platform
 import statistics
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +27,7 @@ from pyscalapack_redist._kernels.intersections import Complete
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS, find
 from pyscalapack_redist.intersections.algorithms import numbers
 from pyscalapack_redist.layout.axis import BlockCyclic
-from pyscalapack_redist.tools.arguments import UsageError, check_outputs
+from pyscalapack_redist.tools.arguments import argument, check_outputs, count
 from pyscalapack_redist.tools.bench.timing import processor
 from pyscalapack_redist.tools.text import console, counted, new_table, print_line, print_table, ratio_text, time_text
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.table import Table
 
-__all__ = ["bench_aspen", "complete", "geometric_mean"]
+__all__ = ["complete", "geometric_mean", "main"]
 
 SIZE = 10_000
 BLOCKS = ((1024, 1024), (256, 256), (30, 50), (654, 321))
@@ -46,8 +46,6 @@ CALLS = {"compiled": 20, "python": 1}  # in a row, for one time
 METHODS = tuple((name, form) for form in FORMS for name in ALGORITHMS)
 TARGET = 10
 NOT_VERIFIED = 1
-OF_LAYOUTS = ("shape", "before", "after", "dtype", "methods", "profile", "compare")
-FLAGS = {"before": "from", "after": "to"}
 
 
 class Measured(NamedTuple):
@@ -259,17 +257,14 @@ def _lines(axes: Axes, some: Sequence[Result], form: str) -> None:
 # -- the suite
 
 
-def bench_aspen(options: Namespace) -> int:
-    """Run the suite, show it, write and draw what is asked for; exit status 1 where runs were wrong.
-
-    UsageError says why it cannot be done as asked: what is for redistributions must not be given.
-    """
-    for name in OF_LAYOUTS:
-        if getattr(options, name, None) not in (None, False):
-            raise UsageError(
-                f"--{FLAGS.get(name, name)} and --suite aspen: the suite has its own cases and algorithms, and moves nothing; "
-                "it takes --quick, --repeat, --json and --plot"
-            )
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the suite, show it, write and draw what is asked for; exit status 1 where runs were wrong."""
+    parser = argparse.ArgumentParser(prog="run_suites.py --suite aspen", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--quick", action="store_true", help="a few small grids")
+    parser.add_argument("--repeat", type=argument(count), default=9, metavar="N", help="timed rounds (default: 9)")
+    parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
+    parser.add_argument("--plot", metavar="FILE.png", help="draw the results")
+    options = parser.parse_args(arguments)
     check_outputs(options)
     grids = QUICK_GRIDS if options.quick else GRIDS
     cases = [(P, Q, (r, s)) for P in grids for Q in grids for r in BLOCKS for s in BLOCKS]

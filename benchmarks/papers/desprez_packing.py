@@ -57,11 +57,6 @@ class _InSteps(Whole):
             if (target, source) != (MPI.PROC_NULL, MPI.PROC_NULL):
                 self._steps.append((out.get(target, nothing), target, into.get(source, nothing), source))
 
-    def __call__(self) -> None:
-        self.pack()
-        self.exchange()
-        self.unpack_and_copy()
-
     def exchange(self) -> None:
         """Move the packed messages. Collective."""
         sendrecv = self.stage.comm.Sendrecv
@@ -72,7 +67,7 @@ class _InSteps(Whole):
 class _Alone(Prepared):
     """What moves packed messages, packed before it is timed and unpacked when it is verified."""
 
-    def __init__(self, stage: Stage, made: Callable[[Stage], _InSteps | Alltoallv]) -> None:
+    def __init__(self, stage: Stage, made: Callable[[Stage], Whole]) -> None:
         super().__init__(stage)
         self._inner = made(stage)
         self._inner.pack()
@@ -98,7 +93,7 @@ def _obstacle(case: Case) -> str | None:
     return None
 
 
-MADE: dict[str, Callable[[Stage], _InSteps | Alltoallv]] = {
+MADE: dict[str, Callable[[Stage], Whole]] = {
     **{order: functools.partial(_InSteps, order=order) for order in ORDERS},
     "alltoallv": Alltoallv,
 }

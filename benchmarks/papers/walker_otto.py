@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from pyscalapack_redist.comm.mpi import MPI
 from pyscalapack_redist.schedules import walker_otto
 from pyscalapack_redist.tools.bench.methods import Method, Prepared, named_methods
-from pyscalapack_redist.tools.bench.plot import Axis
 from pyscalapack_redist.tools.bench.results import Results
 from pyscalapack_redist.tools.bench.stage import Stage, bytes_of
 from pyscalapack_redist.tools.bench.suites import Suite
@@ -123,14 +122,12 @@ def _told(seconds: float) -> str:
     return "-" if np.isnan(seconds) else time_text(seconds)
 
 
-AXIS = Axis("K: blocks of 4 become blocks of 4 K", factor, lambda case: f"{case.before.size} processes, {case.array}")
 WALKER_OTTO = Suite(
     cases=tuple(_case(processes, K, BLOCKS) for processes in PROCESSES for K in FACTORS),
     quick=tuple(_case(processes, K, 40) for processes in PROCESSES for K in (2, 3, 20)),
     methods=(*named_methods(*METHODS), PLAIN, *named_methods(*COLLECTIVES)),
     calls=3,
     tables=tables,
-    axis=AXIS,
 )
 
 WALKER_OTTO_LINKS = Suite(
@@ -139,5 +136,4 @@ WALKER_OTTO_LINKS = Suite(
     methods=(*named_methods(*METHODS), PLAIN, *named_methods("auto", "mpi-waitall", "pxgemr2d")),
     calls=1,
     tables=lambda results: tables(results)[:1],
-    axis=AXIS,
 )

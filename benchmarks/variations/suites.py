@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from pyscalapack_redist.tools.bench.methods import DEFAULT_METHODS, named_methods
-from pyscalapack_redist.tools.bench.plot import Axis
 from pyscalapack_redist.tools.bench.suites import GRIDS, Suite, squares
 from pyscalapack_redist.tools.cases import Case
 
@@ -18,12 +17,6 @@ __all__ = ["VARIATIONS"]
 METHODS = named_methods(*DEFAULT_METHODS)
 ORDER = 4096  # of the matrix
 DTYPES = ("int8", "int16", "float32", "float64", "complex64", "complex128", "longdouble", "V3", "V24")
-
-BLOCK = Axis(
-    "rows and columns of a block before",
-    lambda case: case.before.block[0],
-    lambda case: f"{case.array}, from {' x '.join(map(str, case.before.grid))} processes to {case.after}",
-)
 
 
 def _ranks(ranks: int, order: int) -> tuple[Case, ...]:
@@ -47,7 +40,6 @@ VARIATIONS: dict[str, Suite] = {
         cases=squares((ORDER, 2**k, 64) for k in range(11)),
         quick=squares((200, n, 64) for n in (1, 4, 64)),
         methods=METHODS,
-        axis=BLOCK,
     ),
     "ranks": Suite(
         cases=tuple(case for ranks in range(1, 17) for order in (512, ORDER) for case in _ranks(ranks, order)),

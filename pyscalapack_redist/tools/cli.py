@@ -11,13 +11,13 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NoReturn, TextIO, cast
 
 from .. import __version__
 from .arguments import UsageError, add_case, add_shape, argument, bytes_per_second, count, positive, read_duration
 from .bench.command import bench
 from .bench.methods import DEFAULT_METHODS, Method, read_method
-from .bench.suites import STUDIES, SUITES
+from .bench.suites import SUITES
 from .info import describe, launched
 from .layouts import ABOUT_COPIES, ABOUT_LAYOUTS, ABOUT_PARTS, ABOUT_TILES, Layout, read_side
 from .plan import plan, read_schedule
@@ -27,22 +27,45 @@ from .text import indented
 __all__ = ["main", "run"]
 
 BAD_USAGE = 2
-READER_GONE = 141  # as a shell shows a process that SIGPIPE has ended
 PLAN, SHOW = "plan", "show"
 SIMULATE = "simulate"  # has left
 WITHOUT_MPI = PLAN, SHOW, SIMULATE
+
+
+class _Output:
+    """Standard output. Where whoever reads it stops, as head does, what is written from then on goes nowhere."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(text)
+        except BrokenPipeError:
+            self._let_go()
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
 def main() -> None:
     """Entry point of `pyscalapack-redist`. Collective over all ranks."""
     if sys.stdout is None:  # it was closed before the program began
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (as long as the program)
+    sys.stdout = cast(TextIO, _Output(sys.stdout))
     try:
         status = run(sys.argv[1:])
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the output has stopped, as head does: there is nobody to tell
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = READER_GONE
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
@@ -208,7 +231,7 @@ def _add_bench(commands: Any) -> None:
     )
     add_case(bench_, read_side, "the suite's, else float64")
     add = bench_.add_argument
-    add("--suite", choices=(*SUITES, *STUDIES), help="a named set of cases; those for this number of ranks are run")
+    add("--suite", choices=tuple(SUITES), help="a named set of cases; those for this number of ranks are run")
     add("--quick", action="store_true", help="of the suite only a few small cases")
     add(
         "--methods",

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..comm.mpi import MPI
 from ..errors import DescriptorError
@@ -242,17 +241,6 @@ class Layout:
         coords = np.unravel_index(place, self.process_grid)
         return tuple(int(coords[k]) for k in self.axes)
 
-    def indices(self, shape: tuple[int, ...], rank: int) -> list[list[NDArray[np.int64]]]:
-        """Of each local array of a rank, the whole array's global indices along each dimension, in local order.
-
-        There is none outside the grid.
-        """
-        coords = self.coords(rank)
-        if coords is None:
-            return []
-        places = zip(self.whole_shape(shape), self.block, self.grid, self.source, coords, strict=True)
-        return [[_global_indices(*place) for place in places]]
-
     def descriptor(self, shape: tuple[int, ...], comm: MPI.Intracomm | None) -> Descriptor:
         """The Descriptor of an array of this layout and shape; a sub-array's where it is one.
 
@@ -275,22 +263,6 @@ class Layout:
         copied = dict(self.copied)
         grid = "x".join(f"{n}{COPIES if k in copied else ''}" for k, n in enumerate(self.process_grid))
         return f"{grid}:{block}{source}{first}{part}{order}"
-
-
-def _global_indices(
-    n: int, block: int | str | Blocks, processes: int, source: int, coordinate: int
-) -> NDArray[np.int64]:
-    """Global indices along one dimension, counted from 0, in the local order of one process.
-
-    What is verified by them shares no code with the engine: the blocks of a process are every so many, cut off at the end.
-    """
-    if isinstance(block, Blocks):
-        return np.flatnonzero(np.repeat(block.owners, block.sizes) == coordinate)
-    if not isinstance(block, int):
-        return np.array_split(np.arange(n, dtype=np.int64), processes)[coordinate]
-    starts = np.arange((coordinate - source) % processes * block, n, processes * block, dtype=np.int64)
-    indices: NDArray[np.int64] = np.add.outer(starts, np.arange(min(block, n))).ravel()
-    return indices[indices < n]
 
 
 def _joined(numbers: tuple[Any, ...], separator: str) -> str:
@@ -439,31 +411,21 @@ class TileLayout(Layout):
         """Why an array of this shape cannot be moved from or to this layout; None where it can."""
         if len(shape) != 2:
             return f"the layout {self} is of tiles of a matrix, and the shape {shape} has {counted(len(shape), 'dimension')}"
-        edges = self._cut(shape)[:2]
+        edges = self.cut(shape)[:2]
         if shape != (edges[0][-1], edges[1][-1]):
             return f"the layout {self} cuts a matrix of {edges[0][-1]} x {edges[1][-1]}: the shape {shape} must be that"
         return None
 
     def largest_part(self, shape: tuple[int, ...]) -> int:
         """The most elements that one process has."""
-        rows, columns, owners = self._cut(shape)
+        rows, columns, owners = self.cut(shape)
         sizes, held = np.outer(np.diff(rows), np.diff(columns)), np.zeros(self.end, np.int64)
         np.add.at(held, np.reshape(owners, sizes.shape).astype(np.int64), sizes)
         return int(held.max(initial=0))
 
-    def indices(self, shape: tuple[int, ...], rank: int) -> list[list[NDArray[np.int64]]]:
-        """Of each tile of a rank, row by row: the global indices of its rows, and of its columns."""
-        rows, columns, owners = self._cut(shape)
-        return [
-            [np.arange(*rows[i : i + 2]), np.arange(*columns[j : j + 2])]
-            for i, along in enumerate(owners)
-            for j, owner in enumerate(along)
-            if owner == rank
-        ]
-
     def descriptor(self, shape: tuple[int, ...], comm: MPI.Intracomm | None) -> Any:
         """The Tiles of a matrix of this shape. Raises DescriptorError where the communicator has too few ranks."""
-        return Tiles(*self._cut(shape), comm)
+        return Tiles(*self.cut(shape), comm)
 
     def __str__(self) -> str:
         if self.path:
@@ -471,7 +433,8 @@ class TileLayout(Layout):
         seed, first = (f"{sign}{n}" if n else "" for sign, n in (("@", self.seed), ("+", self.first)))
         return f"{self.grid[0]}:{TILES}{self.tiles[0]}x{self.tiles[1]}{seed}{first}"
 
-    def _cut(self, shape: tuple[int, ...]) -> _Cut:
+    def cut(self, shape: tuple[int, ...]) -> _Cut:
+        """Where rows and columns of tiles begin, and the rank of each."""
         return self._of_file if self.path else _drawn(self, shape)
 
     @functools.cached_property

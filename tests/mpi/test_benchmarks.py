@@ -6,7 +6,6 @@ import json
 import math
 import subprocess
 import sys
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from papers.birkeland_sweep import layout
 from papers.desprez_packing import EXCHANGES, TIMERS
 
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS
-from pyscalapack_redist.tools.arguments import UsageError
 from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
 from pyscalapack_redist.tools.cases import Case
 
@@ -144,10 +142,8 @@ def test_scripts(script: str, options: str, printed: list[str], tmp_path: Path) 
 def test_aspen(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aspen, "QUICK_GRIDS", (2, 3))
     monkeypatch.setattr(aspen, "CALLS", dict.fromkeys(FORMS, 1))
-    none = dict.fromkeys(("shape", "before", "after", "dtype", "methods", "compare"))
     file, picture = tmp_path / "aspen.json", tmp_path / "aspen.png"
-    options = Namespace(**none, quick=True, profile=False, repeat=1, json=str(file), plot=str(picture))
-    assert aspen.bench_aspen(options) == 0
+    assert aspen.main(["--quick", "--repeat", "1", "--json", str(file), "--plot", str(picture)]) == 0
     cases = json.loads(file.read_text())["cases"]
     assert len(cases) == 2 * 2 * 4 * 4
     names = {f"{name}/{form}" for name in ALGORITHMS for form in FORMS}
@@ -155,9 +151,6 @@ def test_aspen(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert all(method["verified"] for case in cases for method in case["methods"])
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "by grid: geometric mean" in capsys.readouterr().out
-    options.methods = ["auto"]
-    with pytest.raises(UsageError, match=r"--methods and --suite aspen: .* it takes --quick"):
-        aspen.bench_aspen(options)
 
 
 # -- Birkeland and Sorevik

@@ -329,10 +329,24 @@ def test_files_are_written_for_a_reader_that_stops_at_once(
     os.close(read)
     files = [tmp_path / "plan.json", tmp_path / "plan.png"]
     with open(write, "w") as stdout:
-        assert main_with(monkeypatch, stdout, *PLAN, "--json", str(files[0]), "--plot", str(files[1]))
+        assert main_with(monkeypatch, stdout, *PLAN, "--json", str(files[0]), "--plot", str(files[1])) == 0
     assert capsys.readouterr().err == ""
     assert json.loads(files[0].read_text())["shape"] == [64]
     assert files[1].stat().st_size
+
+
+def test_a_benchmark_goes_on_for_a_reader_that_stops(tmp_path: Path) -> None:
+    words = ["--shape", "9", "9", "--from", "1x1:2x2", "--to", "1x1:3x3", "--methods", "auto,memcpy"]
+    line = [sys.executable, "-m", "pyscalapack_redist", "bench", *words, "--json", str(tmp_path / "new.json")]
+    root = {f"OMPI_ALLOW_RUN_AS_ROOT{last}": "1" for last in ("", "_CONFIRM")}
+    program = subprocess.Popen(line, env={**os.environ, **root}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert program.stdout is not None
+    assert program.stderr is not None
+    assert program.stdout.readline()
+    program.stdout.close()
+    assert (program.stderr.read(), program.wait(120)) == (b"", 0)
+    program.stderr.close()
+    assert json.loads((tmp_path / "new.json").read_text())["cases"]
 
 
 def test_without_standard_output(

@@ -14,6 +14,7 @@ from oracle import deal
 
 from pyscalapack_redist import Blocks, Descriptor, DescriptorError, ProcessGrid, Tiles
 from pyscalapack_redist.tools.bench.methods import read_method
+from pyscalapack_redist.tools.bench.stage import held_of
 from pyscalapack_redist.tools.bench.timing import between_hosts
 from pyscalapack_redist.tools.cases import Case, read_dtype
 from pyscalapack_redist.tools.layouts import Layout, TileLayout, read_side
@@ -181,7 +182,7 @@ def test_each_element_is_in_one_tile(tmp_path: Path, text: str) -> None:
     tiles = side.descriptor(shape, None)
     seen = np.full(shape, -1)
     for rank in range(side.end):
-        for held in side.indices(shape, rank):
+        for held in held_of(side, shape, rank):
             assert (seen[np.ix_(*held)] == -1).all()
             seen[np.ix_(*held)] = rank
     assert np.array_equal(seen, tiles.owner(*np.ix_(*map(np.arange, shape))))

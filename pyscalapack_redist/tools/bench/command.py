@@ -15,7 +15,7 @@ from ..text import console, on_terminal, print_table, size_text
 from .methods import DEFAULT_METHODS, named_methods
 from .plot import plot
 from .results import Results, comparison_lines, comparison_table, environment_lines, flag_text
-from .suites import STUDIES, SUITES, Suite
+from .suites import SUITES, Suite
 from .timing import MORE_TICKS, Clock, environment, links_limit, links_of, nodes_of, run_case
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ def bench(options: Namespace) -> int:
 
     Collective. Raises UsageError on every rank where it cannot be done.
     """
-    if options.suite in STUDIES:
-        return STUDIES[options.suite](options)
     suite = SUITES[options.suite] if options.suite else Suite(())
     try:
         from mpi4py import MPI
@@ -52,12 +50,11 @@ def bench(options: Namespace) -> int:
     display = _Display(len(cases) * (options.repeat + MORE_TICKS), quiet=comm.Get_rank() > 0)
     results = _run(cases, suite, options, comm, nodes, display, notes)
     if comm.Get_rank() == 0:
-        # first: whoever reads the output may stop, as head does
         if options.json:
             write_text("--json", options.json, results.to_json())
         if options.plot:
             with written("--plot", options.plot):
-                plot(results, options.plot, suite.axis)
+                plot(results, options.plot)
         _summarize(results, suite, earlier, display)
     return 0 if results.verified and results.measured else FAILED
 

@@ -43,6 +43,7 @@ DEFAULT_METHODS = ("auto", "pxgemr2d", "caterpillar/sendrecv", "memcpy")
 OTHER_LIBRARY = re.compile(r"pxgemr2d(=(?P<path>.+?)(:(?P<prefix>\w+))?)?")
 OPTIONS = ("schedule", "exchange", "buffers")  # of `redistribute`, in a method's name
 ROOT = 0  # through which all goes
+NOT_FOR_TILES = "{} is for a local array on each process, and the layout of {} is of tiles"
 LIMIT = 2**31  # of what MPI and p?gemr2d count
 # Plans are kept with the communicator, by all that was asked for. Asked for with a memory limit of a byte less than the last
 # time, a plan is made anew, by nothing but what users have. The limits come again after more plans than are kept.
@@ -51,7 +52,7 @@ _limits = itertools.cycle(range(MEMORY_LIMIT - 1, MEMORY_LIMIT - 1 - LIMITS, -1)
 
 
 def _nothing() -> None:
-    """Most methods have nothing to do here."""
+    """Most methods have nothing to forget or to close."""
 
 
 class Prepared:
@@ -74,7 +75,9 @@ class Prepared:
         close: Callable[[], None] = _nothing,
     ) -> None:
         self.stage, self._run, self._output, self._expected = stage, run, output, expected
-        self._forget, self._close = forget, close
+        # `forget` gives back memory that earlier calls have left, so that what a call takes can be measured: not collective.
+        # `close` gives back what was made: collective.
+        self.forget, self.close = forget, close
         if extra_bytes is not None:
             self.extra_bytes = extra_bytes
 
@@ -98,14 +101,6 @@ class Prepared:
         """Run once; seconds that this rank spent on each part, where the method can tell. Collective like a run."""
         return {}
 
-    def forget(self) -> None:
-        """Give back memory that earlier calls have left, so that what a call takes can be measured. Not collective."""
-        self._forget()
-
-    def close(self) -> None:
-        """Give back what was made. Collective over the stage's communicator."""
-        self._close()
-
 
 @dataclass(frozen=True)
 class Method:
@@ -122,24 +117,18 @@ class Method:
 
     def anew(self) -> Method:
         """The same with all that it keeps from call to call made in each call, and timed with it. Not collective."""
-        return replace(self, prepare=functools.partial(_Anew, fresh=self.fresh)) if self.fresh else self
+        return replace(self, prepare=functools.partial(_anew, fresh=self.fresh)) if self.fresh else self
 
 
-class _Anew(Prepared):
+def _anew(stage: Stage, fresh: Callable[[Stage], Prepared]) -> Prepared:
     """What is prepared in each call; and once before, to see that it can be."""
 
-    def __init__(self, stage: Stage, fresh: Callable[[Stage], Prepared]) -> None:
-        with contextlib.closing(fresh(stage)) as trial:
-            super().__init__(stage, extra_bytes=trial.extra_bytes)
-        self._fresh = fresh
-
-    def __call__(self) -> None:
-        with contextlib.closing(self._fresh(self.stage)) as method:
+    def run() -> None:
+        with contextlib.closing(fresh(stage)) as method:
             method()
 
-    def profile(self) -> Mapping[str, float]:
-        with contextlib.closing(self._fresh(self.stage)) as method:
-            return method.profile()
+    with contextlib.closing(fresh(stage)) as trial:
+        return Prepared(stage, run, trial.extra_bytes)
 
 
 def read_method(name: str) -> Method:
@@ -220,9 +209,10 @@ def _gemr2d_obstacle(case: Case, load: Callable[[], blacs.Library]) -> str | Non
     if len(case.shape) != 2:
         return f"p?gemr2d is for two dimensions, not {len(case.shape)}"
     if case.tiled:
-        return f"p?gemr2d is for a local array on each process, and the layout of {case.tiled} is of tiles"
+        return NOT_FOR_TILES.format("p?gemr2d", case.tiled)
     if case.dtype not in KIND_OF_DTYPE:
         return f"p?gemr2d is for {', '.join(map(str, KIND_OF_DTYPE))}, not {case.dtype}"
+    sizes = [case.local_elements]
     for name, layout in (("A", case.before), ("B", case.after)):
         if not all(isinstance(size, int) for size in layout.block):
             kind = "balanced" if BALANCED in layout.block else "irregular"
@@ -231,8 +221,8 @@ def _gemr2d_obstacle(case: Case, load: Callable[[], blacs.Library]) -> str | Non
             return f"p?gemr2d is for layouts without copies, and several processes hold each element of {name}"
         if layout.order != "F":
             return f"p?gemr2d is for Fortran order, and the local arrays of {name} are in C order"
-    shapes = (*case.before.whole_shape(case.shape), *case.after.whole_shape(case.shape))
-    if max(*shapes, *case.before.block, *case.after.block, case.local_elements) >= LIMIT:
+        sizes += [*layout.whole_shape(case.shape), *layout.block]
+    if max(sizes) >= LIMIT:
         return "p?gemr2d counts in 32 bits: this array is too large for it"
     try:
         load()
@@ -289,7 +279,7 @@ def _gather_scatter(stage: Stage) -> Prepared:
     The indices, and rank 0's memory for the whole array, are made once and reused. All arrays are seen transposed: local
     arrays in Fortran order are sent and received as they lie in memory.
     """
-    case, comm, ranks = stage.case, stage.comm, range(stage.comm.Get_size())
+    case, comm = stage.case, stage.comm
     element = MPI.BYTE.Create_contiguous(case.dtype.itemsize).Commit()
     source, target = (None if part is None or not part.size else part.T for part in (stage.part_of_a, stage.part_of_b))
 
@@ -297,7 +287,8 @@ def _gather_scatter(stage: Stage) -> Prepared:
         array = np.ascontiguousarray(array)
         comm.Send([bytes_of(array), array.size, element], rank)
 
-    def receive(rank: int, array: NDArray[Any]) -> NDArray[Any]:
+    def receive(rank: int, shape: Sequence[int], into: NDArray[Any] | None = None) -> NDArray[Any]:
+        array = np.empty(shape, case.dtype) if into is None else into
         comm.Recv([bytes_of(array), array.size, element], rank)
         return array
 
@@ -305,9 +296,9 @@ def _gather_scatter(stage: Stage) -> Prepared:
         if source is not None:
             send(source, ROOT)
         if target is not None and target.flags.c_contiguous:
-            receive(ROOT, target)
+            receive(ROOT, target.shape, target)
         elif target is not None:
-            target[...] = receive(ROOT, np.empty(target.shape, case.dtype))
+            target[...] = receive(ROOT, target.shape)
 
     if comm.Get_rank() != ROOT:
         copied = [array.nbytes for array in (source, target) if array is not None and not array.flags.c_contiguous]
@@ -316,7 +307,7 @@ def _gather_scatter(stage: Stage) -> Prepared:
     senders, receivers = (
         [
             (rank, np.ix_(*reversed(part.indices)))  # where its elements are in the whole array, transposed
-            for rank in ranks
+            for rank in range(comm.Get_size())
             for part in parts_of(case, side, rank)
             if part.elements
         ]
@@ -326,8 +317,7 @@ def _gather_scatter(stage: Stage) -> Prepared:
 
     def run_all() -> None:
         for rank, place in senders:
-            shape = [index.size for index in place]
-            whole[place] = source if rank == ROOT else receive(rank, np.empty(shape, case.dtype))
+            whole[place] = source if rank == ROOT else receive(rank, [index.size for index in place])
         for rank, place in receivers:
             if rank != ROOT:
                 send(whole[place], rank)
@@ -338,13 +328,13 @@ def _gather_scatter(stage: Stage) -> Prepared:
     return Prepared(stage, run_all, whole.nbytes + largest * case.dtype.itemsize, close=element.Free)
 
 
-# -- whole messages, packed, moved by one call, then unpacked; nothing is overlapped, and buffers hold all
+# -- whole messages, packed, moved, then unpacked; nothing is overlapped, and buffers hold all
 
 Place = tuple[int, tuple[int, ...]]  # address and strides in bytes of a local array
 
 
-class _Messages:
-    """Messages side by side, by the other process's rank: of each rank its bytes, and where they start.
+class Packed:
+    """Messages side by side in memory, by the other process's rank: of each rank its bytes, and where they start.
 
     `parts` has each message, the place of its packed elements, and that part of the memory.
     """
@@ -358,8 +348,8 @@ class _Messages:
         self.parts: list[tuple[Message, Place, NDArray[np.uint8]]] = []
         for message in messages:
             part = self.memory[self.starts[message.peer] :][: self.counts[message.peer]]
-            dense = dense_strides(_box(message).shape(), order, item)
-            self.parts.append((message, (part.ctypes.data, dense), part))
+            place = part.ctypes.data, dense_strides(_box(message).shape(), order, item)
+            self.parts.append((message, place, part))
 
 
 def _box(message: Message) -> Box:
@@ -373,7 +363,7 @@ class Whole(Prepared):
 
     Attributes
     ----------
-    outgoing, incoming : _Messages
+    outgoing, incoming : Packed
         What this rank sends, and what it receives.
     """
 
@@ -381,9 +371,9 @@ class Whole(Prepared):
         case, comm = stage.case, stage.comm
         dims = range(len(case.shape))
         self._item, self._order = case.dtype.itemsize, tuple(dims if case.before.order == "F" else reversed(dims))
-        ranks = {rank: rank for rank in range(comm.Get_size())}
+        ranks = range(comm.Get_size())
         *both, self._copies = messages_of(stage.desc_a, stage.desc_b, comm.Get_rank(), ranks, Natural((), ()))
-        self.outgoing, self.incoming = (_Messages(some, self._item, self._order, len(ranks)) for some in both)
+        self.outgoing, self.incoming = (Packed(some, self._item, self._order, len(ranks)) for some in both)
         self._source, self._target = (
             (0, ()) if array is None else (address_of(array), array.strides) for array in (stage.a, stage.out)
         )
@@ -404,9 +394,18 @@ class Whole(Prepared):
         for message in self._copies:
             self._move(message, self._source, self._target)
 
+    def __call__(self) -> None:
+        self.pack()
+        self.exchange()
+        self.unpack_and_copy()
+
+    def exchange(self) -> None:
+        """Move the packed messages. Collective."""
+        raise NotImplementedError
+
 
 class _Waitall(Whole):
-    """All Irecv and Isend at once, then Waitall."""
+    """All Irecv and Isend at once, each as soon as its message is packed, then Waitall."""
 
     def __call__(self) -> None:
         comm = self.stage.comm
@@ -420,11 +419,6 @@ class _Waitall(Whole):
 
 class Alltoallv(Whole):
     """One blocking Alltoallv of bytes."""
-
-    def __call__(self) -> None:
-        self.pack()
-        self.exchange()
-        self.unpack_and_copy()
 
     def exchange(self) -> None:
         """Move the packed messages. Collective."""
@@ -491,7 +485,7 @@ def _counted(name: str, prepare: Callable[[Stage], Prepared], unit: str = "bytes
 
     def obstacle(case: Case) -> str | None:
         if case.tiled:
-            return f"{name} is for a local array on each process, and the layout of {case.tiled} is of tiles"
+            return NOT_FOR_TILES.format(name, case.tiled)
         size = case.local_elements * (case.dtype.itemsize if unit == "bytes" else 1)
         too_large = f"{name} counts {unit} in 32 bits: the local arrays are too large for it"
         return too_large if size >= LIMIT else None

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import collections
 import json
+import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,6 @@ __all__ = [
 
 LIMIT = "the links' limit"
 NOTEWORTHY = 1.1  # the factor from which on a method got slower or faster
-
 
 # A row for each case: the shortest time and the median, or ratios of such to those of others; NaN where there are none.
 Column = NDArray[np.float64]
@@ -80,7 +80,7 @@ class MethodResult:
     verified: bool  # whether every rank's output was right, byte by byte
     profile: dict[str, tuple[float, ...]] = field(
         default_factory=dict
-    )  # if it was asked for: of each part on each rank
+    )  # of each part on each rank, if it was asked for
 
     @property
     def least(self) -> float:
@@ -291,62 +291,69 @@ def flag_text(environment: dict[str, Any]) -> str:
     return "not measured (no two ranks with shared memory)" if trip is None else f"{trip:.0f} ns"
 
 
-Medians = dict[tuple[Case, str], NDArray[np.float64]]
+class Change(NamedTuple):
+    """A method in a case that two runs have: medians, and medians as multiples of memcpy's, of each run."""
+
+    case: Case
+    method: str
+    medians: tuple[float, float]
+    multiples: tuple[float, float]
+
+    @property
+    def factor(self) -> float:
+        """How many times slower: by multiples of memcpy's, where both have them, as the machine's speed may differ as well."""
+        then, now = self.medians if math.isnan(sum(self.multiples)) else self.multiples
+        return now / then
+
+    @property
+    def verdict(self) -> str:
+        """In a word."""
+        return "slower" if self.factor > NOTEWORTHY else "faster" if self.factor < 1 / NOTEWORTHY else "same"
 
 
-def _medians(results: Results) -> Medians:
+def _medians(results: Results) -> dict[tuple[Case, str], tuple[float, float]]:
     """Of each method in each case, and as a multiple of memcpy's."""
-    memcpy = results.column("memcpy")[:, 1]
+    memcpy = results.column("memcpy")[:, 1].tolist()
     return {
-        (result.case, method.name): np.array([method.median, method.median / base])
+        (result.case, method.name): (method.median, method.median / base)
         for result, base in zip(results.cases, memcpy, strict=True)
         for method in result.methods
     }
 
 
-def _factors(then: Medians, now: Medians) -> dict[tuple[Case, str], float]:
-    """How many times slower what both runs have got, in that order.
-
-    Two runs may differ in the machine's speed as well: the multiples of memcpy's count where both runs have them.
-    """
-    both = {key: now[key] / then[key] for key in now if key in then and key[1] != "memcpy"}
-    factors = {key: float(median if np.isnan(multiple) else multiple) for key, (median, multiple) in both.items()}
-    return dict(sorted(factors.items(), key=lambda item: -item[1]))
-
-
-def _verdict(factor: float) -> str:
-    return "slower" if factor > NOTEWORTHY else "faster" if factor < 1 / NOTEWORTHY else "same"
+def _changes(old: Results, new: Results) -> list[Change]:
+    """Of each method in each case that both runs have, what slowed down most first."""
+    then, now = _medians(old), _medians(new)
+    both = [key for key in now if key in then and key[1] != "memcpy"]
+    changes = [Change(*key, *zip(then[key], now[key], strict=True)) for key in both]
+    return sorted(changes, key=lambda change: -change.factor)
 
 
 def comparison_table(old: Results, new: Results) -> Table:
     """A row for each method in each case that both runs have, what slowed down most first. Not collective."""
-    then, now = _medians(old), _medians(new)
     figures = ("now / then", "median then", "median now", "x memcpy then", "x memcpy now")
     table = new_table(("case", "method", "verdict"), figures)
-    for (case, method), factor in _factors(then, now).items():
-        medians, multiples = zip(then[case, method], now[case, method], strict=True)
-        texts = str(case), method, _verdict(factor), ratio_text(factor)
-        style = {"slower": "red", "faster": "green"}.get(_verdict(factor))
-        table.add_row(*texts, *map(time_text, medians), *map(ratio_text, multiples), style=style)
+    for change in _changes(old, new):
+        cells = (*map(time_text, change.medians), *map(ratio_text, change.multiples))
+        style = {"slower": "red", "faster": "green"}.get(change.verdict)
+        table.add_row(str(change.case), change.method, change.verdict, ratio_text(change.factor), *cells, style=style)
     return table
 
 
 def comparison_lines(old: Results, new: Results) -> Iterator[str]:
     """What the figures are, each method as a whole, what one run lacks, and what else differs. Not collective."""
-    then, now = _medians(old), _medians(new)
     yield f"now / then: of the medians as multiples of memcpy's; slower or faster from a factor of {NOTEWORTHY} on"
-    by_method: dict[str, list[float]] = {}
-    for (_, method), factor in _factors(then, now).items():
-        by_method.setdefault(method, []).append(factor)
-    for method, factors in sorted(by_method.items()):
-        counts = collections.Counter(map(_verdict, factors))
+    changes = _changes(old, new)
+    for method in sorted({change.method for change in changes}):
+        some = [change for change in changes if change.method == method]
+        counts = collections.Counter(change.verdict for change in some)
         verdicts = ", ".join(f"{counts[name]} {name}" for name in ("slower", "faster", "same") if counts[name])
-        mean = ratio_text(statistics.geometric_mean(factors))
+        mean = ratio_text(statistics.geometric_mean(change.factor for change in some))
         yield f"{method}: {verdicts}; now / then in geometric mean: {mean}"
     plans = [run.environment.get("plans") for run in (old, new)]
     if plans[0] != plans[1]:
         yield f"not the same is timed: plans were {plans[0]} then, and are {plans[1]} now"
-    for name, here, there in (("the earlier run", old, now), ("this run", new, then)):
+    for name, here, there in (("the earlier run", old, _medians(new)), ("this run", new, _medians(old))):
         for result in here.cases:
             absent = [method.name for method in result.methods if (result.case, method.name) not in there]
             if absent:

@@ -1,31 +1,33 @@
 """A case set up on the ranks: local arrays, and what they must hold.
 
-The verification shares no code with the engine: `Layout.indices` has formulas of its own. Each element is a function of its
-global index. Where the dtype has room for all of them it is the index itself, so no two are equal; a smaller one has the top
-bits of the index times an odd number, which any shift of rows or columns changes.
+The verification shares no code with the engine: which indices a process has, `held_of` takes from the definition of the
+layouts. Each element is a function of its global index. Where the dtype has room for all of them it is the index itself, so no
+two are equal; a smaller one has the top bits of the index times an odd number, which any shift of rows or columns changes.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...comm.mpi import MPI
+from ...layout.axis import Blocks
 from ..cases import Case
-from ..layouts import Layout
+from ..layouts import Layout, TileLayout
 
-__all__ = ["Part", "Stage", "bytes_of", "parts_of", "poison", "values"]
+__all__ = ["Part", "Stage", "bytes_of", "held_of", "parts_of", "poison", "values"]
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, made odd
 ELEMENTS_AT_ONCE = 2**18
 PADDED = "gG"  # long double and its complex: NumPy leaves their padding as it was
 POISON = 0xFB  # bytes where a right answer is to come, or where nothing may be written
 AROUND = 0x5A  # bytes of A around a sub-array, which are to stay there
+
+Held = list[NDArray[np.int64]]  # global indices along each dimension, in local order
 
 
 def bytes_of(array: NDArray[Any]) -> NDArray[np.uint8]:
@@ -57,11 +59,34 @@ def values(index: NDArray[np.int64], count: int, dtype: np.dtype[Any]) -> NDArra
     return np.ascontiguousarray(np.tile(pattern, repeats)[..., : dtype.itemsize]).view(dtype)[..., 0]
 
 
-def _same(array: NDArray[Any], expected: NDArray[Any]) -> bool:
-    """Whether the elements' bytes are equal, but for those of long doubles that mean nothing."""
-    if array.dtype.char in PADDED:
-        return np.array_equal(array, expected)
-    return np.ascontiguousarray(array).tobytes() == expected.tobytes()
+def _owners(n: int, block: int | str | Blocks, processes: int, source: int) -> NDArray[np.int64]:
+    """The process coordinate of each index along a dimension, by the definition of its kind of blocks."""
+    if isinstance(block, Blocks):
+        return np.repeat(block.owners, block.sizes)
+    if isinstance(block, int):
+        return (np.arange(n) // block + source) % processes
+    sizes = [part.size for part in np.array_split(np.empty(n, np.int8), processes)]
+    return np.repeat(np.arange(processes), sizes)
+
+
+def held_of(layout: Layout, shape: tuple[int, ...], rank: int) -> list[Held]:
+    """Of each local array of a rank the whole array's indices that it holds: of one, of each tile, or of none outside.
+
+    Not collective.
+    """
+    if isinstance(layout, TileLayout):
+        rows, columns, owners = layout.cut(shape)
+        return [
+            [np.arange(*rows[i : i + 2]), np.arange(*columns[j : j + 2])]
+            for i, along in enumerate(owners)
+            for j, owner in enumerate(along)
+            if owner == rank
+        ]
+    coords = layout.coords(rank)
+    if coords is None:
+        return []
+    dims = zip(layout.whole_shape(shape), layout.block, layout.grid, layout.source, strict=True)
+    return [[np.flatnonzero(_owners(*dim) == coordinate) for dim, coordinate in zip(dims, coords, strict=True)]]
 
 
 class Part:
@@ -77,7 +102,7 @@ class Part:
         For each dimension the global indices of these elements, in local order, counted from the sub-array's first.
     """
 
-    def __init__(self, case: Case, layout: Layout, held: list[NDArray[np.int64]]) -> None:
+    def __init__(self, case: Case, layout: Layout, held: Held) -> None:
         self._case, self._order = case, layout.order
         self.shape = tuple(index.size for index in held)
         starts = layout.offset or (0,) * len(held)
@@ -90,45 +115,31 @@ class Part:
         """A local array in the layout's order, contents arbitrary."""
         return np.empty(self.shape, self._case.dtype, order=self._order)  # type: ignore[call-overload, no-any-return]
 
-    def filled(self) -> NDArray[Any]:
-        """A local array with the elements that it must have, and others around a sub-array."""
-        array = self.empty()
-        if self.elements != array.size:
-            bytes_of(array).fill(AROUND)
-        for columns, expected in self._pieces():
-            array[self.inside][..., columns].T[...] = expected
+    def filled(self, around: int = AROUND) -> NDArray[Any]:
+        """A local array with the elements that it must have, and bytes of that value around a sub-array."""
+        array, case = self.empty(), self._case
+        bytes_of(array).fill(around)
+        strides = np.cumprod([1, *case.shape[:0:-1]])[::-1]
+        *rows, columns = (held * stride for held, stride in zip(self.indices, strides, strict=True))
+        step = max(1, ELEMENTS_AT_ONCE // max(1, math.prod(row.size for row in rows)))
+        for start in range(0, columns.size if self.elements else 0, step):
+            index = functools.reduce(np.add, np.ix_(columns[start : start + step], *reversed(rows)))
+            array[self.inside][..., start : start + step].T[...] = values(index, case.elements, case.dtype)
         return array
 
     def matches(self, array: NDArray[Any]) -> bool:
         """Whether a local array has exactly the bytes that it must have, and is as `poison` left it around a sub-array."""
-        return (
-            array.shape == self.shape
-            and array.dtype == self._case.dtype
-            and all(_same(array[self.inside][..., columns].T, expected) for columns, expected in self._pieces())
-            and (self.elements == array.size or self._untouched_around(array))
-        )
-
-    def _untouched_around(self, array: NDArray[Any]) -> bool:
-        rest = array.copy(order="K").view(f"V{array.dtype.itemsize}")
-        rest[self.inside] = np.full(array.dtype.itemsize, POISON, np.uint8).view(rest.dtype)
-        return bool((bytes_of(rest) == POISON).all())
-
-    def _pieces(self) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """Some columns at a time of what moves, transposed: their place and their elements."""
-        case = self._case
-        if not self.elements:
-            return
-        strides = np.cumprod([1, *case.shape[:0:-1]])[::-1]
-        *rows, columns = (held * stride for held, stride in zip(self.indices, strides, strict=True))
-        step = max(1, ELEMENTS_AT_ONCE // max(1, math.prod(row.size for row in rows)))
-        for start in range(0, columns.size, step):
-            index = functools.reduce(np.add, np.ix_(columns[start : start + step], *reversed(rows)))
-            yield slice(start, start + step), values(index, case.elements, case.dtype)
+        if array.shape != self.shape or array.dtype != self._case.dtype:
+            return False
+        expected = self.filled(POISON)
+        if array.dtype.char in PADDED:
+            return np.array_equal(array, expected)
+        return np.array_equal(bytes_of(array), bytes_of(expected))
 
 
 def parts_of(case: Case, layout: Layout, rank: int) -> list[Part]:
     """The local arrays of a rank in one of a case's layouts: one, none outside the grid, or one for each of its tiles."""
-    return [Part(case, layout, held) for held in layout.indices(case.shape, rank)]
+    return [Part(case, layout, held) for held in held_of(layout, case.shape, rank)]
 
 
 class Stage:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import random
-from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
@@ -26,13 +25,12 @@ from ..cases import Case
 from ..layouts import Layout
 from ..text import new_table, ratio_text, time_text
 from .methods import DEFAULT_METHODS, Method, named_methods
-from .plot import Axis
 from .results import Results, count, extreme, fastest, means
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["GRIDS", "STUDIES", "SUITES", "Suite", "squares"]
+__all__ = ["GRIDS", "SUITES", "Suite", "squares"]
 
 T = TypeVar("T")
 
@@ -45,10 +43,7 @@ class Suite:
     quick: tuple[Case, ...] = ()  # fewer and smaller ones for `--quick`
     methods: tuple[Method, ...] = ()  # compared where the command line names none; empty for the benchmark's own choice
     calls: int | None = None  # in a row, that one time is the mean of; None to choose by the size of the arrays
-    tables: Callable[[Results], Sequence[tuple[str, Table]]] = (
-        lambda results: ()
-    )  # with headings, of all cases together
-    axis: Axis | None = None  # what varies, if one thing does: then the picture has lines against it
+    tables: Callable[[Results], Sequence[tuple[str, Table]]] = lambda results: ()  # of all cases, with headings
     plans: str = "made before timing and reused"
     variant: Callable[[Method], Method] = lambda method: method  # of any method, to what is timed in its place
     # Numbers of ranks that it is for, ascending: a case for fewer runs on the first of them that has enough. Empty where each
@@ -94,13 +89,6 @@ def squares(orders_and_blocks: Iterable[tuple[int, int, int]]) -> tuple[Case, ..
     """Square matrices on all GRIDS: of each order, from blocks of one size to blocks of another. Not collective."""
     some = list(orders_and_blocks)
     return tuple(Case.read((n, n), f"{a}:{r}x{r}", f"{b}:{s}x{s}") for a, b in GRIDS.values() for n, r, s in some)
-
-
-SIZE = Axis(
-    "rows and columns of the matrix",
-    lambda case: case.shape[0],
-    lambda case: f"{case.dtype}, {case.before} -> {case.after}",
-)
 
 
 # -- random cases, by `random()` alone, whose sequence Python keeps from version to version: everybody has the same
@@ -300,7 +288,6 @@ SUITES: dict[str, Suite] = {
         cases=squares((2**k, 16, 16) for k in range(6, 14)),
         quick=squares((n, 16, 16) for n in (64, 128, 256)),
         methods=named_methods("auto", "caterpillar/sendrecv", "pxgemr2d", "gather-scatter", "memcpy"),
-        axis=SIZE,
     ),
     "once": Suite(
         cases=squares(((64, 16, 16), (512, 64, 64), (4096, 64, 64), (4096, 1, 1))),
@@ -320,5 +307,3 @@ SUITES: dict[str, Suite] = {
         between_hosts=True,
     ),
 }
-
-STUDIES: dict[str, Callable[[Namespace], int]] = {}  # suites that move nothing and need no MPI

@@ -156,22 +156,18 @@ def _prepare(methods: Sequence[Method], stage: Stage) -> tuple[dict[str, Prepare
     """What can run, ready, and why the rest cannot: what the lowest rank says that says anything."""
     ready: dict[str, Prepared] = {}
     not_run: dict[str, str] = {}
-
-    def agreed(name: str, reason: str | None) -> bool:
-        why = next(filter(None, stage.comm.allgather(reason)), None)
-        if why is not None:
-            not_run[name] = why
-        return why is None
-
     for method in methods:
-        if agreed(method.name, method.obstacle(stage.case)):
-            prepared = reason = None
+        why = next(filter(None, stage.comm.allgather(method.obstacle(stage.case))), None)
+        if why is None:
+            reason = None
             try:
-                prepared = method.prepare(stage)
+                ready[method.name] = method.prepare(stage)
             except RedistributionError as error:
                 reason = str(error)
-            if agreed(method.name, reason) and prepared is not None:
-                ready[method.name] = prepared
+            why = next(filter(None, stage.comm.allgather(reason)), None)
+        if why is not None:
+            ready.pop(method.name, None)
+            not_run[method.name] = why
     return ready, not_run
 
 
@@ -188,22 +184,22 @@ def _peak_growth(run: Callable[[], None]) -> int | None:
 
     What was kept from earlier calls and is used again does not show: have it given back before.
     """
+
+    def memory(field: str) -> int | None:
+        with contextlib.suppress(OSError, StopIteration, ValueError), open("/proc/self/status") as file:
+            return int(next(line for line in file if line.startswith(f"{field}:")).split()[1]) * 1024
+        return None
+
     with contextlib.suppress(AttributeError):  # what is free in this process must not hide what is taken
         ctypes.CDLL(None).malloc_trim(0)
     before = None
     with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
         file.write("5")  # forget the peak of earlier calls
         file.flush()
-        before = _memory("VmRSS")
+        before = memory("VmRSS")
     run()
-    peak = _memory("VmHWM")
+    peak = memory("VmHWM")
     return None if before is None or peak is None else max(0, peak - before)
-
-
-def _memory(field: str) -> int | None:
-    with contextlib.suppress(OSError, StopIteration, ValueError), open("/proc/self/status") as file:
-        return int(next(line for line in file if line.startswith(f"{field}:")).split()[1]) * 1024
-    return None
 
 
 # -- where it runs
