@@ -21,7 +21,6 @@ except ModuleNotFoundError as error:
     ) from error
 from .engine.make import batch, gather, redistribute, scatter
 from .engine.redistribution import Redistribution
-from .engine.report import BatchReport
 from .errors import (
     ArrayError,
     CollectiveError,
@@ -49,7 +48,6 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArrayError",
-    "BatchReport",
     "BlockCyclic",
     "Blocks",
     "CollectiveError",

@@ -15,7 +15,7 @@ from .messages import Messages
 from .order import order_for
 from .plan import Plan
 from .redistribution import Redistribution
-from .report import totals_on_paper
+from .report import Report, report_of
 from .spec import Spec
 from .stages import Move, Pair, Stage
 from .via import identity, pending_moves
@@ -37,7 +37,7 @@ class PaperPlan(Redistribution):
             f"{self!r} is on paper, where no rank has messages: messages_of(rank) has those of any rank"
         )
 
-    def report(self, dtype: DTypeLike | Any = None, *, all_ranks: bool = True) -> Any:
+    def report(self, dtype: DTypeLike | Any = None, *, all_ranks: bool = True) -> Report:
         """What all ranks move together. Not collective.
 
         Parameters
@@ -49,15 +49,15 @@ class PaperPlan(Redistribution):
 
         Returns
         -------
-        Totals, ChainReport or FilledReport
-            Of a plan; of one with `via=`; of one with `fill=`, with `Totals` in place of each `Report`.
+        Report
+            Without staging memory and times. With `via=` and with a mirror image, its `legs` have a report of each part.
 
         Raises
         ------
         ScheduleError
             There are too many processes along a dimension for a table of all pairs.
         """
-        return totals_on_paper(self.inside, dtype)
+        return report_of(self.inside, dtype)
 
     def __call__(self, a: Any = None, out: Any = None, *, alpha: Any = 1, beta: Any = 0) -> NoReturn:
         """A plan on paper cannot be run.

@@ -1,11 +1,7 @@
-"""What goes from rank to rank, counted for all of them, and pictures of it.
-
-What a redistribution moves between ranks, counted for all of them at once, without a communicator.
+"""What goes from rank to rank, counted for all of them without a communicator, and pictures of it.
 
 Lengths and numbers of messages are products over the dimensions, so a table for each dimension is enough. Those of a
 trapezoid are not, nor those of layouts with copies: they are counted message by message.
-
-Pictures of plans: the array before and after, and what goes from rank to rank.
 """
 
 from __future__ import annotations
@@ -13,8 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +25,7 @@ from .layouts import descriptors, moved
 from .messages import messages_of
 from .operation import Edge
 from .plan import Plan
+from .stages import Move, Stage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,14 +47,13 @@ MOST_ELEMENTS = 2**63 - 1
 MOST_MESSAGES = 2**16  # pairs of ranks where messages are counted one by one
 
 
-@dataclass(frozen=True)
-class Traffic:
-    """Messages and elements of each rank, messages of ranks to themselves left out. Not collective.
+class Traffic(NamedTuple):
+    """Messages and elements of each rank, messages of ranks to themselves left out.
 
     Attributes
     ----------
     ranks : ndarray
-        The ranks of both layouts, ascending.
+        The ranks of the layouts, ascending.
     sends, receives : ndarray
         Messages to and from other ranks, for each of `ranks`.
     sent, received, kept : ndarray
@@ -72,56 +67,45 @@ class Traffic:
     received: Ints
     kept: Ints
 
-    @property
-    def messages(self) -> int:
-        """Between ranks, of all ranks."""
-        return int(self.sends.sum())
 
-    @property
-    def elements(self) -> int:
-        """Between ranks, of all ranks."""
-        return int(self.sent.sum())
-
-    @property
-    def degree(self) -> int:
-        """The most messages that a rank sends or receives."""
-        return int(np.maximum(self.sends, self.receives).max(initial=0))
-
-    @property
-    def busiest(self) -> int:
-        """The most elements that a rank sends or receives."""
-        return int(np.maximum(self.sent, self.received).max(initial=0))
-
-
-def traffic_of(a: Descriptor, b: Descriptor, edge: Edge | None = None, most_pairs: int = MOST_PAIRS) -> Traffic:
-    """What goes from A to B, two layouts of one array. Not collective.
-
-    Parameters
-    ----------
-    a, b : Descriptor
-        Layouts before and after.
-    edge : (bool, int), optional
-        Of a matrix, only elements (i, j) of j - i at least (True) or at most (False) that number.
-    most_pairs : int
-        Pairs of processes along one dimension that are looked at.
+def traffic_of(plan: Plan, stages: Sequence[Stage]) -> Traffic:
+    """What goes between the ranks of a plan in some stages, of which each has one message for a pair of ranks. Not collective.
 
     Raises
     ------
     ScheduleError
-        There are more pairs, or elements than 64 bits can count.
+        There are too many pairs of ranks, or more elements than 64 bits can count.
     """
+    places = [desc.places.ravel() for move in plan.moves for desc in _layouts(move)]
+    ranks = functools.reduce(_union, places)
+    whole = Traffic(ranks, *np.zeros((5, len(ranks)), np.int64))
+    for stage in stages:
+        traffic = _traffic_of_stage(stage.moves)
+        at = np.searchsorted(ranks, traffic.ranks)
+        for total, some in zip(whole[1:], traffic[1:], strict=True):
+            total[at] += some
+    return whole
+
+
+def _traffic_of_stage(moves: Sequence[Move]) -> Traffic:
+    a, b = _layouts(moves[0])
     if math.prod(a.shape) * max(a.copies, b.copies) > MOST_ELEMENTS:
         raise ScheduleError(
             f"an array of {' x '.join(map(str, a.shape))} has more than 2^63 elements, which 64 bits cannot count: take a "
             "smaller one of the same proportions"
         )
-    if edge is not None or max(a.copies, b.copies) > 1:
-        ranks, table = between_ranks(a, b, edge)
-        kept = table.diagonal().copy()
-        np.fill_diagonal(table, 0)
-        sends, receives = (np.count_nonzero(table, axis=side) for side in (1, 0))
-        return Traffic(ranks, sends, receives, table.sum(axis=1), table.sum(axis=0), kept)
-    tables = [_lengths(x, y, most_pairs) for x, y in zip(a.distributions, b.distributions, strict=True)]
+    if len(moves) == 1 and moves[0].edge is None and a.copies == b.copies == 1:
+        return _traffic_of_products(a, b)
+    ranks, table = traffic_table(moves)
+    kept = table.diagonal().copy()
+    np.fill_diagonal(table, 0)
+    sends, receives = (np.count_nonzero(table, axis=side) for side in (1, 0))
+    return Traffic(ranks, sends, receives, table.sum(axis=1), table.sum(axis=0), kept)
+
+
+def _traffic_of_products(a: Descriptor, b: Descriptor) -> Traffic:
+    """Without a table of all pairs of ranks: a table for each dimension is enough."""
+    tables = [_lengths(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
     ranks_a, ranks_b = a.placement.ravel(), b.placement.ravel()
     ranks = _union(ranks_a, ranks_b)
     at = [np.searchsorted(ranks, own) for own in (ranks_a, ranks_b)]
@@ -150,8 +134,10 @@ def between_ranks(a: Descriptor, b: Descriptor, edge: Edge | None = None) -> tup
 
     Parameters
     ----------
-    a, b, edge
-        As for `traffic_of`.
+    a, b : Descriptor
+        Layouts before and after, of one array.
+    edge : (bool, int), optional
+        Of a matrix, only elements (i, j) of j - i at least (True) or at most (False) that number.
 
     Returns
     -------
@@ -177,7 +163,7 @@ def between_ranks(a: Descriptor, b: Descriptor, edge: Edge | None = None) -> tup
         )
     table = np.zeros((len(ranks), len(ranks)), np.int64)
     if products:
-        lengths = [_lengths(x, y, MOST_PAIRS) for x, y in zip(a.distributions, b.distributions, strict=True)]
+        lengths = [_lengths(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
         at = np.ix_(np.searchsorted(ranks, ranks_a), np.searchsorted(ranks, ranks_b))
         table[at] = functools.reduce(np.kron, lengths)
         return ranks, table
@@ -188,6 +174,27 @@ def between_ranks(a: Descriptor, b: Descriptor, edge: Edge | None = None) -> tup
         for message in (*found.sends, *found.copies):
             table[place[rank], place[message.peer]] = message.size
     return ranks, table
+
+
+def traffic_table(moves: Sequence[Move]) -> tuple[Ints, Ints]:
+    """The ranks of some moves, and the elements from each to each in all of them. Not collective.
+
+    Raises
+    ------
+    ScheduleError
+        There are too many ranks for a table.
+    """
+    tables = [between_ranks(*_layouts(move), move.edge) for move in moves]
+    ranks = functools.reduce(_union, [some for some, _ in tables])
+    whole = np.zeros((len(ranks), len(ranks)), np.int64)
+    for some, table in tables:
+        at = np.searchsorted(ranks, some)
+        whole[np.ix_(at, at)] += table
+    return ranks, whole
+
+
+def _layouts(move: Move) -> tuple[Descriptor, Descriptor]:
+    return descriptors(move.moved, move.desc_b, "a count of what goes from rank to rank")
 
 
 def _union(a: Ints, b: Ints) -> Ints:
@@ -202,12 +209,12 @@ def _of_each(dims: Sequence[Ints]) -> Ints:
     return functools.reduce(np.multiply.outer, dims).ravel()
 
 
-def _lengths(a: Axis, b: Axis, most: int) -> Ints:
-    if a.processes * b.processes > most:
-        side = math.isqrt(most)
+def _lengths(a: Axis, b: Axis) -> Ints:
+    if a.processes * b.processes > MOST_PAIRS:
+        side = math.isqrt(MOST_PAIRS)
         raise ScheduleError(
-            f"left out: {a.processes:,} x {b.processes:,} pairs along a dimension; the most is {most:,}, as of {side:,} x "
-            f"{side:,} processes"
+            f"left out: {a.processes:,} x {b.processes:,} pairs along a dimension; the most is {MOST_PAIRS:,}, as of "
+            f"{side:,} x {side:,} processes"
         )
     return np.asarray(schedules.between(a, b).lengths, np.int64)
 
@@ -220,25 +227,6 @@ def region_of(plan: Plan, html: bool = False) -> tuple[int, ...]:
     """The first elements of B that both pictures of a plan can show. Not collective."""
     pair = plan.pairs[0]
     return common_region(descriptors(moved(pair.desc_a, pair.op), pair.desc_b, "a picture"), html)
-
-
-def traffic_table(plan: Plan) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The ranks of a plan, and the elements from each to each in all its moves. Not collective.
-
-    Raises
-    ------
-    ScheduleError
-        There are too many ranks for a table.
-    """
-    found = [
-        between_ranks(*descriptors(move.moved, move.desc_b, "a table of the traffic"), move.edge) for move in plan.moves
-    ]
-    ranks = np.unique(np.concatenate([some for some, _ in found]))
-    whole = np.zeros((len(ranks), len(ranks)), np.int64)
-    for some, table in found:
-        at = np.searchsorted(ranks, some)
-        whole[np.ix_(at, at)] += table
-    return ranks, whole
 
 
 def draw_plans(plans: Sequence[Plan]) -> Figure:
@@ -265,7 +253,7 @@ def _draw_traffic(axes: Axes, plan: Plan) -> None:
     from ..drawing.figures import draw_heat
 
     try:
-        ranks, table = traffic_table(plan)
+        ranks, table = traffic_table(plan.moves)
     except ScheduleError as error:
         axes.axis("off")
         axes.text(0.5, 0.5, f"traffic: {error}", ha="center", va="center", wrap=True, fontsize=8)

@@ -24,7 +24,7 @@ from .layouts import descriptors, has_tiles
 from .messages import messages_of as planned
 from .operation import Part
 from .plan import ONE, ZERO, Plan, call_with, first_call
-from .report import PARTS, Leg, Profile, messages_of, report_of, totals_of
+from .report import PARTS, Leg, Profile, messages_of, report_of, report_of_all
 from .stages import Move
 from .transfer import Transfer
 
@@ -259,13 +259,13 @@ class Redistribution:
             Of the elements; by default the plan's own, else float64. Of a batch, for all plans or for each. With
             `all_ranks` it is enough that one rank gives it or knows it.
         all_ranks : bool
-            The figures of all ranks together, and how far the busiest is from the mean: `Totals` in place of each `Report`
-            and of a `BatchReport`. On a rank that has no part in the plan None. On paper always so, and nobody is asked.
+            The figures of all ranks together, and how far the busiest is from the mean. On a rank that has no part in the
+            plan None. On paper always so, and nobody is asked.
 
         Returns
         -------
-        Report, ChainReport, FilledReport, BatchReport or Totals
-            Of a plan; of one with `via=`; of one with `fill=`; of a batch; of all ranks, or on paper.
+        Report
+            With `via=`, with a mirror image, and of a batch, its `legs` have a report of each part.
 
         Raises
         ------
@@ -274,7 +274,7 @@ class Redistribution:
         CollectiveError
             With `all_ranks`: another rank found this, or ranks give different dtypes. Every rank raises.
         """
-        return totals_of(self.inside, dtype) if all_ranks else report_of(self.inside, dtype)
+        return report_of_all(self.inside, dtype) if all_ranks else report_of(self.inside, dtype)
 
     def plot(self) -> Figure:
         """Draw the array before and after, blocks in the colours of their ranks, and what goes from rank to rank.

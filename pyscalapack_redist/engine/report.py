@@ -1,24 +1,18 @@
-"""What a plan says of itself in figures: of one rank, of all, of its legs.
+"""What a plan says of itself in figures, for a person or a program to read: a report with legs, and a profile of a call.
 
-Figures as names and values: lines of text, or a table of HTML.
-
-What a plan moves and what it costs on one rank, for a person or a program to read.
-
-A plan in figures of all ranks together: gathered from them, or counted on paper.
-
-What a plan says of itself: its report, by what the plan is, and the legs of one with `via=`.
+The figures are of this rank; of all ranks, gathered from them; or of all ranks, counted on paper.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from .._kernels.bundle import dense_strides
 from ..comm.group import Group
@@ -28,30 +22,25 @@ from ..errors import CollectiveError
 from ..exchanges import Exchange, Message
 from ..schedules.orders import Order
 from .choose import predicted_seconds
-from .layouts import Layout, descriptors, local_shapes
-from .operands import BY_COLUMNS, Binding, listed
+from .layouts import local_shapes
+from .operands import BY_COLUMNS, listed
 from .order import fewest_steps
 from .plan import Plan
 from .stages import Forms, Move, Stage
 
 __all__ = [
     "PARTS",
-    "BatchReport",
-    "ChainReport",
-    "FilledReport",
     "Leg",
     "Profile",
     "Report",
-    "Tabled",
-    "Totals",
     "counted",
-    "leg_report",
-    "lined",
     "messages_of",
     "report_of",
-    "totals_of",
-    "totals_on_paper",
+    "report_of_all",
 ]
+
+Dtypes = DTypeLike | Sequence[DTypeLike] | None
+Ints = NDArray[np.int64]
 
 
 def counted(number: int, noun: str) -> str:
@@ -59,20 +48,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def lined(rows: Sequence[tuple[str, str]], width: int = 20) -> str:
-    """Names and values, one below the other."""
-    return "\n".join(f"{name:{width}} {value}" for name, value in rows)
-
-
-class Tabled(ABC):
+class _Tabled(ABC):
     """Figures that are names and values, for a terminal and for a notebook."""
+
+    _width: ClassVar[int] = 20  # of the names
 
     @abstractmethod
     def _rows(self) -> list[tuple[str, str]]:
         """Names and values."""
 
     def __str__(self) -> str:
-        return lined(self._rows())
+        return "\n".join(f"{name:{self._width}} {value}" for name, value in self._rows())
 
     def _repr_html_(self) -> str:
         return table(type(self).__name__, self._rows())
@@ -82,112 +68,7 @@ PARTS = ("planned", "agreed", "packed", "copied", "unpacked", "waited", "other")
 
 
 @dataclass(frozen=True)
-class Report(Tabled):
-    """The plan of one rank in figures.
-
-    Attributes
-    ----------
-    schedule, exchange, buffers, why : str
-        What was chosen and the reason.
-    sends, receives : int
-        Messages to and from other ranks.
-    steps : int
-        Steps of the schedule in which this rank has a message.
-    bytes_sent, bytes_received, bytes_copied : int
-        What goes to others, comes from others, and stays on this rank.
-    extra_bytes, memory_limit : int
-        Staging memory of one run, and the most it may be.
-    links : Links or None
-        What messages between nodes cost; None on one node.
-    predicted_seconds : float or None
-        Of a run, by the model that chooses; None on a rank that takes no part.
-    last_seconds : float or None
-        Of this rank's last run, from its start; None before the first. Of runs through shared memory alone only the first
-        with arrays of a kind is timed.
-    steps_of_all : int or None
-        Steps of the schedule, those of other ranks included; None where its order has none.
-    fewest_steps : int or None
-        The most messages of any rank: no one-port schedule has fewer steps, and one has no more. None where the order has no
-        steps, where only a part of a matrix is moved, and where there are too many messages to count in no time.
-    """
-
-    schedule: str
-    exchange: str
-    buffers: str
-    why: str
-    sends: int
-    receives: int
-    steps: int
-    bytes_sent: int
-    bytes_received: int
-    bytes_copied: int
-    extra_bytes: int
-    memory_limit: int
-    links: Links | None
-    predicted_seconds: float | None
-    last_seconds: float | None
-    steps_of_all: int | None = None
-    fewest_steps: int | None = None
-
-    @classmethod
-    def of(cls, move: Move, exchange: Exchange, why: str, item: int, group: Group | None, last: float | None) -> Report:
-        """The report of a move with elements of `item` bytes. Not collective."""
-        sends, receives, copies = move.messages
-        moved = [sum(message.size for message in some) * item for some in (sends, receives, copies)]
-        links = group.links if group is not None else None
-        predicted = None
-        if group is not None:
-            here = group.node.size if group.node is not None else 1
-            predicted = predicted_seconds(sum(moved), exchange.between_nodes, links, group.size, here)
-        return cls(
-            schedule=move.order.name,
-            exchange=exchange.name,
-            buffers=exchange.buffers.name,
-            why=why,
-            sends=len(sends),
-            receives=len(receives),
-            steps=len({message.key for message in (*sends, *receives)}),
-            bytes_sent=moved[0],
-            bytes_received=moved[1],
-            bytes_copied=moved[2],
-            extra_bytes=exchange.staging_bytes,
-            memory_limit=exchange.options.memory_limit,
-            links=links,
-            predicted_seconds=predicted,
-            last_seconds=last,
-            steps_of_all=move.order.number_of_steps,
-            fewest_steps=_fewest_steps(move),
-        )
-
-    @property
-    def _of_all(self) -> str:
-        fewest = "" if self.fewest_steps is None else f", where {self.fewest_steps:,} are the fewest"
-        return "" if self.steps_of_all is None else f" of {self.steps_of_all:,} of all ranks{fewest}"
-
-    def _rows(self) -> list[tuple[str, str]]:
-        rows = [
-            ("schedule / exchange", f"{self.schedule} / {self.exchange} ({self.why})"),
-            ("buffers", self.buffers),
-            ("sent", f"{self.bytes_sent:,} bytes in {counted(self.sends, 'message')}"),
-            ("received", f"{self.bytes_received:,} bytes in {counted(self.receives, 'message')}"),
-            ("copied in place", f"{self.bytes_copied:,} bytes"),
-            ("steps", f"{self.steps}{self._of_all}"),
-            ("extra memory", f"{self.extra_bytes:,} of at most {self.memory_limit:,} bytes"),
-        ]
-        if self.links is not None:
-            rows.append(("between nodes", str(self.links)))
-        times = (("predicted", self.predicted_seconds), ("last run", self.last_seconds))
-        return rows + [(name, f"{1e3 * seconds:.3g} ms") for name, seconds in times if seconds is not None]
-
-
-def _fewest_steps(move: Move) -> int | None:
-    if move.order.number_of_steps is None or move.part is not None:
-        return None
-    return fewest_steps(move.moved, move.desc_b)
-
-
-@dataclass(frozen=True)
-class Profile(Tabled):
+class Profile(_Tabled):
     """Where the time of one call went on one rank.
 
     Attributes
@@ -205,6 +86,7 @@ class Profile(Tabled):
 
     seconds: dict[str, float]
     planning: dict[str, float] = field(default_factory=dict)
+    _width = 10
 
     @property
     def total(self) -> float:
@@ -218,284 +100,133 @@ class Profile(Tabled):
             rows[0] = ("planned", f"{rows[0][1]} ({parts})")
         return [*rows, ("the call", f"{1e3 * self.total:12.3f} ms")]
 
-    def __str__(self) -> str:
-        return lined(self._rows(), 10)
-
 
 @dataclass(frozen=True)
-class ChainReport(Tabled):
-    """The legs of one rank, or of all, in figures, beside the direct way.
+class Report(_Tabled):
+    """A plan in figures, of one rank or of all together. What ranks copy to themselves is not counted as messages.
 
     Attributes
     ----------
-    legs : tuple of Report or Totals
-        One for each leg.
-    direct : Report or Totals
-        Moving every element once.
-    between_bytes : int
-        Local arrays of the layouts in between, beside the legs' own extra memory: of this rank, or the most of any.
-    """
-
-    legs: tuple[Report | Totals, ...]
-    direct: Report | Totals
-    between_bytes: int
-
-    @property
-    def bytes_sent(self) -> int:
-        """What goes to other ranks, in all legs."""
-        return sum(leg.bytes_sent for leg in self.legs)
-
-    @property
-    def steps(self) -> int:
-        """Steps in which this rank has a message, in all legs; of all ranks together, those of the schedules."""
-        return sum(leg.steps or 0 for leg in self.legs)
-
-    def _named(self) -> list[tuple[str, Report | Totals]]:
-        return [*((f"leg {k}", leg) for k, leg in enumerate(self.legs)), ("direct", self.direct)]
-
-    def _rows(self) -> list[tuple[str, str]]:
-        rows = [
-            (name, f"{leg.bytes_sent:,} bytes sent in {counted(leg.sends, 'message')}") for name, leg in self._named()
-        ]
-        return [*rows, ("layouts in between", f"{self.between_bytes:,} bytes")]
-
-    def __str__(self) -> str:
-        lines = [f"{'':20}{'bytes sent':>16}{'messages sent':>16}{'steps':>8}"]
-        for name, leg in self._named():
-            steps = "-" if leg.steps is None else f"{leg.steps:,}"
-            lines.append(f"{name:20}{leg.bytes_sent:16,}{leg.sends:16,}{steps:>8}")
-        lines.append(f"{'layouts in between':20}{self.between_bytes:16,} bytes")
-        return "\n".join(lines)
-
-
-@dataclass(frozen=True)
-class FilledReport(Tabled):
-    """The moves of one rank, or of all, in figures.
-
-    Attributes
-    ----------
-    moves : tuple of Report, Totals or ChainReport
-        That of the trapezoid; and that of its mirror image, where there is one.
-    """
-
-    moves: tuple[Report | Totals | ChainReport, ...]
-
-    @property
-    def bytes_sent(self) -> int:
-        """What goes to other ranks, in all moves."""
-        return sum(move.bytes_sent for move in self.moves)
-
-    def _named(self) -> list[tuple[str, Report | Totals | ChainReport]]:
-        return list(zip(("the part", "its mirror image"), self.moves, strict=False))
-
-    def _rows(self) -> list[tuple[str, str]]:
-        return [(f"{name}: {what}", value) for name, move in self._named() for what, value in move._rows()]
-
-    def __str__(self) -> str:
-        return "\n\n".join(f"{name}\n{move}" for name, move in self._named())
-
-
-PlanReport = Report | ChainReport | FilledReport
-
-
-@dataclass(frozen=True)
-class BatchReport(Tabled):
-    """A batch of one rank in figures.
-
-    Attributes
-    ----------
-    exchange, why : str
-        How the bytes move, and the reason.
-    plans : tuple
-        The report of each plan, as if it were called by itself.
-    sends, receives : int
-        Messages to and from other ranks: one for each of them.
-    sends_apart, receives_apart : int
-        Messages of the same plans called one by one.
-    bytes_sent, bytes_received, bytes_copied : int
-        What goes to others, comes from others, and stays on this rank.
-    extra_bytes, memory_limit : int
-        Staging memory of one run, and the most it may be.
-    """
-
-    exchange: str
-    why: str
-    plans: tuple[PlanReport, ...]
-    sends: int
-    receives: int
-    sends_apart: int
-    receives_apart: int
-    bytes_sent: int
-    bytes_received: int
-    bytes_copied: int
-    extra_bytes: int
-    memory_limit: int
-
-    @classmethod
-    def of(
-        cls,
-        plans: Sequence[PlanReport],
-        peers: tuple[int, int],
-        exchange: str,
-        why: str,
-        extra_bytes: int,
-        memory_limit: int,
-    ) -> BatchReport:
-        """The report of plans whose messages go to and come from so many ranks. Not collective."""
-        moves = [move for plan in plans for move in _moves(plan)]
-        return cls(
-            exchange=exchange,
-            why=why,
-            plans=tuple(plans),
-            sends=peers[0],
-            receives=peers[1],
-            sends_apart=sum(move.sends for move in moves),
-            receives_apart=sum(move.receives for move in moves),
-            bytes_sent=sum(move.bytes_sent for move in moves),
-            bytes_received=sum(move.bytes_received for move in moves),
-            bytes_copied=sum(move.bytes_copied for move in moves),
-            extra_bytes=extra_bytes,
-            memory_limit=memory_limit,
-        )
-
-    def _rows(self) -> list[tuple[str, str]]:
-        return [
-            ("exchange", f"{self.exchange} ({self.why})"),
-            ("plans", f"{len(self.plans)}"),
-            ("sent", f"{self.bytes_sent:,} bytes in {counted(self.sends, 'message')} ({self.sends_apart} one by one)"),
-            (
-                "received",
-                f"{self.bytes_received:,} bytes in {counted(self.receives, 'message')} ({self.receives_apart} one by one)",
-            ),
-            ("copied in place", f"{self.bytes_copied:,} bytes"),
-            ("extra memory", f"{self.extra_bytes:,} of at most {self.memory_limit:,} bytes"),
-        ]
-
-
-def _moves(report: Any) -> Iterator[Report]:
-    """The reports of the moves that a plan is made of."""
-    if isinstance(report, Report):
-        yield report
-    else:
-        for move in report.legs if isinstance(report, ChainReport) else report.moves:
-            yield from _moves(move)
-
-
-@dataclass(frozen=True)
-class Totals(Tabled):
-    """A plan in figures of all ranks together; messages of ranks to themselves are copies, and not counted as messages.
-
-    Attributes
-    ----------
-    schedule, exchange, why : str
+    name : str
+        Of a leg, what it is; "" of a plan.
+    schedule, exchange, buffers, why : str
         What was chosen and the reason.
-    ranks : int
-        That take part.
-    sends : int
-        Messages from one rank to another.
+    ranks : int or None
+        Ranks that the figures are of, together; None: of this rank.
+    sends, receives : int
+        Messages to and from other ranks: one for each of them where several moves go at once.
+    bytes_sent, bytes_received, bytes_copied : int
+        What goes to other ranks, comes from them, and stays where it is.
     most_messages : int
         That one rank sends or receives, whichever are more: no one-port schedule has fewer steps.
-    steps : int or None
-        Of the schedule, those without messages included; None where its order has no steps, and of a batch.
-    bytes_sent, bytes_copied : int
-        What goes from one rank to another, and what stays.
     most_sent, most_received : int
         Bytes of the rank that sends, or receives, most.
     imbalance : float
         Bytes that the busiest rank sends or receives, whichever are more, over the mean of all that take part; 1 is balanced,
         and 1 where nothing moves.
+    steps : int or None
+        Steps of the schedule in which this rank has a message; of all ranks, `steps_of_all`. None where several moves go
+        at once.
+    steps_of_all : int or None
+        Steps of the schedule, those of other ranks and those without messages included; None where its order has none.
+    fewest_steps : int or None
+        The most messages of any rank: no one-port schedule has fewer steps, and one has no more. None where the order has no
+        steps, where only a part of a matrix is moved, and where there are too many messages to count in no time.
     extra_bytes : int or None
-        The most staging memory of a rank; None on paper, as are the two below.
-    predicted_seconds, last_seconds : float or None
-        Of the slowest rank.
+        Staging memory of one run, of all ranks the most; None on paper.
+    memory_limit : int
+        The most that it may be.
+    links : Links or None
+        What messages between nodes cost; None on one node.
+    predicted_seconds : float or None
+        Of a run, by the model that chooses, of all ranks the most; None on paper, and on a rank that takes no part.
+    last_seconds : float or None
+        Of this rank's last run, from its start, of all ranks the most; None before the first, and of a leg. Of runs through
+        shared memory alone only the first with arrays of a kind is timed.
+    between_bytes : int
+        With `via=`, local arrays of the layouts in between, beside `extra_bytes`; of all ranks the most.
+    legs : tuple of Report
+        With `via=` "leg 0", "leg 1" and so on; with a mirror image "the trapezoid" and "its mirror image", each as if it went
+        alone; of a batch "plan 0", "plan 1" and so on, each as if it were called by itself.
+    direct : Report or None
+        With `via=`: moving every element once; with a mirror image as well, the trapezoid alone.
     """
 
     schedule: str
     exchange: str
+    buffers: str
     why: str
-    ranks: int
-    sends: int
-    most_messages: int
     steps: int | None
-    bytes_sent: int
-    bytes_copied: int
-    most_sent: int
-    most_received: int
-    imbalance: float
+    steps_of_all: int | None
+    fewest_steps: int | None
+    memory_limit: int
+    links: Links | None
+    name: str = ""
+    ranks: int | None = None
+    sends: int = 0
+    receives: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    bytes_copied: int = 0
+    most_messages: int = 0
+    most_sent: int = 0
+    most_received: int = 0
+    imbalance: float = 1.0
     extra_bytes: int | None = None
     predicted_seconds: float | None = None
     last_seconds: float | None = None
+    between_bytes: int = 0
+    legs: tuple[Report, ...] = ()
+    direct: Report | None = None
 
-    @classmethod
-    def on_paper(cls, move: Move, exchange: str, why: str, item: int) -> Totals:
-        """Those of a move with elements of `item` bytes. Not collective."""
-        before, after = descriptors(move.moved, move.desc_b, "a plan on paper")
-        from .pictures import traffic_of
+    @property
+    def sends_apart(self) -> int:
+        """Messages to other ranks, if the legs were called one by one."""
+        return sum(leg.sends for leg in self.legs) if self.legs else self.sends
 
-        traffic = traffic_of(before, after, move.edge)
-        return cls(
-            schedule=move.order.name,
-            exchange=exchange,
-            why=why,
-            ranks=len(traffic.ranks),
-            sends=traffic.messages,
-            most_messages=traffic.degree,
-            steps=move.order.number_of_steps,
-            bytes_sent=traffic.elements * item,
-            bytes_copied=int(traffic.kept.sum()) * item,
-            most_sent=int(traffic.sent.max(initial=0)) * item,
-            most_received=int(traffic.received.max(initial=0)) * item,
-            imbalance=_imbalance(traffic.sent, traffic.received),
-        )
-
-    @classmethod
-    def gathered(cls, reports: Sequence[Report] | Sequence[BatchReport]) -> Totals:
-        """Those of the reports of all ranks. Not collective."""
-        first: Any = reports[0]
-        sent, received = ([getattr(report, name) for report in reports] for name in ("bytes_sent", "bytes_received"))
-        times = {
-            name: max(
-                (seconds for report in reports if (seconds := getattr(report, name, None)) is not None), default=None
-            )
-            for name in ("predicted_seconds", "last_seconds")
-        }
-        return cls(
-            schedule=getattr(first, "schedule", "by distance"),
-            exchange=first.exchange,
-            why=first.why,
-            ranks=len(reports),
-            sends=sum(report.sends for report in reports),
-            most_messages=max(max(report.sends, report.receives) for report in reports),
-            steps=getattr(first, "steps_of_all", None),
-            bytes_sent=sum(sent),
-            bytes_copied=sum(report.bytes_copied for report in reports),
-            most_sent=max(sent),
-            most_received=max(received),
-            imbalance=_imbalance(sent, received),
-            extra_bytes=max(report.extra_bytes for report in reports),
-            **times,
-        )
+    @property
+    def receives_apart(self) -> int:
+        """Messages from other ranks, if the legs were called one by one."""
+        return sum(leg.receives for leg in self.legs) if self.legs else self.receives
 
     def _rows(self) -> list[tuple[str, str]]:
-        steps = "" if self.steps is None else f", of {counted(self.steps, 'step')}"
-        rows = [
-            ("schedule / exchange", f"{self.schedule} / {self.exchange} ({self.why})"),
-            ("ranks", f"{self.ranks:,}"),
-            ("between ranks", f"{self.bytes_sent:,} bytes in {counted(self.sends, 'message')}{steps}"),
-            ("copied in place", f"{self.bytes_copied:,} bytes"),
-            ("busiest rank", f"sends {self.most_sent:,} bytes or receives {self.most_received:,}"),
-            ("most messages", f"{self.most_messages:,} on a rank: no one-port schedule has fewer steps"),
-            ("imbalance", f"{self.imbalance:.3g} times the mean of all ranks on the busiest"),
-        ]
+        rows = [("schedule / exchange", f"{self.schedule} / {self.exchange} ({self.why})"), ("buffers", self.buffers)]
+        sides = [("sent", self.bytes_sent, self.sends, self.sends_apart)]
+        if self.ranks is None:
+            sides.append(("received", self.bytes_received, self.receives, self.receives_apart))
+        else:
+            rows.append(("ranks", f"{self.ranks:,}"))
+            sides[0] = ("between ranks", *sides[0][1:])
+        for name, size, messages, apart in sides:
+            one_by_one = "" if messages == apart else f" ({apart:,} one by one)"
+            rows.append((name, f"{size:,} bytes in {counted(messages, 'message')}{one_by_one}"))
+        rows.append(("copied in place", f"{self.bytes_copied:,} bytes"))
+        if self.steps is not None:
+            of_all = "" if self.ranks or self.steps_of_all is None else f" of {self.steps_of_all:,} of all ranks"
+            fewest = "" if self.fewest_steps is None else f", where {self.fewest_steps:,} are the fewest"
+            rows.append(("steps", f"{self.steps:,}{of_all}{fewest}"))
+        if self.ranks is not None:
+            rows += [
+                ("busiest rank", f"sends {self.most_sent:,} bytes or receives {self.most_received:,}"),
+                ("most messages", f"{self.most_messages:,} on a rank: no one-port schedule has fewer steps"),
+                ("imbalance", f"{self.imbalance:.3g} times the mean of all ranks on the busiest"),
+            ]
         if self.extra_bytes is not None:
-            rows.append(("extra memory", f"{self.extra_bytes:,} bytes on the rank that needs most"))
+            most = "" if self.ranks is None else " on the rank that needs most"
+            rows.append(("extra memory", f"{self.extra_bytes:,} of at most {self.memory_limit:,} bytes{most}"))
+        if self.direct is not None:
+            rows.append(("layouts in between", f"{self.between_bytes:,} bytes"))
+        if self.links is not None:
+            rows.append(("between nodes", str(self.links)))
         times = (("predicted", self.predicted_seconds), ("last run", self.last_seconds))
-        return rows + [(name, f"{1e3 * seconds:.3g} ms") for name, seconds in times if seconds is not None]
+        rows += [(name, f"{1e3 * seconds:.3g} ms") for name, seconds in times if seconds is not None]
+        return [*rows, *self._rows_of_legs("")]
 
-
-def _imbalance(sent: Any, received: Any) -> float:
-    loads = np.maximum(sent, received)
-    return float(loads.max() / loads.mean()) if loads.any() else 1.0
+    def _rows_of_legs(self, indent: str) -> Iterator[tuple[str, str]]:
+        for leg in (*self.legs, *([] if self.direct is None else [self.direct])):
+            steps = "" if leg.steps is None else f", {counted(leg.steps, 'step')}"
+            yield f"{indent}{leg.name}", f"{leg.bytes_sent:14,} bytes sent in {counted(leg.sends, 'message')}{steps}"
+            yield from leg._rows_of_legs(f"{indent}  ")
 
 
 class Leg(NamedTuple):
@@ -513,7 +244,7 @@ class Leg(NamedTuple):
     @property
     def messages(self) -> dict[str, tuple[Message, ...]]:
         """This rank's, as those of a plan. Not collective."""
-        return messages_of([self.move])
+        return messages_of(self.stage.moves)
 
     @property
     def desc_a(self) -> Any:
@@ -527,8 +258,7 @@ class Leg(NamedTuple):
 
     def report(self, dtype: DTypeLike | None = None) -> Report:
         """What this rank moves in it and what it costs. Not collective."""
-        item = np.dtype(dtype or self.plan.pairs[0].dtype or np.float64).itemsize
-        return leg_report(self.plan, self.stage, self.move, item)
+        return _report(self.plan, [self.stage], _items(_dtypes(self.plan, dtype)))
 
 
 def messages_of(moves: Sequence[Move]) -> dict[str, tuple[Message, ...]]:
@@ -537,51 +267,44 @@ def messages_of(moves: Sequence[Move]) -> dict[str, tuple[Message, ...]]:
     return {name: tuple(message for move in moves for message in move.messages[k]) for k, name in names}
 
 
-def report_of(plan: Plan, dtype: DTypeLike | Sequence[DTypeLike] | None) -> Any:
-    """The report of a plan, by what it is. Not collective."""
+def report_of(plan: Plan, dtype: Dtypes) -> Report:
+    """The report of a plan: of this rank, or on paper of all. Not collective."""
+    dtypes = _dtypes(plan, dtype)
+    items, stages, last = _items(dtypes), plan.stages, plan.seconds
     if plan.listed:
-        given = listed("dtypes", dtype, len(plan.pairs)) if isinstance(dtype, list) else [dtype] * len(plan.pairs)
-        each: list[np.dtype[Any]] = [
-            np.dtype(d or member.pairs[0].dtype or np.float64) for d, member in zip(given, plan.parts, strict=True)
-        ]
-        extra = _bound_for(plan, [kind.itemsize for kind in each])
-        return BatchReport.of(
-            [report_of(member, d) for d, member in zip(each, plan.parts, strict=True)],
-            (_peers(plan, 0), _peers(plan, 1)),
-            plan.stages[0].exchange.name,
-            plan.why,
-            max((exchange.staging_bytes for exchange in extra.exchanges), default=0),
-            plan.memory_limit,
-        )
-    item = np.dtype(dtype or plan.pairs[0].dtype or np.float64).itemsize  # type: ignore[arg-type]
-    reports = [_chain_report(plan, chain, item) for chain in _chains(plan)]
-    return FilledReport(tuple(reports)) if plan.pairs[0].fill is not None else reports[0]
+        parts = enumerate(zip(plan.parts, dtypes, strict=True))
+        legs = tuple(replace(report_of(part, kind), name=f"plan {k}") for k, (part, kind) in parts)
+        return _report(plan, stages, items, last_seconds=last, legs=legs)
+    apart = [_apart(plan, stage, items) for stage in stages]
+    if plan.direct is None:
+        return _report(plan, stages, items, last_seconds=last, legs=apart[0])
+    ways = enumerate(zip(stages, apart, strict=True))
+    legs = tuple(_report(plan, [stage], items, name=f"leg {k}", legs=some) for k, (stage, some) in ways)
+    direct = _report(plan, [plan.direct], items, name="direct")
+    between = sum(_local_size(plan, desc) for desc in plan.between.values()) * items[0]
+    return _report(plan, stages, items, last_seconds=last, legs=legs, direct=direct, between_bytes=between)
 
 
-def totals_of(plan: Plan, dtype: DTypeLike | Sequence[DTypeLike] | None) -> Any:
+def report_of_all(plan: Plan, dtype: Dtypes) -> Report | None:
     """The report of a plan for all ranks; None on a rank that has no part in it. Collective over the plan's ranks."""
     group = plan.group
     if group is None:
         return None
-    pairs = plan.pairs
 
-    def known() -> list[np.dtype[Any] | None]:
-        given = listed("dtypes", dtype, len(pairs)) if isinstance(dtype, list) else [dtype] * len(pairs)
-        return [pair.dtype if d is None else np.dtype(d) for d, pair in zip(given, pairs, strict=True)]
-
-    def reports() -> Any:
+    def reports() -> Report:
         kinds: list[Any] = []
         for k, said in enumerate(zip(*told, strict=True)):
-            differ = {kind: rank for rank, kind in reversed(list(enumerate(said))) if kind is not None}
+            differ: dict[np.dtype[Any], int] = {}
+            for rank, kind in enumerate(said):
+                if kind is not None:
+                    differ.setdefault(kind, rank)
             if len(differ) > 1:
-                words = ", ".join(
-                    f"{group.names[rank]} {kind}" for kind, rank in sorted(differ.items(), key=lambda item: item[1])
-                )
+                words = ", ".join(f"{group.names[rank]} {kind}" for kind, rank in differ.items())
                 raise CollectiveError(f"ranks ask for a report of plan {k} in different dtypes: {words}")
             kinds.append(next(iter(differ), None))
         return report_of(plan, kinds if plan.listed else kinds[0])
 
-    told = _from_all(group, known)
+    told = _from_all(group, lambda: _dtypes(plan, dtype))
     return _together(_from_all(group, reports))
 
 
@@ -596,81 +319,134 @@ def _from_all(group: Group, make: Callable[[], Any]) -> list[Any]:
     return told
 
 
-def _together(reports: Sequence[Any]) -> Any:
-    """One report of those of all ranks, which are of one kind."""
+COLUMNS = ("sends", "receives", "bytes_sent", "bytes_received", "bytes_copied")
+
+
+def _together(reports: Sequence[Report]) -> Report:
+    """One report of those of all ranks; some have no part in a plan of a batch."""
+    reports = [report for report in reports if report.predicted_seconds is not None]
     first = reports[0]
-    if isinstance(first, ChainReport):
-        legs = tuple(_together(legs) for legs in zip(*(report.legs for report in reports), strict=True))
-        between = max(report.between_bytes for report in reports)
-        return ChainReport(legs, _together([report.direct for report in reports]), between)
-    if isinstance(first, FilledReport):
-        return FilledReport(
-            tuple(_together(moves) for moves in zip(*(report.moves for report in reports), strict=True))
-        )
-    return Totals.gathered(reports)
+    columns = [np.array([getattr(report, name) for report in reports]) for name in COLUMNS]
+
+    def most(name: str) -> Any:
+        return max((value for report in reports if (value := getattr(report, name)) is not None), default=None)
+
+    return replace(
+        first,
+        ranks=len(reports),
+        steps=first.steps_of_all,
+        legs=tuple(_together(legs) for legs in zip(*(report.legs for report in reports), strict=True)),
+        direct=None if first.direct is None else _together([report.direct for report in reports if report.direct]),
+        **{name: most(name) for name in ("extra_bytes", "between_bytes", "predicted_seconds", "last_seconds")},
+        **_figures(columns),
+    )
 
 
-def totals_on_paper(plan: Plan, dtype: DTypeLike | None) -> Any:
-    """The report of a plan on paper, of all ranks. Not collective."""
-    item = np.dtype(dtype or plan.pairs[0].dtype or np.float64).itemsize
-
-    def totals(move: Move) -> Totals:
-        return Totals.on_paper(move, plan.how, plan.why, item)
-
-    reports: list[Any] = []
-    for chain in _chains(plan):
-        legs = [totals(move) for _, move in chain]
-        if plan.direct is None:
-            reports.append(legs[0])
-            continue
-        most = [math.prod(max(map(axis.local_size, range(axis.processes))) for axis in move.desc_b.distributions)
-                for _, move in chain[:-1]]  # fmt: skip
-        reports.append(ChainReport(tuple(legs), totals(plan.direct.moves[0]), sum(most) * item))
-    return FilledReport(tuple(reports)) if plan.pairs[0].fill is not None else reports[0]
+def _figures(columns: Iterable[Ints], item: int = 1) -> dict[str, Any]:
+    """The figures of ranks together, of which each has an entry in each of `COLUMNS`, in elements of `item` bytes."""
+    sends, receives, sent, received, copied = columns
+    loads = np.maximum(sent, received)
+    numbers = [int(sends.sum()), int(receives.sum()), *(item * sum(some.tolist()) for some in (sent, received, copied))]
+    return {
+        **dict(zip(COLUMNS, numbers, strict=True)),
+        "most_messages": int(np.maximum(sends, receives).max(initial=0)),
+        "most_sent": item * int(sent.max(initial=0)),
+        "most_received": item * int(received.max(initial=0)),
+        "imbalance": float(loads.max() / loads.mean()) if loads.any() else 1.0,
+    }
 
 
-def _chains(plan: Plan) -> list[list[tuple[int, Move]]]:
-    """The moves that follow one another, with the numbers of their stages: of the part, and of its mirror image."""
-    chains: dict[tuple[int, int], list[tuple[int, Move]]] = {}
-    for number, stage in enumerate(plan.stages):
-        for k, move in enumerate(reversed(stage.moves)):
-            chains.setdefault((move.pair, -k), []).append((number, move))
-    return [chain for _, chain in sorted(chains.items())]
+def _dtypes(plan: Plan, dtype: Dtypes) -> list[np.dtype[Any] | None]:
+    """Of each pair, as it is asked for or known."""
+    n = len(plan.pairs)
+    given = listed("dtypes", dtype, n) if plan.listed and isinstance(dtype, list) else [dtype] * n
+    return [pair.dtype if kind is None else np.dtype(kind) for kind, pair in zip(given, plan.pairs, strict=True)]
 
 
-def _peers(plan: Plan, side: int) -> int:
-    return len({m.peer for move in plan.moves for m in move.messages[side]})
+def _items(dtypes: Sequence[np.dtype[Any] | None]) -> list[int]:
+    return [8 if dtype is None else dtype.itemsize for dtype in dtypes]
 
 
-def _chain_report(plan: Plan, chain: Sequence[tuple[int, Move]], item: int) -> Report | ChainReport:
-    legs = [leg_report(plan, plan.stages[number], move, item) for number, move in chain]
-    if plan.direct is None:
-        return legs[0]
-    held = sum(math.prod(shape) for _, move in chain[:-1] for shape in local_shapes(move.desc_b)) * item
-    return ChainReport(tuple(legs), leg_report(plan, plan.direct, plan.direct.moves[0], item), held)
+def _apart(plan: Plan, stage: Stage, items: Sequence[int]) -> tuple[Report, ...]:
+    """The reports of a trapezoid and its mirror image, each as if it went alone; none of a single move."""
+    if len(stage.moves) == 1:
+        return ()
+    alone = [Stage([move], stage.exchange, stage.options, plan.group) for move in stage.moves]
+    names = ("the trapezoid", "its mirror image")
+    return tuple(_report(plan, [each], items, name=name) for each, name in zip(alone, names, strict=True))
 
 
-def leg_report(plan: Plan, stage: Stage, move: Move, item: int) -> Report:
-    alone = Stage([move._replace(pair=0, source=0, target=1)], stage.exchange, stage.options, plan.group)
-    group = plan.group
-    exchange = alone.bound(_contiguous(alone.moves, [(move.desc_a, move.desc_b)], [item]), BY_COLUMNS, item)
-    return Report.of(move, exchange, plan.why, item, group, plan.seconds)
+def _report(plan: Plan, stages: Sequence[Stage], items: Sequence[int], **more: Any) -> Report:
+    """The report of stages that go one after another."""
+    moves = [stage.moves[0] for stage in stages]
+    alone = max(len(stage.moves) for stage in stages) == 1
+    names = [move.order.name for move in moves] if alone or not plan.listed else ["by distance"]
+    steps = _sum([move.order.number_of_steps for move in moves]) if alone else None
+    whole = steps is not None and all(move.part is None for move in moves)
+    report = Report(
+        schedule=", ".join(dict.fromkeys(names)),
+        exchange=plan.how,
+        buffers=stages[0].options.buffers,
+        why=plan.why,
+        steps=steps,
+        steps_of_all=steps,
+        fewest_steps=_sum([fewest_steps(move.moved, move.desc_b) for move in moves]) if whole else None,
+        memory_limit=stages[0].options.memory_limit,
+        links=None if plan.group is None else plan.group.links,
+        **more,
+    )
+    return (
+        _on_paper(report, plan, stages, items[0]) if plan.by is not None else _on_this_rank(report, plan, stages, items)
+    )
 
 
-def _bound_for(plan: Plan, items: Sequence[int]) -> Binding:
-    """For arrays in Fortran order."""
-    forms = _contiguous(plan.moves, [(pair.desc_a, pair.desc_b) for pair in plan.pairs], items)
-    exchanges = tuple(stage.bound(forms, BY_COLUMNS, max(items)) for stage in plan.stages)
-    return Binding(exchanges, BY_COLUMNS, max(items), 0)
+def _sum(numbers: Sequence[int | None]) -> int | None:
+    """None where one is None."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
 
 
-def _contiguous(moves: Sequence[Move], layouts: Sequence[tuple[Layout, Layout]], items: Sequence[int]) -> Forms:
-    """The kind of arrays in Fortran order."""
-    strides = []
-    for (a, b), item in zip(layouts, items, strict=True):
-        for shape in (*local_shapes(a), *local_shapes(b)):
-            strides.append(dense_strides(shape, range(len(shape)), item))
-    blends: list[dict[tuple[str, bool], Any]] = [{} for _ in items]
-    for move in moves:
-        blends[move.pair][move.op, move.last] = None
-    return Forms(tuple(strides), tuple(items), tuple(blends), (False,) * len(items))
+def _on_paper(report: Report, plan: Plan, stages: Sequence[Stage], item: int) -> Report:
+    from .pictures import traffic_of
+
+    ranks, *columns = traffic_of(plan, stages)
+    return replace(report, ranks=len(ranks), **_figures(columns, item))
+
+
+def _on_this_rank(report: Report, plan: Plan, stages: Sequence[Stage], items: Sequence[int]) -> Report:
+    """Moves that go at once have one message for each peer."""
+    group, keys, columns, seconds = plan.group, [], [], []
+    exchanges = [_exchange(plan, stage, items) for stage in stages]
+    for stage, exchange in zip(stages, exchanges, strict=True):
+        sides = [[(m, items[move.pair]) for move in stage.moves for m in move.messages[k]] for k in range(3)]
+        several = len(stage.moves) > 1
+        numbers = [len({m.peer for m, _ in side} if several else side) for side in sides[:2]]
+        sizes = [sum(m.size * item for m, item in side) for side in sides]
+        columns.append([*numbers, *sizes])
+        keys.append(None if several else len({m.key for side in sides[:2] for m, _ in side}))
+        if group is not None:
+            here = group.node.size if group.node is not None else 1
+            seconds.append(predicted_seconds(sum(sizes), exchange.between_nodes, group.links, group.size, here))
+    return replace(
+        report,
+        steps=_sum(keys),
+        extra_bytes=max(exchange.staging_bytes for exchange in exchanges),
+        predicted_seconds=sum(seconds) if seconds else None,
+        **_figures(np.sum(columns, axis=0)[:, np.newaxis]),
+    )
+
+
+def _exchange(plan: Plan, stage: Stage, items: Sequence[int]) -> Exchange:
+    """What moves arrays in Fortran order."""
+    arrays = [(desc, item) for pair, item in zip(plan.pairs, items, strict=True) for desc in pair[:2]]
+    arrays += [(plan.between[k], items[0]) for k in sorted(plan.between)]
+    strides = [dense_strides(s, range(len(s)), item) for desc, item in arrays for s in local_shapes(desc)]
+    blends: tuple[dict[Any, Any], ...] = ({},) * len(items)
+    return stage.bound(Forms(tuple(strides), tuple(items), blends, (False,) * len(items)), BY_COLUMNS, max(items))
+
+
+def _local_size(plan: Plan, desc: Any) -> int:
+    """Elements of a layout in between on this rank, or on paper the most of any."""
+    if plan.by is None:
+        return sum(map(math.prod, local_shapes(desc)))
+    return math.prod(max(map(axis.local_size, range(axis.processes))) for axis in desc.distributions)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from typing import Any, NamedTuple
@@ -36,8 +35,7 @@ Layout = Descriptor | Sequence[int] | NDArray[np.integer] | None
 Nodes = Sequence[Hashable] | None
 
 
-@dataclass(frozen=True)
-class RelabelReport:
+class RelabelReport(NamedTuple):
     """What a relabelling saves. Bytes are of all ranks together; those that stay on their rank are not counted as moved.
 
     Attributes
@@ -68,16 +66,16 @@ class RelabelReport:
         return self.moved_before - self.moved_after
 
     def __str__(self) -> str:
-        rows = [
-            ("array", f"{self.total:,} bytes"),
-            ("moved", f"{self.moved_after:,} bytes in place of {self.moved_before:,}"),
-            ("saved", f"{self.saved:,} bytes"),
-            ("relabelled", f"{self.relabelled} of {self.descriptor.grid.size} ranks"),
+        lines = [
+            f"array          {self.total:,} bytes",
+            f"moved          {self.moved_after:,} bytes in place of {self.moved_before:,}",
+            f"saved          {self.saved:,} bytes",
+            f"relabelled     {self.relabelled} of {self.descriptor.grid.size} ranks",
         ]
         if self.between_nodes_before is not None:
             between = f"{self.between_nodes_after:,} bytes in place of {self.between_nodes_before:,}"
-            rows.insert(2, ("between nodes", between))
-        return "\n".join(f"{name:14} {value}" for name, value in rows)
+            lines.insert(2, f"between nodes  {between}")
+        return "\n".join(lines)
 
 
 def relabel(

@@ -19,7 +19,7 @@ import pyscalapack_redist as psr
 from pyscalapack_redist import Descriptor, DescriptorError, PaperPlan, ProcessGrid, ScheduleError
 from pyscalapack_redist.engine.order import fewest_steps, load_between
 from pyscalapack_redist.engine.pictures import traffic_table
-from pyscalapack_redist.engine.report import ChainReport, FilledReport, Totals
+from pyscalapack_redist.engine.report import Report
 
 SQUARE = ProcessGrid((2, 2), ranks=[[5, 0], [7, 2]])
 A, B = Descriptor((20, 31), (3, 4), ProcessGrid((2, 3))), Descriptor((20, 31), (5, 2), ProcessGrid((3, 2)))
@@ -40,8 +40,8 @@ def counted(before: NDArray[np.int64], after: NDArray[np.int64], mask: Any = Tru
     return Counter(zip(before[mask].tolist(), after[mask].tolist(), strict=True))
 
 
-def check(plan: psr.Redistribution, totals: Totals, pairs: Counter[tuple[int, int]], item: int = 8) -> None:
-    """Totals, messages of each rank and the table of the heat map, against the pairs."""
+def check(plan: psr.Redistribution, totals: Report, pairs: Counter[tuple[int, int]], item: int = 8) -> None:
+    """The report, messages of each rank and the table of the heat map, against the pairs."""
     moved = {pair: size for pair, size in pairs.items() if pair[0] != pair[1]}
     ranks = sorted({*plan.desc_a.grid.ranks.ravel().tolist(), *plan.desc_b.grid.ranks.ravel().tolist()})
     loads = np.zeros((2, max(ranks) + 1), np.int64)
@@ -67,7 +67,7 @@ def check(plan: psr.Redistribution, totals: Totals, pairs: Counter[tuple[int, in
             come[message.peer, rank] += message.size
         assert come == {pair: size for pair, size in moved.items() if pair[1] == rank}
     assert found == pairs
-    rows, table = traffic_table(plan.inside)
+    rows, table = traffic_table(plan.inside.moves)
     assert rows.tolist() == ranks
     assert {(ranks[p], ranks[q]): int(table[p, q]) for p, q in zip(*np.nonzero(table), strict=True)} == dict(pairs)
 
@@ -128,21 +128,32 @@ def between(before: NDArray[np.int64], after: NDArray[np.int64], mask: Any = Tru
 def test_a_mirror_image_and_layouts_on_the_way() -> None:
     b = Descriptor((17, 17), (5, 2), ProcessGrid((3, 2)))
     before, after = M.owner_map(), b.owner_map()
-    filled = psr.redistribute(M, b, uplo="U", fill="symmetric").report()
-    assert isinstance(filled, FilledReport)
+    filled = psr.redistribute(M, b, uplo="U", fill="symmetric")
     upper = np.triu(np.ones((17, 17), bool))
-    assert [move.bytes_sent for move in filled.moves] == [
-        between(before, after, upper),
-        between(before.T, after, ~upper),
+    pairs = counted(before, after, upper) + counted(before.T, after, ~upper)
+    assert [(leg.name, leg.bytes_sent) for leg in filled.report().legs] == [
+        ("the trapezoid", between(before, after, upper)),
+        ("its mirror image", between(before.T, after, ~upper)),
     ]
+    assert filled.report().sends == sum(p != q for p, q in pairs) < filled.report().sends_apart
+    assert filled.report().bytes_sent == 8 * sum(size for (p, q), size in pairs.items() if p != q)
+    assert filled.report().bytes_copied == 8 * sum(size for (p, q), size in pairs.items() if p == q)
+    assert psr.redistribute(M, b, uplo="U", fill="zero").report().legs == ()
     plan = psr.redistribute(M, b, via="dimensions")
     report = plan.report()
-    assert isinstance(report, ChainReport)
     maps = [stop.owner_map() for stop in (M, *(leg.desc_b for leg in plan.legs))]
     assert [leg.bytes_sent for leg in report.legs] == [between(x, y) for x, y in itertools.pairwise(maps)]
     assert len(report.legs) == 2
     assert report.direct.bytes_sent == between(before, after)
     assert report.between_bytes == 8 * max(Counter(maps[1].ravel().tolist()).values())
+    assert report.bytes_sent + report.bytes_copied == 2 * 8 * 17 * 17
+    sent = Counter[int]()
+    for x, y in itertools.pairwise(maps):
+        sent.update(dict.fromkeys(range(6), 0))
+        for (p, q), size in counted(x, y).items():
+            sent[p] += 8 * size * (p != q)
+    assert (report.most_sent, report.bytes_sent) == (max(sent.values()), sum(sent.values()))
+    assert (report.name, *(leg.name for leg in report.legs), report.direct.name) == ("", "leg 0", "leg 1", "direct")
 
 
 def test_a_million_processes_on_each_side_need_no_table_of_them() -> None:

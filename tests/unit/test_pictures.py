@@ -119,9 +119,11 @@ def test_plans_and_reports_have_html() -> None:
     assert (cells(html)["from"], cells(html)["legs"]) == (repr(MATRIX), "2")
     drawn = [rect[0].text for rect in ElementTree.fromstring(html).iter(f"{SVG}rect")]
     assert drawn == [f"rank {rank}" for desc in (MATRIX, b) for rank in desc.owner_map(blocks=True).flat]
-    for some in (plan, redistribute(LAYOUTS["irregular"], LAYOUTS["irregular"], uplo="U", fill="symmetric")):
+    filled = redistribute(LAYOUTS["irregular"], LAYOUTS["irregular"], uplo="U", fill="symmetric")
+    for some, names in ((plan, ["leg 0", "leg 1", "direct"]), (filled, ["the trapezoid", "its mirror image"])):
         report = some.report()
         assert cells(report._repr_html_()) == dict(report._rows())
+        assert [name for name, _ in report._rows()][-len(report.legs) - (report.direct is not None) :] == names
 
 
 def test_without_matplotlib_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,5 +153,5 @@ def test_a_notebook_shows_tables_and_pictures() -> None:
     assert layout["text/html"].count("<rect") == 30
     assert plan["text/html"].count("<svg") == 2
     assert "imbalance" in report["text/html"]
-    assert "between ranks" in report["text/plain"] or "Totals(" in report["text/plain"]
+    assert "between ranks" in report["text/plain"] or "Report(" in report["text/plain"]
     assert picture["image/png"]

@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.engine.report import ChainReport, FilledReport, Totals
+from pyscalapack_redist.engine.report import Report
 
 COMM = MPI.COMM_WORLD
 RANK, SIZE = COMM.Get_rank(), COMM.Get_size()
@@ -30,15 +30,30 @@ def on_paper(desc: psr.Descriptor) -> psr.Descriptor:
     return psr.Descriptor(desc.shape, desc.block, grid)
 
 
-FIGURES = ["ranks", "sends", "most_messages", "steps", "bytes_sent", "bytes_copied", "most_sent", "most_received"]
+FIGURES = [
+    "name",
+    "ranks",
+    "sends",
+    "most_messages",
+    "steps",
+    "bytes_sent",
+    "bytes_copied",
+    "most_sent",
+    "most_received",
+]
+FIGURES += ["receives", "bytes_received", "between_bytes", "steps_of_all", "fewest_steps", "sends_apart"]
 
 
-def same(mine: Totals, paper: Totals) -> None:
+def same(mine: Report, paper: Report) -> None:
     for name in FIGURES:
         assert getattr(mine, name) == getattr(paper, name), (name, mine, paper)
     assert abs(mine.imbalance - paper.imbalance) < 1e-12
     assert mine.extra_bytes is not None
     assert paper.extra_bytes is None
+    for leg, there in zip(mine.legs, paper.legs, strict=True):
+        same(leg, there)
+    if mine.direct is not None and paper.direct is not None:
+        same(mine.direct, paper.direct)
 
 
 def totals_are_those_on_paper() -> None:
@@ -51,12 +66,15 @@ def totals_are_those_on_paper() -> None:
         for rank in range(SIZE):
             assert [(m.peer, m.key, m.size) for m in plan.messages_of(rank)["send"]] == told[rank]
     square = psr.Descriptor((23, 23), 3, ROWS.grid), psr.Descriptor((23, 23), 5, LATE.grid)
-    for options, kind in (({"via": "lcm"}, ChainReport), ({"uplo": "U", "fill": "symmetric"}, FilledReport)):
-        mine = psr.redistribute(*square, **options).report("f4", all_ranks=True)
-        paper = psr.redistribute(*map(on_paper, square), **options).report("f4")
-        assert type(mine) is type(paper) is kind
-        assert mine.bytes_sent == paper.bytes_sent
-        assert getattr(mine, "between_bytes", None) == getattr(paper, "between_bytes", None)
+    filled = {"uplo": "U", "fill": "symmetric"}
+    for options in ({"via": "lcm"}, filled, {"via": "dimensions", **filled}):
+        plan = psr.redistribute(*square, schedule="ring", **options)
+        paper = psr.redistribute(*map(on_paper, square), schedule="ring", **options).report("f4")
+        same(plan.report("f4", all_ranks=True), paper)
+        assert len(paper.legs) == 2 - (options == {"via": "dimensions", **filled} and SIZE == 1)
+        mine = plan.report()
+        assert mine.ranks is None
+        assert mine.bytes_sent == sum(leg.bytes_sent for leg in mine.legs)
 
 
 def the_direct_way_is_that_of_a_plan_without_via() -> None:
@@ -86,6 +104,10 @@ def batches_have_both() -> None:
     apart = [plan.report(kind, all_ranks=True) for plan, kind in zip(plans, ("f8", "f4"), strict=True)]
     for name in ("bytes_sent", "bytes_copied"):
         assert getattr(whole, name) == sum(getattr(report, name) for report in apart)
+    for k, (leg, report) in enumerate(zip(whole.legs, apart, strict=True)):
+        assert leg.name == f"plan {k}"
+        assert (leg.bytes_sent, leg.sends, leg.ranks) == (report.bytes_sent, report.sends, report.ranks)
+    assert whole.sends_apart == sum(report.sends for report in apart)
     pairs = {(rank, m.peer) for plan in plans for rank in range(SIZE) for m in plan.messages_of(rank)["send"]}
     assert whole.sends == len(pairs)
     arrays = [ROWS.from_function(value), LATE.from_function(value) if INSIDE else None]
@@ -127,6 +149,9 @@ def ranks_outside_have_no_part() -> None:
     plan = psr.redistribute(few, few)
     found = plan.report(all_ranks=True)
     assert (found.ranks if found else None) == (2 if RANK < 2 else None)
+    other = psr.redistribute(few, psr.Descriptor((9, 9), 3, ROWS.grid))
+    legs = psr.batch(plan, other).report(all_ranks=True).legs  # of which some ranks have no part in the first
+    assert [leg.ranks for leg in legs] == [2, SIZE]
     assert plan.messages_of(SIZE - 1) == {"send": (), "receive": (), "copy": ()}
     assert [m.size for m in plan.messages_of(0)["copy"]] == [np.prod(few.local_shape_of((0, 0)))]
 

@@ -232,7 +232,7 @@ def reports_of_batches() -> None:
             assert np.array_equal(result, b.from_function(value, dtype))
         report = batch.report([np.dtype(d) for d in dtypes])
         assert report.extra_bytes <= report.memory_limit
-        assert report.bytes_sent == sum(plan.bytes_sent for plan in report.plans)
+        assert report.bytes_sent == sum(leg.bytes_sent for leg in report.legs)
         assert (report.sends, report.receives, report.sends_apart) == (SIZE - 1, SIZE - 1, 3 * (SIZE - 1))
 
 
