@@ -1,18 +1,12 @@
-"""connect() and accept(), and the proof by which two jobs trust one another.
-
-The hand-shake of two jobs that MPI has joined: rank 0 of each proves that it has read the other side's card.
-
-MPI joins whoever knows the port and asks no further. So before anything else each side sends 32 bytes, HMAC-SHA256 (RFC 2104)
-of its role under the secrets of both cards, and compares what it gets. The secrets are of one meeting only, so what somebody
-else hears or gets is of no use later. Nothing here is unpickled.
-
-connect() and accept(): two jobs, each started by an mpiexec of its own, joined by an inter-communicator.
+"""connect() and accept(): two jobs, each started by an mpiexec of its own, joined by an inter-communicator.
 
 MPI's own way of joining them, `Open_port`, `Accept` and `Connect`, waits for ever where one job does not come. So the jobs
-meet by files first (`rendezvous`), with a limit on time, and each sees whether the other lives from then on. Whoever knows
-the port can come by it, so each side then proves that it has read the other's file
-(`check_other_side`), before the engine, which
-trusts its ranks, sends or reads anything.
+meet by files first (`rendezvous`), with a limit on time, and each sees whether the other lives from then on.
+
+MPI joins whoever knows the port and asks no further. So before the engine, which trusts its ranks, sends or reads anything,
+each side sends 32 bytes, HMAC-SHA256 (RFC 2104) of its role under the secrets of both cards, and compares what it gets: it has
+read the other side's card. The secrets are of one meeting only, so what somebody else hears or gets is of no use later. Nothing
+up to then is unpickled.
 """
 
 from __future__ import annotations
@@ -31,18 +25,16 @@ from ..comm.groups import Joint, check_running, joined
 from ..comm.mpi import MPI
 from ..comm.progress import blocking
 from ..errors import CollectiveError, ConnectError
-from .rendezvous import OTHER, Card, Hold, Watch, check_directory, offer, take, user_number, wait_for
+from .rendezvous import OTHER, Card, Hold, Watch, check_directory, offer, take, wait_for
 
-__all__ = [
-    "accept",
-    "check_other_side",
-    "connect",
-    "proof",
-]
+__all__ = ["accept", "check_other_side", "connect", "proof"]
 
-TAG = 21_318
-BYTES = 32
-SECONDS = 5.0  # for 32 bytes to come
+T = TypeVar("T")
+
+TIMEOUT = 60.0
+JOINING_SECONDS = 10.0  # for MPI, however late the other side came
+LINGER_SECONDS = 2.0
+TAG, BYTES, SECONDS = 21_318, 32, 5.0  # of the proof, and how long it may take to come
 STRANGER = (
     "whoever came by MPI's port is not the job that met this one: end both jobs, and use a path that nobody else knows"
 )
@@ -83,17 +75,7 @@ def _wait(come: Any, end: float) -> None:
         time.sleep(0.001)
 
 
-T = TypeVar("T")
-H = TypeVar("H", Hold, Watch)
-
-TIMEOUT = 60.0
-JOINING_SECONDS = 10.0  # for MPI, however late the other side came
-LINGER_SECONDS = 2.0
-
-
-def accept(
-    path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float = TIMEOUT, user: str | int | None = None
-) -> MPI.Intercomm:
+def accept(path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float = TIMEOUT) -> MPI.Intercomm:
     """Join this job with another that calls `connect` with the same path. Collective over `comm`.
 
     Which of the two jobs accepts and which connects makes no difference later: arrays go both ways.
@@ -103,17 +85,11 @@ def accept(
     path : str or path
         Rendezvous files: `PATH.accept` and `PATH.connect` are made there, and removed once the jobs are joined. The
         directory must be there and be seen by all ranks of both jobs, and its file system must have locks (POSIX record
-        locks). It must be yours (or root's, or `user`'s), and others may not write to it unless it is sticky. That of rank
-        0 counts.
+        locks). It must be yours (or root's), and others may not write to it unless it is sticky. That of rank 0 counts.
     comm : MPI.Intracomm
         The processes of this job that take part.
     timeout : float
-        Seconds to wait for the other job. That of rank 0 counts.
-    user : str or int, optional
-        Name or number of the user who runs the other job, where that is not you. Each job names the other's. The file
-        system must have access control lists, and the directory must be a sticky one to which both may write. A job of
-        that user can make this one do anything: name only somebody who might as well use your account. That of rank 0
-        counts.
+        Seconds to wait for the other job, which must be the same user's. That of rank 0 counts.
 
     Returns
     -------
@@ -127,27 +103,24 @@ def accept(
         The other job did not come in time or cannot be joined; a file at the meeting place is a link, no regular file or
         somebody else's; or whoever came by MPI has not read it. On all ranks of `comm`.
     """
-    return _join(path, comm, timeout, user, "accept")
+    return _join(path, comm, timeout, "accept")
 
 
-def connect(
-    path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float = TIMEOUT, user: str | int | None = None
-) -> MPI.Intercomm:
+def connect(path: str | os.PathLike[str], comm: MPI.Intracomm, *, timeout: float = TIMEOUT) -> MPI.Intercomm:
     """Join this job with another that calls `accept` with the same path. Collective over `comm`.
 
     Parameters, result and errors are those of `accept`.
     """
-    return _join(path, comm, timeout, user, "connect")
+    return _join(path, comm, timeout, "connect")
 
 
-def _join(path: Any, comm: MPI.Intracomm, timeout: Any, user: Any, role: str) -> MPI.Intercomm:
+def _join(path: Any, comm: MPI.Intracomm, timeout: Any, role: str) -> MPI.Intercomm:
     if not hasattr(comm, "Create_group") or hasattr(comm, "Get_remote_size") or not comm:
         raise ConnectError(f"comm = {comm!r} must be an mpi4py Intracomm: the ranks of this job that take part")
     check_running()
-    private = comm.Dup()
-    side = _Side(private, role)
+    side = _Side(comm.Dup(), role)
     try:
-        return side.join(path, timeout, user)
+        return side.join(path, timeout)
     except BaseException:
         side.leave()
         raise
@@ -164,14 +137,16 @@ class _Side:
         self.port: str | None = None
         self.bound = False
 
-    def join(self, path: Any, timeout: Any, user: Any) -> MPI.Intercomm:
-        place, seconds, number = self._by_root(partial(_checked, path, timeout, user) if self.is_root else None)
+    def join(self, path: Any, timeout: Any) -> MPI.Intercomm:
+        place, seconds = self._by_root(lambda: _checked(path, timeout))
         end = time.monotonic() + seconds
-        card, hold = self._put_down(place, number, end)
-        other = self._by_root(partial(self._other, place, card, number, end, seconds) if card else None)
-        self.watch = watch = self._by_all(lambda: Watch(other))
+        name = self._by_root(lambda: self._new_card(place).path)
+        self._do(partial(self._take_hold, name))
+        self._by_root(lambda: self._own.publish(place, self.role, end))
+        other = self._by_root(lambda: self._other(place, end, seconds))
+        watch = self._do(partial(self._look_at, other))
         self.bound = True
-        port = self._by_root(partial(self._arrange, place, card, hold, other, watch, end) if card else None)
+        port = self._by_root(lambda: self._arrange(place, other, watch, end))
         limit = max(end, time.monotonic() + JOINING_SECONDS)
 
         def check_time() -> None:
@@ -183,53 +158,57 @@ class _Side:
             intercomm: MPI.Intercomm = blocking(partial(self._in_mpi, port, other, watch), check_time)
         except CollectiveError as gone:
             raise ConnectError(f"the other job was lost while MPI joined the two: {gone}") from gone
-        if card is not None:
-            card.remove()
+        if self.card is not None:
+            self.card.remove()
         return intercomm
 
     def leave(self) -> None:
         """What a side does that gives up. Not collective."""
         if self.card is not None:
             self.card.remove()
-        for lock in (self.hold, self.watch):
-            if lock is not None:
-                lock.close()
-        self._close_port()
+        self._let_go()
         if not self.bound:
             self.comm.Free()
 
-    def _put_down(self, place: str, user: int, end: float) -> tuple[Card | None, Hold]:
-        """This side's card, on rank 0, for the other side to see, and this rank's lock on it."""
-        self.card = card = self._on_root(partial(self._new_card, place, user) if self.is_root else None)
-        name = self.comm.bcast(card and card.path)
-        self.hold = hold = self._by_all(lambda: Hold(name, self.comm.Get_rank()))
-        self._on_root(partial(card.publish, place, self.role, end) if card else None)
-        return card, hold
+    @property
+    def _own(self) -> Card:
+        assert self.card is not None  # on rank 0
+        return self.card
 
-    def _new_card(self, place: str, user: int) -> Card:
-        return Card.write(place, self.role, {**_about(), "ranks": self.comm.Get_size()}, user)
+    def _new_card(self, place: str) -> Card:
+        self.card = Card.write(place, self.role, {**_about(), "ranks": self.comm.Get_size()})
+        return self.card
 
-    def _other(self, place: str, card: Card, user: int, end: float, seconds: float) -> Card:
+    def _take_hold(self, name: str) -> None:
+        """This rank's lock on this side's card."""
+        self.hold = Hold(name, self.comm.Get_rank())
+
+    def _look_at(self, other: Card) -> Watch:
+        self.watch = Watch(other)
+        return self.watch
+
+    def _other(self, place: str, end: float, seconds: float) -> Card:
         """On rank 0: the other side's card, if the two can be joined."""
-        other = wait_for(place, self.role, end, seconds, user)
+        other = wait_for(place, self.role, end, seconds)
         try:
-            _check_pair(card.about, other.about)
+            _check_pair(self._own.about, other.about)
         except ConnectError:
             leaving = time.monotonic() + LINGER_SECONDS  # for the other side to see why as well
-            while time.monotonic() < leaving and Card.read(place, OTHER[self.role], user):
+            while time.monotonic() < leaving and Card.read(place, OTHER[self.role]):
                 time.sleep(0.1)
             raise
         return other
 
-    def _arrange(self, place: str, card: Card, hold: Hold, other: Card, watch: Watch, end: float) -> str:
+    def _arrange(self, place: str, other: Card, watch: Watch, end: float) -> str:
         """On rank 0: settle with the other side that both now ask MPI."""
         if self.role == "connect":
-            return take(place, card, watch, end)
+            return take(place, self._own, watch, end)
         try:
             self.port = MPI.Open_port()
         except MPI.Exception as caught:
             raise ConnectError(f"MPI opens no port: {caught}") from caught
-        offer(place, hold, other, self.port, watch, end)
+        assert self.hold is not None
+        offer(place, self.hold, other, self.port, watch, end)
         return self.port
 
     def _in_mpi(self, port: str, other: Card, watch: Watch) -> MPI.Intercomm:
@@ -242,8 +221,8 @@ class _Side:
             raise ConnectError(f"MPI cannot join the jobs{self._why_not(other)}: {caught}") from caught
         finally:
             info.Free()
-        check = partial(check_other_side, intercomm, self.role, self.card, other) if self.card else None
-        self._on_root(check)  # before anything else
+        # before anything else
+        self._by_root(lambda: check_other_side(intercomm, self.role, self._own, other))
         joint: Joint = joined(intercomm, watch, self._release)
         joint.group.make_node()
         joint.group.combine()
@@ -261,70 +240,50 @@ class _Side:
 
     def _release(self) -> None:
         """When the inter-communicator is disconnected."""
+        self._let_go()
+        self.comm.Free()
+
+    def _let_go(self) -> None:
         for lock in (self.hold, self.watch):
             if lock is not None:
                 lock.close()
-        self._close_port()
-        self.comm.Free()
-
-    def _close_port(self) -> None:
         port, self.port = self.port, None
         if port is not None and not MPI.Is_finalized():
             MPI.Close_port(port)
 
-    def _on_root(self, call: Callable[[], T] | None) -> T | None:
-        """Let rank 0 do something, while the others, with None, wait without keeping a core busy; all raise what it raises."""
-        value: T | None = None
-        problem: str | None = None
-        interrupt: BaseException | None = None
-        if call is not None:
-            try:
-                value = call()
-            except Exception as caught:
-                problem = _in_words(caught)
-            except BaseException as caught:
-                problem, interrupt = f"rank 0 was interrupted ({type(caught).__name__})", caught
+    def _do(self, call: Callable[[], T], which: str = "rank {}: ") -> T:
+        """Let all ranks do something, and return what this one has of it; where one cannot, all raise, and say which.
+
+        They wait for the last one without keeping a core busy.
+        """
+        error: BaseException | None = None
+        try:
+            value = call()
+        except BaseException as caught:
+            error = caught
         here = self.comm.Ibarrier()
         while not here.Test():
             time.sleep(0.002)
-        problem = self.comm.bcast(problem)
-        if interrupt is not None:
-            raise interrupt
-        if problem is not None:
-            raise ConnectError(problem)
+        for rank, problem in enumerate(self.comm.allgather(error and self._in_words(error))):
+            if problem is not None:
+                if error is not None and not isinstance(error, Exception):
+                    raise error
+                raise ConnectError(which.format(rank) + problem)
         return value
 
-    def _by_root(self, call: Callable[[], T] | None) -> T:
-        """The same, and all get what it returns."""
-        value: T = self.comm.bcast(self._on_root(call))
+    def _by_root(self, call: Callable[[], T]) -> T:
+        """Let rank 0 do something, and return what it has of it on all."""
+        mine = self._do(call, which="") if self.is_root else self._do(lambda: None, which="")
+        value: T = self.comm.bcast(mine)
         return value
 
-    def _by_all(self, call: Callable[[], H]) -> H:
-        """Let all ranks take something; where one cannot, all raise, and keep nothing."""
-        try:
-            value = call()
-        except Exception as caught:
-            self._raise_first(_in_words(caught))
-            raise
-        try:
-            self._raise_first(None)
-        except ConnectError:
-            value.close()
-            raise
-        return value
-
-    def _raise_first(self, problem: str | None) -> None:
-        """Raise on all ranks if any has a problem."""
-        for rank, theirs in enumerate(self.comm.allgather(problem)):
-            if theirs is not None:
-                raise ConnectError(f"rank {rank}: {theirs}")
+    def _in_words(self, error: BaseException) -> str:
+        if not isinstance(error, Exception):
+            return f"rank {self.comm.Get_rank()} was interrupted ({type(error).__name__})"
+        return str(error) if isinstance(error, ConnectError) else f"{type(error).__name__}: {error}"
 
 
-def _in_words(error: Exception) -> str:
-    return str(error) if isinstance(error, ConnectError) else f"{type(error).__name__}: {error}"
-
-
-def _checked(path: Any, timeout: Any, user: Any) -> tuple[str, float, int]:
+def _checked(path: Any, timeout: Any) -> tuple[str, float]:
     try:
         name = os.fsdecode(path)
     except TypeError:
@@ -332,15 +291,10 @@ def _checked(path: Any, timeout: Any, user: Any) -> tuple[str, float, int]:
     if not os.path.basename(name) or "\0" in name:
         raise ConnectError(f"path = {path!r} must be the name of a file, without NUL")
     place = os.path.abspath(name)
-    folder, number = os.path.dirname(place), user_number(user)
-    if not os.path.isdir(folder):
-        raise ConnectError(
-            f"path = {place!r}: there is no such directory; make it, where all ranks of both jobs see it"
-        )
-    check_directory(folder, number)
+    check_directory(os.path.dirname(place))
     if isinstance(timeout, bool) or not isinstance(timeout, Real) or not 0 < float(timeout) < 1e9:
         raise ConnectError(f"timeout = {timeout!r} must be a positive number of seconds")
-    return place, float(timeout), number
+    return place, float(timeout)
 
 
 def _about() -> dict[str, Any]:

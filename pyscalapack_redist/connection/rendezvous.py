@@ -1,8 +1,6 @@
-"""Where two jobs meet: by files, which are read only where the right user has made them.
+"""Where two jobs meet: by files, which are read only where this job's user has made them.
 
-Whose file it is: meeting files are read only where the user, or the one whom they name, has made them.
-
-Two jobs meet by files, before MPI is asked for anything that cannot be cancelled, and see whether each other lives.
+Two jobs meet before MPI is asked for anything that cannot be cancelled, and see whether each other lives.
 
 Each side puts down a card, `PATH.accept` or `PATH.connect`: a file that says who is there, with a secret that only its user
 can read. Every process of the side holds a lock on one byte of its card, byte k for rank k. The kernel drops the lock when
@@ -15,92 +13,56 @@ succeed. A side writes and removes nothing but its own files, and stale ones of 
 from __future__ import annotations
 
 import atexit
-import errno
 import fcntl
 import json
 import os
-import pwd
 import secrets
 import stat
-import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from ..errors import CollectiveError, ConnectError
 
-__all__ = [
-    "OTHER",
-    "Card",
-    "Hold",
-    "Watch",
-    "check_directory",
-    "let_read",
-    "offer",
-    "opened",
-    "take",
-    "user_number",
-    "wait_for",
-]
+__all__ = ["OTHER", "Card", "Hold", "Watch", "check_directory", "offer", "opened", "take", "wait_for"]
 
 ADVICE = "use a directory of your own, such as one made by `mkdir -m 700`"
-ACL_VERSION, NOBODY = 2, 2**32 - 1  # of <linux/posix_acl_xattr.h>
-OWNER, USER, GROUP, MASK, OF_OTHERS = 1, 2, 4, 16, 32  # the kinds of its entries, in the order in which they must come
+OTHER = {"accept": "connect", "connect": "accept"}
+POLL_SECONDS = 0.05
+LOOK_SECONDS = 0.2
+GRACE_SECONDS = 2.0  # for messages of a process that has ended in good order and are still on the way
+GRACE_LOOKS = 20
+LOOKED_AT = 16  # processes of the other side looked at in one go
+LARGEST = 2**16  # bytes of a card
+TAKING, REMOVING = 2**40, 2**40 + 1  # bytes that are locked to take or withdraw the port, and to remove a stale card
 
 
-def user_number(user: str | int | None) -> int:
-    """The number of the user whose files are taken; this one for None. Not collective.
-
-    Raises
-    ------
-    ConnectError
-        There is no such user.
-    """
-    if user is None:
-        return os.geteuid()
-    try:
-        if isinstance(user, str):
-            return pwd.getpwnam(user).pw_uid
-        if isinstance(user, int) and not isinstance(user, bool) and 0 <= user < NOBODY:
-            return user
-    except (KeyError, ValueError):
-        pass
-    raise ConnectError(
-        f"user = {user!r} must be the name or the number of the user who runs the other job; None if that is you"
-    )
+# -- whose files are read
 
 
-def check_directory(path: str, user: int) -> None:
-    """See that nobody but these users, and root, can take away what is put into a directory. Not collective.
-
-    Parameters
-    ----------
-    path : str
-        The directory.
-    user : int
-        The other job's user.
+def check_directory(path: str) -> None:
+    """See that nobody but this user, and root, can take away what is put into a directory. Not collective.
 
     Raises
     ------
     ConnectError
         It is not there, belongs to somebody else, or others may write to it and it is not sticky.
     """
-    try:
-        found = os.stat(path)
-    except OSError as caught:
-        raise ConnectError(f"cannot look at the directory {path}: {caught}") from caught
-    if found.st_uid not in (0, os.geteuid(), user):
-        raise ConnectError(f"the directory {path} belongs to {_called(found.st_uid)}: {ADVICE}")
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX:
+    if not os.path.isdir(path):
+        raise ConnectError(f"{path}: there is no such directory; make it, where all ranks of both jobs see it")
+    status = os.stat(path)
+    if status.st_uid not in (0, os.geteuid()):
+        raise ConnectError(f"the directory {path} belongs to user {status.st_uid}: {ADVICE}")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
         raise ConnectError(
-            f"others may write to the directory {path} (mode {stat.S_IMODE(found.st_mode):04o}) and replace what is in it: "
+            f"others may write to the directory {path} (mode {stat.S_IMODE(status.st_mode):04o}) and replace what is in it: "
             f"{ADVICE}"
         )
 
 
-def opened(path: str, user: int, flags: int = os.O_RDONLY) -> int:
-    """The number of a file of that user, opened; it follows no link and waits for nobody. Not collective.
+def opened(path: str, flags: int = os.O_RDONLY) -> int:
+    """The number of a file of this user, opened; it follows no link and waits for nobody. Not collective.
 
     Raises
     ------
@@ -109,64 +71,25 @@ def opened(path: str, user: int, flags: int = os.O_RDONLY) -> int:
     OSError
         It cannot be opened; FileNotFoundError where it is not there.
     """
-    _check_file(path, os.lstat(path), user)  # a device may act on being opened
+    _check_file(path, os.lstat(path))
+    file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
     try:
-        file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
-    except OSError as caught:
-        if caught.errno == errno.ELOOP:
-            raise ConnectError(f"{path} is a symbolic link: remove it") from caught
-        raise
-    try:
-        _check_file(path, os.fstat(file), user)  # it may be another one now
-    except BaseException:
+        _check_file(path, os.fstat(file))  # it may be another one now
+    except ConnectError:
         os.close(file)
         raise
     return file
 
 
-def let_read(file: int, user: int) -> None:
-    """Let another user read an open file of this one, and nobody else, by an access control list. Not collective.
-
-    Raises
-    ------
-    OSError
-        The file system has none.
-    """
-    entries = [(OWNER, 6, NOBODY), (USER, 4, user), (GROUP, 0, NOBODY), (MASK, 4, NOBODY), (OF_OTHERS, 0, NOBODY)]
-    if not hasattr(os, "setxattr"):
-        raise OSError(errno.ENOTSUP, "this system's access control lists are not Linux's")
-    packed = b"".join(struct.pack("<HHI", *entry) for entry in entries)
-    os.setxattr(file, "system.posix_acl_access", struct.pack("<I", ACL_VERSION) + packed)
+def _check_file(path: str, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
+        raise ConnectError(f"{path} is {kind}: remove it, or use another path")
+    if status.st_uid != os.geteuid():
+        raise ConnectError(f"{path} belongs to user {status.st_uid}, not to user {os.geteuid()}: {ADVICE}")
 
 
-def _check_file(path: str, found: os.stat_result, user: int) -> None:
-    if stat.S_ISLNK(found.st_mode):
-        raise ConnectError(f"{path} is a symbolic link: remove it")
-    if not stat.S_ISREG(found.st_mode):
-        raise ConnectError(f"{path} is not a regular file: remove it, or use another path")
-    if found.st_uid != user:
-        raise ConnectError(
-            f"{path} belongs to {_called(found.st_uid)}, not to {_called(user)}: {ADVICE}; where the other job is another "
-            "user's, give user="
-        )
-
-
-def _called(user: int) -> str:
-    try:
-        return f"user {pwd.getpwuid(user).pw_name}"
-    except KeyError:
-        return f"user {user}"
-
-
-OTHER = {"accept": "connect", "connect": "accept"}
-POLL_SECONDS = 0.05
-LOOK_SECONDS = 0.2
-GRACE_SECONDS = 2.0  # for messages of a process that has ended in good order and are still on the way
-GRACE_LOOKS = 20
-LOOKED_AT = 16  # processes of the other side looked at in one go
-LARGEST = 2**16  # bytes of a card
-SECRET = 32  # bytes
-TAKING, REMOVING = 2**40, 2**40 + 1  # bytes that are locked to take or withdraw the port, and to remove a stale card
+# -- cards
 
 
 class Card:
@@ -176,29 +99,24 @@ class Card:
     ----------
     path : str
         Where it lies; under another name until `publish`.
-    user : int
-        Who owns it.
     secret : bytes
         What only those know who can read it.
     about : dict
         What it says: "ranks", and what the side tells of itself.
     """
 
-    def __init__(self, path: str, user: int, secret: bytes, about: dict[str, Any]) -> None:
-        self.path, self.user, self.secret, self.about = path, user, secret, about
+    def __init__(self, path: str, secret: bytes, about: dict[str, Any]) -> None:
+        self.path, self.secret, self.about = path, secret, about
 
     @classmethod
-    def write(cls, path: str, role: str, about: dict[str, Any], reader: int | None = None) -> Card:
-        """A new card that nobody can see yet; its user and the reader, if there is one, may read it."""
-        card = cls(f"{path}.{role}.{secrets.token_hex(8)}", os.geteuid(), secrets.token_bytes(SECRET), about)
+    def write(cls, path: str, role: str, about: dict[str, Any]) -> Card:
+        """A new card that nobody can see yet, and only its user can read."""
+        card = cls(f"{path}.{role}.{secrets.token_hex(8)}", secrets.token_bytes(32), about)
         with _explained(f"cannot write {card.path}"):
             file = os.open(card.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             try:
                 _add_line(file, {**about, "secret": card.secret.hex()})
-                if reader is not None and reader != card.user:
-                    with _explained(f"user = {reader}: cannot let that user read {card.path}"):
-                        let_read(file, reader)
-            except BaseException:
+            except OSError:
                 os.unlink(card.path)
                 raise
             finally:
@@ -206,20 +124,20 @@ class Card:
         return card
 
     @classmethod
-    def read(cls, path: str, role: str, user: int | None = None) -> Card | None:
-        """The card of a side whose rank 0 is alive; None where there is none. It is that user's, or this one's."""
-        place, user = f"{path}.{role}", os.geteuid() if user is None else user
+    def read(cls, path: str, role: str) -> Card | None:
+        """The card of a side whose rank 0 is alive; None where there is none."""
+        place = f"{path}.{role}"
         with _explained(f"cannot read {place}"):
             try:
-                file = opened(place, user)
+                file = opened(place)
             except FileNotFoundError:
                 return None
             try:
                 # With two names it is not yet published, or is the card of another place.
                 if not _locked(file, 0) or os.fstat(file).st_nlink != 1:
                     return None
-                said = _lines(file)[0]
-                return cls(place, user, _secret(said.pop("secret")), _checked(said))
+                about = _lines(file)[0]
+                return cls(place, bytes.fromhex(about.pop("secret")), {**about, "ranks": int(about["ranks"])})
             finally:
                 os.close(file)
 
@@ -231,7 +149,7 @@ class Card:
                 with suppress(FileExistsError):
                     os.link(self.path, place)
                     break
-                if not _removed_if_stale(place, self.user):
+                if not _removed_if_stale(place):
                     raise ConnectError(f"another job waits in psr.{role} at {path} already: use another path")
                 if time.monotonic() > end:
                     raise ConnectError(f"{place} is a stale file that another process is removing: use another path")
@@ -249,7 +167,7 @@ class Hold:
 
     def __init__(self, path: str, rank: int) -> None:
         with _explained(f"cannot lock {path}, which must be on a file system that all ranks see and that has locks"):
-            self._file = opened(path, os.geteuid(), os.O_RDWR)
+            self._file = opened(path, os.O_RDWR)
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, rank)
         atexit.register(self.close)  # before MPI_Finalize, which may wait for the other side
 
@@ -278,23 +196,19 @@ class Watch:
     """Whether the processes of the other side still live: a call raises CollectiveError once one does not."""
 
     def __init__(self, card: Card) -> None:
-        with _explained(f"cannot open {card.path}, which must be on a file system that all ranks see"):
-            self._file = opened(card.path, card.user)
-        self._ranks = int(card.about["ranks"])
+        self._file, self._ranks = -1, int(card.about["ranks"])
         self._next = 0
         self._looked = -LOOK_SECONDS
         self._missed: int | None = None
         self._since = 0.0
         self._looks = 0
-        try:
-            with _explained(f"cannot read {card.path}"):
-                if _secret(_lines(self._file)[0]["secret"]) != card.secret:
-                    raise ConnectError(
-                        f"{card.path} is not the same file on all ranks: use a directory that they all see"
-                    )
-        except BaseException:
-            self.close()
-            raise
+        words = f"cannot read {card.path}, which must be on a file system that all ranks see"
+        with _explained(words), ExitStack() as undo:
+            self._file = opened(card.path)
+            undo.callback(self.close)
+            if _lines(self._file)[0]["secret"] != card.secret.hex():
+                raise ConnectError(f"{card.path} is not the same file on all ranks: use a directory that they all see")
+            undo.pop_all()
 
     def __call__(self) -> None:
         self._looks += 1
@@ -321,12 +235,10 @@ class Watch:
     def taken(self, own: Card) -> str | None:
         """The port that the other side has for the holder of this card, taken; None where it has none, or not yet."""
         with _explained("cannot read the port"):
-            said = _lines(self._file)[1:]
-            if not said or _secret(said[0]["to"]) != own.secret or _locked(self._file, TAKING, keep=True):
+            offers = _lines(self._file)[1:]
+            if not offers or offers[0]["to"] != own.secret.hex() or _locked(self._file, TAKING, keep=True):
                 return None
-            port = said[0]["port"]
-            if not isinstance(port, str):
-                raise ValueError(f"port = {port!r} is not a string")
+            port = str(offers[0]["port"])
         return port if _locked(self._file, 0) else None  # withdrawn, and let go
 
     def close(self) -> None:
@@ -336,7 +248,7 @@ class Watch:
         self._file = -1
 
 
-def wait_for(path: str, role: str, end: float, seconds: float, user: int | None = None) -> Card:
+def wait_for(path: str, role: str, end: float, seconds: float) -> Card:
     """The card of the other side, once it is there. Not collective.
 
     Parameters
@@ -347,8 +259,6 @@ def wait_for(path: str, role: str, end: float, seconds: float, user: int | None 
         Moment of `time.monotonic` until which to wait.
     seconds : float
         The same as the user gave it.
-    user : int, optional
-        Whose card it must be; by default this user's.
 
     Raises
     ------
@@ -356,7 +266,7 @@ def wait_for(path: str, role: str, end: float, seconds: float, user: int | None 
         It did not come in time, or something else is in its place.
     """
     while True:
-        card = Card.read(path, OTHER[role], user)
+        card = Card.read(path, OTHER[role])
         if card is not None:
             return card
         if time.monotonic() > end:
@@ -401,17 +311,17 @@ def _left(path: str) -> ConnectError:
     return ConnectError(f"the other job came to {path} and left again: see what it says, and start both anew")
 
 
-def _removed_if_stale(place: str, user: int) -> bool:
+def _removed_if_stale(place: str) -> bool:
     """Remove a card whose process has ended, and not the card that another job has put down meanwhile; False if it lives."""
     try:
-        file = opened(place, user, os.O_RDWR)
+        file = opened(place, os.O_RDWR)
     except FileNotFoundError:
         return True
     try:
         if _locked(file, 0):
             return False
         with _explained(f"{place} is not a file of psr.accept or psr.connect: use another path, or remove it"):
-            _secret(_lines(file)[0]["secret"])
+            bytes.fromhex(_lines(file)[0]["secret"])
         if _locked(file, REMOVING, fcntl.LOCK_EX, keep=True):
             time.sleep(POLL_SECONDS)  # for the job that is about to remove it
             return True
@@ -425,37 +335,17 @@ def _removed_if_stale(place: str, user: int) -> bool:
 
 def _add_line(file: int, content: dict[str, Any]) -> None:
     line = json.dumps(content).encode() + b"\n"
-    size = os.fstat(file).st_size
-    if size + len(line) > LARGEST:
-        raise ValueError(f"{size + len(line)} bytes are more than {LARGEST}")
-    if os.pwrite(file, line, size) != len(line):
+    if os.pwrite(file, line, os.fstat(file).st_size) != len(line):
         raise OSError("the disk is full")
     os.fsync(file)
 
 
 def _lines(file: int) -> list[dict[str, Any]]:
     """What a card says, line by line; a line that is not yet whole is left out."""
-    data = os.pread(file, LARGEST + 1, 0)
-    if len(data) > LARGEST:
-        raise ValueError(f"it has more than {LARGEST} bytes")
-    lines = [json.loads(line) for line in data.split(b"\n")[:-1]]
+    lines = [json.loads(line) for line in os.pread(file, LARGEST, 0).split(b"\n")[:-1]]
     if not lines or not all(isinstance(line, dict) for line in lines):
         raise ValueError("it is not a file of psr.accept or psr.connect")
     return lines
-
-
-def _secret(text: Any) -> bytes:
-    secret = bytes.fromhex(text)
-    if len(secret) != SECRET:
-        raise ValueError(f"its secret has {len(secret)} bytes, not {SECRET}")
-    return secret
-
-
-def _checked(about: dict[str, Any]) -> dict[str, Any]:
-    ranks = about["ranks"]
-    if isinstance(ranks, bool) or not isinstance(ranks, int) or not 0 < ranks < 2**31:
-        raise ValueError(f"ranks = {ranks!r} is not a number of ranks")
-    return about
 
 
 def _locked(file: int, byte: int, how: int = fcntl.LOCK_SH, keep: bool = False) -> bool:
@@ -479,5 +369,5 @@ def _explained(what: str) -> Iterator[None]:
         yield
     except ConnectError:
         raise
-    except (OSError, LookupError, TypeError, ValueError, RecursionError) as caught:
+    except (OSError, LookupError, TypeError, ValueError) as caught:
         raise ConnectError(f"{what}: {caught}") from caught
