@@ -1,8 +1,9 @@
-"""The user's local arrays: do they fit their descriptors, and what the kernels need to know of them."""
+"""The user's local arrays: do they fit their layouts, do they overlap, and what the kernels need to know of them."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,21 +13,28 @@ from numpy.typing import NDArray
 from .._kernels.bundle import address_of
 from ..comm.vote import digest
 from ..errors import ArrayError
-from ..layout.descriptor import Descriptor
+from ..layout.dimensions import local_part
 from ..layout.distributed import fitted
-from .layouts import Layout
+from ..layout.tiles import Layout
 
 __all__ = [
+    "BY_COLUMNS",
+    "BY_ROWS",
     "Arrays",
     "LocalArray",
-    "by_columns",
+    "Span",
     "check_dtype",
-    "check_target",
     "checked_arrays",
     "dtype_digest",
-    "local_array",
     "made_for",
+    "overlapping",
+    "share_elements",
+    "window",
 ]
+
+BY_ROWS, BY_COLUMNS = 1, 2  # order of elements in messages
+WORK = 100_000  # steps of NumPy's search for an element that two arrays share
+Array = NDArray[Any]
 
 
 class LocalArray(NamedTuple):
@@ -40,17 +48,28 @@ NOTHING = LocalArray(0, ())
 
 
 class Arrays(NamedTuple):
-    """The arrays of one run on this rank; `dtype` is None where it has none and was told none.
+    """The arrays of one pair of layouts on this rank. Not collective.
 
-    Messages are numbered along the lines of A (`by_columns`): a strided array is read fast only along its lines, while what
-    is written across them can go past the cache, and comes out of a chunk that is in the cache.
+    Attributes
+    ----------
+    sources, targets : list of LocalArray
+        Of A and of B, one for each place of this rank in the layout, or one that is nothing.
+    out : object
+        As it was given, or made.
+    dtype : dtype or None
+        None where this rank has no arrays, and was told none.
+    order : int or None
+        Of elements in messages: along the lines of A, since a strided array is read fast only along its lines, while what is
+        written across them can go past the cache, and comes out of a chunk that is in the cache. None without arrays.
+    in_place : bool
+        Whether A and B are one array.
     """
 
-    source: LocalArray
-    target: LocalArray
-    out: NDArray[Any] | None
+    sources: list[LocalArray]
+    targets: list[LocalArray]
+    out: Any
     dtype: np.dtype[Any] | None
-    by_columns: bool
+    order: int | None
     in_place: bool
 
 
@@ -70,22 +89,23 @@ def _plain(dtype: np.dtype[Any]) -> object:
 
 
 def checked_arrays(
-    a: object,
-    out: object,
-    desc_a: Descriptor,
-    desc_b: Descriptor,
+    a: Any,
+    out: Any,
+    desc_a: Layout,
+    desc_b: Layout,
     dtype: np.dtype[Any] | None,
     transposed: bool = False,
     adds: bool = False,
     zeroed: bool = False,
+    apart: Arrays | None = None,
 ) -> Arrays:
-    """Check both arrays, and make `out` where it was left out. Not collective.
+    """Check all arrays of a pair of layouts, and make `out` where it was left out. Not collective.
 
     Parameters
     ----------
-    a, out : ndarray or None
+    a, out : ndarray, list of ndarray or None
         What the user passed.
-    desc_a, desc_b : Descriptor
+    desc_a, desc_b : Descriptor or Tiles
         Their layouts.
     dtype : dtype or None
         The dtype that was agreed on when the plan was made.
@@ -93,55 +113,101 @@ def checked_arrays(
         Whether A is transposed on the way, and whether it is added to what `out` holds.
     zeroed : bool
         Whether a new array is to be 0, since not all of it is written.
+    apart : Arrays, optional
+        Of an earlier call: several arrays in the same places are not looked at for overlaps again.
 
     Raises
     ------
     ArrayError
         Names the array, what it is and what it should be.
     """
-    source = fitted("a", a, desc_a)
-    if source is not None:
-        if dtype is not None and source.dtype != dtype:
+    sources = own_arrays("a", a, desc_a)
+    whose = "redistribute was told"
+    for name, array in named("a", sources, desc_a):
+        if dtype is None:
+            dtype, whose = array.dtype, f"{name} has"
+        elif array.dtype != dtype:
             raise ArrayError(
-                f"a has dtype {source.dtype}, but redistribute was told dtype = {dtype}: convert it, or plan for its dtype"
+                f"{name} has dtype {array.dtype}, but {whose} dtype = {dtype}: convert it, or plan for its dtype"
             )
-        dtype = source.dtype
-    target: NDArray[Any] | None
-    if out is None and desc_b.coords is not None:
-        if adds:
-            raise ArrayError("out is missing: with beta it is added to, so it must be given; or leave beta out")
-        target = made_for(desc_b, dtype, zeroed)
-    else:
-        target = fitted("out", out, desc_b)
-        if target is not None:
-            check_target(target, dtype)
-            dtype = target.dtype
+    given = out is not None
+    if not given:
+        out = made_for(desc_b, dtype, zeroed, adds)
+    targets = own_arrays("out", out, desc_b)
+    for name, array in named("out", targets, desc_b):
+        check_target(array, dtype, name)
+        dtype = array.dtype
     if dtype is not None:
         check_dtype(dtype)
-    in_place = out is a and source is not None
-    if in_place and (transposed or desc_a != desc_b):
+    in_place = given and out is a and any(array is not None for array in sources)
+    if in_place and (transposed or not _stored_alike(desc_a, desc_b)):
         raise ArrayError(
             "out is a: a redistribution in place is possible for identical layouts only, not transposed; omit out, "
             "or give another array"
         )
-    if not in_place and source is not None and target is not None and _overlap(source, target):
-        raise ArrayError(
-            "out shares memory with a: give an array of its own (in place, out is a, works for identical layouts only)"
-        )
-    if transposed and source is not None:
-        source = source.T
-    return Arrays(_view(source), _view(target), target, dtype, source is not None and by_columns(source), in_place)
+    before, after = ([NOTHING if array is None else located(array) for array in some] for some in (sources, targets))
+    checked = Arrays(before, after, out, dtype, _order(sources, targets, transposed), in_place)
+    if given and not (desc_a.is_product and desc_b.is_product):
+        if apart is None or apart[:2] != checked[:2] or apart.dtype != dtype or apart.in_place != in_place:
+            check_tiles_apart(
+                *[
+                    [(name, window(array, desc)) for name, array in named(what, arrays, desc)]
+                    for what, arrays, desc in (("a", [] if in_place else sources, desc_a), ("out", targets, desc_b))
+                ]
+            )
+    elif given and not in_place:
+        for source, target in zip(sources, targets, strict=True):
+            if source is not None and target is not None and share_elements(source, target):
+                raise ArrayError(
+                    "out shares memory with a: give an array of its own (in place, out is a, works for identical layouts only)"
+                )
+    return checked
 
 
-def made_for(desc: Layout, dtype: np.dtype[Any] | None, zeroed: bool = False) -> Any:
-    """A new local array of B, or with tiles what their `empty` gives. Not collective.
+def own_arrays(name: str, given: Any, layout: Any) -> list[Array | None]:
+    """The local arrays that go with a layout, one for each place of this rank; None where there is nothing in one."""
+    return [fitted(name, given, layout)] if layout.is_product else layout.own_arrays(given, name)
+
+
+def named(name: str, arrays: Sequence[Array | None], layout: Any) -> list[tuple[str, Array]]:
+    """The arrays with elements, and what the user calls them."""
+    several = not layout.is_product and layout.offsets is None
+    return [(f"{name}[{k}]" if several else name, array) for k, array in enumerate(arrays) if array is not None]
+
+
+def _stored_alike(desc_a: Layout, desc_b: Layout) -> bool:
+    return desc_a == desc_b and (desc_a.is_product or desc_a._storage == desc_b._storage)
+
+
+def window(array: Array, desc: Any) -> Array:
+    """What a layout has of a local array: the part of a sub-array, else all. Not collective."""
+    if desc.parent is None:
+        return array
+    return array[:0] if desc.coords is None else array[local_part(desc.distributions, desc.coords)]
+
+
+def _order(sources: Sequence[Array | None], targets: Sequence[Array | None], transposed: bool) -> int | None:
+    before = [array.T if transposed else array for array in sources if array is not None]
+    if not before and not any(array is not None for array in targets):
+        return None
+    return BY_COLUMNS if any(map(by_columns, before)) else BY_ROWS
+
+
+def made_for(desc: Any, dtype: np.dtype[Any] | None, zeroed: bool = False, adds: bool = False) -> Any:
+    """A new local array of B, as its `empty` gives it; None on a rank that has none. Not collective.
 
     Raises
     ------
     ArrayError
-        B is a sub-array, or the dtype is not known or not of a fixed size.
+        B is a sub-array or is added to, or the dtype is not known or not of a fixed size.
     """
-    if isinstance(desc, Descriptor) and desc.parent is not None:
+    if not desc._held:
+        return None
+    if not desc.is_product and all(0 in shape for shape in desc.local_shapes):
+        return desc.empty(dtype or np.float64) if desc.offsets is None or dtype is not None else None
+    if adds:
+        raise ArrayError("out is missing: with beta it is added to, so it must be given; or leave beta out")
+    if desc.parent is not None:
         raise ArrayError(
             f"out is missing: B is a sub-array ({desc!r}); give the whole local array, of shape {desc.local_shape}"
         )
@@ -177,11 +243,12 @@ def check_dtype(dtype: np.dtype[Any]) -> None:
         )
 
 
-def _overlap(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    if not np.may_share_memory(a, b):
+def share_elements(x: Array, y: Array) -> bool:
+    """Whether two arrays share memory; True also where that would take too long to find out. Not collective."""
+    if not np.may_share_memory(x, y):
         return False
     try:
-        return np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]
+        return np.shares_memory(x, y, max_work=WORK)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 
@@ -202,7 +269,7 @@ def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...], item: int
     while part.size > 1:
         part = np.moveaxis(part, int(np.argmax(part.shape)), 0)
         middle = (len(part) + 1) // 2
-        if _overlap(part[:middle], part[middle:]):
+        if share_elements(part[:middle], part[middle:]):
             return True
         part = part[:middle]
     return False
@@ -217,10 +284,77 @@ def by_columns(array: NDArray[Any]) -> bool:
     return abs(strides[0]) <= abs(strides[-1])
 
 
-def local_array(array: NDArray[Any]) -> LocalArray:
+def located(array: Array) -> LocalArray:
     """Where an array starts, and its strides. Not collective."""
     return LocalArray(address_of(array), array.strides)
 
 
-def _view(array: NDArray[Any] | None) -> LocalArray:
-    return NOTHING if array is None else local_array(array)
+class Span(NamedTuple):
+    """An array among others: what it is called, whether it is written, and its bytes from the first to behind the last."""
+
+    key: Any
+    array: Array
+    written: bool
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, key: Any, array: Array, written: bool) -> Span:
+        """That of an array. Not collective."""
+        start: int = address_of(array)
+        reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
+        first = start + sum(extent for extent in reach if extent < 0)
+        return cls(key, array, written, first, start + sum(extent for extent in reach if extent > 0) + array.itemsize)
+
+
+def overlapping(spans: Iterable[Span]) -> Iterable[tuple[Span, Span]]:
+    """Pairs of which one is written and whose bytes overlap, though they need not share an element. Not collective."""
+    open_: list[Span] = []
+    for span in sorted(spans, key=lambda span: span.first):
+        open_ = [other for other in open_ if other.last > span.first]
+        yield from ((other, span) for other in open_ if span.written or other.written)
+        open_.append(span)
+
+
+def check_tiles_apart(sources: Sequence[tuple[str, Array]], targets: Sequence[tuple[str, Array]]) -> None:
+    """Refuse local arrays of a rank that share elements, if one is written. Not collective.
+
+    Their lines are sorted by address; only where these overlap, which those of a strided array may without sharing an
+    element, pairs of arrays are looked at.
+
+    Raises
+    ------
+    ArrayError
+        Names both arrays.
+    """
+    arrays = [(name, array, False) for name, array in sources] + [(name, array, True) for name, array in targets]
+    arrays = [each for each in arrays if each[1].size]
+    if not arrays or _lines_apart([_lines(array) for _, array, _ in arrays], [written for *_, written in arrays]):
+        return
+    for x, y in overlapping(Span.of((k, name), array, written) for k, (name, array, written) in enumerate(arrays)):
+        if share_elements(x.array, y.array):
+            (_, first), (_, second) = sorted((x.key, y.key))
+            names = first if first == second else f"{first} and {second}"
+            raise ArrayError(f"{names} share elements: give each tile memory of its own")
+
+
+def _lines(array: Array) -> NDArray[np.int64]:
+    """First byte, and that behind the last, of each line along the smaller stride; of a contiguous array, of all of it."""
+    start: int = address_of(array)
+    if array.flags.forc:
+        return np.array([[start], [start + array.nbytes]])
+    (short, inner), (_, outer) = sorted(zip(map(abs, array.strides), range(2), strict=True))
+    reach = (array.shape[inner] - 1) * array.strides[inner]
+    first = start + min(0, reach) + array.strides[outer] * np.arange(array.shape[outer])
+    return np.array([first, first + short * (array.shape[inner] - 1) + array.itemsize])
+
+
+def _lines_apart(lines: Sequence[NDArray[np.int64]], written: Sequence[bool]) -> bool:
+    """Whether no line that is written overlaps any other."""
+    first, last = np.concatenate(lines, axis=1)
+    writes = np.repeat(written, [some.shape[1] for some in lines])
+    order = np.argsort(first, kind="stable")
+    first, last, writes = first[order], last[order], writes[order]
+    reached = np.maximum.accumulate(last)[:-1]
+    reached_written = np.maximum.accumulate(np.where(writes, last, 0))[:-1]
+    return not (first[1:] < np.where(writes[1:], reached, reached_written)).any()

@@ -1,15 +1,10 @@
 """The public calls: redistribute(), batch(), scatter() and gather().
 
-redistribute(): a plan that moves an array from one layout to another, made once and run often.
+    resolve (spec) -> group -> agree (comm.group) -> build -> combine (comm.group) -> keep
 
-    resolve (spec) -> group -> agree -> messages and order -> combine -> keep
-
-This module only composes: what is owed to whom is worked out in `messages`, the order in `order`, the moving in `exchanges`
-and `transfer`, and what all ranks must agree on in `comm.group`.
-
-batch(): one plan of several, once all ranks have said that they mean the same.
-
-scatter() and gather(): redistributions from and to a grid of one process.
+This module only composes. On a node where every rank can plan by itself the plan is built before the vote, which then tells
+both that all ask for the same and that all have it. A batch goes the same way, and scatter() and gather() are
+redistributions from and to a grid of one process.
 """
 
 from __future__ import annotations
@@ -30,7 +25,7 @@ from ..comm.mpi import MPI
 from ..comm.progress import interrupts_held
 from ..comm.vote import Ballot, Outcome, Statement, digest
 from ..errors import ArrayError, DescriptorError, RedistributionError, ScheduleError, unknown
-from ..exchanges import Extents, Options, exchange_class
+from ..exchanges import Extents
 from ..exchanges.collective import Bruck
 from ..exchanges.exchange import MEMORY_LIMIT
 from ..exchanges.pipeline import Windowed
@@ -40,17 +35,14 @@ from ..layout.axis import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of, takes_distributed
 from ..layout.grid import ProcessGrid, same_ranks
-from ..layout.tiles import LayoutArgument, Tiles, layout_on
-from ..schedules.orders import ORDERS, Natural, Order
+from ..layout.tiles import Layout, LayoutArgument, Tiles, layout_on
+from .build import build, build_batch, search
 from .choose import Choice, choose, log_steps_pay
-from .layouts import Layout, moved, process_shapes
-from .messages import Messages, messages_of, messages_of_tiles
-from .order import Load, Steps, by_formula, load_between, order_for, searched
+from .operation import moved
+from .order import Load, Steps, by_formula, load_between
 from .plan import Plan
 from .redistribution import Redistribution
 from .spec import Asked, Spec, Via, checked_memory, communicator_of, group_of_all, resolve
-from .stages import Move, Pair, Stage
-from .via import PendingMove, identity, pending_moves
 
 __all__ = [
     "Redistribution",
@@ -150,15 +142,18 @@ def redistribute(
         spec = resolve(
             desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill
         )
-        if spec.idle:
-            return _idle_plan(spec)
-        if not spec.on_paper:
-            with tracing.phase("plan", desc_a, desc_b):
-                group = spec.joint.group if spec.joint else group_of(spec.comm, spec.ranks)
-                return _agreed_plan(spec, group, held.let_through)
-    from .paper import plan_on_paper
+        if spec.on_paper or spec.idle:
+            plan = build(spec, spec.layouts, choose(spec.schedule, spec.exchange, spec.buffers, None))
+            return _paper_plan(plan) if spec.on_paper else Redistribution(plan)
+        with tracing.phase("plan", desc_a, desc_b):
+            group = spec.joint.group if spec.joint else group_of(spec.comm, spec.ranks)
+            return _agreed_plan(spec, group, held.let_through)
 
-    return plan_on_paper(spec)
+
+def _paper_plan(plan: Plan) -> Redistribution:
+    from .paper import PaperPlan
+
+    return PaperPlan(plan)
 
 
 # What a rank notes on its ballot. Where all have planned by themselves, one vote tells both that all ask for the same plan
@@ -173,7 +168,7 @@ def _agreed_plan(spec: Spec, group: Group, let_through: Callable[[], None]) -> R
     all ranks make and keep the same plans.
     """
     asked, error = spec.asked(), spec.error
-    plan = _plan_ahead(spec, group, asked)
+    plan = group.plans.get(asked) or _plan_ahead(spec, group)
     try:
         let_through()
     except BaseException as caught:
@@ -191,7 +186,7 @@ def _agreed_plan(spec: Spec, group: Group, let_through: Callable[[], None]) -> R
     ballot = Ballot(failed=group.failed(error), note=note, **asked._asdict())
     outcome = group.agree(ballot, error, spec.statements, is_new, let_through)
     key = Asked.of(outcome)
-    plan = group.plans[key] if key in group.plans else _new_plan(spec, group, outcome.note)
+    plan = group.plans[key] if key in group.plans else _plan_together(spec, group, outcome.note)
     dtype = spec.dtype if spec.joint is None else group.combine(spec.dtype, first_known)
     inside = plan.inside.with_layouts(*spec.descriptors, dtype)
     if inside is not plan.inside:
@@ -200,68 +195,44 @@ def _agreed_plan(spec: Spec, group: Group, let_through: Callable[[], None]) -> R
     return plan
 
 
-def _plan_ahead(spec: Spec, group: Group, asked: Asked) -> Redistribution | None:
+def _plan_ahead(spec: Spec, group: Group) -> Redistribution | None:
     """A plan made before all are known to ask for it; None where ranks need to hear of each other. Not collective.
 
-    Nothing is sent, and what is wrong is left to be found again when all have voted.
+    Nothing is sent. An error is found again once all have voted.
     """
-    a, b = spec.descriptors
     node = group.node
-    if spec.error is not None or a is None or b is None or spec.joint is not None:
+    if spec.error is not None or spec.joint is not None or not spec.knows_both or node is None or not node.whole:
         return None
-    kept: Redistribution | None = group.plans.get(asked)
-    if kept is not None or node is None or not node.whole:
-        return kept
     start = time.perf_counter()
     try:
         chosen = choose(spec.schedule, spec.exchange, spec.buffers, node)
         if chosen.exchange != Shared.name or not by_formula(chosen.schedule):
             return None
-        plan = _plan_of(spec, a, b, group, chosen, pending_moves(spec, a, b))
+        plan = build(spec, spec.layouts, chosen, group)
     except Exception:
         return None
     plan.planning = {"messages": time.perf_counter() - start}
     return Redistribution(plan)
 
 
-def _idle_plan(spec: Spec) -> Redistribution:
-    """The plan of a rank outside both grids."""
-    a, b = spec.layouts
-    chosen = choose(spec.schedule, spec.exchange, spec.buffers, None)
-    order = ORDERS.get(chosen.schedule, Natural)((), ())
-    op, part = spec.op, spec.part
-    move = Move(0, 0, 1, a, b, op, True, part, order, Messages([], [], []))
-    stage = Stage([move], exchange_class(chosen.exchange), Options(spec.memory_limit, spec.buffers), None)
-    pair = Pair(a, b, spec.dtype, op, part, spec.fill)
-    return Redistribution(Plan(None, [pair], [stage], {}, chosen.why, identity(spec, a, b, chosen)))
-
-
-def _new_plan(spec: Spec, group: Group, note: int) -> Redistribution:
-    """Work out this rank's messages. Collective over the group: all make the plan, or none."""
+def _plan_together(spec: Spec, group: Group, note: int) -> Redistribution:
+    """A plan for which ranks tell one another what not all know. Collective over the group: all make it, or none."""
     moments = [time.perf_counter()]
     if note == LAYOUT_UNKNOWN:
         a, b = (_known_to_all(mine, group, spec.comm) for mine in spec.descriptors)
+        spec.check(a, b)  # alike on all ranks
     else:
         a, b = spec.layouts
     node = group.make_node()
-    before = spec.moved(a)
-    load = Load() if group.links is None else load_between(before, b)
-    moved = math.prod(b.shape) * b.copies
-    chosen = choose(spec.schedule, spec.exchange, spec.buffers, node, group.links, moved, load)
+    load = Load() if group.links is None else load_between(moved(a, spec.op), b)
+    elements = math.prod(b.shape) * b.copies
+    chosen = choose(spec.schedule, spec.exchange, spec.buffers, node, group.links, elements, load)
     moments.append(time.perf_counter())
-    steps: Any = None
+    steps = None
     if not by_formula(chosen.schedule):  # a search under a time limit need not end alike on two machines
-        found = _searched(chosen.schedule, spec, a, b) if group.rank == 0 else None
-        steps = group.combine(found, first_known)
+        steps = _found_by_one(group, lambda: search(spec, (a, b), chosen.schedule))
     moments.append(time.perf_counter())
-
-    def make() -> Plan:
-        legs = pending_moves(spec, a, b)
-        if isinstance(steps, Exception):
-            raise steps
-        return _plan_of(spec, a, b, group, chosen, legs, steps)
-
-    plan = made_by_all(group, make)
+    plan = made_by_all(group, lambda: build(spec, (a, b), chosen, group, steps))
     if spec.exchange == spec.schedule == "auto":
         _take_log_steps(plan, group.links)
     if plan.stages[0].exchange.collective:
@@ -279,13 +250,26 @@ def _known_to_all(mine: Layout | None, group: Group, comm: MPI.Intracomm) -> Lay
     DescriptorError
         No rank has it.
     """
-    known = group.combine(None if mine is None else (isinstance(mine, Tiles), mine._packed()), first_known)
+    known = group.combine(None if mine is None else (type(mine), mine._packed()), first_known)
     if known is None:
         raise DescriptorError("no rank knows the layout: CTXT is -1, or the descriptor None, on all of them")
-    tiled, packed = known
-    if mine is not None:
-        return mine
-    return Tiles._unpacked(packed, comm) if tiled else Descriptor._unpacked(packed, comm)
+    kind, packed = known
+    return kind._unpacked(packed, comm) if mine is None else mine
+
+
+def _found_by_one(group: Group, find: Callable[[], list[Steps]]) -> list[Steps]:
+    """What the first rank finds, for all; its error is one on all. Collective over the group."""
+    found: list[Steps] | Exception | None = None
+    if group.rank == 0:
+        try:
+            found = find()
+        except Exception as caught:
+            found = caught
+    found = group.combine(found, first_known)
+    if isinstance(found, Exception):
+        raise found
+    assert found is not None
+    return found
 
 
 def _take_log_steps(plan: Plan, links: Links | None) -> None:
@@ -331,55 +315,6 @@ def made_by_all(group: Group, make: Callable[[], Plan]) -> Plan:
         agreed = Extents(*numbers)
         stage.exchange.check(agreed, stage.options.buffers)
         stage.options = stage.options._replace(extents=agreed, ranks=group.size, radix=group.radix, travels=travels)
-    return plan
-
-
-def _searched(name: str, spec: Spec, a: Layout, b: Layout) -> list[Steps] | Exception:
-    """The steps of each move, or the error for all ranks."""
-    try:
-        return [searched(name, leg.moved, leg.b) for leg in pending_moves(spec, a, b)]
-    except Exception as caught:
-        return caught
-
-
-def _plan_of(
-    spec: Spec,
-    a: Layout,
-    b: Layout,
-    group: Group,
-    chosen: Choice,
-    legs: Sequence[PendingMove],
-    steps: Sequence[Steps] | None = None,
-) -> Plan:
-    """This rank's part of a plan. Not collective."""
-    me = spec.comm.Get_rank()
-    exchange = exchange_class(chosen.exchange)
-    options = Options(spec.memory_limit, spec.buffers, cutting=chosen.cutting)
-
-    by_slot = options.buffers == "datatypes"
-
-    def move_of(leg: PendingMove, order: Order) -> Move:
-        before, after = leg.moved, leg.b
-        if isinstance(before, Tiles) or isinstance(after, Tiles):
-            messages, arrays = messages_of_tiles(before, after, me, group.number, order, leg.edge)
-        else:
-            messages, arrays = messages_of(before, after, me, group.number, order, leg.edge, by_slot), ()
-        return Move(0, leg.source, leg.target, leg.a, leg.b, leg.op, leg.last, leg.part, order, messages, arrays)
-
-    by_stage: dict[int, list[Move]] = {}
-    between: dict[int, Layout] = {}
-    for k, leg in enumerate(legs):
-        order = order_for(chosen.schedule, leg.moved, leg.b, None if steps is None else steps[k])
-        by_stage.setdefault(leg.stage, []).append(move_of(leg, order))
-        if leg.target > 1:
-            between[leg.target] = leg.b
-    stages = [Stage(by_stage[k], exchange, options, group) for k in sorted(by_stage)]
-    pair = Pair(a, b, spec.dtype, spec.op, spec.part, spec.fill)
-    plan = Plan(group, [pair], stages, between, chosen.why, identity(spec, a, b, chosen))
-    if spec.via is not None:
-        whole = PendingMove(0, 0, 1, a, b, spec.op, spec.part, True)
-        order = ORDERS["caterpillar"](*process_shapes(whole.moved, b))
-        plan.direct = Stage([move_of(whole, order)], exchange, options, group)
     return plan
 
 
@@ -442,9 +377,8 @@ def _checked(
     if comm.Get_rank() not in ranks:
         if error is not None:
             raise error
-        return Redistribution(
-            _batch(plans, None, Choice("natural", "nonblocking", "no part in any plan"), limit), plans
-        )
+        idle = Choice("natural", "nonblocking", "no part in any plan")
+        return Redistribution(build_batch([plan.inside for plan in plans], idle, limit, 0, None), plans)
     return _agreed_batch(plans, group_of(comm, ranks), exchange, limit, error, let_through)
 
 
@@ -535,28 +469,11 @@ def _agreed_batch(
         loads = [load_between(moved(pair.desc_a, pair.op), pair.desc_b) for pair in pairs]
         load = Load(sum(each.messages for each in loads), max(each.processes for each in loads))
     chosen = choose("natural", exchange, "packed", node, group.links, elements, load)
-    made = made_by_all(group, lambda: _batch(plans, group, chosen, memory_limit))
+    parts, identity = [plan.inside for plan in plans], digest((call, chosen.exchange))
+    made = made_by_all(group, lambda: build_batch(parts, chosen, memory_limit, identity, group))
     moments.append(time.perf_counter())
     made.planned_at(moments)
-    made.identity = digest((call, chosen.exchange))
     return Redistribution(made, plans)
-
-
-def _batch(plans: tuple[Redistribution, ...], group: Group | None, chosen: Choice, memory_limit: int) -> Plan:
-    """The plan of all moves of all plans. Not collective."""
-    moves = []
-    for k, plan in enumerate(plans):
-        for move in plan.inside.moves:
-            sends, receives, copies = move.messages
-            if group is not None and plan.inside.group is not None:
-                there = [group.number[rank] for rank in plan.inside.group.ranks]
-                sends, receives = ([m._replace(peer=there[m.peer]) for m in some] for some in (sends, receives))
-            messages = Messages(sends, receives, copies)
-            moves.append(move._replace(pair=k, source=2 * k, target=2 * k + 1, messages=messages))
-    options = Options(memory_limit, cutting=chosen.cutting)
-    stage = Stage(moves, exchange_class(chosen.exchange), options, group, by_distance=True)
-    pairs, identity = [plan.inside.pairs[0] for plan in plans], digest(("batch", memory_limit))
-    return Plan(group, pairs, [stage], {}, chosen.why, identity, [plan.inside for plan in plans])
 
 
 def scatter(

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from .._kernels.bundle import Origins, address_of
 from ..comm.group import DATA, Group
 from ..exchanges import Exchange, Progress, Run
-from .operands import BY_COLUMNS, BY_ROWS, Binding, Operands, factors_of
+from .arrays import BY_COLUMNS, BY_ROWS
+from .operands import Binding, Operands, factors_of
 from .plan import Plan
 from .stages import Forms
 

@@ -7,12 +7,27 @@ import numbers
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._kernels.boxes import Blend
 from ..errors import ArrayError, DescriptorError
+from ..layout.descriptor import Descriptor
+from ..layout.dimensions import local_part
 from ..layout.letters import DIAGONALS, TRIANGLES, conjugates, letter_of, transposes
+from ..layout.tiles import Layout
 
-__all__ = ["Edge", "Factors", "Part", "check_square", "checked_fill", "checked_part", "edge_of", "scalar"]
+__all__ = [
+    "Edge",
+    "Factors",
+    "Part",
+    "check_square",
+    "checked_fill",
+    "checked_part",
+    "edge_of",
+    "moved",
+    "scalar",
+    "scale_rest",
+]
 
 FILLS = {"zero": "0", "symmetric": "the transpose of the part", "hermitian": "its conjugate transpose"}
 BLENDED = "fdFD"
@@ -126,6 +141,11 @@ class Part(NamedTuple):
         return (True, without - max(m - n, 0)) if self.uplo == "U" else (False, max(n - m, 0) - without)
 
 
+def moved(layout: Layout, op: str) -> Layout:
+    """The layout of op(A). Not collective."""
+    return layout.T if transposes(op) else layout
+
+
 def edge_of(part: Part | None, op: str, shape: tuple[int, ...]) -> Edge | None:
     """Which elements of B move, where a part of A does and B has that shape; None for all. Not collective."""
     return None if part is None else part.moved(op).edge(shape)
@@ -168,3 +188,21 @@ def check_square(fill: str, shape: tuple[int, ...]) -> None:
     """Raise a DescriptorError where a mirror image is asked for of a matrix that has none. Not collective."""
     if fill != "zero" and shape[0] != shape[1]:
         raise DescriptorError(f"fill = {fill!r} is for square matrices, but desc_a has shape {shape}")
+
+
+def scale_rest(out: NDArray[Any], desc: Descriptor, edge: Edge, beta: complex) -> None:
+    """Multiply all of this rank's B outside the trapezoid by beta; what beta = 0 removes is not read. Not collective."""
+    if desc.coords is None:
+        return
+    rows, columns = (desc.global_indices(k) for k in range(2))
+    window = out[local_part(desc.distributions, desc.coords)]
+    upper, diagonal = edge
+    if window.size and abs(window.strides[0]) > abs(window.strides[1]):  # along the lines of memory
+        window, rows, columns, upper, diagonal = window.T, columns, rows, not upper, -diagonal
+    factor = beta if out.dtype.kind == "c" else complex(beta).real
+    for j, cut in enumerate(np.searchsorted(rows, columns - diagonal, "right" if upper else "left").tolist()):
+        rest = window[cut:, j] if upper else window[:cut, j]
+        if beta == 0:
+            rest[...] = np.zeros((), out.dtype)
+        else:
+            rest *= factor

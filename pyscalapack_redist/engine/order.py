@@ -1,8 +1,4 @@
-"""The order of the messages: schedules by name, found by each rank or by one for all.
-
-Who owes whom how much where a layout is of tiles: what schedules are searched for in.
-
-The order of the messages between two descriptors, by the name of a schedule.
+"""The order of the messages between two layouts, by the name of a schedule.
 
 What a formula tells, each rank works out for itself. Schedules that are searched for are found by one rank and told to the
 others: a search under a time limit need not end alike on two machines.
@@ -16,7 +12,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,44 +19,25 @@ from numpy.typing import NDArray
 
 from .. import schedules
 from ..errors import ScheduleError, unknown
-from ..layout.tiles import Tiles
-from ..schedules import CommunicationGrid, LengthMatrix, MessageGraph, Schedule, WholeGraph, between
-from ..schedules.layout_graphs import ReplicatedGraph
-from ..schedules.orders import ORDERS, Order, Scheduled
+from ..layout.tiles import Layout
+from ..schedules import CommunicationGrid, MessageGraph, Schedule, WholeGraph
+from ..schedules.layout_graphs import Owed
+from ..schedules.orders import ORDERS, Coords, Order, Scheduled
 from ..schedules.schedule import ListedSchedule
-from .layouts import Layout, has_tiles, process_coords, process_shapes
 
 __all__ = [
     "Load",
     "Steps",
     "by_formula",
     "fewest_steps",
-    "graph_of_tiles",
     "is_one_port",
     "load_between",
     "order_for",
-    "reading",
+    "process_coords",
+    "process_shapes",
     "schedules_for",
     "searched",
 ]
-
-
-def graph_of_tiles(a: Layout, b: Layout) -> LengthMatrix:
-    """Elements that each rank of A sends to each of B, both ascending; 0 from a rank to itself. Not collective.
-
-    The work is that of all tiles of A times the processes of B, or the other way.
-    """
-    senders, receivers = a.ranks, b.ranks
-    lengths = np.zeros((max(1, len(senders)), max(1, len(receivers))), np.int64)
-    rows, columns = (between(x, y).lengths for x, y in zip(a.distributions, b.distributions, strict=True))
-    p, q = np.searchsorted(senders, a.placement), np.searchsorted(receivers, b.placement)
-    for i, j in np.ndindex(*q.shape):
-        # What all places of A share with this one of B.
-        np.add.at(lengths, (p, q[i, j]), rows[:, i, None] * columns[:, j])
-    for k, rank in enumerate(senders):
-        if rank in receivers:
-            lengths[k, receivers.index(rank)] = 0
-    return LengthMatrix(lengths)
 
 
 Ints = NDArray[np.int64]
@@ -115,24 +91,43 @@ class Steps(NamedTuple):
     parts: list[list[Ints] | Ints]
 
 
+def process_shapes(a: Layout, b: Layout) -> tuple[Coords, Coords]:
+    """Processes of both along each dimension; in all, where a rank may have several places. Not collective."""
+    if a.is_product and b.is_product:
+        return a.places.shape, b.places.shape
+    return (max(1, len(a.ranks)),), (max(1, len(b.ranks)),)
+
+
+def process_coords(a: Layout, b: Layout, rank: int | None) -> tuple[Coords | None, Coords | None]:
+    """A rank's coordinates in process sets of these shapes; None outside, and on paper. Not collective.
+
+    Where a layout is a product, of the rank that both layouts are seen by.
+    """
+    if a.is_product and b.is_product:
+        return next(iter(a.own_places), None), next(iter(b.own_places), None)
+    before, after = ((layout.ranks.index(rank),) if rank in layout.ranks else None for layout in (a, b))
+    return before, after
+
+
 def load_between(a: Layout, b: Layout) -> Load:
     """What there is to order. Not collective."""
-    axes = _axes(a, b)
+    owed = Owed(a, b)
+    axes = owed.axes
     pairs = 1
     for axis, x, y in zip(axes, a.distributions, b.distributions, strict=True):
         bound = min(axis.P * axis.Q, max(0, x.number_of_blocks + y.number_of_blocks - 1))
         pairs *= axis.pairs if _counted(axis) else bound
     processes, few = min(len(a.ranks), len(b.ranks)), all(axis.P * axis.Q <= TABLED for axis in axes)
-    if isinstance(a, Tiles) or isinstance(b, Tiles):
-        pairs = min(pairs, len(a.ranks) * len(b.ranks))
+    if not owed.is_product:
+        pairs *= b.copies
+        if a.copies == b.copies == 1:
+            pairs = min(pairs, len(a.ranks) * len(b.ranks))
+        else:
+            few = a.places.size * b.places.size <= TABLED
         whole = few and pairs <= MOST_MESSAGES
         return Load(pairs, processes, whole, whole)
-    if a.copies * b.copies > 1:
-        pairs *= b.copies
-        whole = a.grid.size * b.grid.size <= TABLED and pairs <= MOST_MESSAGES
-        return Load(pairs, processes, whole, whole)
     if all(map(_counted, axes)):
-        own = _own_receivers(a, b)
+        own = owed.own_receivers
         kept = np.flatnonzero(own >= 0)
         coords = np.unravel_index(kept, a.placement.shape), np.unravel_index(own[kept], b.placement.shape)
         pairs -= int(np.all([axis.shares(p, q) for axis, p, q in zip(axes, *coords, strict=True)], axis=0).sum())
@@ -145,11 +140,7 @@ def load_between(a: Layout, b: Layout) -> Load:
 
 def fewest_steps(a: Layout, b: Layout) -> int | None:
     """The most messages of a process, so that no one-port schedule has fewer steps; None where that takes long to find."""
-    if not load_between(a, b).whole:
-        return None
-    graphs = _graphs("", a, b)
-    one = has_tiles(a, b) or a.copies * b.copies > 1
-    return max((graphs[0] if one else _whole(graphs, a, b)).degrees)
+    return max(Owed(a, b).whole.degrees) if load_between(a, b).whole else None
 
 
 def is_one_port(name: str) -> bool:
@@ -170,7 +161,7 @@ def by_formula(name: str) -> bool:
     return name in ORDERS or name in BY_FORMULA
 
 
-def order_for(name: str, a: Layout, b: Layout, steps: Steps | None = None) -> Order:
+def order_for(name: str, a: Layout, b: Layout, steps: Steps | None = None, rank: int | None = None) -> Order:
     """The order of the messages from A to B. Not collective.
 
     Parameters
@@ -179,6 +170,8 @@ def order_for(name: str, a: Layout, b: Layout, steps: Steps | None = None) -> Or
         The schedule.
     a, b : Descriptor or Tiles
         Layouts before and after.
+    rank : int, optional
+        This rank, whose messages it is asked for.
     steps : Steps, optional
         What `searched` has found, on one rank for all.
 
@@ -191,7 +184,7 @@ def order_for(name: str, a: Layout, b: Layout, steps: Steps | None = None) -> Or
     if name in ORDERS:
         return ORDERS[name](*shapes)
     parts = schedules_for(name, a, b) if steps is None else _listed(name, a, b, steps)
-    return Scheduled(*shapes, parts, *process_coords(a, b)) if parts else ORDERS[OTHERWISE](*shapes)
+    return Scheduled(*shapes, parts, *process_coords(a, b, rank)) if parts else ORDERS[OTHERWISE](*shapes)
 
 
 def searched(name: str, a: Layout, b: Layout) -> Steps:
@@ -222,7 +215,7 @@ def schedules_for(name: str, a: Layout, b: Layout) -> list[Schedule]:
     if sum(graph.P * graph.Q > 1 for graph in graphs) > 1:
         load = load_between(a, b)
         if load.whole:
-            graphs = [_whole(graphs, a, b)]
+            graphs = [Owed(a, b).whole]
             name = name if graphs[0].P * graphs[0].Q * max(graphs[0].degrees) <= GREEDY else "stepwise"
         elif not load.searchable:
             return []
@@ -261,7 +254,7 @@ def _listed(name: str, a: Layout, b: Layout, steps: Steps) -> list[Schedule]:
     """The schedules of which `searched` has told the steps."""
     graphs = _graphs(name, a, b)
     if any(isinstance(part, np.ndarray) for part in steps.parts) and not isinstance(graphs[0], WholeGraph):
-        graphs = [_whole(graphs, a, b)]
+        graphs = [Owed(a, b).whole]
     pairs = zip(graphs, steps.parts, strict=True) if steps.parts else ()
     return [ListedSchedule(steps.name, graph, _unpacked(graph, part)) for graph, part in pairs]
 
@@ -276,46 +269,17 @@ def _unpacked(graph: MessageGraph, part: list[Ints] | Ints) -> list[Ints]:
 
 def _graphs(name: str, a: Layout, b: Layout) -> list[MessageGraph]:
     """Who owes whom: in each dimension; in the whole of both sets for some on not too many processes, and with copies."""
-    if has_tiles(a, b):
-        return [graph_of_tiles(a, b)]
-    graph = reading(a, b)
-    if graph is not None:
-        if name in BY_FORMULA:
-            raise ScheduleError(
-                f"schedule = {name!r} is for layouts without copies, and {a!r} -> {b!r} has some: which copy sends is no "
-                "matter of block sizes alone; use stepwise for the fewest steps or optimal for the least cost"
-            )
-        return [graph]
-    axes = _axes(a, b)
-    if a.placement.size * b.placement.size <= WITHOUT_DIMENSIONS.get(name, 0):
-        return [_whole(axes, a, b)]
-    return axes
-
-
-def _axes(a: Layout, b: Layout) -> list[MessageGraph]:
-    """Who owes whom along each dimension."""
-    return [schedules.between(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
-
-
-def _whole(axes: Sequence[MessageGraph], a: Layout, b: Layout) -> WholeGraph:
-    return schedules.whole(tuple(axes), _own_receivers(a, b))
-
-
-def _own_receivers(a: Layout, b: Layout) -> Ints:
-    """For each sender, row by row, the receiver that is the same rank; -1 for none."""
-    senders, receivers = a.placement.ravel(), b.placement.ravel()
-    order = np.argsort(receivers)
-    at = order[np.minimum(np.searchsorted(receivers[order], senders), len(receivers) - 1)]
-    return np.where(receivers[at] == senders, at, -1)
+    owed = Owed(a, b)
+    if name in BY_FORMULA and a.copies * b.copies > 1:
+        raise ScheduleError(
+            f"schedule = {name!r} is for layouts without copies, and {a!r} -> {b!r} has some: which copy sends is no "
+            "matter of block sizes alone; use stepwise for the fewest steps or optimal for the least cost"
+        )
+    if owed.is_product and a.placement.size * b.placement.size <= WITHOUT_DIMENSIONS.get(name, 0):
+        return [owed.whole]
+    return owed.parts
 
 
 def _counted(axis: MessageGraph) -> bool:
     """Whether messages along a dimension are counted in no time."""
     return isinstance(axis, CommunicationGrid) and (axis.has_slice or axis.P * axis.Q <= COUNTED)
-
-
-def reading(a: Layout, b: Layout) -> ReplicatedGraph | None:
-    """Who reads from which copy; None where neither layout has copies. Not collective."""
-    if isinstance(a, Tiles) or isinstance(b, Tiles) or a.copies == b.copies == 1:
-        return None
-    return ReplicatedGraph(_axes(a, b), a.places, b.places)

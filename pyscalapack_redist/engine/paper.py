@@ -7,20 +7,11 @@ from typing import Any, NoReturn
 from numpy.typing import DTypeLike
 
 from ..errors import DescriptorError
-from ..exchanges import Message, Options, exchange_class
-from ..schedules.orders import ORDERS
-from .choose import choose
-from .layouts import process_shapes
-from .messages import Messages
-from .order import order_for
-from .plan import Plan
+from ..exchanges import Message
 from .redistribution import Redistribution
 from .report import Report, report_of
-from .spec import Spec
-from .stages import Move, Pair, Stage
-from .via import identity, pending_moves
 
-__all__ = ["PaperPlan", "plan_on_paper"]
+__all__ = ["PaperPlan"]
 
 
 class PaperPlan(Redistribution):
@@ -83,36 +74,3 @@ class PaperPlan(Redistribution):
             f"{self!r} is on paper and cannot be run: its grids have no communicator. Make them on one, {shapes}, and "
             "plan again"
         )
-
-
-def plan_on_paper(spec: Spec) -> PaperPlan:
-    """The plan of a spec on paper. Not collective.
-
-    Raises
-    ------
-    RedistributionError
-        An argument is wrong, or the schedule does not apply.
-    """
-    a, b = spec.layouts
-    moves = pending_moves(spec, a, b)
-    chosen = choose(spec.schedule, spec.exchange, spec.buffers, None)
-    why = (
-        "on paper; what moves the bytes is chosen where ranks run" if spec.exchange == "auto" else "on paper; as asked"
-    )
-    options = Options(spec.memory_limit, spec.buffers)
-    nothing = Messages([], [], [])
-    by_stage: dict[int, list[Move]] = {}
-    for pending in moves:
-        order = order_for(chosen.schedule, pending.moved, pending.b)
-        stage, source, target, before, after, op, part, last = pending
-        by_stage.setdefault(stage, []).append(Move(0, source, target, before, after, op, last, part, order, nothing))
-    stages = [Stage(by_stage[k], exchange_class(chosen.exchange), options, None) for k in sorted(by_stage)]
-    between = {pending.target: pending.b for pending in moves if pending.target > 1}
-    pair = Pair(a, b, spec.dtype, spec.op, spec.part, spec.fill)
-    by = "any exchange" if spec.exchange == "auto" else spec.exchange
-    plan = Plan(None, [pair], stages, between, why, identity(spec, a, b, chosen), by=by)
-    if spec.via is not None:
-        order = ORDERS["caterpillar"](*process_shapes(spec.moved(a), b))
-        whole = Move(0, 0, 1, a, b, spec.op, True, spec.part, order, nothing)
-        plan.direct = Stage([whole], exchange_class(chosen.exchange), options, None)
-    return PaperPlan(plan)

@@ -21,9 +21,10 @@ from ..layout.descriptor import Descriptor
 from ..layout.dimensions import common_region
 from ..layout.letters import transposes
 from ..schedules.orders import Natural
-from .layouts import descriptors, moved
+from .layouts import Layout, descriptors, moved
 from .messages import messages_of
 from .operation import Edge
+from .order import process_shapes
 from .plan import Plan
 from .stages import Move, Stage
 
@@ -129,7 +130,7 @@ def _traffic_of_products(a: Descriptor, b: Descriptor) -> Traffic:
     return Traffic(ranks, sends, receives, sent, received, kept)
 
 
-def between_ranks(a: Descriptor, b: Descriptor, edge: Edge | None = None) -> tuple[Ints, Ints]:
+def between_ranks(a: Layout, b: Layout, edge: Edge | None = None) -> tuple[Ints, Ints]:
     """Elements from each rank to each. Not collective.
 
     Parameters
@@ -151,9 +152,9 @@ def between_ranks(a: Descriptor, b: Descriptor, edge: Edge | None = None) -> tup
     ScheduleError
         There are too many pairs of ranks for a table.
     """
-    ranks_a, ranks_b = a.places.ravel(), b.places.ravel()
+    products = edge is None and a.is_product and b.is_product and a.copies == b.copies == 1
+    ranks_a, ranks_b = (desc.places.ravel() if products else np.array(desc.ranks) for desc in (a, b))
     ranks = _union(ranks_a, ranks_b)
-    products = edge is None and a.copies == b.copies == 1
     most = MOST_IN_TABLE if products else MOST_MESSAGES
     if max(len(ranks) ** 2 if products else 0, len(ranks_a) * len(ranks_b)) > most:
         raise ScheduleError(
@@ -167,10 +168,10 @@ def between_ranks(a: Descriptor, b: Descriptor, edge: Edge | None = None) -> tup
         at = np.ix_(np.searchsorted(ranks, ranks_a), np.searchsorted(ranks, ranks_b))
         table[at] = functools.reduce(np.kron, lengths)
         return ranks, table
-    order, number = Natural(a.places.shape, b.places.shape), range(int(ranks[-1]) + 1)
+    order, number = Natural(*process_shapes(a, b)), range(int(ranks[-1]) + 1)
     place = {rank: k for k, rank in enumerate(ranks.tolist())}
     for rank in ranks_a.tolist():
-        found = messages_of(a._seen_by(rank), b._seen_by(rank), rank, number, order, edge)
+        found, _ = messages_of(a._seen_by(rank), b._seen_by(rank), rank, number, order, edge)
         for message in (*found.sends, *found.copies):
             table[place[rank], place[message.peer]] = message.size
     return ranks, table

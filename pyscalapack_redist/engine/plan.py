@@ -30,26 +30,13 @@ from ..exchanges.shared import Shared
 from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
-from ..layout.tiles import Tiles
+from ..layout.tiles import Layout
 from ..schedules.orders import CombinedOrder, Order
-from .arrays import dtype_digest
+from .arrays import BY_COLUMNS, BY_ROWS, Arrays, dtype_digest
 from .direct import DirectCall
-from .layouts import Layout, has_tiles
-from .operands import (
-    BINDINGS_KEPT,
-    BY_COLUMNS,
-    BY_ROWS,
-    Binding,
-    Kept,
-    Operands,
-    bound,
-    listed,
-    operands,
-    operands_of_tiles,
-)
-from .operation import Factors
+from .operands import BINDINGS_KEPT, Binding, Operands, bound, listed, operands
+from .operation import Factors, scale_rest
 from .stages import Forms, Pair, Stage
-from .via import scale_rest
 
 __all__ = [
     "ASKS",
@@ -98,8 +85,8 @@ def unwrapped(
 
 def _local_of(name: str, array: Any, desc: Layout) -> Any:
     if not isinstance(array, Distributed):
-        return array if isinstance(desc, Tiles) else host_array(name, array)
-    if isinstance(desc, Tiles):
+        return host_array(name, array) if isinstance(desc, Descriptor) else array
+    if not isinstance(desc, Descriptor):
         raise ArrayError(f"{name} is {array!r}, but the plan is for {desc!r}: pass a list of its tiles")
     theirs = array.desc
     if desc.grid.comm is not None and theirs.grid.comm is not None:
@@ -196,13 +183,13 @@ class Plan:
         self.remembered: dict[Key | None, Remembered] = {}
         self.call: Call | DirectCall | None = None
         self.finishes = True in [pair.fill == "zero" or not pair.desc_b._held for pair in self.pairs]
-        self.tiled = has_tiles(*[desc for pair in self.pairs for desc in pair[:2]])
+        self.tiled = False in [desc.is_product for pair in self.pairs for desc in pair[:2]]
         self.direct: Stage | None = None
         self.planning: dict[str, float] = {}
         self.seconds: float | None = None
         self._bindings: OrderedDict[Any, Binding] = OrderedDict()
         self._numbers: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
-        self._kept: Kept | None = None
+        self._apart: Arrays | None = None
 
     @functools.cached_property
     def pair_of(self) -> dict[int, int]:
@@ -250,16 +237,16 @@ class Plan:
         pairs: Sequence[Pair] = self.pairs
         if any_wrapped((*given, *into)):
             given, into, pairs = unwrapped(pairs, given, into)
-        if self.tiled:
-            mine, self._kept = operands_of_tiles(pairs[0], self.moves[0], given[0], into[0], alpha, beta, self._kept)
-            return mine
         remembered = self.remembered.get(factors_key(alpha, beta))
         if remembered is not None:
             found = remembered.kinds.match(given, into)
             if found is not None:
                 kept = remembered.operands
                 return Operands(given, into, found[0], found[1], kept.forms, kept.dtypes, kept.order, kept.factors)
-        return operands(pairs, self.moves, given, into, alpha, beta)
+        mine, checked = operands(pairs, self.moves, given, into, alpha, beta, self._apart)
+        if self.tiled:
+            self._apart = checked._replace(out=None)
+        return mine
 
     def call_number(self, mine: Operands) -> int:
         """What a vote says of the plan and the factors."""

@@ -20,9 +20,9 @@ from ..layout.distributed import Distributed
 from ..layout.letters import transposes
 from ..schedules.orders import Order
 from .direct import DirectCall
-from .layouts import descriptors, has_tiles
 from .messages import messages_of as planned
 from .operation import Part
+from .order import process_coords
 from .plan import ONE, ZERO, Plan, call_with, first_call
 from .report import PARTS, Leg, Profile, messages_of, report_of, report_of_all
 from .stages import Move
@@ -241,11 +241,6 @@ class Redistribution:
         rank : int
             Of the layouts' communicator; on paper, one of the numbers in `ProcessGrid.ranks`. The `peer` of a message is
             numbered as in `messages`; on paper it is such a rank.
-
-        Raises
-        ------
-        DescriptorError
-            A layout is of tiles.
         """
         number = range(LARGEST_RANK) if self.inside.group is None else self.inside.group.number
         return messages_of([_seen_by(move, rank, number) for move in self.inside.moves])
@@ -314,14 +309,13 @@ class Redistribution:
             rows = [(f"plan {k}", repr(plan)) for k, plan in enumerate(self.plans)]
             return table("batch", [*rows, ("exchange", f"{self.inside.how} ({self.inside.why})")])
         pair, said = self.inside.pairs[0], table(type(self).__name__, self._rows())
-        if has_tiles(pair.desc_a, pair.desc_b):
+        if self.inside.tiled:
             return said
         from .pictures import region_of
 
         region = region_of(self.inside, html=True)
-        a, b = descriptors(pair.desc_a, pair.desc_b, "a picture")
-        before = a._svg(region[::-1] if transposes(pair.op) else region, "before")
-        return beside(said, beside(before, b._svg(region, "after")))
+        before = self.desc_a._svg(region[::-1] if transposes(pair.op) else region, "before")
+        return beside(said, beside(before, self.desc_b._svg(region, "after")))
 
     def __repr__(self) -> str:
         return repr(self.inside)
@@ -329,10 +323,10 @@ class Redistribution:
 
 def _seen_by(move: Move, rank: int, number: Mapping[int, int] | range) -> Move:
     """A move with the messages of that rank."""
-    before, after = descriptors(move.moved, move.desc_b, "messages_of(rank)")
-    a, b = before._seen_by(rank), after._seen_by(rank)
-    order = move.order.of(a.place, b.place)
-    return move._replace(messages=planned(a, b, rank, number, order, move.edge))
+    a, b = move.moved._seen_by(rank), move.desc_b._seen_by(rank)
+    order = move.order.of(*process_coords(a, b, rank))
+    messages, arrays = planned(a, b, rank, number, order, move.edge)
+    return move._replace(messages=messages, arrays=arrays)
 
 
 def traced(plan: Redistribution, a: Any, out: Any, alpha: Any, beta: Any) -> Any:

@@ -21,9 +21,9 @@ from ..drawing.svg import table
 from ..errors import CollectiveError
 from ..exchanges import Exchange, Message
 from ..schedules.orders import Order
+from .arrays import BY_COLUMNS
 from .choose import predicted_seconds
-from .layouts import local_shapes
-from .operands import BY_COLUMNS, listed
+from .operands import listed
 from .order import fewest_steps
 from .plan import Plan
 from .stages import Forms, Move, Stage
@@ -440,7 +440,7 @@ def _exchange(plan: Plan, stage: Stage, items: Sequence[int]) -> Exchange:
     """What moves arrays in Fortran order."""
     arrays = [(desc, item) for pair, item in zip(plan.pairs, items, strict=True) for desc in pair[:2]]
     arrays += [(plan.between[k], items[0]) for k in sorted(plan.between)]
-    strides = [dense_strides(s, range(len(s)), item) for desc, item in arrays for s in local_shapes(desc)]
+    strides = [dense_strides(s, range(len(s)), item) for desc, item in arrays for s in desc.local_shapes]
     blends: tuple[dict[Any, Any], ...] = ({},) * len(items)
     return stage.bound(Forms(tuple(strides), tuple(items), blends, (False,) * len(items)), BY_COLUMNS, max(items))
 
@@ -448,5 +448,5 @@ def _exchange(plan: Plan, stage: Stage, items: Sequence[int]) -> Exchange:
 def _local_size(plan: Plan, desc: Any) -> int:
     """Elements of a layout in between on this rank, or on paper the most of any."""
     if plan.by is None:
-        return sum(map(math.prod, local_shapes(desc)))
+        return sum(map(math.prod, desc.local_shapes))
     return math.prod(max(map(axis.local_size, range(axis.processes))) for axis in desc.distributions)

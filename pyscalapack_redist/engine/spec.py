@@ -30,10 +30,9 @@ from ..exchanges.exchange import MEMORY_LIMIT
 from ..layout.axis import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.letters import OPERATIONS, letter_of, transposes
-from ..layout.tiles import LAYOUTS, read_layout
+from ..layout.tiles import LAYOUTS, Layout, read_layout
 from ..schedules import NAMES
 from .arrays import check_dtype, dtype_digest
-from .layouts import Layout, has_tiles, moved
 from .operation import Part, check_square, checked_fill, checked_part
 from .order import is_one_port
 
@@ -263,8 +262,7 @@ class Spec:
             options = checked_options(schedule, exchange, buffers, memory_limit, op, uplo, diag, fill)
             if a is not None:
                 options.check(a, op, uplo)
-            if has_tiles(a, b):
-                _check_tiles(fill, buffers, via, read)
+            _check_tiles(fill, buffers, via, read)
             if a is not None and b is not None:
                 check_shapes(a, b, options.op)
         except Exception as caught:
@@ -302,8 +300,7 @@ class Spec:
             They do not fit each other, or what is asked.
         """
         self._options.check(a, self.op, None if self.part is None else self.part.uplo)
-        if has_tiles(a, b):
-            _check_tiles(self.fill, self.buffers, self.via, (a, b))
+        _check_tiles(self.fill, self.buffers, self.via, (a, b))
         check_shapes(a, b, self.op)
 
     @property
@@ -345,10 +342,6 @@ class Spec:
         if self.error is not None or a is None or b is None:
             raise self.error or DescriptorError("desc_a or desc_b is None, and comm is not given: pass both, or comm=")
         return a, b
-
-    def moved(self, layout: Layout) -> Layout:
-        """The layout of op(A)."""
-        return moved(layout, self.op)
 
     def statements(self) -> list[Statement]:
         """What this rank asks for, for the message where ranks differ. Not collective."""
@@ -482,8 +475,10 @@ def _communicator(
     )
 
 
-def _check_tiles(fill: object, buffers: str, via: object, layouts: Iterable[Layout | None]) -> None:
+def _check_tiles(fill: object, buffers: str, via: object, layouts: Sequence[Layout | None]) -> None:
     """Refuse what is not for tiles."""
+    if not any(layout is not None and not layout.is_product for layout in layouts):
+        return
     if fill is not None:
         raise DescriptorError(f"fill = {fill!r} is not for tiles: leave it out, and fill B in its own layout")
     for layout in layouts:

@@ -19,10 +19,10 @@ from ..exchanges import Boxes, ByteMessage, Exchange, Extents, Form, Message, Op
 from ..exchanges.exchange import in_order
 from ..exchanges.shared import Shared
 from ..layout.letters import transposes
+from ..layout.tiles import Layout
 from ..schedules.orders import Order
-from .layouts import Layout, moved
 from .messages import Messages
-from .operation import Edge, Part, edge_of
+from .operation import Edge, Part, edge_of, moved
 
 if TYPE_CHECKING:
     from .._kernels.bundle import Part as Packed

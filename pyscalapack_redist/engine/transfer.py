@@ -30,10 +30,10 @@ from ..comm.vote import Ballot, Outcome, RingVote, Rows, Statement, Vote, differ
 from ..errors import CollectiveError
 from ..exchanges.exchange import prepare
 from ..exchanges.shared import Together
-from .arrays import dtype_digest
+from .arrays import BY_COLUMNS, dtype_digest
 from .direct import DirectCall
 from .movement import Movement, allocate
-from .operands import BY_COLUMNS, Operands
+from .operands import Operands
 from .plan import Plan, remember, remembered_of
 
 __all__ = [

@@ -1,10 +1,7 @@
-"""The moves of a plan: straight, by layouts on the way (`via=`), and of a mirror image (`fill=`).
+"""The moves of a plan before they are planned: straight, through layouts in between (`via=`), and of a mirror image (`fill=`).
 
-Layouts on the way from A to B, for redistributions in several legs: `via=` of `redistribute`.
-
-What `fill=` of `redistribute` writes outside the trapezoid that moves: 0, or the mirror image, which is a second move.
-
-The moves that a plan consists of, before they are planned: through layouts on the way, and of a mirror image.
+`via=` makes several legs of a redistribution. `fill=` writes the rest of B beside the trapezoid that moves: 0, or the mirror
+image, which is a second move of the same elements.
 """
 
 from __future__ import annotations
@@ -18,33 +15,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..comm.vote import digest
 from ..errors import ScheduleError
 from ..layout.axis import LARGEST, BlockCyclic, Irregular
 from ..layout.descriptor import Descriptor
-from ..layout.dimensions import Distribution, local_part
+from ..layout.dimensions import Distribution
 from ..layout.grid import ProcessGrid
 from ..layout.letters import combined
-from .choose import Choice
-from .layouts import Layout, moved
-from .operation import Edge, Part, edge_of
+from ..layout.tiles import Layout
+from .operation import Edge, Part, edge_of, moved
 from .spec import VIAS, Spec
 
 __all__ = [
     "PendingMove",
-    "identity",
     "pending_moves",
-    "scale_rest",
     "second_move",
     "waypoints",
 ]
 
-"""Names that `via` can have."""
-
 Axes = tuple[int | None, ...]
 
 
-def waypoints(a: Descriptor, b: Descriptor, via: str | Iterable[Descriptor]) -> list[Descriptor]:
+def waypoints(a: Any, b: Any, via: str | Iterable[Descriptor]) -> list[Descriptor]:
     """The intermediate layouts, in order; none where A and B need none. Not collective.
 
     Parameters
@@ -248,30 +239,6 @@ def second_move(fill: str, op: str, part: Part) -> tuple[str, Part] | None:
     return combined(mirrored, op), Part(part.uplo, "U")
 
 
-def scale_rest(out: NDArray[Any], desc: Descriptor, edge: Edge, beta: complex) -> None:
-    """Multiply all of this rank's B outside the trapezoid by beta; what beta = 0 removes is not read. Not collective."""
-    if desc.coords is None:
-        return
-    rows, columns = (desc.global_indices(k) for k in range(2))
-    window = out[local_part(desc.distributions, desc.coords)]
-    upper, diagonal = edge
-    if window.size and abs(window.strides[0]) > abs(window.strides[1]):  # along the lines of memory
-        window, rows, columns, upper, diagonal = window.T, columns, rows, not upper, -diagonal
-    factor = beta if out.dtype.kind == "c" else complex(beta).real
-    for j, cut in enumerate(np.searchsorted(rows, columns - diagonal, "right" if upper else "left").tolist()):
-        rest = window[cut:, j] if upper else window[:cut, j]
-        if beta == 0:
-            rest[...] = np.zeros((), out.dtype)
-        else:
-            rest *= factor
-
-
-def identity(spec: Spec, a: Layout, b: Layout, chosen: Choice) -> int:
-    """A number equal on all ranks for the same plan."""
-    said = f"call {spec.call} {a.layout_digest} {b.layout_digest} {chosen.schedule} {chosen.exchange}"
-    return digest(said.encode())
-
-
 class PendingMove(NamedTuple):
     """A move that is still to be planned."""
 
@@ -297,8 +264,6 @@ class PendingMove(NamedTuple):
 
 def pending_moves(spec: Spec, a: Layout, b: Layout) -> list[PendingMove]:
     """The moves of a plan: of the trapezoid and of its mirror image, if there is one, each through the layouts on its way."""
-    if not spec.knows_both:  # what this rank was told, it has not looked at
-        spec.check(a, b)
     if spec.via is None and spec.fill is None:
         return [PendingMove(0, 0, 1, a, b, spec.op, spec.part, True)]
     kinds: list[tuple[str, Part | None]] = [(spec.op, spec.part)]
@@ -309,7 +274,7 @@ def pending_moves(spec: Spec, a: Layout, b: Layout) -> list[PendingMove]:
     for op, part in kinds:
         before = moved(a, op)
         stops: list[Layout] = [a, b]
-        if spec.via is not None and isinstance(before, Descriptor) and isinstance(b, Descriptor):
+        if spec.via is not None:
             stops[1:1] = waypoints(before, b, spec.via)
         ways.append((op, part, stops))
     longest = max(len(stops) for _, _, stops in ways) - 1

@@ -190,6 +190,8 @@ class Descriptor(Ownership):
         Names the argument, its value, and what it must be.
     """
 
+    is_product = True  # a rank has one place at most, so what ranks share is a product over the dimensions
+
     def __init__(
         self,
         shape: Sequence[int],
@@ -331,6 +333,11 @@ class Descriptor(Ownership):
         return self._place
 
     @property
+    def own_places(self) -> list[tuple[int, ...]]:
+        """`place`, as a list: a rank has one local array at most."""
+        return [] if self._place is None else [self._place]
+
+    @property
     def placement(self) -> NDArray[np.int64]:
         """Rank at each process coordinate, read-only: the owner. Of copies, the first one counts as the owner's."""
         return self.places[..., 0] if self.copies > 1 else self.places
@@ -346,6 +353,11 @@ class Descriptor(Ownership):
         """
         self._check_here("a local_shape", "local_shape_of(coords) is that of any process")
         return self._local_shape
+
+    @property
+    def local_shapes(self) -> list[tuple[int, ...]]:
+        """`local_shape`, as a list: a rank has one local array at most."""
+        return [self.local_shape]
 
     def __getitem__(self, key: object) -> Descriptor:
         """Descriptor of a sub-array, `desc[i0:i1, j0:j1]`. Its arrays are the whole array's local arrays. Not collective.

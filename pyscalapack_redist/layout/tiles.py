@@ -89,6 +89,8 @@ class Tiles:
     """
 
     ndim, copies = 2, 1
+    parent = None
+    is_product = False  # a rank may have any number of places
 
     def __init__(
         self,
@@ -141,6 +143,19 @@ class Tiles:
     def placement(self) -> Ints:
         """Rank of each tile: `owners`."""
         return self.owners
+
+    places = placement  # as a descriptor's
+
+    @property
+    def own_places(self) -> list[tuple[int, int]]:
+        """The places of this rank, in the order of its local arrays. Not collective."""
+        return [(i, j) for i, j in self.own.tolist()]
+
+    def _seen_by(self, rank: int) -> Tiles:
+        """The same layout with the local arrays of another rank, each an array of its own."""
+        seen = self._copy()
+        seen.own, seen.offsets, seen.leading_dimensions = np.argwhere(self.owners == rank), None, None
+        return seen
 
     @property
     def _held(self) -> bool:
@@ -235,6 +250,26 @@ class Tiles:
             as_strided(local[first:], shape, (step, leading * step)) if 0 not in shape else np.empty(shape, local.dtype)
             for shape, first, leading in places
         ]
+
+    def own_arrays(self, local: Any, name: str = "local") -> list[NDArray[Any] | None]:
+        """As `views`, each of the shape of its tile; None for a tile without elements. Not collective.
+
+        Raises
+        ------
+        ArrayError
+            One is no array, or of another shape.
+        """
+        views = self.views(local, name)
+        for k, (array, shape) in enumerate(zip(views, self.local_shapes, strict=True)):
+            if array is None and 0 in shape:
+                continue
+            tile = f"tile {tuple(self.own[k].tolist())} of {self!r}"
+            if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+                kind = "None" if array is None else f"a {type(array).__name__}"
+                raise ArrayError(f"{name}[{k}] is {kind}: it must be a NumPy array of shape {shape}, that of {tile}")
+            if array.shape != shape:
+                raise ArrayError(f"{name}[{k}] has shape {array.shape}, but {tile} has shape {shape}")
+        return [array if array is not None and array.size else None for array in views]
 
     def _made(self, dtype: DTypeLike, zeroed: bool) -> Any:
         if self.offsets is not None:

@@ -1,10 +1,10 @@
-"""Who owes whom how much: along a dimension of any blocks, and between layouts that hold copies."""
+"""Who owes whom how much between two layouts: along a dimension, with copies, and where ranks have several places."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property, reduce
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,9 @@ from ..errors import ScheduleError
 from ..intersections.runs import Families, families_of
 from ..layout.axis import Axis, BlockCyclic
 from .communication_grid import CommunicationGrid
-from .message_graph import Ints, MessageGraph
+from .message_graph import Ints, LengthMatrix, MessageGraph, WholeGraph
 
-__all__ = ["IrregularGraph", "ReplicatedGraph", "between"]
+__all__ = ["IrregularGraph", "Owed", "Placed", "ReplicatedGraph", "between", "reading"]
 
 
 def between(a: Axis, b: Axis) -> CommunicationGrid | IrregularGraph:
@@ -146,11 +146,11 @@ class ReplicatedGraph(MessageGraph):
             found.setdefault(coords, []).append(self._place(coords, index[-1], 1))
         return found
 
-    def read_by(self, receiver: Place) -> dict[Place, Place]:
+    def read_by(self, receiver: Place) -> dict[Place, list[Place]]:
         """The process from which a receiver reads, itself if it can, by the coordinates of what it needs. Not collective."""
         parts, copies, _ = self._read(receiver)
         rows = zip(parts.tolist(), copies.tolist(), strict=True)
-        return {tuple(part): self._place(tuple(part), copy, 0) for part, copy in rows}
+        return {tuple(part): [self._place(tuple(part), copy, 0)] for part, copy in rows}
 
     def rows(self, senders: Ints) -> Ints:
         """Lengths of the messages of some senders to every receiver. Not collective."""
@@ -236,3 +236,91 @@ class ReplicatedGraph(MessageGraph):
     def __repr__(self) -> str:
         before, after = (" x ".join(map(str, shape)) for shape in self._shapes)
         return f"ReplicatedGraph({before} -> {after} processes, copies last)"
+
+
+class Placed(Protocol):
+    """A layout as the places along its axes, each of a rank, or of several that hold copies."""
+
+    @property
+    def distributions(self) -> Sequence[Axis]:
+        """The axes."""
+
+    @property
+    def places(self) -> Ints:
+        """Rank of each place; of each copy along a last dimension, if there are several."""
+
+    @property
+    def placement(self) -> Ints:
+        """Rank of each place; of copies, the first."""
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All ranks."""
+
+    @property
+    def copies(self) -> int:
+        """How many ranks hold each element."""
+
+    @property
+    def is_product(self) -> bool:
+        """Whether a rank has one place at most."""
+
+
+def reading(a: Placed, b: Placed) -> ReplicatedGraph | None:
+    """Who reads from which copy; None where neither layout has copies. Not collective."""
+    return None if a.copies == b.copies == 1 else ReplicatedGraph(Owed(a, b).axes, a.places, b.places)
+
+
+class Owed:
+    """Who owes whom how much between two layouts of one array. Not collective.
+
+    Attributes
+    ----------
+    axes : list of MessageGraph
+        What the places share along each dimension.
+    is_product : bool
+        Whether messages are the products of those of the dimensions: neither layout has copies, nor a rank several places.
+    """
+
+    def __init__(self, a: Placed, b: Placed) -> None:
+        self._a, self._b = a, b
+        self.axes = [between(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
+        self.is_product = a.is_product and b.is_product and a.copies == b.copies == 1
+
+    @property
+    def parts(self) -> list[MessageGraph]:
+        """One graph for each dimension, where messages are products; else that of the whole."""
+        return [*self.axes] if self.is_product else [self.whole]
+
+    @cached_property
+    def whole(self) -> MessageGraph:
+        """All messages, but for those of a rank to itself.
+
+        Processes are numbered as the places are; where a rank may have several, as its rank is among the layout's.
+        """
+        a, b = self._a, self._b
+        if not (a.is_product and b.is_product):
+            return LengthMatrix(self._between_ranks())
+        return reading(a, b) or WholeGraph(tuple(self.axes), self.own_receivers)
+
+    @cached_property
+    def own_receivers(self) -> Ints:
+        """For each sender, row by row, the receiver that is the same rank; -1 for none. Not collective."""
+        senders, receivers = self._a.placement.ravel(), self._b.placement.ravel()
+        order = np.argsort(receivers)
+        at = order[np.minimum(np.searchsorted(receivers[order], senders), len(receivers) - 1)]
+        return np.where(receivers[at] == senders, at, -1)
+
+    def _between_ranks(self) -> Ints:
+        """Elements from each rank of A to each of B, both ascending. The work is that of all places of A times those of B."""
+        senders, receivers = self._a.ranks, self._b.ranks
+        lengths = np.zeros((max(1, len(senders)), max(1, len(receivers))), np.int64)
+        rows, columns = (axis.lengths for axis in self.axes)
+        p, q = np.searchsorted(senders, self._a.placement), np.searchsorted(receivers, self._b.placement)
+        for i, j in np.ndindex(*q.shape):
+            # what all places of A share with this one of B
+            np.add.at(lengths, (p, q[i, j]), rows[:, i, None] * columns[:, j])
+        for k, rank in enumerate(senders):
+            if rank in receivers:
+                lengths[k, receivers.index(rank)] = 0
+        return lengths

@@ -21,12 +21,11 @@ from oracle import Layout, same_bytes, same_numbers
 
 import pyscalapack_redist as psr
 from pyscalapack_redist._kernels.bundle import address_of
+from pyscalapack_redist.engine.build import build, search
 from pyscalapack_redist.engine.choose import choose
-from pyscalapack_redist.engine.make import _plan_of
-from pyscalapack_redist.engine.order import by_formula, searched
+from pyscalapack_redist.engine.order import by_formula
 from pyscalapack_redist.engine.redistribution import Redistribution
 from pyscalapack_redist.engine.spec import Spec
-from pyscalapack_redist.engine.via import pending_moves
 from pyscalapack_redist.exchanges import Exchange, Extents
 from pyscalapack_redist.schedules import NAMES
 
@@ -43,13 +42,11 @@ def plans_of(case: Case, size: int) -> list[Any]:
         way = {"schedule": "auto", "exchange": "auto", "buffers": "packed", "memory_limit": 2**26, **case.way}
         part = {"op": case.op, "uplo": case.uplo, "diag": case.diag, "fill": case.fill}
         spec = Spec(*layouts, dtype=case.dtype, comm=comm, via=None, **way, **part)
-        a, b = spec.layouts
         group: Any = SimpleNamespace(rank=rank, size=size, number=range(size), node=None, names=range(size))
         chosen = choose(spec.schedule, spec.exchange, spec.buffers, None)
-        moves = pending_moves(spec, a, b)
         if rank == 0 and not by_formula(chosen.schedule):  # one rank searches for all
-            steps = [searched(chosen.schedule, move.moved, move.b) for move in moves]
-        plans.append(Redistribution(_plan_of(spec, a, b, group, chosen, moves, steps)))
+            steps = search(spec, spec.layouts, chosen.schedule)
+        plans.append(Redistribution(build(spec, spec.layouts, chosen, group, steps)))
     (stages,) = zip(*(plan.inside.stages for plan in plans), strict=True)
     largest = Extents(*(max(extents) for extents in zip(*(stage.extents for stage in stages), strict=True)))
     for stage in stages:

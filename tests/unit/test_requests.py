@@ -13,7 +13,7 @@ from layouts import descriptor
 from oracle import random_layout, random_shape
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.engine.order import reading
+from pyscalapack_redist.schedules.layout_graphs import reading
 
 ROWS, COLUMNS, LINE = psr.ProcessGrid((4, 1)), psr.ProcessGrid((1, 4)), psr.ProcessGrid((4,))
 A, B = psr.Descriptor((8, 6), 2, ROWS), psr.Descriptor((6, 8), 3, COLUMNS)

@@ -372,7 +372,7 @@ class Whole(Prepared):
         dims = range(len(case.shape))
         self._item, self._order = case.dtype.itemsize, tuple(dims if case.before.order == "F" else reversed(dims))
         ranks = range(comm.Get_size())
-        *both, self._copies = messages_of(stage.desc_a, stage.desc_b, comm.Get_rank(), ranks, Natural((), ()))
+        (*both, self._copies), _ = messages_of(stage.desc_a, stage.desc_b, comm.Get_rank(), ranks, Natural((), ()))
         self.outgoing, self.incoming = (Packed(some, self._item, self._order, len(ranks)) for some in both)
         self._source, self._target = (
             (0, ()) if array is None else (address_of(array), array.strides) for array in (stage.a, stage.out)

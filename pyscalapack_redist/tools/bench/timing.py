@@ -34,7 +34,6 @@ from ..._kernels.flag import answer, round_trips
 from ...comm.groups import group_of
 from ...comm.mpi import MPI
 from ...comm.progress import until
-from ...engine.order import graph_of_tiles
 from ...engine.pictures import between_ranks
 from ...errors import LibraryError, RedistributionError
 from ...exchanges.exchange import wanted
@@ -292,13 +291,9 @@ def flag_round_trip_ns(comm: MPI.Intracomm, nodes: list[int]) -> float | None:
 def between_hosts(case: Case, hosts: Sequence[int]) -> NDArray[np.int64]:
     """Bytes that each host owes each other host, by the host of each rank; zeros on the diagonal. Not collective."""
     before, after = (side.descriptor(case.shape, None) for side in (case.before, case.after))
-    if case.tiled:
-        ranks, elements = [before.ranks, after.ranks], graph_of_tiles(before, after).lengths
-    else:
-        all_ranks, elements = between_ranks(before, after)
-        ranks = [tuple(all_ranks.tolist())] * 2
-    owed = np.zeros((max(hosts) + 1,) * 2, np.int64)
-    np.add.at(owed, np.ix_(*(np.asarray(hosts)[list(some)] for some in ranks)), elements)
+    ranks, elements = between_ranks(before, after)
+    owed, host = np.zeros((max(hosts) + 1,) * 2, np.int64), np.asarray(hosts)[ranks]
+    np.add.at(owed, np.ix_(host, host), elements)
     np.fill_diagonal(owed, 0)
     return owed * case.dtype.itemsize
 

@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import group as group_module
-from pyscalapack_redist.engine import make as redistribution
+from pyscalapack_redist.engine import build as building
 from pyscalapack_redist.engine import messages as planner
 from pyscalapack_redist.engine import transfer as states
 from pyscalapack_redist.engine.plan import Remembered
@@ -362,7 +362,7 @@ def planning() -> None:
                 raise psr.ScheduleError("no part of it")
             return real(*arguments)
 
-        with mock.patch.object(redistribution, "messages_of", messages_of):
+        with mock.patch.object(building, "messages_of", messages_of):
             return psr.redistribute(A, B, memory_limit=2**20)
 
     fails(S, "no part of it", lambda: planned(2))

@@ -369,7 +369,7 @@ def tiled_arrays_that_are_refused() -> None:
         on_top = [shared[: m * n].reshape(m, n) for m, n in t.local_shapes]
         wrong.append((on_top, r"out\[\d\] and out\[\d\] share elements: give each tile memory"))
         mixed = [some.astype("f4") if j == k and culprit == RANK else some for j, some in enumerate(good)]
-        refused(lambda: there(mixed), psr.ArrayError, "all must be of one dtype", culprit)
+        refused(lambda: there(mixed), psr.ArrayError, "has dtype float32, but .* dtype = float64: convert it", culprit)
     for bad, words in wrong:
         out = bad if culprit == RANK else [some + 5 for some in t.zeros()]
         refused(lambda out=out: back(whole, out), psr.ArrayError, words, culprit)  # type: ignore[misc]
