@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from .. import blacs, tracing
+from .. import tracing
 from ..comm.mpi import MPI
 from ..errors import ArrayError, DescriptorError, callers_level, shown
 from ..layout.axis import whole_number
@@ -133,7 +133,7 @@ def _unfit(name: str, desc: Descriptor) -> str | None:
         return "not of two dimensions over a two-dimensional grid, in order"
     obstacle = misaligned(desc)
     if not obstacle and name == "eigh":
-        obstacle = beyond_syevd(desc, blacs.load().vendor)
+        obstacle = beyond_syevd(desc)
     if not obstacle and name in ("svd", "lstsq", "norm"):
         obstacle = beyond_gesvd(desc)
     return obstacle or None

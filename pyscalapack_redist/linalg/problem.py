@@ -20,8 +20,8 @@ from ..errors import ArrayError, CollectiveError, DescriptorError, shown
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of
 from ..layout.grid import ProcessGrid, same_ranks
+from ..scalapack.calls import ConvergenceError, together
 from ..scalapack.operands import FACTORED_KINDS, KIND_OF_DTYPE
-from ..scalapack.together import ConvergenceError, together
 from .layouts import another_layout, as_column, check_counts, check_taken, layout_for, stays, under_way
 
 __all__ = ["PANEL_COLUMNS", "Checked", "Layout", "Problem", "RefusedError", "assembled", "held", "times_power"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..distributed_array import DistributedArray
 from ..errors import ArrayError
 from ..scalapack import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs
-from ..scalapack.together import SingularError
+from ..scalapack.calls import SingularError
 from . import check as checks
 from .check import Check, Claim, Sums
 from .layouts import check_rows, routine, shaped_like

@@ -22,6 +22,7 @@ KIND_OF_DTYPE: dict[np.dtype[Any], str] = {
     np.dtype(np.complex128): "z",
     np.dtype(np.int32): "i",
 }
+DTYPE_OF_KIND = {kind: dtype for dtype, kind in KIND_OF_DTYPE.items()}
 FACTORED_KINDS = "sdcz"
 LIMIT = 2**31
 
@@ -30,46 +31,41 @@ LIMIT = 2**31
 
 
 class Operand(NamedTuple):
-    """A local array as ScaLAPACK takes it."""
+    """A local array as ScaLAPACK takes it, and all that it takes beside the address: IA, JA and the nine integers."""
 
     name: str
     array: NDArray[Any] | None
     address: int
     desc: Descriptor
-    nine: NDArray[np.intc]
-
-    @property
-    def where(self) -> tuple[int, int, int, NDArray[np.intc]]:
-        """Address, IA, JA and the nine integers."""
-        row, column = self.desc.offset
-        return self.address, row + 1, column + 1, self.nine
+    integers: list[int]
 
 
 def operand(name: str, array: NDArray[Any] | None, desc: Descriptor, *, written: bool = False) -> Operand:
     """Check a local array, and put its leading dimension into the nine integers."""
-    nine = desc.to_array()
+    row, column = desc.offset
+    integers = [row + 1, column + 1, *desc.to_array().tolist()]
     rows, columns = desc.local_shape
     array = host_array(name, array)
     if desc.grid.coords is None:
-        nine[8] = max(1, nine[8])
-        return Operand(name, None, 0, desc, nine)
-    if array is not None and not isinstance(array, np.ndarray):
-        raise ArrayError(f"{name} is a {type(array).__name__}: it must be a NumPy array of shape {rows, columns}")
+        integers[-1] = max(1, integers[-1])
+        return Operand(name, None, 0, desc, integers)
     if array is None:
         raise ArrayError(
             f"{name} is None, but this rank is in the grid of its layout: pass the local array, of shape {rows, columns}"
         )
+    if not isinstance(array, np.ndarray):
+        raise ArrayError(f"{name} is a {type(array).__name__}: it must be a NumPy array of shape {rows, columns}")
     if rows * columns == 0 == array.size:
-        nine[8] = max(1, rows)
-        return Operand(name, array, array.ctypes.data, desc, nine)
-    if array.shape not in ((rows, columns), (desc.lld, columns)):
+        integers[-1] = max(1, rows)
+    elif array.shape not in ((rows, columns), (desc.lld, columns)):
         raise ArrayError(
             f"{name} has shape {array.shape}, but this rank holds {rows} x {columns}: make it by the Descriptor's empty()"
         )
-    if written and not array.flags.writeable:
+    elif written and not array.flags.writeable:
         raise ArrayError(f"{name} is read-only and would be written: pass a writeable array")
-    nine[8] = _leading_dimension(name, array)
-    return Operand(name, array, array.ctypes.data, desc, nine)
+    else:
+        integers[-1] = _leading_dimension(name, array)
+    return Operand(name, array, array.ctypes.data, desc, integers)
 
 
 def _leading_dimension(name: str, array: NDArray[Any]) -> int:
@@ -96,19 +92,19 @@ def _leading_dimension(name: str, array: NDArray[Any]) -> int:
 
 def kind_of(*operands: Operand, allowed: str = "sdczi") -> str:
     """The letter of the arrays' dtype. An empty array's counts only where there is no other."""
-    arrays = {operand.name: operand.array for operand in operands if operand.array is not None}
-    telling = {name: array.dtype for name, array in arrays.items() if array.size}
-    dtypes = telling or {name: array.dtype for name, array in arrays.items()}
-    if len(set(dtypes.values())) > 1:
-        each = " and ".join(f"{name} has dtype {dtype}" for name, dtype in dtypes.items())
+    arrays = [(operand.name, operand.array) for operand in operands if operand.array is not None]
+    dtypes = [(name, array.dtype) for name, array in arrays if array.size] or [(n, array.dtype) for n, array in arrays]
+    if not dtypes:
+        return "d"  # a rank without arrays has no part in the data, and any letter serves
+    name, first = dtypes[0]
+    if any(dtype != first for _, dtype in dtypes):
+        each = " and ".join(f"{name} has dtype {dtype}" for name, dtype in dtypes)
         raise ArrayError(f"{each}: ScaLAPACK converts nothing, so make them equal")
-    for name, dtype in dtypes.items():
-        kind = KIND_OF_DTYPE.get(dtype, "none")
-        if kind not in allowed:
-            possible = ", ".join(str(dtype) for dtype, letter in KIND_OF_DTYPE.items() if letter in allowed)
-            raise ArrayError(f"{name} has dtype {dtype}; this routine is for {possible}")
-        return kind
-    return "d"  # a rank without arrays has no part in the data, and any letter serves
+    kind = KIND_OF_DTYPE.get(first, "none")
+    if kind not in allowed:
+        possible = ", ".join(str(dtype) for dtype, letter in KIND_OF_DTYPE.items() if letter in allowed)
+        raise ArrayError(f"{name} has dtype {first}; this routine is for {possible}")
+    return kind
 
 
 def check_separate(first: Operand, second: Operand) -> None:
@@ -116,36 +112,32 @@ def check_separate(first: Operand, second: Operand) -> None:
         raise ArrayError(f"{first.name} and {second.name} overlap in memory: pass two separate arrays")
 
 
-def checked_pivots(pivots: NDArray[np.intc] | None, needed: int) -> NDArray[np.intc]:
-    if pivots is None or pivots.dtype != np.intc or pivots.ndim != 1 or pivots.size < needed:
-        actual = None if pivots is None else f"{pivots.dtype} of shape {pivots.shape}"
-        raise ArrayError(
-            f"pivots is {actual}: pass what pxgetrf returned on this rank, at least {needed} of {np.dtype(np.intc)}"
+def checked_vector(name: str, vector: Any, needed: int, dtype: np.dtype[Any], routine: str) -> NDArray[Any]:
+    """What an earlier call has left on this rank, in one dimension."""
+    if vector is None or vector.dtype != dtype or vector.ndim != 1 or vector.size < needed:
+        actual = None if vector is None else f"{vector.dtype} of shape {vector.shape}"
+        raise ArrayError(f"{name} is {actual}: pass what {routine} returned on this rank, at least {needed} of {dtype}")
+    return np.ascontiguousarray(vector)
+
+
+# -- layouts, on ranks outside the grid too: each check takes what it needs of a routine's arguments, which come by name
+
+
+def check_matrix(name: str, desc: Any) -> None:
+    """Refuse what is no Descriptor of a matrix."""
+    if not isinstance(desc, Descriptor):
+        raise DescriptorError(
+            f"{name} = {shown(desc)} must be a Descriptor; nine integers, or None on a rank that does not know them, need "
+            "comm=, the communicator of their grid"
         )
-    return np.ascontiguousarray(pivots)
+    if desc.ndim != 2:
+        raise DescriptorError(f"{name} is of {desc.ndim} dimensions, {desc!r}: ScaLAPACK's arrays are matrices")
 
 
-# -- layouts: each check takes what it needs of a routine's arguments, which come by name
-
-
-def _matrices(arguments: dict[str, Any]) -> dict[str, Descriptor]:
-    """The layouts among a routine's arguments. Refuses what is no Descriptor of a matrix."""
-    layouts = {name: desc for name, desc in arguments.items() if name.startswith("desc")}
-    for name, desc in layouts.items():
-        if not isinstance(desc, Descriptor):
-            raise DescriptorError(
-                f"{name} = {shown(desc)} must be a Descriptor; nine integers, or None on a rank that does not know them, need "
-                "comm=, the communicator of their grid"
-            )
-        if desc.ndim != 2:
-            raise DescriptorError(f"{name} is of {desc.ndim} dimensions, {desc!r}: ScaLAPACK's arrays are matrices")
-    return layouts
-
-
-def check_same_shape(**arguments: Any) -> None:
-    desc_a, desc_b = _matrices(arguments).values()
-    if desc_a.shape != desc_b.shape:
-        raise DescriptorError(f"desc_a has shape {desc_a.shape} and desc_b has {desc_b.shape}: they must be equal")
+def check_same_shape(desc_b: Descriptor, **arguments: Any) -> None:
+    first: Descriptor = arguments["desc_a"] if "desc_a" in arguments else arguments["desc"]
+    if first.shape != desc_b.shape:
+        raise DescriptorError(f"desc_a has shape {first.shape} and desc_b has {desc_b.shape}: they must be equal")
 
 
 def enclosing_context(desc_a: Descriptor, desc_b: Descriptor, context: int | None) -> int:
@@ -193,7 +185,6 @@ def _checked_context(context: int, *grids: ProcessGrid) -> int:
 
 def check_square(desc: Descriptor, **_: object) -> None:
     """Refuse a matrix that p?getrf cannot factor."""
-    _matrices({"desc": desc})
     rows, columns = desc.shape
     if rows != columns:
         raise DescriptorError(f"desc is of a matrix of {rows} x {columns}: a square one is needed")
@@ -210,43 +201,25 @@ def check_square(desc: Descriptor, **_: object) -> None:
         )
 
 
-def check_eigenproblem(desc: Descriptor, **_: object) -> None:
-    """Refuse what p?syevd cannot take. For the last two refused here it returns wrong numbers, or does not return."""
-    check_square(desc)
-    if desc.parent is not None:
-        raise DescriptorError(
-            f"desc is of a sub-array at {desc.offset}: the eigenvectors would need a whole array around them; redistribute "
-            "it to a layout of its own first"
-        )
-    if desc.source != (0, 0):
-        raise DescriptorError(
-            f"desc has source = {desc.source}, and ScaLAPACK's p?syevd is right only for 0: redistribute to such a layout first"
-        )
-    obstacle = beyond_syevd(desc, blacs.load().vendor)
-    if obstacle:
-        raise DescriptorError(f"desc is {obstacle}: redistribute to such a layout first")
+def beyond_syevd(desc: Descriptor) -> str:
+    """Why p?syevd cannot take a matrix in a layout that other routines take, empty where it can.
 
-
-def beyond_syevd(desc: Descriptor, vendor: str) -> str:
-    """Why p?syevd cannot take a matrix in a layout that other routines take; empty where it can."""
+    It would return wrong numbers, or not return.
+    """
     n, block, grid = desc.shape[0], desc.block[0], desc.grid
     if 1 < n <= block and grid.size > 1:
         return (
             f"of one block of {block} x {block} on {grid.size} processes, and ScaLAPACK's p?syevd is right only for a matrix "
             "of several blocks, or on one process"
         )
-    if vendor == "MKL" and not any(np.all(np.diff(order.ravel()) > 0) for order in (grid.ranks, grid.ranks.T)):
+    if blacs.load().vendor == "MKL" and not any(
+        np.all(np.diff(order.ravel()) > 0) for order in (grid.ranks, grid.ranks.T)
+    ):
         return (
             f"on the ranks {grid.ranks.tolist()}, and MKL's p?syevd does not return from every such order: the ranks must "
             "ascend by rows or by columns, as ProcessGrid has them without ranks="
         )
     return ""
-
-
-def check_singular_values(desc: Descriptor, **_: object) -> None:
-    obstacle = beyond_gesvd(desc)
-    if obstacle:
-        raise DescriptorError(f"desc = {desc!r} is {obstacle}: use one column of processes")
 
 
 def beyond_gesvd(desc: Descriptor) -> str:
@@ -279,7 +252,7 @@ def misaligned(desc: Descriptor) -> str:
 
 def check_aligned(**arguments: Any) -> None:
     """Refuse what is not a whole array in square blocks of one size from process (0, 0) of one grid on."""
-    layouts = _matrices(arguments)
+    layouts: dict[str, Descriptor] = {name: desc for name, desc in arguments.items() if name.startswith("desc")}
     first = next(iter(layouts.values()))
     for name, desc in layouts.items():
         obstacle = misaligned(desc)
@@ -330,7 +303,6 @@ def check_problem(problem: int, **_: object) -> None:
 
 def check_sides(desc: Descriptor, desc_b: Descriptor, **_: object) -> None:
     """Refuse right-hand sides whose layout does not fit the matrix's."""
-    _matrices({"desc_b": desc_b})
     rows = desc_b.shape[0]
     if rows != desc.shape[0]:
         raise DescriptorError(f"desc_b has {rows} rows and the matrix has {desc.shape[0]}: they must be equal")

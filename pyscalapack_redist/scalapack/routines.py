@@ -22,11 +22,12 @@ from ..comm.mpi import MPI
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
 from ..layout.tiles import LayoutArgument, layout_on
+from .calls import together
 from .table import TABLE, Call, Eigenpairs, SingularTriplets
-from .together import together
 
 R = TypeVar("R")
 Local = NDArray[Any] | None
+Comm = MPI.Intracomm | None
 
 
 def routine(function: Callable[..., R]) -> Callable[..., R]:
@@ -35,17 +36,16 @@ def routine(function: Callable[..., R]) -> Callable[..., R]:
     It takes distributed arrays in place of local arrays and layouts, and, with `comm`, nine integers as layouts. With `comm`
     the layouts are those on which all of its ranks agree, and what one rank finds wrong is raised on all of them.
     """
-    row, signature = TABLE[function.__name__], inspect.signature(function)
-    names = list(signature.parameters)
+    row, parameters = TABLE[function.__name__], inspect.signature(function).parameters
+    names, defaults = list(parameters), {name: parameter.default for name, parameter in parameters.items()}
     layouts = {names[k - 1]: name for k, name in enumerate(names) if name.startswith("desc")}
-    defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
 
     @takes_distributed("local", "desc")
     @functools.wraps(function)
     def call(*given: Any, **keywords: Any) -> R:
-        arguments = defaults | signature.bind(*given, **keywords).arguments
-        comm = arguments.pop("comm")
-        results: list[R] = []
+        function(*given, **keywords)  # a TypeError where these are not its arguments
+        arguments = defaults | dict(zip(names, given, strict=False)) | keywords
+        comm, results = arguments.pop("comm"), list[R]()
         if comm is None:
             grids = [arguments[name].grid for name in layouts.values() if isinstance(arguments[name], Descriptor)]
             with one_thread(wait=all(grid.size == 1 for grid in grids)) as busy:
@@ -67,32 +67,18 @@ def routine(function: Callable[..., R]) -> Callable[..., R]:
 
 
 @overload
-def pxgemr2d(
-    a: Distributed, b: Distributed, /, context: int | None = None, *, comm: MPI.Intracomm | None = None
-) -> None: ...
+def pxgemr2d(a: Distributed, b: Distributed, /, context: int | None = None, *, comm: Comm = None) -> None: ...
 
 
 @overload
 def pxgemr2d(
-    a: Local,
-    desc_a: LayoutArgument,
-    b: Local,
-    desc_b: LayoutArgument,
-    context: int | None = None,
-    *,
-    comm: MPI.Intracomm | None = None,
+    a: Local, desc_a: LayoutArgument, b: Local, desc_b: LayoutArgument, context: int | None = None, *, comm: Comm = None
 ) -> None: ...
 
 
 @routine
 def pxgemr2d(
-    a: Local,
-    desc_a: Descriptor,
-    b: Local,
-    desc_b: Descriptor,
-    context: int | None = None,
-    *,
-    comm: MPI.Intracomm | None = None,
+    a: Local, desc_a: Descriptor, b: Local, desc_b: Descriptor, context: int | None = None, *, comm: Comm = None
 ) -> None:
     """Copy a matrix from one layout to another with ScaLAPACK's p?gemr2d. Collective over the context.
 
@@ -123,14 +109,7 @@ def pxgemr2d(
 
 @overload
 def pxtrmr2d(
-    a: Distributed,
-    b: Distributed,
-    /,
-    *,
-    uplo: str,
-    diag: str = "N",
-    context: int | None = None,
-    comm: MPI.Intracomm | None = None,
+    a: Distributed, b: Distributed, /, *, uplo: str, diag: str = "N", context: int | None = None, comm: Comm = None
 ) -> None: ...
 
 
@@ -144,7 +123,7 @@ def pxtrmr2d(
     uplo: str,
     diag: str = "N",
     context: int | None = None,
-    comm: MPI.Intracomm | None = None,
+    comm: Comm = None,
 ) -> None: ...
 
 
@@ -158,7 +137,7 @@ def pxtrmr2d(
     uplo: str,
     diag: str = "N",
     context: int | None = None,
-    comm: MPI.Intracomm | None = None,
+    comm: Comm = None,
 ) -> None:
     """Copy one triangle, or trapezoid, of a matrix with ScaLAPACK's p?trmr2d. Collective over the context.
 
@@ -184,15 +163,15 @@ def pxtrmr2d(
 
 
 @overload
-def pxgetrf(a: Distributed, /, *, comm: MPI.Intracomm | None = None) -> NDArray[np.intc] | None: ...
+def pxgetrf(a: Distributed, /, *, comm: Comm = None) -> NDArray[np.intc] | None: ...
 
 
 @overload
-def pxgetrf(a: Local, desc: LayoutArgument, *, comm: MPI.Intracomm | None = None) -> NDArray[np.intc] | None: ...
+def pxgetrf(a: Local, desc: LayoutArgument, *, comm: Comm = None) -> NDArray[np.intc] | None: ...
 
 
 @routine
-def pxgetrf(a: Local, desc: Descriptor, *, comm: MPI.Intracomm | None = None) -> NDArray[np.intc] | None:
+def pxgetrf(a: Local, desc: Descriptor, *, comm: Comm = None) -> NDArray[np.intc] | None:
     """LU factorisation with row exchanges, in place, by ScaLAPACK's p?getrf. Collective over the grid.
 
     Parameters
@@ -222,13 +201,7 @@ def pxgetrf(a: Local, desc: Descriptor, *, comm: MPI.Intracomm | None = None) ->
 
 @overload
 def pxgetrs(
-    a: Distributed,
-    pivots: NDArray[np.intc] | None,
-    b: Distributed,
-    /,
-    trans: str = "N",
-    *,
-    comm: MPI.Intracomm | None = None,
+    a: Distributed, pivots: NDArray[np.intc] | None, b: Distributed, /, trans: str = "N", *, comm: Comm = None
 ) -> None: ...
 
 
@@ -241,7 +214,7 @@ def pxgetrs(
     desc_b: LayoutArgument,
     trans: str = "N",
     *,
-    comm: MPI.Intracomm | None = None,
+    comm: Comm = None,
 ) -> None: ...
 
 
@@ -254,7 +227,7 @@ def pxgetrs(
     desc_b: Descriptor,
     trans: str = "N",
     *,
-    comm: MPI.Intracomm | None = None,
+    comm: Comm = None,
 ) -> None:
     """Solve A X = B with the factors of `pxgetrf`, by ScaLAPACK's p?getrs. Collective over the grid.
 
@@ -286,7 +259,7 @@ def pxgetrs(
 
 
 @routine
-def pxgetri(a: Local, desc: Descriptor, pivots: NDArray[np.intc] | None, *, comm: MPI.Intracomm | None = None) -> None:
+def pxgetri(a: Local, desc: Descriptor, pivots: NDArray[np.intc] | None, *, comm: Comm = None) -> None:
     """Inverse from the factors of `pxgetrf`, in place, by ScaLAPACK's p?getri. Collective over the grid.
 
     Parameters
@@ -304,7 +277,7 @@ def pxgetri(a: Local, desc: Descriptor, pivots: NDArray[np.intc] | None, *, comm
 
 
 @routine
-def pxpotrf(a: Local, desc: Descriptor, uplo: str = "L", *, comm: MPI.Intracomm | None = None) -> None:
+def pxpotrf(a: Local, desc: Descriptor, uplo: str = "L", *, comm: Comm = None) -> None:
     """Cholesky factorisation in place, by ScaLAPACK's p?potrf. Collective over the grid.
 
     Parameters
@@ -328,9 +301,7 @@ def pxpotrf(a: Local, desc: Descriptor, uplo: str = "L", *, comm: MPI.Intracomm 
 
 
 @routine
-def pxpotrs(
-    a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str = "L", *, comm: MPI.Intracomm | None = None
-) -> None:
+def pxpotrs(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str = "L", *, comm: Comm = None) -> None:
     """Solve A X = B with the factor of `pxpotrf`, by ScaLAPACK's p?potrs. Collective over the grid.
 
     Parameters
@@ -353,14 +324,7 @@ def pxpotrs(
 
 @routine
 def pxtrsm(
-    a: Local,
-    desc: Descriptor,
-    b: Local,
-    desc_b: Descriptor,
-    uplo: str = "L",
-    trans: str = "N",
-    *,
-    comm: MPI.Intracomm | None = None,
+    a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str = "L", trans: str = "N", *, comm: Comm = None
 ) -> None:
     """Solve op(A) X = B with a triangle of A, in place of B, by PBLAS's p?trsm. Collective over the grid.
 
@@ -386,14 +350,7 @@ def pxtrsm(
 
 @routine
 def pxtrmm(
-    a: Local,
-    desc: Descriptor,
-    b: Local,
-    desc_b: Descriptor,
-    uplo: str = "L",
-    trans: str = "N",
-    *,
-    comm: MPI.Intracomm | None = None,
+    a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str = "L", trans: str = "N", *, comm: Comm = None
 ) -> None:
     """Multiply op(A) B with a triangle of A, in place of B, by PBLAS's p?trmm. Collective over the grid.
 
@@ -414,7 +371,7 @@ def pxgemm(
     trans_b: str = "N",
     alpha: complex = 1,
     beta: complex = 0,
-    comm: MPI.Intracomm | None = None,
+    comm: Comm = None,
 ) -> None:
     """C = alpha op(A) op(B) + beta C, by ScaLAPACK's p?gemm. Collective over the grid.
 
@@ -441,7 +398,7 @@ def pxgemm(
 
 
 @routine
-def pxlange(a: Local, desc: Descriptor, norm: str = "F", *, comm: MPI.Intracomm | None = None) -> float | None:
+def pxlange(a: Local, desc: Descriptor, norm: str = "F", *, comm: Comm = None) -> float | None:
     """A norm of a matrix, by ScaLAPACK's p?lange. Collective over the grid.
 
     Parameters
@@ -468,7 +425,7 @@ def pxlange(a: Local, desc: Descriptor, norm: str = "F", *, comm: MPI.Intracomm 
 
 
 @routine
-def pxgeqrf(a: Local, desc: Descriptor, *, comm: MPI.Intracomm | None = None) -> Local:
+def pxgeqrf(a: Local, desc: Descriptor, *, comm: Comm = None) -> Local:
     """QR factorisation in place, by ScaLAPACK's p?geqrf. Collective over the grid.
 
     Parameters
@@ -493,9 +450,7 @@ def pxgeqrf(a: Local, desc: Descriptor, *, comm: MPI.Intracomm | None = None) ->
 
 
 @routine
-def pxorgqr(
-    a: Local, desc: Descriptor, tau: Local, columns: int, reflectors: int, *, comm: MPI.Intracomm | None = None
-) -> None:
+def pxorgqr(a: Local, desc: Descriptor, tau: Local, columns: int, reflectors: int, *, comm: Comm = None) -> None:
     """The first columns of Q from the reflectors of `pxgeqrf`, in place, by p?orgqr or p?ungqr. Collective over the grid.
 
     Parameters
@@ -519,7 +474,7 @@ def pxorgqr(
 
 
 @routine
-def pxgesvd(a: Local, desc: Descriptor, vectors: bool = True, *, comm: MPI.Intracomm | None = None) -> SingularTriplets:
+def pxgesvd(a: Local, desc: Descriptor, vectors: bool = True, *, comm: Comm = None) -> SingularTriplets:
     """Singular value decomposition, by ScaLAPACK's p?gesvd. Collective over the grid.
 
     Parameters
@@ -548,7 +503,7 @@ def pxgesvd(a: Local, desc: Descriptor, vectors: bool = True, *, comm: MPI.Intra
 
 
 @routine
-def pxgels(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, *, comm: MPI.Intracomm | None = None) -> None:
+def pxgels(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, *, comm: Comm = None) -> None:
     """Least squares, or the solution of least norm, of A X = B by ScaLAPACK's p?gels. Collective over the grid.
 
     Parameters
@@ -573,7 +528,7 @@ def pxgels(a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, *, comm: MP
 
 
 @routine
-def pxsyev(a: Local, desc: Descriptor, uplo: str = "L", *, comm: MPI.Intracomm | None = None) -> Local:
+def pxsyev(a: Local, desc: Descriptor, uplo: str = "L", *, comm: Comm = None) -> Local:
     """Eigenvalues alone of a symmetric or Hermitian matrix, by ScaLAPACK's p?syev or p?heev (QR iteration). Collective
     over the grid.
 
@@ -587,15 +542,15 @@ def pxsyev(a: Local, desc: Descriptor, uplo: str = "L", *, comm: MPI.Intracomm |
 
 
 @overload
-def pxsyevd(a: Distributed, /, uplo: str = "L", *, comm: MPI.Intracomm | None = None) -> Eigenpairs: ...
+def pxsyevd(a: Distributed, /, uplo: str = "L", *, comm: Comm = None) -> Eigenpairs: ...
 
 
 @overload
-def pxsyevd(a: Local, desc: LayoutArgument, uplo: str = "L", *, comm: MPI.Intracomm | None = None) -> Eigenpairs: ...
+def pxsyevd(a: Local, desc: LayoutArgument, uplo: str = "L", *, comm: Comm = None) -> Eigenpairs: ...
 
 
 @routine
-def pxsyevd(a: Local, desc: Descriptor, uplo: str = "L", *, comm: MPI.Intracomm | None = None) -> Eigenpairs:
+def pxsyevd(a: Local, desc: Descriptor, uplo: str = "L", *, comm: Comm = None) -> Eigenpairs:
     """Eigenvalues and eigenvectors of a symmetric or Hermitian matrix, by ScaLAPACK's p?syevd or p?heevd (divide and
     conquer). Collective over the grid.
 
@@ -632,14 +587,7 @@ def pxsyevd(a: Local, desc: Descriptor, uplo: str = "L", *, comm: MPI.Intracomm 
 
 @routine
 def pxsygst(
-    a: Local,
-    desc: Descriptor,
-    b: Local,
-    desc_b: Descriptor,
-    uplo: str = "L",
-    *,
-    problem: int = 1,
-    comm: MPI.Intracomm | None = None,
+    a: Local, desc: Descriptor, b: Local, desc_b: Descriptor, uplo: str = "L", *, problem: int = 1, comm: Comm = None
 ) -> float:
     """Reduce a generalized eigenproblem to a standard one, in place, by ScaLAPACK's p?sygst or p?hegst. Collective over
     the grid.

@@ -17,7 +17,7 @@ from scipy.linalg import LinAlgWarning
 import pyscalapack_redist as psr
 from pyscalapack_redist import blacs, linalg, scalapack
 from pyscalapack_redist.linalg import decompositions, systems
-from pyscalapack_redist.scalapack.together import ConvergenceError
+from pyscalapack_redist.scalapack.calls import ConvergenceError
 
 N = 10
 MATRIX, SIDES = random((N, N), "d") + 4 * np.eye(N), random((N, 3), "d")

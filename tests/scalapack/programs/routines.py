@@ -263,7 +263,7 @@ def refused(grid: ProcessGrid) -> None:
             [(scalapack.pxsyevd, Descriptor((12, 12), 12, grid), "is right only for a matrix of several blocks")]
             * (grid.size > 1)
         ),
-        *([(scalapack.pxsyevd, offset, "is right only for 0")] * (grid.size > 1)),
+        *([(scalapack.pxsyevd, offset, "which is not 0: this routine is for whole arrays")] * (grid.size > 1)),
     ]
     for routine, desc, text in wrong:
         raises(DescriptorError, text, lambda routine=routine, desc=desc: routine(None, desc))
@@ -331,7 +331,7 @@ class Refusing(calls.FortranCall):
     """A call of a routine that refuses its seventh argument."""
 
     def __call__(self) -> None:
-        self._memory[-1][0] = -706
+        self.arguments[-1][0] = -706
 
 
 def refused_together(grid: ProcessGrid) -> None:
