@@ -270,19 +270,23 @@ def messages_of(moves: Sequence[Move]) -> dict[str, tuple[Message, ...]]:
 def report_of(plan: Plan, dtype: Dtypes) -> Report:
     """The report of a plan: of this rank, or on paper of all. Not collective."""
     dtypes = _dtypes(plan, dtype)
-    items, stages, last = _items(dtypes), plan.stages, plan.seconds
+    items, direct, between = _items(dtypes), None, 0
     if plan.listed:
         parts = enumerate(zip(plan.parts, dtypes, strict=True))
-        legs = tuple(replace(report_of(part, kind), name=f"plan {k}") for k, (part, kind) in parts)
-        return _report(plan, stages, items, last_seconds=last, legs=legs)
-    apart = [_apart(plan, stage, items) for stage in stages]
-    if plan.direct is None:
-        return _report(plan, stages, items, last_seconds=last, legs=apart[0])
-    ways = enumerate(zip(stages, apart, strict=True))
-    legs = tuple(_report(plan, [stage], items, name=f"leg {k}", legs=some) for k, (stage, some) in ways)
-    direct = _report(plan, [plan.direct], items, name="direct")
-    between = sum(_local_size(plan, desc) for desc in plan.between.values()) * items[0]
-    return _report(plan, stages, items, last_seconds=last, legs=legs, direct=direct, between_bytes=between)
+        legs = [replace(report_of(part, kind), name=f"plan {k}") for k, (part, kind) in parts]
+    elif plan.direct is None:
+        legs = _apart(plan, plan.stages[0], items)
+    else:
+        legs = [
+            _report(plan, [stage], items, name=f"leg {k}", legs=tuple(_apart(plan, stage, items)))
+            for k, stage in enumerate(plan.stages)
+        ]
+        direct = _report(plan, [plan.direct], items, name="direct")
+        between = sum(_local_size(plan, desc) for desc in plan.between.values()) * items[0]
+    seconds = plan.seconds
+    return _report(
+        plan, plan.stages, items, legs=tuple(legs), direct=direct, between_bytes=between, last_seconds=seconds
+    )
 
 
 def report_of_all(plan: Plan, dtype: Dtypes) -> Report | None:
@@ -291,32 +295,32 @@ def report_of_all(plan: Plan, dtype: Dtypes) -> Report | None:
     if group is None:
         return None
 
-    def reports() -> Report:
-        kinds: list[Any] = []
-        for k, said in enumerate(zip(*told, strict=True)):
-            differ: dict[np.dtype[Any], int] = {}
-            for rank, kind in enumerate(said):
+    def report() -> Report:
+        agreed: list[Any] = []
+        for k, dtypes in enumerate(zip(*dtypes_by_rank, strict=True)):
+            first_rank: dict[np.dtype[Any], int] = {}
+            for rank, kind in enumerate(dtypes):
                 if kind is not None:
-                    differ.setdefault(kind, rank)
-            if len(differ) > 1:
-                words = ", ".join(f"{group.names[rank]} {kind}" for kind, rank in differ.items())
+                    first_rank.setdefault(kind, rank)
+            if len(first_rank) > 1:
+                words = ", ".join(f"{group.names[rank]} {kind}" for kind, rank in first_rank.items())
                 raise CollectiveError(f"ranks ask for a report of plan {k} in different dtypes: {words}")
-            kinds.append(next(iter(differ), None))
-        return report_of(plan, kinds if plan.listed else kinds[0])
+            agreed.append(next(iter(first_rank), None))
+        return report_of(plan, agreed if plan.listed else agreed[0])
 
-    told = _from_all(group, lambda: _dtypes(plan, dtype))
-    return _together(_from_all(group, reports))
+    dtypes_by_rank = _from_all(group, lambda: _dtypes(plan, dtype))
+    return _together(_from_all(group, report))
 
 
 def _from_all(group: Group, make: Callable[[], Any]) -> list[Any]:
     """What all ranks make, by rank; an error of one is raised on all. Collective over the group."""
-    made, error = None, None
+    value, error = None, None
     try:
-        made = make()
+        value = make()
     except Exception as caught:
         error = caught
-    told: list[Any] = group.combine(made, error=error)
-    return told
+    values: list[Any] = group.combine(value, error=error)
+    return values
 
 
 COLUMNS = ("sends", "receives", "bytes_sent", "bytes_received", "bytes_copied")
@@ -359,21 +363,21 @@ def _figures(columns: Iterable[Ints], item: int = 1) -> dict[str, Any]:
 def _dtypes(plan: Plan, dtype: Dtypes) -> list[np.dtype[Any] | None]:
     """Of each pair, as it is asked for or known."""
     n = len(plan.pairs)
-    given = listed("dtypes", dtype, n) if plan.listed and isinstance(dtype, list) else [dtype] * n
-    return [pair.dtype if kind is None else np.dtype(kind) for kind, pair in zip(given, plan.pairs, strict=True)]
+    kinds = listed("dtypes", dtype, n) if plan.listed and isinstance(dtype, list) else [dtype] * n
+    return [pair.dtype if kind is None else np.dtype(kind) for kind, pair in zip(kinds, plan.pairs, strict=True)]
 
 
 def _items(dtypes: Sequence[np.dtype[Any] | None]) -> list[int]:
     return [8 if dtype is None else dtype.itemsize for dtype in dtypes]
 
 
-def _apart(plan: Plan, stage: Stage, items: Sequence[int]) -> tuple[Report, ...]:
+def _apart(plan: Plan, stage: Stage, items: Sequence[int]) -> list[Report]:
     """The reports of a trapezoid and its mirror image, each as if it went alone; none of a single move."""
     if len(stage.moves) == 1:
-        return ()
+        return []
     alone = [Stage([move], stage.exchange, stage.options, plan.group) for move in stage.moves]
     names = ("the trapezoid", "its mirror image")
-    return tuple(_report(plan, [each], items, name=name) for each, name in zip(alone, names, strict=True))
+    return [_report(plan, [each], items, name=name) for each, name in zip(alone, names, strict=True)]
 
 
 def _report(plan: Plan, stages: Sequence[Stage], items: Sequence[int], **more: Any) -> Report:
@@ -402,8 +406,8 @@ def _report(plan: Plan, stages: Sequence[Stage], items: Sequence[int], **more: A
 
 def _sum(numbers: Sequence[int | None]) -> int | None:
     """None where one is None."""
-    known = [number for number in numbers if number is not None]
-    return sum(known) if len(known) == len(numbers) else None
+    counts = [number for number in numbers if number is not None]
+    return sum(counts) if len(counts) == len(numbers) else None
 
 
 def _on_paper(report: Report, plan: Plan, stages: Sequence[Stage], item: int) -> Report:
