@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import schedules
-from ..errors import ScheduleError
-from ..layout.axis import Axis
+from ..errors import DescriptorError, ScheduleError
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import common_region
 from ..layout.letters import transposes
+from ..layout.tiles import Layout, Tiles
+from ..schedules.layout_graphs import Owed
 from ..schedules.orders import Natural
-from .layouts import Layout, descriptors, moved
 from .messages import messages_of
 from .operation import Edge
 from .order import process_shapes
@@ -77,26 +76,26 @@ def traffic_of(plan: Plan, stages: Sequence[Stage]) -> Traffic:
     ScheduleError
         There are too many pairs of ranks, or more elements than 64 bits can count.
     """
-    places = [desc.places.ravel() for move in plan.moves for desc in _layouts(move)]
-    ranks = functools.reduce(_union, places)
+    ranks = functools.reduce(_union, [desc.places.ravel() for move in plan.moves for desc in (move.moved, move.desc_b)])
     whole = Traffic(ranks, *np.zeros((5, len(ranks)), np.int64))
     for stage in stages:
-        traffic = _traffic_of_stage(stage.moves)
+        traffic = _traffic_of_moves(stage.moves)
         at = np.searchsorted(ranks, traffic.ranks)
         for total, some in zip(whole[1:], traffic[1:], strict=True):
             total[at] += some
     return whole
 
 
-def _traffic_of_stage(moves: Sequence[Move]) -> Traffic:
-    a, b = _layouts(moves[0])
+def _traffic_of_moves(moves: Sequence[Move]) -> Traffic:
+    a, b = moves[0].moved, moves[0].desc_b
     if math.prod(a.shape) * max(a.copies, b.copies) > MOST_ELEMENTS:
         raise ScheduleError(
             f"an array of {' x '.join(map(str, a.shape))} has more than 2^63 elements, which 64 bits cannot count: take a "
             "smaller one of the same proportions"
         )
-    if len(moves) == 1 and moves[0].edge is None and a.copies == b.copies == 1:
-        return _traffic_of_products(a, b)
+    owed = Owed(a, b)
+    if len(moves) == 1 and moves[0].edge is None and owed.is_product:
+        return _traffic_of_products(a.placement, b.placement, _lengths(owed))
     ranks, table = traffic_table(moves)
     kept = table.diagonal().copy()
     np.fill_diagonal(table, 0)
@@ -104,27 +103,22 @@ def _traffic_of_stage(moves: Sequence[Move]) -> Traffic:
     return Traffic(ranks, sends, receives, table.sum(axis=1), table.sum(axis=0), kept)
 
 
-def _traffic_of_products(a: Descriptor, b: Descriptor) -> Traffic:
-    """Without a table of all pairs of ranks: a table for each dimension is enough."""
-    tables = [_lengths(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
-    ranks_a, ranks_b = a.placement.ravel(), b.placement.ravel()
-    ranks = _union(ranks_a, ranks_b)
-    at = [np.searchsorted(ranks, own) for own in (ranks_a, ranks_b)]
+def _traffic_of_products(before: Ints, after: Ints, lengths: Sequence[Ints]) -> Traffic:
+    """By a table for each dimension, none of all pairs of ranks."""
+    ranks = _union(before.ravel(), after.ravel())
+    at = [np.searchsorted(ranks, places.ravel()) for places in (before, after)]
     numbers = np.full((2, len(ranks)), -1)
     for side in range(2):
         numbers[side, at[side]] = np.arange(len(at[side]))
     both = np.flatnonzero((numbers >= 0).all(axis=0))
-    places = (np.unravel_index(numbers[side, both], desc.placement.shape) for side, desc in enumerate((a, b)))
-    stays = np.ones(len(both), np.int64)
-    for table, p, q in zip(tables, *places, strict=True):
-        stays *= table[p, q]
+    coords = (np.unravel_index(numbers[side, both], places.shape) for side, places in enumerate((before, after)))
     kept = np.zeros(len(ranks), np.int64)
-    kept[both] = stays
+    kept[both] = np.prod([table[p, q] for table, p, q in zip(lengths, *coords, strict=True)], axis=0, dtype=np.int64)
     figures = []
     for side in range(2):
         counts, sums = np.zeros((2, len(ranks)), np.int64)
-        counts[at[side]] = _of_each([np.count_nonzero(table, axis=1 - side) for table in tables])
-        sums[at[side]] = _of_each([table.sum(axis=1 - side) for table in tables])
+        counts[at[side]] = _of_each([np.count_nonzero(table, axis=1 - side) for table in lengths])
+        sums[at[side]] = _of_each([table.sum(axis=1 - side) for table in lengths])
         figures.append((counts - (kept > 0), sums - kept))
     (sends, sent), (receives, received) = figures
     return Traffic(ranks, sends, receives, sent, received, kept)
@@ -135,7 +129,7 @@ def between_ranks(a: Layout, b: Layout, edge: Edge | None = None) -> tuple[Ints,
 
     Parameters
     ----------
-    a, b : Descriptor
+    a, b : Descriptor or Tiles
         Layouts before and after, of one array.
     edge : (bool, int), optional
         Of a matrix, only elements (i, j) of j - i at least (True) or at most (False) that number.
@@ -152,7 +146,8 @@ def between_ranks(a: Layout, b: Layout, edge: Edge | None = None) -> tuple[Ints,
     ScheduleError
         There are too many pairs of ranks for a table.
     """
-    products = edge is None and a.is_product and b.is_product and a.copies == b.copies == 1
+    owed = Owed(a, b)
+    products = edge is None and owed.is_product
     ranks_a, ranks_b = (desc.places.ravel() if products else np.array(desc.ranks) for desc in (a, b))
     ranks = _union(ranks_a, ranks_b)
     most = MOST_IN_TABLE if products else MOST_MESSAGES
@@ -164,15 +159,14 @@ def between_ranks(a: Layout, b: Layout, edge: Edge | None = None) -> tuple[Ints,
         )
     table = np.zeros((len(ranks), len(ranks)), np.int64)
     if products:
-        lengths = [_lengths(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
         at = np.ix_(np.searchsorted(ranks, ranks_a), np.searchsorted(ranks, ranks_b))
-        table[at] = functools.reduce(np.kron, lengths)
+        table[at] = functools.reduce(np.kron, _lengths(owed))
         return ranks, table
     order, number = Natural(*process_shapes(a, b)), range(int(ranks[-1]) + 1)
     place = {rank: k for k, rank in enumerate(ranks.tolist())}
     for rank in ranks_a.tolist():
-        found, _ = messages_of(a._seen_by(rank), b._seen_by(rank), rank, number, order, edge)
-        for message in (*found.sends, *found.copies):
+        messages, _ = messages_of(a._seen_by(rank), b._seen_by(rank), rank, number, order, edge)
+        for message in (*messages.sends, *messages.copies):
             table[place[rank], place[message.peer]] = message.size
     return ranks, table
 
@@ -185,17 +179,13 @@ def traffic_table(moves: Sequence[Move]) -> tuple[Ints, Ints]:
     ScheduleError
         There are too many ranks for a table.
     """
-    tables = [between_ranks(*_layouts(move), move.edge) for move in moves]
+    tables = [between_ranks(move.moved, move.desc_b, move.edge) for move in moves]
     ranks = functools.reduce(_union, [some for some, _ in tables])
     whole = np.zeros((len(ranks), len(ranks)), np.int64)
     for some, table in tables:
         at = np.searchsorted(ranks, some)
         whole[np.ix_(at, at)] += table
     return ranks, whole
-
-
-def _layouts(move: Move) -> tuple[Descriptor, Descriptor]:
-    return descriptors(move.moved, move.desc_b, "a count of what goes from rank to rank")
 
 
 def _union(a: Ints, b: Ints) -> Ints:
@@ -210,14 +200,16 @@ def _of_each(dims: Sequence[Ints]) -> Ints:
     return functools.reduce(np.multiply.outer, dims).ravel()
 
 
-def _lengths(a: Axis, b: Axis) -> Ints:
-    if a.processes * b.processes > MOST_PAIRS:
-        side = math.isqrt(MOST_PAIRS)
-        raise ScheduleError(
-            f"left out: {a.processes:,} x {b.processes:,} pairs along a dimension; the most is {MOST_PAIRS:,}, as of "
-            f"{side:,} x {side:,} processes"
-        )
-    return np.asarray(schedules.between(a, b).lengths, np.int64)
+def _lengths(owed: Owed) -> list[Ints]:
+    """What the places share along each dimension."""
+    for axis in owed.axes:
+        if axis.P * axis.Q > MOST_PAIRS:
+            side = math.isqrt(MOST_PAIRS)
+            raise ScheduleError(
+                f"left out: {axis.P:,} x {axis.Q:,} pairs along a dimension; the most is {MOST_PAIRS:,}, as of {side:,} x "
+                f"{side:,} processes"
+            )
+    return [np.asarray(axis.lengths, np.int64) for axis in owed.axes]
 
 
 WIDTH, HEIGHT = 15.0, 5.2  # inches of a plan
@@ -226,8 +218,15 @@ MOST_PLANS = 8
 
 def region_of(plan: Plan, html: bool = False) -> tuple[int, ...]:
     """The first elements of B that both pictures of a plan can show. Not collective."""
-    pair = plan.pairs[0]
-    return common_region(descriptors(moved(pair.desc_a, pair.op), pair.desc_b, "a picture"), html)
+    a, b = _descriptors(plan)
+    return common_region([a.T if transposes(plan.pairs[0].op) else a, b], html)
+
+
+def _descriptors(plan: Plan) -> tuple[Descriptor, Descriptor]:
+    a, b = plan.pairs[0][:2]
+    if isinstance(a, Tiles) or isinstance(b, Tiles):
+        raise DescriptorError(f"a picture is for descriptors, and {plan!r} is of tiles")
+    return a, b
 
 
 def draw_plans(plans: Sequence[Plan]) -> Figure:
@@ -238,9 +237,8 @@ def draw_plans(plans: Sequence[Plan]) -> Figure:
     figure = new_figure(WIDTH, HEIGHT * len(shown))
     axes = figure.subplots(len(shown), 3, squeeze=False)
     for plan, (before, after, traffic) in zip(shown, axes, strict=True):
-        region, pair = region_of(plan), plan.pairs[0]
-        a, b = descriptors(pair.desc_a, pair.desc_b, "a picture")
-        a._draw(before, region[::-1] if transposes(pair.op) else region)
+        region, (a, b) = region_of(plan), _descriptors(plan)
+        a._draw(before, region[::-1] if transposes(plan.pairs[0].op) else region)
         b._draw(after, region)
         for ax, name in ((before, "before"), (after, "after")):
             ax.set_title(f"{name}: {ax.get_title()}", fontsize=9)
