@@ -12,10 +12,10 @@ import math
 import operator
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import EllipsisType
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -238,27 +238,16 @@ def read_npy_header(path: str) -> FileArray:
         length = os.fstat(file.fileno()).st_size
         try:
             version = np.lib.format.read_magic(file)
-            if version == (1, 0):
-                shape, fortran, dtype = np.lib.format.read_array_header_1_0(file, LONGEST)
-            elif version == (2, 0):
-                shape, fortran, dtype = np.lib.format.read_array_header_2_0(file, LONGEST)
-            elif version == (3, 0):
-                shape, fortran, dtype = _read_header_3(file)
-            else:
+            if version not in HEADERS:
                 raise ValueError(f"its version {version} of the format is unknown")
+            shape, fortran, dtype = HEADERS[version](file, LONGEST)
+            sizes = isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)
+            if not sizes or type(fortran) is not bool:
+                raise ValueError(f"its header says shape {shape!r} and fortran_order {fortran!r}")
         except OSError:
             raise
         except Exception as error:  # of Python's parsers, of NumPy's: any kind
             raise FileError(f"{path} ({length} bytes) is not a .npy file that can be read: {error}") from error
-        if (
-            not isinstance(shape, tuple)
-            or not all(type(n) is int and n >= 0 for n in shape)
-            or type(fortran) is not bool
-        ):
-            raise FileError(
-                f"{path} ({length} bytes) is not a .npy file that can be read: its header says shape {shape!r} and "
-                f"fortran_order {fortran!r}"
-            )
         array = FileArray(dtype, shape, "F" if fortran else "C", file.tell())
     if dtype.hasobject or not dtype.itemsize or dtype.subdtype is not None:
         raise FileError(
@@ -286,16 +275,21 @@ def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...], order: str) -> byte
     return np.lib.format.magic(3, 0) + len(text).to_bytes(4, "little") + text
 
 
-def _read_header_3(file: io.BufferedReader) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _read_header_3(file: BinaryIO, longest: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Version 3.0 has names of fields in UTF-8."""
     length = int.from_bytes(file.read(4), "little")
-    if length > LONGEST:
-        raise ValueError(f"its header of {length} bytes is too long")
-    text = file.read(length)
+    text = file.read(length) if length <= longest else b""
     if len(text) < length:
-        raise ValueError("it ends within its header")
+        raise ValueError(f"its header of {length} bytes is too long, or cut short")
     fields = ast.literal_eval(text.decode())
     return fields["shape"], fields["fortran_order"], np.lib.format.descr_to_dtype(fields["descr"])
+
+
+HEADERS: dict[tuple[int, int], Callable[[Any, int], tuple[tuple[int, ...], bool, np.dtype[Any]]]] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+    (3, 0): _read_header_3,
+}
 
 
 # -- the part that is meant

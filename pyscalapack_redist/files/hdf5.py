@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from ..comm.groups import MPIGroup
 from ..errors import FileError, LibraryError, RedistributionError, callers_level
 from ..layout.descriptor import Descriptor
-from .agreement import on_all, on_first
 from .contents import FileArray, FilePart
-from .slabs import ArrayFile, Slab, check_openable
+from .slabs import ArrayFile, Slab, check_openable, on_all, on_first
 
 __all__ = ["Hdf5", "library", "read_dataset"]
 

@@ -9,16 +9,17 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ..comm.group import first_known
 from ..comm.groups import MPIGroup, group_of
 from ..comm.mpi import MPI
-from ..engine.arrays import check_dtype, made_for
+from ..comm.vote import Ballot, Statement, digest
+from ..engine.arrays import check_dtype, dtype_digest, made_for
 from ..engine.spec import group_of_all
 from ..errors import ArrayError, FileError, shown
 from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, fitted, takes_distributed
 from ..layout.tiles import LayoutArgument, layout_on
-from .agreement import agree_on, on_all, on_first, one_file
 from .contents import (
     NOT_READ,
     NOT_WRITTEN,
@@ -34,7 +35,7 @@ from .contents import (
 )
 from .hdf5 import Hdf5, library, read_dataset
 from .replacement import replace_file
-from .slabs import ArrayFile, MPIFile
+from .slabs import ArrayFile, MPIFile, on_all, on_first, one_file
 
 __all__ = ["dtype_of", "load", "save", "shape_of"]
 
@@ -160,7 +161,7 @@ def load(
         local = None if out is None else _local_array("out", out, desc)
     except Exception as caught:
         error = caught
-    wanted = agree_on(group, desc, ("load", name, *part.key, dataset), wanted, error)
+    wanted = _agreed(group, desc, ("load", name, *part.key, dataset), wanted, error)
     file = _array_file(group, name, name, dataset)
     with one_file(group, name, file.callers):
         array = file.locate(part, desc, wanted)
@@ -282,7 +283,7 @@ def save(
         dtype = None if local is None else local.dtype
     except Exception as caught:
         error = caught
-    dtype = agree_on(group, desc, ("save", name, *part.key, dataset), dtype, error)
+    dtype = _agreed(group, desc, ("save", name, *part.key, dataset), dtype, error)
     if dtype is None:
         raise ArrayError(
             "local is None on every rank, so that the dtype is not known: pass an empty array of it on one"
@@ -307,6 +308,25 @@ def save(
             file.write(array, desc, local)
 
     replace_file(group, name, write)
+
+
+def _agreed(
+    group: MPIGroup, desc: Descriptor, call: tuple[object, ...], dtype: np.dtype[Any] | None, error: Exception | None
+) -> np.dtype[Any] | None:
+    """Raise on every rank unless all are well and ask for the same; the dtype, if a rank knows it. Collective."""
+    known = None if dtype is None else dtype_digest(dtype)
+    group.agree(
+        Ballot(failed=group.failed(error), call=digest((desc.layout_digest, call)), dtype=known),
+        error,
+        lambda: [
+            Statement("desc", desc.layout_digest, repr(desc)),
+            Statement("what is asked of the file", repr(call), repr(call)),
+            Statement("the dtype", known, repr(dtype)),
+        ],
+        lambda outcome: True,
+    )
+    agreed: np.dtype[Any] | None = group.combine(dtype, first_known)
+    return agreed
 
 
 def shape_of(

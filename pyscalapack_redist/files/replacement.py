@@ -12,7 +12,6 @@ import os
 import re
 import secrets
 import shutil
-import socket
 import stat
 import warnings
 from collections.abc import Callable
@@ -21,8 +20,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..comm.group import Group
+from ..comm.node import machine
 from ..errors import FileError, callers_level
-from .agreement import on_all, on_first
+from .slabs import on_all, on_first
 
 __all__ = ["has_ended", "replace_file", "temporary_files_of", "temporary_name"]
 
@@ -82,9 +82,9 @@ class _Process(NamedTuple):
 def temporary_name(target: str) -> str:
     """A new name beside a file, which tells the machine and the process. Not collective."""
     process = _process(os.getpid())
-    machine = UNKNOWN if process is None else _machine()
+    where = UNKNOWN if process is None else _machine()
     start = 0 if process is None else process.start
-    return f"{_beginning(target)}.{machine}.{os.getpid():x}.{start:x}.{secrets.token_hex(6)}.part"
+    return f"{_beginning(target)}.{where}.{os.getpid():x}.{start:x}.{secrets.token_hex(6)}.part"
 
 
 def temporary_files_of(target: str) -> list[str]:
@@ -127,8 +127,8 @@ def _remove_ended(group: Group, paths: list[str], name: str) -> None:
 
 def has_ended(path: str) -> bool | None:
     """Whether the process that writes a temporary file has ended; None where this machine cannot know. Not collective."""
-    machine, pid, start = Path(path).name.split(".")[-5:-2]
-    if machine == UNKNOWN or machine != _machine():
+    where, pid, start = Path(path).name.split(".")[-5:-2]
+    if where == UNKNOWN or where != _machine():
         return None
     try:
         os.kill(int(pid, 16), 0)
@@ -153,11 +153,10 @@ def _machine() -> str:
     try:
         if os.readlink("/proc/self") != str(os.getpid()):  # the processes of another container
             return UNKNOWN
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         space = os.readlink("/proc/self/ns/pid")
     except OSError:
         return UNKNOWN
-    return hashlib.sha256(f"{boot} {space} {socket.gethostname()}".encode()).hexdigest()[:12]
+    return hashlib.sha256(" ".join((*machine(), space)).encode()).hexdigest()[:12]
 
 
 def _process(pid: int) -> _Process | None:

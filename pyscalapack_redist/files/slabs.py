@@ -16,24 +16,106 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comm.group import Group
 from ..comm.groups import MPIGroup
 from ..comm.mpi import MPI
+from ..comm.node import machine
 from ..comm.progress import blocking
 from ..engine.make import redistribute
 from ..errors import FileError
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
-from .agreement import on_all, on_first
-from .contents import FileArray, FilePart, Region, is_npy, npy_header
+from .contents import FileArray, FilePart, Region, check_ordinary, is_npy, npy_header
 
-__all__ = ["SLAB_BYTES", "ArrayFile", "MPIFile", "Slab", "check_openable", "slabs"]
+__all__ = ["SLAB_BYTES", "ArrayFile", "MPIFile", "Slab", "check_openable", "on_all", "on_first", "one_file", "slabs"]
 
+T = TypeVar("T")
 SLAB_BYTES = 16 * 2**20  # of each rank that reads or writes
+NUMBERS, CONTENTS = ("device", "inode"), ("size", "modified")  # of a file; hosts that share one number it as they like
+
+
+# -- what all ranks of a call do together
+
+
+def on_all(group: Group, action: Callable[[], T]) -> T:
+    """Do something on every rank; if it fails on one, raise on all. Collective."""
+    result, error = _outcome(action)
+    group.combine(error=error)
+    return result  # type: ignore[return-value]
+
+
+def on_first(group: Group, action: Callable[[], T]) -> T:
+    """Do something on the first rank, and return the result, or raise the error, on all. Collective."""
+    outcome = _outcome(action) if group.rank == 0 else None
+    result, error = group.combine(outcome, lambda outcomes: outcomes[0])
+    if error is not None:
+        raise error
+    return result  # type: ignore[no-any-return]
+
+
+def _outcome(action: Callable[[], T]) -> tuple[T | None, Exception | None]:
+    """What an action returns, and what it raises: an error of the system or of MPI as the package's own."""
+    try:
+        return action(), None
+    except Exception as error:
+        if isinstance(error, FileError) or not isinstance(error, OSError | MPI.Exception):
+            return None, error
+        own = FileError(f"MPI: {error}" if isinstance(error, MPI.Exception) else str(error))
+        own.__cause__ = error
+        return None, own
+
+
+def _identity(path: str, mode: str) -> dict[str, Any]:
+    """What tells a file, which is opened, as a network file system may know only then what it is by now."""
+    check_ordinary(path)
+    with open(path, mode) as file:
+        status = os.fstat(file.fileno())
+    figures = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    return {"host": machine(), **dict(zip((*NUMBERS, *CONTENTS), figures, strict=True))}
+
+
+@contextlib.contextmanager
+def one_file(
+    group: Group, path: str, ranks: int, writes: bool = False, elsewhere: tuple[str, ...] = CONTENTS
+) -> Iterator[None]:
+    """See to it that the name is that of the same file on the first `ranks`, before and after what is done with it. Collective.
+
+    A FileError on all ranks where it is not, or one of them cannot open it. What of it is `elsewhere`, on other hosts, must be
+    alike before, and where nobody writes also afterwards.
+    """
+    mode, here = ("r+b", NUMBERS) if writes else ("rb", (*NUMBERS, *CONTENTS))
+    first = on_first(group, lambda: _identity(path, mode))
+
+    def difference(elsewhere: tuple[str, ...]) -> str | None:
+        try:
+            own = _identity(path, mode)
+        except Exception as error:
+            return f"cannot be opened as on the first rank ({error})"
+        for name in here if own["host"] == first["host"] else elsewhere:
+            if own[name] != first[name]:
+                return f"is not the file that the first rank has seen: {name} {own[name]}, not {first[name]}"
+        return None
+
+    def compare(elsewhere: tuple[str, ...]) -> None:
+        problems = group.combine(difference(elsewhere) if group.rank < ranks else None)
+        for name, text in zip(group.names, problems, strict=True):
+            if text is not None:
+                raise FileError(
+                    f"{path} on {name} {text}: all ranks must see the same file, by an absolute path where their working "
+                    "directories differ, and nobody may replace or change it meanwhile"
+                )
+
+    compare(elsewhere)
+    yield
+    compare(() if writes else elsewhere)
+
+
+# -- slabs
 
 
 class Slab(NamedTuple):

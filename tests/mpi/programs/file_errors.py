@@ -20,7 +20,7 @@ import pytest
 from mpi4py import MPI
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.files import agreement
+from pyscalapack_redist.files import slabs
 from pyscalapack_redist.files.slabs import MPIFile
 
 WORLD = MPI.COMM_WORLD
@@ -146,7 +146,7 @@ def not_seen_by_all(folder: Path) -> None:
         if LAST == RANK and content is not None:
             Path("seen.bin").write_bytes(content)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(agreement, "machine", lambda hosts=hosts: (str(RANK % hosts),))
+            patch.setattr(slabs, "machine", lambda hosts=hosts: (str(RANK % hosts),))
             fails(its + text, load("seen.bin", dtype="d"))
             fails(its + text, save("seen.bin", PIECE.zeros(), PIECE, **ways))
     assert Path("seen.bin").read_bytes() == WHOLE.tobytes()
