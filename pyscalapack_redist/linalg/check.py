@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +20,14 @@ from ..comm.group import first_known
 from ..distributed_array import DistributedArray
 from ..layout.descriptor import Descriptor
 from ..scalapack.operands import diagonal_places
-from .problem import LARGE, PANEL_COLUMNS, SMALL, Problem, RefusedError
+from .problem import LARGE, SMALL, Problem, RefusedError, panels
 
-__all__ = ["Check", "Claim", "Sums", "gaussian", "length", "lengths"]
+__all__ = ["VECTORS", "Check", "Claim", "Sums"]
 
+R = TypeVar("R")
 VECTORS = 3
 SEED = 20260
-SMALL_PANEL = 2**13
-PANEL = 2**16  # elements of a panel, which stays in a core's cache for all that is done with it
+SMALL_PANEL = 2**13  # elements
 
 
 @functools.lru_cache(maxsize=16)
@@ -64,12 +64,21 @@ class Claim(NamedTuple):
     error: Any
     bound: Any
 
+    @classmethod
+    def equal(cls, text: str, product: Any, expected: Any, bound: Any) -> Claim:
+        """That vectors are equal, the columns of two arrays: the error is the largest length of a difference."""
+        return cls(text, length(product - expected), bound)
+
+    @classmethod
+    def equal_sides(cls, text: str, product: Any, expected: Any, bound: Any) -> Claim:
+        """That rows are equal, each of one right-hand side."""
+        return cls(text, lengths(product - expected), bound)
+
     @property
     def excess(self) -> float:
         """The largest error in bounds; inf where it is no number."""
-        with np.errstate(all="ignore"):
-            error, bound = np.broadcast_arrays(self.error, self.bound)
-            excesses = np.where(error <= bound, 0, error / bound)
+        error, bound = np.broadcast_arrays(self.error, self.bound)
+        excesses = np.where(error <= bound, 0, error / bound)
         largest: float = np.nan_to_num(excesses, nan=np.inf).max(initial=0)
         return largest
 
@@ -83,24 +92,22 @@ class Sums(NamedTuple):
         M X and M^H X.
     norm : float
         Frobenius's.
-    norms : ndarray
-        That of each column, where it was asked for.
+    norms : ndarray or None
+        That of each column.
     trace : float
         Of a Hermitian matrix.
     """
 
-    right: NDArray[Any] | None = None
-    left: NDArray[Any] | None = None
+    right: Any = None
+    left: Any = None
     norm: float = 0.0
-    norms: NDArray[Any] | None = None
+    norms: Any = None
     trace: float = 0.0
 
     @property
-    def product(self) -> NDArray[Any]:
+    def product(self) -> Any:
         """That of the two which was asked for alone."""
-        product = self.left if self.right is None else self.right
-        assert product is not None
-        return product
+        return self.left if self.right is None else self.right
 
 
 class Check:
@@ -197,7 +204,7 @@ class Check:
 
     def sums(self) -> dict[str, Sums]:
         """Of all that was added since the last time. Collective."""
-        return self._summed(lambda sums: sums)  # type: ignore[no-any-return]
+        return self._summed(lambda sums: sums) if self.active else {}
 
     def hold(
         self,
@@ -223,7 +230,7 @@ class Check:
         RefusedError
             One does not hold.
         """
-        worst: tuple[str, float] | None = self._summed(lambda sums: _worst(claims(sums))) if self.active else None
+        worst = self._summed(lambda sums: _worst(claims(sums))) if self.active else None
         if worst is None:
             return
         text, excess = worst
@@ -239,31 +246,24 @@ class Check:
         self, work: Callable[[], Any], combined: Callable[[list[Any]], Any] | None = None
     ) -> tuple[Any, dict[str, Sums]]:
         """As `Problem.run`, and on the way the sums of all that was added before. Collective."""
-        parts, layouts = self._pending()
         choose = combined or first_known
+        return self._run(work, lambda values, sums: (choose(values), sums))
 
-        def of_all(replies: list[tuple[Any, dict[str, Any]]]) -> tuple[Any, dict[str, Sums]]:
-            return choose([value for value, _ in replies]), _all_sums(layouts, [part for _, part in replies])
+    def _summed(self, then: Callable[[dict[str, Sums]], R]) -> R:
+        with tracing.phase("check"):
+            return self._run(lambda: None, lambda _, sums: then(sums))
 
-        return self._problem.run(lambda: (work(), parts), of_all)  # type: ignore[no-any-return]
-
-    def _pending(self) -> tuple[dict[str, _Part | None], dict[str, Descriptor]]:
+    def _run(self, work: Callable[[], Any], combined: Callable[[list[Any], dict[str, Sums]], R]) -> R:
+        """What is made, on the first rank, of what the work of all ranks gave, and of the sums."""
         parts, layouts = self._parts, self._layouts
         self._parts, self._layouts = {}, {}
-        return parts, layouts
 
-    def _summed(self, then: Callable[[dict[str, Sums]], Any]) -> Any:
-        parts, layouts = self._pending()
-        if not self.active:
-            return {}
-        with tracing.phase("check"), np.errstate(all="ignore"):
-            return self._problem.run(lambda: parts, lambda replies: then(_all_sums(layouts, replies)))
+        def of_all(replies: list[tuple[Any, dict[str, _Part | None]]]) -> R:
+            sums = {name: _sums(desc, [told[name] for _, told in replies]) for name, desc in layouts.items()}
+            return combined([value for value, _ in replies], sums)
 
-
-def _all_sums(layouts: dict[str, Descriptor], parts: list[dict[str, Any]]) -> dict[str, Sums]:
-    """By name, from what all ranks have computed."""
-    with np.errstate(all="ignore"):
-        return {name: _sums(desc, [some[name] for some in parts]) for name, desc in layouts.items()}
+        result: R = self._problem.run(lambda: (work(), parts), of_all)
+        return result
 
 
 def _worst(claims: Iterable[Claim]) -> tuple[str, float] | None:
@@ -382,9 +382,7 @@ def _panels(
 ) -> Iterator[tuple[slice, slice, NDArray[Any]]]:
     """Panels of columns of a local array, or what they have of a triangle: local rows, local columns, elements."""
     lower, strict = part[-1:] in ("L", "l"), part in ("l", "HL", "HU")
-    width = max(PANEL_COLUMNS, PANEL // max(1, rows.size))
-    for first in range(0, across.size, width):
-        over = slice(first, min(first + width, across.size))
+    for over in panels(rows.size, across.size):
         if not part:
             yield slice(0, rows.size), over, local[:, over].astype(dtype, order="K", copy=False)
             continue

@@ -11,7 +11,6 @@ from ..distributed_array import DistributedArray
 from ..errors import ArrayError
 from ..layout.axis import whole_number
 from ..scalapack import pxgeqrf, pxgesvd, pxorgqr, pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
-from . import check as checks
 from .check import Check, Claim, Sums
 from .layouts import routine, shaped_like
 from .problem import Checked, Layout, Problem
@@ -77,7 +76,7 @@ def qr(
     Parameters
     ----------
     a, overwrite_a, check_finite, check, layout
-        As for `solve`; of m x n elements.
+        As for all routines of `linalg`; of m x n elements.
     mode : {"reduced", "complete", "r"}
         Q of m x min(m, n); or of m x m; or only R. SciPy's names "economic" and "full" are taken as well.
 
@@ -88,12 +87,8 @@ def qr(
 
     Raises
     ------
-    numpy.linalg.LinAlgError
-        What ScaLAPACK returned is no result. On all ranks.
     ValueError
-        `mode` is none of these, or the matrix has infs or NaNs.
-    ArrayError, DescriptorError, LibraryError, CollectiveError
-        As for `solve`.
+        `mode` is none of these.
     """
 
     def check_arguments(a: DistributedArray) -> Checked:
@@ -101,10 +96,10 @@ def qr(
             raise ValueError(f"mode = {mode!r} must be one of {', '.join(MODES)}")
         return any_matrix(a)
 
-    problem = Problem({"a": a}, check_arguments, options={"mode": mode})
+    problem = Problem({"a": a}, check_arguments)
 
     def work() -> tuple[DistributedArray, DistributedArray]:
-        matrix = problem.moved("a", overwrite=overwrite_a)
+        matrix = problem.moved("a")
         m, n = matrix.shape
         few = min(m, n)
         columns = m if MODES[mode] == "complete" else few
@@ -131,18 +126,10 @@ def qr(
         after = verify.sums()
         if not verify.active:
             return q, r
-        norm = before["a"].norm
         if mode == "r":
             verify.add("r", r, left=after["r"].right)
-            verify.hold(
-                lambda sums: [
-                    Claim(
-                        "R^H (R y) = A^H (A y)",
-                        checks.length(sums["r"].left - before["h"].left),  # type: ignore[operator]
-                        verify.bound(max(m, n), PRODUCT) * norm**2,
-                    )
-                ]
-            )
+            expected, bound = before["h"].left, verify.bound(max(m, n), PRODUCT) * before["a"].norm ** 2
+            verify.hold(lambda sums: [Claim.equal("R^H (R y) = A^H (A y)", sums["r"].left, expected, bound)])
         else:
             verify.add("q", q, right=after["r"].right, left=after["q"].right)
             verify.hold(
@@ -162,15 +149,14 @@ def qr(
 
 def product_claim(check: Check, text: str, product: Any, a: Sums, shape: tuple[int, ...]) -> Claim:
     """Of a product of orthogonal factors with vectors, which is that of A."""
-    return Claim(
-        text, checks.length(product - a.right), check.bound(max(shape), PRODUCT) * check.scale(a.norm, max(shape))
-    )
+    size = max(shape)
+    return Claim.equal(text, product, a.right, check.bound(size, PRODUCT) * check.scale(a.norm, size))
 
 
 def orthogonal_claim(check: Check, text: str, product: Any, x: NDArray[Any]) -> Claim:
     """Of vectors that come back from a product with a factor and its transpose."""
     size = x.shape[0]
-    return Claim(text, checks.length(product - x), check.bound(size, ORTHOGONAL) * float(size) ** 0.5)
+    return Claim.equal(text, product, x, check.bound(size, ORTHOGONAL) * float(size) ** 0.5)
 
 
 def copy_corner(source: DistributedArray, target: DistributedArray) -> None:
@@ -196,8 +182,8 @@ def svd(
     Parameters
     ----------
     a, overwrite_a, check_finite, check, layout
-        As for `solve`; of m x n elements. Values without vectors are checked by the sum of their squares, their order and
-        their being finite, which is weaker.
+        As for all routines of `linalg`; of m x n elements. Values without vectors are checked by the sum of their squares,
+        their order and their being finite, which is weaker.
     full_matrices : bool
         Whether U is of m x m and Vh of n x n; otherwise of m x min(m, n) and min(m, n) x n.
     compute_uv : bool
@@ -211,21 +197,15 @@ def svd(
     Raises
     ------
     numpy.linalg.LinAlgError
-        A singular value did not converge, or what ScaLAPACK returned is no result. On all ranks.
-    ValueError
-        The matrix has infs or NaNs.
-    ArrayError, DescriptorError, LibraryError, CollectiveError
-        As for `solve`.
+        A singular value did not converge.
     """
-    options = {"full_matrices": bool(full_matrices), "compute_uv": bool(compute_uv)}
-    problem = Problem({"a": a}, any_matrix, options=options)
+    problem = Problem({"a": a}, any_matrix)
     exponent = problem.exponent("a")
     if not compute_uv:
-        return scaled(singular_values(problem, overwrite_a), exponent)
+        return scaled(singular_values(problem), exponent)
 
     def work() -> tuple[DistributedArray, NDArray[Any], DistributedArray]:
-        matrix = problem.moved("a", overwrite=overwrite_a, exponent=exponent)
-        verify = Check(problem, scaled=True)
+        matrix, verify = problem.moved("a", exponent=exponent), Check(problem, scaled=True)
         y = verify.vectors(matrix.shape[1])
         verify.add("a", matrix, right=y)
         u, values, vh = decomposed(problem, matrix)
@@ -281,8 +261,8 @@ def hold_triplets(
     check.add("vh", vh, right=y, left=right)
     first = check.sums()
     few = values.size
-    product = np.zeros((u.shape[1], y.shape[1]), first["a"].right.dtype)  # type: ignore[union-attr]
-    product[:few] = values[:, None] * first["vh"].right[:few]  # type: ignore[index]
+    product = np.zeros((u.shape[1], y.shape[1]), first["a"].right.dtype)
+    product[:few] = values[:, None] * first["vh"].right[:few]
     check.add("u", u, right=product, left=first["u"].right)
     check.add("vh", vh, right=first["vh"].left)
     shape = (u.shape[0], vh.shape[1])
@@ -305,12 +285,11 @@ def order_claim(text: str, ascending: NDArray[Any], never_negative: NDArray[Any]
     return Claim(text, 0.0 if right else np.inf, 0.0)
 
 
-def singular_values(problem: Problem, overwrite: bool) -> NDArray[Any]:
+def singular_values(problem: Problem) -> NDArray[Any]:
     """Those of the operand a, divided by its power of 2. Collective."""
 
     def work() -> NDArray[Any]:
-        matrix = problem.moved("a", overwrite=overwrite, exponent=problem.exponent("a"))
-        verify = Check(problem, scaled=True)
+        matrix, verify = problem.moved("a", exponent=problem.exponent("a")), Check(problem, scaled=True)
         verify.add("a", matrix)
         values: NDArray[Any] = problem.run(lambda: pxgesvd(matrix, vectors=False).values)
         size = max(matrix.shape)
@@ -387,8 +366,8 @@ def eigh(
     Parameters
     ----------
     a, overwrite_a, overwrite_b, check_finite, check, layout, like
-        As for `solve`; `like` is of the eigenvectors, by default the blocks and the grid of `a`. Values without vectors are
-        checked by their sum, the sum of their squares, their order and their being finite, which is weaker.
+        As for all routines of `linalg`; `like` is of the eigenvectors, by default the blocks and the grid of `a`. Values
+        without vectors are checked by their sum, the sum of their squares, their order and their being finite, which is weaker.
     b : DistributedArray, optional
         A symmetric or Hermitian, positive definite matrix of the shape of `a`.
     lower : bool
@@ -410,11 +389,9 @@ def eigh(
     Raises
     ------
     numpy.linalg.LinAlgError
-        An eigenvalue did not converge, `b` is not positive definite, or what ScaLAPACK returned is no result. On all ranks.
+        An eigenvalue did not converge, or `b` is not positive definite.
     ValueError
-        A matrix has infs or NaNs, or `type` or `subset_by_index` is not as above.
-    ArrayError, DescriptorError, LibraryError, CollectiveError
-        As for `solve`.
+        `type` or `subset_by_index` is not as above.
     """
 
     def check_arguments(a: DistributedArray, b: DistributedArray | None = None) -> Checked:
@@ -426,23 +403,15 @@ def eigh(
         first, last = _subset(subset_by_index, a.shape[0])
         return a.shape, shaped_like(a.desc, (a.shape[0], last - first))
 
-    type = int(type) if type in (1, 2, 3) else type
-    operands = {"a": a} if b is None else {"a": a, "b": b}
-    options = {
-        "lower": bool(lower),
-        "eigvals_only": bool(eigvals_only),
-        "subset_by_index": subset_by_index,
-        "type": type,
-        "b is None": b is None,
-    }
-    problem = Problem(operands, check_arguments, options=options)
+    problem = Problem({"a": a} if b is None else {"a": a, "b": b}, check_arguments)
+    type = int(type)
     first, last = _subset(subset_by_index, a.shape[0])
     triangle = "L" if lower else "U"
     exponent = problem.exponent("a") if b is None else 0
 
     def work() -> tuple[NDArray[Any], DistributedArray]:
-        matrix = problem.moved("a", overwrite=overwrite_a, exponent=exponent)
-        factor = None if b is None else problem.moved("b", overwrite=overwrite_b)
+        matrix = problem.moved("a", exponent=exponent)
+        factor = None if b is None else problem.moved("b")
         verify = Check(problem, scaled=b is None)
         y = verify.vectors(matrix.shape[0])
         verify.add("a", matrix, right=y, part=f"H{triangle}")
@@ -507,8 +476,7 @@ def _hold_values(check: Check, values: NDArray[Any], a: Sums | None) -> None:
     if a is None:
         return
     w, size = values.astype(check.real), values.size
-    with np.errstate(over="ignore"):
-        total, square = w.sum(), (w**2).sum()
+    total, square = w.sum(), (w**2).sum()
     check.hold(
         lambda _: [
             Claim("the sum of w is trace A", np.abs(total - a.trace), check.bound(size, TRACE) * size**0.5 * a.norm),
@@ -545,21 +513,19 @@ def _hold_generalized(
         if type == 1:
             pairs = bound * v.norm * (a + np.abs(values).max(initial=0) * b) * v.norm * b**0.5
             equations = [
-                Claim("V^H (A y) = w * (V^H (B y))", checks.length(one - w * other), pairs),
-                Claim("V (V^H (B y)) = y", checks.length(product - y), inverse),
+                Claim.equal("V^H (A y) = w * (V^H (B y))", one, w * other, pairs),
+                Claim.equal("V (V^H (B y)) = y", product, y, inverse),
             ]
         elif type == 2:
             equations = [
-                Claim("V (w * (V^H y)) = A y", checks.length(product[:, :count] - z_a), bound * v.norm**2 * b * a),
-                Claim("V (V^H (B y)) = y", checks.length(product[:, count:] - y), inverse),
+                Claim.equal("V (w * (V^H y)) = A y", product[:, :count], z_a, bound * v.norm**2 * b * a),
+                Claim.equal("V (V^H (B y)) = y", product[:, count:], y, inverse),
             ]
         else:
-            last = before["bab"].product
+            bab, scale = before["bab"].product, bound * v.norm**2
             equations = [
-                Claim("V (V^H y) = B y", checks.length(product[:, :count] - z_b), bound * v.norm**2),
-                Claim(
-                    "V (w * (V^H y)) = B (A (B y))", checks.length(product[:, count:] - last), bound * v.norm**2 * a * b
-                ),
+                Claim.equal("V (V^H y) = B y", product[:, :count], z_b, scale),
+                Claim.equal("V (w * (V^H y)) = B (A (B y))", product[:, count:], bab, scale * a * b),
             ]
         return [*equations, order_claim("the eigenvalues ascend", values)]
 
@@ -624,18 +590,11 @@ def _reduced(
     bound = check.bound(y.shape[0], PAIR) * x.norm**2
     if type == 1:
         check.add_factor("last", factor, lower, reduced.product)
-        check.hold(
-            lambda sums: [
-                Claim(
-                    "F (C (F^H y)) = A y",
-                    checks.length(sums["last"].product - before["a"].product),
-                    bound * reduced.norm,
-                )
-            ]
-        )
+        right, scale_of_c = before["a"].product, bound * reduced.norm
+        check.hold(lambda sums: [Claim.equal("F (C (F^H y)) = A y", sums["last"].product, right, scale_of_c)])
     else:
-        error = checks.length(reduced.product - expected)
-        check.hold(lambda _: [Claim("C y = F^H (A (F y))", error, bound * before["a"].norm)])
+        claim = Claim.equal("C y = F^H (A (F y))", reduced.product, expected, bound * before["a"].norm)
+        check.hold(lambda _: [claim])
     before["a"] = reduced
     return scale
 

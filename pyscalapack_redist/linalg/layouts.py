@@ -50,14 +50,14 @@ class Routine(NamedTuple):
     ----------
     name : str
         Of the function.
-    keywords : dict
-        The arguments by keyword, with their defaults.
+    arguments : dict
+        By name, with defaults.
     warnings : list of str
         What it warns of at its end.
     """
 
     name: str
-    keywords: dict[str, Any]
+    arguments: dict[str, Any]
     warnings: list[str]
 
 
@@ -70,13 +70,15 @@ def under_way() -> Routine:
 
 
 def routine(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function a routine of `linalg`: `Problem` reads its keywords, and `trace` notes its name with each phase."""
-    name, defaults = function.__name__, inspect.getfullargspec(function).kwonlydefaults or {}
+    """Make a function a routine of `linalg`: `Problem` reads its arguments, and `trace` notes its name with each phase."""
+    name, signature = function.__name__, inspect.signature(function)
     ROUTINES.add(name)
 
     @functools.wraps(function)
     def call(*arguments: P.args, **keywords: P.kwargs) -> R:
-        own = Routine(name, {**defaults, **keywords}, [])
+        bound = signature.bind(*arguments, **keywords)
+        bound.apply_defaults()
+        own = Routine(name, bound.arguments, [])
         token = _under_way.set(own)
         try:
             with tracing.routine(name) if tracing.active else contextlib.nullcontext():

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from ..distributed_array import DistributedArray
 from ..scalapack import pxgels, pxgemm
-from . import check as checks
 from .check import VECTORS, Check, Claim, Sums
 from .decompositions import copy_corner, decomposed, hold_triplets, scaled
 from .layouts import check_rows, routine, shaped_like
@@ -64,16 +63,14 @@ def lstsq(
     ----------
     a : DistributedArray
         Of m x n elements. If there are many solutions, x is the one of least norm.
-    b, overwrite_a, check_finite, check, layout
-        As for `solve`.
+    b, overwrite_a, check_finite, check, layout, like
+        As for all routines of `linalg`; by default the solution is in the blocks and on the grid of `b`.
     rcond : float, optional
         With the method "svd", singular values up to `rcond` times the largest count as zero; default, or if negative:
         the dtype's eps times max(m, n).
     method : {"qr", "svd"}
         "qr": by p?gels, for matrices of full rank; others are an error. "svd": by p?gesvd, for any rank, as NumPy; it
         takes several times as long, and memory for U and V^H.
-    like : Descriptor or DistributedArray, optional
-        Layout of the solution; default: the blocks and the grid of `b`.
 
     Returns
     -------
@@ -84,11 +81,9 @@ def lstsq(
     ------
     numpy.linalg.LinAlgError
         "qr": the matrix is not of full rank, a diagonal element of its factor being zero but for rounding. "svd": a
-        singular value did not converge. On all ranks.
+        singular value did not converge.
     ValueError
-        `method` is none of these, `rcond` is given with "qr" or is no number; `a` has infs or NaNs.
-    ArrayError, DescriptorError, LibraryError, CollectiveError
-        As for `solve`.
+        `method` is none of these, `rcond` is given with "qr" or is no number.
     """
 
     def check_arguments(a: DistributedArray, b: DistributedArray) -> Checked:
@@ -101,20 +96,18 @@ def lstsq(
         check_rows(a, b)
         return a.shape, shaped_like(b.desc, (a.shape[1], *b.shape[1:]))
 
-    options = {"method": method, "rcond": rcond}
-    problem = Problem({"a": a, "b": b}, check_arguments, vectors=("b",), options=options)
+    problem = Problem({"a": a, "b": b}, check_arguments)
     if method == "qr":
-        solution, *rest = problem.attempt(lambda: _by_qr(problem, overwrite_a), "gels")
+        solution, *rest = problem.attempt(lambda: _by_qr(problem), "gels")
     else:
-        cut = -1 if rcond is None else rcond
-        solution, *rest = problem.attempt(lambda: _by_svd(problem, overwrite_a, cut), "gesvd and p?gemm")
+        solution, *rest = problem.attempt(lambda: _by_svd(problem, -1 if rcond is None else rcond), "gesvd and p?gemm")
     return LstsqResult(problem.given_back(solution), *rest)
 
 
-def _by_qr(problem: Problem, overwrite: bool) -> tuple[Any, ...]:
+def _by_qr(problem: Problem) -> tuple[Any, ...]:
     """By p?gels, with each right-hand side near 1: it would scale all of them by the largest, and not all of it back."""
     exponent = problem.exponent("a")
-    matrix = problem.moved("a", overwrite=overwrite, exponent=exponent)
+    matrix = problem.moved("a", exponent=exponent)
     (m, n), count = matrix.shape, problem.columns("b")
     check, wide = Check(problem, scaled=True), m < n
     sides = problem.moved("b", rows=max(m, n), columns=count + VECTORS if wide and check.active else count)
@@ -153,17 +146,14 @@ def _by_qr(problem: Problem, overwrite: bool) -> tuple[Any, ...]:
     solution = problem.zeros((n, count))
     copy_corner(sides, solution)
     if check.active and not wide:
-        norm = before["a"].norm
         check.add("x", solution, left=before["normal"].left, columns=True)
-        check.hold(
-            lambda sums: [
-                Claim(
-                    "(A^H (A y))^H x = (A y)^H b",
-                    checks.lengths(sums["x"].product - before["b"].product),
-                    check.bound(m, NORMAL) * norm * (norm * sums["x"].norms + before["b"].norms),  # type: ignore[operator]
-                )
-            ]
-        )
+
+        def claims(sums: dict[str, Sums]) -> list[Claim]:
+            x, b, norm = sums["x"], before["b"], before["a"].norm
+            bound = check.bound(m, NORMAL) * norm * (norm * x.norms + b.norms)
+            return [Claim.equal_sides("(A^H (A y))^H x = (A y)^H b", x.product, b.product, bound)]
+
+        check.hold(claims)
     _scale_columns(problem, solution, exponents[:count] - exponent)
     residuals = scaled(squares[:count], 2 * exponents[:count]) if m > n else np.zeros(0, real)
     return solution, residuals.astype(real), min(m, n), None
@@ -177,28 +167,17 @@ def _hold_least_norm(
     last = np.eye(count, VECTORS, VECTORS - count)
     check.add("x", sides, right=last, left=a.left, columns=True)
     x = check.sums()["x"]
-    null = y - x.right
-    check.add("null", sides, left=null)
-    check.hold(
-        lambda sums: [
-            Claim(
-                "(A^H y)^H x = y^H b",
-                checks.lengths(x.left - b.product),
-                check.bound(n, NORMAL) * (a.norm * x.norms + b.norms),  # type: ignore[operator]
-            ),
-            Claim(
-                "x^H (y - pinv(A) (A y)) = 0",
-                checks.lengths(sums["null"].product),
-                check.bound(n, NORMAL) * condition * n**0.5 * x.norms,
-            ),
-        ]
-    )
+    check.add("null", sides, left=y - x.right)
+    bound = check.bound(n, NORMAL)
+    system = Claim.equal_sides("(A^H y)^H x = y^H b", x.left, b.product, bound * (a.norm * x.norms + b.norms))
+    scale, text = bound * condition * n**0.5 * x.norms, "x^H (y - pinv(A) (A y)) = 0"
+    check.hold(lambda sums: [system, Claim.equal_sides(text, sums["null"].product, 0, scale)])
 
 
-def _by_svd(problem: Problem, overwrite: bool, rcond: float) -> tuple[Any, ...]:
+def _by_svd(problem: Problem, rcond: float) -> tuple[Any, ...]:
     """X = V inv(S) U^H B, with the singular values that are not zero; what is left of B is B - U U^H B."""
     exponent = problem.exponent("a")
-    matrix = problem.moved("a", overwrite=overwrite, exponent=exponent)
+    matrix = problem.moved("a", exponent=exponent)
     sides = problem.moved("b")
     exponents = _scaled_columns(problem, sides)
     (m, n), count, few = matrix.shape, sides.shape[1], min(matrix.shape)
@@ -231,12 +210,11 @@ def _by_svd(problem: Problem, overwrite: bool, rcond: float) -> tuple[Any, ...]:
     def claims(sums: dict[str, Sums]) -> list[Claim]:
         b, x, whole = sums["b"], sums["x"], sums["parts"].norms
         bound = check.bound(max(m, n), NORMAL)
-        scale = inverse.max(initial=0) * b.norms + x.norms
-        error = checks.lengths(x.product - b.product)
-        rest = np.abs(b.norms**2 - whole**2 - squares)  # type: ignore[operator]
+        scale = bound * (inverse.max(initial=0) * b.norms + x.norms) * float(n) ** 0.5
+        rest = np.abs(b.norms**2 - whole**2 - squares)
         return [
-            Claim("y^H x = (U inv(S) (Vh y))^H b", error, bound * scale * float(n) ** 0.5),
-            Claim("norm(b)² = norm(U^H b)² + residual", rest, bound * b.norms**2),  # type: ignore[operator]
+            Claim.equal_sides("y^H x = (U inv(S) (Vh y))^H b", x.product, b.product, scale),
+            Claim("norm(b)² = norm(U^H b)² + residual", rest, bound * b.norms**2),
         ]
 
     check.hold(claims)
@@ -267,7 +245,7 @@ def _scaled_columns(problem: Problem, sides: DistributedArray) -> NDArray[np.int
 
 def _scale_columns(problem: Problem, sides: DistributedArray, exponents: NDArray[np.int64]) -> None:
     """Multiply each column by a power of 2. Not collective."""
-    with problem.noting_errors(), np.errstate(over="ignore"):
+    with problem.noting_errors():
         _, columns, local = held(sides)
         for column, exponent in enumerate(exponents[columns].tolist()):
             times_power(local[:, column], exponent)

@@ -16,7 +16,7 @@ from ..comm.vote import Ballot, Statement, digest
 from ..distributed_array import DistributedArray
 from ..engine.make import redistribute
 from ..engine.spec import communicator_of, group_of_all
-from ..errors import ArrayError, CollectiveError, DescriptorError, shown
+from ..errors import ArrayError, DescriptorError, shown
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of
 from ..layout.grid import ProcessGrid, same_ranks
@@ -24,7 +24,7 @@ from ..scalapack.calls import ConvergenceError, together
 from ..scalapack.operands import FACTORED_KINDS, KIND_OF_DTYPE
 from .layouts import another_layout, as_column, check_counts, check_taken, layout_for, stays, under_way
 
-__all__ = ["PANEL_COLUMNS", "Checked", "Layout", "Problem", "RefusedError", "assembled", "held", "times_power"]
+__all__ = ["Checked", "Layout", "Problem", "RefusedError", "assembled", "held", "panels", "times_power"]
 
 Layout = Descriptor | Distributed | None
 # The shape for which a layout is chosen, and the layout of the result where no other is asked for.
@@ -33,7 +33,8 @@ Checked = tuple[tuple[int, ...], Descriptor]
 R = TypeVar("R")
 # Beyond these, squares and products of squares might overflow in float64, or vanish.
 SMALL, LARGE = 1e-50, 1e50
-PANEL_COLUMNS = 32  # of a panel that stays in a core's cache
+LEAST_COLUMNS, ELEMENTS = 32, 2**16  # of a panel of columns, which stays in a core's cache for all that is done with it
+LOCAL = ("overwrite_a", "overwrite_b", "lu_and_piv", "c_and_lower")  # arguments of one rank, or that operands come from
 DTYPES = [dtype for dtype, kind in KIND_OF_DTYPE.items() if kind in FACTORED_KINDS]
 
 
@@ -42,9 +43,10 @@ class RefusedError(Exception):
 
 
 class Problem:
-    """The call of a routine that is under way, with its keywords `layout`, `like`, `check` and `check_finite`.
+    """The call of a routine that is under way.
 
-    Collective over the communicator of its operands, as are its methods that move or run.
+    Collective over the communicator of its operands, as are its methods that move or run. The ranks agree on all arguments
+    of the routine, but for those of `LOCAL`.
 
     Parameters
     ----------
@@ -54,10 +56,10 @@ class Problem:
         Called with the operands, it raises where their shapes do not fit; its result is as `Checked`.
     vectors : sequence of str
         Operands that may be of one dimension.
-    options : mapping of str to object
-        Other arguments on which the ranks must agree.
     check_finite : bool, optional
         Whether infs and NaNs are refused, where the routine has no such keyword.
+    **options
+        What else the ranks must have alike.
 
     Attributes
     ----------
@@ -72,55 +74,50 @@ class Problem:
         Layout of the result.
     """
 
+    target: Descriptor
+
     def __init__(
         self,
         operands: Mapping[str, Any],
         check_arguments: Callable[..., Checked],
         *,
-        vectors: tuple[str, ...] = (),
-        options: Mapping[str, Any] | None = None,
+        vectors: tuple[str, ...] = ("b",),
         check_finite: bool = False,
+        **options: Any,
     ) -> None:
-        self._routine, keywords, self._warnings = under_way()
-        layouts: dict[str, Layout] = {name: keywords.get(name) for name in ("layout", "like")}
-        checked, check_finite = bool(keywords["check"]), bool(keywords.get("check_finite", check_finite))
-        options = {**(options or {}), "check": checked, "check_finite": check_finite}
+        self._routine, self._arguments, self._warnings = under_way()
+        checked = bool(self._arguments["check"])
+        check_finite = bool(self._arguments.get("check_finite", check_finite))
+        arguments = self._arguments | dict(operands) | options | {"check": checked, "check_finite": check_finite}
         arrays = [operand for operand in operands.values() if isinstance(operand, Distributed)]
         if not arrays:
             self._check_operands(operands, vectors)
         self._comm, self._group = communicator_of(arrays[0].desc), group_of_all(arrays[0].desc)
         self._operands = dict(operands)
         self._overwritten: list[str] = []
-        self._raised: BaseException | None = None
         self._error: Exception | None = None
-        chosen: tuple[Descriptor, Descriptor] | None = None
+        self._is_raised_on_all = False
         magnitudes: dict[str, float] = {}
-        error: Exception | None = None
-        try:
+        statements: list[Statement] = []
+        with self.noting_errors():
             self._check_operands(operands, vectors)
             magnitudes = {name: magnitude(operand.local) for name, operand in operands.items()}
             warn_of_kernels(blacs.load(), self._comm.Get_rank())
             shape, usual = check_arguments(*operands.values())
-            chosen = self._layout(layouts["layout"], shape), self._target(layouts["like"], usual)
-        except Exception as caught:
-            error = caught
-        descs = {name: descriptor_of(array) for name, array in (self._operands | layouts).items()}
-        statements = [
-            Statement("the routine", self._routine, self._routine),
-            *(Statement(name, *in_canonical_form(option)) for name, option in options.items()),
-            *(Statement(name, getattr(desc, "layout_digest", None), repr(desc)) for name, desc in descs.items()),
-        ]
+            self._taken, self.target = (
+                self._layout(arguments["layout"], shape),
+                self._target(arguments.get("like"), usual),
+            )
+            told = [Statement(name, *in_canonical_form(of)) for name, of in arguments.items() if name not in LOCAL]
+            statements = [Statement("the routine", self._routine, self._routine), *told]
         call = digest(("linalg", *(statement.value for statement in statements)))
         with tracing.phase("agree"):
             self._group.agree(
-                Ballot(failed=self._group.failed(error), call=call),
-                error,
+                Ballot(failed=self._group.failed(self._error), call=call),
+                self._error,
                 lambda: statements,
                 lambda outcome: True,
             )
-            if chosen is None:
-                raise error or CollectiveError("these ranks have not agreed")
-            self._taken, self.target = chosen
             self.dtype, self.magnitudes = self._agreed_facts(magnitudes)
             for name, size in self.magnitudes.items():
                 if check_finite and not math.isfinite(size):
@@ -228,7 +225,6 @@ class Problem:
         self,
         name: str,
         *,
-        overwrite: bool = False,
         read_only: bool = False,
         rows: int | None = None,
         columns: int | None = None,
@@ -240,8 +236,6 @@ class Problem:
         ----------
         name : str
             Of the operand.
-        overwrite : bool
-            Whether the operand itself may be returned.
         read_only : bool
             Whether it is not written, so that the operand itself may be returned as well.
         rows, columns : int, optional
@@ -249,35 +243,39 @@ class Problem:
         exponent : int
             Elements are divided by this power of 2.
         """
-        matrix = self._moved(name, overwrite, read_only and not exponent, rows, columns)
-        with self.noting_errors():
-            if matrix.local is not None:
-                times_power(matrix.local, -exponent)
-        return matrix
-
-    def _moved(
-        self, name: str, overwrite: bool, read_only: bool, rows: int | None, columns: int | None
-    ) -> DistributedArray:
         operand = self._operands[name]
         desc, local = as_column(operand.desc), operand.local
         if local is not None and local.ndim == 1:
             local = local[:, None] if operand.desc.coords is not None else None
         m, n = desc.shape
-        target = self.layout((m if rows is None else rows, n if columns is None else columns))
-        if target.shape != desc.shape:
-            out = self.zeros((target.shape[0], target.shape[1]))
+        shape = (m if rows is None else rows, n if columns is None else columns)
+        target = self.layout(shape)
+        if shape != (m, n):
+            matrix = self.zeros(shape)
             self.run(lambda: None)
-            self._redistributed(name, desc, target[:m, :n], local, out.local)
-            return out
-        if desc != target:
-            return DistributedArray._made(target, self._redistributed(name, desc, target, local), self.dtype)
+            self._redistributed(name, desc, target[:m, :n], local, matrix.local)
+        else:
+            if desc != target:
+                local = self._redistributed(name, desc, target, local)
+            else:
+                local = self._own(name, local, read_only and not exponent)
+            matrix = DistributedArray._made(target, local, self.dtype)
         with self.noting_errors():
-            may_stay = local is not None and local.flags.aligned and local.flags.f_contiguous
-            if local is not None and may_stay and overwrite and self._may_overwrite(name, local):
+            if matrix.local is not None:
+                times_power(matrix.local, -exponent)
+        return matrix
+
+    def _own(self, name: str, local: NDArray[Any] | None, read_only: bool) -> NDArray[Any] | None:
+        """The local array of an operand, or a copy. Not collective."""
+        with self.noting_errors():
+            if local is None:
+                return None
+            may_stay = local.flags.aligned and local.flags.f_contiguous
+            if may_stay and self._arguments.get(f"overwrite_{name}") and self._may_overwrite(name, local):
                 self._overwritten.append(name)
-            elif local is not None and not (may_stay and read_only):
+            elif not (may_stay and read_only):
                 local = np.array(local, order="F")
-        return DistributedArray._made(target, local, self.dtype)
+        return local
 
     def columns(self, name: str) -> int:
         """How many an operand has, as a matrix. Not collective."""
@@ -313,10 +311,12 @@ class Problem:
 
     @contextlib.contextmanager
     def noting_errors(self) -> Iterator[None]:
-        """Have `run` raise on all ranks what fails in the block. Not collective."""
+        """Have `run` raise on all ranks what fails in the block, unless all have raised it. Not collective."""
         try:
             yield
         except Exception as caught:
+            if self._is_raised_on_all or isinstance(caught, RefusedError):
+                raise
             self._error = self._error or caught
 
     # -- the call
@@ -363,15 +363,13 @@ class Problem:
 
     def _once(self, work: Callable[[], R]) -> R:
         """An attempt; what fails on this rank between two steps of all ranks is raised on all of them. Collective."""
-        try:
-            return work()
-        except RefusedError:
-            raise
-        except Exception as caught:
-            if caught is not self._raised:
-                self._error = caught
-                self.run(lambda: None)
-            raise
+        has_failed = True
+        with self.noting_errors(), np.errstate(all="ignore"):  # what is wrong the check says
+            result = work()
+            has_failed = False
+        if has_failed:
+            self.run(lambda: None)
+        return result
 
     def _layout_in_use(self) -> Descriptor:
         return Descriptor(self._taken.shape, self._block, self._grid)
@@ -418,11 +416,10 @@ class Problem:
         numpy.linalg.LinAlgError
             The same on all ranks.
         """
-        try:
-            return together(self._group, work, combined, self._error)
-        except BaseException as caught:
-            self._raised = caught
-            raise
+        self._is_raised_on_all = True
+        result = together(self._group, work, combined, self._error)
+        self._is_raised_on_all = False
+        return result
 
 
 def _differing(name: str, dtype: np.dtype[Any], other: str, other_dtype: np.dtype[Any]) -> str:
@@ -438,13 +435,12 @@ def magnitude(local: NDArray[Any] | None) -> float:
     """Between the largest absolute value and the Frobenius norm; inf or NaN where not all is finite. Not collective."""
     if local is None or local.size == 0:
         return 0.0
-    columns = local.reshape(local.shape[0], -1) if local.ndim != 2 else local
-    whole = columns.flags.c_contiguous or columns.flags.f_contiguous
-    width = columns.shape[1] if whole else PANEL_COLUMNS
+    matrix = local.reshape(local.shape[0], -1) if local.ndim != 2 else local
+    is_whole = matrix.flags.c_contiguous or matrix.flags.f_contiguous
     square, largest = 0.0, 0.0
     with np.errstate(all="ignore"):
-        for first in range(0, columns.shape[1], width):
-            panel = columns[:, first : first + width].ravel(order="K")
+        for columns in [slice(None)] if is_whole else panels(*matrix.shape):
+            panel = matrix[:, columns].ravel(order="K")
             part = float(np.vdot(panel, panel).real)
             if not 1e-30 < part < np.inf:  # the squares overflow or vanish in the array's dtype
                 parts = [panel.real, panel.imag] if panel.dtype.kind == "c" else [panel]
@@ -452,6 +448,13 @@ def magnitude(local: NDArray[Any] | None) -> float:
             else:
                 square += part
     return float(np.max([math.sqrt(square), largest]))
+
+
+def panels(rows: int, columns: int) -> Iterator[slice]:
+    """The columns of a local array, some at a time. Not collective."""
+    width = max(LEAST_COLUMNS, ELEMENTS // max(1, rows))
+    for first in range(0, columns, width):
+        yield slice(first, min(first + width, columns))
 
 
 def held(matrix: DistributedArray) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
@@ -484,13 +487,15 @@ def times_power(local: NDArray[Any], exponent: int) -> None:
         exponent -= step
 
 
-def in_canonical_form(option: Any) -> tuple[Any, str]:
-    """What all ranks must have alike of an option, and the option in words. Not collective.
+def in_canonical_form(argument: Any) -> tuple[Any, str]:
+    """What all ranks must have alike of an argument, and the argument in words. Not collective.
 
-    Numbers that are equal are alike, and so are sequences and arrays of equal numbers.
+    Of arrays that is the layout. Numbers that are equal are alike, and so are sequences and arrays of equal numbers.
     """
-    with contextlib.suppress(Exception):
-        array = np.asarray(option)
-        if array.dtype.kind in "biufc":
-            return (array.shape, digest(array.astype(np.complex128).tobytes())), shown(option)
-    return repr(option), shown(option)
+    desc = descriptor_of(argument)
+    if isinstance(desc, Descriptor):
+        return desc.layout_digest, repr(desc)
+    array = np.asarray(argument)
+    if array.dtype.kind in "biufc":
+        return (array.shape, digest(array.astype(np.complex128).tobytes())), shown(argument)
+    return repr(argument), shown(argument)

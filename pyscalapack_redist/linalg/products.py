@@ -12,11 +12,10 @@ from ..distributed_array import DistributedArray
 from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
 from ..scalapack import pxgemm
-from . import check as checks
 from .check import Check, Claim, Sums
 from .decompositions import singular_values
 from .layouts import routine, shaped_like
-from .problem import PANEL_COLUMNS, Checked, Layout, Problem, assembled, held
+from .problem import Checked, Layout, Problem, assembled, held, panels
 
 __all__ = ["matmul", "norm"]
 
@@ -35,21 +34,9 @@ def matmul(
     ----------
     a, b : DistributedArray
         Matrices in any layouts; `b` may be a vector of one dimension. For a product with a transpose pass `a.T` or `a.H`.
-    check : bool
-        As for `solve`; with infs or NaNs nothing is checked.
-    layout : Descriptor or DistributedArray, optional
-        Layout of the product to work in; default: the grid and blocks of an operand where it fits, or those of `layout_for`.
-    like : Descriptor or DistributedArray, optional
-        Layout of the result; default: the grid and row blocks of `a` with the column blocks of `b`; that of `b` for a vector.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        What ScaLAPACK returned is not the product. On all ranks.
-    ArrayError, DescriptorError, LibraryError
-        An argument is wrong on this rank, or there is no ScaLAPACK.
-    CollectiveError
-        So it is on another rank, or ranks ask for different things.
+    check, layout, like
+        As for all routines of `linalg`; `layout` is of the product. With infs or NaNs nothing is checked. By default it
+        is on the grid and in the row blocks of `a` and the column blocks of `b`; a vector in the layout of `b`.
     """
 
     def check_arguments(a: DistributedArray, b: DistributedArray) -> Checked:
@@ -62,7 +49,7 @@ def matmul(
         blocks = desc.block[0], width if isinstance(width, int) else None
         return (m, n), Descriptor((m, n), blocks, desc.grid, source=(desc.source[0], 0), axes=desc.axes)
 
-    problem = Problem({"a": a, "b": b}, check_arguments, vectors=("b",))
+    problem = Problem({"a": a, "b": b}, check_arguments)
 
     def work() -> DistributedArray:
         left, right = problem.moved("a", read_only=True), problem.moved("b", read_only=True)
@@ -90,9 +77,8 @@ def hold_product(
         c, scale = sums["c"], sums["a"].norm * b.norm
         if not np.isfinite(c.norm) and scale >= check.largest:  # then so large a product is right
             return []
-        error = checks.length(c.right - sums["a"].right)  # type: ignore[operator]
         bound = check.bound(left.shape[1], PRODUCT) * scale + check.scale(0, max(product.shape))
-        return [Claim("C y = A (B y)", error, bound)]
+        return [Claim.equal("C y = A (B y)", c.right, sums["a"].right, bound)]
 
     check.hold(claims)
 
@@ -109,14 +95,13 @@ def norm(a: DistributedArray, ord: Any = None, *, check: bool = True, layout: La
         Of a matrix: Frobenius's (by default), the largest sum of a column's absolute values, or of a row's; the largest,
         the least or the sum of the singular values. Of a vector: None, 1, 2 or inf. 0 for an array without elements.
     check, layout
-        As for `svd`, for what is of singular values. The others are NumPy's, of the local arrays where they are.
+        As for all routines of `linalg`, for what is of singular values. The others are NumPy's, of the local arrays where
+        they are.
 
     Raises
     ------
     ValueError
         `ord` is none of these.
-    ArrayError, DescriptorError, LibraryError, CollectiveError
-        As for `matmul`.
     """
 
     def check_arguments(a: DistributedArray) -> Checked:
@@ -126,11 +111,11 @@ def norm(a: DistributedArray, ord: Any = None, *, check: bool = True, layout: La
         return (*a.shape, 1)[:2], a.desc
 
     kind = "F" if a.ndim == 1 and ord == 2 else NORMS.get(ord)
-    problem = Problem({"a": a}, check_arguments, vectors=("a",), options={"ord": ord}, check_finite=kind is None)
+    problem = Problem({"a": a}, check_arguments, vectors=("a",), check_finite=kind is None)
     real = np.zeros(0, problem.dtype).real.dtype.type
     exponent = problem.exponent("a")
     if kind is None:
-        values = singular_values(problem, False)
+        values = singular_values(problem)
         value = BY_VALUES[ord](values) if values.size else 0
     else:
         value = _summed_norm(problem, problem.moved("a", read_only=True, exponent=exponent), kind)
@@ -145,8 +130,7 @@ def _summed_norm(problem: Problem, matrix: DistributedArray, kind: str) -> np.fl
     def work() -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         rows, columns, local = held(matrix)
         sums = np.zeros(local.shape[axis])
-        for first in range(0, columns.size, PANEL_COLUMNS):
-            over = slice(first, first + PANEL_COLUMNS)
+        for over in panels(rows.size, columns.size):
             sizes = np.abs(local[:, over]).astype(np.float64)
             if kind == "1":
                 sums[over] = sizes.sum(axis=0)

@@ -12,7 +12,7 @@ from ..distributed_array import DistributedArray
 from ..errors import ArrayError
 from ..scalapack import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs
 from ..scalapack.calls import SingularError
-from . import check as checks
+from ..scalapack.operands import diagonal_places
 from .check import Check, Claim, Sums
 from .layouts import check_rows, routine, shaped_like
 from .problem import Checked, Layout, Problem, assembled, held
@@ -66,18 +66,8 @@ def solve(
         A square matrix, in any layout.
     b : DistributedArray
         Right-hand sides: a matrix, or a vector of one dimension.
-    overwrite_a, overwrite_b : bool
-        Whether the operand's own memory may be used, which saves a copy where its layout fits; what it then holds is
-        undefined. Otherwise no operand is changed.
-    check_finite : bool
-        Whether infs and NaNs are refused; where there are any, no result is checked.
-    check : bool
-        Whether the result is checked, by products with random vectors. Where it is none, it is computed once more in another
-        layout, with a warning.
-    layout : Descriptor or DistributedArray, optional
-        Layout of A to work in; default: an operand's own where it fits, or that of `layout_for`.
-    like : Descriptor or DistributedArray, optional
-        Layout of the result; default: that of `b`.
+    overwrite_a, overwrite_b, check_finite, check, layout, like
+        As for all routines of `linalg`; by default X is in the layout of `b`.
 
     Returns
     -------
@@ -87,19 +77,12 @@ def solve(
     Raises
     ------
     numpy.linalg.LinAlgError
-        The matrix is singular; says which pivot is zero. Or what ScaLAPACK returned is no result. On all ranks.
-    ValueError
-        An operand has infs or NaNs. On all ranks.
-    ArrayError, DescriptorError, LibraryError
-        An argument is wrong on this rank, or there is no ScaLAPACK.
-    CollectiveError
-        So it is on another rank, or ranks ask for different things.
+        The matrix is singular; says which pivot is zero.
     """
-    problem = Problem({"a": a, "b": b}, _system, vectors=("b",))
+    problem = Problem({"a": a, "b": b}, _system)
 
     def work() -> DistributedArray:
-        matrix = problem.moved("a", overwrite=overwrite_a)
-        sides = problem.moved("b", overwrite=overwrite_b)
+        matrix, sides = problem.moved("a"), problem.moved("b")
         verify = Check(problem)
         y = verify.vectors(matrix.shape[0])
         verify.add("a", matrix, left=y)
@@ -122,12 +105,11 @@ def hold_system(
 
     def claims(sums: dict[str, Sums]) -> list[Claim]:
         x = sums["x"]
-        with np.errstate(all="ignore"):
-            may_overflow = ~np.isfinite(x.norms) & (b.norms >= check.largest * check.eps * a.norm)  # type: ignore[arg-type,operator]
-        error = checks.lengths(x.left - b.left)  # type: ignore[operator]
+        may_overflow = ~np.isfinite(x.norms) & (b.norms >= check.largest * check.eps * a.norm)
         scale = a.norm * check.scale(x.norms, solution.shape[0]) + b.norms
         bound = np.where(may_overflow, np.inf, check.bound(solution.shape[0], SYSTEM) * scale)
-        return [Claim("(A^H y)^H x = y^H b", np.where(may_overflow, 0, error), bound)]
+        claim = Claim.equal_sides("(A^H y)^H x = y^H b", x.left, b.left, bound)
+        return [claim._replace(error=np.where(may_overflow, 0, claim.error))]
 
     check.hold(claims, factors, a.norm)
 
@@ -140,10 +122,9 @@ class _Factors(NamedTuple):
     exchanges: NDArray[np.intp]
 
 
-def _lu_factored(problem: Problem, overwrite: bool) -> _Factors:
+def _lu_factored(problem: Problem) -> _Factors:
     """Factor the operand a: P L (U y) = A y."""
-    matrix = problem.moved("a", overwrite=overwrite)
-    check = Check(problem)
+    matrix, check = problem.moved("a"), Check(problem)
     y = check.vectors(matrix.shape[0])
     check.add("a", matrix, right=y)
     pivots: NDArray[np.intc] | None = None
@@ -161,19 +142,9 @@ def _lu_factored(problem: Problem, overwrite: bool) -> _Factors:
     if check.active:
         check.add("U", matrix, right=y, part="U", norm=False)
         check.add("L", matrix, right=check.sums()["U"].product, part="l", norm=False)
-        order = row_order(exchanges)
-
-        def claims(sums: dict[str, Sums]) -> list[Claim]:
-            error = checks.length(sums["L"].product - before["a"].product[order])
-            return [
-                Claim(
-                    "P L (U y) = A y",
-                    error,
-                    check.bound(matrix.shape[0], FACTORS) * check.scale(before["a"].norm, matrix.shape[0]),
-                )
-            ]
-
-        check.hold(claims, matrix, before["a"].norm)
+        a, n = before["a"], matrix.shape[0]
+        expected, bound = a.product[row_order(exchanges)], check.bound(n, FACTORS) * check.scale(a.norm, n)
+        check.hold(lambda sums: [Claim.equal("P L (U y) = A y", sums["L"].product, expected, bound)], matrix, a.norm)
     return _Factors(matrix, pivots, exchanges)
 
 
@@ -200,7 +171,7 @@ def lu_factor(
     Parameters
     ----------
     a, overwrite_a, check_finite, check, layout, like
-        As for `solve`.
+        As for all routines of `linalg`.
 
     Returns
     -------
@@ -213,11 +184,9 @@ def lu_factor(
     ------
     numpy.linalg.LinAlgError
         The matrix is singular; SciPy only warns.
-    ArrayError, DescriptorError, LibraryError, CollectiveError
-        As for `solve`.
     """
     problem = Problem({"a": a}, square)
-    factors = problem.attempt(lambda: _lu_factored(problem, overwrite_a), "getrf")
+    factors = problem.attempt(lambda: _lu_factored(problem), "getrf")
     return problem.given_back(factors.matrix), factors.exchanges
 
 
@@ -246,12 +215,8 @@ def lu_solve(
 
     Raises
     ------
-    numpy.linalg.LinAlgError
-        What ScaLAPACK returned is no result.
     ValueError
-        `trans` is none of these, or an operand has infs or NaNs.
-    ArrayError, DescriptorError, LibraryError, CollectiveError
-        As for `solve`.
+        `trans` is none of these.
     """
     lu, piv = _two("lu_and_piv", lu_and_piv)
 
@@ -265,11 +230,10 @@ def lu_solve(
             raise ArrayError(f"piv has {piv.min()} to {piv.max()}: it must have rows, 0 to {n - 1}")
         return _system(lu, b)
 
-    options = {"trans": trans, "piv": piv}
-    problem = Problem({"lu": lu, "b": b}, check_arguments, vectors=("b",), options=options)
+    problem = Problem({"lu": lu, "b": b}, check_arguments, piv=piv)
 
     def work() -> DistributedArray:
-        matrix, sides = problem.moved("lu", read_only=True), problem.moved("b", overwrite=overwrite_b)
+        matrix, sides = problem.moved("lu", read_only=True), problem.moved("b")
         verify = Check(problem)
         y = verify.vectors(matrix.shape[0])
         verify.add("b", sides, left=y, columns=True)
@@ -280,7 +244,7 @@ def lu_solve(
             side, x = ("right", y.conj() if trans == 1 else y) if trans else ("left", y[order])
             verify.add("first", matrix, **{side: x}, part=first)  # type: ignore[arg-type]
             sums = verify.sums()
-            verify.add("then", matrix, **{side: sums["first"].product}, part=then)  # type: ignore[arg-type]
+            verify.add("then", matrix, **{side: sums["first"].product}, part=then)
             product = verify.sums()["then"].product
             if trans:
                 product = product[np.argsort(order)]
@@ -305,10 +269,9 @@ def _two(name: str, factors: Any) -> tuple[Any, Any]:
     return tuple(factors) if isinstance(factors, tuple | list) and len(factors) == 2 else (factors, name)
 
 
-def _factored(problem: Problem, lower: bool, overwrite: bool) -> DistributedArray:
+def _factored(problem: Problem, lower: bool) -> DistributedArray:
     """The Cholesky factor of the operand a in one triangle: L (L^H y) = A y, or U^H (U y) = A y."""
-    matrix = problem.moved("a", overwrite=overwrite)
-    part, check = "L" if lower else "U", Check(problem)
+    matrix, part, check = problem.moved("a"), "L" if lower else "U", Check(problem)
     y = check.vectors(matrix.shape[0])
     check.add("a", matrix, right=y, part=f"H{part}")
     _, before = check.run(lambda: pxpotrf(matrix, part))
@@ -322,15 +285,9 @@ def hold_cholesky(check: Check, factor: DistributedArray, lower: bool, a: Sums |
         return
     check.add_factor("first", factor, lower, y, adjoint=True)
     check.add_factor("then", factor, lower, check.sums()["first"].product)
-    check.hold(
-        lambda sums: [
-            Claim(
-                "L (L^H y) = A y" if lower else "U^H (U y) = A y",
-                checks.length(sums["then"].product - a.product),
-                check.bound(factor.shape[0], CHOLESKY) * check.scale(a.norm, factor.shape[0]),
-            )
-        ]
-    )
+    text = "L (L^H y) = A y" if lower else "U^H (U y) = A y"
+    bound = check.bound(factor.shape[0], CHOLESKY) * check.scale(a.norm, factor.shape[0])
+    check.hold(lambda sums: [Claim.equal(text, sums["then"].product, a.product, bound)])
 
 
 def keep_triangle(matrix: DistributedArray, lower: bool) -> None:
@@ -342,10 +299,8 @@ def keep_triangle(matrix: DistributedArray, lower: bool) -> None:
 
 def diagonal_of(matrix: DistributedArray) -> NDArray[Any]:
     """What this rank has of the diagonal. Not collective."""
-    rows, columns, local = held(matrix)
-    _, down, across = np.intersect1d(rows, columns, assume_unique=True, return_indices=True)
-    diagonal: NDArray[Any] = local[down, across]
-    return diagonal
+    _, rows, columns = diagonal_places(matrix.desc)
+    return held(matrix)[2][rows, columns]
 
 
 @routine
@@ -364,27 +319,23 @@ def cholesky(
     Parameters
     ----------
     a, overwrite_a, check_finite, check, layout, like
-        As for `solve`; only one triangle is read.
+        As for all routines of `linalg`; only one triangle is read.
     lower : bool
         A = L L^H, or by default A = U^H U.
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        The matrix is not positive definite; says which leading minor. Or what ScaLAPACK returned is no result. On all ranks.
-    ValueError
-        The matrix has infs or NaNs. On all ranks.
-    ArrayError, DescriptorError, LibraryError, CollectiveError
-        As for `solve`.
+        The matrix is not positive definite; says which leading minor.
     """
-    problem, factor = _cholesky(a, lower, overwrite_a)
+    problem, factor = _cholesky(a, lower)
     keep_triangle(factor, lower)
     return problem.given_back(factor)
 
 
-def _cholesky(a: DistributedArray, lower: bool, overwrite: bool) -> tuple[Problem, DistributedArray]:
-    problem = Problem({"a": a}, square, options={"lower": bool(lower)})
-    return problem, problem.attempt(lambda: _factored(problem, lower, overwrite), "potrf")
+def _cholesky(a: DistributedArray, lower: bool) -> tuple[Problem, DistributedArray]:
+    problem = Problem({"a": a}, square)
+    return problem, problem.attempt(lambda: _factored(problem, lower), "potrf")
 
 
 @routine
@@ -409,7 +360,7 @@ def cho_factor(
     lower : bool
         Which one it is.
     """
-    problem, factor = _cholesky(a, lower, overwrite_a)
+    problem, factor = _cholesky(a, lower)
     return problem.given_back(factor), bool(lower)
 
 
@@ -432,22 +383,13 @@ def cho_solve(
         What `cho_factor` returned, or (`cholesky`'s result, lower); it is not changed.
     b, overwrite_b, check_finite, check, layout, like
         As for `solve`; the result is checked against the factor.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        What ScaLAPACK returned is no result.
-    ValueError
-        An operand has infs or NaNs.
-    ArrayError, DescriptorError, LibraryError, CollectiveError
-        As for `solve`.
     """
     c, lower = _two("c_and_lower", c_and_lower)
-    problem = Problem({"c": c, "b": b}, _system, vectors=("b",), options={"lower": bool(lower)})
+    problem = Problem({"c": c, "b": b}, _system, lower=bool(lower))
     part = "L" if lower else "U"
 
     def work() -> DistributedArray:
-        matrix, sides = problem.moved("c", read_only=True), problem.moved("b", overwrite=overwrite_b)
+        matrix, sides = problem.moved("c", read_only=True), problem.moved("b")
         verify = Check(problem)
         y = verify.vectors(matrix.shape[0])
         verify.add("b", sides, left=y, columns=True)
@@ -483,8 +425,7 @@ def inv(
     problem = Problem({"a": a}, square)
 
     def work() -> DistributedArray:
-        matrix = problem.moved("a", overwrite=overwrite_a)
-        verify = Check(problem)
+        matrix, verify = problem.moved("a"), Check(problem)
         y = verify.vectors(matrix.shape[0])
         verify.add("a", matrix, right=y)
         _, before = verify.run(lambda: pxgetri(matrix, pxgetrf(matrix)))
@@ -492,12 +433,11 @@ def inv(
             verify.add("x", matrix, right=before["a"].product)
 
             def claims(sums: dict[str, Sums]) -> list[Claim]:
-                x = sums["x"]
-                if not np.isfinite(x.norm) and before["a"].norm * verify.largest * verify.eps < 1:
+                x, norm, n = sums["x"], before["a"].norm, matrix.shape[0]
+                if not np.isfinite(x.norm) and norm * verify.largest * verify.eps < 1:
                     return []
-                scale = before["a"].norm * verify.scale(x.norm, matrix.shape[0])
-                bound = verify.bound(matrix.shape[0], INVERSE) * scale
-                return [Claim("inv(A) (A y) = y", checks.length(x.product - y), bound)]
+                bound = verify.bound(n, INVERSE) * norm * verify.scale(x.norm, n)
+                return [Claim.equal("inv(A) (A y) = y", x.product, y, bound)]
 
             verify.hold(claims)
         return matrix
@@ -529,7 +469,7 @@ def slogdet(
     Parameters
     ----------
     a, overwrite_a, check, layout
-        As for `solve`; infs and NaNs go through, as with NumPy, and their factors are not checked.
+        As for all routines of `linalg`; infs and NaNs go through, as with NumPy, and their factors are not checked.
 
     Returns
     -------
@@ -539,11 +479,9 @@ def slogdet(
     Raises
     ------
     numpy.linalg.LinAlgError
-        What ScaLAPACK returned are no factors, or a pivot is subnormal.
-    ArrayError, DescriptorError, LibraryError, CollectiveError
-        As for `solve`.
+        A pivot is subnormal.
     """
-    return _slogdet(a, overwrite_a)
+    return _slogdet(a)
 
 
 @routine
@@ -552,16 +490,16 @@ def det(a: DistributedArray, *, overwrite_a: bool = False, check: bool = True, l
 
     Parameters and errors are those of `slogdet`.
     """
-    sign, logarithm = _slogdet(a, overwrite_a)
+    sign, logarithm = _slogdet(a)
     with np.errstate(over="ignore"):
         return sign * np.exp(logarithm)
 
 
-def _slogdet(a: DistributedArray, overwrite_a: bool) -> SlogdetResult:
+def _slogdet(a: DistributedArray) -> SlogdetResult:
     problem = Problem({"a": a}, square)
     number, real = problem.dtype.type, np.zeros(0, problem.dtype).real.dtype.type
     try:
-        factors = problem.attempt(lambda: _lu_factored(problem, overwrite_a), "getrf")
+        factors = problem.attempt(lambda: _lu_factored(problem), "getrf")
     except SingularError:
         return SlogdetResult(number(0), real(-np.inf))
     except np.linalg.LinAlgError:
