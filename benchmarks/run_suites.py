@@ -4,8 +4,7 @@ mpiexec -n 8 python -m mpi4py benchmarks/run_suites.py --suite walker-otto --plo
 python benchmarks/run_suites.py --suite aspen --quick
 
 The papers' experiments are walker-otto, walker-otto-links, desprez, desprez-packing, birkeland, birkeland-links,
-birkeland-projection and overlap, under mpiexec, and aspen, which needs no MPI. In blocks, ranks and dtypes one thing varies;
-batch says what a batch gains.
+birkeland-projection, under mpiexec, and aspen, which needs no MPI. In blocks, ranks and dtypes one thing varies.
 """
 
 import sys
@@ -15,15 +14,13 @@ from papers.birkeland import BIRKELAND, BIRKELAND_LINKS
 from papers.birkeland_projection import BIRKELAND_PROJECTION
 from papers.desprez import DESPREZ
 from papers.desprez_packing import DESPREZ_PACKING
-from papers.overlap import OVERLAP
 from papers.walker_otto import WALKER_OTTO, WALKER_OTTO_LINKS
-from variations.suites import VARIATIONS
+from variations import VARIATIONS
 
 from pyscalapack_redist.tools.bench.suites import SUITES
 from pyscalapack_redist.tools.cli import main
 
 PAPERS = {
-    "overlap": OVERLAP,
     "walker-otto": WALKER_OTTO,
     "walker-otto-links": WALKER_OTTO_LINKS,
     "desprez": DESPREZ,

@@ -13,21 +13,17 @@ import launch
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from papers import aspen, birkeland, birkeland_figure
+from papers import aspen
 from papers.birkeland_model import Model, moves, sweep
 from papers.birkeland_projection import WAYS
-from papers.birkeland_sweep import layout
 from papers.desprez_packing import EXCHANGES, TIMERS
 
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS
-from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
-from pyscalapack_redist.tools.cases import Case
 
 pytestmark = pytest.mark.any_mpi
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 INSTALLED = ("broad", "sizes", "once", "hosts")
 OF_OUR_OWN = {"auto", "memcpy"}
-KINDS = ("auto", "auto/nonblocking", "auto/windowed")
 long = pytest.mark.long
 
 
@@ -66,8 +62,6 @@ def quick(ranks: int, suite: str, tmp_path: Path, *more: object, **options: Any)
                 ),
                 ("desprez", 12, {"auto"}, "Example 4: P = 12, Q = 8, r = 4, s = 3, shared processes"),
                 ("desprez-packing", 4, {f"{e} {t}" for e in EXCHANGES for t in TIMERS}, "packing outside the timer"),
-                ("overlap", 2, {"computing", *(f"{kind} during computing" for kind in KINDS)}, "that was hidden:"),
-                ("batch", 2, {"one by one", "batch, nonblocking"}, "16 matrices, minimum / median times:"),
                 ("birkeland", 1, {"sweep", "subarrays/alltoallw"}, "times as fast as subarrays/alltoallw"),
                 ("birkeland", 6, {"sweep/alltoallw/datatypes", "memcpy"}, "t_s, start-up of a message"),
                 ("birkeland-links", 6, {"sweep/nonblocking", "ring/irecv-isend-wait"}, ""),
@@ -111,7 +105,6 @@ SCRIPTS = [
     ),
 ]
 LONG_SCRIPTS = [
-    ("least_cost_schedules.py", "--largest 3", ["| 15 -> 6 | 7 |"]),
     ("planning.py", "--repeat 1", ["1,048,576 ranks | caterpillar | 576 | 810 |"]),
     ("intersection_shapes.py", "--repeat 1 --largest 1000000", ["| 100x100x100 | "]),
     ("walker_otto_simulated.py", "--most 10", ["| 10 |"]),
@@ -154,19 +147,6 @@ def test_aspen(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
 
 
 # -- Birkeland and Sorevik
-
-
-@pytest.mark.long
-def test_figures_of_sweeps_fit_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cases = []
-    for n, grid in ((12, (4,)), (12, (2, 2)), (30, (4,)), (30, (2, 2))):
-        case = Case((n, n, n), layout((n, n, n), grid, 0), layout((n, n, n), grid, 1))
-        seconds = Model(1e-6, 1e-9).seconds(birkeland.load(case, 4))
-        cases.append(CaseResult(case, (MethodResult("sweep", (seconds,), 0, True),)))
-    run = tmp_path / "run.json"
-    run.write_text(Results({"ranks": 4, "cores": 4, "mpi": "an MPI"}, tuple(cases)).to_json())
-    assert birkeland_figure.main([str(run), str(run), "--plot", str(tmp_path / "fig3.png")]) == 0
-    assert "t_s = 1.00 us, t_w = 1 ns a byte: --model ts=1e-06,tw=1e-09" in capsys.readouterr().out
 
 
 @given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 4), st.sampled_from((1, 8, 16)))

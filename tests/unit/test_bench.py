@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from variations.suites import VARIATIONS
+from variations import VARIATIONS
 
 from pyscalapack_redist.tools.bench.plot import plot
 from pyscalapack_redist.tools.bench.results import (

@@ -10,8 +10,6 @@ from pyscalapack_redist.tools.bench.methods import DEFAULT_METHODS, named_method
 from pyscalapack_redist.tools.bench.suites import GRIDS, Suite, squares
 from pyscalapack_redist.tools.cases import Case
 
-from .batching import BATCH
-
 __all__ = ["VARIATIONS"]
 
 METHODS = named_methods(*DEFAULT_METHODS)
@@ -47,5 +45,4 @@ VARIATIONS: dict[str, Suite] = {
         methods=METHODS,
     ),
     "dtypes": Suite(cases=_dtypes(64 * 2**20), quick=_dtypes(2**16), methods=METHODS),
-    "batch": BATCH,
 }
