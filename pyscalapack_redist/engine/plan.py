@@ -11,7 +11,6 @@ as the last ones' and the same factors goes in one compiled call or a `DirectCal
 from __future__ import annotations
 
 import functools
-import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -20,20 +19,17 @@ from typing import Any
 import numpy as np
 
 from .._kernels.call import Call, Kinds
-from .._kernels.ring import Ballot
-from .._kernels.transport import Traffic
 from ..comm.group import Group
-from ..comm.vote import Outcome, digest
+from ..comm.transfer import Transfer
+from ..comm.vote import digest
 from ..errors import ArrayError
-from ..exchanges import Exchange
 from ..exchanges.shared import Shared
 from ..layout.arrays import host_array
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.tiles import Layout
 from ..schedules.orders import CombinedOrder, Order
-from .arrays import BY_COLUMNS, BY_ROWS, Arrays, dtype_digest
-from .direct import DirectCall
+from .arrays import BY_COLUMNS, Arrays, dtype_digest
 from .operands import BINDINGS_KEPT, Binding, Operands, bound, listed, operands
 from .operation import Factors, scale_rest
 from .stages import Forms, Pair, Stage
@@ -46,9 +42,8 @@ __all__ = [
     "Plan",
     "Remembered",
     "any_wrapped",
-    "call_with",
-    "first_call",
-    "remember",
+    "factors_key",
+    "key_of",
     "remembered_of",
     "unwrapped",
     "wrapped",
@@ -159,7 +154,7 @@ class Plan:
         Seconds of each part of planning.
     seconds : float or None
         Of the last use.
-    call : Call or DirectCall or None
+    call : Call or Transfer or None
         The fast path of a use without factors.
     """
 
@@ -181,7 +176,7 @@ class Plan:
         self.moves = tuple([move for stage in stages for move in stage.moves])
         self.memory_limit = stages[0].options.memory_limit
         self.remembered: dict[Key | None, Remembered] = {}
-        self.call: Call | DirectCall | None = None
+        self.call: Call | Transfer | None = None
         self.finishes = True in [pair.fill == "zero" or not pair.desc_b._held for pair in self.pairs]
         self.tiled = False in [desc.is_product for pair in self.pairs for desc in pair[:2]]
         self.direct: Stage | None = None
@@ -247,10 +242,6 @@ class Plan:
         if self.tiled:
             self._apart = checked._replace(out=None)
         return mine
-
-    def call_number(self, mine: Operands) -> int:
-        """What a vote says of the plan and the factors."""
-        return self.identity if mine.plain else digest((self.identity, mine.factors))
 
     def known(self, mine: Operands) -> Sequence[np.dtype[Any] | None] | None:
         """The dtypes of all pairs, where nobody has to be asked for them."""
@@ -333,9 +324,25 @@ class Plan:
         made = wrapped(self.pairs, given, outs, result if self.listed else [result])
         return made if self.listed else made[0]
 
-    @staticmethod
-    def factors_in_words(factors: Iterable[Factors]) -> str:
-        return ", ".join(sorted({str(factor) for factor in factors}))
+    def said_of(self, mine: Operands) -> dict[str, Any]:
+        """What a ballot says of the plan and of these arrays."""
+        dtype, note = self.dtype_in_vote(mine)
+        call = self.identity if mine.plain else digest((self.identity, mine.factors))
+        return {"call": call, "dtype": dtype, "note": note, "item": mine.item, "order": mine.order or 0}
+
+    def keep(self, key: Key, remembered: Remembered) -> None:
+        """Serve the next uses with these factors by it."""
+        while len(self.remembered) >= BINDINGS_KEPT:
+            self.drop(next(iter(self.remembered)))
+        self.remembered[key] = remembered
+        if key == PLAIN:
+            self.call = remembered.call
+
+    def drop(self, key: Key | None) -> None:
+        """Serve uses with these factors as first ones."""
+        self.remembered.pop(key, None)
+        if key == PLAIN:
+            self.call = None
 
     def planned_at(self, moments: Sequence[float]) -> None:
         """Note the seconds of each part of planning, from the times at which they began and the last one ended."""
@@ -349,7 +356,7 @@ class Remembered:
     """
 
     def __init__(
-        self, kinds: Kinds, operands: Operands, order: int, call: Call | DirectCall | None, binding: Binding | None
+        self, kinds: Kinds, operands: Operands, order: int, call: Call | Transfer | None, binding: Binding | None
     ) -> None:
         self.kinds, self.operands, self.order, self.call = kinds, operands, order, call
         self._binding = binding
@@ -361,8 +368,7 @@ class Remembered:
             made = bound(plan.stages, kept.forms, self.order, kept.item, plan.memory_limit, kept.factors)
             (exchange,) = made.exchanges
             assert isinstance(exchange, Shared)
-            assert self.call is not None
-            assert not isinstance(self.call, DirectCall)
+            assert isinstance(self.call, Call)
             exchange.traffic = self.call.traffic  # chunks of which the call may have packed
             self._binding = made
         return self._binding
@@ -377,113 +383,12 @@ def factors_key(alpha: Any, beta: Any) -> Key | None:
 
 def remembered_of(plan: Plan, mine: Operands) -> Remembered | None:
     """What is known of earlier uses with the factors of these arrays."""
-    key = _key_of(mine)
+    key = key_of(mine)
     return None if key is None else plan.remembered.get(key)
 
 
-def _key_of(mine: Operands) -> Key | None:
+def key_of(mine: Operands) -> Key | None:
     """As `factors_key`; None also where a batch has several."""
     alpha, beta, _ = mine.factors[0]
     alike = len(mine.factors) == 1 or all(other[:2] == (alpha, beta) for other in mine.factors)
     return (alpha, beta) if alike else None
-
-
-def call_with(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call | DirectCall | None:
-    """The compiled call with these factors, if there can be one."""
-    key = factors_key(alpha, beta)
-    if key is None:
-        return None
-    remembered = plan.remembered.get(key)
-    return first_call(plan, a, out, alpha, beta) if remembered is None else remembered.call
-
-
-def first_call(plan: Plan, a: Any, out: Any, alpha: Any = ONE, beta: Any = ZERO) -> Call | DirectCall | None:
-    """The compiled call for arrays like these, where there is none yet; what is wrong is found again by a transfer."""
-    group = plan.group
-    first = not plan.asks and plan.stages[0].exchange is Shared and factors_key(alpha, beta) not in plan.remembered
-    if group is None or group.broken is not None or not first or plan.tiled:
-        return None
-    try:
-        mine = plan.operands(a, out, alpha, beta)
-        if mine.order is None:
-            return None
-        traffic = plan.stages[0].straight(mine.forms, mine.order, mine.item) if mine.item else None
-        binding = None if traffic is not None else plan.binding(mine, mine.forms, mine.order, mine.item)
-        return _remember_as(plan, group, mine, binding, mine.item, traffic=traffic)
-    except Exception:
-        return None
-
-
-def remember(plan: Plan, group: Group, mine: Operands, binding: Binding, outcome: Outcome) -> None:
-    """Serve the next arrays of this kind without checking each; on one node in a compiled call."""
-    if plan.between or plan.tiled:
-        return
-    remembered = remembered_of(plan, mine)
-    if remembered is not None and isinstance(remembered.call, DirectCall):
-        remembered.call.expected = outcome
-    if remembered is not None and remembered.operands.forms is mine.forms and remembered.binding(plan) is binding:
-        return
-    _remember_as(plan, group, mine, binding, int(outcome.item), outcome)
-
-
-def _remember_as(
-    plan: Plan,
-    group: Group,
-    mine: Operands,
-    binding: Binding | None,
-    item: int,
-    outcome: Outcome | None = None,
-    traffic: Traffic | None = None,
-) -> Call | DirectCall | None:
-    """Remember arrays of this kind, by what moves them: `traffic` alone, or `binding`."""
-    key = _key_of(mine)
-    _forget(plan, key)
-    if key is None or True in mine.forms.stays:
-        return None
-    makes = [
-        None if target is None or target is out else (pair.desc_b.empty if pair.part is None else pair.desc_b.zeros)
-        for pair, out, target in zip(plan.pairs, mine.outs, mine.targets, strict=True)
-    ]
-    arrays = [array if isinstance(array, np.ndarray) else None for array in mine.given]
-    try:
-        kinds = Kinds(arrays, mine.targets, makes)
-    except (BufferError, ValueError):  # dtypes that buffers cannot describe are checked each time
-        return None
-    call: Call | DirectCall | None = None
-    # A plan has its call; the call does not have its plan, so that both end with the plan's last reference.
-    its_plan = weakref.ref(plan)
-    look_around = functools.partial(_look_around, group, its_plan)
-    dtype, note = plan.dtype_in_vote(mine)
-    said = {"call": plan.call_number(mine), "dtype": dtype, "note": note, "item": mine.item, "order": mine.order or 0}
-    order = mine.order or 0 if binding is None else binding.order
-    exchange = None if binding is None else binding.exchanges[0]
-    if exchange is not None and item:
-        traffic = exchange.compiled()
-    if traffic is not None:
-        ballot = Ballot(**said, packed=order)
-        call = Call(traffic, kinds, ballot, item, look_around, group.tickets, plan.listed)
-    elif exchange is not None and outcome is not None and item and not plan.asks and DirectCall.suits(exchange):
-
-        def turned() -> Exchange:
-            alive, other = its_plan(), BY_ROWS + BY_COLUMNS - order
-            assert alive is not None
-            return alive.binding(kept, kept.forms, other, item).exchanges[0]
-
-        call = DirectCall(group, exchange, kinds, Ballot(**said), outcome, look_around, turned)
-    kept = Operands([], [], [], *mine[3:])
-    while len(plan.remembered) >= BINDINGS_KEPT:
-        _forget(plan, next(iter(plan.remembered)))
-    plan.remembered[key] = Remembered(kinds, kept, order, call, binding)
-    if key == PLAIN:
-        plan.call = call
-    return call
-
-
-def _look_around(group: Group, plan: weakref.ref[Plan]) -> None:
-    group.look_around(plan())
-
-
-def _forget(plan: Plan, key: Key | None) -> None:
-    plan.remembered.pop(key, None)
-    if key == PLAIN:
-        plan.call = None

@@ -13,20 +13,20 @@ from numpy.typing import DTypeLike, NDArray
 from .. import tracing
 from .._kernels.call import DISSENT, Call
 from ..comm import progress
+from ..comm.transfer import Transfer
 from ..drawing.svg import beside, table
 from ..errors import CollectiveError
 from ..exchanges import Message
 from ..layout.distributed import Distributed
 from ..layout.letters import transposes
 from ..schedules.orders import Order
-from .direct import DirectCall
 from .messages import messages_of as planned
 from .operation import Part
 from .order import process_coords
-from .plan import ONE, ZERO, Plan, call_with, first_call
+from .plan import ONE, ZERO, Plan
 from .report import PARTS, Leg, Profile, messages_of, report_of, report_of_all
 from .stages import Move
-from .transfer import Transfer
+from .use import call_for, continued, start_use
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -134,31 +134,28 @@ class Redistribution:
             return traced(self, a, out, alpha, beta)
         plan = self.inside
         group = plan.group
-        call: Call | DirectCall | None = None
-        transfer: Transfer | None = None
+        call: Call | Transfer | None = None
         drawn = 0 if group is None else group.tickets.drawn
         try:
             result: Any = NotImplemented
             if not progress._here.tasks:
-                if alpha is ONE and beta is ZERO:
-                    call = plan.call or first_call(plan, a, out)
-                else:
-                    call = call_with(plan, a, out, alpha, beta)
+                call = plan.call if alpha is ONE and beta is ZERO else None
+                call = call or call_for(plan, a, out, alpha, beta)
                 if call is not None:
                     result = call(a, out)
-            if result is DISSENT:
-                transfer = Transfer(plan, a, out, call=call)
+            if result is DISSENT and isinstance(call, Call):
+                transfer = continued(plan, call, a, out)
             elif result is NotImplemented:
-                transfer = Transfer(plan, a, out, alpha, beta)
+                transfer = start_use(plan, a, out, alpha, beta)
+            else:
+                return plan.result_of(a, out, result, alpha, beta) if plan.finishes else result
         except BaseException as caught:
-            if call is not None and call.begun:
-                Transfer(plan, a, out, call=call)  # it goes on when this rank calls anything again
+            if isinstance(call, Call) and call.begun:
+                continued(plan, call, a, out)  # it goes on when this rank calls anything again
             elif group is not None and group.tickets.drawn == drawn:  # the others wait for this rank's vote
-                return Transfer(plan, a, out, alpha, beta, error=caught).wait()
+                return start_use(plan, a, out, alpha, beta, error=caught).wait()
             raise
-        if transfer is not None:
-            return transfer.wait()
-        return plan.result_of(a, out, result, alpha, beta) if plan.finishes else result
+        return transfer.wait()
 
     def start(self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO) -> Transfer:
         """Start a redistribution and return at once; parameters as in a call. Collective, in the same order on all ranks.
@@ -167,13 +164,13 @@ class Redistribution:
         `out`; those around a sub-array may, also by other transfers.
         """
         measured = begun(self, a, out) if tracing.active else None
-        return Transfer(self.inside, a, out, alpha, beta, measured=measured)
+        return start_use(self.inside, a, out, alpha, beta, measured=measured)
 
     def profile(self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO) -> Profile:
         """Redistribute, and say where the time went on this rank. Collective; parameters and errors as in a call."""
         spent = dict.fromkeys(PARTS, 0.0)
         start = time.perf_counter()
-        transfer = Transfer(self.inside, a, out, alpha, beta, spent)
+        transfer = start_use(self.inside, a, out, alpha, beta, spent)
         voted = time.perf_counter()
         transfer.wait()
         end = time.perf_counter()

@@ -20,13 +20,12 @@ from pyscalapack_redist._kernels.call import Call
 from pyscalapack_redist._kernels.ring import Ring, bytes_needed
 from pyscalapack_redist.comm import groups, progress, waiting
 from pyscalapack_redist.comm import node as nodes
+from pyscalapack_redist.comm import transfer as transfers
 from pyscalapack_redist.comm.group import Group
 from pyscalapack_redist.comm.node import Node
 from pyscalapack_redist.comm.vote import Ballot, Rows, Vote
 from pyscalapack_redist.engine import make
-from pyscalapack_redist.engine import plan as insides
-from pyscalapack_redist.engine import transfer as transfers
-from pyscalapack_redist.engine.direct import DirectCall
+from pyscalapack_redist.engine import use as uses
 from pyscalapack_redist.errors import CollectiveError
 
 from . import world as worlds
@@ -360,7 +359,7 @@ def _made(layout: type[Descriptor | Tiles], name: str) -> Callable[..., Any]:
     return make
 
 
-_allocate = transfers.allocate
+_allocate = uses.allocate
 
 
 def _allocate_or_fail(plan: Any, mine: Any, dtypes: Any) -> Any:
@@ -371,34 +370,25 @@ def _allocate_or_fail(plan: Any, mine: Any, dtypes: Any) -> Any:
     return _allocate(plan, mine, dtypes)
 
 
-_moving = transfers.Moving.advance
+_moving = uses.Use.advance
 
 
 def _moving_or_failing(self: Any, block: bool) -> Any:
-    """The step of a transfer while elements move; it fails with arrays for which that was chosen."""
+    """The step of a use while elements move; it fails with arrays for which that was chosen."""
     doomed = _here().doomed_later
-    if doomed and not doomed.isdisjoint(map(id, (*self._mine.given, *self._mine.outs))):
+    arrays = (*self.mine.given, *self.mine.outs)
+    if isinstance(self, uses.KeptUse):  # it knows the array that it writes
+        arrays += tuple(self._targets)
+    if doomed and not doomed.isdisjoint(map(id, arrays)):
         raise MemoryError("no memory while elements move")
     return _moving(self, block)
 
 
-_move = DirectCall._move
-
-
-def _move_or_fail(self: Any) -> None:
-    """The same of a direct call, which knows the array that it writes; it fails once."""
-    doomed = _here().doomed_later
-    if id(self.targets) in doomed:
-        doomed.clear()
-        raise MemoryError("no memory while elements move")
-    _move(self)
-
-
 _REPLACED: list[tuple[Any, str, Any]] = [
-    (DirectCall, "_move", _move_or_fail),
     (progress, "pause", _pause),
     (progress, "interrupts_held", _Held),
     (transfers, "interrupts_held", _Held),
+    (uses, "interrupts_held", _Held),
     (progress, "_here", None),
     (progress, "LOOKS", 0),
     (progress, "LOOKS_AROUND", 1),
@@ -408,9 +398,9 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (waiting, "time", _Clock),
     (groups, "_never_freed", _Kept()),
     (waiting, "_report", lambda *what: None),
-    (insides, "Call", _call),
-    (transfers, "allocate", _allocate_or_fail),
-    (transfers.Moving, "advance", _moving_or_failing),
+    (uses, "Call", _call),
+    (uses, "allocate", _allocate_or_fail),
+    (uses.Use, "advance", _moving_or_failing),
     (nodes, "_is_dead", lambda process: process[0] in _here().world.dead),
     (make, "group_of", _group_of),
     *((layout, name, _made(layout, name)) for layout in (Descriptor, Tiles) for name in ("empty", "zeros")),

@@ -25,10 +25,10 @@ import pytest
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm.links import Links
+from pyscalapack_redist.comm.transfer import Transfer
 from pyscalapack_redist.engine.operation import Part
 from pyscalapack_redist.engine.redistribution import Leg
 from pyscalapack_redist.engine.report import Profile, Report
-from pyscalapack_redist.engine.transfer import Transfer
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "pyscalapack_redist"

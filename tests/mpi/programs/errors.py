@@ -16,7 +16,7 @@ import pyscalapack_redist as psr
 from pyscalapack_redist.comm import group as group_module
 from pyscalapack_redist.engine import build as building
 from pyscalapack_redist.engine import messages as planner
-from pyscalapack_redist.engine import transfer as states
+from pyscalapack_redist.engine import use as states
 from pyscalapack_redist.engine.plan import Remembered
 from pyscalapack_redist.errors import RedistributionError
 from pyscalapack_redist.exchanges import exchange as threads

@@ -19,7 +19,7 @@ from mpi4py import MPI
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import waiting
-from pyscalapack_redist.engine import make as redistribute
+from pyscalapack_redist.engine import build as building
 
 WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
@@ -176,13 +176,13 @@ def reported_in_time() -> None:
 def at_work() -> None:
     """Rank 0 has come, as all have: it searches a schedule until another rank says that it waits."""
     _, plan = plan_on("0,0,0,0")
-    searched = redistribute.searched
+    searched = building.searched
 
     def slow(*given: Any) -> Any:
         WORLD.recv(source=1, tag=SAID)
         return searched(*given)
 
-    with heard((0,)), mock.patch.object(redistribute, "searched", slow):
+    with heard((0,)), mock.patch.object(building, "searched", slow):
         assert psr.redistribute(plan.desc_a, plan.desc_b, schedule="stepwise").schedule.name == "stepwise"
     assert len(said) == (RANK == 1), (RANK, said)
     assert all(": all have come to it." in text for text in said)

@@ -1,0 +1,480 @@
+"""Transfer: one use of a plan in flight, as the states that it goes through.
+
+    VOTING -> READY -> MOVING -> COMPLETE
+       |  \\-> ASKING -> CONFIRMING -> READY
+       \\-> REFUSING -> REFUSED
+
+From any of them to BROKEN, where a step raises. docs/protocol.md says what each rank may assume in each. A transfer knows
+neither layouts nor arrays: what it moves is a `Use`.
+
+It is advanced by whoever waits for anything, and never blocks. One that is complete can be used again, for arrays of the same
+kind: that is the fast path of exchanges by MPI. The one through the ring (`_kernels.call.Call`) is compiled, and goes through
+the same states in one piece; where it cannot go on, a transfer does so from the state that it has reached.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from ..errors import CollectiveError
+from . import progress
+from .group import TALK, Conversation, Group, Refusal
+from .progress import advance_others, interrupts_held, under_way, until
+from .vote import Ballot, Outcome, Rows, Statement, Verdict
+
+__all__ = ["Counted", "State", "Transfer", "Use"]
+
+
+class State(enum.IntEnum):
+    """Where a transfer is on this rank."""
+
+    VOTING = 0  # this rank has voted, or waits for votes before its own to be counted
+    ASKING = 1  # ranks tell one another what not all know of the arrays
+    CONFIRMING = 2  # ranks tell one another whether all could take what these need
+    REFUSING = 3  # the vote was not good: ranks tell one another why, and receive what was sent to them
+    READY = 4  # nothing can fail any more; transfers started before this one come first
+    MOVING = 5
+    COMPLETE = 6
+    REFUSED = 7  # nothing has moved, and the plan can be used again
+    BROKEN = 8  # something failed while elements moved: these ranks cannot redistribute any more
+
+
+COMPLETE = State.COMPLETE
+# MPI makes progress only while it is called, and a connection between nodes needs several looks for one message: a test
+# goes on looking for this share of the time since the last one, but for no more than so many seconds.
+TEST_SHARE, LONGEST_TEST = 0.02, 1e-3
+
+
+class Use(Protocol):
+    """What a transfer moves: arrays of one kind, what moves them, and the memory for it. Not collective.
+
+    Attributes
+    ----------
+    plan : object
+        What it is a use of, for reports of who is missing.
+    error : BaseException or None
+        What this rank has found wrong: then it votes that it has failed.
+    asks : bool
+        Whether ranks may have to tell one another of their arrays.
+    moves : bool
+        Whether any rank has elements that move; known once all agree.
+    in_turn : bool
+        Whether what moves now lets no other transfer move.
+    """
+
+    error: BaseException | None
+    moves: bool
+
+    @property
+    def plan(self) -> Any: ...
+
+    @property
+    def asks(self) -> bool: ...
+
+    @property
+    def in_turn(self) -> bool: ...
+
+    def ballot(self, failed: int) -> Ballot:
+        """What this rank votes."""
+
+    def statements(self) -> Sequence[Statement]:
+        """What the ballot's digests are of, for the message where they differ."""
+
+    def rows(self) -> Rows | None:
+        """What travels with the vote."""
+
+    def ahead(self) -> None:
+        """Send what may go before the vote is known."""
+
+    def counted(self) -> None:
+        """The vote is counted."""
+
+    def question(self) -> Any:
+        """What this rank tells of its arrays."""
+
+    def answers(self, told: list[Any]) -> list[Any]:
+        """On the first rank: for each rank an error in words or None, and what all are to know."""
+
+    def take(self, known: Any, outcome: Outcome) -> None:
+        """Take what arrays need of which all ranks know now.
+
+        Raises
+        ------
+        Exception
+            It could not.
+        """
+
+    def learn(self, outcome: Outcome) -> None:
+        """All ranks could."""
+
+    def agree(self, outcome: Outcome) -> bool:
+        """All is well on all ranks; True if what was packed before the vote has to be packed again."""
+
+    def take_back(self) -> Sequence[int]:
+        """The vote was not good: the ranks to which something has been sent."""
+
+    def is_sent(self) -> bool:
+        """Whether MPI has done with that."""
+
+    def start(self, mark: int) -> None:
+        """Start moving."""
+
+    def advance(self, block: bool) -> bool:
+        """Go on; True when all has moved."""
+
+    def close(self) -> None:
+        """Nothing reads or writes the memory any more."""
+
+    def finish(self) -> Any:
+        """The result, once all has moved."""
+
+    def result(self, result: Any) -> Any:
+        """The same as what was given is."""
+
+    def ended(self, error: BaseException | None) -> None:
+        """Somebody has heard of the end."""
+
+    def renew(self, a: Any, out: Any, ticket: int) -> bool:
+        """Be as before the first use, for these arrays; False where they are of another kind."""
+
+    def stay(self) -> None:
+        """A renewed use goes on as any other."""
+
+    def leave(self) -> Any:
+        """A renewed use has moved all: the local array of B."""
+
+
+class Counted:
+    """A vote that a compiled call has counted."""
+
+    def __init__(self, outcome: Outcome, number: int) -> None:
+        self.outcome, self.number = outcome, number
+
+    def test(self, block: bool = False) -> bool:
+        """It is counted."""
+        return True
+
+
+class Transfer:
+    """A redistribution in flight, a nonblocking operation. Made by `start` of a plan.
+
+    `with plan.start(a, out) as transfer:` waits for it at the end of the block; where the block is left by an error it is not
+    waited for, since other ranks may not come, and goes on as after an interrupt of `wait`.
+    """
+
+    _group: Group
+    _ballot: Ballot  # of one to be used again
+    expected: Outcome
+    _talk: Conversation
+    _refusal: Refusal
+
+    def __init__(self, group: Group | None, use: Use, ticket: int = 0, vote: Any = None) -> None:
+        self._use, self._ticket, self._vote = use, ticket, vote
+        self._tested = time.perf_counter()
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._mark = 0
+        if group is None:
+            self.state, self._result = COMPLETE, use.finish()
+            return
+        self._group, self.state = group, State.VOTING
+        try:
+            if vote is None:
+                self._vote = group.cast(use.ballot(group.failed(use.error)), use.rows())
+                use.ahead()
+        except BaseException as caught:  # the others count on what has begun
+            self._give_up(caught)
+            raise
+        self._join()
+
+    @classmethod
+    def ready(cls, group: Group, use: Use, ballot: Ballot, expected: Outcome) -> Transfer:
+        """One to be used `again`, by a ballot that all ranks agreed to, of which this came. Not collective."""
+        self = object.__new__(cls)
+        self._group, self._use, self.state = group, use, COMPLETE
+        self._result = self._error = None
+        self._ballot, self.expected, self._mark, self._tested = ballot, expected, 0, 0.0
+        return self
+
+    # -- states
+
+    def advance(self, block: bool = False) -> bool:
+        """Make as much progress as possible; True when it has ended. It never raises. Not collective."""
+        if self.state >= COMPLETE:
+            return True
+        group = self._group
+        if not group.lock.acquire(False):
+            return False
+        try:
+            if group.broken is not None:
+                self._break(CollectiveError(f"{group.broken}: what it owed will not come"))
+            while self.state < COMPLETE and _STEPS[self.state](self, block):
+                pass
+            if self.state >= COMPLETE:
+                self._leave()
+        except BaseException as caught:
+            self._break(caught)
+        finally:
+            group.lock.release()
+        return self.state >= COMPLETE
+
+    def _voting(self, block: bool) -> bool:
+        """Until all have voted."""
+        use = self._use
+        outcome = self._group.count(self._vote, block)
+        if outcome is None:
+            return False
+        use.counted()
+        disputed = outcome.disputed
+        if use.error is not None or outcome.failed or "call" in disputed or ("dtype" in disputed and not use.asks):
+            self._refuse(use.statements)
+            self.state = State.REFUSING
+        elif use.asks and (outcome.note or "dtype" in disputed):
+            self._talk = Conversation(self._group.channel, self._ticket + TALK, use.question(), use.answers)
+            self.state = State.ASKING
+        else:
+            self._agree(outcome)
+        return True
+
+    def _asking(self, block: bool) -> bool:
+        """Until this rank knows what the others told, and has what that needs, or has failed to get it."""
+        talk, use = self._talk, self._use
+        if not talk.advance():
+            return False
+        verdict: Verdict | None
+        verdict, known = talk.answer if talk.failure is None else (talk.failure, None)
+        try:
+            if verdict is not None:
+                raise talk.error or CollectiveError(self._group.in_words(verdict))
+            use.take(known, self._vote.outcome)
+        except BaseException as caught:
+            use.error = caught
+        self._refuse(list)
+        self.state = State.CONFIRMING
+        return True
+
+    def _confirming(self, block: bool) -> bool:
+        """Until all have told whether they have what they need."""
+        if not self._refusal.advance():
+            return False
+        if self._refusal.answer is not None:
+            self.state = State.REFUSING
+            return True
+        self._use.learn(self._vote.outcome)
+        self._agree(self._vote.outcome)
+        return True
+
+    def _refuse(self, statements: Callable[[], Sequence[Statement]]) -> None:
+        """Tell the others why this rank has failed, or what it means."""
+        use = self._use
+        self._refusal = self._group.refusal(self._ticket, use.error, statements, tuple(use.take_back()))
+
+    def _refusing(self, block: bool) -> bool:
+        """Until this rank knows why nothing may move, and MPI reads nothing from staging memory any more."""
+        if not self._refusal.advance() or not self._use.is_sent():
+            return False
+        self._use.close()
+        self._error = self._use.error or CollectiveError(self._refusal.answer)
+        self.state = State.REFUSED
+        return True
+
+    def _agree(self, outcome: Outcome) -> None:
+        """All is well on all ranks, and they know in which order elements go."""
+        self._mark = self._vote.number if self._use.agree(outcome) else 0
+        self.state = State.READY
+
+    def _ready(self, block: bool) -> bool:
+        """Until it may begin: after all that this group started before, for ranks wait in any order; and an exchange whose
+        runs come one after another also lets those before it end.
+        """
+        use = self._use
+        for other in self._group.transfers:
+            if other is self:
+                break
+            if other.state < State.MOVING or (use.in_turn and other.state == State.MOVING and other._use.in_turn):
+                return False
+        if use.moves:
+            use.start(self._mark)
+            self.state = State.MOVING
+        else:
+            self._complete()
+        return True
+
+    def _moving(self, block: bool) -> bool:
+        """Until all have moved."""
+        if not self._use.advance(block):
+            return False
+        self._complete()
+        return True
+
+    def _complete(self) -> None:
+        self._result = self._use.finish()
+        self._use.close()
+        self.state = COMPLETE
+
+    # -- among what is under way
+
+    def _join(self) -> None:
+        self._group.transfers[self] = None
+        under_way()[self] = None
+
+    def _leave(self) -> None:
+        self._group.transfers.pop(self, None)
+        under_way().pop(self, None)
+
+    def _give_up(self, error: BaseException) -> None:
+        """These ranks cannot go on. What the transfer had stays in memory: MPI may still read and write there."""
+        self._group.break_off(f"{type(error).__name__}: {error}")
+        self._group.wreckage.append(self._use)
+        self.state, self._error = State.BROKEN, error
+
+    def _break(self, error: BaseException) -> None:
+        self._give_up(error)
+        self._leave()
+
+    def _look_around(self) -> None:
+        try:
+            self._group.look_around(self._use.plan)
+        except CollectiveError as gone:
+            with self._group.lock:
+                if self.state < COMPLETE:
+                    self._break(gone)
+
+    # -- once more
+
+    def again(self, a: Any, out: Any) -> Any:
+        """The local array of B; NotImplemented where this cannot be used for these arrays now. Collective, as a call.
+
+        It casts the same vote as any transfer of such arrays, and sends the same messages. Where the vote is another, or an
+        interrupt comes before it is counted, it goes on as any other transfer does.
+        """
+        group, use = self._group, self._use
+        if self.state < COMPLETE or not group.is_ready or group.transfers:
+            return NotImplemented
+        if not use.renew(a, out, group.coming_ticket):
+            return NotImplemented
+        with interrupts_held() as held:
+            self._vote = vote = group.new_vote(self._ballot, use.rows())
+            self._ticket = group.next_ticket()
+            self.state = State.VOTING
+            use.ahead()
+            looks = 0
+            try:
+                while not vote.test():
+                    looks = self._idle(looks)
+                    held.let_through()
+            except BaseException:
+                self._go_on()
+                raise
+            expected = vote.outcome is not None and vote.outcome.is_same(self.expected)
+            if expected:
+                self._move_all()
+                return use.leave()
+            self._go_on()
+        return self.wait()
+
+    __call__ = again
+
+    def _move_all(self) -> None:
+        """All are well; nothing interrupts this."""
+        use, looks = self._use, 0
+        self.state = State.MOVING
+        try:
+            use.start(0)
+            while not use.advance(False):
+                looks = self._idle(looks)
+        except BaseException as caught:
+            self._give_up(caught)
+            raise
+        self.state = COMPLETE
+
+    def _go_on(self) -> None:
+        """As any other transfer, from the vote that was cast."""
+        self._result = self._error = None
+        self._use.stay()
+        self._group.adopt(self._vote)
+        self._join()
+
+    def _idle(self, looks: int) -> int:
+        """Wait a little; how often that has been."""
+        if looks > progress.LOOKS:
+            progress.pause()
+            if looks % progress.LOOKS_AROUND == 0:
+                self._group.look_around(self._use.plan)
+        return looks + 1
+
+    # -- for whoever has started it
+
+    def test(self) -> bool:
+        """Make progress without waiting; True when the redistribution is completed. Not collective.
+
+        Between nodes nothing moves but in `test` and `wait`: call it every few milliseconds while computing. It packs,
+        unpacks and copies what it can, and looks at the messages for at most 2 % of the time since the last call.
+
+        Raises
+        ------
+        ArrayError, CollectiveError
+            As a call of the plan does.
+        """
+        start = time.perf_counter()
+        until_ = start + min(TEST_SHARE * (start - self._tested), LONGEST_TEST)
+        while self.state < COMPLETE:
+            with interrupts_held():
+                advance_others(self)
+                self.advance()
+            self._look_around()
+            self._tested = time.perf_counter()
+            if self._tested >= until_:
+                break
+        if self.state < COMPLETE:
+            return False
+        self._end()
+        return True
+
+    def wait(self) -> Any:
+        """Complete the redistribution and return what a call of the plan does.
+
+        An interrupt (SIGINT) ends the waiting, not the transfer: it makes progress in the next call of anything here, and may
+        be waited for again.
+
+        Raises
+        ------
+        ArrayError, CollectiveError
+            As a call of the plan does.
+        """
+        if self.state < COMPLETE:
+            node = self._group.node
+            block = len(under_way()) == 1 and node is not None and node.ring is not None
+            until(lambda: self.advance(block), self._look_around, self, block)
+        self._end()
+        return self._use.result(self._result)
+
+    def _end(self) -> None:
+        """Whoever waits hears of the end, and of an error."""
+        self._use.ended(self._error)
+        if self._error is not None:
+            raise self._error
+
+    def __enter__(self) -> Transfer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Wait; after an error not, for the others may not come: the transfer then goes on as after an interrupt."""
+        if kind is None:
+            self.wait()
+
+    def __repr__(self) -> str:
+        return f"Transfer({self._use.plan!r}, {self.state.name.lower()})"
+
+
+_STEPS: dict[State, Callable[[Transfer, bool], bool]] = {
+    State.VOTING: Transfer._voting,
+    State.ASKING: Transfer._asking,
+    State.CONFIRMING: Transfer._confirming,
+    State.REFUSING: Transfer._refusing,
+    State.READY: Transfer._ready,
+    State.MOVING: Transfer._moving,
+}
