@@ -142,8 +142,6 @@ def check_same_shape(desc_b: Descriptor, **arguments: Any) -> None:
 
 def enclosing_context(desc_a: Descriptor, desc_b: Descriptor, context: int | None) -> int:
     """The context that holds both grids; -1 on a rank outside it."""
-    for desc in (desc_a, desc_b):
-        check_one_size(desc.distributions)
     grid_a, grid_b = desc_a.grid, desc_b.grid
     if context is not None:
         return _checked_context(operator.index(context), grid_a, grid_b)

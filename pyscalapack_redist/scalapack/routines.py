@@ -45,7 +45,8 @@ def routine(function: Callable[..., R]) -> Callable[..., R]:
     def call(*given: Any, **keywords: Any) -> R:
         function(*given, **keywords)  # a TypeError where these are not its arguments
         arguments = defaults | dict(zip(names, given, strict=False)) | keywords
-        comm, results = arguments.pop("comm"), list[R]()
+        comm = arguments.pop("comm")
+        results: list[R] = []
         if comm is None:
             grids = [arguments[name].grid for name in layouts.values() if isinstance(arguments[name], Descriptor)]
             with one_thread(wait=all(grid.size == 1 for grid in grids)) as busy:

@@ -23,6 +23,7 @@ from .. import blacs, tracing
 from ..blacs.library import without_avx2
 from ..errors import DescriptorError
 from ..layout.descriptor import Descriptor
+from ..layout.dimensions import check_one_size
 from ..layout.letters import DIAGONALS, NORMS, TRANSPOSES, TRIANGLES, letter_of
 from . import calls
 from .calls import ConvergenceError, Entry, SingularError, Topologies, agree_to_enter, over_grid, workspace_size
@@ -183,6 +184,8 @@ class Call:
             arguments["context"] = np.intc(context)  # no Python integer, and so no word that ranks have alike
             outside = context < 0
         if outside:
+            for desc in layouts.values():
+                check_one_size(desc.distributions)
             return routine.outside
         written = routine.written.split()
         self._operands = [
@@ -199,7 +202,7 @@ class Call:
         arguments.update({name: ARGUMENTS[name](self) for name in routine.names if name in ARGUMENTS})
         return self.enter() if routine.body is None else routine.body(self)
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """With p and the letter, as "pzheevd"."""
         name = self._routine.name
@@ -270,8 +273,9 @@ class Call:
         return calls.FortranCall(self.name, values, RESULTS.get((self._routine.name, self.real.char)))
 
     def _read_info(self) -> None:
-        self.info = int(self.arguments["info"][0]) if "info" in self.arguments else 0
-        check_info(self.name, self.info, *self._operands)
+        if "info" in self.arguments:
+            self.info = int(self.arguments["info"][0])
+            check_info(self.name, self.info, *self._operands)
 
     def _make_workspaces(self) -> None:
         """Those of the routine, of the sizes that it asks for, and more where that is too little. Collective, as `run`."""
