@@ -15,6 +15,7 @@ import hmac
 import os
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from numbers import Real
 from typing import Any, TypeVar
@@ -119,11 +120,11 @@ def _join(path: Any, comm: MPI.Intracomm, timeout: Any, role: str) -> MPI.Interc
         raise ConnectError(f"comm = {comm!r} must be an mpi4py Intracomm: the ranks of this job that take part")
     check_running()
     side = _Side(comm.Dup(), role)
-    try:
-        return side.join(path, timeout)
-    except BaseException:
-        side.leave()
-        raise
+    with ExitStack() as undo:
+        undo.callback(side.leave)
+        intercomm = side.join(path, timeout)
+        undo.pop_all()
+    return intercomm
 
 
 class _Side:

@@ -6,7 +6,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -81,12 +81,10 @@ class Hdf5(ArrayFile):
                 if file is not None:
                     file.close()
 
-        try:
+        with ExitStack() as undo:
+            undo.callback(close)
             yield file
-        except BaseException:
-            if file is not None:
-                file.close()
-            raise
+            undo.pop_all()
         on_all(self.group, close)
         if mode != "r":
             on_first(self.group, self._sync)

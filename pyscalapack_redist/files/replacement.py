@@ -15,7 +15,7 @@ import shutil
 import stat
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,14 +34,12 @@ def replace_file(group: Group, name: str, write: Callable[[str, str], None]) -> 
     target, temporary, others = on_first(group, lambda: _place(name))
     if others:
         _remove_ended(group, others, name)
-    try:
+    with ExitStack() as undo:
+        if group.rank == 0:
+            undo.callback(Path(temporary).unlink, missing_ok=True)
         write(temporary, target)
         on_first(group, lambda: _finish(temporary, target))
-    except BaseException:
-        if group.rank == 0:
-            with suppress(OSError):
-                os.unlink(temporary)
-        raise
+        undo.pop_all()
 
 
 def _place(name: str) -> tuple[str, str, list[str]]:

@@ -92,9 +92,8 @@ def one_file(
     first = on_first(group, lambda: _identity(path, mode))
 
     def difference(elsewhere: tuple[str, ...]) -> str | None:
-        try:
-            own = _identity(path, mode)
-        except Exception as error:
+        own, error = _outcome(lambda: _identity(path, mode))
+        if own is None:
             return f"cannot be opened as on the first rank ({error})"
         for name in here if own["host"] == first["host"] else elsewhere:
             if own[name] != first[name]:
@@ -316,13 +315,12 @@ class MPIFile(ArrayFile):
         access = MPI.MODE_RDONLY if mode == "r" else MPI.MODE_WRONLY
         file = on_all(self.group, lambda: blocking(lambda: MPI.File.Open(MPI.COMM_SELF, self.path, access)))
         file.Set_errhandler(MPI.ERRORS_RETURN)
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(blocking, file.Close)
             yield file
             if mode != "r":
                 on_all(self.group, lambda: blocking(file.Sync))
-        except BaseException:
-            blocking(file.Close)
-            raise
+            undo.pop_all()
         on_all(self.group, lambda: blocking(file.Close))
 
     def read_part(self, file: MPI.File, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
