@@ -48,16 +48,9 @@ def indices_of(axis: Any, coordinate: int) -> NDArray[np.int64]:
 
 
 class Claim(NamedTuple):
-    """What holds for a right result.
+    """What holds for a right result: an equation; by how much it does not hold, and what rounding may come to.
 
-    Attributes
-    ----------
-    text : str
-        As an equation.
-    error : float or ndarray
-        By how much it does not hold: one number, or one for each right-hand side.
-    bound : float or ndarray
-        What rounding may come to.
+    These are numbers, or arrays with one for each right-hand side.
     """
 
     text: str
@@ -84,25 +77,13 @@ class Claim(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Products with a matrix, summed over the ranks.
+    """Products with a matrix, summed over the ranks; None where they were not asked for."""
 
-    Attributes
-    ----------
-    right, left : ndarray or None
-        M X and M^H X.
-    norm : float
-        Frobenius's.
-    norms : ndarray or None
-        That of each column.
-    trace : float
-        Of a Hermitian matrix.
-    """
-
-    right: Any = None
-    left: Any = None
-    norm: float = 0.0
-    norms: Any = None
-    trace: float = 0.0
+    right: Any = None  # M X
+    left: Any = None  # M^H X
+    norm: float = 0.0  # Frobenius's
+    norms: Any = None  # that of each column
+    trace: float = 0.0  # of a Hermitian matrix
 
     @property
     def product(self) -> Any:
@@ -111,27 +92,14 @@ class Sums(NamedTuple):
 
 
 class Check:
-    """The check of one attempt.
+    """The check of one attempt, on arrays in the layout of the problem.
 
-    Parameters
-    ----------
-    problem : Problem
-        Whose arrays these are, in its layout.
-    scaled : bool
-        Whether its operands have been divided by powers of 2, so that nothing overflows.
-
-    Attributes
-    ----------
-    active : bool
-        Whether anything is checked; otherwise nothing is computed and nothing is sent.
-    eps, largest : float
-        Of the operands' dtype.
-    real : dtype
-        Of norms: extended precision where squares of float64 would overflow.
+    Without `scaled` operands may be so large or small that squares of float64 overflow or vanish; then norms are of extended
+    precision.
     """
 
     def __init__(self, problem: Problem, *, scaled: bool = False) -> None:
-        self.active = problem.is_checked
+        self.active = problem.is_checked  # otherwise nothing is computed and nothing is sent
         wide = not scaled and any(size and not SMALL < size < LARGE for size in problem.magnitudes.values())
         numbers = np.finfo(problem.dtype)
         self.eps, self.largest, self._tiny = float(numbers.eps), float(numbers.max), float(numbers.tiny)
@@ -168,19 +136,9 @@ class Check:
     ) -> None:
         """Compute this rank's part of products, to be summed later. Not collective; what fails is raised on all then.
 
-        Parameters
-        ----------
-        name : str
-            Of the sums.
-        matrix : DistributedArray
-            M, in the layout of the problem.
-        right, left : ndarray, optional
-            X for M X, and for M^H X.
-        part : str
-            "L" or "U": that triangle or trapezoid only; "l": the lower one with a diagonal of ones that is not there; "HL" or
-            "HU": the Hermitian matrix of which that triangle is stored.
-        columns, norm : bool
-            Whether the norm of each column, and of all, is wanted.
+        `right` is X for M X, and `left` for M^H X. A part is "L" or "U": that triangle or trapezoid only; "l": the lower one
+        with a diagonal of ones that is not there; "HL" or "HU": the Hermitian matrix of which that triangle is stored.
+        `columns` and `norm` say whether the norm of each column, and of all, is wanted.
         """
         if not self.active:
             return
@@ -212,23 +170,10 @@ class Check:
         factors: DistributedArray | None = None,
         norm: float = 0.0,
     ) -> None:
-        """Let the attempt be refused on all ranks, unless all claims hold for the sums. Collective.
+        """Refuse the attempt on all ranks, unless claims hold for the sums of all that was added. Collective.
 
-        They are compared on the first rank alone, so that all ranks hear the same.
-
-        Parameters
-        ----------
-        claims : callable
-            What must hold for the sums of all that was added since the last time.
-        factors : DistributedArray, optional
-            L and U, from which the growth is seen by which the claims may be off.
-        norm : float
-            That of L U, with `factors`.
-
-        Raises
-        ------
-        RefusedError
-            One does not hold.
+        They are compared on the first rank alone, so that all ranks hear the same. By as much as elements have grown in
+        `factors`, those of a matrix of this norm, they may be off, with a warning.
         """
         worst = self._summed(lambda sums: _worst(claims(sums))) if self.active else None
         if worst is None:

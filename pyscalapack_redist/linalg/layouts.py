@@ -44,29 +44,14 @@ LIMIT = 2**31
 
 
 class Routine(NamedTuple):
-    """A call of a routine of `linalg` on this rank.
-
-    Attributes
-    ----------
-    name : str
-        Of the function.
-    arguments : dict
-        By name, with defaults.
-    warnings : list of str
-        What it warns of at its end.
-    """
+    """A call of a routine of `linalg` on this rank."""
 
     name: str
-    arguments: dict[str, Any]
-    warnings: list[str]
+    arguments: dict[str, Any]  # with defaults
+    warnings: list[str]  # at its end
 
 
-_under_way: ContextVar[Routine] = ContextVar("under_way")
-
-
-def under_way() -> Routine:
-    """The call that is under way. Not collective."""
-    return _under_way.get()
+under_way: ContextVar[Routine] = ContextVar("under_way")
 
 
 def routine(function: Callable[P, R]) -> Callable[P, R]:
@@ -79,12 +64,12 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
         bound = signature.bind(*arguments, **keywords)
         bound.apply_defaults()
         own = Routine(name, bound.arguments, [])
-        token = _under_way.set(own)
+        token = under_way.set(own)
         try:
             with tracing.routine(name) if tracing.active else contextlib.nullcontext():
                 result = function(*arguments, **keywords)
         finally:
-            _under_way.reset(token)
+            under_way.reset(token)
         for text in own.warnings:  # where a warning is an error, no other rank waits any more
             from scipy.linalg import LinAlgWarning
 

@@ -46,7 +46,7 @@ class Problem:
     """The call of a routine that is under way.
 
     Collective over the communicator of its operands, as are its methods that move or run. The ranks agree on all arguments
-    of the routine, but for those of `LOCAL`.
+    of the routine, but for those of `LOCAL`, and on `options`.
 
     Parameters
     ----------
@@ -58,23 +58,12 @@ class Problem:
         Operands that may be of one dimension.
     check_finite : bool, optional
         Whether infs and NaNs are refused, where the routine has no such keyword.
-    **options
-        What else the ranks must have alike.
-
-    Attributes
-    ----------
-    dtype : dtype
-        Of all operands.
-    magnitudes : dict of str to float
-        Of each operand a number between its largest absolute value and its Frobenius norm; inf or NaN where it is not
-        finite.
-    is_checked : bool
-        Whether results are checked.
-    target : Descriptor
-        Layout of the result.
     """
 
-    target: Descriptor
+    dtype: np.dtype[Any]  # of all operands
+    magnitudes: dict[str, float]  # of each operand, as `magnitude`
+    is_checked: bool  # whether results are
+    target: Descriptor  # layout of the result
 
     def __init__(
         self,
@@ -85,7 +74,7 @@ class Problem:
         check_finite: bool = False,
         **options: Any,
     ) -> None:
-        self._routine, self._arguments, self._warnings = under_way()
+        self._routine, self._arguments, self._warnings = under_way.get()
         checked = bool(self._arguments["check"])
         check_finite = bool(self._arguments.get("check_finite", check_finite))
         arguments = self._arguments | dict(operands) | options | {"check": checked, "check_finite": check_finite}
@@ -230,18 +219,9 @@ class Problem:
         columns: int | None = None,
         exponent: int = 0,
     ) -> DistributedArray:
-        """An operand in the layout of the call: a copy, unless it is there already and may be overwritten.
+        """An operand in the layout of the call: a copy, unless it is there already and may be overwritten, or is only read.
 
-        Parameters
-        ----------
-        name : str
-            Of the operand.
-        read_only : bool
-            Whether it is not written, so that the operand itself may be returned as well.
-        rows, columns : int, optional
-            More than the operand has: those behind it are zero.
-        exponent : int
-            Elements are divided by this power of 2.
+        Rows and columns beyond those that it has are zero; elements are divided by a power of 2, of this exponent.
         """
         operand = self._operands[name]
         desc, local = as_column(operand.desc), operand.local
@@ -330,17 +310,8 @@ class Problem:
     def attempt(self, work: Callable[[], R], letters: str) -> R:
         """Compute a result; where it is refused, once more in another layout. Collective.
 
-        Parameters
-        ----------
-        work : callable
-            It moves the operands, calls ScaLAPACK and holds its check.
-        letters : str
-            What of ScaLAPACK it calls, as "getrf and p?getrs", for messages.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            The second result is refused as well, or the operand for it has been overwritten.
+        The work moves operands, calls ScaLAPACK, `letters` of it for messages ("getrf and p?getrs"), and holds its check. Where
+        the second result is refused as well, or the operand for it has been overwritten, there is a LinAlgError.
         """
         try:
             return self._once(work)
@@ -402,20 +373,7 @@ class Problem:
             self._warnings.append(text)
 
     def run(self, work: Callable[[], Any], combined: Callable[[list[Any]], Any] | None = None) -> Any:
-        """Call ScaLAPACK; what it finds is raised on all ranks. Before each call all agree that all can make it.
-
-        Parameters
-        ----------
-        work : callable
-            What this rank calls. What it returns is told to all ranks.
-        combined : callable, optional
-            Makes one value of what all ranks returned, by rank; by default the first that is not None.
-
-        Raises
-        ------
-        numpy.linalg.LinAlgError
-            The same on all ranks.
-        """
+        """As `together`: what all ranks' work gave, combined; raises on all what was noted or is found on one. Collective."""
         self._is_raised_on_all = True
         result = together(self._group, work, combined, self._error)
         self._is_raised_on_all = False

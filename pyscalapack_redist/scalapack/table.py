@@ -93,42 +93,27 @@ class SingularTriplets(NamedTuple):
 
 @dataclass(frozen=True)
 class Routine:
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes
-    ----------
-    name : str
-        Without p and the letter of the dtype. For complex numbers "sy" is "he", and "or" is "un".
-    arguments : str
-        Their names, in ScaLAPACK's order: those of `ARGUMENTS`, or else of the Python function. An operand stands for its
-        address, IA, JA and descriptor, a workspace for itself and its size, and a capital for itself.
-    checks : tuple of callable
-        They refuse layouts and numbers, on ranks outside the grid too. Each takes the arguments by name.
-    written : str
-        Operands that are written: no other one may be in their memory.
-    beyond : callable, optional
-        Why the routine cannot take the first layout, which others take.
-    fails : (type, str), optional
-        The error where INFO is positive. In its text, `info` is that, and `value` the eigenvalue that it stands for.
-    gives : str
-        Arguments that are the result.
-    outside : object
-        The result on a rank outside the grid.
-    missing : callable, optional
-        Elements that it needs beyond what it asks for, in each workspace of floating-point numbers.
-    body : callable, optional
-        Enters the library, puts right what its versions do wrong, and gives the result.
-    """
-
+    # Without p and the letter of the dtype. For complex numbers "sy" is "he", and "or" is "un".
     name: str
+    # By name, in ScaLAPACK's order: those of `ARGUMENTS`, or else of the Python function. An operand stands for its address,
+    # IA, JA and descriptor, a workspace for itself and its size, and a capital for itself.
     arguments: str
+    # They refuse layouts and numbers, on ranks outside the grid too. Each takes the arguments by name.
     checks: tuple[Callable[..., None], ...]
+    # Operands that are written: no other one may be in their memory.
     written: str = "a"
+    # Why the routine cannot take the first layout, which others take.
     beyond: Callable[[Descriptor], str] | None = None
+    # The error where INFO is positive. In its text, `info` is that, and `value` the eigenvalue that it stands for.
     fails: tuple[type[LinAlgError], str] | None = None
+    # Arguments that are the result, and the result on a rank outside the grid.
     gives: str = ""
     outside: Any = None
+    # Elements that it needs beyond what it asks for, in each workspace of floating-point numbers.
     missing: Callable[[Descriptor], int] | None = None
+    # Enters the library, puts right what its versions do wrong, and gives the result.
     body: Callable[[Call], Any] | None = None
 
     @functools.cached_property
@@ -138,30 +123,17 @@ class Routine:
 
 
 class Call:
-    """A call of a routine on this rank.
+    """A call of a routine on this rank."""
 
-    Attributes
-    ----------
-    arguments : dict
-        Those of the Python function by name, and then those of ScaLAPACK.
-    desc : Descriptor
-        The first layout.
-    kind : str
-        The letter of the operands' dtype.
-    dtype, real : dtype
-        That of the operands, and of their real parts.
-    info : int
-        INFO, after the call.
-    """
-
-    desc: Descriptor
-    kind: str
+    desc: Descriptor  # the first layout
+    kind: str  # the letter of the operands' dtype
     dtype: np.dtype[Any]
-    real: np.dtype[Any]
-    info: int
+    real: np.dtype[Any]  # of their real parts
+    info: int  # after the call
 
     def __init__(self, routine: Routine, arguments: dict[str, Any], layouts: dict[str, str]) -> None:
-        self._routine, self.arguments, self._layouts = routine, arguments, layouts
+        self.arguments = arguments  # those of the Python function by name, and then those of ScaLAPACK
+        self._routine, self._layouts = routine, layouts
 
     def run(self) -> Any:
         """Check the arguments, make those that are missing, and run the routine. Collective over the grid or the context."""
@@ -216,13 +188,7 @@ class Call:
         return shape
 
     def enter(self, then: Callable[[], object] = lambda: None) -> Any:
-        """Call the library, where there is anything to do, and give the result. Collective, as `run`.
-
-        Parameters
-        ----------
-        then : callable
-            Called after the routine, while all ranks of the grid are here.
-        """
+        """Call the library where there is anything to do, `then` while all ranks are here, and give the result. Collective."""
         self.info, self.returned = 0, 0
         if all(self.arguments[name] for name in self._routine.names if name in SIZES):
             self._make_workspaces()
