@@ -122,15 +122,11 @@ def show(study: Study) -> None:
 
 def to_json(study: Study) -> str:
     """As JSON text."""
-    case, machine = study.case, asdict(study.machine)
+    machine = asdict(study.machine)
     if math.isinf(study.machine.turns_after):
         machine["turns_after"] = None
     document = {
-        "shape": list(case.shape),
-        "from": str(case.before),
-        "to": str(case.after),
-        "dtype": str(case.dtype),
-        "ranks": case.ranks,
+        **study.case.to_dict(),
         "machine": machine,
         "limit": study.limit,
         "busiest_bytes": study.busiest_bytes,
@@ -163,11 +159,9 @@ def draw(study: Study, path: str) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Simulate, write and draw; UsageError says why it cannot be done as asked."""
-    given = {"--shape": options.shape, "--from": options.before, "--to": options.after, "--rate": options.rate}
-    missing = [name for name, value in given.items() if value is None]
-    if missing:
-        raise UsageError(f"{', '.join(missing)} missing: give --shape, --from, --to and --rate, as --rate 10gbit")
     case = case_without_copies(options, "simulate")
+    if options.rate is None:
+        raise UsageError("--rate missing: give --shape, --from, --to and --rate, as --rate 10gbit")
     needed = -(-case.ranks // options.slots)
     hosts = options.hosts or needed
     if hosts < needed:

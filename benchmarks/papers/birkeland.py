@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,14 +67,10 @@ def cores_of(results: Results) -> int:
     return max(1, int(results.environment["cores"]))
 
 
-def model_of(runs: Sequence[Results]) -> Model | None:
-    """t_s and t_w fitted to the least times of ours in all runs; None where nothing was sent. Not collective."""
-    timed = [
-        (load(result.case, cores_of(results)), found.least)
-        for results in runs
-        for result in results.cases
-        if (found := result.method(OURS))
-    ]
+def model_of(results: Results) -> Model | None:
+    """t_s and t_w fitted to the least times of ours; None where nothing was sent. Not collective."""
+    cores = cores_of(results)
+    timed = [(load(result.case, cores), ours.least) for result in results.cases if (ours := result.method(OURS))]
     try:
         return fitted(*zip(*timed, strict=True)) if timed else None
     except ValueError:
@@ -86,20 +82,16 @@ def tables(results: Results) -> Sequence[tuple[str, Table]]:
     made = []
     times = {name: column[:, 1] for name, column in results.times.items() if name != "memcpy"}
     rivals = [name for name in times if name in RIVALS]
-    model = model_of([results])
+    model = model_of(results)
     said = _predicted(results, model)
     off = results.column(OURS)[:, 0] / said
     for grid in dict.fromkeys(grid_of(result.case) for result in results.cases):
         table = new_table(("N",), (*times, *(f"{name} / {OURS}" for name in rivals), "model", "off"))
         numbers = [k for k, result in enumerate(results.cases) if grid_of(result.case) == grid]
         for k in sorted(numbers, key=lambda k: results.cases[k].case.shape):
-            ratios = (times[name][k] / times[OURS][k] for name in rivals)
-            cells = (
-                *(_cell(time_text, column[k]) for column in times.values()),
-                *(_cell(ratio_text, x) for x in ratios),
-            )
-            size = results.cases[k].case.shape[0]
-            table.add_row(str(size), *cells, _cell(time_text, said[k]), _cell(ratio_text, off[k]))
+            ratios = (ratio_text(times[name][k] / times[OURS][k]) for name in rivals)
+            cells = (*(time_text(column[k]) for column in times.values()), *ratios, time_text(said[k]))
+            table.add_row(str(results.cases[k].case.shape[0]), *cells, ratio_text(off[k]))
         many = f"{'x'.join(map(str, grid))} process{'es' * (math.prod(grid) > 1)}"
         dims = f"a grid of {len(grid)} dimension{'s' * (len(grid) > 1)}"
         made.append((f"{many}, {dims}: median times of {2 * len(grid) + 1} redistributions:", table))
@@ -111,10 +103,6 @@ def _predicted(results: Results, model: Model | None) -> np.ndarray:
     """The model's times of all cases; NaN where there are none."""
     seconds = [model.seconds(load(result.case, cores_of(results))) if model else 0.0 for result in results.cases]
     return np.array([said or np.nan for said in seconds])
-
-
-def _cell(words: Callable[[float], str], value: float) -> str:
-    return "-" if np.isnan(value) else words(value)
 
 
 def _summary(results: Results, model: Model | None, off: np.ndarray) -> Table:

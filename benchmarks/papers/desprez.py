@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pyscalapack_redist import schedules
 from pyscalapack_redist.tools.bench.methods import named_methods
 from pyscalapack_redist.tools.bench.results import Results
@@ -81,8 +79,8 @@ def tables(results: Results) -> Sequence[tuple[str, Table]]:
     for (example, sets), cases in groups.items():
         table = new_table(("doubles",), (*medians, *(f"optimal / {name.split('/')[0]}" for name in PAIRINGS)))
         for k in sorted(cases, key=lambda k: results.cases[k].case.elements):
-            times = ("-" if np.isnan(column[k]) else time_text(column[k]) for column in medians.values())
-            shares = (ratio_text(None if np.isnan(ratio[k]) else ratio[k]) for ratio in ratios)
+            times = (time_text(column[k]) for column in medians.values())
+            shares = (ratio_text(ratio[k]) for ratio in ratios)
             table.add_row(str(results.cases[k].case.elements), *times, *shares)
         made.append((f"{example}, {sets}: median times; {_expectation(example)}:", table))
     return made

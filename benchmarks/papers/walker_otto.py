@@ -102,24 +102,20 @@ def tables(results: Results) -> Sequence[tuple[str, Table]]:
     methods = [name for name in medians if name not in COLLECTIVES]
     by_factor = new_table(("K",), tuple(methods))
     for k, result in enumerate(results.cases):
-        by_factor.add_row(str(factor(result.case)), *(_told(medians[name][k]) for name in methods))
+        by_factor.add_row(str(factor(result.case)), *(time_text(medians[name][k]) for name in methods))
     first = new_table(("operation",), (f"{results.cases[0].case.before.size} processes",))
     for name in COLLECTIVES:  # of the same bytes for every K
         times = results.column(name)[:, 1]
-        first.add_row(name, _told(float(np.median(times))))
+        first.add_row(name, time_text(float(np.median(times))))
     redistributions, factors = TABLE_1
     for k, result in enumerate(results.cases):
         if factor(result.case) in factors:
             for name in redistributions:
-                first.add_row(f"{name}, K = {factor(result.case)}", _told(results.column(name)[k, 1]))
+                first.add_row(f"{name}, K = {factor(result.case)}", time_text(results.column(name)[k, 1]))
     return [
         ("median time against K (Walker & Otto, Fig 11):", by_factor),
         ("median times side by side (Walker & Otto, Table 1):", first),
     ]
-
-
-def _told(seconds: float) -> str:
-    return "-" if np.isnan(seconds) else time_text(seconds)
 
 
 WALKER_OTTO = Suite(

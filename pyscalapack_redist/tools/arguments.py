@@ -44,8 +44,6 @@ T = TypeVar("T")
 LARGEST = 2**62  # index of an array
 POWER = re.compile(r"(?P<digits>\d+)e\+?(?P<power>\d{1,2})")
 ABOUT_SHAPES = "global shape of the array: 1000 1000, 1000x1000, 1e6 20"
-NUMBER = r"(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
-RATE = re.compile(rf"{NUMBER}\s*(?P<prefix>[kmgt]?)(?P<unit>bit(?:/s)?|b/s)", re.IGNORECASE)
 DURATIONS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
@@ -141,13 +139,14 @@ def bytes_per_second(text: str) -> float:
     ValueError
         It is not of that form, or not above 0.
     """
-    match = RATE.fullmatch(text.strip())
-    unit = match["unit"].lower() if match else ""
-    if match is None or (unit == "b/s" and match["unit"][0] != "B"):  # b/s could be bits
-        raise ValueError(f"{text!r} must be a rate with its unit, such as 50mbit, 10gbit, 6.25MB/s or 12GB/s")
-    rate = float(match["number"]) * PREFIXES[match["prefix"].lower()] / (8 if unit.startswith("bit") else 1)
-    if not 0 < rate < math.inf:
-        raise ValueError(f"{text!r} must be a rate above 0 that is not infinite, such as 50mbit")
+    rate, words = None, text.strip()
+    if words.endswith("B/s"):  # b/s could be bits
+        rate = number_with_unit(words[:-3], PREFIXES)
+    elif words.lower().endswith(("bit", "bit/s")):
+        bits = number_with_unit(words.lower().removesuffix("/s")[:-3], PREFIXES)
+        rate = bits and bits / 8
+    if rate is None or not 0 < rate < math.inf:
+        raise ValueError(f"{text!r} must be a rate above 0 with its unit, such as 50mbit, 10gbit, 6.25MB/s or 12GB/s")
     return rate
 
 
@@ -168,11 +167,15 @@ def read_duration(text: str) -> float:
 # -- what is asked for, and where results go
 
 
-def case_of(options: Namespace) -> Case:
-    """The case of --shape, --from, --to and --dtype, which are given. Not collective.
+def case_of(options: Namespace, instead: str = "") -> Case:
+    """The case of --shape, --from, --to and --dtype. Not collective.
 
-    Raises UsageError where the layouts do not fit the shape.
+    Raises UsageError where one is not given, and says what may be given `instead`, or where the layouts do not fit the shape.
     """
+    given = {"--shape": options.shape, "--from": options.before, "--to": options.after}
+    missing = [name for name, value in given.items() if value is None]
+    if missing:
+        raise UsageError(f"{', '.join(missing)} missing: give --shape, --from and --to{instead}")
     dtype = {} if options.dtype is None else {"dtype": options.dtype}
     try:
         return Case(tuple(options.shape), options.before, options.after, **dtype)
@@ -233,7 +236,7 @@ def check_outputs(options: Namespace, command: str = "bench") -> None:
         if os.path.splitext(options.plot)[1][1:].lower() not in known:
             formats = ", ".join(sorted(known))
             raise UsageError(f"--plot {options.plot}: the file name must end in one of {formats}")
-    for name, path in (("--json", options.json), ("--plot", options.plot)):
+    for name, path in (("--json", getattr(options, "json", None)), ("--plot", options.plot)):
         if path == "":
             raise UsageError(f"{name} '': it must name a file")
         folder = os.path.dirname(os.path.abspath(path)) if path else ""

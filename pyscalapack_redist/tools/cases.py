@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -61,6 +62,11 @@ class Case:
     def local_elements(self) -> int:
         """Elements of a local array, about the most of all processes and of both layouts."""
         return max(self.before.largest_part(self.shape), self.after.largest_part(self.shape))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it, in what all commands write. Not collective."""
+        layouts = {"from": str(self.before), "to": str(self.after)}
+        return {"shape": list(self.shape), **layouts, "dtype": str(self.dtype), "ranks": self.ranks}
 
     @property
     def array(self) -> str:

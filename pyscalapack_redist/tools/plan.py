@@ -8,23 +8,27 @@ from __future__ import annotations
 import json
 import math
 from argparse import Namespace
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import schedules
+from ..drawing.figures import number_cells
 from ..engine.make import redistribute
-from ..engine.order import by_formula
-from ..engine.spec import VIAS
 from ..errors import DescriptorError, ScheduleError
 from ..exchanges.exchange import MEMORY_LIMIT
+from ..engine.spec import VIAS
 from ..schedules import Schedule
 from ..schedules.catalogue import check_name
+from ..engine.order import by_formula
 from ..schedules.orders import Order, Scheduled
 from .arguments import UsageError, case_without_copies, check_outputs, write_text, written
 from .cases import Case
 from .text import console, counted, new_table, print_line, print_table, ratio_text, size_text, time_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Figures", "Links", "plan", "read_schedule", "studied"]
 
@@ -117,11 +121,7 @@ def studied(case: Case, name: str, time_limit: float, links: Links) -> tuple[Fig
     of_rank = [layout.largest_part(case.shape) * item for layout in (case.before, case.after)]
     of_rank.append(min(MEMORY_LIMIT, sum(of_rank) if totals is None else totals.most_sent + totals.most_received))
     document = {
-        "shape": list(case.shape),
-        "from": str(case.before),
-        "to": str(case.after),
-        "dtype": str(case.dtype),
-        "ranks": case.ranks,
+        **case.to_dict(),
         "bytes": case.elements * item,
         "uncounted": uncounted,
         "messages_between_ranks": totals and totals.sends,
@@ -272,6 +272,100 @@ def _time(seconds: float | None) -> str:
     return "-" if seconds is None else time_text(seconds)
 
 
+# -- as a picture: the pairs of processes coloured by step, and the length of every message in its step
+
+MOST_DRAWN = 512
+MOST_NUMBERED = 32  # processes on a side of a grid with numbers in its cells
+MOST_BARS = 400  # places for messages drawn one by one
+CELL = 0.3  # inches
+EMPTY = "#f2f2f2"
+
+
+def _draw(case: Case, name: str, parts: Sequence[Schedule], path: str) -> None:
+    """Write the picture of an order's steps to a file, in the format that its name ends in. Not collective.
+
+    Raises
+    ------
+    UsageError
+        There are too many processes.
+    OSError, ValueError
+        The file cannot be written, or there is no such format.
+    """
+    from matplotlib.figure import Figure
+
+    sides = [(part.grid.P, part.grid.Q) for part in parts] or [(case.before.size, case.after.size)]
+    if max(map(max, sides)) > MOST_DRAWN:
+        pairs = " and ".join(f"{P} x {Q}" for P, Q in sides)
+        raise UsageError(
+            f"--plot: the steps of {name} are of {pairs} pairs: at most {MOST_DRAWN} processes on a side can be drawn; omit "
+            "--plot, or take fewer processes"
+        )
+    heights, widths = ([1.3 + CELL * min(max(n, 8), MOST_NUMBERED) for n in side] for side in zip(*sides, strict=True))
+    ratios = {"width_ratios": [max(widths), 7.5], "height_ratios": heights}
+    figure = Figure(figsize=(max(widths) + 7.5, 0.6 + sum(heights)), layout="constrained")
+    for k, (part, (left, right)) in enumerate(
+        zip(parts, figure.subplots(len(parts), 2, squeeze=False, gridspec_kw=ratios), strict=True)
+    ):
+        colours = _colours(part)
+        _draw_pairs(left, part, colours, f"dimension {k}: " if len(parts) > 1 else "")
+        _draw_steps(right, part, colours)
+    figure.suptitle(f"{case.array}, {case.before} -> {case.after}, schedule {name}", fontsize=11)
+    figure.savefig(path, dpi=150)
+
+
+def _colours(schedule: Schedule) -> Any:
+    from matplotlib import colormaps
+
+    return colormaps["viridis"](np.linspace(0.05, 0.95, max(1, schedule.number_of_steps)))
+
+
+def _draw_pairs(axes: Axes, schedule: Schedule, colours: Any, prefix: str) -> None:
+    from matplotlib.colors import to_rgba
+
+    P, Q = schedule.grid.P, schedule.grid.Q
+    image = np.tile(np.array(to_rgba(EMPTY)), (P, Q, 1))
+    cells: dict[tuple[int, int], str] = {}
+    for number, step in enumerate(schedule.steps):
+        for p, q, _ in np.asarray(step).tolist():
+            if (p, q) in cells:
+                cells[p, q] = f"{cells[p, q].removesuffix(',..')},.."
+            else:
+                cells[p, q], image[p, q] = str(number), colours[number]
+    axes.imshow(image, aspect="equal" if max(P, Q) <= 4 * min(P, Q) else "auto", interpolation="nearest")
+    if max(P, Q) <= MOST_NUMBERED:
+        number_cells(axes, cells, image)
+        axes.set_xticks(range(Q), map(str, range(Q)), fontsize=7)
+        axes.set_yticks(range(P), map(str, range(P)), fontsize=7)
+        axes.tick_params(length=0)
+    axes.set_xlabel("receiver")
+    axes.set_ylabel("sender")
+    axes.set_title(f"{prefix}step of each pair, the first where there are several", fontsize=9)
+
+
+def _draw_steps(axes: Axes, schedule: Schedule, colours: Any) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    costs = schedule.costs.tolist()
+    lengths = [np.sort(np.asarray(step).reshape(-1, 3)[:, 2])[::-1] for step in schedule.steps]
+    slots = max((length.size for length in lengths), default=1) or 1
+    axes.bar(range(len(costs)), costs, 0.88, color=EMPTY, edgecolor="grey", linewidth=0.6)
+    if slots * len(lengths) <= MOST_BARS:
+        for number, length in enumerate(lengths):
+            at = number - 0.42 + 0.84 * (np.arange(length.size) + 0.5) / slots
+            axes.bar(at, length, 0.84 / slots * 0.8, color=colours[number])
+        what = "each bar a message in its step; the frame is the step's cost"
+    else:
+        axes.bar(range(len(costs)), [length.mean() if length.size else 0 for length in lengths], 0.88, color=colours)
+        what = "coloured: the mean message of each step; grey: the step's cost"
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("step")
+    axes.set_ylabel("elements")
+    axes.spines[["top", "right"]].set_visible(False)
+    steps = f"{counted(schedule.number_of_steps, 'step')}, cost {schedule.total_cost}: {schedule.certificate}"
+    axes.set_title(f"{steps}\n{what}", fontsize=9)
+
+
 # -- the command
 
 
@@ -299,10 +393,6 @@ def plan(options: Namespace) -> int:
     UsageError
         It cannot be done as asked.
     """
-    given = {"--shape": options.shape, "--from": options.before, "--to": options.after}
-    missing = [name for name, value in given.items() if value is None]
-    if missing:
-        raise UsageError(f"{', '.join(missing)} missing: give --shape, --from and --to")
     case = case_without_copies(options, "plan")
     check_outputs(options, "plan")
     links = Links(options.rate, options.latency, options.slots)
@@ -313,9 +403,7 @@ def plan(options: Namespace) -> int:
     if options.json:
         write_text("--json", options.json, json.dumps(document, indent=1))
     if options.plot:
-        from .plan_picture import draw
-
         with written("--plot", options.plot):
-            draw(case, options.schedule, shown, options.plot)
+            _draw(case, options.schedule, shown, options.plot)
     _show(case, document, shown)  # last: whoever reads the output may stop, as head does
     return 0

@@ -52,7 +52,6 @@ def show(options: Namespace) -> int:
         raise UsageError(
             f"LAYOUT: {options.layout} has {options.layout.size} processes: show takes {MOST_PROCESSES} at most"
         )
-    options.json = None
     check_outputs(options, "show")
     try:
         desc = options.layout.descriptor(shape, None)

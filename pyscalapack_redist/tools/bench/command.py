@@ -159,9 +159,9 @@ def _asked_for(comm: MPI.Intracomm, options: Namespace) -> tuple[list[Case], Res
 
 def _cases(options: Namespace) -> list[Case]:
     """The cases of a suite, or the one that is given."""
-    single = {"--shape": options.shape, "--from": options.before, "--to": options.after}
-    present = [name for name, value in single.items() if value is not None]
     if options.suite:
+        single = {"--shape": options.shape, "--from": options.before, "--to": options.after}
+        present = [name for name, value in single.items() if value is not None]
         if present:
             raise UsageError(f"{present[0]} and --suite: give a suite, or one case by --shape, --from and --to")
         suite = SUITES[options.suite]
@@ -172,10 +172,7 @@ def _cases(options: Namespace) -> list[Case]:
         return list(dict.fromkeys(dataclasses.replace(case, dtype=options.dtype or case.dtype) for case in cases))
     if options.quick:
         raise UsageError("--quick: it is for a --suite")
-    missing = ", ".join(name for name in single if name not in present)
-    if missing:
-        raise UsageError(f"{missing} missing: give --shape, --from and --to, or --suite {' or '.join(SUITES)}")
-    return [case_of(options)]
+    return [case_of(options, f", or --suite {' or '.join(SUITES)}")]
 
 
 def _for_size(cases: Sequence[Case], suite: str | None, size: int) -> tuple[list[Case], list[str]]:

@@ -37,7 +37,7 @@ from ..cases import Case
 from ..layouts import BALANCED, Layout
 from .stage import Stage, bytes_of, parts_of, poison
 
-__all__ = ["DEFAULT_METHODS", "Alltoallv", "Method", "Planned", "Prepared", "Whole", "named_methods", "read_method"]
+__all__ = ["DEFAULT_METHODS", "Alltoallv", "Method", "Prepared", "Whole", "named_methods", "read_method"]
 
 DEFAULT_METHODS = ("auto", "pxgemr2d", "caterpillar/sendrecv", "memcpy")
 OTHER_LIBRARY = re.compile(r"pxgemr2d(=(?P<path>.+?)(:(?P<prefix>\w+))?)?")
@@ -159,27 +159,17 @@ def read_method(name: str) -> Method:
             f"unknown method {name!r}: there are auto, SCHEDULE/EXCHANGE[/BUFFERS] (as caterpillar/sendrecv), pxgemr2d, "
             f"pxgemr2d=PATH[:PREFIX], {', '.join(OTHERS)}"
         )
-    return _planned(name)
+    asked = () if name == "auto" else parts
+    return Method(name, lambda stage: _Planned(stage, asked), fresh=lambda stage: _Planned(stage, asked, next(_limits)))
 
 
 def named_methods(*names: str) -> tuple[Method, ...]:
-    """The methods of a suite; an unknown schedule or exchange is told when it is to run. Not collective."""
-    return tuple(_planned(name) if "/" in name else read_method(name) for name in names)
+    """The methods of a suite. Not collective."""
+    return tuple(map(read_method, names))
 
 
-# -- plans
-
-
-def _planned(name: str) -> Method:
-    """A plan of `redistribute` by its name: "auto" or SCHEDULE/EXCHANGE[/BUFFERS]."""
-    asked = () if name == "auto" else name.split("/")
-    return Method(
-        name, lambda stage: Planned(stage, asked), fresh=lambda stage: Planned(stage, asked, memory_limit=next(_limits))
-    )
-
-
-class Planned(Prepared):
-    """A plan: its schedule, exchange and buffers, as far as they are asked for."""
+class _Planned(Prepared):
+    """A plan of `redistribute`: its schedule, exchange and buffers, as far as they are asked for."""
 
     def __init__(self, stage: Stage, asked: Sequence[str], memory_limit: int = MEMORY_LIMIT) -> None:
         super().__init__(stage)

@@ -128,13 +128,8 @@ class CaseResult:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
-        case = self.case
         return {
-            "shape": case.shape,
-            "from": str(case.before),
-            "to": str(case.after),
-            "dtype": str(case.dtype),
-            "ranks": case.ranks,
+            **self.case.to_dict(),
             "calls_per_time": self.calls,
             "methods": [method.to_dict() for method in self.methods],
             "not_run": [{"name": name, "why": why} for name, why in self.not_run.items()],
