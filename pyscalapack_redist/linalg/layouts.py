@@ -56,14 +56,13 @@ under_way: ContextVar[Routine] = ContextVar("under_way")
 
 def routine(function: Callable[P, R]) -> Callable[P, R]:
     """Make a function a routine of `linalg`: `Problem` reads its arguments, and `trace` notes its name with each phase."""
-    name, signature = function.__name__, inspect.signature(function)
+    name, parameters = function.__name__, inspect.signature(function).parameters
+    defaults = {parameter.name: parameter.default for parameter in parameters.values()}
     ROUTINES.add(name)
 
     @functools.wraps(function)
     def call(*arguments: P.args, **keywords: P.kwargs) -> R:
-        bound = signature.bind(*arguments, **keywords)
-        bound.apply_defaults()
-        own = Routine(name, bound.arguments, [])
+        own = Routine(name, defaults | dict(zip(defaults, arguments, strict=False)) | keywords, [])
         token = under_way.set(own)
         try:
             with tracing.routine(name) if tracing.active else contextlib.nullcontext():

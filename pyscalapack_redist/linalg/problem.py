@@ -87,7 +87,7 @@ class Problem:
         self._error: Exception | None = None
         self._is_raised_on_all = False
         magnitudes: dict[str, float] = {}
-        statements: list[Statement] = []
+        values: dict[str, Any] = {}
         with self.noting_errors():
             self._check_operands(operands, vectors)
             magnitudes = {name: magnitude(operand.local) for name, operand in operands.items()}
@@ -97,14 +97,18 @@ class Problem:
                 self._layout(arguments["layout"], shape),
                 self._target(arguments.get("like"), usual),
             )
-            told = [Statement(name, *in_canonical_form(of)) for name, of in arguments.items() if name not in LOCAL]
-            statements = [Statement("the routine", self._routine, self._routine), *told]
-        call = digest(("linalg", *(statement.value for statement in statements)))
+            values = {name: in_canonical_form(given) for name, given in arguments.items() if name not in LOCAL}
+        call = digest(("linalg", self._routine, *values.values()))
+
+        def statements() -> list[Statement]:
+            options = [Statement(name, value, in_words(arguments[name])) for name, value in values.items()]
+            return [Statement("the routine", self._routine, self._routine), *options]
+
         with tracing.phase("agree"):
             self._group.agree(
                 Ballot(failed=self._group.failed(self._error), call=call),
                 self._error,
-                lambda: statements,
+                statements,
                 lambda outcome: True,
             )
             self.dtype, self.magnitudes = self._agreed_facts(magnitudes)
@@ -445,15 +449,21 @@ def times_power(local: NDArray[Any], exponent: int) -> None:
         exponent -= step
 
 
-def in_canonical_form(argument: Any) -> tuple[Any, str]:
-    """What all ranks must have alike of an argument, and the argument in words. Not collective.
+def in_canonical_form(argument: Any) -> Any:
+    """What all ranks must have alike of an argument. Not collective.
 
-    Of arrays that is the layout. Numbers that are equal are alike, and so are sequences and arrays of equal numbers.
+    Of a distributed array that is the layout. Numbers that are equal are alike, as are sequences and arrays of equal numbers.
     """
     desc = descriptor_of(argument)
     if isinstance(desc, Descriptor):
-        return desc.layout_digest, repr(desc)
+        return desc.layout_digest
     array = np.asarray(argument)
-    if array.dtype.kind in "biufc":
-        return (array.shape, digest(array.astype(np.complex128).tobytes())), shown(argument)
-    return repr(argument), shown(argument)
+    return (
+        (array.shape, digest(array.astype(np.complex128).tobytes())) if array.dtype.kind in "biufc" else repr(argument)
+    )
+
+
+def in_words(argument: Any) -> str:
+    """An argument as other ranks are told of it. Not collective."""
+    desc = descriptor_of(argument)
+    return repr(desc) if isinstance(desc, Descriptor) else shown(argument)

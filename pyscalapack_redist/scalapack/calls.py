@@ -34,10 +34,10 @@ __all__ = [
     "Entry",
     "FortranCall",
     "SingularError",
-    "Topologies",
     "agree_to_enter",
     "over_grid",
     "together",
+    "topologies_of",
     "workspace_size",
 ]
 
@@ -144,6 +144,12 @@ class Topologies:
         for kind, old, new in zip(TOPOLOGIES, self._before, self._read(), strict=True):
             if old != new:
                 FortranCall("pb_topset", (self._ctxt, *kind, old.decode()))()
+
+
+@functools.lru_cache(maxsize=16)
+def topologies_of(ctxt: int) -> Topologies:
+    """Those that a context sees. Not collective."""
+    return Topologies(ctxt)
 
 
 # -- the calls of all ranks

@@ -26,7 +26,7 @@ from ..layout.descriptor import Descriptor
 from ..layout.dimensions import check_one_size
 from ..layout.letters import DIAGONALS, NORMS, TRANSPOSES, TRIANGLES, letter_of
 from . import calls
-from .calls import ConvergenceError, Entry, SingularError, Topologies, agree_to_enter, over_grid, workspace_size
+from .calls import ConvergenceError, Entry, SingularError, agree_to_enter, over_grid, topologies_of, workspace_size
 from .operands import (
     DTYPE_OF_KIND,
     FACTORED_KINDS,
@@ -212,7 +212,7 @@ class Call:
             agree_to_enter(entry)
             work()
             return
-        kept = Topologies(self.desc.grid.context)
+        kept = topologies_of(self.desc.grid.context)
         agree_to_enter(entry)
         with tracing.phase(phase, self.desc, self.desc), kept:
             work()
