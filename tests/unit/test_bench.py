@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from variations import VARIATIONS
 
-from pyscalapack_redist.tools.bench.plot import plot
 from pyscalapack_redist.tools.bench.results import (
     CaseResult,
     MethodResult,
@@ -24,6 +23,7 @@ from pyscalapack_redist.tools.bench.results import (
     extreme,
     fastest,
     means,
+    plot,
 )
 from pyscalapack_redist.tools.bench.stage import values
 from pyscalapack_redist.tools.bench.suites import LEAST, MOST, MOST_IN_ALL
@@ -40,7 +40,7 @@ RATE = 6.25e6
 
 def test_elements_differ_from_their_neighbours() -> None:
     for dtype in ("float64", "float16", "complex64", "int8", "?", "V3", "S5"):
-        made = values(np.arange(64 * 256), 64 * 256, np.dtype(dtype))
+        made = values(np.arange(64 * 256), np.dtype(dtype))
         assert made.dtype == dtype
         assert np.mean([x.tobytes() != y.tobytes() for x, y in itertools.pairwise(made)]) > 0.3
 

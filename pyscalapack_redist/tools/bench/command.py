@@ -13,8 +13,7 @@ from ..arguments import UsageError, case_of, check_outputs, write_text, written
 from ..cases import Case
 from ..text import console, on_terminal, print_table, size_text
 from .methods import DEFAULT_METHODS, named_methods
-from .plot import plot
-from .results import Results, comparison_lines, comparison_table, environment_lines, flag_text
+from .results import Results, comparison_lines, comparison_table, environment_lines, flag_text, plot
 from .suites import SUITES, Suite
 from .timing import MORE_TICKS, Clock, environment, links_limit, links_of, nodes_of, run_case
 

@@ -1,8 +1,8 @@
 """A case set up on the ranks: local arrays, and what they must hold.
 
 The verification shares no code with the engine: which indices a process has, `held_of` takes from the definition of the
-layouts. Each element is a function of its global index. Where the dtype has room for all of them it is the index itself, so no
-two are equal; a smaller one has the top bits of the index times an odd number, which any shift of rows or columns changes.
+layouts. Each element has the bytes of its global index times an odd number, the high ones first: in 8 bytes no two are equal,
+and in fewer any shift of rows or columns changes most.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ __all__ = ["Part", "Stage", "bytes_of", "held_of", "parts_of", "poison", "values
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, made odd
 ELEMENTS_AT_ONCE = 2**18
-PADDED = "gG"  # long double and its complex: NumPy leaves their padding as it was
 POISON = 0xFB  # bytes where a right answer is to come, or where nothing may be written
 AROUND = 0x5A  # bytes of A around a sub-array, which are to stay there
 
@@ -41,22 +40,13 @@ def poison(array: NDArray[Any] | None) -> None:
         bytes_of(array).fill(POISON)
 
 
-def values(index: NDArray[np.int64], count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Elements of an array of `count` elements at the given places of its row-major order. Not collective."""
-    distinct = np.finfo(dtype).nmant + 1 if dtype.kind in "fc" else 1 if dtype.kind == "b" else 8 * dtype.itemsize
-    bits = min(distinct, 62)
-    number = index.astype(np.uint64)
-    if count > 2**bits:
-        number = number * MULTIPLIER >> np.uint64(64 - bits)
-    if dtype.kind in "biuf":
-        return number.astype(dtype)
-    if dtype.kind == "c":
-        elements: NDArray[Any] = number.astype(dtype)
-        elements.imag = -elements.real
-        return elements
-    pattern = number.astype("<u8")[..., np.newaxis].view(np.uint8)
-    repeats = -(-dtype.itemsize // 8)
-    return np.ascontiguousarray(np.tile(pattern, repeats)[..., : dtype.itemsize]).view(dtype)[..., 0]
+def values(index: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Elements of an array at the given places of its row-major order: bytes, of whatever meaning. Not collective."""
+    number = (index.astype(np.uint64) * MULTIPLIER).astype(">u8")  # the bytes that differ most come first
+    pattern = np.tile(number[..., np.newaxis].view(np.uint8), -(-dtype.itemsize // 8))
+    if dtype.kind == "b":
+        pattern >>= 7
+    return np.ascontiguousarray(pattern[..., : dtype.itemsize]).view(dtype)[..., 0]
 
 
 def _owners(n: int, block: int | str | Blocks, processes: int, source: int) -> NDArray[np.int64]:
@@ -124,17 +114,13 @@ class Part:
         step = max(1, ELEMENTS_AT_ONCE // max(1, math.prod(row.size for row in rows)))
         for start in range(0, columns.size if self.elements else 0, step):
             index = functools.reduce(np.add, np.ix_(columns[start : start + step], *reversed(rows)))
-            array[self.inside][..., start : start + step].T[...] = values(index, case.elements, case.dtype)
+            array[self.inside][..., start : start + step].T[...] = values(index, case.dtype)
         return array
 
     def matches(self, array: NDArray[Any]) -> bool:
         """Whether a local array has exactly the bytes that it must have, and is as `poison` left it around a sub-array."""
-        if array.shape != self.shape or array.dtype != self._case.dtype:
-            return False
-        expected = self.filled(POISON)
-        if array.dtype.char in PADDED:
-            return np.array_equal(array, expected)
-        return np.array_equal(bytes_of(array), bytes_of(expected))
+        alike = array.shape == self.shape and array.dtype == self._case.dtype
+        return alike and np.array_equal(bytes_of(array), bytes_of(self.filled(POISON)))
 
 
 def parts_of(case: Case, layout: Layout, rank: int) -> list[Part]:
