@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from ..scalapack.calls import SingularError
 from ..scalapack.operands import diagonal_places
 from .check import Check, Claim, Sums
 from .layouts import check_rows, routine, shaped_like
-from .problem import Checked, Layout, Problem, assembled, held
+from .problem import Checked, Layout, Problem, assembled, held, panels
 
 __all__ = [
     "SlogdetResult",
@@ -269,16 +270,6 @@ def _two(name: str, factors: Any) -> tuple[Any, Any]:
     return tuple(factors) if isinstance(factors, tuple | list) and len(factors) == 2 else (factors, name)
 
 
-def _factored(problem: Problem, lower: bool) -> DistributedArray:
-    """The Cholesky factor of the operand a in one triangle: L (L^H y) = A y, or U^H (U y) = A y."""
-    matrix, part, check = problem.moved("a"), "L" if lower else "U", Check(problem)
-    y = check.vectors(matrix.shape[0])
-    check.add("a", matrix, right=y, part=f"H{part}")
-    _, before = check.run(lambda: pxpotrf(matrix, part))
-    hold_cholesky(check, matrix, lower, before.get("a"), y)
-    return matrix
-
-
 def hold_cholesky(check: Check, factor: DistributedArray, lower: bool, a: Sums | None, y: NDArray[Any]) -> None:
     """L (L^H y) = A y, or U^H (U y) = A y. Collective."""
     if a is None:
@@ -293,8 +284,9 @@ def hold_cholesky(check: Check, factor: DistributedArray, lower: bool, a: Sums |
 def keep_triangle(matrix: DistributedArray, lower: bool) -> None:
     """Write zeros outside one triangle, or trapezoid. Not collective."""
     rows, columns, local = held(matrix)
-    below = rows[:, None] - columns
-    local[below < 0 if lower else below > 0] = 0
+    for some in panels(rows.size, columns.size):
+        below = rows[:, None] - columns[some]
+        local[:, some][below < 0 if lower else below > 0] = 0
 
 
 def diagonal_of(matrix: DistributedArray) -> NDArray[Any]:
@@ -328,14 +320,27 @@ def cholesky(
     numpy.linalg.LinAlgError
         The matrix is not positive definite; says which leading minor.
     """
-    problem, factor = _cholesky(a, lower)
-    keep_triangle(factor, lower)
-    return problem.given_back(factor)
+    return _cholesky(a, lower, lambda factor: keep_triangle(factor, lower))
 
 
-def _cholesky(a: DistributedArray, lower: bool) -> tuple[Problem, DistributedArray]:
-    problem = Problem({"a": a}, square)
-    return problem, problem.attempt(lambda: _factored(problem, lower), "potrf")
+def _cholesky(a: DistributedArray, lower: bool, then: Callable[[DistributedArray], object]) -> DistributedArray:
+    """The factor in one triangle, `then` called with it after p?potrf."""
+    problem, part = Problem({"a": a}, square), "L" if lower else "U"
+
+    def work() -> DistributedArray:
+        matrix, verify = problem.moved("a"), Check(problem)
+        y = verify.vectors(matrix.shape[0])
+        verify.add("a", matrix, right=y, part=f"H{part}")
+
+        def factored() -> None:
+            pxpotrf(matrix, part)
+            then(matrix)
+
+        _, before = verify.run(factored)
+        hold_cholesky(verify, matrix, lower, before.get("a"), y)
+        return matrix
+
+    return problem.given_back(problem.attempt(work, "potrf"))
 
 
 @routine
@@ -360,8 +365,7 @@ def cho_factor(
     lower : bool
         Which one it is.
     """
-    problem, factor = _cholesky(a, lower)
-    return problem.given_back(factor), bool(lower)
+    return _cholesky(a, lower, lambda factor: None), bool(lower)
 
 
 @routine

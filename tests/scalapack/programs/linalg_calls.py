@@ -241,10 +241,11 @@ def chosen_layouts() -> None:
 def memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """No memory on one rank, at each allocation in turn: all raise, none waits, and the next call is good."""
     wide, right = put(MATRIX[:4], psr.Descriptor((4, N), 2, SQUARE)), put(SIDES[:4], psr.Descriptor((4, 3), 2, SQUARE))
-    a = put(MATRIX + MATRIX.T, FITS)
+    a, unit = put(MATRIX + MATRIX.T, FITS), put(np.eye(N), FITS)
     calls: list[Any] = [
         lambda: linalg.solve(a, A),
         lambda: linalg.inv(a),
+        lambda: linalg.cholesky(unit),
         lambda: linalg.eigh(a),
         lambda: linalg.eigh(a, eigvals_only=True),
         lambda: linalg.qr(a),
