@@ -29,10 +29,10 @@ from oracle import (
 )
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.engine.order import is_one_port
-from pyscalapack_redist.engine.via import VIAS
 from pyscalapack_redist.exchanges import BUFFERS, EXCHANGES, check_combination
+from pyscalapack_redist.layout.waypoints import VIAS
 from pyscalapack_redist.schedules import NAMES
+from pyscalapack_redist.schedules.layout_orders import is_one_port
 
 __all__ = ["BATCH_WAYS", "FEATURES", "TABLE", "WAYS", "Call", "Case", "draw_case", "numbered"]
 

@@ -14,10 +14,10 @@ import numpy as np
 from pyscalapack_redist import redistribute
 from pyscalapack_redist.comm.links import Links
 from pyscalapack_redist.engine.choose import choose
-from pyscalapack_redist.engine.order import is_one_port, load_between
 from pyscalapack_redist.errors import ScheduleError, unknown
 from pyscalapack_redist.exchanges import Cutting, Extents, Options, check_combination, exchange_class
 from pyscalapack_redist.exchanges.exchange import MEMORY_LIMIT
+from pyscalapack_redist.schedules.layout_orders import is_one_port, load_between
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.text import counted
 

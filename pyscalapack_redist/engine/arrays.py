@@ -76,7 +76,8 @@ class Arrays(NamedTuple):
 @functools.lru_cache(maxsize=256)
 def dtype_digest(dtype: np.dtype[Any]) -> int:
     """A number equal on all ranks for equal dtypes."""
-    return digest((dtype.itemsize, _plain(dtype)))
+    plain = _plain(dtype)
+    return digest((dtype.itemsize, plain))
 
 
 def _plain(dtype: np.dtype[Any]) -> object:

@@ -1,29 +1,97 @@
-"""A plan on one rank, from what all ask for: its moves, their order and this rank's messages. Nothing is sent here."""
+"""A plan on one rank, from what all ask for: its moves, their order and this rank's messages. Nothing is sent here.
+
+`via=` makes several legs of a redistribution. `fill=` writes the rest of B beside the trapezoid that moves: 0, or the mirror
+image, which is a second move of the same elements.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..comm.group import Group
 from ..comm.vote import digest
-from ..exchanges import Options, exchange_class
+from ..exchanges import Options
+from ..layout.letters import combined
 from ..layout.tiles import Layout
+from ..layout.waypoints import waypoints
+from ..schedules.layout_orders import Steps, order_for, process_shapes, searched
 from ..schedules.orders import ORDERS, Natural, Order
 from .choose import Choice
 from .messages import Arrays, Messages, messages_of
-from .order import Steps, order_for, process_shapes, searched
+from .operation import Part, edge_of, moved
 from .plan import Plan
 from .spec import Spec
 from .stages import Move, Pair, Stage
-from .via import PendingMove, pending_moves
 
-__all__ = ["build", "build_batch", "search"]
+__all__ = ["PendingMove", "build", "build_batch", "pending_moves", "search"]
 
 NOTHING: tuple[Messages, Arrays] = Messages([], [], []), ()
 ON_PAPER = "on paper; what moves the bytes is chosen where ranks run"
 
 
-def search(spec: Spec, layouts: tuple[Layout, Layout], schedule: str) -> list[Steps]:
+class PendingMove(NamedTuple):
+    """A move that is still to be planned; `source` and `target` as of a `Move`."""
+
+    stage: int
+    source: int
+    target: int
+    a: Layout
+    b: Layout
+    op: str
+    part: Part | None
+    last: bool
+
+    @property
+    def moved(self) -> Layout:
+        """The layout of op(A)."""
+        return moved(self.a, self.op)
+
+
+def second_move(fill: str, op: str, part: Part) -> tuple[str, Part] | None:
+    """Operation and part of A for the rest of B; None where that is 0. Not collective.
+
+    The other triangle of op(S) is op of the mirror image, which is A's triangle transposed, or conjugated as well.
+    """
+    if fill == "zero":
+        return None
+    mirrored = {"symmetric": "T", "hermitian": "C"}[fill]
+    return combined(mirrored, op), Part(part.uplo, "U")
+
+
+def pending_moves(spec: Spec) -> list[PendingMove]:
+    """The moves of a plan: of the trapezoid and of its mirror image, if there is one, each through the layouts on its way."""
+    a, b = spec.layouts
+    if spec.via is None and spec.fill is None:
+        return [PendingMove(0, 0, 1, a, b, spec.op, spec.part, True)]
+    kinds: list[tuple[str, Part | None]] = [(spec.op, spec.part)]
+    if spec.fill is not None and spec.part is not None:
+        second = second_move(spec.fill, spec.op, spec.part)
+        kinds += [second] if second is not None else []
+    ways = []
+    for op, part in kinds:
+        before = moved(a, op)
+        stops: list[Layout] = [a, b]
+        if spec.via is not None:
+            stops[1:1] = waypoints(before, b, spec.via)
+        ways.append((op, part, stops))
+    longest = max(len(stops) for _, _, stops in ways) - 1
+    legs: list[PendingMove] = []
+    slot = 2
+    for op, part, stops in ways:
+        source, first = 0, longest - (len(stops) - 1)
+        for k, (start, end) in enumerate(itertools.pairwise(stops)):
+            last = end is stops[-1] and k == len(stops) - 2
+            target = 1 if last else slot
+            slot += not last
+            legs.append(PendingMove(first + k, source, target, start, end, op if k == 0 else "N", part, last))
+            part = part.moved(op) if part is not None and k == 0 else part
+            source = target
+    return legs
+
+
+def search(spec: Spec, schedule: str) -> list[Steps]:
     """The steps of each move, of a schedule that no formula gives. Not collective: one rank searches for all.
 
     Raises
@@ -31,12 +99,11 @@ def search(spec: Spec, layouts: tuple[Layout, Layout], schedule: str) -> list[St
     ScheduleError
         The schedule does not apply to these layouts.
     """
-    return [searched(schedule, pending.moved, pending.b) for pending in pending_moves(spec, *layouts)]
+    return [searched(schedule, pending.moved, pending.b) for pending in pending_moves(spec)]
 
 
 def build(
     spec: Spec,
-    layouts: tuple[Layout, Layout],
     chosen: Choice,
     group: Group | None = None,
     steps: Sequence[Steps] | None = None,
@@ -46,9 +113,7 @@ def build(
     Parameters
     ----------
     spec : Spec
-        What is asked for.
-    layouts : tuple of (Descriptor or Tiles)
-        Before and after.
+        What is asked for, with both layouts.
     chosen : Choice
         Schedule and exchange.
     group : Group, optional
@@ -62,22 +127,19 @@ def build(
         The schedule does not apply to these layouts; `via` finds no way.
     """
     rank = None if group is None else spec.comm.Get_rank()
-    exchange, options = (
-        exchange_class(chosen.exchange),
-        Options(spec.memory_limit, spec.buffers, cutting=chosen.cutting),
-    )
+    options = Options(spec.memory_limit, spec.buffers, cutting=chosen.cutting)
 
     def planned(pending: PendingMove, order: Order) -> Move:
         messages, arrays = NOTHING
         if group is not None and rank is not None:
-            by_slot = spec.buffers == "datatypes"
-            messages, arrays = messages_of(pending.moved, pending.b, rank, group.number, order, pending.edge, by_slot)
+            by_slot, edge = spec.buffers == "datatypes", edge_of(pending.part, pending.op, pending.b.shape)
+            messages, arrays = messages_of(pending.moved, pending.b, rank, group.number, order, edge, by_slot)
         _, source, target, a, b, op, part, last = pending
         return Move(0, source, target, a, b, op, last, part, order, messages, arrays)
 
     by_stage: dict[int, list[Move]] = {}
     between: dict[int, Layout] = {}
-    for k, pending in enumerate(pending_moves(spec, *layouts)):
+    for k, pending in enumerate(pending_moves(spec)):
         if group is None and not spec.on_paper:
             order: Order = Natural((), ())
         else:
@@ -86,9 +148,9 @@ def build(
         by_stage.setdefault(pending.stage, []).append(planned(pending, order))
         if pending.target > 1:
             between[pending.target] = pending.b
-    stages = [Stage(by_stage[k], exchange, options, group) for k in sorted(by_stage)]
-    a, b = layouts
-    said = f"call {spec.call} {a.layout_digest} {b.layout_digest} {chosen.schedule} {chosen.exchange}"
+    stages = [Stage(by_stage[k], chosen.exchange, options, group) for k in sorted(by_stage)]
+    a, b = spec.layouts
+    said = f"call {spec.call} {a.layout_digest} {b.layout_digest} {chosen.schedule} {chosen.exchange.name}"
     why, by = chosen.why, None
     if spec.on_paper:
         why, by = ("on paper; as asked", spec.exchange) if spec.exchange != "auto" else (ON_PAPER, "any exchange")
@@ -97,7 +159,7 @@ def build(
     if spec.via is not None:
         whole = PendingMove(0, 0, 1, a, b, spec.op, spec.part, True)
         order = ORDERS["caterpillar"](*process_shapes(whole.moved, b))
-        plan.direct = Stage([planned(whole, order)], exchange, options, group)
+        plan.direct = Stage([planned(whole, order)], chosen.exchange, options, group)
     return plan
 
 
@@ -113,5 +175,5 @@ def build_batch(plans: Sequence[Plan], chosen: Choice, memory_limit: int, identi
             messages = Messages(sends, receives, copies)
             moves.append(move._replace(pair=k, source=2 * k, target=2 * k + 1, messages=messages))
     options = Options(memory_limit, cutting=chosen.cutting)
-    stage = Stage(moves, exchange_class(chosen.exchange), options, group, by_distance=True)
+    stage = Stage(moves, chosen.exchange, options, group, by_distance=True)
     return Plan(group, [plan.pairs[0] for plan in plans], [stage], {}, chosen.why, identity, plans)

@@ -12,10 +12,10 @@ import numpy as np
 from ..comm.links import Links
 from ..comm.node import Node, usable_cores
 from ..comm.vote import radix_for, work_of
-from ..exchanges import Cutting, Options, exchange_class
+from ..exchanges import Cutting, Exchange, Options, exchange_class
 from ..exchanges.collective import Bruck
 from ..exchanges.pipeline import Windowed
-from .order import Load
+from ..schedules.layout_orders import Load
 
 if TYPE_CHECKING:
     pass
@@ -45,7 +45,7 @@ class Choice(NamedTuple):
     """Schedule and exchange in place of "auto", why, and the pieces of messages between nodes."""
 
     schedule: str
-    exchange: str
+    exchange: type[Exchange]
     why: str
     cutting: Cutting = Cutting()
 
@@ -90,14 +90,15 @@ def choose(
         why = f"as asked; {node.why}" + ("" if node.ring is not None else ", so by MPI")
     else:
         why = "as asked"
-    if schedule == "auto" and not exchange_class(exchange).scheduled:
+    chosen = exchange_class(exchange)
+    if schedule == "auto" and not chosen.scheduled:
         schedule = "natural"
         why += "; the order of messages is left to MPI"
     elif schedule == "auto":
-        all_at_once = exchange == Windowed.name and cutting.spread
+        all_at_once = chosen is Windowed and cutting.spread
         schedule, reason = _order(links, elements, load, cutting.window or 1 if all_at_once else 1)
         why += f"; {schedule} order: {reason}"
-    return Choice(schedule, exchange, why, cutting)
+    return Choice(schedule, chosen, why, cutting)
 
 
 def _cutting(links: Links, elements: int, load: Load) -> Cutting:

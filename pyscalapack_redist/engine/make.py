@@ -28,21 +28,22 @@ from ..errors import ArrayError, DescriptorError, RedistributionError, ScheduleE
 from ..exchanges import Extents
 from ..exchanges.collective import Bruck
 from ..exchanges.exchange import MEMORY_LIMIT
-from ..exchanges.pipeline import Windowed
+from ..exchanges.pipeline import Nonblocking, Windowed
 from ..exchanges.shared import Shared
 from ..layout.arrays import host_array
 from ..layout.axis import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of, takes_distributed
 from ..layout.grid import ProcessGrid, same_ranks
-from ..layout.tiles import Layout, LayoutArgument, Tiles, layout_on
+from ..layout.tiles import LayoutArgument, Tiles, layout_on
+from ..layout.waypoints import Via
+from ..schedules.layout_orders import Load, Steps, by_formula, load_between
 from .build import build, build_batch, search
 from .choose import Choice, choose, log_steps_pay
 from .operation import moved
-from .order import Load, Steps, by_formula, load_between
 from .plan import Plan
 from .redistribution import Redistribution
-from .spec import Asked, Spec, Via, checked_memory, communicator_of, group_of_all, resolve
+from .spec import Asked, Spec, checked_memory, communicator_of, group_of_all, resolve
 
 __all__ = [
     "Redistribution",
@@ -143,7 +144,7 @@ def redistribute(
             desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill
         )
         if spec.on_paper or spec.idle:
-            plan = build(spec, spec.layouts, choose(spec.schedule, spec.exchange, spec.buffers, None))
+            plan = build(spec, choose(spec.schedule, spec.exchange, spec.buffers, None))
             return _paper_plan(plan) if spec.on_paper else Redistribution(plan)
         with tracing.phase("plan", desc_a, desc_b):
             group = spec.joint.group if spec.joint else group_of(spec.comm, spec.ranks)
@@ -178,7 +179,7 @@ def _agreed_plan(spec: Spec, group: Group, let_through: Callable[[], None]) -> R
     def is_new(outcome: Outcome) -> bool:
         """Whether ranks have more to tell. Else they keep the plan, as must one on which an interrupt has ended the call."""
         key = Asked.of(outcome)
-        if spec.joint is not None or (outcome.note != PLANNED and key not in group.plans):
+        if outcome.note != PLANNED and key not in group.plans:
             return True
         group.plans.keep(key, group.plans.get(key, plan))
         return False
@@ -186,8 +187,8 @@ def _agreed_plan(spec: Spec, group: Group, let_through: Callable[[], None]) -> R
     ballot = Ballot(failed=group.failed(error), note=note, **asked._asdict())
     outcome = group.agree(ballot, error, spec.statements, is_new, let_through)
     key = Asked.of(outcome)
-    plan = group.plans[key] if key in group.plans else _plan_together(spec, group, outcome.note)
-    dtype = spec.dtype if spec.joint is None else group.combine(spec.dtype, first_known)
+    plan = group.plans[key] if key in group.plans else _plan_together(spec, group, outcome.note == LAYOUT_UNKNOWN)
+    dtype = spec.dtype if spec.joint is None else plan.inside.pairs[0].dtype  # two sides have told theirs
     inside = plan.inside.with_layouts(*spec.descriptors, dtype)
     if inside is not plan.inside:
         plan = Redistribution(inside)
@@ -201,28 +202,26 @@ def _plan_ahead(spec: Spec, group: Group) -> Redistribution | None:
     Nothing is sent. An error is found again once all have voted.
     """
     node = group.node
-    if spec.error is not None or spec.joint is not None or not spec.knows_both or node is None or not node.whole:
+    if spec.error is not None or not spec.knows_both or node is None or not node.whole:
         return None
     start = time.perf_counter()
     try:
         chosen = choose(spec.schedule, spec.exchange, spec.buffers, node)
-        if chosen.exchange != Shared.name or not by_formula(chosen.schedule):
+        if chosen.exchange is not Shared or not by_formula(chosen.schedule):
             return None
-        plan = build(spec, spec.layouts, chosen, group)
+        plan = build(spec, chosen, group)
     except Exception:
         return None
     plan.planning = {"messages": time.perf_counter() - start}
     return Redistribution(plan)
 
 
-def _plan_together(spec: Spec, group: Group, note: int) -> Redistribution:
+def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
     """A plan for which ranks tell one another what not all know. Collective over the group: all make it, or none."""
     moments = [time.perf_counter()]
-    if note == LAYOUT_UNKNOWN:
-        a, b = (_known_to_all(mine, group, spec.comm) for mine in spec.descriptors)
-        spec.check(a, b)  # alike on all ranks
-    else:
-        a, b = spec.layouts
+    if unknown:
+        spec = spec.told(*group.combine(spec.known(), all_known))
+    a, b = spec.layouts
     node = group.make_node()
     load = Load() if group.links is None else load_between(moved(a, spec.op), b)
     elements = math.prod(b.shape) * b.copies
@@ -230,9 +229,9 @@ def _plan_together(spec: Spec, group: Group, note: int) -> Redistribution:
     moments.append(time.perf_counter())
     steps = None
     if not by_formula(chosen.schedule):  # a search under a time limit need not end alike on two machines
-        steps = _found_by_one(group, lambda: search(spec, (a, b), chosen.schedule))
+        steps = _found_by_one(group, lambda: search(spec, chosen.schedule))
     moments.append(time.perf_counter())
-    plan = made_by_all(group, lambda: build(spec, (a, b), chosen, group, steps))
+    plan = made_by_all(group, lambda: build(spec, chosen, group, steps))
     if spec.exchange == spec.schedule == "auto":
         _take_log_steps(plan, group.links)
     if plan.stages[0].exchange.collective:
@@ -242,19 +241,9 @@ def _plan_together(spec: Spec, group: Group, note: int) -> Redistribution:
     return Redistribution(plan)
 
 
-def _known_to_all(mine: Layout | None, group: Group, comm: MPI.Intracomm) -> Layout:
-    """A layout on `comm`, of which some ranks do not know. Collective over the group.
-
-    Raises
-    ------
-    DescriptorError
-        No rank has it.
-    """
-    known = group.combine(None if mine is None else (type(mine), mine._packed()), first_known)
-    if known is None:
-        raise DescriptorError("no rank knows the layout: CTXT is -1, or the descriptor None, on all of them")
-    kind, packed = known
-    return kind._unpacked(packed, comm) if mine is None else mine
+def all_known(told: list[tuple[Any, ...]]) -> list[Any]:
+    """Of each thing that ranks tell, the first that is known. Not collective."""
+    return [first_known(list(some)) for some in zip(*told, strict=True)]
 
 
 def _found_by_one(group: Group, find: Callable[[], list[Steps]]) -> list[Steps]:
@@ -377,7 +366,7 @@ def _checked(
     if comm.Get_rank() not in ranks:
         if error is not None:
             raise error
-        idle = Choice("natural", "nonblocking", "no part in any plan")
+        idle = Choice("natural", Nonblocking, "no part in any plan")
         return Redistribution(build_batch([plan.inside for plan in plans], idle, limit, 0, None), plans)
     return _agreed_batch(plans, group_of(comm, ranks), exchange, limit, error, let_through)
 
@@ -469,7 +458,7 @@ def _agreed_batch(
         loads = [load_between(moved(pair.desc_a, pair.op), pair.desc_b) for pair in pairs]
         load = Load(sum(each.messages for each in loads), max(each.processes for each in loads))
     chosen = choose("natural", exchange, "packed", node, group.links, elements, load)
-    parts, identity = [plan.inside for plan in plans], digest((call, chosen.exchange))
+    parts, identity = [plan.inside for plan in plans], digest((call, chosen.exchange.name))
     made = made_by_all(group, lambda: build_batch(parts, chosen, memory_limit, identity, group))
     moments.append(time.perf_counter())
     made.planned_at(moments)

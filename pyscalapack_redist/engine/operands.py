@@ -1,35 +1,30 @@
-"""The arrays of one use of a plan, checked, and what moves arrays of their kind."""
+"""The arrays of one use of a plan: checked before it, and made what they were given as once it is complete.
+
+Distributed arrays, and those of other libraries, go in as NumPy's, and come out as they are.
+"""
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.bundle import Origins
-from ..errors import ArrayError, RedistributionError, ScheduleError
-from ..exchanges import Exchange
-from ..layout.letters import conjugates, transposes
+from ..errors import ArrayError, RedistributionError
+from ..layout.arrays import host_array
+from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed
+from ..layout.letters import transposes
+from ..layout.tiles import Layout
 from .arrays import BY_COLUMNS, BY_ROWS, NOTHING, Arrays, Span, checked_arrays, overlapping, share_elements, window
-from .operation import Factors, scalar
-from .stages import Forms, Move, Pair, Stage
+from .operation import Factors, scalar, scale_rest
+from .plan import ZERO, Operands, Plan, factors_key, factors_of
+from .stages import Forms, Move, Pair
 
-__all__ = [
-    "BINDINGS_KEPT",
-    "Binding",
-    "Operands",
-    "bound",
-    "check_apart",
-    "each",
-    "factors_of",
-    "listed",
-    "operands",
-]
-
-BINDINGS_KEPT = 8  # of a plan, one for each kind of arrays or pair of factors
+__all__ = ["check_apart", "each", "finished", "listed", "lists", "operands_of", "result_of", "to_wrap", "wrapped"]
 
 
 def check_apart(pairs: Sequence[Pair], arrays: Sequence[object], outs: Sequence[object]) -> None:
@@ -81,58 +76,43 @@ def _on_two_sides(pair: Pair, other: Pair, first: NDArray[Any], second: NDArray[
     return upper and not lower and high < low
 
 
-class Operands(NamedTuple):
-    """The arrays of one call on this rank.
+def lists(plan: Plan, a: Any, out: Any) -> tuple[list[Any], list[Any]]:
+    """One array, or None, for each pair. Not collective.
 
-    Attributes
-    ----------
-    given, outs : list
-        As they were given, one entry for each pair.
-    targets : list of ndarray or None
-        `outs`, and what was made where it was left out.
-    origins : Origins
-        Where they begin.
-    forms : Forms
-        What arrays of this kind have in common, as far as this rank knows.
-    dtypes : tuple of dtype or None
-        Of each pair, None where this rank knows none.
-    order : int or None
-        The order of elements in messages that suits them; None where this rank has no arrays.
-    factors : tuple of Factors
-        Of each pair.
+    Raises
+    ------
+    ArrayError
+        One is not a list of so many.
     """
-
-    given: list[Any]
-    outs: list[Any]
-    targets: list[NDArray[Any] | None]
-    origins: Origins
-    forms: Forms
-    dtypes: tuple[np.dtype[Any] | None, ...]
-    order: int | None
-    factors: tuple[Factors, ...]
-
-    @property
-    def plain(self) -> bool:
-        """Whether elements are neither multiplied nor added to what is there."""
-        return False not in [factor.trivial for factor in self.factors]
-
-    @property
-    def item(self) -> int:
-        """Bytes of the largest element that this rank knows of."""
-        items = self.forms.items
-        return items[0] if len(items) == 1 else max(items, default=0)
+    n = len(plan.pairs)
+    return (listed("arrays", a, n), listed("outs", out, n)) if plan.listed else ([a], [out])
 
 
-class Binding(NamedTuple):
-    """What moves arrays of one kind: the exchange of each stage, and the staging memory that a run takes for itself."""
+def operands_of(plan: Plan, a: Any, out: Any, alpha: object, beta: object) -> Operands:
+    """This rank's arrays for one use of a plan, checked, and what was left out made. Not collective.
 
-    exchanges: tuple[Exchange, ...]
-    order: int
-    item: int
-    private_bytes: int
+    Raises
+    ------
+    ArrayError, ScheduleError
+        Names the array, and the plan where there are several.
+    """
+    given, into = lists(plan, a, out)
+    pairs: Sequence[Pair] = plan.pairs
+    if any_wrapped((*given, *into)):
+        given, into, pairs = unwrapped(pairs, given, into)
+    remembered = plan.remembered.get(factors_key(alpha, beta))
+    if remembered is not None:
+        found = remembered.kinds.match(given, into)
+        if found is not None:
+            kept = remembered.operands
+            return Operands(given, into, found[0], found[1], kept.forms, kept.dtypes, kept.order, kept.factors)
+    mine, checked = checked_operands(pairs, plan.moves, given, into, alpha, beta, plan.apart)
+    if plan.tiled:
+        plan.apart = checked._replace(out=None)
+    return mine
 
 
-def operands(
+def checked_operands(
     pairs: Sequence[Pair],
     moves: Sequence[Move],
     arrays: list[Any],
@@ -196,49 +176,6 @@ def operands(
     return Operands(arrays, outs, targets, origins, forms, tuple(dtypes), order, tuple(factors)), checked
 
 
-def factors_of(both: Factors, move: Move) -> Factors:
-    """What becomes of elements in one move of a pair: alpha and beta apply in its last. Not collective."""
-    conjugate = conjugates(move.op)
-    if not move.last:
-        return Factors(1, 0, conjugate)
-    return both if both.conjugate == conjugate else both._replace(conjugate=conjugate)
-
-
-def bound(
-    stages: Sequence[Stage], forms: Forms, order: int, item: int, memory_limit: int, factors: Sequence[Factors]
-) -> Binding:
-    """What moves such arrays. Not collective.
-
-    Raises
-    ------
-    ArrayError
-        The memory limit is too small for their elements.
-    ScheduleError
-        MPI's datatypes cannot do what is asked on the way.
-    """
-    exchanges = tuple([stage.bound(forms, order, item) for stage in stages])
-    private = 0
-    for exchange in exchanges:
-        if exchange.buffers.name == "datatypes" and any(any(some.values()) for some in forms.blends):
-            ways = [key[0] for some in forms.blends for key, blend in some.items() if blend]
-            raise ScheduleError(
-                f"{factors[0]}, op = {ways[0]}: with buffers = 'datatypes' MPI moves elements as they are; "
-                "use buffers='packed'"
-            )
-        needed = exchange.staging_bytes
-        if needed > memory_limit:
-            what = (
-                f"elements of {item} bytes"
-                if len(forms.items) == 1
-                else (f"a batch of {len(forms.items)} plans with such elements")
-            )
-            raise ArrayError(
-                f"memory_limit = {memory_limit} bytes is too small for {what}: at least {needed} are needed"
-            )
-        private = max(private, exchange.private_bytes)
-    return Binding(exchanges, order, item, private)
-
-
 def each(name: str, value: object, n: int) -> list[Any]:
     """A factor for each pair. Not collective.
 
@@ -275,3 +212,88 @@ def listed(name: str, arrays: object, n: int) -> list[Any]:
             f"{name} has {len(arrays)} entries: it must have one for each of {n} plans, None where there is none"
         )
     return list(arrays)
+
+
+NUMPYS = frozenset({np.ndarray, type(None)})
+
+
+def any_wrapped(arrays: Iterable[object]) -> bool:
+    """Whether one of these is neither None nor an array of NumPy's own class. Not collective."""
+    return not NUMPYS.issuperset(map(type, arrays))
+
+
+def unwrapped(
+    pairs: Sequence[Pair], arrays: Sequence[Any], outs: Sequence[Any]
+) -> tuple[list[Any], list[Any], list[Pair]]:
+    """The local arrays of both sides, and the pairs with the dtypes that distributed arrays tell. Not collective.
+
+    Raises
+    ------
+    ArrayError
+        A distributed array is not of the plan's layout, or one of another library is not in the host's memory.
+    """
+    given, into, told = [], [], []
+    for k, (a, out, pair) in enumerate(zip(arrays, outs, pairs, strict=True)):
+        plan = f"plan {k}: " if len(pairs) > 1 else ""
+        given.append(_local_of(f"{plan}a", a, pair.desc_a))
+        into.append(
+            given[-1] if out is a and not isinstance(a, Distributed) else _local_of(f"{plan}out", out, pair.desc_b)
+        )
+        told.append(pair._replace(dtype=a.dtype) if pair.dtype is None and isinstance(a, Distributed) else pair)
+    return given, into, told
+
+
+def _local_of(name: str, array: Any, desc: Layout) -> Any:
+    if not isinstance(array, Distributed):
+        return host_array(name, array) if isinstance(desc, Descriptor) else array
+    if not isinstance(desc, Descriptor):
+        raise ArrayError(f"{name} is {array!r}, but the plan is for {desc!r}: pass a list of its tiles")
+    theirs = array.desc
+    if desc.grid.comm is not None and theirs.grid.comm is not None:
+        theirs = theirs.on(desc.grid.comm)
+    if theirs != desc:
+        raise ArrayError(
+            f"{name} has the layout {array.desc!r}, but the plan is for {desc!r}: make a plan of its layout"
+        )
+    return array.local
+
+
+def wrapped(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], result: Any) -> Any:
+    """The result of a use, as what was given to write into, or as distributed arrays where A was. Not collective."""
+    made = list(result) if plan.listed else [result]
+    for k, (a, out, pair) in enumerate(zip(arrays, outs, plan.pairs, strict=True)):
+        if isinstance(out, Distributed):
+            made[k] = out
+        elif isinstance(a, Distributed) and out is None and isinstance(pair.desc_b, Descriptor):
+            made[k] = type(a)._made(pair.desc_b, made[k], a.dtype)
+        elif out is not None and made[k] is not None:
+            made[k] = out
+    return made if plan.listed else made[0]
+
+
+def result_of(plan: Plan, a: Any, out: Any, made: Any, alpha: Any, beta: Any) -> Any:
+    """The result of a compiled call. Not collective."""
+    factors = () if beta is ZERO else [Factors.of(alpha, beta, pair.op) for pair in plan.pairs]
+    return finished(plan, lists(plan, a, out)[1], made if plan.listed else [made], factors)
+
+
+def finished(plan: Plan, outs: Sequence[Any], targets: Sequence[Any], factors: Sequence[Factors]) -> Any:
+    """The result, once all has moved. Not collective."""
+    results = []
+    for k, (pair, target) in enumerate(zip(plan.pairs, targets, strict=True)):
+        desc = pair.desc_b
+        if pair.fill == "zero" and pair.part is not None and isinstance(outs[k], np.ndarray):
+            assert isinstance(desc, Descriptor)
+            edge = pair.part.moved(pair.op).edge(desc.shape)
+            scale_rest(outs[k], desc, edge, factors[k].beta if factors else 0)
+        results.append(target if desc._held else None)
+    return results if plan.listed else results[0]
+
+
+def to_wrap(plan: Plan, a: Any, out: Any) -> tuple[list[Any], list[Any]] | None:
+    """What was given, where any of it is no NumPy array. Not collective; errors are ignored: `operands_of` reports them."""
+    try:
+        given, into = lists(plan, a, out)
+    except ArrayError:
+        return None
+    return (given, into) if any_wrapped((*given, *into)) else None

@@ -20,10 +20,10 @@ from ..layout.dimensions import common_region
 from ..layout.letters import transposes
 from ..layout.tiles import Layout, Tiles
 from ..schedules.layout_graphs import Owed
+from ..schedules.layout_orders import process_shapes
 from ..schedules.orders import Natural
 from .messages import messages_of
 from .operation import Edge
-from .order import process_shapes
 from .plan import Plan
 from .stages import Move, Stage
 

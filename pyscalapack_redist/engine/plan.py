@@ -1,111 +1,49 @@
-"""Plan: the stages of a redistribution, what it keeps from use to use, and the fast path.
-
-Distributed arrays, and those of other libraries, in a use of a plan: NumPy's go in, and what comes out is as they are.
-
-Plan: what a redistribution consists of and keeps from use to use, as the modules of the engine see it.
-
-The user has a `Redistribution`, which has one of these. The fast path is here too: the next use with arrays of the same kind
-as the last ones' and the same factors goes in one compiled call or a `DirectCall`.
-"""
+"""Plan: what a redistribution consists of, and keeps from use to use. The user has a `Redistribution`, which has one."""
 
 from __future__ import annotations
 
 import functools
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .._kernels.bundle import Origins
 from .._kernels.call import Call, Kinds
 from ..comm.group import Group
 from ..comm.transfer import Transfer
 from ..comm.vote import digest
-from ..errors import ArrayError
+from ..errors import ArrayError, ScheduleError
+from ..exchanges import Exchange
 from ..exchanges.shared import Shared
-from ..layout.arrays import host_array
-from ..layout.descriptor import Descriptor
-from ..layout.distributed import Distributed
+from ..layout.letters import conjugates
 from ..layout.tiles import Layout
 from ..schedules.orders import CombinedOrder, Order
 from .arrays import BY_COLUMNS, Arrays, dtype_digest
-from .operands import BINDINGS_KEPT, Binding, Operands, bound, listed, operands
-from .operation import Factors, scale_rest
-from .stages import Forms, Pair, Stage
+from .operation import Factors
+from .stages import Forms, Move, Pair, Stage
 
 __all__ = [
     "ASKS",
+    "BINDINGS_KEPT",
     "ONE",
     "ZERO",
+    "Binding",
     "Key",
+    "Operands",
     "Plan",
     "Remembered",
-    "any_wrapped",
+    "bound",
     "factors_key",
+    "factors_of",
     "key_of",
     "remembered_of",
-    "unwrapped",
-    "wrapped",
 ]
 
-NUMPYS = frozenset({np.ndarray, type(None)})
-
-
-def any_wrapped(arrays: Iterable[object]) -> bool:
-    """Whether one of these is neither None nor an array of NumPy's own class. Not collective."""
-    return not NUMPYS.issuperset(map(type, arrays))
-
-
-def unwrapped(
-    pairs: Sequence[Pair], arrays: Sequence[Any], outs: Sequence[Any]
-) -> tuple[list[Any], list[Any], list[Pair]]:
-    """The local arrays of both sides, and the pairs with the dtypes that distributed arrays tell. Not collective.
-
-    Raises
-    ------
-    ArrayError
-        A distributed array is not of the plan's layout, or one of another library is not in the host's memory.
-    """
-    given, into, told = [], [], []
-    for k, (a, out, pair) in enumerate(zip(arrays, outs, pairs, strict=True)):
-        plan = f"plan {k}: " if len(pairs) > 1 else ""
-        given.append(_local_of(f"{plan}a", a, pair.desc_a))
-        into.append(
-            given[-1] if out is a and not isinstance(a, Distributed) else _local_of(f"{plan}out", out, pair.desc_b)
-        )
-        told.append(pair._replace(dtype=a.dtype) if pair.dtype is None and isinstance(a, Distributed) else pair)
-    return given, into, told
-
-
-def _local_of(name: str, array: Any, desc: Layout) -> Any:
-    if not isinstance(array, Distributed):
-        return host_array(name, array) if isinstance(desc, Descriptor) else array
-    if not isinstance(desc, Descriptor):
-        raise ArrayError(f"{name} is {array!r}, but the plan is for {desc!r}: pass a list of its tiles")
-    theirs = array.desc
-    if desc.grid.comm is not None and theirs.grid.comm is not None:
-        theirs = theirs.on(desc.grid.comm)
-    if theirs != desc:
-        raise ArrayError(
-            f"{name} has the layout {array.desc!r}, but the plan is for {desc!r}: make a plan of its layout"
-        )
-    return array.local
-
-
-def wrapped(pairs: Sequence[Pair], arrays: Sequence[Any], outs: Sequence[Any], results: list[Any]) -> list[Any]:
-    """The results of a use, as what was given to write into, or as distributed arrays where A was. Not collective."""
-    made = list(results)
-    for k, (a, out, pair) in enumerate(zip(arrays, outs, pairs, strict=True)):
-        if isinstance(out, Distributed):
-            made[k] = out
-        elif isinstance(a, Distributed) and out is None and isinstance(pair.desc_b, Descriptor):
-            made[k] = type(a)._made(pair.desc_b, made[k], a.dtype)
-        elif out is not None and made[k] is not None:
-            made[k] = out
-    return made
-
-
+BINDINGS_KEPT = 8  # of a plan, one for each kind of arrays or pair of factors
 PLANNING = ("processes", "schedule", "messages")
 ASKS = 1  # the note of a rank that has still to be told of arrays, or to tell
 
@@ -116,6 +54,57 @@ ZERO: Any = 0
 Key = tuple[complex, complex]  # alpha and beta
 PLAIN: Key = 1, 0
 NUMBERS = frozenset({int, float, complex, np.float32, np.float64, np.complex64, np.complex128})
+
+
+class Operands(NamedTuple):
+    """The arrays of one call on this rank.
+
+    Attributes
+    ----------
+    given, outs : list
+        As they were given, one entry for each pair.
+    targets : list of ndarray or None
+        `outs`, and what was made where it was left out.
+    origins : Origins
+        Where they begin.
+    forms : Forms
+        What arrays of this kind have in common, as far as this rank knows.
+    dtypes : tuple of dtype or None
+        Of each pair, None where this rank knows none.
+    order : int or None
+        The order of elements in messages that suits them; None where this rank has no arrays.
+    factors : tuple of Factors
+        Of each pair.
+    """
+
+    given: list[Any]
+    outs: list[Any]
+    targets: list[NDArray[Any] | None]
+    origins: Origins
+    forms: Forms
+    dtypes: tuple[np.dtype[Any] | None, ...]
+    order: int | None
+    factors: tuple[Factors, ...]
+
+    @property
+    def plain(self) -> bool:
+        """Whether elements are neither multiplied nor added to what is there."""
+        return False not in [factor.trivial for factor in self.factors]
+
+    @property
+    def item(self) -> int:
+        """Bytes of the largest element that this rank knows of."""
+        items = self.forms.items
+        return items[0] if len(items) == 1 else max(items, default=0)
+
+
+class Binding(NamedTuple):
+    """What moves arrays of one kind: the exchange of each stage, and the staging memory that a run takes for itself."""
+
+    exchanges: tuple[Exchange, ...]
+    order: int
+    item: int
+    private_bytes: int
 
 
 class Plan:
@@ -184,7 +173,7 @@ class Plan:
         self.seconds: float | None = None
         self._bindings: OrderedDict[Any, Binding] = OrderedDict()
         self._numbers: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
-        self._apart: Arrays | None = None
+        self.apart: Arrays | None = None
 
     @functools.cached_property
     def pair_of(self) -> dict[int, int]:
@@ -220,28 +209,6 @@ class Plan:
         other.pairs = (pair._replace(desc_a=a, desc_b=b, dtype=dtype),)
         other.remembered, other.call = {}, None
         return other
-
-    def lists(self, a: Any, out: Any) -> tuple[list[Any], list[Any]]:
-        """One array, or None, for each pair."""
-        n = len(self.pairs)
-        return (listed("arrays", a, n), listed("outs", out, n)) if self.listed else ([a], [out])
-
-    def operands(self, a: Any, out: Any, alpha: object, beta: object) -> Operands:
-        """This rank's arrays, checked, and what was left out made."""
-        given, into = self.lists(a, out)
-        pairs: Sequence[Pair] = self.pairs
-        if any_wrapped((*given, *into)):
-            given, into, pairs = unwrapped(pairs, given, into)
-        remembered = self.remembered.get(factors_key(alpha, beta))
-        if remembered is not None:
-            found = remembered.kinds.match(given, into)
-            if found is not None:
-                kept = remembered.operands
-                return Operands(given, into, found[0], found[1], kept.forms, kept.dtypes, kept.order, kept.factors)
-        mine, checked = operands(pairs, self.moves, given, into, alpha, beta, self._apart)
-        if self.tiled:
-            self._apart = checked._replace(out=None)
-        return mine
 
     def known(self, mine: Operands) -> Sequence[np.dtype[Any] | None] | None:
         """The dtypes of all pairs, where nobody has to be asked for them."""
@@ -293,36 +260,6 @@ class Plan:
         else:
             self._bindings.move_to_end(key)
         return kept
-
-    def result_of(self, a: Any, out: Any, made: Any, alpha: Any, beta: Any) -> Any:
-        """The result of a compiled call."""
-        factors = () if beta is ZERO else [Factors.of(alpha, beta, pair.op) for pair in self.pairs]
-        return self.finished(self.lists(a, out)[1], made if self.listed else [made], factors)
-
-    def finished(self, outs: Sequence[Any], targets: Sequence[Any], factors: Sequence[Factors]) -> Any:
-        """The result, once all has moved."""
-        results = []
-        for k, (pair, target) in enumerate(zip(self.pairs, targets, strict=True)):
-            desc = pair.desc_b
-            if pair.fill == "zero" and pair.part is not None and isinstance(outs[k], np.ndarray):
-                assert isinstance(desc, Descriptor)
-                edge = pair.part.moved(pair.op).edge(desc.shape)
-                scale_rest(outs[k], desc, edge, factors[k].beta if factors else 0)
-            results.append(target if desc._held else None)
-        return results if self.listed else results[0]
-
-    def to_wrap(self, a: Any, out: Any) -> tuple[list[Any], list[Any]] | None:
-        """What was given, where any of it is no NumPy array; what is wrong is found again with the operands."""
-        try:
-            given, into = self.lists(a, out)
-        except ArrayError:
-            return None
-        return (given, into) if any_wrapped((*given, *into)) else None
-
-    def wrapped(self, given: Sequence[Any], outs: Sequence[Any], result: Any) -> Any:
-        """The result, as what was given is."""
-        made = wrapped(self.pairs, given, outs, result if self.listed else [result])
-        return made if self.listed else made[0]
 
     def said_of(self, mine: Operands) -> dict[str, Any]:
         """What a ballot says of the plan and of these arrays."""
@@ -392,3 +329,46 @@ def key_of(mine: Operands) -> Key | None:
     alpha, beta, _ = mine.factors[0]
     alike = len(mine.factors) == 1 or all(other[:2] == (alpha, beta) for other in mine.factors)
     return (alpha, beta) if alike else None
+
+
+def factors_of(both: Factors, move: Move) -> Factors:
+    """What becomes of elements in one move of a pair: alpha and beta apply in its last. Not collective."""
+    conjugate = conjugates(move.op)
+    if not move.last:
+        return Factors(1, 0, conjugate)
+    return both if both.conjugate == conjugate else both._replace(conjugate=conjugate)
+
+
+def bound(
+    stages: Sequence[Stage], forms: Forms, order: int, item: int, memory_limit: int, factors: Sequence[Factors]
+) -> Binding:
+    """What moves such arrays. Not collective.
+
+    Raises
+    ------
+    ArrayError
+        The memory limit is too small for their elements.
+    ScheduleError
+        MPI's datatypes cannot do what is asked on the way.
+    """
+    exchanges = tuple([stage.bound(forms, order, item) for stage in stages])
+    private = 0
+    for exchange in exchanges:
+        if exchange.buffers.name == "datatypes" and any(any(some.values()) for some in forms.blends):
+            ways = [key[0] for some in forms.blends for key, blend in some.items() if blend]
+            raise ScheduleError(
+                f"{factors[0]}, op = {ways[0]}: with buffers = 'datatypes' MPI moves elements as they are; "
+                "use buffers='packed'"
+            )
+        needed = exchange.staging_bytes
+        if needed > memory_limit:
+            what = (
+                f"elements of {item} bytes"
+                if len(forms.items) == 1
+                else (f"a batch of {len(forms.items)} plans with such elements")
+            )
+            raise ArrayError(
+                f"memory_limit = {memory_limit} bytes is too small for {what}: at least {needed} are needed"
+            )
+        private = max(private, exchange.private_bytes)
+    return Binding(exchanges, order, item, private)

@@ -19,10 +19,11 @@ from ..errors import CollectiveError
 from ..exchanges import Message
 from ..layout.distributed import Distributed
 from ..layout.letters import transposes
+from ..schedules.layout_orders import process_coords
 from ..schedules.orders import Order
 from .messages import messages_of as planned
+from .operands import result_of
 from .operation import Part
-from .order import process_coords
 from .plan import ONE, ZERO, Plan
 from .report import PARTS, Leg, Profile, messages_of, report_of, report_of_all
 from .stages import Move
@@ -148,7 +149,7 @@ class Redistribution:
             elif result is NotImplemented:
                 transfer = start_use(plan, a, out, alpha, beta)
             else:
-                return plan.result_of(a, out, result, alpha, beta) if plan.finishes else result
+                return result_of(plan, a, out, result, alpha, beta) if plan.finishes else result
         except BaseException as caught:
             if isinstance(call, Call) and call.begun:
                 continued(plan, call, a, out)  # it goes on when this rank calls anything again

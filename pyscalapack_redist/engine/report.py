@@ -20,11 +20,11 @@ from ..comm.links import Links
 from ..drawing.svg import table
 from ..errors import CollectiveError
 from ..exchanges import Exchange, Message
+from ..schedules.layout_orders import fewest_steps
 from ..schedules.orders import Order
 from .arrays import BY_COLUMNS
 from .choose import predicted_seconds
 from .operands import listed
-from .order import fewest_steps
 from .plan import Plan
 from .stages import Forms, Move, Stage
 

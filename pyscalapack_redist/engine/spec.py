@@ -9,13 +9,13 @@ What one rank asks `redistribute` for, checked as far as it can be alone.
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import operator
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
@@ -31,17 +31,16 @@ from ..layout.axis import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.letters import OPERATIONS, letter_of, transposes
 from ..layout.tiles import LAYOUTS, Layout, read_layout
+from ..layout.waypoints import Via, read_via, readable_via
 from ..schedules import NAMES
+from ..schedules.layout_orders import is_one_port
 from .arrays import check_dtype, dtype_digest
 from .operation import Part, check_square, checked_fill, checked_part
-from .order import is_one_port
 
 __all__ = [
-    "VIAS",
     "Asked",
     "PlanOptions",
     "Spec",
-    "Via",
     "check_shapes",
     "checked_memory",
     "checked_options",
@@ -178,10 +177,6 @@ def checked_options(
     return PlanOptions(schedule, exchange, buffers, limit, letter, part, checked_fill(fill, part))
 
 
-VIAS = ("dimensions", "lcm", "gcd")
-Via = str | Sequence[Descriptor] | None
-
-
 class Asked(NamedTuple):
     """What all ranks must ask for alike, as numbers, by the names of a vote's fields: a plan is kept under them."""
 
@@ -254,7 +249,8 @@ class Spec:
             except Exception as caught:
                 self.error = self.error or caught
                 read.append(None)
-        a, b = self.descriptors = read[0], read[1]
+        self.descriptors: tuple[Layout | None, Layout | None] = read[0], read[1]
+        a, b = read
         self.knows_both = a is not None and b is not None
         options = PlanOptions(schedule, exchange, buffers)
         self.via: str | tuple[Descriptor, ...] | None = None
@@ -272,8 +268,8 @@ class Spec:
         try:
             if isinstance(via, Iterable) and not isinstance(via, str):
                 via = list(via)
-                self._between = _readable(via, self._comm)
-            self.via = None if via is None else _read_via(via, self._comm, self.joint)
+                self._between = readable_via(via, self._comm)
+            self.via = None if via is None else read_via(via, self._comm, self.joint is not None)
         except Exception as caught:
             self.error = self.error or caught
         self._options = options
@@ -291,17 +287,33 @@ class Spec:
             self.ranks = tuple(range(self.comm.Get_size()))
         self.idle = self.comm.Get_rank() not in self.ranks
 
-    def check(self, a: Layout, b: Layout) -> None:
-        """Refuse what this rank could not see before it was told both layouts. Not collective.
+    def known(self) -> tuple[Any, ...]:
+        """What this rank knows of both layouts and of the dtype, to tell the others. Not collective."""
+        return (*(None if mine is None else (type(mine), mine._packed()) for mine in self.descriptors), self.dtype)
+
+    def told(self, a: Any, b: Any, dtype: np.dtype[Any] | None) -> Spec:
+        """The same with what all ranks know together. Not collective, and alike on all ranks.
 
         Raises
         ------
         DescriptorError, ScheduleError
-            They do not fit each other, or what is asked.
+            No rank knows a layout, or they do not fit each other, or what is asked.
         """
+        if a is None or b is None:
+            raise DescriptorError("no rank knows the layout: CTXT is -1, or the descriptor None, on all of them")
+        told = copy.copy(self)
+        a, b = (
+            kind._unpacked(packed, self.comm) if mine is None else mine
+            for mine, (kind, packed) in zip(self.descriptors, (a, b), strict=True)
+        )
+        told.descriptors = a, b
+        told.knows_both = True
+        if self.joint is not None:
+            told.dtype = dtype
         self._options.check(a, self.op, None if self.part is None else self.part.uplo)
         _check_tiles(self.fill, self.buffers, self.via, (a, b))
         check_shapes(a, b, self.op)
+        return told
 
     @property
     def comm(self) -> MPI.Intracomm:
@@ -492,29 +504,3 @@ def _check_tiles(fill: object, buffers: str, via: object, layouts: Sequence[Layo
         )
     if via is not None:
         raise ScheduleError(f"via = {via!r} is not for tiles: make the legs one by one")
-
-
-def _readable(via: Sequence[object], comm: MPI.Intracomm | None) -> tuple[Descriptor, ...]:
-    """Those on the way that can be read."""
-    found = []
-    for stop in via:
-        with suppress(Exception):
-            if isinstance(stop, Descriptor):
-                found.append(stop if comm is None else stop.on(comm))
-    return tuple(found)
-
-
-def _read_via(
-    via: str | Sequence[Descriptor], comm: MPI.Intracomm | None, joint: Joint | None
-) -> str | tuple[Descriptor, ...]:
-    """A way by name, or descriptors on `comm`."""
-    if isinstance(via, str) and via in VIAS:
-        return via
-    if isinstance(via, str) or not isinstance(via, Iterable) or not all(isinstance(stop, Descriptor) for stop in via):
-        raise ScheduleError(f"via = {via!r} must be None, {', '.join(map(repr, VIAS))}, or a list of Descriptors")
-    if joint is not None:
-        raise ScheduleError(
-            "via is a list of Descriptors, and comm an inter-communicator, whose sides know only their own layouts: "
-            "give via by name, or make the legs one by one"
-        )
-    return tuple(stop if comm is None else stop.on(comm) for stop in via)

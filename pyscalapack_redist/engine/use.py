@@ -25,8 +25,8 @@ from ..exchanges import Exchange, Progress, Run
 from ..exchanges.exchange import prepare
 from ..exchanges.shared import Shared, Together
 from .arrays import BY_COLUMNS, BY_ROWS, dtype_digest
-from .operands import Binding, Operands, factors_of
-from .plan import Plan, Remembered, factors_key, key_of, remembered_of
+from .operands import finished, lists, operands_of, to_wrap, wrapped
+from .plan import Binding, Operands, Plan, Remembered, factors_key, factors_of, key_of, remembered_of
 from .stages import Forms
 
 __all__ = ["KeptUse", "Use", "call_for", "continued", "remember", "start_use"]
@@ -106,7 +106,7 @@ class Use:
         plan = self.plan
         try:
             prepare()  # where it fails the others hear of it, also from a rank without arrays
-            self.mine = mine = plan.operands(a, out, alpha, beta)
+            self.mine = mine = operands_of(plan, a, out, alpha, beta)
             self._forms = mine.forms
             try:
                 self._take(plan.known(mine))
@@ -278,13 +278,13 @@ class Use:
     def finish(self) -> Any:
         """The result, once all has moved."""
         plan, mine = self.plan, self._known()
-        result = plan.finished(mine.outs, mine.targets, mine.factors)
+        result = finished(plan, mine.outs, mine.targets, mine.factors)
         plan.seconds = time.perf_counter() - self._started_at
         return result
 
     def result(self, result: Any) -> Any:
         """The same as what was given is: a distributed array, or an array of another library."""
-        return result if self._given is None else self.plan.wrapped(*self._given, result)
+        return result if self._given is None else wrapped(self.plan, *self._given, result)
 
     def ended(self, error: BaseException | None) -> None:
         """Somebody has heard of the end."""
@@ -351,7 +351,7 @@ class KeptUse(Use):
         """It goes on as any other, with what was given."""
         plan, (a, out) = self.plan, self._arrays
         self._plan, self._stays, self._started_at = lambda: plan, True, time.perf_counter()
-        given, into = plan.lists(a, out)
+        given, into = lists(plan, a, out)
         self.mine = self._kept._replace(
             given=given, outs=into, targets=self._targets, origins=self.progress.run.origins
         )
@@ -382,10 +382,10 @@ def start_use(
 
     An error of this rank is told to the others, and raised by all when the transfer is waited for.
     """
-    group, given = plan.group, plan.to_wrap(a, out)
+    group, given = plan.group, to_wrap(plan, a, out)
     if group is None:
         use = Use(plan, measured=measured)
-        use.mine, use._given = plan.operands(a, out, alpha, beta), given
+        use.mine, use._given = operands_of(plan, a, out, alpha, beta), given
         return Transfer(None, use)
     group.check_usable()
     with interrupts_held() as held:
@@ -406,8 +406,8 @@ def continued(plan: Plan, call: Call, a: Any, out: Any) -> Transfer:
     with interrupts_held():
         use = Use(plan, group.ticket)
         try:
-            given, into = plan.lists(a, out)
-            use._given = plan.to_wrap(a, out)
+            given, into = lists(plan, a, out)
+            use._given = to_wrap(plan, a, out)
             targets = call.targets if plan.listed else [call.targets]
             use.mine = kept.operands._replace(given=given, outs=into, targets=targets, origins=starts)
             use._forms = use.mine.forms
@@ -482,7 +482,7 @@ def _first_call(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call | T
     if group is None or group.broken is not None or plan.asks or plan.tiled or plan.stages[0].exchange is not Shared:
         return None
     try:
-        mine = plan.operands(a, out, alpha, beta)
+        mine = operands_of(plan, a, out, alpha, beta)
         if mine.order is None:
             return None
         traffic = plan.stages[0].straight(mine.forms, mine.order, mine.item) if mine.item else None

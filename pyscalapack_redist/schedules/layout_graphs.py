@@ -254,6 +254,10 @@ class Placed(Protocol):
         """Rank of each place; of copies, the first."""
 
     @property
+    def own_places(self) -> Sequence[Place]:
+        """The places of this rank."""
+
+    @property
     def ranks(self) -> tuple[int, ...]:
         """All ranks."""
 

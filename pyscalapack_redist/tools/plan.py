@@ -18,10 +18,10 @@ from ..drawing.figures import number_cells
 from ..engine.make import redistribute
 from ..errors import DescriptorError, ScheduleError
 from ..exchanges.exchange import MEMORY_LIMIT
-from ..engine.spec import VIAS
+from ..layout.waypoints import VIAS
 from ..schedules import Schedule
 from ..schedules.catalogue import check_name
-from ..engine.order import by_formula
+from ..schedules.layout_orders import by_formula
 from ..schedules.orders import Order, Scheduled
 from .arguments import UsageError, case_without_copies, check_outputs, write_text, written
 from .cases import Case

@@ -12,8 +12,8 @@ from simulate import Machine, Study, simulated
 from simulate.study import messages_of
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.engine import order as scheduling
-from pyscalapack_redist.engine.order import fewest_steps, load_between, order_for, searched
+from pyscalapack_redist.schedules import layout_orders as scheduling
+from pyscalapack_redist.schedules.layout_orders import fewest_steps, load_between, order_for, searched
 from pyscalapack_redist.schedules.orders import Scheduled
 from pyscalapack_redist.tools.cases import Case
 

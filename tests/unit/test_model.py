@@ -16,10 +16,10 @@ from pyscalapack_redist.engine.choose import (
     SMALLEST_WINDOW,
     choose,
 )
-from pyscalapack_redist.engine.order import Load
 from pyscalapack_redist.exchanges import Cutting, Extents, Options
 from pyscalapack_redist.exchanges.collective import Bruck
-from pyscalapack_redist.exchanges.pipeline import FEW, Windowed
+from pyscalapack_redist.exchanges.pipeline import FEW, Nonblocking, SendReceive, Windowed
+from pyscalapack_redist.schedules.layout_orders import Load
 
 
 def links(latency: float, rate: float) -> Links:
@@ -28,10 +28,10 @@ def links(latency: float, rate: float) -> Links:
 
 def test_what_was_asked_for_is_kept_and_nothing_else_waits_for_a_step() -> None:
     chosen = choose("optimal", "sendrecv", "packed", None, links(1e-6, 1e9), 10**6, Load(16, 4))
-    assert chosen[:3] == ("optimal", "sendrecv", "as asked")
+    assert chosen[:3] == ("optimal", SendReceive, "as asked")
     assert choose("auto", "alltoallv", "packed", None).schedule == "natural"
-    assert choose("auto", "auto", "packed", None, links(1e-6, 1e9), 10**6)[:2] == ("caterpillar", "windowed")
-    assert choose("auto", "auto", "packed", None)[:2] == ("caterpillar", "nonblocking")
+    assert choose("auto", "auto", "packed", None, links(1e-6, 1e9), 10**6)[:2] == ("caterpillar", Windowed)
+    assert choose("auto", "auto", "packed", None)[:2] == ("caterpillar", Nonblocking)
 
 
 @pytest.mark.parametrize(

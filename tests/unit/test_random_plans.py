@@ -23,11 +23,12 @@ import pyscalapack_redist as psr
 from pyscalapack_redist._kernels.bundle import address_of
 from pyscalapack_redist.engine.build import build, search
 from pyscalapack_redist.engine.choose import choose
-from pyscalapack_redist.engine.order import by_formula
+from pyscalapack_redist.engine.operands import finished, operands_of
 from pyscalapack_redist.engine.redistribution import Redistribution
 from pyscalapack_redist.engine.spec import Spec
 from pyscalapack_redist.exchanges import Exchange, Extents
 from pyscalapack_redist.schedules import NAMES
+from pyscalapack_redist.schedules.layout_orders import by_formula
 
 ONE_LEG = [way for way in WAYS if "via" not in way]
 
@@ -45,8 +46,8 @@ def plans_of(case: Case, size: int) -> list[Any]:
         group: Any = SimpleNamespace(rank=rank, size=size, number=range(size), node=None, names=range(size))
         chosen = choose(spec.schedule, spec.exchange, spec.buffers, None)
         if rank == 0 and not by_formula(chosen.schedule):  # one rank searches for all
-            steps = search(spec, spec.layouts, chosen.schedule)
-        plans.append(Redistribution(build(spec, spec.layouts, chosen, group, steps)))
+            steps = search(spec, chosen.schedule)
+        plans.append(Redistribution(build(spec, chosen, group, steps)))
     (stages,) = zip(*(plan.inside.stages for plan in plans), strict=True)
     largest = Extents(*(max(extents) for extents in zip(*(stage.extents for stage in stages), strict=True)))
     for stage in stages:
@@ -72,7 +73,7 @@ class Side:
         call = case.calls[0]
         self.case, self.plan, self.rank = case, plan.inside, rank
         self.a, self.b = arrays_of(case, rank, np.random.default_rng([case.seed, rank]) if case.strided else None)
-        self.operands = self.plan.operands(self.a.given, None if call.new else self.b.given, call.alpha, call.beta)
+        self.operands = operands_of(self.plan, self.a.given, None if call.new else self.b.given, call.alpha, call.beta)
 
     def bind(self, order: int) -> None:
         operands = self.operands
@@ -104,7 +105,7 @@ class Side:
     def check(self) -> None:
         """B is what the oracle says, and A as it was."""
         case, call, operands = self.case, self.case.calls[0], self.operands
-        result = self.plan.finished(operands.outs, operands.targets, operands.factors)
+        result = finished(self.plan, operands.outs, operands.targets, operands.factors)
         if not call.new and self.plan.tiled:
             result = self.b.given
         wanted, equal = case.after(call), same_bytes if case.exact else same_numbers

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyscalapack_redist import Descriptor, ProcessGrid, ScheduleError
-from pyscalapack_redist.engine.via import waypoints
+from pyscalapack_redist.layout.waypoints import waypoints
 
 
 @given(st.integers(0, 2**32 - 1))

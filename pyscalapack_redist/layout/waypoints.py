@@ -1,37 +1,28 @@
-"""The moves of a plan before they are planned: straight, through layouts in between (`via=`), and of a mirror image (`fill=`).
-
-`via=` makes several legs of a redistribution. `fill=` writes the rest of B beside the trapezoid that moves: 0, or the mirror
-image, which is a second move of the same elements.
-"""
+"""Layouts on the way from A to B, for redistributions in several legs: `via=` of `redistribute`."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..comm.mpi import MPI
 from ..errors import ScheduleError
-from ..layout.axis import LARGEST, BlockCyclic, Irregular
-from ..layout.descriptor import Descriptor
-from ..layout.dimensions import Distribution
-from ..layout.grid import ProcessGrid
-from ..layout.letters import combined
-from ..layout.tiles import Layout
-from .operation import Edge, Part, edge_of, moved
-from .spec import VIAS, Spec
+from .axis import LARGEST, BlockCyclic, Irregular
+from .descriptor import Descriptor
+from .dimensions import Distribution
+from .grid import ProcessGrid
 
-__all__ = [
-    "PendingMove",
-    "pending_moves",
-    "second_move",
-    "waypoints",
-]
+__all__ = ["VIAS", "Via", "read_via", "readable_via", "waypoints"]
 
+VIAS = ("dimensions", "lcm", "gcd")
+Via = str | Sequence[Descriptor] | None
 Axes = tuple[int | None, ...]
 
 
@@ -228,65 +219,36 @@ def _first(axis: Distribution) -> int:
     return axis.owner(0) if axis.n and isinstance(axis, BlockCyclic) else 0
 
 
-def second_move(fill: str, op: str, part: Part) -> tuple[str, Part] | None:
-    """Operation and part of A for the rest of B; None where that is 0. Not collective.
+# -- as callers give it
 
-    The other triangle of op(S) is op of the mirror image, which is A's triangle transposed, or conjugated as well.
+
+def readable_via(via: object, comm: MPI.Intracomm | None) -> tuple[Descriptor, ...]:
+    """The descriptors of a list that can be read, also of one that is wrong elsewhere: their ranks wait too. Not collective."""
+    found = []
+    for stop in via if isinstance(via, list | tuple) else ():
+        with suppress(Exception):
+            if isinstance(stop, Descriptor):
+                found.append(stop if comm is None else stop.on(comm))
+    return tuple(found)
+
+
+def read_via(via: object, comm: MPI.Intracomm | None, two_sides: bool) -> str | tuple[Descriptor, ...]:
+    """A way by name, or descriptors on `comm`. Not collective.
+
+    Raises
+    ------
+    ScheduleError
+        It is neither, or of descriptors between two sides, of which each knows its own layout alone.
+    DescriptorError
+        A process of one is not in `comm`.
     """
-    if fill == "zero":
-        return None
-    mirrored = {"symmetric": "T", "hermitian": "C"}[fill]
-    return combined(mirrored, op), Part(part.uplo, "U")
-
-
-class PendingMove(NamedTuple):
-    """A move that is still to be planned."""
-
-    stage: int
-    source: int
-    target: int
-    a: Layout
-    b: Layout
-    op: str
-    part: Part | None
-    last: bool
-
-    @property
-    def edge(self) -> Edge | None:
-        """Which elements of op(A) move; None for all."""
-        return edge_of(self.part, self.op, self.b.shape)
-
-    @property
-    def moved(self) -> Layout:
-        """The layout of op(A)."""
-        return moved(self.a, self.op)
-
-
-def pending_moves(spec: Spec, a: Layout, b: Layout) -> list[PendingMove]:
-    """The moves of a plan: of the trapezoid and of its mirror image, if there is one, each through the layouts on its way."""
-    if spec.via is None and spec.fill is None:
-        return [PendingMove(0, 0, 1, a, b, spec.op, spec.part, True)]
-    kinds: list[tuple[str, Part | None]] = [(spec.op, spec.part)]
-    if spec.fill is not None and spec.part is not None:
-        second = second_move(spec.fill, spec.op, spec.part)
-        kinds += [second] if second is not None else []
-    ways = []
-    for op, part in kinds:
-        before = moved(a, op)
-        stops: list[Layout] = [a, b]
-        if spec.via is not None:
-            stops[1:1] = waypoints(before, b, spec.via)
-        ways.append((op, part, stops))
-    longest = max(len(stops) for _, _, stops in ways) - 1
-    legs: list[PendingMove] = []
-    slot = 2
-    for op, part, stops in ways:
-        source, first = 0, longest - (len(stops) - 1)
-        for k, (start, end) in enumerate(itertools.pairwise(stops)):
-            last = end is stops[-1] and k == len(stops) - 2
-            target = 1 if last else slot
-            slot += not last
-            legs.append(PendingMove(first + k, source, target, start, end, op if k == 0 else "N", part, last))
-            part = part.moved(op) if part is not None and k == 0 else part
-            source = target
-    return legs
+    if isinstance(via, str) and via in VIAS:
+        return via
+    if isinstance(via, str) or not isinstance(via, Iterable) or not all(isinstance(stop, Descriptor) for stop in via):
+        raise ScheduleError(f"via = {via!r} must be None, {', '.join(map(repr, VIAS))}, or a list of Descriptors")
+    if two_sides:
+        raise ScheduleError(
+            "via is a list of Descriptors, and comm an inter-communicator, whose sides know only their own layouts: "
+            "give via by name, or make the legs one by one"
+        )
+    return tuple(stop if comm is None else stop.on(comm) for stop in via)

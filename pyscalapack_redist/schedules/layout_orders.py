@@ -17,13 +17,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import schedules
 from ..errors import ScheduleError, unknown
-from ..layout.tiles import Layout
-from ..schedules import CommunicationGrid, MessageGraph, Schedule, WholeGraph
-from ..schedules.layout_graphs import Owed
-from ..schedules.orders import ORDERS, Coords, Order, Scheduled
-from ..schedules.schedule import ListedSchedule
+from .catalogue import NAMES, build
+from .communication_grid import CommunicationGrid
+from .layout_graphs import Owed, Placed
+from .message_graph import MessageGraph, WholeGraph
+from .orders import ORDERS, Coords, Order, Scheduled
+from .schedule import ListedSchedule, Schedule
 
 __all__ = [
     "Load",
@@ -91,14 +91,14 @@ class Steps(NamedTuple):
     parts: list[list[Ints] | Ints]
 
 
-def process_shapes(a: Layout, b: Layout) -> tuple[Coords, Coords]:
+def process_shapes(a: Placed, b: Placed) -> tuple[Coords, Coords]:
     """Processes of both along each dimension; in all, where a rank may have several places. Not collective."""
     if a.is_product and b.is_product:
         return a.places.shape, b.places.shape
     return (max(1, len(a.ranks)),), (max(1, len(b.ranks)),)
 
 
-def process_coords(a: Layout, b: Layout, rank: int | None) -> tuple[Coords | None, Coords | None]:
+def process_coords(a: Placed, b: Placed, rank: int | None) -> tuple[Coords | None, Coords | None]:
     """A rank's coordinates in process sets of these shapes; None outside, and on paper. Not collective.
 
     Where a layout is a product, of the rank that both layouts are seen by.
@@ -109,7 +109,7 @@ def process_coords(a: Layout, b: Layout, rank: int | None) -> tuple[Coords | Non
     return before, after
 
 
-def load_between(a: Layout, b: Layout) -> Load:
+def load_between(a: Placed, b: Placed) -> Load:
     """What there is to order. Not collective."""
     owed = Owed(a, b)
     axes = owed.axes
@@ -138,7 +138,7 @@ def load_between(a: Layout, b: Layout) -> Load:
     return Load(pairs, processes, whole, whole or (short and math.prod(max(axis.degrees) for axis in axes) < rounds))
 
 
-def fewest_steps(a: Layout, b: Layout) -> int | None:
+def fewest_steps(a: Placed, b: Placed) -> int | None:
     """The most messages of a process, so that no one-port schedule has fewer steps; None where that takes long to find."""
     return max(Owed(a, b).whole.degrees) if load_between(a, b).whole else None
 
@@ -151,8 +151,8 @@ def is_one_port(name: str) -> bool:
     ScheduleError
         The name is unknown.
     """
-    if name not in schedules.NAMES:
-        raise unknown("schedule", name, (*schedules.NAMES, "auto"))
+    if name not in NAMES:
+        raise unknown("schedule", name, (*NAMES, "auto"))
     return ORDERS[name].one_port if name in ORDERS else BY_FORMULA.get(name, True)
 
 
@@ -161,7 +161,7 @@ def by_formula(name: str) -> bool:
     return name in ORDERS or name in BY_FORMULA
 
 
-def order_for(name: str, a: Layout, b: Layout, steps: Steps | None = None, rank: int | None = None) -> Order:
+def order_for(name: str, a: Placed, b: Placed, steps: Steps | None = None, rank: int | None = None) -> Order:
     """The order of the messages from A to B. Not collective.
 
     Parameters
@@ -187,7 +187,7 @@ def order_for(name: str, a: Layout, b: Layout, steps: Steps | None = None, rank:
     return Scheduled(*shapes, parts, *process_coords(a, b, rank)) if parts else ORDERS[OTHERWISE](*shapes)
 
 
-def searched(name: str, a: Layout, b: Layout) -> Steps:
+def searched(name: str, a: Placed, b: Placed) -> Steps:
     """The steps of a schedule that no formula gives. Not collective.
 
     Raises
@@ -199,7 +199,7 @@ def searched(name: str, a: Layout, b: Layout) -> Steps:
     return Steps(parts[0].name if parts else OTHERWISE, [_packed(part) for part in parts])
 
 
-def schedules_for(name: str, a: Layout, b: Layout) -> list[Schedule]:
+def schedules_for(name: str, a: Placed, b: Placed) -> list[Schedule]:
     """What such an order is made of: a schedule for each dimension, or one for all. Not collective.
 
     Without any the order is a ring, in place of a schedule that would take too long to find.
@@ -211,7 +211,7 @@ def schedules_for(name: str, a: Layout, b: Layout) -> list[Schedule]:
     """
     graphs = _graphs(name, a, b)
     if name not in FEWEST:
-        return [schedules.build(name, graph) for graph in graphs]
+        return [build(name, graph) for graph in graphs]
     if sum(graph.P * graph.Q > 1 for graph in graphs) > 1:
         load = load_between(a, b)
         if load.whole:
@@ -225,12 +225,12 @@ def schedules_for(name: str, a: Layout, b: Layout) -> list[Schedule]:
 def _fewest(name: str, graph: MessageGraph, seconds: float) -> Schedule:
     """The schedule of a graph; `stepwise` message by message, where there is a table, which takes less time than to import
     SciPy."""
-    from ..schedules.matchings import in_levels
+    from .matchings import in_levels
 
     if name == "stepwise" and (isinstance(graph, WholeGraph) or graph.P * graph.Q <= TABLED):
         part = in_levels(graph, time.monotonic() + seconds)
     else:
-        part = schedules.build(name, graph)
+        part = build(name, graph)
     return ListedSchedule(name, graph, _mixed(part.steps))
 
 
@@ -250,7 +250,7 @@ def _packed(part: Schedule) -> list[Ints] | Ints:
     return number[np.argsort(rows[:, 0] * graph.Q + rows[:, 1])].astype(np.min_scalar_type(len(steps)))
 
 
-def _listed(name: str, a: Layout, b: Layout, steps: Steps) -> list[Schedule]:
+def _listed(name: str, a: Placed, b: Placed, steps: Steps) -> list[Schedule]:
     """The schedules of which `searched` has told the steps."""
     graphs = _graphs(name, a, b)
     if any(isinstance(part, np.ndarray) for part in steps.parts) and not isinstance(graphs[0], WholeGraph):
@@ -267,7 +267,7 @@ def _unpacked(graph: MessageGraph, part: list[Ints] | Ints) -> list[Ints]:
     return np.split(np.column_stack(graph.messages)[order], ends) if len(part) else []
 
 
-def _graphs(name: str, a: Layout, b: Layout) -> list[MessageGraph]:
+def _graphs(name: str, a: Placed, b: Placed) -> list[MessageGraph]:
     """Who owes whom: in each dimension; in the whole of both sets for some on not too many processes, and with copies."""
     owed = Owed(a, b)
     if name in BY_FORMULA and a.copies * b.copies > 1:
