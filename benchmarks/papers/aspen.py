@@ -11,72 +11,38 @@ import argparse
 import datetime
 import functools
 import gc
-import json
-import math
 import os
 import platform
-import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pyscalapack_redist import __version__
 from pyscalapack_redist._kernels.intersections import Complete
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS, find
 from pyscalapack_redist.intersections.algorithms import numbers
 from pyscalapack_redist.layout.axis import BlockCyclic
-from pyscalapack_redist.tools.arguments import argument, check_outputs, count
+from pyscalapack_redist.tools.arguments import argument, count, write_text
+from pyscalapack_redist.tools.bench.results import CaseResult, MethodResult, Results
 from pyscalapack_redist.tools.bench.timing import processor
+from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.text import console, counted, new_table, print_line, print_table, ratio_text, time_text
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from rich.table import Table
 
-__all__ = ["complete", "geometric_mean", "main"]
+__all__ = ["complete", "main"]
 
 SIZE = 10_000
-BLOCKS = ((1024, 1024), (256, 256), (30, 50), (654, 321))
+BLOCKS = ("1024x1024", "256x256", "30x50", "654x321")
 GRIDS = (2, 4, 7, 8, 16, 31, 32)
 QUICK_GRIDS = (2, 32)
-DRAWN = ("1024x1024 -> 256x256", "256x256 -> 1024x1024", "256x256 -> 30x50", "30x50 -> 654x321")
 CALLS = {"compiled": 20, "python": 1}  # in a row, for one time
 METHODS = tuple((name, form) for form in FORMS for name in ALGORITHMS)
-TARGET = 10
 NOT_VERIFIED = 1
-
-
-class Measured(NamedTuple):
-    """One algorithm in one form: the least time of all processes and both dimensions counts, for one core works alone."""
-
-    seconds: list[float]
-    runs: int
-    comparisons: int
-    verified: bool
-
-    @property
-    def least(self) -> float:
-        return min(self.seconds)
-
-
-class Result(NamedTuple):
-    """All algorithms between square grids with so many processes along each dimension, before and after, by (name, form)."""
-
-    before: int
-    after: int
-    blocks: tuple[tuple[int, int], tuple[int, int]]
-    methods: dict[tuple[str, str], Measured]
-
-    @property
-    def pair(self) -> str:
-        """The two block sizes, as 30x50 -> 654x321."""
-        return " -> ".join("x".join(map(str, block)) for block in self.blocks)
-
-    def ratio(self, form: str) -> float:
-        """Least time of FALLS as a multiple of ASPEN's."""
-        return self.methods["falls", form].least / self.methods["aspen", form].least
 
 
 def complete(algorithm: str, a: BlockCyclic, b: BlockCyclic, form: str) -> Callable[[], tuple[int, int]]:
@@ -97,11 +63,19 @@ def complete(algorithm: str, a: BlockCyclic, b: BlockCyclic, form: str) -> Calla
     return in_python
 
 
-def measured(P: int, Q: int, blocks: tuple[tuple[int, int], tuple[int, int]], repeat: int) -> Result:
+def axes_of(case: Case) -> list[tuple[BlockCyclic, BlockCyclic]]:
+    """The dimensions of a case, before and after."""
+    sides = zip(case.shape, case.before.block, case.before.grid, case.after.block, case.after.grid, strict=True)
+    return [(BlockCyclic(n, r, p), BlockCyclic(n, s, q)) for n, r, p, s, q in sides]
+
+
+def measured(case: Case, repeat: int) -> CaseResult:
     """Times of each algorithm in each form, interleaved round by round."""
-    axes = [(BlockCyclic(SIZE, r, P), BlockCyclic(SIZE, s, Q)) for r, s in zip(*blocks, strict=True)]
+    axes = axes_of(case)
     ready = {(name, form): [complete(name, *pair, form) for pair in axes] for name, form in METHODS}
-    counts = {method: np.sum([find() for find in finds], axis=0).tolist() for method, finds in ready.items()}
+    for finds in ready.values():
+        for find_all in finds:
+            find_all()
     seconds: dict[tuple[str, str], list[float]] = {method: [] for method in METHODS}
     was = gc.isenabled()
     gc.disable()
@@ -117,9 +91,11 @@ def measured(P: int, Q: int, blocks: tuple[tuple[int, int], tuple[int, int]], re
     finally:
         if was:
             gc.enable()
-    verified = {method: all(_correct(*pair, *method) for pair in axes) for method in METHODS}
-    methods = {method: Measured(seconds[method], *counts[method], verified[method]) for method in METHODS}
-    return Result(P, Q, blocks, methods)
+    methods = (
+        MethodResult("/".join(method), tuple(seconds[method]), None, all(_correct(*pair, *method) for pair in axes))
+        for method in METHODS
+    )
+    return CaseResult(case, tuple(methods))
 
 
 @functools.cache
@@ -148,126 +124,69 @@ def _expected(a: BlockCyclic, b: BlockCyclic, p: int) -> np.ndarray:
     return np.stack([own // b.block % b.processes, np.arange(len(own)), place], axis=1)
 
 
-def geometric_mean(values: Iterable[float]) -> float:
-    """Of numbers above 0."""
-    return math.exp(statistics.fmean(map(math.log, values)))
+# -- tables
 
 
-# -- tables, JSON and the picture
-
-
-def _between_equal(results: Sequence[Result], side: int) -> list[Result]:
-    return [result for result in results if result.before == result.after == side]
-
-
-def _tables(results: Sequence[Result]) -> Iterator[tuple[str, Table]]:
+def tables(results: Results) -> Iterator[tuple[str, Table]]:
+    """Least times on equal grids, as geometric means and by block sizes on the largest, and what was compared there."""
+    cases = [result.case for result in results.cases]
+    equal: dict[int, list[int]] = {}  # cases by processes along each dimension
+    for k, case in enumerate(cases):
+        if case.before.grid == case.after.grid:
+            equal.setdefault(case.before.grid[0], []).append(k)
+    largest = max(equal)
     for form in FORMS:
+        times = np.array([results.column(f"{name}/{form}")[:, 0] for name in ALGORITHMS])
+        falls, aspen = (results.column(f"{name}/{form}")[:, 0] for name in ("falls", "aspen"))
+        ratios = falls / aspen
         table = new_table(("grid, both sides",), (*ALGORITHMS, "falls / aspen", "least", "most"))
-        for side in dict.fromkeys(result.before for result in results):
-            alike = _between_equal(results, side)
-            ratios = [result.ratio(form) for result in alike]
-            times = (geometric_mean(result.methods[name, form].least for result in alike) for name in ALGORITHMS)
-            ratio = map(ratio_text, (geometric_mean(ratios), min(ratios), max(ratios)))
-            table.add_row(f"{side} x {side}", *map(time_text, times), *ratio)
+        for side, some in equal.items():
+            means = map(time_text, geometric_means(times[:, some]))
+            ratio = (*geometric_means(ratios[None, some]), ratios[some].min(), ratios[some].max())
+            table.add_row(f"{side} x {side}", *means, *map(ratio_text, ratio))
         yield f"{form}, by grid: geometric mean of the least times over all pairs of block sizes", table
-    side = max(result.before for result in results)
-    grids, largest = f"{side} x {side} -> {side} x {side}", _between_equal(results, side)
-    for form in FORMS:
-        table = new_table(("blocks",), (*ALGORITHMS, "falls / aspen"))
-        for result in largest:
-            times = (time_text(result.methods[name, form].least) for name in ALGORITHMS)
-            table.add_row(result.pair, *times, ratio_text(result.ratio(form)))
-        yield f"{form}, {grids}, by block sizes: least times", table
-    table = new_table(("blocks",), (*ALGORITHMS, "runs of aspen", "of classical"))
-    for result in largest:  # the same in both forms; those of classical are of the whole array, the others of a period
-        found = {name: result.methods[name, FORMS[0]] for name in ALGORITHMS}
-        counts = [one.comparisons for one in found.values()]
-        table.add_row(result.pair, *map(str, [*counts, found["aspen"].runs, found["classical"].runs]))
-    yield f"{grids}, by block sizes: comparisons, and runs found", table
-
-
-def _summary(results: Sequence[Result]) -> Iterator[str]:
-    side = max(result.before for result in results)
-    for form in FORMS:
-        ratios = [result.ratio(form) for result in _between_equal(results, side)]
-        yield (
-            f"{form}: aspen is {ratio_text(geometric_mean(ratios))} times as fast as falls at {side} processes per dimension "
-            f"({ratio_text(min(ratios))} to {ratio_text(max(ratios))}; the target is {TARGET})"
+        table = new_table(("layouts",), (*ALGORITHMS, "falls / aspen"))
+        for k in equal[largest]:
+            table.add_row(f"{cases[k].before} -> {cases[k].after}", *map(time_text, times[:, k]), ratio_text(ratios[k]))
+        yield f"{form}, {largest} x {largest} processes, by block sizes: least times", table
+    table = new_table(("layouts",), (*ALGORITHMS, "runs of aspen", "of classical"))
+    for k in equal[
+        largest
+    ]:  # the same in both forms; those of classical are of the whole array, the others of a period
+        found = {name: [complete(name, *pair, "compiled")() for pair in axes_of(cases[k])] for name in ALGORITHMS}
+        runs, comparisons = ({name: sum(pair[n] for pair in pairs) for name, pairs in found.items()} for n in range(2))
+        table.add_row(
+            f"{cases[k].before} -> {cases[k].after}",
+            *map(str, (*comparisons.values(), runs["aspen"], runs["classical"])),
         )
+    yield f"{largest} x {largest} processes, by block sizes: comparisons, and runs found", table
 
 
-def _written(result: Result) -> dict[str, Any]:
-    sides = zip((result.before, result.after), result.blocks, strict=True)
-    before, after = (f"{n}x{n}:{block[0]}x{block[1]}" for n, block in sides)
-    methods = [
-        {
-            "name": f"{name}/{form}",
-            **one._asdict(),
-            "min": one.least,
-            "median": statistics.median(one.seconds),
-        }
-        for (name, form), one in result.methods.items()
-    ]
-    return {"shape": [SIZE, SIZE], "from": before, "to": after, "methods": methods}
-
-
-def _draw(results: Sequence[Result], where: dict[str, Any], path: str) -> None:
-    """Pictures like the paper's Figs 3 and 4: time against the size of both grids, and against that of the remote one."""
-    from matplotlib.figure import Figure
-
-    local = max(result.before for result in results)
-    pairs = [pair for pair in DRAWN if any(result.pair == pair for result in results)]
-    rows = [(figure, form) for figure in (3, 4) for form in FORMS]
-    figure = Figure(figsize=(3.6 * len(pairs), 3.1 * len(rows) + 1), layout="constrained")
-    panels = figure.subplots(len(rows), len(pairs), squeeze=False, sharey="row", sharex=True)
-    for (number, form), line in zip(rows, panels, strict=True):
-        for pair, axes in zip(pairs, line, strict=True):
-            some = [result for result in results if result.pair == pair]
-            some = [one for one in some if one.before == (one.after if number == 3 else local)]
-            _lines(axes, some, form)
-            where_from = "both grids" if number == 3 else f"the remote grid, {local} in the local one"
-            axes.set_xlabel(f"processes per dimension, {where_from}")
-            axes.set_title(f"{pair}\n{form}", fontsize=9)
-        line[0].set_ylabel(f"Fig {number}: least time of all processes")
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(ALGORITHMS), fontsize=10)
-    machine = f"{where['processor'] or where['machine']}, Python {where['python']}"
-    figure.suptitle(f"Intersections of two block-cyclic layouts of {SIZE} x {SIZE} elements\n{machine}", fontsize=11)
-    figure.savefig(path, dpi=110)
-
-
-def _lines(axes: Axes, some: Sequence[Result], form: str) -> None:
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
-    ordered = sorted(some, key=lambda result: result.after)
-    for name, marker in zip(ALGORITHMS, "sD^o", strict=True):
-        times = [result.methods[name, form].least for result in ordered]
-        axes.plot([result.after for result in ordered], times, marker=marker, markersize=4, label=name)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: time_text(value).replace(".00", "").replace(".0", ""))
-    )
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.tick_params(labelbottom=True)
-    axes.grid(alpha=0.35)
+def geometric_means(rows: NDArray[np.float64]) -> list[float]:
+    """Of each row of numbers above 0."""
+    means: list[float] = np.exp(np.log(rows).mean(axis=1)).tolist()
+    return means
 
 
 # -- the suite
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the suite, show it, write and draw what is asked for; exit status 1 where runs were wrong."""
+    """Run the suite, show it and write what is asked for; exit status 1 where runs were wrong."""
     parser = argparse.ArgumentParser(prog="run_suites.py --suite aspen", description=__doc__, allow_abbrev=False)
     parser.add_argument("--quick", action="store_true", help="a few small grids")
     parser.add_argument("--repeat", type=argument(count), default=9, metavar="N", help="timed rounds (default: 9)")
     parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
-    parser.add_argument("--plot", metavar="FILE.png", help="draw the results")
     options = parser.parse_args(arguments)
-    check_outputs(options)
     grids = QUICK_GRIDS if options.quick else GRIDS
-    cases = [(P, Q, (r, s)) for P in grids for Q in grids for r in BLOCKS for s in BLOCKS]
+    layouts = [[f"{P}x{P}:{block}" for block in BLOCKS] for P in grids]
+    cases = [
+        Case.read((SIZE, SIZE), before, after)
+        for befores in layouts
+        for afters in layouts
+        for before in befores
+        for after in afters
+    ]
     where = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "pyscalapack_redist": __version__,
@@ -285,16 +204,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{where['processor'] or where['machine']}, {counted(where['cores'], 'core')}, load {os.getloadavg()[0]:.1f}\n"
         f"{counted(len(cases), 'case')}; a time is of {where['time']}",
     )
-    results = [measured(*case, options.repeat) for case in cases]
-    verified = all(one.verified for result in results for one in result.methods.values())
-    for heading, table in _tables(results):
+    results = Results(where, tuple(measured(case, options.repeat) for case in cases))
+    if options.json:
+        write_text("--json", options.json, results.to_json())
+    for heading, table in tables(results):
         print_line(out, f"\n{heading}")
         print_table(out, table)
-    for line in (*_summary(results), *([] if verified else ["WRONG RUNS: see verified in --json"])):
-        print_line(out, line)
-    if options.json:
-        with open(options.json, "w") as file:
-            file.write(json.dumps({"environment": where, "cases": [*map(_written, results)]}, indent=1) + "\n")
-    if options.plot:
-        _draw(results, where, options.plot)
-    return 0 if verified else NOT_VERIFIED
+    if not results.verified:
+        print_line(out, "WRONG RUNS: see verified in --json")
+    return 0 if results.verified else NOT_VERIFIED
