@@ -12,8 +12,7 @@ import sys
 from papers import aspen
 from papers.birkeland import BIRKELAND, BIRKELAND_LINKS
 from papers.birkeland_projection import BIRKELAND_PROJECTION
-from papers.desprez import DESPREZ
-from papers.desprez_packing import DESPREZ_PACKING
+from papers.desprez import DESPREZ, DESPREZ_PACKING
 from papers.walker_otto import WALKER_OTTO, WALKER_OTTO_LINKS
 from variations import VARIATIONS
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from papers import aspen
 from papers.birkeland_model import Model, moves, sweep
 from papers.birkeland_projection import WAYS
-from papers.desprez_packing import EXCHANGES, TIMERS
+from papers.desprez import EXCHANGES, TIMERS
 
 from pyscalapack_redist.intersections import ALGORITHMS, FORMS
 
