@@ -9,7 +9,6 @@ B, in the order of these, which both ranks know.
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -53,6 +52,7 @@ NONE = -1
 class _Piece(NamedTuple):
     """What a place of A and a place of B share; `arrays` is the number of their pair of local arrays."""
 
+    rank: int
     a: Coords
     b: Coords
     first: Coords
@@ -97,42 +97,46 @@ def messages_of(
     """
     single = a.is_product and b.is_product
     reads = reading(a, b)
-    pairs: dict[tuple[int, int], int] = {}
-    behind = 0 if single else len(a.local_shapes)
-    here = {} if single else {place: behind + j for j, place in enumerate(b.own_places)}
-
-    def in_order(layout: Layout, rank: int, place: Coords) -> Coords:
-        """A process as the order knows it."""
-        return place if single else (layout.ranks.index(rank),)
-
     messages = Messages([], [], [])
-    for own, other, kind in ((a, b, "packed"), (b, a, "unpacked")):
+    pairs: dict[tuple[int, int], int] = {}
+    here = {} if single else {place: len(a.local_shapes) + j for j, place in enumerate(b.own_places)}
+
+    def add(sending: bool, piece: _Piece, box: Box | Boxes) -> None:
+        """A message of all that this rank and another share."""
+        rank, before, after, first, dims, _, _ = piece
+        if rank == me:
+            messages.copies.append(Message(number[rank], box, (), 0, box.size))
+            return
+        own, other, place = (a, b, before) if sending else (b, a, after)
+        parts = _Parts(own, other, dims, "packed" if sending else "unpacked", part, place) if by_slot else None
+        if not single:  # processes as the order knows them
+            ends = (me, rank) if sending else (rank, me)
+            before, after = (a.ranks.index(ends[0]),), (b.ranks.index(ends[1]),)
+        some = messages.sends if sending else messages.receives
+        some += messages_between(order, before, after, number[rank], first, box, parts)
+
+    for sending in (True, False):
+        own, other = (a, b) if sending else (b, a)
         by_rank: dict[int, list[_Piece]] = {}
-        sending = kind == "packed"
         for k, place, there, first, dims in _shared(own, other, sending, reads):
             rank = int(other.places[there])
             stays = rank == me
             if stays and not sending:
                 continue
-            box = box_of(dims, "copied" if stays else kind, part, own, place)
+            box = box_of(dims, "copied" if stays else "packed" if sending else "unpacked", part, own, place)
             if not box.size:
                 continue
-            arrays = NONE
-            if not single:
-                pair = (k, here[there] if stays else NONE) if sending else (NONE, behind + k)
-                arrays = pairs.setdefault(pair, len(pairs))
             before, after = (place, there) if sending else (there, place)
-            by_rank.setdefault(rank, []).append(_Piece(before, after, first, dims, box, arrays))
-        for rank, pieces in by_rank.items():
-            first, whole = (pieces[0].first, pieces[0].box) if single else _joined(pieces)
-            if rank == me:
-                messages.copies.append(Message(number[rank], whole, (), 0, whole.size))
+            if single:
+                add(sending, _Piece(rank, before, after, first, dims, box, NONE), box)
                 continue
-            place, there = pieces[0][:2] if sending else pieces[0][1::-1]
-            mine, theirs = in_order(own, me, place), in_order(other, rank, there)
-            parts = _Parts(own, other, pieces[0].dims, kind, part, place) if by_slot else None
-            ends = (mine, theirs) if sending else (theirs, mine)
-            messages[not sending].extend(messages_between(order, *ends, number[rank], first, whole, parts))
+            pair = (k, here[there] if stays else NONE) if sending else (NONE, len(a.local_shapes) + k)
+            arrays = pairs.setdefault(pair, len(pairs))
+            by_rank.setdefault(rank, []).append(_Piece(rank, before, after, first, dims, box, arrays))
+        for pieces in by_rank.values():
+            pieces.sort(key=lambda piece: (piece.a, piece.b))
+            boxes = tuple((piece.arrays, piece.box) for piece in pieces)
+            add(sending, pieces[0], Boxes(boxes, sum(piece.box.size for piece in pieces)))
     for some in messages:
         if len(some) > 1:
             some.sort(key=by_key)
@@ -143,19 +147,19 @@ def _shared(
     own: Layout, other: Layout, sending: bool, reads: ReplicatedGraph | None
 ) -> Iterator[tuple[int, Coords, Coords, Coords, tuple[Shared, ...]]]:
     """Local array, place and place there, global indices of the first element, and what both share, for all that meet."""
-    axes = list(zip(own.distributions, other.distributions, strict=True))
-    along = [functools.cache(functools.partial(by_process, x, y)) for x, y in axes]
+    axes = list(zip(range(own.ndim), own.distributions, other.distributions, strict=True))
+    along: dict[tuple[int, int], list[Shared]] = {}  # by dimension and place: many places have a row in common
     for k, place in enumerate(own.own_places):
+        dims = []
+        for d, x, y in axes:
+            shared = along.get((d, place[d]))
+            if shared is None:
+                shared = along[d, place[d]] = by_process(x, y, place[d])
+            dims.append(shared)
         chosen = None if reads is None else reads.served_by(place) if sending else reads.read_by(place)
-        for remote, first, dims in products([shares(p) for shares, p in zip(along, place, strict=False)]):
+        for remote, first, some in products(dims):
             for there in (remote,) if chosen is None else chosen.get(remote, ()):
-                yield k, place, there, first, dims
-
-
-def _joined(pieces: list[_Piece]) -> tuple[Coords, Boxes]:
-    """The pieces of a message as one, and the global indices of the first one's first element."""
-    pieces.sort(key=lambda piece: (piece.a, piece.b))
-    return pieces[0].first, Boxes(tuple((piece.arrays, piece.box) for piece in pieces), sum(p.box.size for p in pieces))
+                yield k, place, there, first, some
 
 
 by_key = operator.attrgetter("key")
