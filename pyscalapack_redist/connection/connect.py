@@ -47,13 +47,7 @@ def proof(role: str, card: Card, other: Card) -> bytes:
 
 
 def check_other_side(intercomm: MPI.Intercomm, role: str, card: Card, other: Card) -> None:
-    """On rank 0 of each side: see that the other is the one whose card was read. Collective over both.
-
-    Raises
-    ------
-    ConnectError
-        It sends something else, or nothing.
-    """
+    """On rank 0 of each side: a ConnectError unless the other is the one whose card was read. Collective over both."""
     intercomm.Set_errhandler(MPI.ERRORS_RETURN)
     if intercomm.Get_remote_size() != other.about["ranks"]:
         raise ConnectError(f"{intercomm.Get_remote_size()} ranks, not {other.about['ranks']}, came by MPI: {STRANGER}")

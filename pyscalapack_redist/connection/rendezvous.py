@@ -42,13 +42,7 @@ TAKING, REMOVING = 2**40, 2**40 + 1  # bytes that are locked to take or withdraw
 
 
 def check_directory(path: str) -> None:
-    """See that nobody but this user, and root, can take away what is put into a directory. Not collective.
-
-    Raises
-    ------
-    ConnectError
-        It is not there, belongs to somebody else, or others may write to it and it is not sticky.
-    """
+    """A ConnectError unless nobody but this user, and root, can take away what is put into a directory. Not collective."""
     if not os.path.isdir(path):
         raise ConnectError(f"{path}: there is no such directory; make it, where all ranks of both jobs see it")
     status = os.stat(path)
@@ -62,14 +56,9 @@ def check_directory(path: str) -> None:
 
 
 def opened(path: str, flags: int = os.O_RDONLY) -> int:
-    """The number of a file of this user, opened; it follows no link and waits for nobody. Not collective.
+    """The number of a regular file of this user, opened; it follows no link and waits for nobody. Not collective.
 
-    Raises
-    ------
-    ConnectError
-        It is a link, no regular file, or belongs to somebody else.
-    OSError
-        It cannot be opened; FileNotFoundError where it is not there.
+    A ConnectError for anything else, an OSError where it cannot be opened.
     """
     _check_file(path, os.lstat(path))
     file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
@@ -249,21 +238,9 @@ class Watch:
 
 
 def wait_for(path: str, role: str, end: float, seconds: float) -> Card:
-    """The card of the other side, once it is there. Not collective.
+    """The card of the other side of `role`, once it is there. Not collective.
 
-    Parameters
-    ----------
-    path, role : str
-        The meeting place, and what this side does there: "accept" or "connect".
-    end : float
-        Moment of `time.monotonic` until which to wait.
-    seconds : float
-        The same as the user gave it.
-
-    Raises
-    ------
-    ConnectError
-        It did not come in time, or something else is in its place.
+    A ConnectError where it has not come by `end`, a moment of `time.monotonic`, which is `seconds` in the user's words.
     """
     while True:
         card = Card.read(path, OTHER[role])
@@ -278,13 +255,7 @@ def wait_for(path: str, role: str, end: float, seconds: float) -> Card:
 
 
 def offer(path: str, hold: Hold, other: Card, port: str, watch: Watch, end: float) -> None:
-    """Give the other side the port, and return once it has taken it. Not collective.
-
-    Raises
-    ------
-    ConnectError
-        It did not take it in time, or has ended.
-    """
+    """Give the other side the port, and return once it has taken it; a ConnectError if it does not. Not collective."""
     hold.say({"to": other.secret.hex(), "port": port})
     while not hold.is_taken():
         if (time.monotonic() > end or watch.missing() is not None) and hold.withdrawn():
@@ -293,13 +264,7 @@ def offer(path: str, hold: Hold, other: Card, port: str, watch: Watch, end: floa
 
 
 def take(path: str, own: Card, watch: Watch, end: float) -> str:
-    """The port that the other side offers. From then on both sides are bound to use it. Not collective.
-
-    Raises
-    ------
-    ConnectError
-        None is offered in time, or the other side has ended.
-    """
+    """The port that the other side offers, which both are then bound to use; a ConnectError if none. Not collective."""
     while (port := watch.taken(own)) is None:
         if time.monotonic() > end or watch.missing() is not None:
             raise _left(path)

@@ -10,7 +10,7 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import IO, Any, NoReturn, TextIO, cast
 
 from .. import __version__
@@ -146,68 +146,69 @@ def _parser() -> _Parser:
     )
     parser.add_argument("--version", action="version", version=f"pyscalapack_redist {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_info(commands)
-    _add_show(commands)
-    _add_plan(commands)
-    _add_bench(commands)
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], short: str, about: str, epilog: str = "") -> Any:
+        added = commands.add_parser(name, help=short, description=about, epilog=epilog, allow_abbrev=False)
+        added.set_defaults(command=run)
+        return added
+
+    command(
+        "info",
+        _info,
+        "what is installed and what will be used",
+        "Versions, the MPI and the ScaLAPACK that will be used and why, memory shared by ranks, what is missing.",
+    )
+    _show_arguments(
+        command(
+            SHOW,
+            show,
+            "who owns which block of an array, in colour",
+            "The blocks of an array with the ranks that own them, in a terminal or as a picture; needs no MPI.",
+            f"{ABOUT_LAYOUTS} {ABOUT_COPIES} {ABOUT_PARTS}",
+        )
+    )
+    _plan_arguments(
+        command(
+            PLAN,
+            plan,
+            "messages, steps, memory and times of a redistribution, on paper",
+            "What each order of the messages takes between machines of any size, and the memory; needs no MPI.",
+            ABOUT_LAYOUTS,
+        )
+    )
+    _bench_arguments(
+        command(
+            "bench",
+            bench,
+            "compare methods of redistribution (under mpiexec)",
+            "Time methods of redistribution against each other, interleaved, and verify their results.",
+            f"{ABOUT_LAYOUTS} {ABOUT_COPIES} {ABOUT_PARTS} {ABOUT_TILES} "
+            "Start it by: mpiexec -n RANKS python -m mpi4py -m pyscalapack_redist bench ...",
+        )
+    )
     return parser
 
 
-def _add_info(commands: Any) -> None:
-    info = commands.add_parser(
-        "info",
-        help="what is installed and what will be used",
-        description="Versions, the MPI and the ScaLAPACK that will be used and why, memory shared by ranks, what is missing.",
-        allow_abbrev=False,
-    )
-    info.set_defaults(command=_info)
+def _show_arguments(parser: Any) -> None:
+    parser.add_argument("layout", type=argument(Layout.parse_operand), metavar="LAYOUT", help="as 2x4:64x64")
+    add_shape(parser, required=True)
+    parser.add_argument("--plot", metavar="FILE.png", help="draw it")
 
 
-def _add_show(commands: Any) -> None:
-    show_ = commands.add_parser(
-        SHOW,
-        help="who owns which block of an array, in colour",
-        description="The blocks of an array with the ranks that own them, in a terminal or as a picture; needs no MPI.",
-        epilog=f"{ABOUT_LAYOUTS} {ABOUT_COPIES} {ABOUT_PARTS}",
-        allow_abbrev=False,
-    )
-    add = show_.add_argument
-    add("layout", type=argument(Layout.parse_operand), metavar="LAYOUT", help="as 2x4:64x64")
-    add_shape(show_, required=True)
-    add("--plot", metavar="FILE.png", help="draw it")
-    show_.set_defaults(command=show)
-
-
-def _add_plan(commands: Any) -> None:
-    plan_ = commands.add_parser(
-        PLAN,
-        help="messages, steps, memory and times of a redistribution, on paper",
-        description="What each order of the messages takes between machines of any size, and the memory; needs no MPI.",
-        epilog=ABOUT_LAYOUTS,
-        allow_abbrev=False,
-    )
-    add_case(plan_)
-    add = plan_.add_argument
+def _plan_arguments(parser: Any) -> None:
+    add_case(parser)
+    add = parser.add_argument
     add("--schedule", type=argument(read_schedule), default="optimal", help="the one to show (default: optimal)")
     add("--time-limit", type=argument(_seconds), default=1.0, metavar="S", help="seconds of its search (default: 1)")
-    add(
-        "--rate",
-        type=argument(bytes_per_second),
-        help="what a node can send, and at the same time receive: 10gbit, 12GB/s",
-    )
+    rate = "what a node can send, and at the same time receive: 10gbit, 12GB/s"
+    add("--rate", type=argument(bytes_per_second), help=rate)
     add("--latency", type=argument(read_duration), default=0.0, metavar="T", help="of a message, as 5us (default: 0)")
-    add(
-        "--slots",
-        type=argument(count),
-        default=1,
-        metavar="K",
-        help="ranks on each node, which share its link (default: 1)",
-    )
+    slots = "ranks on each node, which share its link (default: 1)"
+    add("--slots", type=argument(count), default=1, metavar="K", help=slots)
     add("--json", metavar="FILE", help="write the plan as JSON")
     add("--plot", metavar="FILE.png", help="draw who sends whom what in which step")
     for option in ("--model", "--processes"):
         add(option, action=_Moved, nargs="*", help=argparse.SUPPRESS)
-    plan_.set_defaults(command=plan)
 
 
 class _Moved(argparse.Action):
@@ -220,39 +221,26 @@ class _Moved(argparse.Action):
         )
 
 
-def _add_bench(commands: Any) -> None:
-    bench_ = commands.add_parser(
-        "bench",
-        help="compare methods of redistribution (under mpiexec)",
-        description="Time methods of redistribution against each other, interleaved, and verify their results.",
-        epilog=f"{ABOUT_LAYOUTS} {ABOUT_COPIES} {ABOUT_PARTS} {ABOUT_TILES} "
-        "Start it by: mpiexec -n RANKS python -m mpi4py -m pyscalapack_redist bench ...",
-        allow_abbrev=False,
-    )
-    add_case(bench_, read_side, "the suite's, else float64")
-    add = bench_.add_argument
+def _bench_arguments(parser: Any) -> None:
+    add_case(parser, read_side, "the suite's, else float64")
+    add = parser.add_argument
     add("--suite", choices=tuple(SUITES), help="a named set of cases; those for this number of ranks are run")
     add("--quick", action="store_true", help="of the suite only a few small cases")
-    add(
-        "--methods",
-        type=argument(_methods),
-        metavar="LIST",
-        help="joined by commas: auto, SCHEDULE/EXCHANGE[/BUFFERS], pxgemr2d, pxgemr2d=PATH[:PREFIX], gather-scatter, "
-        f"mpi-waitall, mpi-alltoallv, memcpy, bcast, alltoall (default: the suite's, else {','.join(DEFAULT_METHODS)})",
+    methods = (
+        "joined by commas: auto, SCHEDULE/EXCHANGE[/BUFFERS], pxgemr2d, pxgemr2d=PATH[:PREFIX], gather-scatter, "
+        f"mpi-waitall, mpi-alltoallv, memcpy, bcast, alltoall (default: the suite's, else {','.join(DEFAULT_METHODS)})"
     )
-    add(
-        "--link-rate",
-        type=argument(bytes_per_second),
-        metavar="RATE",
-        help="what a host's link carries each way, as 50mbit or 12GB/s: show the links' limit and how close each method "
-        "comes (default: for the suite hosts what is measured)",
+    add("--methods", type=argument(_methods), metavar="LIST", help=methods)
+    rate = (
+        "what a host's link carries each way, as 50mbit or 12GB/s: show the links' limit and how close each method comes "
+        "(default: for the suite hosts what is measured)"
     )
+    add("--link-rate", type=argument(bytes_per_second), metavar="RATE", help=rate)
     add("--repeat", type=argument(count), default=9, metavar="N", help="timed rounds (default: 9)")
     add("--profile", action="store_true", help="show where the time of a call goes on the ranks: packing, waiting, ...")
     add("--compare", metavar="OLD.json", help="show what got slower or faster since a run with --json OLD.json")
     add("--json", metavar="FILE", help="write the results as JSON")
     add("--plot", metavar="FILE.png", help="draw the results")
-    bench_.set_defaults(command=bench)
 
 
 def _info(options: argparse.Namespace) -> int:
