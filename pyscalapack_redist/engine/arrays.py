@@ -124,20 +124,25 @@ def checked_arrays(
     """
     sources = own_arrays("a", a, desc_a)
     whose = "redistribute was told"
-    for name, array in named("a", sources, desc_a):
+    for k, array in enumerate(sources):
+        if array is None:
+            continue
         if dtype is None:
-            dtype, whose = array.dtype, f"{name} has"
+            dtype, whose = array.dtype, f"{_name('a', k, desc_a)} has"
         elif array.dtype != dtype:
             raise ArrayError(
-                f"{name} has dtype {array.dtype}, but {whose} dtype = {dtype}: convert it, or plan for its dtype"
+                f"{_name('a', k, desc_a)} has dtype {array.dtype}, but {whose} dtype = {dtype}: convert it, or plan for "
+                "its dtype"
             )
     given = out is not None
     if not given:
         out = made_for(desc_b, dtype, zeroed, adds)
     targets = own_arrays("out", out, desc_b)
-    for name, array in named("out", targets, desc_b):
-        check_target(array, dtype, name)
-        dtype = array.dtype
+    for k, array in enumerate(targets):
+        if array is not None:
+            if given:
+                check_target(array, dtype, _name("out", k, desc_b))
+            dtype = array.dtype
     if dtype is not None:
         check_dtype(dtype)
     in_place = given and out is a and any(array is not None for array in sources)
@@ -146,22 +151,22 @@ def checked_arrays(
             "out is a: a redistribution in place is possible for identical layouts only, not transposed; omit out, "
             "or give another array"
         )
-    before, after = ([NOTHING if array is None else located(array) for array in some] for some in (sources, targets))
+    before, after = [located(array) for array in sources], [located(array) for array in targets]
     checked = Arrays(before, after, out, dtype, _order(sources, targets, transposed), in_place)
-    if given and not (desc_a.is_product and desc_b.is_product):
+    if not given:
+        return checked
+    if not (desc_a.is_product and desc_b.is_product):
         if apart is None or apart[:2] != checked[:2] or apart.dtype != dtype or apart.in_place != in_place:
             check_tiles_apart(
-                *[
-                    [(name, window(array, desc)) for name, array in named(what, arrays, desc)]
-                    for what, arrays, desc in (("a", [] if in_place else sources, desc_a), ("out", targets, desc_b))
-                ]
-            )
-    elif given and not in_place:
-        for source, target in zip(sources, targets, strict=True):
-            if source is not None and target is not None and share_elements(source, target):
-                raise ArrayError(
-                    "out shares memory with a: give an array of its own (in place, out is a, works for identical layouts only)"
-                )
+                [(_name(what, k, desc), window(array, desc), written)
+                 for what, arrays, desc, written in (("a", sources, desc_a, False), ("out", targets, desc_b, True))
+                 for k, array in enumerate(arrays)
+                 if array is not None and (written or not in_place)]
+            )  # fmt: skip
+    elif not in_place and sources[0] is not None and targets[0] is not None and share_elements(sources[0], targets[0]):
+        raise ArrayError(
+            "out shares memory with a: give an array of its own (in place, out is a, works for identical layouts only)"
+        )
     return checked
 
 
@@ -170,10 +175,9 @@ def own_arrays(name: str, given: Any, layout: Any) -> list[Array | None]:
     return [fitted(name, given, layout)] if layout.is_product else layout.own_arrays(given, name)
 
 
-def named(name: str, arrays: Sequence[Array | None], layout: Any) -> list[tuple[str, Array]]:
-    """The arrays with elements, and what the user calls them."""
-    several = not layout.is_product and layout.offsets is None
-    return [(f"{name}[{k}]" if several else name, array) for k, array in enumerate(arrays) if array is not None]
+def _name(name: str, k: int, layout: Any) -> str:
+    """What the user calls the array of this rank's k-th place."""
+    return name if layout.is_product or layout.offsets is not None else f"{name}[{k}]"
 
 
 def _stored_alike(desc_a: Layout, desc_b: Layout) -> bool:
@@ -188,10 +192,12 @@ def window(array: Array, desc: Any) -> Array:
 
 
 def _order(sources: Sequence[Array | None], targets: Sequence[Array | None], transposed: bool) -> int | None:
-    before = [array.T if transposed else array for array in sources if array is not None]
-    if not before and not any(array is not None for array in targets):
-        return None
-    return BY_COLUMNS if any(map(by_columns, before)) else BY_ROWS
+    order = None
+    for array in sources:
+        if array is not None and by_columns(array.T if transposed else array):
+            return BY_COLUMNS
+        order = BY_ROWS if array is not None else order
+    return BY_ROWS if order is None and any(array is not None for array in targets) else order
 
 
 def made_for(desc: Any, dtype: np.dtype[Any] | None, zeroed: bool = False, adds: bool = False) -> Any:
@@ -285,9 +291,9 @@ def by_columns(array: NDArray[Any]) -> bool:
     return abs(strides[0]) <= abs(strides[-1])
 
 
-def located(array: Array) -> LocalArray:
+def located(array: Array | None) -> LocalArray:
     """Where an array starts, and its strides. Not collective."""
-    return LocalArray(address_of(array), array.strides)
+    return NOTHING if array is None else LocalArray(address_of(array), array.strides)
 
 
 class Span(NamedTuple):
@@ -317,8 +323,8 @@ def overlapping(spans: Iterable[Span]) -> Iterable[tuple[Span, Span]]:
         open_.append(span)
 
 
-def check_tiles_apart(sources: Sequence[tuple[str, Array]], targets: Sequence[tuple[str, Array]]) -> None:
-    """Refuse local arrays of a rank that share elements, if one is written. Not collective.
+def check_tiles_apart(arrays: Sequence[tuple[str, Array, bool]]) -> None:
+    """Refuse local arrays of a rank (each with its name, and whether it is written) that share elements. Not collective.
 
     Their lines are sorted by address; only where these overlap, which those of a strided array may without sharing an
     element, pairs of arrays are looked at.
@@ -328,7 +334,6 @@ def check_tiles_apart(sources: Sequence[tuple[str, Array]], targets: Sequence[tu
     ArrayError
         Names both arrays.
     """
-    arrays = [(name, array, False) for name, array in sources] + [(name, array, True) for name, array in targets]
     arrays = [each for each in arrays if each[1].size]
     if not arrays or _lines_apart([_lines(array) for _, array, _ in arrays], [written for *_, written in arrays]):
         return

@@ -187,13 +187,15 @@ def _agreed_plan(spec: Spec, group: Group, let_through: Callable[[], None]) -> R
     ballot = Ballot(failed=group.failed(error), note=note, **asked._asdict())
     outcome = group.agree(ballot, error, spec.statements, is_new, let_through)
     key = Asked.of(outcome)
-    plan = group.plans[key] if key in group.plans else _plan_together(spec, group, outcome.note == LAYOUT_UNKNOWN)
-    dtype = spec.dtype if spec.joint is None else plan.inside.pairs[0].dtype  # two sides have told theirs
-    inside = plan.inside.with_layouts(*spec.descriptors, dtype)
-    if inside is not plan.inside:
-        plan = Redistribution(inside)
-    group.plans.keep(key, plan)
-    return plan
+    kept: Redistribution | None = group.plans.get(key)
+    agreed = kept or _plan_together(spec, group, outcome.note == LAYOUT_UNKNOWN)
+    dtype = spec.dtype if spec.joint is None else agreed.inside.pairs[0].dtype  # two sides have told theirs
+    inside = agreed.inside.with_layouts(*spec.descriptors, dtype)
+    if inside is not agreed.inside:
+        agreed = Redistribution(inside)
+    if agreed is not kept:
+        group.plans.keep(key, agreed)
+    return agreed
 
 
 def _plan_ahead(spec: Spec, group: Group) -> Redistribution | None:

@@ -10,8 +10,8 @@ B, in the order of these, which both ranks know.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,23 +116,25 @@ def messages_of(
         some += messages_between(order, before, after, number[rank], first, box, parts)
 
     for sending in (True, False):
-        own, other = (a, b) if sending else (b, a)
+        own, other, kind = (a, b, "packed") if sending else (b, a, "unpacked")
+        places = other.places
+        along: dict[tuple[int, int], list[Shared]] = {}
         by_rank: dict[int, list[_Piece]] = {}
-        for k, place, there, first, dims in _shared(own, other, sending, reads):
-            rank = int(other.places[there])
-            stays = rank == me
-            if stays and not sending:
-                continue
-            box = box_of(dims, "copied" if stays else "packed" if sending else "unpacked", part, own, place)
-            if not box.size:
-                continue
-            before, after = (place, there) if sending else (there, place)
-            if single:
-                add(sending, _Piece(rank, before, after, first, dims, box, NONE), box)
-                continue
-            pair = (k, here[there] if stays else NONE) if sending else (NONE, len(a.local_shapes) + k)
-            arrays = pairs.setdefault(pair, len(pairs))
-            by_rank.setdefault(rank, []).append(_Piece(rank, before, after, first, dims, box, arrays))
+        for k, place in enumerate(own.own_places):
+            for there, first, dims in _meeting(own, other, place, sending, reads, None if single else along):
+                rank = int(places[there])
+                if rank == me and not sending:
+                    continue
+                box = box_of(dims, kind if rank != me else "copied", part, own, place)
+                if not box.size:
+                    continue
+                before, after = (place, there) if sending else (there, place)
+                if single:
+                    add(sending, _Piece(rank, before, after, first, dims, box, NONE), box)
+                    continue
+                pair = (k, here[there] if rank == me else NONE) if sending else (NONE, len(a.local_shapes) + k)
+                piece = _Piece(rank, before, after, first, dims, box, pairs.setdefault(pair, len(pairs)))
+                by_rank.setdefault(rank, []).append(piece)
         for pieces in by_rank.values():
             pieces.sort(key=lambda piece: (piece.a, piece.b))
             boxes = tuple((piece.arrays, piece.box) for piece in pieces)
@@ -143,23 +145,31 @@ def messages_of(
     return messages, tuple(pairs)
 
 
-def _shared(
-    own: Layout, other: Layout, sending: bool, reads: ReplicatedGraph | None
-) -> Iterator[tuple[int, Coords, Coords, Coords, tuple[Shared, ...]]]:
-    """Local array, place and place there, global indices of the first element, and what both share, for all that meet."""
-    axes = list(zip(range(own.ndim), own.distributions, other.distributions, strict=True))
-    along: dict[tuple[int, int], list[Shared]] = {}  # by dimension and place: many places have a row in common
-    for k, place in enumerate(own.own_places):
+def _meeting(
+    own: Layout,
+    other: Layout,
+    place: Coords,
+    sending: bool,
+    reads: ReplicatedGraph | None,
+    known: dict[tuple[int, int], list[Shared]] | None,
+) -> list[tuple[Coords, Coords, tuple[Shared, ...]]]:
+    """Places that share something with an own one: where, global indices of the first element, and what.
+
+    `known` keeps what is shared along a dimension, where several places have a row in common.
+    """
+    if known is None:
+        found: list[Any] = products(list(map(by_process, own.distributions, other.distributions, place)))
+    else:
         dims = []
-        for d, x, y in axes:
-            shared = along.get((d, place[d]))
-            if shared is None:
-                shared = along[d, place[d]] = by_process(x, y, place[d])
-            dims.append(shared)
-        chosen = None if reads is None else reads.served_by(place) if sending else reads.read_by(place)
-        for remote, first, some in products(dims):
-            for there in (remote,) if chosen is None else chosen.get(remote, ()):
-                yield k, place, there, first, some
+        for d, (x, y, p) in enumerate(zip(own.distributions, other.distributions, place, strict=False)):
+            if (d, p) not in known:
+                known[d, p] = by_process(x, y, p)
+            dims.append(known[d, p])
+        found = products(dims)
+    if reads is None:
+        return found
+    chosen = reads.served_by(place) if sending else reads.read_by(place)
+    return [(there, first, dims) for remote, first, dims in found for there in chosen.get(remote, ())]
 
 
 by_key = operator.attrgetter("key")

@@ -156,12 +156,15 @@ def checked_operands(
             if n == 1:
                 raise
             raise type(caught)(f"plan {k}: {caught}") from caught
-        places = [*checked.sources, *checked.targets]
-        single = pair.desc_a.is_product and pair.desc_b.is_product
-        for number, (x, y) in [(k, (0, 1))] if single else enumerate(numbered):
-            ends = [places[i] if i >= 0 else NOTHING for i in (x, y)]
-            origins.put(number, ends[0].address, ends[1].address)
-        strides += [place.strides for place in places]
+        if pair.desc_a.is_product and pair.desc_b.is_product:
+            (source,), (target,) = checked[:2]
+            origins.put(k, source.address, target.address)
+            strides += (source.strides, target.strides)
+        else:
+            places = [*checked.sources, *checked.targets, NOTHING]  # -1 is the last
+            for number, (x, y) in enumerate(numbered):
+                origins.put(number, places[x].address, places[y].address)
+            strides += [place.strides for place in places[:-1]]
         targets.append(checked.out)
         factors.append(both)
         dtypes.append(checked.dtype)
@@ -172,7 +175,7 @@ def checked_operands(
         check_apart(pairs, arrays, outs)
     items = tuple([0 if dtype is None else dtype.itemsize for dtype in dtypes])
     forms = Forms(tuple(strides), items, tuple(blends), tuple(stays))
-    order = next((some for some in (BY_COLUMNS, BY_ROWS) if some in orders), None)
+    order = BY_COLUMNS if BY_COLUMNS in orders else BY_ROWS if BY_ROWS in orders else None
     return Operands(arrays, outs, targets, origins, forms, tuple(dtypes), order, tuple(factors)), checked
 
 
