@@ -1,12 +1,6 @@
-"""Pictures of layouts as SVG, and tables, for notebooks: panels of blocks in the colours of their ranks.
+"""Pictures of layouts as SVG, and tables as HTML, for notebooks: panels of blocks in the colours of their ranks.
 
-One colour for each rank, the same in every picture.
-
-What is drawn of a layout: matrices of blocks, each with the rank that owns it.
-
-Panels of blocks as an inline SVG.
-
-Tables and pictures as HTML, in the reader's own colours.
+One colour for each rank, the same in every picture; text in the reader's own colours.
 """
 
 from __future__ import annotations

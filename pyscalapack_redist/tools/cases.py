@@ -60,7 +60,7 @@ class Case:
 
     @property
     def local_elements(self) -> int:
-        """Elements of a local array, about the most of all processes and of both layouts."""
+        """Elements of a local array, the most of all processes and of both layouts."""
         return max(self.before.largest_part(self.shape), self.after.largest_part(self.shape))
 
     def to_dict(self) -> dict[str, Any]:

@@ -229,9 +229,9 @@ class Layout:
         return None
 
     def largest_part(self, shape: tuple[int, ...]) -> int:
-        """The most elements of the whole array that one process can have, its last blocks taken as full."""
-        dims = zip(self.whole_shape(shape), self.block, self.grid, strict=True)
-        return math.prod(_largest_share(*along) for along in dims)
+        """The most elements of the whole array that one process has."""
+        dims = Descriptor(self.whole_shape(shape), self.block, ProcessGrid(self.grid)).distributions
+        return math.prod(max(map(axis.local_size, range(axis.processes))) for axis in dims)
 
     def coords(self, rank: int) -> tuple[int, ...] | None:
         """Where a rank stands along each dimension of the array; None outside the grid."""
@@ -274,15 +274,6 @@ def _block_text(block: Any) -> str:
     if not isinstance(block, Blocks):
         return str(block)
     return ",".join(f"{n}{OWNER}{p}" for n, p in zip(block.sizes.tolist(), block.owners.tolist(), strict=True))
-
-
-def _largest_share(n: int, block: Any, processes: int) -> int:
-    """The most elements of a dimension that one process can have, its last block taken as full."""
-    if isinstance(block, Blocks):
-        shares = np.zeros(processes, np.int64)
-        np.add.at(shares, block.owners, block.sizes)
-        return int(shares.max())
-    return int(-(-n // processes) if block == BALANCED else min(n, -(-n // (block * processes)) * block))
 
 
 def _block_sizes(text: str, part: str, processes: tuple[int, ...], expected: tuple[str, int]) -> tuple[Any, ...]:
