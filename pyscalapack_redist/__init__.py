@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ._lazy import lazily
 
 try:
-    from .distributed_array import DistributedArray, distribute
+    from .engine.make import batch, gather, redistribute, scatter
 except ModuleNotFoundError as error:
     if not (error.name or "").startswith(f"{__name__}._"):
         raise
@@ -19,7 +19,6 @@ except ModuleNotFoundError as error:
         f"the compiled module {error.name} is not in {__path__[0]}: in a source tree run `python setup.py build_ext --inplace` "
         "with this Python, or `pip install .` and start Python in another folder"
     ) from error
-from .engine.make import batch, gather, redistribute, scatter
 from .engine.redistribution import Redistribution
 from .errors import (
     ArrayError,
@@ -40,6 +39,7 @@ from .tracing import Phase, Phases, trace
 if TYPE_CHECKING:
     from . import blacs, intersections, linalg, scalapack, schedules
     from .connection.connect import accept, connect
+    from .distributed_array import DistributedArray, distribute
     from .engine.paper import PaperPlan
     from .files import dtype_of, load, save, shape_of
     from .layout.relabel import RelabelReport, relabel, relabel_report
@@ -92,6 +92,7 @@ __getattr__ = lazily(
     {
         **{name: name for name in ("blacs", "intersections", "linalg", "scalapack", "schedules")},
         **dict.fromkeys(("accept", "connect"), "connection.connect"),
+        **dict.fromkeys(("DistributedArray", "distribute"), "distributed_array"),
         **dict.fromkeys(("dtype_of", "load", "save", "shape_of"), "files"),
         **dict.fromkeys(("RelabelReport", "relabel", "relabel_report"), "layout.relabel"),
         "PaperPlan": "engine.paper",

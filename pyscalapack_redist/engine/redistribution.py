@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -14,7 +14,6 @@ from .. import tracing
 from .._kernels.call import DISSENT, Call
 from ..comm import progress
 from ..comm.transfer import Transfer
-from ..drawing.svg import beside, table
 from ..errors import CollectiveError
 from ..exchanges import Message
 from ..layout.distributed import Distributed
@@ -25,12 +24,13 @@ from .messages import messages_of as planned
 from .operands import result_of
 from .operation import Part
 from .plan import ONE, ZERO, Plan
-from .report import PARTS, Leg, Profile, messages_of, report_of, report_of_all
-from .stages import Move
+from .stages import Move, Stage
 from .use import call_for, continued, start_use
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from .report import Profile, Report
 
 __all__ = ["Leg", "Redistribution"]
 
@@ -169,6 +169,8 @@ class Redistribution:
 
     def profile(self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO) -> Profile:
         """Redistribute, and say where the time went on this rank. Collective; parameters and errors as in a call."""
+        from .report import PARTS, Profile
+
         spent = dict.fromkeys(PARTS, 0.0)
         start = time.perf_counter()
         transfer = start_use(self.inside, a, out, alpha, beta, spent)
@@ -224,7 +226,7 @@ class Redistribution:
     @property
     def messages(self) -> dict[str, tuple[Message, ...]]:
         """This rank's messages: "send", "receive" and "copy" (from its own A to its own B), stage by stage. Not collective."""
-        return messages_of(self.inside.moves)
+        return _messages_of(self.inside.moves)
 
     @property
     def legs(self) -> tuple[Leg, ...]:
@@ -241,7 +243,7 @@ class Redistribution:
             numbered as in `messages`; on paper it is such a rank.
         """
         number = range(LARGEST_RANK) if self.inside.group is None else self.inside.group.number
-        return messages_of([_seen_by(move, rank, number) for move in self.inside.moves])
+        return _messages_of([_seen_by(move, rank, number) for move in self.inside.moves])
 
     def report(self, dtype: DTypeLike | Sequence[DTypeLike] | None = None, *, all_ranks: bool = False) -> Any:
         """What this rank moves and what it costs. Not collective, but with `all_ranks`: then over the plan's ranks.
@@ -267,6 +269,8 @@ class Redistribution:
         CollectiveError
             With `all_ranks`: another rank found this, or ranks give different dtypes. Every rank raises.
         """
+        from .report import report_of, report_of_all
+
         return report_of_all(self.inside, dtype) if all_ranks else report_of(self.inside, dtype)
 
     def plot(self) -> Figure:
@@ -303,6 +307,8 @@ class Redistribution:
         return [*rows, ("schedule / exchange", f"{self.schedule.name} / {self.inside.how} ({self.inside.why})")]
 
     def _repr_html_(self) -> str:
+        from ..drawing.svg import beside, table
+
         if self.inside.listed:
             rows = [(f"plan {k}", repr(plan)) for k, plan in enumerate(self.plans)]
             return table("batch", [*rows, ("exchange", f"{self.inside.how} ({self.inside.why})")])
@@ -317,6 +323,46 @@ class Redistribution:
 
     def __repr__(self) -> str:
         return repr(self.inside)
+
+
+class Leg(NamedTuple):
+    """A stage of a plan with `via=`."""
+
+    plan: Plan
+    stage: Stage
+    move: Move
+
+    @property
+    def schedule(self) -> Order:
+        """Order of its messages."""
+        return self.move.order
+
+    @property
+    def messages(self) -> dict[str, tuple[Message, ...]]:
+        """This rank's, as those of a plan. Not collective."""
+        return _messages_of(self.stage.moves)
+
+    @property
+    def desc_a(self) -> Any:
+        """Layout before."""
+        return self.move.desc_a
+
+    @property
+    def desc_b(self) -> Any:
+        """Layout after."""
+        return self.move.desc_b
+
+    def report(self, dtype: DTypeLike | None = None) -> Report:
+        """What this rank moves in it and what it costs. Not collective."""
+        from .report import leg_report
+
+        return leg_report(self.plan, self.stage, dtype)
+
+
+def _messages_of(moves: Sequence[Move]) -> dict[str, tuple[Message, ...]]:
+    """This rank's messages of some moves: "send", "receive" and "copy". Not collective."""
+    names = enumerate(("send", "receive", "copy"))
+    return {name: tuple(message for move in moves for message in move.messages[k]) for k, name in names}
 
 
 def _seen_by(move: Move, rank: int, number: Mapping[int, int] | range) -> Move:

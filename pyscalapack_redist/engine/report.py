@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -17,24 +17,21 @@ from numpy.typing import DTypeLike, NDArray
 from .._kernels.bundle import dense_strides
 from ..comm.group import Group
 from ..comm.links import Links
-from ..drawing.svg import table
 from ..errors import CollectiveError
-from ..exchanges import Exchange, Message
+from ..exchanges import Exchange
 from ..schedules.layout_orders import fewest_steps
-from ..schedules.orders import Order
 from .arrays import BY_COLUMNS
 from .choose import predicted_seconds
 from .operands import listed
 from .plan import Plan
-from .stages import Forms, Move, Stage
+from .stages import Forms, Stage
 
 __all__ = [
     "PARTS",
-    "Leg",
     "Profile",
     "Report",
     "counted",
-    "messages_of",
+    "leg_report",
     "report_of",
     "report_of_all",
 ]
@@ -61,6 +58,8 @@ class _Tabled(ABC):
         return "\n".join(f"{name:{self._width}} {value}" for name, value in self._rows())
 
     def _repr_html_(self) -> str:
+        from ..drawing.svg import table
+
         return table(type(self).__name__, self._rows())
 
 
@@ -229,42 +228,9 @@ class Report(_Tabled):
             yield from leg._rows_of_legs(f"{indent}  ")
 
 
-class Leg(NamedTuple):
-    """A stage of a plan with `via=`."""
-
-    plan: Plan
-    stage: Stage
-    move: Move
-
-    @property
-    def schedule(self) -> Order:
-        """Order of its messages."""
-        return self.move.order
-
-    @property
-    def messages(self) -> dict[str, tuple[Message, ...]]:
-        """This rank's, as those of a plan. Not collective."""
-        return messages_of(self.stage.moves)
-
-    @property
-    def desc_a(self) -> Any:
-        """Layout before."""
-        return self.move.desc_a
-
-    @property
-    def desc_b(self) -> Any:
-        """Layout after."""
-        return self.move.desc_b
-
-    def report(self, dtype: DTypeLike | None = None) -> Report:
-        """What this rank moves in it and what it costs. Not collective."""
-        return _report(self.plan, [self.stage], _items(_dtypes(self.plan, dtype)))
-
-
-def messages_of(moves: Sequence[Move]) -> dict[str, tuple[Message, ...]]:
-    """This rank's messages of some moves: "send", "receive" and "copy". Not collective."""
-    names = enumerate(("send", "receive", "copy"))
-    return {name: tuple(message for move in moves for message in move.messages[k]) for k, name in names}
+def leg_report(plan: Plan, stage: Stage, dtype: DTypeLike | None) -> Report:
+    """What this rank moves in one stage of a plan, and what it costs. Not collective."""
+    return _report(plan, [stage], _items(_dtypes(plan, dtype)))
 
 
 def report_of(plan: Plan, dtype: Dtypes) -> Report:

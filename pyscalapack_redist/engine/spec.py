@@ -32,7 +32,7 @@ from ..layout.descriptor import Descriptor
 from ..layout.letters import OPERATIONS, letter_of, transposes
 from ..layout.tiles import LAYOUTS, Layout, read_layout
 from ..layout.waypoints import Via, read_via, readable_via
-from ..schedules import NAMES
+from ..schedules.catalogue import NAMES
 from ..schedules.layout_orders import is_one_port
 from .arrays import check_dtype, dtype_digest
 from .operation import Part, check_square, checked_fill, checked_part

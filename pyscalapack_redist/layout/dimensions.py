@@ -19,13 +19,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..comm.mpi import MPI
 from ..comm.vote import digest
-from ..drawing.svg import Panel, beside, panels_as_svg, picture, table
 from ..errors import DescriptorError
 from .axis import BlockCyclic, Blocks, Irregular, balanced, check_dimensions, whole_number
 from .grid import ProcessGrid
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from ..drawing.svg import Panel
 
 __all__ = [
     "BlockSizes",
@@ -482,9 +483,13 @@ class Ownership(ABC):
 
     def _repr_html_(self) -> str:
         region = self._region(MOST_IN_HTML)
+        from ..drawing.svg import beside, table
+
         return beside(table(type(self).__name__, self._rows()), self._svg(region))
 
     def _svg(self, region: Sequence[int], title: str = "") -> str:
+        from ..drawing.svg import panels_as_svg, picture
+
         return picture(panels_as_svg(self._panels(region, PANELS_IN_HTML)), title, self._left_out(region))
 
     def _title(self) -> str:
@@ -510,6 +515,8 @@ class Ownership(ABC):
 
     def _panels(self, region: Sequence[int], most: int) -> list[Panel]:
         """The region as matrices of blocks."""
+        from ..drawing.svg import Panel
+
         axes = [replace(axis, n=n) for axis, n in zip(self._distributions, region, strict=True)]
         edges = [axis.block_edges() for axis in axes]
         coords = [axis.owner(some[:-1]) for axis, some in zip(axes, edges, strict=True)]

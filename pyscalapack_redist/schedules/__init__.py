@@ -11,17 +11,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazily
-from .catalogue import NAMES, build
-from .communication_grid import CommunicationGrid, MessageClass
-from .layout_graphs import between
-from .message_graph import LengthMatrix, MessageGraph, WholeGraph, whole
-from .schedule import ListedSchedule, ProductSchedule, Schedule, product
-from .walker_otto import WalkerOtto, walker_otto
+from .walker_otto import WalkerOtto, walker_otto  # a module of the same name would stand in its place
 
 if TYPE_CHECKING:
+    from .catalogue import NAMES, build
+    from .communication_grid import CommunicationGrid, MessageClass
+    from .layout_graphs import between
     from .least_cost import pareto
+    from .message_graph import LengthMatrix, MessageGraph, WholeGraph, whole
     from .open_shop import OpenShopSchedule, Timetable, completion_time, port_bound, timetable
     from .preemptive import PreemptiveSchedule, preemptive_pareto
+    from .schedule import ListedSchedule, ProductSchedule, Schedule, product
 
 __all__ = [
     "NAMES",
@@ -52,6 +52,11 @@ __all__ = [
 __getattr__ = lazily(
     globals(),
     {
+        **dict.fromkeys(("NAMES", "build"), "catalogue"),
+        **dict.fromkeys(("CommunicationGrid", "MessageClass"), "communication_grid"),
+        **dict.fromkeys(("LengthMatrix", "MessageGraph", "WholeGraph", "whole"), "message_graph"),
+        **dict.fromkeys(("ListedSchedule", "ProductSchedule", "Schedule", "product"), "schedule"),
+        "between": "layout_graphs",
         "pareto": "least_cost",
         **dict.fromkeys(("OpenShopSchedule", "Timetable", "completion_time", "port_bound", "timetable"), "open_shop"),
         **dict.fromkeys(("PreemptiveSchedule", "preemptive_pareto"), "preemptive"),
