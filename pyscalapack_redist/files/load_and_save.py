@@ -35,7 +35,7 @@ from .contents import (
 )
 from .hdf5 import Hdf5, library, read_dataset
 from .replacement import replace_file
-from .slabs import ArrayFile, MPIFile, on_all, on_first, one_file
+from .slabs import ArrayFile, MPIFile, on_all, on_first, one_file, outcome_of
 
 __all__ = ["dtype_of", "load", "save", "shape_of"]
 
@@ -150,17 +150,18 @@ def load(
         return desc
     desc = layout_on(desc, comm)
     group, part = group_of_all(desc), FilePart(window, shape, order, offset)
-    error, name, wanted, local = None, "", None, None
-    try:
+
+    def check() -> tuple[str, np.dtype[Any] | None, NDArray[Any] | None]:
         name = checked_path(path, dataset)
         if offset is None:
             check_format(name, NOT_READ)
         wanted = _wanted_dtype(out, dtype)
         _check_through(through)
         part.check(name)
-        local = None if out is None else _local_array("out", out, desc)
-    except Exception as caught:
-        error = caught
+        return name, wanted, None if out is None else _local_array("out", out, desc)
+
+    checked, error = outcome_of(check)
+    name, wanted, local = checked or ("", None, None)
     wanted = _agreed(group, desc, ("load", name, *part.key, dataset), wanted, error)
     file = _array_file(group, name, name, dataset)
     with one_file(group, name, file.callers):
@@ -270,8 +271,8 @@ def save(
     """
     desc = layout_on(desc, comm)
     group, part = group_of_all(desc), FilePart(window, shape, order, offset)
-    error, name, dtype = None, "", None
-    try:
+
+    def check() -> tuple[str, NDArray[Any] | None]:
         name = checked_path(path, dataset)
         check_format(name, NOT_WRITTEN)
         _check_through(through)
@@ -279,10 +280,11 @@ def save(
             part.check_new(name)
         else:
             part.check(name)
-        local = _local_array("local", local, desc)
-        dtype = None if local is None else local.dtype
-    except Exception as caught:
-        error = caught
+        return name, _local_array("local", local, desc)
+
+    checked, error = outcome_of(check)
+    name, local = checked or ("", None)
+    dtype = None if local is None else local.dtype
     dtype = _agreed(group, desc, ("save", name, *part.key, dataset), dtype, error)
     if dtype is None:
         raise ArrayError(

@@ -32,7 +32,18 @@ from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from .contents import FileArray, FilePart, Region, check_ordinary, is_npy, npy_header
 
-__all__ = ["SLAB_BYTES", "ArrayFile", "MPIFile", "Slab", "check_openable", "on_all", "on_first", "one_file", "slabs"]
+__all__ = [
+    "SLAB_BYTES",
+    "ArrayFile",
+    "MPIFile",
+    "Slab",
+    "check_openable",
+    "on_all",
+    "on_first",
+    "one_file",
+    "outcome_of",
+    "slabs",
+]
 
 T = TypeVar("T")
 SLAB_BYTES = 16 * 2**20  # of each rank that reads or writes
@@ -44,22 +55,22 @@ NUMBERS, CONTENTS = ("device", "inode"), ("size", "modified")  # of a file; host
 
 def on_all(group: Group, action: Callable[[], T]) -> T:
     """Do something on every rank; if it fails on one, raise on all. Collective."""
-    result, error = _outcome(action)
+    result, error = outcome_of(action)
     group.combine(error=error)
     return result  # type: ignore[return-value]
 
 
 def on_first(group: Group, action: Callable[[], T]) -> T:
     """Do something on the first rank, and return the result, or raise the error, on all. Collective."""
-    outcome = _outcome(action) if group.rank == 0 else None
+    outcome = outcome_of(action) if group.rank == 0 else None
     result, error = group.combine(outcome, lambda outcomes: outcomes[0])
     if error is not None:
         raise error
     return result  # type: ignore[no-any-return]
 
 
-def _outcome(action: Callable[[], T]) -> tuple[T | None, Exception | None]:
-    """What an action returns, and what it raises: an error of the system or of MPI as the package's own."""
+def outcome_of(action: Callable[[], T]) -> tuple[T | None, Exception | None]:
+    """What an action returns, and what it raises, for all to be told: an error of the system or of MPI as a FileError."""
     try:
         return action(), None
     except Exception as error:
@@ -92,7 +103,7 @@ def one_file(
     first = on_first(group, lambda: _identity(path, mode))
 
     def difference(elsewhere: tuple[str, ...]) -> str | None:
-        own, error = _outcome(lambda: _identity(path, mode))
+        own, error = outcome_of(lambda: _identity(path, mode))
         if own is None:
             return f"cannot be opened as on the first rank ({error})"
         for name in here if own["host"] == first["host"] else elsewhere:
