@@ -1,11 +1,4 @@
-"""What one rank asks `redistribute` for: layouts and options, checked as far as it can alone.
-
-Sizes of memory as people write them: a number of bytes, or "64MiB".
-
-What is asked of a plan beside its layouts, checked once for the same words.
-
-What one rank asks `redistribute` for, checked as far as it can be alone.
-"""
+"""What one rank asks `redistribute` for: layouts and options, checked as far as it can alone. An error is kept for the vote."""
 
 from __future__ import annotations
 
@@ -97,6 +90,7 @@ def number_with_unit(text: str, units: dict[str, float] | dict[str, int]) -> flo
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class PlanOptions(NamedTuple):
@@ -225,53 +219,34 @@ class Spec:
         else:
             self._comm = self.joint.comm if self.joint is not None else _communicator(desc_a, desc_b, comm, self.error)
             check_alive(self._comm)
-        self.dtype: np.dtype[Any] | None = None
-        try:
-            self.dtype = None if dtype is None else np.dtype(dtype)
-        except Exception as caught:
-            self.error = self.error or ArrayError(f"dtype = {shown(dtype)} is not a NumPy dtype: {caught}")
-        try:
-            if self.dtype is not None:
-                check_dtype(self.dtype)
-        except ArrayError as caught:
-            self.error = self.error or caught
+        self.dtype = self._kept(lambda: _checked_dtype(dtype))
         if self.joint is not None and (desc_a is None) == (desc_b is None):
             which = "neither desc_a nor desc_b is" if desc_a is None else "both desc_a and desc_b are"
             self.error = self.error or DescriptorError(
                 f"comm is an inter-communicator, and {which} given: give desc_a alone on the side that has the array, "
                 "desc_b alone on the side that gets it"
             )
-        self._sends = desc_b is None
-        read: list[Layout | None] = []
-        for name, given in (("desc_a", desc_a), ("desc_b", desc_b)):
-            try:
-                read.append(read_layout(name, given, self._comm, explicit=comm is not None))
-            except Exception as caught:
-                self.error = self.error or caught
-                read.append(None)
-        self.descriptors: tuple[Layout | None, Layout | None] = read[0], read[1]
-        a, b = read
+        self._sends, explicit = desc_b is None, comm is not None
+        a = self._kept(lambda: read_layout("desc_a", desc_a, self._comm, explicit))
+        b = self._kept(lambda: read_layout("desc_b", desc_b, self._comm, explicit))
+        self.descriptors: tuple[Layout | None, Layout | None] = a, b
         self.knows_both = a is not None and b is not None
-        options = PlanOptions(schedule, exchange, buffers)
-        self.via: str | tuple[Descriptor, ...] | None = None
-        try:
+
+        def checked() -> PlanOptions:
             options = checked_options(schedule, exchange, buffers, memory_limit, op, uplo, diag, fill)
             if a is not None:
                 options.check(a, op, uplo)
-            _check_tiles(fill, buffers, via, read)
+            _check_tiles(fill, buffers, via, (a, b))
             if a is not None and b is not None:
                 check_shapes(a, b, options.op)
-        except Exception as caught:
-            self.error = self.error or caught
-        # those of a list that is wrong elsewhere too: their ranks wait in this call
-        self._between: tuple[Descriptor, ...] = ()
-        try:
-            if isinstance(via, Iterable) and not isinstance(via, str):
-                via = list(via)
-                self._between = readable_via(via, self._comm)
-            self.via = None if via is None else read_via(via, self._comm, self.joint is not None)
-        except Exception as caught:
-            self.error = self.error or caught
+            return options
+
+        options = self._kept(checked) or PlanOptions(schedule, exchange, buffers)
+        way: Any = via
+        if isinstance(via, Iterable) and not isinstance(via, str):
+            way = self._kept(lambda: [*via])
+        self._between = readable_via(way, self._comm)
+        self.via = None if way is None else self._kept(lambda: read_via(way, self._comm, self.joint is not None))
         self._options = options
         self.schedule, self.exchange, self.buffers, self.memory_limit, self.op, self.part, self.fill = options
         self.call = 0 if self.error is not None else _options_digest(options, self._via_on_all_ranks)
@@ -279,13 +254,21 @@ class Spec:
         self.idle = False
         if self.on_paper:
             return
-        known = [desc.ranks for desc in (*read, *self._between) if desc is not None]
+        known = [desc.ranks for desc in (a, b, *self._between) if desc is not None]
         if comm is None and known:  # with one bad descriptor, the other's processes are the best guess
             alike = known.count(known[0]) == len(known)
             self.ranks = known[0] if alike else tuple(sorted(set().union(*known)))
         else:
             self.ranks = tuple(range(self.comm.Get_size()))
         self.idle = self.comm.Get_rank() not in self.ranks
+
+    def _kept(self, check: Callable[[], T]) -> T | None:
+        """What comes of a check; None where it fails. The first error is kept."""
+        try:
+            return check()
+        except Exception as caught:
+            self.error = self.error or caught
+            return None
 
     def known(self) -> tuple[Any, ...]:
         """What this rank knows of both layouts and of the dtype, to tell the others. Not collective."""
@@ -462,6 +445,18 @@ def on_paper(desc_a: object, desc_b: object, comm: object) -> bool:
         and desc_a.comm is None
         and desc_b.comm is None
     )
+
+
+def _checked_dtype(dtype: object) -> np.dtype[Any] | None:
+    """The dtype that is meant, whose elements can be moved; None for none."""
+    if dtype is None:
+        return None
+    try:
+        found = np.dtype(dtype)  # type: ignore[call-overload]
+    except Exception as caught:
+        raise ArrayError(f"dtype = {shown(dtype)} is not a NumPy dtype: {caught}") from caught
+    check_dtype(found)
+    return found  # type: ignore[no-any-return]
 
 
 def _joint(comm: object) -> Joint | None:
