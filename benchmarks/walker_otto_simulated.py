@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from papers.birkeland_model import nearest
 from simulate import Machine, simulated
 
 from pyscalapack_redist.tools.arguments import bytes_per_second, read_duration
@@ -58,8 +59,6 @@ class Fit:
 
 def fitted(name: str) -> Fit:
     """Start-ups and bytes nearest to the printed times of few processes, all weighing alike."""
-    from scipy.optimize import nnls
-
     nbytes, rows, times = 4 * ELEMENTS, [], []
     for column, P in enumerate(PROCESSES):
         if P > FITTED:
@@ -69,10 +68,8 @@ def fitted(name: str) -> Fit:
         for K in (2, 20):
             rows.append((K, 0.0, nbytes))
             times.append(PRINTED[name][K][column] / 1e3)
-    table = np.array(rows) / np.array(times)[:, np.newaxis]
-    scale = table.max(axis=0)
-    startup, link, blocks = nnls(table / scale, np.ones(len(times)))[0] / scale
-    return Fit(float(startup), float(1 / max(link, 1e-12)), float(1 / blocks))
+    startup, link, blocks = nearest(rows, times)
+    return Fit(startup, 1 / max(link, 1e-12), 1 / blocks)
 
 
 def redistribution(P: int, K: int) -> Case:

@@ -21,7 +21,7 @@ from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
 from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
 
-from .birkeland_model import Load, Model, crossover, even_grid, fitted, moves, route
+from .birkeland_model import Load, Model, crossover, even_grid, moves, nearest, route
 from .birkeland_sweep import IN_RING, MPI4PY_FFT, SUBARRAYS, grid_of, layout, sweep
 
 if TYPE_CHECKING:
@@ -70,11 +70,9 @@ def cores_of(results: Results) -> int:
 def model_of(results: Results) -> Model | None:
     """t_s and t_w fitted to the least times of ours; None where nothing was sent. Not collective."""
     cores = cores_of(results)
-    timed = [(load(result.case, cores), ours.least) for result in results.cases if (ours := result.method(OURS))]
-    try:
-        return fitted(*zip(*timed, strict=True)) if timed else None
-    except ValueError:
-        return None
+    loads = [(load(result.case, cores), ours.least) for result in results.cases if (ours := result.method(OURS))]
+    timed = [(sent, seconds) for sent, seconds in loads if sent.messages]
+    return Model(*nearest(*zip(*timed, strict=True))) if timed else None
 
 
 def tables(results: Results) -> Sequence[tuple[str, Table]]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Load", "Model", "crossover", "even_grid", "fitted", "moves", "places", "route", "sweep"]
+__all__ = ["Load", "Model", "crossover", "even_grid", "moves", "nearest", "places", "route", "sweep"]
 
 LONGEST = 1e100  # seconds of a model: whole programs of so long messages still have a time that is a number
 
@@ -129,16 +129,11 @@ def crossover(model: Model, nbytes: float, r: int) -> float | None:
     return float(high**r)
 
 
-def fitted(loads: Sequence[Load], seconds: Sequence[float]) -> Model:
-    """The model nearest to measured times, all weighing alike whether short or long; neither number negative.
-
-    A ValueError where there are no messages to fit to.
-    """
+def nearest(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[float]:
+    """What a unit of each column costs, nearest to measured times, all weighing alike, short or long; no number negative."""
     from scipy.optimize import nnls
 
-    rows = [np.array(load) / time for load, time in zip(loads, seconds, strict=True) if load.messages]
-    if not rows:
-        raise ValueError("there are no messages to fit a model to")
-    table = np.array(rows)
+    table = np.array(rows) / np.array(seconds)[:, np.newaxis]
     scale = table.max(axis=0)
-    return Model(*(nnls(table / scale, np.ones(len(rows)))[0] / scale).tolist())
+    costs: list[float] = (nnls(table / scale, np.ones(len(seconds)))[0] / scale).tolist()
+    return costs

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..drawing.svg import colour_of, ink_on
 from ..errors import DescriptorError
 from .arguments import UsageError, check_outputs, written
-from .text import console, counted, on_terminal
+from .text import console, counted, on_terminal, print_line
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -66,7 +66,7 @@ def show(options: Namespace) -> int:
             figure.savefig(options.plot, dpi=150)
     out = console()
     for line in _lines(desc):
-        out.print(line, soft_wrap=True, markup=False)
+        print_line(out, line)
     return 0
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 __all__ = [
     "console",
@@ -112,7 +113,7 @@ def console(quiet: bool = False) -> Console:
     )
 
 
-def print_line(out: Console, line: str) -> None:
+def print_line(out: Console, line: str | Text) -> None:
     """Print a line of text, which is broken only where COLUMNS says how wide the reader's window is. Not collective."""
     out.print(line, soft_wrap=_told_width() is None, markup=False)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...errors import RedistributionError
 from ..arguments import UsageError, case_of, check_outputs, write_text, written
 from ..cases import Case
-from ..text import console, on_terminal, print_table, size_text
+from ..text import console, on_terminal, print_line, print_table, size_text
 from .methods import DEFAULT_METHODS, named_methods
 from .results import Results, comparison_lines, comparison_table, environment_lines, flag_text, plot
 from .suites import SUITES, Suite
@@ -134,7 +134,7 @@ class _Display:
     def lines(self, *lines: str) -> None:
         """Lines of text."""
         for line in lines:
-            self._console.print(line, soft_wrap=True, markup=False)
+            print_line(self._console, line)
 
 
 # -- what is asked for
