@@ -1,10 +1,6 @@
-"""BLACS contexts, and who may use the library when.
+"""BLACS contexts, the library's process grids: made, freed and read.
 
-One thread of a process at a time in the library: BLACS and netlib's routines have static tables and buffers.
-
-A thread that waits for another while a rank waits for it may wait for ever: where several processes take part, all give up.
-
-BLACS contexts, the library's process grids: making and freeing them, and reading those that others made.
+Only one thread of a process at a time is in the library.
 """
 
 from __future__ import annotations
@@ -41,7 +37,8 @@ PAUSE = 0.001  # seconds
 def one_thread(*, wait: bool) -> Iterator[LibraryError | None]:
     """In the block no other thread of this process is in the library, or the value is an error that says so. Not collective.
 
-    With `wait` this thread waits until none is: nobody else may have to wait for this thread.
+    BLACS and netlib's routines have static tables and buffers. With `wait` this thread waits until no other is in the library:
+    nobody else may have to wait for this thread.
     """
     if not _inside.acquire(blocking=wait):
         yield LibraryError(
@@ -57,7 +54,11 @@ def one_thread(*, wait: bool) -> Iterator[LibraryError | None]:
 
 @contextlib.contextmanager
 def one_thread_of_all(comm: MPI.Intracomm) -> Iterator[None]:
-    """In the block no other thread of any rank's process is in the library. Collective; a rank holds nothing while it waits."""
+    """In the block no other thread of any rank's process is in the library. Collective.
+
+    A thread that waits for another one while a rank waits for it may wait for ever. So a rank holds nothing while it waits:
+    where one process is not free, all give up and try again.
+    """
     while True:
         with one_thread(wait=comm.Get_size() == 1) as error:
             if not comm.allreduce(error is not None, MPI.LOR):

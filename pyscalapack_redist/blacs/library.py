@@ -1,15 +1,8 @@
-"""The BLACS and ScaLAPACK library: found and loaded, what it links, and which kernels its BLAS runs.
-
-Symbols of shared libraries, and what a file links; also without opening it. Not collective.
-
-Which kernels the BLAS beneath ScaLAPACK runs, and whether they are for another processor. Not collective.
-
-OpenBLAS takes a processor that is newer than itself for an old one: its kernels for that are slow, and some of them wrong.
-
-The BLACS and ScaLAPACK library: finding and loading it.
+"""The BLACS and ScaLAPACK library: found, checked and loaded, with the files that it links and the kernels of its BLAS.
 
 No other module knows a library's file name, and nothing links one: symbols are looked up at run time and handed to the
-compiled table `Entries`. A library must be built for the MPI that mpi4py runs on, which is checked before it is used.
+compiled table `Entries`. A library must be built for the MPI on which mpi4py runs; this is checked before it is used.
+Nothing here is collective.
 """
 
 from __future__ import annotations
@@ -48,6 +41,44 @@ __all__ = [
     "without_avx2",
 ]
 
+ENVIRONMENT = "PYSCALAPACK_REDIST_LIBRARY"
+# what `Library.routine` finds, beside the typed table `ENTRY_POINTS`
+ROUTINES = (
+    *(
+        f"p{letter}{name}_"
+        for name in ("gemm", "lange", "potrf", "potrs", "getri", "geqrf", "gesvd", "gels", "trsm", "trmm")
+        for letter in "sdcz"
+    ),
+    *(f"p{letter}{name}_" for name in ("orgqr", "syev", "syevd", "sygst") for letter in "sd"),
+    *(f"p{letter}{name}_" for name in ("ungqr", "heev", "heevd", "hegst") for letter in "cz"),
+    "pstran_",
+    "pb_topget_",
+    "pb_topset_",
+    "igamn2d_",
+    *(f"{letter}{name}_" for name in ("gamn2d", "gamx2d") for letter in "sd"),
+)
+ILP64 = "it counts in 64-bit integers (ILP64), and descriptors have 32-bit ones"
+MKL_LAYERS = tuple(f"libmkl_{compiler}_ilp64" for compiler in ("intel", "gf"))
+INDISPENSABLE = ("blacs_gridinfo_", "blacs_gridinit_", "pdgemr2d_")
+
+DEBIAN_PACKAGES = {"Open MPI": "libscalapack-openmpi-dev", "MPICH": "libscalapack-mpich-dev"}
+NETLIB_NAMES = {
+    "Open MPI": ("libscalapack-openmpi.so.2.2", "libscalapack-openmpi.so.2.1", "libscalapack-openmpi.so"),
+    "MPICH": ("libscalapack-mpich.so.2.2", "libscalapack-mpich.so.2.1", "libscalapack-mpich.so"),
+}
+ANY_NETLIB_NAMES = ("libscalapack.so.2.2", "libscalapack.so")
+MKL_BLACS = {"Open MPI": "libmkl_blacs_openmpi_lp64", "MPICH": "libmkl_blacs_intelmpi_lp64"}
+MKL_SUFFIXES = (".so.3", ".so.2", ".so.1", ".so")
+# the layers for Fortran and C++ (libmpi_mpifh, libmpifort, ...) are no MPI of their own
+MPI_FILE = re.compile(r"lib(mpi|mpich|mpi_abi|mpi_cray|mpi_gnu\w*|mpi_intel\w*|mpi_ibm)\.so")
+MPI_OF_FILE = {
+    "libmpi.so.20": "Open MPI",
+    "libmpi.so.40": "Open MPI",
+    "libmpi.so.12": "MPICH",
+    "libmpich.so": "MPICH",
+    "libmpi_abi.so": "the standard MPI ABI",
+}
+
 
 class _SymbolPlace(ctypes.Structure):
     """Dl_info of dlfcn.h."""
@@ -78,7 +109,7 @@ def file_of(library: ctypes.CDLL, symbol: str) -> str | None:
 
 
 def linked(path: str) -> list[str]:
-    """Names of the libraries that an ELF file links; none where it is not a 64-bit little-endian one."""
+    """Names of the libraries that a file links, without loading it; none where it is not ELF of 64 bits and little-endian."""
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as image:
             return _linked_names(image) if image[:6] == b"\x7fELF\x02\x01" else []
@@ -148,7 +179,10 @@ def without_avx2(library: Library) -> bool:
 
 
 def fitting_kernels(library: Library) -> str | None:
-    """What OPENBLAS_CORETYPE should be, where the kernels lack AVX2 and the processor has it; else None."""
+    """What OPENBLAS_CORETYPE should be, where the kernels lack AVX2 and the processor has it; else None.
+
+    OpenBLAS takes a processor that is newer than itself for an old one: its kernels for that are slow, and some of them wrong.
+    """
     processor = _processor()
     if not without_avx2(library) or "avx2" not in processor:
         return None
@@ -185,45 +219,6 @@ def _processor() -> set[str]:
     with contextlib.suppress(OSError), open(PROCESSOR) as file:
         return set(file.read().partition("\n\n")[0].split())
     return set()
-
-
-ENVIRONMENT = "PYSCALAPACK_REDIST_LIBRARY"
-# what `Library.routine` finds, beside the typed table `ENTRY_POINTS`
-ROUTINES = (
-    *(
-        f"p{letter}{name}_"
-        for name in ("gemm", "lange", "potrf", "potrs", "getri", "geqrf", "gesvd", "gels", "trsm", "trmm")
-        for letter in "sdcz"
-    ),
-    *(f"p{letter}{name}_" for name in ("orgqr", "syev", "syevd", "sygst") for letter in "sd"),
-    *(f"p{letter}{name}_" for name in ("ungqr", "heev", "heevd", "hegst") for letter in "cz"),
-    "pstran_",
-    "pb_topget_",
-    "pb_topset_",
-    "igamn2d_",
-    *(f"{letter}{name}_" for name in ("gamn2d", "gamx2d") for letter in "sd"),
-)
-ILP64 = "it counts in 64-bit integers (ILP64), and descriptors have 32-bit ones"
-MKL_LAYERS = tuple(f"libmkl_{compiler}_ilp64" for compiler in ("intel", "gf"))
-INDISPENSABLE = ("blacs_gridinfo_", "blacs_gridinit_", "pdgemr2d_")
-
-DEBIAN_PACKAGES = {"Open MPI": "libscalapack-openmpi-dev", "MPICH": "libscalapack-mpich-dev"}
-NETLIB_NAMES = {
-    "Open MPI": ("libscalapack-openmpi.so.2.2", "libscalapack-openmpi.so.2.1", "libscalapack-openmpi.so"),
-    "MPICH": ("libscalapack-mpich.so.2.2", "libscalapack-mpich.so.2.1", "libscalapack-mpich.so"),
-}
-ANY_NETLIB_NAMES = ("libscalapack.so.2.2", "libscalapack.so")
-MKL_BLACS = {"Open MPI": "libmkl_blacs_openmpi_lp64", "MPICH": "libmkl_blacs_intelmpi_lp64"}
-MKL_SUFFIXES = (".so.3", ".so.2", ".so.1", ".so")
-# the layers for Fortran and C++ (libmpi_mpifh, libmpifort, ...) are no MPI of their own
-MPI_FILE = re.compile(r"lib(mpi|mpich|mpi_abi|mpi_cray|mpi_gnu\w*|mpi_intel\w*|mpi_ibm)\.so")
-MPI_OF_FILE = {
-    "libmpi.so.20": "Open MPI",
-    "libmpi.so.40": "Open MPI",
-    "libmpi.so.12": "MPICH",
-    "libmpich.so": "MPICH",
-    "libmpi_abi.so": "the standard MPI ABI",
-}
 
 
 @dataclass(frozen=True, eq=False)
