@@ -1,14 +1,7 @@
-"""Group: processes that redistribute among themselves; what they agree on, tell one another, and keep.
+"""Groups: processes that redistribute among themselves, with their votes, agreements, conversations and kept plans.
 
-Conversation: every rank of a group tells the first one something, and the first one answers all of them.
-
-For what happens seldom: errors in words, objects that not all ranks know, the set-up of a node. It goes by messages with a
-tag of its own, so it needs no order among whatever else is under way, and it is advanced without blocking.
-
-Agreement: one vote, and what follows from it, also on a rank where an interrupt has ended the waiting for it.
-
-Whatever a rank finds wrong with its own arguments, it still votes; then every rank raises, or none does. docs/protocol.md
-says what each rank may assume when.
+A rank that has found an error in its own arguments still votes; then every rank raises, or none does. docs/protocol.md says
+which assumptions a rank may make when.
 """
 
 from __future__ import annotations
@@ -64,6 +57,7 @@ __all__ = [
 ]
 
 PLANS_KEPT = 32
+DATA, TALK, TAGS = range(3)  # of one ticket: the tag of its messages, that of conversations, and how many tags it has
 
 
 class Plans(OrderedDict[Hashable, Any]):
@@ -94,9 +88,6 @@ class Staging:
             self._kept = memory
 
 
-DATA, TALK, TAGS = range(3)  # of one ticket: the tag of its messages, that of conversations, and how many tags it has
-
-
 class Untold(NamedTuple):
     """In place of what a rank could not tell, or the first one could not answer: why."""
 
@@ -106,6 +97,10 @@ class Untold(NamedTuple):
 
 class Conversation:
     """One question and its answer. Collective over the group; the ranks may start and advance it when they like.
+
+    Every rank tells the first one something, and the first one answers all of them. This is for rare things: errors in words,
+    objects that not all ranks know, the set-up of a node. The messages have a tag of their own, so a conversation needs no
+    order among other things that are under way, and it is advanced without blocking.
 
     What fails on a rank, in pickling or in `answers`, is told to all in place of the answer.
 

@@ -1,11 +1,6 @@
-"""The groups of a communicator, and of an inter-communicator, whose two sides are one.
+"""The groups of a communicator, and both sides of an inter-communicator as one communicator.
 
-The groups of a communicator: made when their ranks are first asked for, kept as an attribute of it, and freed with it.
-
-The two sides of an inter-communicator as one communicator, on which the engine plans and runs as on any other.
-
-Each side knows its own layout only. Merged, both sides' processes have ranks in one communicator, a descriptor can be put
-on it by either side and told to the other, and nothing else in the engine needs to know of sides.
+Either is made when it is first asked for, kept as an attribute of the communicator, and freed with it.
 """
 
 from __future__ import annotations
@@ -264,6 +259,10 @@ def _created(comm: MPI.Intracomm, ranks: Sequence[int], tag: int) -> MPI.Intraco
 
 class Joint:
     """Both sides of an inter-communicator. Made collectively over both; everything else is not collective.
+
+    The engine plans and runs on `comm` as on any other communicator. Each side knows its own layout only. Merged, both sides'
+    processes have ranks in one communicator, either side can put a descriptor on it and tell it to the other, and nothing else
+    in the engine needs to know of sides.
 
     Attributes
     ----------

@@ -1,14 +1,4 @@
-"""The node: its ranks, the memory that they share, and the cores and the cache that a process may use.
-
-The cores that this process may use, their last cache, and how a process gives its core to others.
-
-Not every system has sched_getaffinity and sched_yield, and only Linux tells of caches in files; macOS lacks the first.
-
-The ranks of one node: who they are, the memory that they share, and whether they live.
-
-`PYSCALAPACK_REDIST_NODES=0,0,1,1` says on which node each rank of COMM_WORLD counts as being, so that what happens
-between nodes can be tested on one. It says nothing of ranks outside COMM_WORLD, so where there are any the real nodes count.
-"""
+"""The node: its ranks, the memory that they share, and the cores and the last cache that a process may use."""
 
 from __future__ import annotations
 
@@ -42,12 +32,17 @@ __all__ = [
 
 CORES = Path("/sys/devices/system/cpu")
 LAST_CACHE = "PYSCALAPACK_REDIST_LAST_CACHE"
+AREA = 2 * 2**20  # bytes of chunks on the way from one rank
+VARIABLE = "PYSCALAPACK_REDIST_NODES"
+SPINS = 2000  # looks for a change before a core is given to others, where each rank has one of its own
+MARK = 16  # bytes behind the ring by which ranks see that they have the same memory
 
+# How a process gives its core to others; not every system has sched_yield.
 give_way: Callable[[], object] = getattr(os, "sched_yield", functools.partial(time.sleep, 0))
 
 
 def usable_cores() -> frozenset[int]:
-    """Numbers of the cores on which this process may run; all, where the system does not tell. Not collective."""
+    """Numbers of the cores on which this process may run; all, where it cannot tell, as on macOS. Not collective."""
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
@@ -71,7 +66,8 @@ UNKNOWN = LastCache(32 * 2**20, 2**20)
 def last_cache() -> LastCache:
     """The last cache of a core that this process may use; a usual one, where the system does not tell. Not collective.
 
-    Its size is that of the environment's PYSCALAPACK_REDIST_LAST_CACHE, where that is set; for tests.
+    Only Linux tells of caches in files. The size is that of the environment's PYSCALAPACK_REDIST_LAST_CACHE, where that is
+    set; for tests.
 
     Raises
     ------
@@ -100,12 +96,6 @@ def _last_cache_of_system() -> LastCache:
     except (OSError, ValueError, LookupError):
         return UNKNOWN
     return max(found)[1] if found else UNKNOWN
-
-
-AREA = 2 * 2**20  # bytes of chunks on the way from one rank
-VARIABLE = "PYSCALAPACK_REDIST_NODES"
-SPINS = 2000  # looks for a change before a core is given to others, where each rank has one of its own
-MARK = 16  # bytes behind the ring by which ranks see that they have the same memory
 
 
 class Identity(NamedTuple):
@@ -252,6 +242,9 @@ class Node:
 
 def forced_nodes(ranks: int) -> list[int] | None:
     """The node of each rank of COMM_WORLD, where the environment says so. Not collective.
+
+    `PYSCALAPACK_REDIST_NODES=0,0,1,1` says on which node each rank counts as being, so that transfers between nodes can be
+    tested on one. It says nothing of ranks outside COMM_WORLD, so where there are any the real nodes count.
 
     Raises
     ------

@@ -1,17 +1,7 @@
-"""Votes, and the messages in few steps by which they go between nodes.
+"""Votes: records of named fields, each with a rule (`_kernels.ring.RULES`), on which a group agrees before anything moves.
 
-Messages to all other ranks in few steps: a maximum of numbers, and a block of bytes for each rank.
-
-In step k each rank sends to the ranks d r^k further, for d from 1 to r - 1, and receives from those so far before; r is called
-the radix. What they know of the maximum goes in every message (with radix 2: Hensgen, Finkel and Manber, Two algorithms for
-barrier synchronization, 1988). The block for the rank j further goes in the steps of the digits of j to the base r (Bruck et
-al., Efficient algorithms for all-to-all communications in multiport message-passing systems, 1997). With radix 2 a rank sends
-log2 P messages, and P log2(P) / 2 blocks; with radix P it sends all blocks straight away, in P - 1 messages.
-
-Votes: what all ranks of a group must agree on before anything moves, and what is said where they do not.
-
-A vote is a record of named fields, each with a rule (`_kernels.ring.RULES`). Ranks of one node cast it in shared memory
-(`_kernels.ring.RingVote`), others by messages of MPI.
+Ranks of one node cast them in shared memory (`_kernels.ring.RingVote`), others by messages of MPI (`LogSteps`). Where ranks
+disagree, a verdict says so in words.
 """
 
 from __future__ import annotations
@@ -109,9 +99,17 @@ def radix_for(size: int, latency: float) -> int:
 
 
 class LogSteps:
-    """One such exchange after another. Started by all ranks; not collective otherwise.
+    """Messages to all other ranks in few steps, again and again: a maximum of numbers, and a block of bytes for each rank.
 
-    A rank that has no blocks of its own, and does not know how large they are, passes on those of others.
+    In step k each rank sends to the ranks d r^k further, for d from 1 to r - 1, and receives from the ranks so far
+    before; r is called the radix. The maximum so far goes in every message (with radix 2: Hensgen, Finkel and Manber,
+    Two algorithms for barrier synchronization, 1988). The block for the rank j further goes in the steps of the digits
+    of j to the base r (Bruck et al., Efficient algorithms for all-to-all communications in multiport message-passing
+    systems, 1997). With radix 2 a rank sends log2 P messages, and P log2(P) / 2 blocks; with radix P it sends all
+    blocks straight away, in P - 1 messages.
+
+    A rank that has no blocks of its own, and does not know how large they are, passes on those of others. All ranks start an
+    exchange; not collective otherwise.
 
     Parameters
     ----------
