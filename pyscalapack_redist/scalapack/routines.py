@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from .table import TABLE, Call, Eigenpairs, SingularTriplets
 
 R = TypeVar("R")
 Local = NDArray[Any] | None
-Comm = MPI.Intracomm | None
+Comm: TypeAlias = "MPI.Intracomm | None"
 
 
 def routine(function: Callable[..., R]) -> Callable[..., R]:
