@@ -1,24 +1,4 @@
-"""Exchanges in which all ranks take part in rounds: ready, alltoallv, alltoallw and bruck.
-
-Ready: receives are posted, a barrier, then sends in ready mode, which need not ask whether anybody waits for them
-(Walker & Otto, section 2.2.1, on Fig 5).
-
-Where staging memory does not hold all messages they go in rounds, each with its barrier. A round waits for nothing but
-the receives and sends of that round, all of which are posted after its barrier: it always ends.
-
-Alltoallv and alltoallw: MPI's own collectives over all participants, with which Walker & Otto compare (section 3.3).
-
-With packed buffers a round's pieces stand one behind another in staging memory, in as many rounds as the memory limit
-takes. Alltoallw with derived datatypes moves everything at once between the users' arrays. Which message goes when is
-MPI's affair, so schedules have no meaning here.
-
-Bruck: messages travel through other ranks, in log2 P messages of each rank (`LogSteps` in `comm/vote.py`).
-
-Where starting a message costs more than its bytes: each rank sends log2 P messages in place of one for each peer, and every
-byte up to log2 P times. Messages so small that one round has them all travel with the vote, and cost no message of their own.
-Others go in rounds after it. All ranks take part in each. The receives of a round are posted when it begins, and a step
-waits for the messages of the step before alone, the first one for nothing: the earliest step that is not through can go on.
-"""
+"""Exchanges in rounds, in which all ranks of the group take part: ready, alltoallv, alltoallw and bruck."""
 
 from __future__ import annotations
 
@@ -46,9 +26,18 @@ __all__ = [
     "Ready",
 ]
 
+NOTHING = np.zeros(2, np.uint8)  # Open MPI takes equal addresses of what is sent and received for MPI_IN_PLACE
+Counts = tuple[tuple[list[int], list[int]], list["MPI.Datatype"]]
+Side = tuple[Any, tuple[list[int], list[int]], list["MPI.Datatype"]]
+
 
 class Ready(InRounds):
-    """All receives, a barrier, and ready-mode sends (Walker & Otto, section 2.2.1)."""
+    """All receives, a barrier, and ready-mode sends (Walker & Otto, section 2.2.1, on Fig 5).
+
+    A send in ready mode need not ask whether a receive is posted for it. Where staging memory does not hold all messages they
+    go in rounds, each with its barrier. A round waits for nothing but its own receives and sends, all of which are posted once
+    its barrier is through: it always ends.
+    """
 
     name: ClassVar[str] = "ready"
 
@@ -125,13 +114,12 @@ class _ReadyRounds(Progress):
         return self.copy_all()
 
 
-NOTHING = np.zeros(2, np.uint8)  # Open MPI takes equal addresses of what is sent and received for MPI_IN_PLACE
-Counts = tuple[tuple[list[int], list[int]], list["MPI.Datatype"]]
-Side = tuple[Any, tuple[list[int], list[int]], list["MPI.Datatype"]]
-
-
 class Alltoallv(InRounds):
-    """MPI_Ialltoallv of packed bytes."""
+    """MPI_Ialltoallv of packed bytes: one of MPI's collectives with which Walker & Otto compare (section 3.3).
+
+    The pieces of a round stand one behind another in staging memory, in as many rounds as the memory limit takes. MPI decides
+    which message goes when, so schedules have no meaning here.
+    """
 
     name: ClassVar[str] = "alltoallv"
     scheduled: ClassVar[bool] = False
@@ -148,7 +136,10 @@ class Alltoallv(InRounds):
 
 
 class Alltoallw(Alltoallv):
-    """MPI_Ialltoallw: with a derived datatype for each peer, or of packed bytes."""
+    """MPI_Ialltoallw of packed bytes, or with a derived datatype for each peer (Walker & Otto, section 3.3).
+
+    With datatypes it moves everything at once between the users' arrays.
+    """
 
     name: ClassVar[str] = "alltoallw"
     understands: ClassVar[tuple[str, ...]] = ("packed", "datatypes")
@@ -240,7 +231,16 @@ MOST_BLOCKS = 64 * 1024  # bytes of all blocks that a rank sends, beyond which t
 
 
 class Bruck(InRounds):
-    """All to all in log2 P steps (Bruck et al., 1997), with the vote where the messages are small."""
+    """All to all in log2 P steps (Bruck et al., 1997), with the vote where the messages are small.
+
+    Messages travel through other ranks (`LogSteps` in `comm/vote.py`): each rank sends log2 P messages in place of one for each
+    peer, and every byte up to log2 P times. This pays where starting a message costs more than its bytes. Messages so small
+    that one round has them all travel with the vote, and cost no message of their own.
+
+    Others go in rounds after the vote, and all ranks take part in each. The receives of a round are posted when it begins.
+    A step waits for the messages of the step before alone, the first one for nothing: so the earliest step that is not
+    through can go on.
+    """
 
     name: ClassVar[str] = "bruck"
     scheduled: ClassVar[bool] = False

@@ -1,22 +1,6 @@
-"""Exchange: how the bytes of a plan's messages move; what all ways have in common.
+"""Exchanges: the common base of all ways of moving the bytes of a plan's messages, with their stores and their threads.
 
-Whether B is written by ordinary stores, through the cache, or by non-temporal ones, past it: by trial (`_kernels.stores`).
-
-What surely fits into the cache is written through it. What is sure goes by the size of the last cache as the system tells
-it, which errs upwards, as a virtual machine is told of a cache that it shares with others: so a rank is taken to have a few
-MiB of it at most. The rest is written past the cache until a trial has found otherwise.
-
-How many threads share a rank's large moves: PYSCALAPACK_REDIST_THREADS, 1 where it is not set.
-
-They pack, unpack and copy what stays on a rank, for ranks that have several cores each. What goes through the ring of a
-node goes chunk by chunk by one thread, for others wait for each chunk.
-
-What every exchange is: messages turned into a transfer that can be advanced until it is done.
-
-Exchanges in rounds, of which all processes make the same number: what collective calls need.
-
-In each round every message gives a piece of the same length, or what is left of it. The length is such that the process
-with most messages has room for a piece of each; it and the number of rounds follow from numbers that all ranks know.
+An exchange turns messages into a transfer that can be advanced until it is complete.
 """
 
 from __future__ import annotations
@@ -53,6 +37,8 @@ __all__ = [
     "wanted",
 ]
 
+MEMORY_LIMIT = 64 * 2**20  # most bytes of staging memory on a rank, where nothing else is asked for
+VARIABLE = "PYSCALAPACK_REDIST_THREADS"
 LARGEST_SHARE = 4 * 2**20  # most bytes of the last cache that a rank is taken to have
 STREAM_FROM = 0.5  # part of its share that a rank writes, from which on non-temporal stores are tried: A is as large
 MOST_TRIALS = 1024  # kinds of moves that are kept apart
@@ -63,6 +49,11 @@ _trials: dict[tuple[object, ...], Trials] = {}
 
 def stores_for(arriving: Iterable[Bundle], copies: Bundle, ranks: int) -> Stores:
     """The kind of stores for what a rank writes into B, of a node with so many ranks. Not collective.
+
+    They are ordinary ones, through the cache, or non-temporal ones. Moves that surely fit into the cache are written by
+    ordinary stores. This goes by the size of the last cache as the system tells it. That errs upwards, as a virtual machine is
+    told of a cache that it shares with others: so a rank is taken to have a few MiB of it at most. All other moves are written
+    by non-temporal stores until a trial has found otherwise (`_kernels.stores`).
 
     Parameters
     ----------
@@ -86,12 +77,11 @@ def stores_for(arriving: Iterable[Bundle], copies: Bundle, ranks: int) -> Stores
     return Stores(nbytes, True, trials)
 
 
-VARIABLE = "PYSCALAPACK_REDIST_THREADS"
 _prepared = False
 
 
 def wanted() -> int:
-    """What the environment asks for. Not collective.
+    """Threads that share a rank's large moves: PYSCALAPACK_REDIST_THREADS, 1 where it is not set. Not collective.
 
     Raises
     ------
@@ -113,6 +103,9 @@ def wanted() -> int:
 
 def prepare() -> None:
     """Have as many threads as the environment asks for; it is read once. Not collective.
+
+    They pack, unpack and copy for ranks that have several cores each. Chunks that go through the ring of a node are moved by
+    one thread, for other ranks wait for each chunk.
 
     Raises
     ------
@@ -173,9 +166,6 @@ _in_order = operator.attrgetter("key", "peer")
 def in_order(messages: Sequence[M]) -> Sequence[M]:
     """Messages as sender and receiver sort them alike, by (key, sender, receiver): the order that the proofs rest on."""
     return sorted(messages, key=_in_order) if len(messages) > 1 else messages
-
-
-MEMORY_LIMIT = 64 * 2**20  # most bytes of staging memory on a rank, where nothing else is asked for
 
 
 class Cutting(NamedTuple):
@@ -405,7 +395,12 @@ Round = tuple[list[Piece], list[Piece]]
 
 
 class InRounds(Exchange):
-    """Pieces to send and to receive, round after round."""
+    """Pieces to send and to receive, round after round.
+
+    All processes make the same number of rounds, as collective calls need. In each round every message gives a piece of one
+    length, or the rest of it. The length is such that the process with most messages has room for a piece of each; it and the
+    number of rounds follow from numbers that all ranks know.
+    """
 
     collective: ClassVar[bool] = True
     in_turn: ClassVar[bool] = True

@@ -1,14 +1,4 @@
-"""Messages, the pieces they are cut into, and what MPI is given of them: bytes, or derived datatypes.
-
-Messages, as planned in elements and as sent in bytes, and the pieces in which they go where memory is limited.
-
-Messages as MPI derived datatypes: one dimension inside the other, vectors of vectors (Walker & Otto, Figs 2 and 3).
-
-A type is as large as the runs of one period, not as its elements. Sender and receiver list elements in the same order.
-
-Where the bytes of a message are while MPI has them: packed in staging memory, or in the user's arrays, which MPI reads
-and writes by derived datatypes.
-"""
+"""Messages as planned in elements and as sent in bytes, their pieces, and their bytes as MPI has them."""
 
 from __future__ import annotations
 
@@ -51,6 +41,7 @@ __all__ = [
 
 # Bytes in one message, or in one round of a collective: counts and displacements are 32-bit in MPI 3.
 LARGEST_COUNT = 2**30
+Specification = tuple[Any, int, Any]
 
 
 @dataclass
@@ -193,6 +184,9 @@ def pieces_of(messages: Iterable[ByteMessage], most: int) -> list[Piece]:
 def box_type(box: Box, target: bool, strides: Sequence[int], item: int, order: Sequence[int]) -> MPI.Datatype:
     """The elements of a box in its source or in its target array, committed; the caller frees it. Not collective.
 
+    One dimension is inside the other: vectors of vectors (Walker & Otto, Figs 2 and 3). A type is as large as the runs of one
+    period, not as its elements. Sender and receiver list elements in the same order.
+
     Parameters
     ----------
     target : bool
@@ -295,9 +289,6 @@ class _Steps:
         return self._keep(datatype.Create_hindexed_block(1, places))
 
 
-Specification = tuple[Any, int, Any]
-
-
 class Slot(NamedTuple):
     """A part of the staging memory, and its address."""
 
@@ -317,7 +308,7 @@ def slots(staging: np.ndarray, sizes: Iterable[int]) -> list[Slot]:
 
 
 class Buffers(ABC):
-    """How a piece of a message is given to MPI."""
+    """How a piece of a message is given to MPI: packed in staging memory, or as derived datatypes of the users' arrays."""
 
     name: ClassVar[str]
 

@@ -1,37 +1,6 @@
 """Exchanges of messages from process to process: all at once, in a window, in pairs, or in steps.
 
-Nonblocking: receives are posted at once, pieces are packed and sent as slots of staging memory become free, and
-unpacked as they come (Walker & Otto, Fig 5, with a limit on memory). Windowed: the same with a few messages at a time.
-
-Message by message, all pieces go through one queue of slots; sender and receiver go through them in the same global order,
-so the first piece that is not yet through can always move: a full window never deadlocks. With many messages at a time there
-are several queues, each with slots of its own, and what a queue goes through is all of one peer after all of another: MPI
-matches what one rank sends another in the order of sending. Peers are taken up in the same global order on both sides, so the
-first pair that is not yet through has slots on both, or the next that become free.
-
-Few small messages go all at once, beside the vote: they are sent before it is known and received into staging memory after
-it. Each says in which order its elements are, for its sender knew that before the others agreed.
-
-Sendrecv: in each step a process sends to one and receives from one, and goes on when both are done (Walker & Otto,
-Fig 10). A step whose message exceeds the staging memory goes in several pieces; derived datatypes need none.
-
-Pieces go by (step, number of the piece), on both sides, so the first one that is not yet through can always move.
-
-Synchronized: one receive at a time, whoever it comes from; send, wait for the receive, next step (Walker & Otto,
-Fig 4). Any order will do, also one in which several send to one process at a time, and then it shows what that costs.
-
-What came is known by its source: messages of one process come in order, so it is the next one from there. Matched probes
-of the sources that are left find it, in turn. A receive posted for any source may wait for ever: MPICH 5.0.2 loses messages
-to it where some sources share its memory and others do not, as on several nodes or between two jobs.
-
-Nobody waits for ever. A process with anything left to receive takes what comes from any source, so whatever is sent
-also arrives. Before its next message a process waits for a number of receives:
-
-- Where all send as many messages as they receive, as in the paper, a process has received i before it sends its i-th
-  (from 0). If all were to wait, each would have received fewer than it sent, and yet all that was sent has arrived.
-- Elsewhere that may hang: A and B send to C first and to each other next, and C sends nothing. There a process waits
-  for as many messages as it is to receive in earlier steps. Take the first message in the global order (step, sender,
-  receiver) that is not through: its sender has received all of those, so it can go.
+None of them waits for ever; the class of each says why.
 """
 
 from __future__ import annotations
@@ -58,6 +27,7 @@ __all__ = [
 
 SMALL = 256 * 1024  # bytes of all messages, of the rank that has most, up to which they go at once
 HEADER = 16  # bytes before the elements of a small message: the first one says in which order these are
+RECEIVE, SEND = 0, 1  # places of the two requests of a step, in `Synchronized`
 # Where the window is spread over many messages: pieces of one that are few, and how many times shorter pieces get.
 FEW, LEAST_PART = 4, 4
 
@@ -85,6 +55,14 @@ def _one_after_the_other(waiting: Iterable[list[Piece]]) -> Iterator[Piece]:
 
 class Nonblocking(Exchange):
     """All messages at once, as far as the memory limit allows (Walker & Otto, Fig 5).
+
+    Receives are posted at once. Pieces are packed and sent as slots of staging memory become free, and unpacked as they come.
+
+    Message by message, all pieces go through one queue of slots; sender and receiver go through them in the same global order,
+    so the first piece that is not yet through can always move: a full window never deadlocks. With many messages at a time
+    there are several queues, each with slots of its own, and a queue takes all pieces of one peer after all of another: MPI
+    matches the messages from one rank to another in the order of sending. Peers are taken up in the same global order on both
+    sides, so the first pair that is not yet through has slots on both, or the next that become free.
 
     Attributes
     ----------
@@ -258,7 +236,11 @@ class _Pipeline(Progress):
 
 
 class AtOnce(Progress):
-    """Few small messages, all at once."""
+    """Few small messages, all at once, beside the vote.
+
+    They are sent before it is known and received into staging memory after it. Each says in which order its elements are, for
+    its sender knew that before the others agreed.
+    """
 
     def __init__(self, exchange: Nonblocking, run: Run) -> None:
         super().__init__(exchange, run)
@@ -326,7 +308,11 @@ Steps = tuple[list[tuple[Piece | None, Piece | None]], int, int]
 
 
 class SendReceive(Exchange):
-    """One message each way and a wait, step after step (Walker & Otto, Fig 10). Needs a one-port schedule."""
+    """One message each way and a wait, step after step (Walker & Otto, Fig 10). Needs a one-port schedule.
+
+    A step whose message exceeds the staging memory goes in several pieces; derived datatypes need no staging memory. Pieces go
+    by (step, number of the piece), on both sides, so the first one that is not yet through can always move.
+    """
 
     name: ClassVar[str] = "sendrecv"
     needs_one_port: ClassVar[bool] = True
@@ -375,7 +361,7 @@ class _LockStep(Progress):
         sent, received = step
         run, buffers = self.run, self.buffers
         self._requests = []
-        # The send first, for the reason given in `nonblocking`: else opposite messages of a step come one after the other.
+        # The send first, for the reason given in `_Pipeline.start`: else opposite messages of a step come one after the other.
         if sent is not None:
             ready = buffers.outgoing(run, sent, self._out)
             self._requests.append(self.channel.send(ready, sent.message.peer, run.tag))
@@ -397,12 +383,19 @@ class _LockStep(Progress):
         return self.copy_all()
 
 
-RECEIVE, SEND = 0, 1
 Key = TypeVar("Key", int, tuple[int, ...])
 
 
 def awaited(sends: Sequence[Key], receives: Sequence[Key], unbalanced: bool) -> list[int]:
     """Messages that a process receives before it sends each of its own. Not collective.
+
+    Where all processes send as many messages as they receive, as in Walker & Otto's paper, a process has received i before it
+    sends its i-th (from 0). If all were to wait, each would have received fewer than it sent, and yet all that was sent has
+    arrived.
+
+    Elsewhere that may hang: A and B send to C first and to each other next, and C sends nothing. There a process waits for as
+    many messages as it is to receive in earlier steps. Take the first message in the global order (step, sender, receiver) that
+    is not through: its sender has received all of those, so it can go.
 
     Parameters
     ----------
@@ -415,7 +408,16 @@ def awaited(sends: Sequence[Key], receives: Sequence[Key], unbalanced: bool) -> 
 
 
 class Synchronized(Exchange):
-    """One receive from any source, one message sent, and a wait, step after step (Walker & Otto, Fig 4)."""
+    """One receive from any source, one message sent, and a wait, step after step (Walker & Otto, Fig 4).
+
+    Any order will do, also one in which several send to one process at a time, and then it shows the cost of that. Nobody waits
+    for ever: a process with anything left to receive takes a message from any source, so every message that is sent also
+    arrives. Before its next message a process waits for a number of receives (`awaited`).
+
+    A message is known by its source: messages of one process come in order, so it is the next one from there. Matched probes of
+    the sources that are left find it, in turn. A receive posted for any source may wait for ever: MPICH 5.0.2 loses messages to
+    it where some sources share its memory and others do not, as on several nodes or between two jobs.
+    """
 
     name: ClassVar[str] = "synchronized"
 
