@@ -6,8 +6,6 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["lazily"]
-
 
 def lazily(namespace: dict[str, Any], where: Mapping[str, str]) -> Callable[[str], Any]:
     """The `__getattr__` of a package. Not collective.

@@ -26,8 +26,6 @@ from .layout.distributed import Distributed, descriptor_of
 from .layout.grid import ProcessGrid
 from .layout.letters import OPERATIONS, letter_of, transposes
 
-__all__ = ["DistributedArray", "distribute"]
-
 
 class DistributedArray(Distributed):
     """A matrix that knows its layout: a descriptor and this rank's local array, and nothing else. Not collective.

@@ -20,20 +20,6 @@ from .errors import CollectiveError
 from .layout.descriptor import Descriptor
 from .layout.tiles import Tiles
 
-__all__ = [
-    "Phase",
-    "Phases",
-    "active",
-    "begun",
-    "in_short",
-    "moved",
-    "moving",
-    "phase",
-    "recording",
-    "routine",
-    "trace",
-]
-
 active = 0  # traces that are open in this process: looked at first, since threads ask for their own more slowly
 
 

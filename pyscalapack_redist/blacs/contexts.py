@@ -19,16 +19,6 @@ from ..comm.mpi import MPI
 from ..errors import DescriptorError, LibraryError
 from .library import ENVIRONMENT, Library, load
 
-__all__ = [
-    "check_alive",
-    "context_grid",
-    "free_context",
-    "make_context",
-    "missing_from_context",
-    "one_thread",
-    "one_thread_of_all",
-]
-
 _inside = threading.RLock()
 PAUSE = 0.001  # seconds
 

@@ -24,23 +24,6 @@ from dataclasses import dataclass, field
 from .._blacs import ENTRY_POINTS, Entries
 from ..errors import LibraryError, callers_level
 
-__all__ = [
-    "ENVIRONMENT",
-    "Library",
-    "address_of",
-    "available",
-    "counts_in_64_bits",
-    "file_of",
-    "fitting_kernels",
-    "kernel_advice",
-    "kernel_name",
-    "linked",
-    "load",
-    "openblas",
-    "warn_of_kernels",
-    "without_avx2",
-]
-
 ENVIRONMENT = "PYSCALAPACK_REDIST_LIBRARY"
 # what `Library.routine` finds, beside the typed table `ENTRY_POINTS`
 ROUTINES = (

@@ -11,8 +11,6 @@ from typing import Any, Protocol
 
 from .mpi import MPI
 
-__all__ = ["Channel", "Incoming", "MPIChannel", "Persistent", "Request"]
-
 
 class Request(Protocol):
     """A nonblocking operation."""

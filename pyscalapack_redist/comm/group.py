@@ -41,21 +41,6 @@ from .vote import (
 )
 from .waiting import Waiting
 
-__all__ = [
-    "DATA",
-    "TAGS",
-    "TALK",
-    "Agreement",
-    "Conversation",
-    "Group",
-    "Plans",
-    "Refusal",
-    "Staging",
-    "all_tell",
-    "first_known",
-    "read_alike",
-]
-
 PLANS_KEPT = 32
 DATA, TALK, TAGS = range(3)  # of one ticket: the tag of its messages, that of conversations, and how many tags it has
 

@@ -25,17 +25,6 @@ from .node import forced_nodes
 from .progress import blocking, interrupts_held
 from .waiting import reported
 
-__all__ = [
-    "Closable",
-    "Joint",
-    "MPIGroup",
-    "check_alive",
-    "check_running",
-    "end",
-    "group_of",
-    "joined",
-]
-
 CREATION_TAG = 21_317  # of Create_group, which needs one that concurrent creations do not share; and the one before
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .channel import Channel
     from .node import Node
 
-__all__ = ["VARIABLE", "Links", "links_between"]
-
 VARIABLE = "PYSCALAPACK_REDIST_LINKS"
 # The rate is that of what the larger message has more than the smaller: what starts a message is in both. Not larger, so
 # that a link of 50 Mbit/s is known after a tenth of a second, one of 10 Gbit/s after a thousandth. Empty messages are so many

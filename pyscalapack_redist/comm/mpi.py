@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["MPI"]
-
 if TYPE_CHECKING:
     from mpi4py import MPI as MPI
 else:

@@ -18,18 +18,6 @@ import numpy as np
 from .._kernels.ring import Ring, SharedMemory, bytes_needed
 from ..errors import CollectiveError, RedistributionError
 
-__all__ = [
-    "AREA",
-    "LAST_CACHE",
-    "LastCache",
-    "Node",
-    "forced_nodes",
-    "give_way",
-    "last_cache",
-    "machine",
-    "usable_cores",
-]
-
 CORES = Path("/sys/devices/system/cpu")
 LAST_CACHE = "PYSCALAPACK_REDIST_LAST_CACHE"
 AREA = 2 * 2**20  # bytes of chunks on the way from one rank

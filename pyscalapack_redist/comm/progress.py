@@ -14,8 +14,6 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from .mpi import MPI
 from .node import give_way
 
-__all__ = ["Task", "advance_others", "blocking", "interrupts_held", "pause", "under_way", "until"]
-
 T = TypeVar("T")
 
 LOOK_SECONDS = 0.1

@@ -25,8 +25,6 @@ from .group import TALK, Conversation, Group, Refusal
 from .progress import advance_others, interrupts_held, under_way, until
 from .vote import Ballot, Outcome, Rows, Statement, Verdict
 
-__all__ = ["Counted", "State", "Transfer", "Use"]
-
 
 class State(enum.IntEnum):
     """Where a transfer is on this rank."""

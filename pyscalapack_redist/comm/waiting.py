@@ -23,8 +23,6 @@ from . import progress
 from .channel import Channel, Request
 from .node import Node
 
-__all__ = ["Waiting", "reported"]
-
 PATIENCE = "PYSCALAPACK_REDIST_PATIENCE"
 CHECK_SECONDS = 0.05
 ANSWER_SECONDS = 1.0

@@ -28,8 +28,6 @@ from ..comm.progress import blocking
 from ..errors import CollectiveError, ConnectError
 from .rendezvous import OTHER, Card, Hold, Watch, check_directory, offer, take, wait_for
 
-__all__ = ["accept", "check_other_side", "connect", "proof"]
-
 T = TypeVar("T")
 
 TIMEOUT = 60.0

@@ -25,8 +25,6 @@ from typing import Any
 
 from ..errors import CollectiveError, ConnectError
 
-__all__ = ["OTHER", "Card", "Hold", "Watch", "check_directory", "offer", "opened", "take", "wait_for"]
-
 ADVICE = "use a directory of your own, such as one made by `mkdir -m 700`"
 OTHER = {"accept": "connect", "connect": "accept"}
 POLL_SECONDS = 0.05

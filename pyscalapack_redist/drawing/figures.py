@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_heat", "draw_panels", "need_matplotlib", "new_figure", "number_cells"]
-
 MOST_TICKS = 12
 LINE, MOST_LINED = 0.5, 48  # points, between blocks; not between so many more
 TITLE_WIDTH = 60  # characters

@@ -14,18 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Panel",
-    "arranged",
-    "beside",
-    "colour_of",
-    "ink_on",
-    "is_wide",
-    "panels_as_svg",
-    "picture",
-    "table",
-]
-
 GOLDEN = 0.61803398875  # neighbours in number are then far from each other on the circle of hues
 TONES = ((0.72, 0.62), (0.55, 0.70), (0.83, 0.55), (0.64, 0.38))  # lightness and saturation, in turn
 WHITE, BLACK = "#ffffff", "#1a1a1a"

@@ -17,21 +17,6 @@ from ..layout.dimensions import local_part
 from ..layout.distributed import fitted
 from ..layout.tiles import Layout
 
-__all__ = [
-    "BY_COLUMNS",
-    "BY_ROWS",
-    "Arrays",
-    "LocalArray",
-    "Span",
-    "check_dtype",
-    "checked_arrays",
-    "dtype_digest",
-    "made_for",
-    "overlapping",
-    "share_elements",
-    "window",
-]
-
 BY_ROWS, BY_COLUMNS = 1, 2  # order of elements in messages
 WORK = 100_000  # steps of NumPy's search for an element that two arrays share
 Array = NDArray[Any]

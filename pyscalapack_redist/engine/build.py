@@ -25,8 +25,6 @@ from .plan import Plan
 from .spec import Spec
 from .stages import Move, Pair, Stage
 
-__all__ = ["PendingMove", "build", "build_batch", "pending_moves", "search"]
-
 NOTHING: tuple[Messages, Arrays] = Messages([], [], []), ()
 ON_PAPER = "on paper; what moves the bytes is chosen where ranks run"
 

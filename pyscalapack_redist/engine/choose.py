@@ -20,13 +20,6 @@ from ..schedules.layout_orders import Load
 if TYPE_CHECKING:
     pass
 
-__all__ = [
-    "Choice",
-    "choose",
-    "log_steps_pay",
-    "predicted_seconds",
-]
-
 ELEMENT = 8  # bytes that an element is taken to have before the arrays are known
 # As measured on limited links (docs/between-hosts.md): while the wire is the bottleneck, short pieces of all messages at once
 # win, so short that MPI sends them without asking first (Open MPI over TCP: up to 64 KiB with its headers), and so few that

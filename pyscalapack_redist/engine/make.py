@@ -45,15 +45,6 @@ from .plan import Plan
 from .redistribution import Redistribution
 from .spec import Asked, Spec, checked_memory, communicator_of, group_of_all, resolve
 
-__all__ = [
-    "Redistribution",
-    "batch",
-    "from_root",
-    "gather",
-    "redistribute",
-    "scatter",
-]
-
 
 def redistribute(
     desc_a: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,

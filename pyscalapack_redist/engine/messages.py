@@ -26,15 +26,6 @@ from ..schedules.layout_graphs import ReplicatedGraph, reading
 from ..schedules.orders import Coords, Order
 from .operation import Edge
 
-__all__ = [
-    "Arrays",
-    "Messages",
-    "box_of",
-    "by_key",
-    "messages_between",
-    "messages_of",
-]
-
 
 class Messages(NamedTuple):
     """What one rank sends, receives, and copies from its own A to its own B."""

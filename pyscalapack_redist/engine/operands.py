@@ -24,8 +24,6 @@ from .operation import Factors, scalar, scale_rest
 from .plan import ZERO, Operands, Plan, factors_key, factors_of
 from .stages import Forms, Move, Pair
 
-__all__ = ["check_apart", "each", "finished", "listed", "lists", "operands_of", "result_of", "to_wrap", "wrapped"]
-
 
 def check_apart(pairs: Sequence[Pair], arrays: Sequence[object], outs: Sequence[object]) -> None:
     """Refuse arrays of different plans that share elements, if one is written. Not collective.

@@ -16,19 +16,6 @@ from ..layout.dimensions import local_part
 from ..layout.letters import DIAGONALS, TRIANGLES, conjugates, letter_of, transposes
 from ..layout.tiles import Layout
 
-__all__ = [
-    "Edge",
-    "Factors",
-    "Part",
-    "check_square",
-    "checked_fill",
-    "checked_part",
-    "edge_of",
-    "moved",
-    "scalar",
-    "scale_rest",
-]
-
 FILLS = {"zero": "0", "symmetric": "the transpose of the part", "hermitian": "its conjugate transpose"}
 BLENDED = "fdFD"
 

@@ -11,8 +11,6 @@ from ..exchanges import Message
 from .redistribution import Redistribution
 from .report import Report, report_of
 
-__all__ = ["PaperPlan"]
-
 
 class PaperPlan(Redistribution):
     """A plan on grids without a communicator: to be studied, not run. Made by `redistribute`. Not collective.

@@ -31,15 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Traffic",
-    "between_ranks",
-    "draw_plans",
-    "region_of",
-    "traffic_of",
-    "traffic_table",
-]
-
 Ints = NDArray[np.int64]
 MOST_PAIRS = 2**24  # entries of one dimension's table: 128 MB
 MOST_IN_TABLE = 2**22  # of ranks, in pairs

@@ -26,23 +26,6 @@ from .arrays import BY_COLUMNS, Arrays, dtype_digest
 from .operation import Factors
 from .stages import Forms, Move, Pair, Stage
 
-__all__ = [
-    "ASKS",
-    "BINDINGS_KEPT",
-    "ONE",
-    "ZERO",
-    "Binding",
-    "Key",
-    "Operands",
-    "Plan",
-    "Remembered",
-    "bound",
-    "factors_key",
-    "factors_of",
-    "key_of",
-    "remembered_of",
-]
-
 BINDINGS_KEPT = 8  # of a plan, one for each kind of arrays or pair of factors
 PLANNING = ("processes", "schedule", "messages")
 ASKS = 1  # the note of a rank that has still to be told of arrays, or to tell

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from .report import Profile, Report
 
-__all__ = ["Leg", "Redistribution"]
-
 Array = NDArray[Any]
 D = TypeVar("D", bound=Distributed)
 LARGEST_RANK = 2**62

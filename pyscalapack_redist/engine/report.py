@@ -26,16 +26,6 @@ from .operands import listed
 from .plan import Plan
 from .stages import Forms, Stage
 
-__all__ = [
-    "PARTS",
-    "Profile",
-    "Report",
-    "counted",
-    "leg_report",
-    "report_of",
-    "report_of_all",
-]
-
 Dtypes = DTypeLike | Sequence[DTypeLike] | None
 Ints = NDArray[np.int64]
 

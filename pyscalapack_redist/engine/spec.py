@@ -30,21 +30,6 @@ from ..schedules.layout_orders import is_one_port
 from .arrays import check_dtype, dtype_digest
 from .operation import Part, check_square, checked_fill, checked_part
 
-__all__ = [
-    "Asked",
-    "PlanOptions",
-    "Spec",
-    "check_shapes",
-    "checked_memory",
-    "checked_options",
-    "communicator_of",
-    "group_of_all",
-    "number_with_unit",
-    "on_paper",
-    "read_size",
-    "resolve",
-]
-
 WITH_UNIT = re.compile(r"(?P<value>\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
 SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 

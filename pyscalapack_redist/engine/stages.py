@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 Key = Callable[[int, Message], tuple[int, ...]]
 
-__all__ = ["Forms", "Move", "Pair", "Stage"]
-
 
 class Pair(NamedTuple):
     """The two arrays of a plan, as the user has them, and what is done on the way.

@@ -29,8 +29,6 @@ from .operands import finished, lists, operands_of, to_wrap, wrapped
 from .plan import Binding, Operands, Plan, Remembered, factors_key, factors_of, key_of, remembered_of
 from .stages import Forms
 
-__all__ = ["KeptUse", "Use", "call_for", "continued", "remember", "start_use"]
-
 Dtypes = Sequence[np.dtype[Any] | None]
 MOST_KEPT = 2**20  # bytes of staging memory that a plan keeps for its next call
 

@@ -24,24 +24,6 @@ from ..layout.axis import BlockCyclic, whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.dimensions import sub_array
 
-__all__ = [
-    "NOT_READ",
-    "NOT_WRITTEN",
-    "FileArray",
-    "FilePart",
-    "Region",
-    "Span",
-    "Window",
-    "check_format",
-    "check_ordinary",
-    "checked_path",
-    "first_element",
-    "is_hdf5",
-    "is_npy",
-    "npy_header",
-    "read_npy_header",
-]
-
 Region = tuple[slice, ...]  # a box of an array
 Window = slice | EllipsisType | tuple[slice | EllipsisType, ...] | None
 

@@ -18,8 +18,6 @@ from ..layout.descriptor import Descriptor
 from .contents import FileArray, FilePart
 from .slabs import ArrayFile, Slab, check_openable, on_all, on_first
 
-__all__ = ["Hdf5", "library", "read_dataset"]
-
 
 class Hdf5(ArrayFile):
     """A data set of an HDF5 file; a LibraryError where h5py cannot be imported. Made collectively."""

@@ -37,8 +37,6 @@ from .hdf5 import Hdf5, library, read_dataset
 from .replacement import replace_file
 from .slabs import ArrayFile, MPIFile, on_all, on_first, one_file, outcome_of
 
-__all__ = ["dtype_of", "load", "save", "shape_of"]
-
 D = TypeVar("D", bound=Distributed)
 DATASET = "data"
 

@@ -24,8 +24,6 @@ from ..comm.node import machine
 from ..errors import FileError, callers_level
 from .slabs import on_all, on_first
 
-__all__ = ["has_ended", "replace_file", "temporary_files_of", "temporary_name"]
-
 UNKNOWN = "0" * 12
 
 

@@ -32,19 +32,6 @@ from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
 from .contents import FileArray, FilePart, Region, check_ordinary, is_npy, npy_header
 
-__all__ = [
-    "SLAB_BYTES",
-    "ArrayFile",
-    "MPIFile",
-    "Slab",
-    "check_openable",
-    "on_all",
-    "on_first",
-    "one_file",
-    "outcome_of",
-    "slabs",
-]
-
 T = TypeVar("T")
 SLAB_BYTES = 16 * 2**20  # of each rank that reads or writes
 NUMBERS, CONTENTS = ("device", "inode"), ("size", "modified")  # of a file; hosts that share one number it as they like

@@ -22,8 +22,6 @@ from ..layout.descriptor import Descriptor
 from ..scalapack.operands import diagonal_places
 from .problem import LARGE, SMALL, Problem, RefusedError, panels
 
-__all__ = ["VECTORS", "Check", "Claim", "Sums"]
-
 R = TypeVar("R")
 VECTORS = 3
 SEED = 20260

@@ -16,8 +16,6 @@ from .layouts import routine, shaped_like
 from .problem import Checked, Layout, Problem
 from .systems import hold_cholesky, keep_triangle, square
 
-__all__ = ["EighResult", "QRResult", "SVDResult", "eigh", "qr", "svd"]
-
 # As in `systems`; the last one is for pairs of matrices.
 PRODUCT, ORTHOGONAL, SQUARES, TRACE, PAIR = 64.0, 16.0, 16.0, 8.0, 16.0
 MODES = {"reduced": "reduced", "economic": "reduced", "complete": "complete", "full": "complete", "r": "r"}

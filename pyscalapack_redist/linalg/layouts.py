@@ -20,20 +20,6 @@ from ..layout.distributed import Distributed
 from ..layout.grid import ProcessGrid
 from ..scalapack.operands import beyond_gesvd, beyond_syevd, misaligned
 
-__all__ = [
-    "Routine",
-    "another_layout",
-    "as_column",
-    "check_counts",
-    "check_rows",
-    "check_taken",
-    "layout_for",
-    "routine",
-    "shaped_like",
-    "stays",
-    "under_way",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 ROUTINES: set[str] = set()  # names of the functions that are decorated by `routine`

@@ -15,8 +15,6 @@ from .layouts import check_rows, routine, shaped_like
 from .problem import Checked, Layout, Problem, assembled, held, times_power
 from .systems import diagonal_of
 
-__all__ = ["LstsqResult", "lstsq"]
-
 METHODS = ("qr", "svd")
 NORMAL = 8.0  # as in `systems`
 Squares = tuple[NDArray[np.int64], NDArray[np.float64]]

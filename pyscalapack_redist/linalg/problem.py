@@ -24,8 +24,6 @@ from ..scalapack.calls import ConvergenceError, together
 from ..scalapack.operands import FACTORED_KINDS, KIND_OF_DTYPE
 from .layouts import another_layout, as_column, check_counts, check_taken, layout_for, stays, under_way
 
-__all__ = ["Checked", "Layout", "Problem", "RefusedError", "assembled", "held", "panels", "times_power"]
-
 Layout = Descriptor | Distributed | None
 # The shape for which a layout is chosen, and the layout of the result where no other is asked for.
 Checked = tuple[tuple[int, ...], Descriptor]

@@ -17,8 +17,6 @@ from .decompositions import singular_values
 from .layouts import routine, shaped_like
 from .problem import Checked, Layout, Problem, assembled, held, panels
 
-__all__ = ["matmul", "norm"]
-
 PRODUCT = 8.0  # as in `systems`
 NORMS = {None: "F", "fro": "F", 1: "1", np.inf: "I"}
 BY_VALUES: dict[Any, Callable[[NDArray[Any]], Any]] = {2: np.max, -2: np.min, "nuc": np.sum}

@@ -18,19 +18,6 @@ from .check import Check, Claim, Sums
 from .layouts import check_rows, routine, shaped_like
 from .problem import Checked, Layout, Problem, assembled, held, panels
 
-__all__ = [
-    "SlogdetResult",
-    "cho_factor",
-    "cho_solve",
-    "cholesky",
-    "det",
-    "inv",
-    "lu_factor",
-    "lu_solve",
-    "slogdet",
-    "solve",
-]
-
 # What the errors of right results come to at most, as multiples of eps, a root of the order and norms: see docs/linalg.md.
 SYSTEM, FACTORS, CHOLESKY, INVERSE = 8.0, 16.0, 8.0, 8.0
 

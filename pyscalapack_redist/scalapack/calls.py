@@ -29,18 +29,6 @@ from ..errors import CollectiveError, LibraryError
 from ..layout.descriptor import Descriptor
 from .operands import Operand
 
-__all__ = [
-    "ConvergenceError",
-    "Entry",
-    "FortranCall",
-    "SingularError",
-    "agree_to_enter",
-    "over_grid",
-    "together",
-    "topologies_of",
-    "workspace_size",
-]
-
 OPERAND_INTEGERS = 11  # IA, JA and the descriptor
 TOPOLOGIES = [
     (operation, scope) for operation in ("Broadcast", "Combine") for scope in ("Rowwise", "Columnwise", "All")

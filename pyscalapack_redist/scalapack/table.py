@@ -52,8 +52,6 @@ from .operands import (
     operand,
 )
 
-__all__ = ["TABLE", "Call", "Eigenpairs", "SingularTriplets"]
-
 
 class Eigenpairs(NamedTuple):
     """What `pxsyevd` returns; None twice on a rank outside the grid.

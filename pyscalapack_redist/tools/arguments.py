@@ -21,25 +21,6 @@ from .cases import Case, read_dtype
 from .info import EXTRA, missing_extras
 from .layouts import Layout
 
-__all__ = [
-    "Shape",
-    "UsageError",
-    "add_case",
-    "add_shape",
-    "argument",
-    "bytes_per_second",
-    "case_of",
-    "case_without_copies",
-    "check_outputs",
-    "count",
-    "nbytes",
-    "positive",
-    "read_duration",
-    "read_size",
-    "write_text",
-    "written",
-]
-
 T = TypeVar("T")
 LARGEST = 2**62  # index of an array
 POWER = re.compile(r"(?P<digits>\d+)e\+?(?P<power>\d{1,2})")

@@ -12,8 +12,6 @@ from ..errors import DescriptorError
 from .layouts import Layout, read_side
 from .text import counted
 
-__all__ = ["Case", "read_dtype"]
-
 
 @dataclass(frozen=True)
 class Case:

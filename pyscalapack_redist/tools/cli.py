@@ -24,8 +24,6 @@ from .plan import plan, read_schedule
 from .show import show
 from .text import indented
 
-__all__ = ["main", "run"]
-
 BAD_USAGE = 2
 PLAN, SHOW = "plan", "show"
 SIMULATE = "simulate"  # has left

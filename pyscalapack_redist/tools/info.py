@@ -23,8 +23,6 @@ from ..comm.node import usable_cores
 from ..errors import LibraryError, RedistributionError
 from ..exchanges.exchange import VARIABLE, wanted
 
-__all__ = ["EXTRA", "describe", "launched", "missing_extras", "mpi_path", "mpi_version"]
-
 EXTRA = "pip install rich matplotlib"
 SHARED_BYTES = 4096
 START_SECONDS = 60

@@ -31,17 +31,6 @@ from ..layout.grid import ProcessGrid
 from ..layout.tiles import Tiles
 from .text import counted
 
-__all__ = [
-    "ABOUT_COPIES",
-    "ABOUT_LAYOUTS",
-    "ABOUT_PARTS",
-    "ABOUT_TILES",
-    "BALANCED",
-    "Layout",
-    "TileLayout",
-    "read_side",
-]
-
 NOTATION = "PRxPC:MBxNB[@RSRC,CSRC][+FIRST], as in 2x4:64x64 or 4x2:32x32@1,0+8"
 NOTATION_OF_COPIES = "one number for each dimension of the array as well, as in 2x2x3c:64x64 for three copies"
 IRREGULAR = re.compile(r"\d+(p\d+)?(,\d+(p\d+)?)+|\d+p\d+")

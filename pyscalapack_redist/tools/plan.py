@@ -30,8 +30,6 @@ from .text import console, counted, new_table, print_line, print_table, ratio_te
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Figures", "Links", "plan", "read_schedule", "studied"]
-
 Figures = dict[str, Any]
 # Pairs of processes: in an order whose steps are listed; along a dimension whose steps are searched for, and in all where each
 # process has an order of its own.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..drawing.svg import Panel
     from ..layout.descriptor import Descriptor
 
-__all__ = ["show"]
-
 MOST_PANELS, MOST_ROWS = 8, 40
 WIDTH_OF_FILES = 160
 MOST_PROCESSES = 10**7  # their ranks are listed

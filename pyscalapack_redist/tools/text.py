@@ -10,27 +10,13 @@ import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..engine.report import counted
+from ..engine.report import counted as counted  # for the commands
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
-
-__all__ = [
-    "console",
-    "counted",
-    "indented",
-    "log_ticks",
-    "new_table",
-    "on_terminal",
-    "print_line",
-    "print_table",
-    "ratio_text",
-    "size_text",
-    "time_text",
-]
 
 WIDTH_OF_FILES = 160
 MANY_DECADES = 1000

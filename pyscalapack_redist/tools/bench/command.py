@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from mpi4py import MPI
     from rich.table import Table
 
-__all__ = ["bench"]
-
 START = "mpiexec -n {} python -m mpi4py -m pyscalapack_redist bench ..."
 FAILED = 1
 

@@ -37,8 +37,6 @@ from ..cases import Case
 from ..layouts import BALANCED, Layout
 from .stage import Stage, bytes_of, parts_of, poison
 
-__all__ = ["DEFAULT_METHODS", "Alltoallv", "Method", "Prepared", "Whole", "named_methods", "read_method"]
-
 DEFAULT_METHODS = ("auto", "pxgemr2d", "caterpillar/sendrecv", "memcpy")
 OTHER_LIBRARY = re.compile(r"pxgemr2d(=(?P<path>.+?)(:(?P<prefix>\w+))?)?")
 OPTIONS = ("schedule", "exchange", "buffers")  # of `redistribute`, in a method's name

@@ -23,23 +23,6 @@ from ..text import counted, log_ticks, new_table, ratio_text, size_text, time_te
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = [
-    "LIMIT",
-    "CaseResult",
-    "Column",
-    "MethodResult",
-    "Results",
-    "comparison_lines",
-    "comparison_table",
-    "count",
-    "environment_lines",
-    "extreme",
-    "fastest",
-    "flag_text",
-    "means",
-    "plot",
-]
-
 LIMIT = "the links' limit"
 NOTEWORTHY = 1.1  # the factor from which on a method got slower or faster
 

@@ -19,8 +19,6 @@ from ...layout.axis import Blocks
 from ..cases import Case
 from ..layouts import Layout, TileLayout
 
-__all__ = ["Part", "Stage", "bytes_of", "held_of", "parts_of", "poison", "values"]
-
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, made odd
 ELEMENTS_AT_ONCE = 2**18
 POISON = 0xFB  # bytes where a right answer is to come, or where nothing may be written

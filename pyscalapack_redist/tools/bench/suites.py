@@ -30,8 +30,6 @@ from .results import Results, count, extreme, fastest, means
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["GRIDS", "SUITES", "Suite", "squares"]
-
 T = TypeVar("T")
 
 

@@ -43,19 +43,6 @@ from .methods import Method, Prepared
 from .results import CaseResult, MethodResult
 from .stage import Stage
 
-__all__ = [
-    "MORE_TICKS",
-    "Clock",
-    "between_hosts",
-    "environment",
-    "flag_round_trip_ns",
-    "links_limit",
-    "links_of",
-    "nodes_of",
-    "processor",
-    "run_case",
-]
-
 BYTES_PER_TIME = 2**20
 MOST_CALLS = 64
 MORE_TICKS = 2  # of `run_case`, beside one for each round: after warming up, and after verifying
