@@ -1,31 +1,7 @@
-"""The four algorithms that find shared index runs, and what they have in common.
+"""The algorithms that find the index runs that two block-cyclic axes share: classical, falls, scan and aspen.
 
-The answer of every intersection algorithm: runs of first period, and how often the period repeats.
-
-The blocks that one process holds within the first elements of an axis: what every algorithm here walks over.
-
-What an intersection algorithm is: its loop in Python and the same loop compiled, with one answer.
-
-ASPEN: walk a process's own blocks once, cutting each at the other axis's boundaries (ASPEN, Algorithm 4, Eq 4).
-
-The owner of a block's first element follows by division, those of the rest by counting on, so neither the other processes
-nor their blocks are looked at. The printed loop bound max(N, S / S_local) must be the smaller of the two;
-docs/intersections.md lists what else is amiss.
-
-The naive way: compare every block of one's own with every block of every other process (ASPEN, Algorithm 2, Eq 1).
-
-It looks at the whole array, since it knows nothing of periods.
-
-FALLS: one period, and for each block and each other process only the blocks that can meet (ASPEN, Algorithm 3, Eq 2).
-
-The printed loop bound max(N, S / S_local) must be the smaller of the two, and the bounds of the inner loop count blocks
-from 0 and exclude the last; docs/intersections.md lists what else is amiss.
-
-What ScaLAPACK's redistribution does for each pair of processes: walk both lists of intervals side by side.
-
-Source: `scan_intervals` in the library's REDIST/SRC/pgemraux.c, after Prylli and Tourancheau, Fast runtime block cyclic
-data redistribution on multiprocessors (J. Parallel Distrib. Comput. 45, 1997). The library walks the whole array, and
-does so again for each process of the other grid; here it is one period.
+Each has a loop in Python and the same loop compiled, and all give one answer: the runs of a period, and how often it
+repeats.
 """
 
 from __future__ import annotations
@@ -64,6 +40,13 @@ __all__ = [
     "scan",
 ]
 
+Run = tuple[int, int, int, int]
+Loop = Callable[[BlockCyclic, BlockCyclic, int, int], tuple[list[Run], int]]
+
+FORMS = ("compiled", "python")
+"""The forms in which each algorithm exists, by name."""
+COMPILED, PYTHON = FORMS
+
 
 def period(a: BlockCyclic, b: BlockCyclic) -> int:
     """Elements after which both axes repeat: lcm(a.stride, b.stride). Not collective."""
@@ -72,21 +55,21 @@ def period(a: BlockCyclic, b: BlockCyclic) -> int:
 
 @dataclass(frozen=True)
 class Intersections:
-    """Runs that first process of axis a shares with the processes of axis b, ascending in the global index.
+    """Runs that one process of axis a shares with the processes of axis b, ascending in the global index.
 
     Attributes
     ----------
     remote, start_a, start_b, length : ndarray of int64
-        For each run of first period: the process of b, where the run starts in a's and in b's local array, elements.
+        For each run of one period: the process of b, where the run starts in a's and in b's local array, elements.
     period_a, period_b : int
-        Elements by which the runs move in a's and in b's local array from first period to the next.
+        Elements by which the runs move in a's and in b's local array from one period to the next.
     repeats : int
         Number of periods, the last of which may be cut short by the end of the array.
     size : int
         Elements that the process holds in all.
     comparisons : int
         Operations as the ASPEN paper counts them (Eqs 1, 2 and 4), for this process and this dimension: blocks compared
-        by `classical` and `falls` (there at least first for each own block and other process), steps of the walks of
+        by `classical` and `falls` (there at least one for each own block and other process), steps of the walks of
         `scan`, runs cut by `aspen`.
     """
 
@@ -111,7 +94,9 @@ class Intersections:
 
 
 class Intervals(NamedTuple):
-    """Intervals start + j * stride <= i < start + j * stride + block, 0 <= j < count, cut to 0 <= i < window.
+    """Intervals start + j * stride <= i < start + j * stride + block, 0 <= j < number, cut to 0 <= i < window.
+
+    They are the blocks that one process holds within the first elements of an axis: every algorithm here walks over them.
 
     Attributes
     ----------
@@ -151,14 +136,6 @@ def intervals_of(axis: BlockCyclic, p: int, window: int) -> Intervals:
     start = first * block - offset
     number = -((start - window) // stride) if window and start < window else 0
     return Intervals(start, first // processes * block, number, block, stride, window)
-
-
-Run = tuple[int, int, int, int]
-Loop = Callable[[BlockCyclic, BlockCyclic, int, int], tuple[list[Run], int]]
-
-FORMS = ("compiled", "python")
-"""The forms in which each algorithm exists, by name."""
-COMPILED, PYTHON = FORMS
 
 
 @dataclass(frozen=True)
@@ -220,7 +197,13 @@ def numbers(axis: BlockCyclic) -> tuple[int, int, int, int]:
 
 
 def aspen(a: BlockCyclic, b: BlockCyclic, p: int, window: int) -> tuple[list[Run], int]:
-    """Runs of process `p` of `a` among the first `window` elements, and their number. Not collective."""
+    """Runs of process `p` of `a` among the first `window` elements, and their number. Not collective.
+
+    It walks a process's own blocks once, cutting each at the other axis's boundaries (ASPEN, Algorithm 4, Eq 4). The owner
+    of a block's first element follows by division, the owners of the rest by counting on, so neither the other processes
+    nor their blocks are looked at. The printed loop bound max(N, S / S_local) must be the smaller of the two;
+    docs/intersections.md lists what else is amiss.
+    """
     found: list[Run] = []
     block, processes, source, offset = b.block, b.processes, b.source, b.offset
     for begin, end, shift in intervals_of(a, p, window).cut():
@@ -245,7 +228,11 @@ ASPEN = Algorithm("aspen", aspen, ascending=True)
 
 
 def classical(a: BlockCyclic, b: BlockCyclic, p: int, window: int) -> tuple[list[Run], int]:
-    """Runs of process `p` of `a` among the first `window` elements, and the blocks compared. Not collective."""
+    """Runs of process `p` of `a` among the first `window` elements, and the blocks compared. Not collective.
+
+    Every own block is compared with every block of every other process (ASPEN, Algorithm 2, Eq 1), in the whole array: it
+    knows nothing of periods.
+    """
     found: list[Run] = []
     comparisons = 0
     own = list(intervals_of(a, p, window).cut())
@@ -266,6 +253,10 @@ CLASSICAL = Algorithm("classical", classical, periodic=False)
 
 def falls(a: BlockCyclic, b: BlockCyclic, p: int, window: int) -> tuple[list[Run], int]:
     """Runs of process `p` of `a` among the first `window` elements, and the comparisons. Not collective.
+
+    In one period, for each own block and each other process only the blocks that can meet are compared (ASPEN, Algorithm 3,
+    Eq 2). The printed loop bound max(N, S / S_local) must be the smaller of the two, and the bounds of the inner loop count
+    blocks from 0 and exclude the last; docs/intersections.md lists what else is amiss.
 
     A comparison is one of two blocks; where no block of a process can meet an own one, finding that out is one.
     """
@@ -297,7 +288,13 @@ FALLS = Algorithm("falls", falls)
 
 
 def scan(a: BlockCyclic, b: BlockCyclic, p: int, window: int) -> tuple[list[Run], int]:
-    """Runs of process `p` of `a` among the first `window` elements, and the steps of the walks. Not collective."""
+    """Runs of process `p` of `a` among the first `window` elements, and the steps of the walks. Not collective.
+
+    ScaLAPACK's redistribution does this for each pair of processes: it walks both lists of intervals side by side
+    (`scan_intervals` in the library's REDIST/SRC/pgemraux.c, after Prylli and Tourancheau, Fast runtime block cyclic data
+    redistribution on multiprocessors, J. Parallel Distrib. Comput. 45, 1997). The library walks the whole array, and does
+    so again for each process of the other grid; here it is one period.
+    """
     found: list[Run] = []
     comparisons = 0
     own = list(intervals_of(a, p, window).cut())

@@ -1,16 +1,4 @@
-"""What one process shares with each process of another axis, of blocks of any sizes.
-
-What processes share where one axis, or both, has irregular blocks: sorted intervals, searched in one another.
-
-An own block is cut where the other axis's blocks end; where that is block-cyclic, its whole blocks within an own block are
-families of equal runs at equal distances, one for each process, however small they are.
-
-What one process shares with each process of another axis, as compactly as can be: how plans are made.
-
-The runs are `aspen`'s. Where one layout's blocks are much larger than the other's (cyclic and one block per process, say) a
-period has as many runs as elements; but then runs come in families of equal runs at equal distances, and the array is
-mostly shorter than a period, so that a family can stand for a period of its own.
-"""
+"""The index runs that one process shares with each process of another axis, of blocks of any sizes: plans are made of them."""
 
 from __future__ import annotations
 
@@ -62,6 +50,10 @@ class Families(NamedTuple):
 
 def families_of(a: Axis, b: Axis, p: int) -> Families:
     """The runs that process `p` of axis a shares with the processes of axis b. Not collective.
+
+    At least one axis has irregular blocks: sorted intervals, searched in one another. An own block is cut where the other
+    axis's blocks end. Where that axis is block-cyclic, its whole blocks within an own block are families of equal runs at
+    equal distances, one for each process, however small they are.
 
     Let the process have k blocks, and B be the number of irregular blocks of b: work and memory follow the families found,
     with log B for each of the k where b is irregular, too. A family has one element or many, so nothing is proportional
@@ -212,6 +204,10 @@ class Slot(NamedTuple):
 
 def by_process(a: Axis, b: Axis, p: int) -> list[Shared]:
     """What process `p` of `a` shares with each process of `b` that it shares anything with, ascending. Not collective.
+
+    The runs are `aspen`'s, as compactly as can be. Where one axis's blocks are much larger than the other's (cyclic and one
+    block per process, say) a period has as many runs as elements. But then runs come in families of equal runs at equal
+    distances, and the array is mostly shorter than a period, so that a family can stand for a period of its own.
 
     Work and memory follow the own runs in one period; in an array no longer than that, the families of own runs. Where an
     axis is irregular nothing has a period: see `families_of`. Families with one process that are not one are listed run by run.
