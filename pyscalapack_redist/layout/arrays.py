@@ -1,12 +1,4 @@
-"""Local arrays: new ones, and those of other libraries.
-
-New local arrays, and elements for them.
-
-Large ones begin with a cache line, so that whole lines of them can be written past the cache. NumPy's own begin 16 bytes
-after one, where lines of a matrix that are written across those of another take twice as long.
-
-Arrays of other libraries as NumPy's, without a copy: what speaks DLPack or NumPy's array interface, in the host's memory.
-"""
+"""Local arrays: new ones and their elements, and arrays of other libraries as NumPy's."""
 
 from __future__ import annotations
 
@@ -31,6 +23,9 @@ LARGE = 2**16  # bytes of an array, from which on it matters where it begins
 
 def new_array(shape: tuple[int, ...], dtype: DTypeLike, order: str, zeroed: bool = False) -> NDArray[Any]:
     """An array of its own, contents arbitrary or 0. Not collective.
+
+    Large ones begin with a cache line, so that whole lines of them can be written by non-temporal stores. NumPy's own begin
+    16 bytes after one, where lines of a matrix that are written across the lines of another take twice as long.
 
     Parameters
     ----------
@@ -95,6 +90,8 @@ DEVICES = {
 
 def host_array(name: str, given: Any) -> Any:
     """An array of another library as a NumPy array of the same memory; anything else as it is. Not collective.
+
+    The other library speaks DLPack or NumPy's array interface, and the memory is the host's. Nothing is copied.
 
     Raises
     ------

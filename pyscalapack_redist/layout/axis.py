@@ -1,14 +1,7 @@
-"""One dimension dealt out to processes, in blocks of one size or of any sizes.
+"""One dimension dealt out to processes, in blocks of one size (`BlockCyclic`) or of any sizes (`Irregular`).
 
-One dimension dealt out in blocks to processes in turn: who owns an index, and where it lies there.
-
-Every piece of block-cyclic index arithmetic of the package is here. ScaLAPACK's names for the same things: `local_size` is
-NUMROC, `owner` INDXG2P, `local_index` INDXG2L, `global_index` INDXL2G, `source` RSRC or CSRC. Indices start at 0.
-
-One dimension dealt out in blocks of any sizes to any processes: who owns an index, and where it lies there.
-
-A process's blocks lie in its local array in the order of their indices, so local indices ascend with the global ones, as
-those of a block-cyclic dimension do.
+An axis knows the owner of each index, and its local index there. Every piece of block-cyclic index arithmetic of the
+package is here. Indices start at 0.
 """
 
 from __future__ import annotations
@@ -36,6 +29,8 @@ __all__ = [
     "integers",
 ]
 
+Ints = NDArray[np.int64]
+SHOWN = 8  # blocks in a repr
 LARGEST = 2**62  # sums of two such numbers still fit in 64 bits
 MOST_DIMENSIONS: int = getattr(np, "MAXDIMS", 64)  # of a NumPy array: 32 before NumPy 2, which told so itself
 
@@ -138,6 +133,9 @@ class Axis(ABC):
 @dataclass(frozen=True, slots=True)
 class BlockCyclic(Axis):
     """The cyclic distribution of `n` elements in blocks of `block` over `processes` processes. Not collective.
+
+    ScaLAPACK's names for the same things: `local_size` is NUMROC, `owner` INDXG2P, `local_index` INDXG2L, `global_index`
+    INDXL2G, `source` RSRC or CSRC.
 
     Parameters
     ----------
@@ -274,10 +272,6 @@ def within(i: Any, low: int, high: int, name: str, where: str = "") -> Any:
     return i
 
 
-Ints = NDArray[np.int64]
-SHOWN = 8  # blocks in a repr
-
-
 class Intervals(NamedTuple):
     """Intervals begin <= i < end of an axis, ascending; for each, its process and the local index of its first element."""
 
@@ -395,8 +389,10 @@ def balanced(n: int, processes: int) -> Blocks:
 class Irregular(Axis):
     """The distribution of `n` elements in blocks of any sizes; the methods are those of `BlockCyclic`. Not collective.
 
-    It is compared by its blocks: a block-cyclic axis that deals elements out alike is another axis. What is asked of one
-    process costs as much as it has blocks; who owns an element, a binary search among all.
+    A process's blocks lie in its local array in the order of their indices, so local indices ascend with the global ones,
+    as in a block-cyclic dimension. It is compared by its blocks: a block-cyclic axis that deals elements out alike is
+    another axis. What is asked of one process costs as much as it has blocks; who owns an element, a binary search among
+    all.
 
     Parameters
     ----------

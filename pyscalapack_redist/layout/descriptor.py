@@ -1,12 +1,6 @@
-"""Descriptor: how an array is dealt out over a process grid, also with two dimensions taken as one.
+"""Descriptor: how an array is dealt out over a process grid, also with neighbouring dimensions merged into one.
 
-Two dimensions taken as one: a lower-dimensional projection of a layout (Birkeland & Sorevik, section 4).
-
-Element (i, j) of dimensions of n_i and n_j elements, i running faster, becomes element i + n_i j of the one dimension.
-Local arrays do not change, so the one dimension must be dealt out in blocks of one size to the same processes; or in
-irregular blocks, where one of the two has them.
-
-Descriptor: how an array is dealt out over a process grid. Two-dimensional ones are ScaLAPACK's array descriptors.
+Two-dimensional ones are ScaLAPACK's array descriptors.
 """
 
 from __future__ import annotations
@@ -100,6 +94,11 @@ def merged_with_next(
     distributions: Sequence[Distribution], axes: Sequence[int | None], grid: ProcessGrid, k: int, order: str
 ) -> Merged:
     """Dimensions `k` and k + 1 as one; in order "F" the first of them runs faster. Not collective.
+
+    This is a lower-dimensional projection of a layout (Birkeland & Sorevik, section 4). Element (i, j) of dimensions of n_i
+    and n_j elements, i running faster, becomes element i + n_i j of the one dimension. Local arrays do not change, so the
+    one dimension must be dealt out in blocks of one size to the same processes; or in irregular blocks, where one of the
+    two has them.
 
     Raises
     ------

@@ -1,11 +1,6 @@
-"""Tiles, and layouts of any kind as callers give them.
+"""Tiles: the layout of a matrix cut by two lists of edges, of which each tile belongs to any process.
 
-Tiles: a matrix cut by two lists of edges, of which each tile belongs to any process: COSTA's general layout.
-
-The rows of tiles are an irregular axis of which each has one, and so are the columns; so a layout of tiles is a grid of
-places like a descriptor's, but several places may be of one process, which has a local array for each of them.
-
-Layouts as callers give them: Descriptors, Tiles, or ScaLAPACK's nine integers with the communicator of their grid.
+Callers give layouts as a Descriptor, as Tiles, or as ScaLAPACK's nine integers with the communicator of their grid.
 """
 
 from __future__ import annotations
@@ -44,11 +39,11 @@ Window = tuple[slice, slice]
 class Tiles:
     """The layout of a matrix cut into tiles, each on any process: several on one, none on another. Not collective.
 
-    The layout of COSTA's `custom_layout` (Kabić et al., ISC 2021). Where tile (i, j) is on process (r(i), c(j)) of a grid, a
-    `Descriptor` with `Blocks` is the better choice: it has one local array for each process. Here each tile has its own, and
-    a plan costs a box for each tile and each process that it shares elements with: some 8 microseconds to plan and 10 in the
-    first call, on one core; later calls take 4 microseconds for each own tile, beside the time for moving. A thousand
-    tiles on a rank are fine; a million tiles of single elements are not what this is for.
+    This is the general layout of COSTA, its `custom_layout` (Kabić et al., ISC 2021). Where tile (i, j) is on process
+    (r(i), c(j)) of a grid, a `Descriptor` with `Blocks` is the better choice: it has one local array for each process. Here
+    each tile has its own, and a plan costs a box for each tile and each process that it shares elements with: some 8
+    microseconds to plan and 10 in the first call, on one core; later calls take 4 microseconds for each own tile, beside
+    the time for moving. A thousand tiles on a rank are fine; a million tiles of single elements are not what this is for.
 
     Parameters
     ----------
@@ -117,7 +112,11 @@ class Tiles:
 
     @functools.cached_property
     def distributions(self) -> tuple[Irregular, Irregular]:
-        """Of both dimensions, with the number of a row or of a column of tiles in place of a process."""
+        """Of both dimensions, with the number of a row or of a column of tiles in place of a process.
+
+        So tiles are a grid of places like a descriptor's; but several places may be of one process, which has a local array
+        for each of them.
+        """
         edges = self.row_edges, self.column_edges
         rows, columns = (Irregular(int(some[-1]), Blocks(np.diff(some)), max(1, len(some) - 1)) for some in edges)
         return rows, columns
