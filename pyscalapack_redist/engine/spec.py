@@ -212,8 +212,10 @@ class Spec:
                 "desc_b alone on the side that gets it"
             )
         self._sends, explicit = desc_b is None, comm is not None
-        a = self._kept(lambda: read_layout("desc_a", desc_a, self._comm, explicit))
-        b = self._kept(lambda: read_layout("desc_b", desc_b, self._comm, explicit))
+        a, b = (
+            self._kept(functools.partial(read_layout, name, desc, self._comm, explicit))
+            for name, desc in (("desc_a", desc_a), ("desc_b", desc_b))
+        )
         self.descriptors: tuple[Layout | None, Layout | None] = a, b
         self.knows_both = a is not None and b is not None
 
