@@ -1,22 +1,6 @@
-"""Large graphs as small ones, and back.
+"""Large message graphs as small ones, and back: processes that are alike are put together.
 
-A message graph with processes that are alike put together, so that large graphs are scheduled as small ones.
-
-Two foldings, after which a schedule is told by how many messages of each type go where:
-
-- Turns. A slice's grid does not change when all senders and receivers turn together by certain amounts, without a process
-  that stays where it is (the classes of Desprez, Proposition 1, are the orbits). An edge of the folded graph stands for
-  `turns` messages between different processes, so a step of the folded graph is a step of the whole one.
-- Copies. Then senders with the same lengths to all receivers are copies of one group, and so are receivers. Between a group
-  of u and one of v each type has u v `copies` edges. Any division of them that the groups' capacities allow can be shared
-  out evenly among the copies (see `lifted`), so counting is exact.
-
-From how many messages of each type go into each part of a schedule to its steps.
-
-A part is a number of steps. Where each group of processes has at most (number of copies) x (steps) messages in each part, the
-messages can be shared out so that no process has more than (steps) of them: the copies are split off by colouring edges
-between types and parts, and so on by the theorem on amalgamations (Hilton, 1984; the tool is Koenig's). What is then in a
-part is coloured with as many steps as its maximum degree (Koenig; Desprez, Theorem 1).
+A schedule of the small graph is a table: the number of messages of each type in each part, a number of steps.
 """
 
 from __future__ import annotations
@@ -71,6 +55,15 @@ class Types(Protocol):
 @dataclass(frozen=True, eq=False)
 class Amalgam:
     """Groups of senders and of receivers, and the types of messages between them.
+
+    Two foldings make it from a graph:
+
+    - Turns. A slice's grid does not change when all senders and receivers turn together by certain amounts, without a
+      process that stays where it is (the classes of Desprez, Proposition 1, are the orbits). An edge of the folded graph
+      stands for `turns` messages between different processes, so a step of the folded graph is a step of the whole one.
+    - Copies. Then senders with the same lengths to all receivers are copies of one group, and so are receivers. Between a
+      group of u and one of v each type has u v `copies` edges. Any division of them that the groups' capacities allow can
+      be shared out evenly among the copies (see `lifted`), so counting is exact.
 
     Attributes
     ----------
@@ -220,6 +213,12 @@ DENSE = 64  # a table of so many numbers for each edge is quicker than sorting
 
 def lifted(graph: Amalgam, parts: Ints) -> list[Ints]:
     """Steps of a schedule, part by part, the costliest first within each. Not collective.
+
+    A part is a number of steps. Where each group of processes has at most (number of copies) x (steps) messages in each
+    part, the messages can be shared out so that no process has more than (steps) of them: the copies are split off by
+    colouring edges between types and parts, and so on by the theorem on amalgamations (Hilton, 1984; the tool is Koenig's).
+    The messages that are then in a part are coloured with as many steps as their maximum degree (Koenig; Desprez,
+    Theorem 1).
 
     Parameters
     ----------

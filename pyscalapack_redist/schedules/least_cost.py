@@ -1,18 +1,6 @@
-"""Schedules of least cost: optimal, and the front of steps against cost.
+"""Schedules of least cost, with certificates: `optimal`, and `pareto`, the front of steps against cost.
 
-The best schedule for an aim that is found in a time, with a bound: what `optimal` runs.
-
-A slice is folded and its program solved, with whole counts where real ones do not come out whole. What does not fold, an array
-that ends within a slice above all, is put into levels message by message; small programs give a bound and the numbers of
-steps of each cost to try: of processes put together, then of the messages for which no room was found.
-
-Least total cost, with a certificate: the question that Desprez et al. leave open in their conclusion.
-
-The bound is that of the level sets, or that of the integer program of `levels` with real counts, which holds for the whole
-graph; a schedule that meets it is proved. Where counts do not come out whole the program is solved with whole ones, folded
-less and less, until a bound of the whole meets the cost or time is up.
-
-The front of steps against cost: where one more step buys a cheaper schedule (the open question of Desprez, section 6).
+Desprez et al. leave both as open questions (section 6, their conclusion).
 """
 
 from __future__ import annotations
@@ -91,6 +79,11 @@ class Aim:
 
 class Search:
     """The best so far, and the bound. Not collective.
+
+    A slice is folded and its program solved, with whole counts where real ones do not come out whole. A graph that does not
+    fold, above all that of an array that ends within a slice, is put into levels message by message. Small programs give a
+    bound and the numbers of steps of each cost to try: of processes put together, then of the messages for which no room
+    was found.
 
     Parameters
     ----------
@@ -389,6 +382,10 @@ def optimal(
 ) -> OptimalSchedule:
     """The schedule of least cost that is found in a time, and whether it is proved (Desprez, section 6). Not collective.
 
+    The bound is that of the level sets, or that of the integer program (`Levels`) with real counts, which holds for the
+    whole graph; a schedule that meets it is proved. Where counts do not come out whole the program is solved with whole
+    ones, folded less and less, until a bound of the whole meets the cost or time is up.
+
     Parameters
     ----------
     grid : MessageGraph
@@ -443,7 +440,7 @@ def sought(grid: MessageGraph, aim: Aim, time_limit: float = 1.0) -> OptimalSche
 
 
 def pareto(grid: MessageGraph, time_limit: float = 1.0) -> list[OptimalSchedule]:
-    """Schedules of which none has both fewer steps and less cost than another. Not collective.
+    """Schedules of which none has both fewer steps and less cost than another (Desprez, section 6). Not collective.
 
     The first has the fewest steps possible, the last the least cost; from each to the next a greater number of steps buys a
     lower cost. Each has its certificate: that its cost is the least for no more steps than it has.

@@ -1,24 +1,4 @@
-"""The integer programs of least cost: of a whole graph, and small ones that bound a large one.
-
-The integer program of least cost: how many steps of each cost, and which messages go into steps of which cost.
-
-A step of cost c takes messages of length c or less. By Koenig's theorem messages fit into m steps where no process has more
-than m of them, so a schedule of a folded graph is m_c for each length c and counts y of each type for each c, with
-
-    sum over c of y[t, c] = count[t],   sum over the types t of a group of y[t, c] <= m_c (number of copies of the group).
-
-With m integer and y real its least value is a lower bound for the whole graph, folded or not: average a schedule over all that
-is alike. With y integer it is a schedule of the folded graph, and every schedule of a graph without turns is one. Where all
-senders, or all receivers, are of one group it is a network flow for given m, and y comes out integer by itself.
-
-Few costs are used. The linear program tells which, and its reduced costs tell which others can be left out of the proof.
-
-Small programs whose bounds hold for a large graph: processes put together, or few of the messages.
-
-The constraints of `levels` are sums over the copies of a group, so they also hold for a group of processes that are not alike,
-and leaving messages out only makes a schedule cheaper. Either way what no schedule of the small graph can cost less than, no
-schedule of the large one can.
-"""
+"""The integer programs of least cost: of a whole graph, and small ones whose bounds hold for a large one."""
 
 from __future__ import annotations
 
@@ -85,7 +65,21 @@ class _Relaxed(NamedTuple):
 
 
 class Levels:
-    """The program for one folded graph. Not collective.
+    """The integer program of least cost for one folded graph. Not collective.
+
+    It says how many steps there are of each cost, and which messages go into steps of which cost. A step of cost c takes
+    messages of length c or less. By Koenig's theorem messages fit into m steps where no process has more than m of them, so
+    a schedule of a folded graph is m_c for each length c and counts y of each type for each c, with
+
+        sum over c of y[t, c] = count[t],
+        sum over the types t of a group of y[t, c] <= m_c (number of copies of the group).
+
+    With m integer and y real its least value is a lower bound for the whole graph, folded or not: average a schedule over
+    all processes that are alike. With y integer it is a schedule of the folded graph, and every schedule of a graph without
+    turns is one. Where all senders, or all receivers, are of one group it is a network flow for given m, and y comes out
+    integer by itself.
+
+    Few costs are used. The linear program tells which, and its reduced costs tell which others can be left out of the proof.
 
     Parameters
     ----------
@@ -324,7 +318,12 @@ def _rounded_up(value: float, unit: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """Messages by group of senders, group of receivers and length.
+    """Messages by group of senders, group of receivers and length: the types of a small program with a bound for a large graph.
+
+    Processes are put together, or few of the messages are looked at. The constraints of `Levels` are sums over the copies
+    of a group, so they also hold for a group of processes that are not alike, and leaving messages out only makes a
+    schedule cheaper. So a cost that no schedule of the small graph can be below, no schedule of the large one can be below
+    either.
 
     Attributes
     ----------

@@ -1,23 +1,4 @@
-"""Schedules by matchings: stepwise, greedy, and messages put into levels one by one.
-
-A step of the most weight on a folded graph (Desprez, section 4.5): counts of messages of each type.
-
-The polytope of matchings of a bipartite graph is integral (Eq 7 of the paper), and so is that of counts within the groups'
-sizes; where every group has one process it is an assignment problem.
-
-Stepwise: the fewest steps, each a maximum-weight matching that saturates the processes of maximum degree.
-
-Desprez et al., Theorem 1 and section 4.5. From blocks of r to blocks of K r it has the least cost too (Proposition 6).
-
-Greedy: a maximum-weight matching in each step (Desprez, section 4.5). More steps than stepwise, often less cost.
-
-Messages put into levels, longest first: how many steps there are of each cost is given, and raised where it must be.
-
-A level is a group of steps of one cost, open to messages of that length or less. No process may have more messages in a level
-than the level has steps; each level is then coloured on its own (Koenig; Desprez, Theorem 1). The lists of steps open to
-messages are nested: what is open to a message is open to every shorter one. A search for room between two levels is one for
-an augmenting path. Nothing is folded, so this is for graphs in which few processes are alike: finite arrays.
-"""
+"""Schedules by matchings: stepwise, greedy, and messages put into levels one by one."""
 
 from __future__ import annotations
 
@@ -48,7 +29,11 @@ __all__ = [
 
 
 class HeaviestStep:
-    """Finds steps of maximum weight; among these, ones of many messages. Not collective.
+    """Finds steps of maximum weight (Desprez, section 4.5); among these, ones of many messages. Not collective.
+
+    A step of a folded graph is a count of messages of each type. The polytope of matchings of a bipartite graph is integral
+    (Eq 7 of the paper), and so is that of counts within the groups' sizes. Where every group has one process it is an
+    assignment problem.
 
     Parameters
     ----------
@@ -130,6 +115,9 @@ LISTING = 4e-7  # seconds for each message of the steps
 def stepwise(grid: MessageGraph, time_limit: float = 1.0) -> Schedule:
     """As many steps as the maximum degree, each as heavy as that allows (Desprez, Theorem 1). Not collective.
 
+    This is the fewest steps. Each is a maximum-weight matching that saturates the processes of maximum degree (section 4.5).
+    From blocks of r to blocks of K r it has the least cost too (Proposition 6).
+
     A graph that does not fold and is so large that its matchings would take more than about a second is put into levels
     message by message instead (see `in_levels`): as few steps, which need not each be the heaviest. So is one whose matchings
     do take longer than the limit.
@@ -210,7 +198,8 @@ def _times(step: Ints, remaining: Ints, part: Ints, least: Ints, sizes: Ints) ->
 def greedy(grid: MessageGraph) -> Schedule:
     """Each step has the maximum weight of what is left (Desprez, section 4.5). Not collective.
 
-    What it costs depends on how ties are broken; here equal weights go to the step with more messages.
+    It has more steps than stepwise, and often less cost. What it costs depends on how ties are broken; here equal weights
+    go to the step with more messages.
 
     Raises
     ------
@@ -237,15 +226,8 @@ def greedy_parts(graph: Amalgam) -> Ints:
     return np.array(parts, dtype=np.int64).reshape(len(parts), graph.types).T
 
 
-ALIKE = (
-    16,
-    64,
-    32,
-    8,
-    4,
-    2,
-    1,
-)  # parts of the steps that are made to cost the same where there are too many, likely ones first
+# Parts of the steps that are made to cost the same where there are too many, likely ones first.
+ALIKE = (16, 64, 32, 8, 4, 2, 1)
 FEW, TRIES = 2, 64  # pairs of levels between which room is sought for one message
 
 
@@ -309,7 +291,13 @@ class Attempt:
 
 
 class Messages:
-    """All messages of a graph, longest first. Not collective.
+    """All messages of a graph, longest first, to be put into levels one by one. Not collective.
+
+    The number of steps of each cost is given, and raised where it must be. A level is a group of steps of one cost, open to
+    messages of that length or less. No process may have more messages in a level than the level has steps; each level is
+    then coloured on its own (Koenig; Desprez, Theorem 1). The lists of steps open to messages are nested: every step that
+    is open to a message is open to each shorter one. A search for room between two levels is one for an augmenting path.
+    Nothing is folded, so this is for graphs in which few processes are alike: finite arrays.
 
     Parameters
     ----------

@@ -1,23 +1,7 @@
-"""Messages without barriers: when they go, and the order that ends first.
+"""Messages where nobody waits for a step to end: the times at which they go, and the order that ends first.
 
-The order of messages that ends first where nobody waits for a step to end: the open shop problem, without preemption.
-
-Least times are NP-hard (Gonzalez & Sahni, 1976). Orders that leave no port idle without need are tried, with other priorities
-and with chance, beside the orders of `stepwise` and `optimal`.
-A slice is scheduled as a folded graph first, since an order of that is one of the whole.
-
-Orders in which no port idles while a transfer could go through it: list scheduling for the open shop.
-
-When ports become free, each begins a transfer with a free port, if it has one: that with the port which has most left to do.
-The last port to end is idle only while all the others of its transfers are busy, so the time is below twice what the busiest
-port takes (Racsmany; Barany & Fiala, 1982). Random changes of the priorities give other such orders to choose from.
-
-When each message goes if nobody waits for a step to end: every process keeps the order of a schedule, and no more.
-
-A process sends one message at a time and receives one at a time, and a message goes as soon as both of its processes have come
-to it. That is an open shop whose jobs are the senders and whose machines are the receivers (Gonzalez & Sahni, 1976). Where the
-processes of a host share its link, the host is the port: one message at a time leaves it and one reaches it, of whichever
-process has come to one, and messages within a host take no time.
+Every process keeps the order of a schedule, and no more: it sends one message and receives one message at a time. This is
+an open shop without preemption; its jobs are the senders, its machines the receivers (Gonzalez & Sahni, 1976).
 """
 
 from __future__ import annotations
@@ -54,6 +38,7 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
+Hosts = tuple[ArrayLike, ArrayLike]
 TINY = 1e-9
 LONGEST = (0.5, 0.0, 1.0, 2.0)  # weights of a message's own duration in its priority
 NOISE = (0.3, 1.0, 0.1)
@@ -102,7 +87,7 @@ def open_shop(
     """The order that ends first, of those that are found, where nobody waits for a step to end. Not collective.
 
     A process sends one message and receives one message at a time. Processes that keep the order of the steps, and no more, end
-    at `time`; the sum of the steps' costs does not matter.
+    at `time`; the sum of the steps' costs does not matter. Least times are NP-hard (Gonzalez & Sahni, 1976).
 
     Parameters
     ----------
@@ -144,7 +129,11 @@ class _Messages(NamedTuple):
 
 
 class _Search:
-    """Orders of one graph, until time is up or the bound is met."""
+    """Orders of one graph, until time is up or the bound is met.
+
+    Orders that leave no port idle without need are tried, with other priorities and with chance, beside the orders of
+    `stepwise` and `optimal`. A slice is scheduled as a folded graph first, since an order of that is one of the whole.
+    """
 
     def __init__(self, grid: MessageGraph, startup: float, hosts: tuple[Ints, Ints] | None, seconds: float) -> None:
         self.grid, self.startup, self.hosts, self.seconds = grid, startup, hosts, seconds
@@ -315,7 +304,12 @@ class Priority(NamedTuple):
 
 
 def dense_starts(transfers: Transfers, priority: Priority, rng: np.random.Generator) -> Floats:
-    """When each transfer begins. Not collective.
+    """When each transfer begins in an order in which no port idles while a transfer could go through it. Not collective.
+
+    This is list scheduling for the open shop. When ports become free, each begins a transfer with a free port, if it has
+    one: that with the port which has most left to do. The last port to end is idle only while all the other ports of its
+    transfers are busy, so the time is below twice that of the busiest port (Racsmany; Barany & Fiala, 1982). Random changes
+    of the priorities give other such orders to choose from.
 
     Parameters
     ----------
@@ -391,9 +385,6 @@ class _Dense:
         return chosen
 
 
-Hosts = tuple[ArrayLike, ArrayLike]
-
-
 class Timetable(NamedTuple):
     """When the messages of a schedule go. Not collective.
 
@@ -433,6 +424,10 @@ def completion_time(schedule: Schedule, startup: float = 0.0, hosts: Hosts | Non
 
 def timetable(schedule: Schedule, startup: float = 0.0, hosts: Hosts | None = None) -> Timetable:
     """When each message goes if every process keeps the order of a schedule and nobody waits for a step to end. Not collective.
+
+    A message goes as soon as both of its processes have come to it. Where the processes of a host share its link, the host
+    is the port: one message at a time leaves it and one reaches it, of whichever process has come to one, and messages
+    within a host take no time.
 
     Parameters
     ----------

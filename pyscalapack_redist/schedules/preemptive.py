@@ -1,25 +1,6 @@
-"""Schedules of messages that may be cut: least time, the pieces, and a bound.
+"""Schedules of messages that may be cut into pieces: their steps, and a bound of their time.
 
-Least time where messages may be cut, at the price of more steps, each of which costs a start-up.
-
-Without start-up costs the least time is what the busiest process sends or receives (Gonzalez & Sahni, 1976). With them the
-least time is NP-hard (Gopal & Wong, 1985; Crescenzi, Deng & Papadimitriou, 2001: K-preemptive bipartite scheduling, as in
-Cohen, Jeannot, Padoy & Wagner, 2006). Here a total of durations is given, from the least to that of whole messages; steps
-as few as can be found keep to it, and the best of the totals is taken.
-
-Messages cut into pieces so that their steps take a given total time: open shop with preemption (Gonzalez & Sahni, 1976).
-
-Where the steps that are left may take B in all, a process that still sends or receives S has a slack of B - S: it may be idle
-for so long. A step of duration d is a matching in which each process is idle for no longer than its slack. By Birkhoff's
-theorem there is one for some d as long as no slack is below 0, so every message is sent within B. The same is asked of the
-number of steps that are left and the number of messages of each process; that is not always possible, and then a step more
-is allowed. Of the steps that qualify the longest is taken, as bottleneck matchings do in Cohen, Jeannot, Padoy & Wagner, 2006.
-
-What no schedule can fall below whose messages may be cut, where each step has a start-up cost.
-
-A process with g messages that takes part in k steps cuts at most k - g of them, and each that it does not cut needs a step
-of its own of at least its length. So the i-th longest step is at least as long as the (i + k - g)-th longest message of any
-process; no sum of steps is less than what a process sends or receives; and no number of steps is less than the maximum degree.
+This is open shop with preemption (Gonzalez & Sahni, 1976): more steps, each of which costs a start-up, for less time.
 """
 
 from __future__ import annotations
@@ -51,10 +32,13 @@ __all__ = [
     "unfolded_steps",
 ]
 
+Flags = NDArray[np.bool_]
 TINY = 1e-9
 UNCUT = 0.25  # of the time: for the schedule of whole messages
 WEIGHTS = (1.0, 3.0, 0.0)  # towards processes with many messages
 TOTALS = 32  # that are tried between the least and that of whole messages
+DURATIONS, MORE_DURATIONS = 24, 256  # that a step is chosen from, in a small table and in a large one
+EVERY_DURATION = 2**12  # entries of a small table
 
 
 class PreemptiveSchedule(ListedSchedule):
@@ -94,7 +78,12 @@ def preemptive(grid: MessageGraph, startup: float = 0.0, time_limit: float = 1.0
     """The schedule of least time that is found where messages may be cut. Not collective.
 
     Its time is the sum over steps of `startup` and the longest piece. With no start-up cost it is what the busiest process
-    sends or receives, which is the least possible, in the fewest steps that are found. Lengths are cut at whole elements.
+    sends or receives, which is the least possible (Gonzalez & Sahni, 1976), in the fewest steps that are found. Lengths are
+    cut at whole elements.
+
+    With start-up costs the least time is NP-hard (Gopal & Wong, 1985; Crescenzi, Deng & Papadimitriou, 2001: K-preemptive
+    bipartite scheduling, as in Cohen, Jeannot, Padoy & Wagner, 2006). Totals of durations are given, from the least to that
+    of whole messages; steps as few as can be found keep to each, and the best of the totals is taken.
 
     Parameters
     ----------
@@ -224,11 +213,6 @@ def _number(name: str, value: object, meaning: str, least: float) -> float:
     return number
 
 
-DURATIONS, MORE_DURATIONS = 24, 256  # that a step is chosen from, in a small table and in a large one
-EVERY_DURATION = 2**12  # entries of a small table
-Flags = NDArray[np.bool_]
-
-
 class Pieces(NamedTuple):
     """What goes in one step: places in the table of lengths, and how much of each.
 
@@ -266,6 +250,13 @@ def pieces_within(
     lengths: Ints, cost: int, steps: int, towards_degree: float = 1.0, deadline: float = math.inf
 ) -> list[Pieces] | None:
     """Pieces of all messages in steps that take no longer than `cost` together. Not collective.
+
+    Where the steps that are left may take B in all, a process that still sends or receives S has a slack of B - S: it may
+    be idle for so long. A step of duration d is a matching in which each process is idle for no longer than its slack. By
+    Birkhoff's theorem there is one for some d as long as no slack is below 0, so every message is sent within B. The same
+    is asked of the number of steps that are left and the number of messages of each process; that is not always possible,
+    and then a step more is allowed. Of the steps that qualify the longest is taken, as bottleneck matchings do in Cohen,
+    Jeannot, Padoy & Wagner, 2006.
 
     Parameters
     ----------
@@ -418,7 +409,12 @@ SAMPLES = 64  # numbers of steps for which the bound is worked out
 
 
 class SplitBounds:
-    """Bounds of one graph. Not collective.
+    """Bounds of one graph: no schedule is below them whose messages may be cut, each step with a start-up cost. Not collective.
+
+    A process with g messages that takes part in k steps cuts at most k - g of them, and each that it does not cut needs a
+    step of its own of at least its length. So the i-th longest step is at least as long as the (i + k - g)-th longest
+    message of any process; no sum of steps is less than the amount that a process sends or receives; and no number of steps
+    is less than the maximum degree.
 
     Parameters
     ----------

@@ -1,14 +1,7 @@
-"""Schedules, and products of them.
-
-A schedule: which message, or which part of one, goes in which step (Desprez, Definition 4).
+"""Schedules, which put each message, or each part of one, into a step (Desprez, Definition 4), and products of schedules.
 
 A step is an integer array of rows sender, receiver, length. Its cost is the most that one process sends or receives in it,
-which is its longest message where no process is in it twice.
-
-The product of schedules of several axes: a schedule between process grids of as many dimensions.
-
-Its steps are pairs of steps, its messages products of messages. A product of one-port schedules is one-port; numbers of steps
-and total costs multiply. Processes are numbered row by row.
+which is the length of its longest message where no process is in it twice.
 """
 
 from __future__ import annotations
@@ -288,7 +281,10 @@ def _busiest(step: Ints) -> int:
 
 
 class ProductSchedule(Schedule):
-    """What `product` makes. Not collective.
+    """The product of schedules of several axes: a schedule between process grids of as many dimensions. Not collective.
+
+    Its steps are pairs of steps, its messages products of messages. A product of one-port schedules is one-port; numbers of
+    steps and total costs multiply. Processes are numbered row by row.
 
     Attributes
     ----------
