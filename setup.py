@@ -42,7 +42,9 @@ MODULES = sorted(path.stem for path in Path("cython").glob("*.pyx"))
 SHARED = f"{PACKAGE}._kernels._cython"
 # Without contraction sums have the same bits on every processor, and whichever loop adds an element. What Python adds for
 # debuggers takes a quarter of the time to compile.
-OPTIONS = shlex.split(os.environ.get("PYSCALAPACK_REDIST_OPTIONS", "-O3 -g0 -ffp-contract=off"))  # others for ci/sanitize
+OPTIONS = shlex.split(
+    os.environ.get("PYSCALAPACK_REDIST_OPTIONS", "-O3 -g0 -ffp-contract=off")
+)  # others for ci/sanitize
 DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "cdivision": True}
 
 

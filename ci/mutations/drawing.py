@@ -20,7 +20,16 @@ KINDS = ("condition", "off by one", "swapped arguments", "dropped statement")
 # What is only shown, or only changes how fast something is.
 LEFT_OUT_FILES = {"pictures.py", "model.py", "links.py", "cores.py", "report.py", "reporting.py"}
 LEFT_OUT_FUNCTIONS = {"__repr__", "__str__", "_repr_html_", "plot"}
-NOT_SWAPPED = {"min", "max", "math.gcd", "np.minimum", "np.maximum", "isinstance", "hasattr", "getattr"}  # the same, or none
+NOT_SWAPPED = {
+    "min",
+    "max",
+    "math.gcd",
+    "np.minimum",
+    "np.maximum",
+    "isinstance",
+    "hasattr",
+    "getattr",
+}  # the same, or none
 MESSAGES = (ast.Raise, ast.JoinedStr, ast.Assert)  # nothing inside them
 OPPOSITE = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",

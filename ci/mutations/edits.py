@@ -64,7 +64,9 @@ class Mutant(NamedTuple):
         if span is None:
             others = sorted((root / self.file).parents[-1 - len(root.parts)].rglob(f"*{Path(self.file).suffix}"))
             found = [str(path.relative_to(root)) for path in others if self._span(path.read_text()) is not None]
-            moved = f"is in {' or '.join(found)}: change `file`" if found else "has changed: change `before` and `after`"
+            moved = (
+                f"is in {' or '.join(found)}: change `file`" if found else "has changed: change `before` and `after`"
+            )
             raise StaleError(f"{self.name}: {self.function} of {self.file} {moved}")
         return text[: span[0]] + text[slice(*span)].replace(self.before, self.after) + text[span[1] :]
 

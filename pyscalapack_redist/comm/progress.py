@@ -35,21 +35,21 @@ class _UnderWay(threading.local):
         self.tasks: dict[Task, None] = {}
 
 
-_here = _UnderWay()
+here = _UnderWay()  # of this thread: what it has in flight
 pause: Callable[[], object] = give_way  # what a wait does that has found nothing to do
 
 
 def under_way() -> dict[Task, None]:
     """What this thread has started and has not seen the end of, in order. Not collective."""
-    return _here.tasks
+    return here.tasks
 
 
 def advance_others(mine: object = None) -> bool:
     """Let all that is under way go on, but for `mine`; True if there was anything. Not collective."""
-    others = [task for task in _here.tasks if task is not mine]
+    others = [task for task in here.tasks if task is not mine]
     for task in others:
         if task.advance():
-            _here.tasks.pop(task, None)
+            here.tasks.pop(task, None)
     return bool(others)
 
 
@@ -75,7 +75,7 @@ def until(
     waits : bool
         Whether `finished` itself waits for a while.
     """
-    tasks, mine_too = _here.tasks, mine is not None
+    tasks, mine_too = here.tasks, mine is not None
     spins = LOOKS
     while True:
         with interrupts_held():
@@ -153,7 +153,7 @@ def blocking(call: Callable[[], T], watch: Callable[[], None] | None = None) -> 
         Raises if what is waited for will not come.
     """
     threads = MPI.Query_thread()
-    moving = bool(_here.tasks) and threads == MPI.THREAD_MULTIPLE
+    moving = bool(here.tasks) and threads == MPI.THREAD_MULTIPLE
     if not moving and (watch is None or threads < MPI.THREAD_SERIALIZED):
         return call()
     results: list[T] = []

@@ -120,7 +120,8 @@ def redistribute(
     Returns
     -------
     Redistribution
-        Call it with the local array of A to get that of B. On paper a `PaperPlan`, which says what is missing.
+        Call it with the local array of A to get that of B; the same object again for the same layouts and options. On paper
+        a `PaperPlan`, which says what is missing.
 
     Raises
     ------

@@ -127,7 +127,16 @@ class Plan:
     seconds : float or None
         Of the last use.
     call : Call or Transfer or None
-        The fast path of a use without factors.
+        The fast path of a use without factors; None before the first one, with layouts in between, with tiles, and where
+        messages go between nodes and through the ring of one at once.
+    remembered : dict
+        By alpha and beta: what is known of the arrays of the last use with them.
+    finishes : bool
+        Whether the result of the fast path is not yet that of the use: there is a rest of B to fill, or no local array.
+    tiled : bool
+        Whether a layout is of tiles.
+    apart : Arrays or None
+        With tiles: where the arrays of the last use were, which did not overlap.
     """
 
     def __init__(

@@ -40,6 +40,7 @@ LARGEST_RANK = 2**62
 class Redistribution:
     """A plan: `plan(a)` gives the local array of B. Made by `redistribute`, immutable, and may be in flight several times.
 
+    For the same layouts and options `redistribute` gives the same object again, as long as the communicator keeps it.
     One made by `batch` takes and gives a list of arrays, one for each of its `plans`.
 
     Attributes
@@ -134,15 +135,15 @@ class Redistribution:
         plan = self.inside
         group = plan.group
         call: Call | Transfer | None = None
-        drawn = 0 if group is None else group.tickets.drawn
+        drawn = 0 if group is None else group.tickets.drawn  # more once this rank has voted
         try:
-            result: Any = NotImplemented
-            if not progress._here.tasks:
+            result: Any = NotImplemented  # arrays of another kind: nothing has begun
+            if not progress.here.tasks:  # with others under way, calls go in turn
                 call = plan.call if alpha is ONE and beta is ZERO else None
                 call = call or call_for(plan, a, out, alpha, beta)
                 if call is not None:
                     result = call(a, out)
-            if result is DISSENT and isinstance(call, Call):
+            if result is DISSENT and isinstance(call, Call):  # it has voted, but ranks ask for something else
                 transfer = continued(plan, call, a, out)
             elif result is NotImplemented:
                 transfer = start_use(plan, a, out, alpha, beta)
@@ -151,7 +152,8 @@ class Redistribution:
         except BaseException as caught:
             if isinstance(call, Call) and call.begun:
                 continued(plan, call, a, out)  # it goes on when this rank calls anything again
-            elif group is not None and group.tickets.drawn == drawn:  # the others wait for this rank's vote
+            elif group is not None and group.tickets.drawn == drawn:
+                # The others wait for this rank's vote: it says that this rank has failed, and `wait` raises the error.
                 return start_use(plan, a, out, alpha, beta, error=caught).wait()
             raise
         return transfer.wait()

@@ -317,7 +317,7 @@ class KeptUse(Use):
 
     @staticmethod
     def suits(exchange: Exchange) -> bool:
-        """Whether a use may keep the memory for the next. Not collective."""
+        """Whether a use may keep the memory for the next: not of the ring, whose own fast path is compiled. Not collective."""
         return not isinstance(exchange, Shared) and exchange.private_bytes <= MOST_KEPT
 
     def _begin(self) -> None:

@@ -242,7 +242,7 @@ class EngineWorld(World):
         setting.begin(self)
 
     def _enter(self, rank: int) -> None:
-        progress._here = self.ranks[rank].under_way  # type: ignore[assignment]
+        progress.here = self.ranks[rank].under_way  # type: ignore[assignment]
 
     def _watch(self, rank: int, jobs: Sequence[int]) -> Callable[[], None]:
         """What a rank sees of the other job: one of its ranks has gone, once what that one has sent has come."""
@@ -389,7 +389,7 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (progress, "interrupts_held", _Held),
     (transfers, "interrupts_held", _Held),
     (uses, "interrupts_held", _Held),
-    (progress, "_here", None),
+    (progress, "here", None),
     (progress, "LOOKS", 0),
     (progress, "LOOKS_AROUND", 1),
     (transfers, "TEST_SHARE", 0.0),

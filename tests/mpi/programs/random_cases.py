@@ -238,7 +238,9 @@ def run_batch(rng: np.random.Generator, place: Place, way: dict[str, Any]) -> Co
             for member, call in zip(members, calls, strict=True):
                 member.check_untouched(call)
             continue
-        assert not fails or batch.inside.group is None or place.joins_two, f"a call with a fault has not failed: {calls}"
+        assert not fails or batch.inside.group is None or place.joins_two, (
+            f"a call with a fault has not failed: {calls}"
+        )
         if not fails:
             for member, call, result, out in zip(members, calls, results, outs, strict=True):
                 member.check(call, result, out)
