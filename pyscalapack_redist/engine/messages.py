@@ -92,9 +92,10 @@ def messages_of(
     pairs: dict[tuple[int, int], int] = {}
     here = {} if single else {place: len(a.local_shapes) + j for j, place in enumerate(b.own_places)}
 
-    def add(sending: bool, piece: _Piece, box: Box | Boxes) -> None:
+    def add(
+        sending: bool, rank: int, before: Coords, after: Coords, first: Coords, dims: Any, box: Box | Boxes
+    ) -> None:
         """A message of all that this rank and another share."""
-        rank, before, after, first, dims, _, _ = piece
         if rank == me:
             messages.copies.append(Message(number[rank], box, (), 0, box.size))
             return
@@ -121,7 +122,7 @@ def messages_of(
                     continue
                 before, after = (place, there) if sending else (there, place)
                 if single:
-                    add(sending, _Piece(rank, before, after, first, dims, box, NONE), box)
+                    add(sending, rank, before, after, first, dims, box)
                     continue
                 pair = (k, here[there] if rank == me else NONE) if sending else (NONE, len(a.local_shapes) + k)
                 piece = _Piece(rank, before, after, first, dims, box, pairs.setdefault(pair, len(pairs)))
@@ -129,7 +130,7 @@ def messages_of(
         for pieces in by_rank.values():
             pieces.sort(key=lambda piece: (piece.a, piece.b))
             boxes = tuple((piece.arrays, piece.box) for piece in pieces)
-            add(sending, pieces[0], Boxes(boxes, sum(piece.box.size for piece in pieces)))
+            add(sending, *pieces[0][:5], Boxes(boxes, sum(piece.box.size for piece in pieces)))
     for some in messages:
         if len(some) > 1:
             some.sort(key=by_key)

@@ -204,7 +204,7 @@ class Spec:
         else:
             self._comm = self.joint.comm if self.joint is not None else _communicator(desc_a, desc_b, comm, self.error)
             check_alive(self._comm)
-        self.dtype = self._kept(lambda: _checked_dtype(dtype))
+        self.dtype = None if dtype is None else self._kept(functools.partial(_checked_dtype, dtype))
         if self.joint is not None and (desc_a is None) == (desc_b is None):
             which = "neither desc_a nor desc_b is" if desc_a is None else "both desc_a and desc_b are"
             self.error = self.error or DescriptorError(
@@ -229,11 +229,12 @@ class Spec:
             return options
 
         options = self._kept(checked) or PlanOptions(schedule, exchange, buffers)
-        way: Any = via
-        if isinstance(via, Iterable) and not isinstance(via, str):
-            way = self._kept(lambda: [*via])
-        self._between = readable_via(way, self._comm)
-        self.via = None if way is None else self._kept(lambda: read_via(way, self._comm, self.joint is not None))
+        self.via: str | tuple[Descriptor, ...] | None = None
+        self._between: tuple[Descriptor, ...] = ()
+        if via is not None:
+            way = self._kept(lambda: via if isinstance(via, str) or not isinstance(via, Iterable) else [*via])
+            self._between = readable_via(way, self._comm)
+            self.via = None if way is None else self._kept(lambda: read_via(way, self._comm, self.joint is not None))
         self._options = options
         self.schedule, self.exchange, self.buffers, self.memory_limit, self.op, self.part, self.fill = options
         self.call = 0 if self.error is not None else _options_digest(options, self._via_on_all_ranks)
@@ -434,10 +435,8 @@ def on_paper(desc_a: object, desc_b: object, comm: object) -> bool:
     )
 
 
-def _checked_dtype(dtype: object) -> np.dtype[Any] | None:
-    """The dtype that is meant, whose elements can be moved; None for none."""
-    if dtype is None:
-        return None
+def _checked_dtype(dtype: object) -> np.dtype[Any]:
+    """The dtype that is meant, whose elements can be moved."""
     try:
         found = np.dtype(dtype)  # type: ignore[call-overload]
     except Exception as caught:
