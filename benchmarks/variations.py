@@ -10,8 +10,6 @@ from pyscalapack_redist.tools.bench.methods import DEFAULT_METHODS, named_method
 from pyscalapack_redist.tools.bench.suites import GRIDS, Suite, squares
 from pyscalapack_redist.tools.cases import Case
 
-__all__ = ["VARIATIONS"]
-
 METHODS = named_methods(*DEFAULT_METHODS)
 ORDER = 4096  # of the matrix
 DTYPES = ("int8", "int16", "float32", "float64", "complex64", "complex128", "longdouble", "V3", "V24")

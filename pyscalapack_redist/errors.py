@@ -5,20 +5,6 @@ import reprlib
 import sys
 from collections.abc import Iterable
 
-__all__ = [
-    "ArrayError",
-    "CollectiveError",
-    "ConnectError",
-    "DescriptorError",
-    "FileError",
-    "LibraryError",
-    "RedistributionError",
-    "ScheduleError",
-    "callers_level",
-    "shown",
-    "unknown",
-]
-
 
 class RedistributionError(Exception):
     """Root of every error that this package raises on purpose."""

@@ -34,8 +34,6 @@ from pyscalapack_redist.layout.waypoints import VIAS
 from pyscalapack_redist.schedules import NAMES
 from pyscalapack_redist.schedules.layout_orders import is_one_port
 
-__all__ = ["BATCH_WAYS", "FEATURES", "TABLE", "WAYS", "Call", "Case", "draw_case", "numbered"]
-
 RECORD = np.dtype([("key", "<i4"), ("value", "<f8", (2,)), ("tag", "S3")])
 OTHER_DTYPES = [np.dtype(t) for t in ("S5", "U3", "M8[s]", ">f8", "V7")]
 DTYPES = [*(np.dtype(t) for t in "?bBhHiIlLqefdgFDG"), *OTHER_DTYPES, RECORD]

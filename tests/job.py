@@ -22,8 +22,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LAST", "MORE", "REPLY", "orders_of"]
-
 TESTS = str(Path(__file__).parent)
 REPLY = "ended"  # the pipe on which all ranks say that a program has ended: a byte each, which is LAST if MPI has ended with it
 MORE, LAST = b".", b"!"

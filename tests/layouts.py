@@ -11,8 +11,6 @@ from oracle import AnyLayout, Layout, TileLayout, balanced
 
 import pyscalapack_redist as psr
 
-__all__ = ["Local", "block_sizes", "descriptor", "fill", "local_array", "made_for", "placed", "views_of"]
-
 
 def block_sizes(layout: Layout) -> list[Any]:
     """Block sizes for a Descriptor; irregular ones that are numpy.array_split's, by their name."""

@@ -11,8 +11,6 @@ from pathlib import Path
 import launch
 import pytest
 
-__all__ = ["environment"]
-
 # Python modules out of Debian's packages. They were built for an older NumPy, which is beside them.
 FOLDER = launch.TESTS.parent / "build" / "clients"
 PETSC = sorted(Path("/usr/lib/petscdir").glob("*/*-real/lib/python3/dist-packages"))

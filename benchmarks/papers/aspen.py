@@ -34,8 +34,6 @@ from pyscalapack_redist.tools.text import console, counted, new_table, print_lin
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["complete", "main"]
-
 SIZE = 10_000
 BLOCKS = ("1024x1024", "256x256", "30x50", "654x321")
 GRIDS = (2, 4, 7, 8, 16, 31, 32)

@@ -27,8 +27,6 @@ from .birkeland_sweep import IN_RING, MPI4PY_FFT, SUBARRAYS, grid_of, layout, sw
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["BIRKELAND", "BIRKELAND_LINKS", "OURS", "cores_of", "load", "model_of"]
-
 SIZES = (64, 96, 128, 160, 192, 224, 256, 288, 320)
 QUICK = (12, 16, 30)
 ON_LINKS = (9, 12, 18, 24, 36, 48, 72, 96)  # from messages of bytes to ones of 100 kB, for 9 hosts

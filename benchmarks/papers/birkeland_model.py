@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Load", "Model", "crossover", "even_grid", "moves", "nearest", "places", "route", "sweep"]
-
 LONGEST = 1e100  # seconds of a model: whole programs of so long messages still have a time that is a number
 
 

@@ -32,8 +32,6 @@ from .birkeland_model import Load
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["BIRKELAND_PROJECTION", "WAYS", "case_of", "layouts", "loads", "matrix"]
-
 SIZES = {2: (12, 24, 36), 3: (6, 12, 24, 36), 4: (8, 12, 24, 36)}  # N by the side of the grid, which divides it
 QUICK = 12
 AT_ONCE, ONE_BY_ONE, VIA, PROJECTION, AROUND, VIEW = WAYS = (

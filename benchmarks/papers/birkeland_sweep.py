@@ -32,8 +32,6 @@ from .birkeland_model import places, route
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["IN_RING", "MPI4PY_FFT", "SUBARRAYS", "grid_of", "layout", "sweep"]
-
 Array = NDArray[Any]
 Transfer = Callable[[Array, Array], object]
 

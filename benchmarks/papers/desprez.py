@@ -34,8 +34,6 @@ from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["DESPREZ", "DESPREZ_PACKING", "EXCHANGES", "TIMERS", "Example"]
-
 PAIRINGS = ("caterpillar/sendrecv", "ring/sendrecv")
 OPTIMAL = "optimal/sendrecv"
 METHODS = (*PAIRINGS, OPTIMAL, "optimal/windowed", "auto", "pxgemr2d")

@@ -28,8 +28,6 @@ from pyscalapack_redist.tools.text import new_table, time_text
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["WALKER_OTTO", "WALKER_OTTO_LINKS"]
-
 BLOCK, BLOCKS, MANY_BLOCKS = 4, 800, 131_040
 FACTORS = range(2, 21)
 PROCESSES = (3, 4, 8, 10, 16)

@@ -18,8 +18,6 @@ from pyscalapack_redist.tools.text import counted
 
 from .rules import NOTHING, Ints, Rule
 
-__all__ = ["Machine", "Outcome", "Pieces", "lock_step", "max_min", "simulate"]
-
 Floats = NDArray[np.float64]
 PEAK = 1e3  # rate of a port with a burst left, in multiples of its rate
 EMPTY = 1e-3  # part of a burst that is too little to count

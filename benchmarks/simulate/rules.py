@@ -13,8 +13,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NOTHING", "AnySource", "Ints", "Rule", "Stages", "Window"]
-
 Ints = NDArray[np.int64]
 Posts = tuple[Ints, Ints]
 NOTHING: Ints = np.zeros(0, np.int64)

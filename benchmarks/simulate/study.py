@@ -24,19 +24,6 @@ from pyscalapack_redist.tools.text import counted
 from .flow import Machine, Pieces, lock_step, simulate
 from .rules import AnySource, Ints, Rule, Stages, Window
 
-__all__ = [
-    "DEFAULT_METHODS",
-    "EXCHANGES",
-    "MOST_MESSAGES",
-    "Messages",
-    "Prediction",
-    "Sizes",
-    "Study",
-    "check_method",
-    "messages_of",
-    "simulated",
-]
-
 EXCHANGES = ("sendrecv", "synchronized", "windowed", "nonblocking", "alltoallv", "alltoallw")
 IN_PIECES = ("windowed", "nonblocking")
 DEFAULT_METHODS = (

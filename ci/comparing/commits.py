@@ -15,8 +15,6 @@ from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["BUILD", "CHECKOUT", "CompareError", "Version", "built", "working_tree"]
-
 CHECKOUT = Path(__file__).resolve().parents[2]
 BUILD = CHECKOUT / "build/compare"
 PACKAGE = "pyscalapack_redist"

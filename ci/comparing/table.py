@@ -12,8 +12,6 @@ from typing import Any
 from case_list import TimedCase
 from verdicts import ALLOWED, Launch, Ratio, Verdict, geometric_mean
 
-__all__ = ["markdown", "print_results", "rows_of", "summary"]
-
 RATIOS_ONLY = 8  # ranks from which on times mean nothing on few cores
 NOISY = 0.2  # spread beyond which a ratio says little
 Launches = Mapping[str, tuple[Sequence[Launch], Sequence[Launch]]]

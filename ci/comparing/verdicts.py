@@ -9,8 +9,6 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-__all__ = ["ALLOWED", "Launch", "Ratio", "Verdict", "compare", "geometric_mean"]
-
 ALLOWED = 0.05  # slower by so much is no failure, however little launches differ
 
 

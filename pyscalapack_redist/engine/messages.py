@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.boxes import Box, Trapezoid
+from .._kernels.by_process import Shared
 from .._kernels.products import products, runs_of_all
 from ..exchanges import Boxes, Message
-from ..intersections.runs import Shared, Slot, by_process, in_slot
+from ..intersections.runs import Slot, by_process, in_slot
 from ..layout.axis import Axis
 from ..layout.tiles import Layout
 from ..schedules.layout_graphs import ReplicatedGraph, reading

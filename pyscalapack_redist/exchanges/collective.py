@@ -18,14 +18,6 @@ from .exchange import Exchange, InRounds, Options, Progress, Round
 from .message import Datatypes, Piece, Run, Slot, Specification, memory_at, slots
 from .pipeline import HEADER
 
-__all__ = [
-    "Alltoallv",
-    "Alltoallw",
-    "Blocks",
-    "Bruck",
-    "Ready",
-]
-
 NOTHING = np.zeros(2, np.uint8)  # Open MPI takes equal addresses of what is sent and received for MPI_IN_PLACE
 Counts = tuple[tuple[list[int], list[int]], list["MPI.Datatype"]]
 Side = tuple[Any, tuple[list[int], list[int]], list["MPI.Datatype"]]

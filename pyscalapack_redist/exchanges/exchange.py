@@ -22,21 +22,6 @@ from ..comm.vote import Rows
 from ..errors import RedistributionError, ScheduleError
 from .message import BUFFERS, LARGEST_COUNT, ByteMessage, Message, Piece, Run
 
-__all__ = [
-    "VARIABLE",
-    "Cutting",
-    "Exchange",
-    "Extents",
-    "InRounds",
-    "Options",
-    "Progress",
-    "Round",
-    "in_order",
-    "prepare",
-    "stores_for",
-    "wanted",
-]
-
 MEMORY_LIMIT = 64 * 2**20  # most bytes of staging memory on a rank, where nothing else is asked for
 VARIABLE = "PYSCALAPACK_REDIST_THREADS"
 LARGEST_SHARE = 4 * 2**20  # most bytes of the last cache that a rank is taken to have

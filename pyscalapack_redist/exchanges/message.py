@@ -20,25 +20,6 @@ from .._kernels.runs import Runs
 from ..comm.channel import Channel
 from ..comm.mpi import MPI
 
-__all__ = [
-    "BUFFERS",
-    "Boxes",
-    "Buffers",
-    "ByteMessage",
-    "Datatypes",
-    "Form",
-    "Message",
-    "Packed",
-    "Piece",
-    "Run",
-    "Slot",
-    "Specification",
-    "box_type",
-    "memory_at",
-    "pieces_of",
-    "slots",
-]
-
 # Bytes in one message, or in one round of a collective: counts and displacements are 32-bit in MPI 3.
 LARGEST_COUNT = 2**30
 Specification = tuple[Any, int, Any]

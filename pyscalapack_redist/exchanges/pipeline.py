@@ -14,17 +14,6 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from .exchange import Exchange, Options, Progress
 from .message import ByteMessage, Packed, Piece, Run, slots
 
-__all__ = [
-    "HEADER",
-    "SMALL",
-    "AtOnce",
-    "Nonblocking",
-    "SendReceive",
-    "Synchronized",
-    "Windowed",
-    "awaited",
-]
-
 SMALL = 256 * 1024  # bytes of all messages, of the rank that has most, up to which they go at once
 HEADER = 16  # bytes before the elements of a small message: the first one says in which order these are
 RECEIVE, SEND = 0, 1  # places of the two requests of a step, in `Synchronized`

@@ -19,8 +19,6 @@ from .exchange import Exchange, Options, Progress, prepare, stores_for
 from .message import ByteMessage, Run
 from .pipeline import Windowed
 
-__all__ = ["Shared", "Together"]
-
 WOVEN_FROM = 2**20  # bytes that the ranks of a node write, from which on messages that share columns are interleaved
 SHORTEST = 40  # bytes of such messages' runs, in the mean: shorter ones take longer to tell apart than to move
 SLOTS = 4

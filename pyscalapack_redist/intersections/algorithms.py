@@ -18,28 +18,6 @@ from .._kernels.intersections import runs
 from ..errors import DescriptorError, unknown
 from ..layout.axis import LARGEST, BlockCyclic
 
-__all__ = [
-    "ALGORITHMS",
-    "ASPEN",
-    "CLASSICAL",
-    "FALLS",
-    "FORMS",
-    "SCAN",
-    "Algorithm",
-    "Intersections",
-    "Intervals",
-    "Loop",
-    "Run",
-    "aspen",
-    "classical",
-    "falls",
-    "find",
-    "intervals_of",
-    "numbers",
-    "period",
-    "scan",
-]
-
 Run = tuple[int, int, int, int]
 Loop = Callable[[BlockCyclic, BlockCyclic, int, int], tuple[list[Run], int]]
 

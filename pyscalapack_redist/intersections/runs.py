@@ -11,15 +11,6 @@ from .._kernels.by_process import Shared, shared, shared_families
 from ..layout.axis import LARGEST, Axis, BlockCyclic, Intervals, Irregular
 from .algorithms import intervals_of
 
-__all__ = [
-    "Families",
-    "Shared",
-    "Slot",
-    "by_process",
-    "families_of",
-    "in_slot",
-]
-
 Ints = NDArray[np.int64]
 
 

@@ -11,12 +11,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import ArrayError
 
-__all__ = [
-    "host_array",
-    "new_array",
-    "of_indices",
-]
-
 LINE_BYTES = 64  # of a cache line
 LARGE = 2**16  # bytes of an array, from which on it matters where it begins
 

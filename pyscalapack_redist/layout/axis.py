@@ -19,16 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import DescriptorError
 
-__all__ = [
-    "Axis",
-    "BlockCyclic",
-    "Blocks",
-    "Intervals",
-    "Irregular",
-    "balanced",
-    "integers",
-]
-
 Ints = NDArray[np.int64]
 SHOWN = 8  # blocks in a repr
 LARGEST = 2**62  # sums of two such numbers still fit in 64 bits

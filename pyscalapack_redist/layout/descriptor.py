@@ -31,14 +31,6 @@ from .dimensions import (
 )
 from .grid import NineIntegers, ProcessGrid
 
-__all__ = [
-    "Descriptor",
-    "Merged",
-    "merged",
-    "merged_with_next",
-    "neighbours",
-]
-
 
 class Merged(NamedTuple):
     """The dimensions of an array, two of them as one: the distribution of each, its grid dimension, and the grid."""

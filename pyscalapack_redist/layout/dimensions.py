@@ -28,20 +28,6 @@ if TYPE_CHECKING:
 
     from ..drawing.svg import Panel
 
-__all__ = [
-    "BlockSizes",
-    "Distribution",
-    "Ownership",
-    "Places",
-    "check_one_size",
-    "common_region",
-    "distributions_of",
-    "held_at",
-    "in_numbers",
-    "local_part",
-    "sub_array",
-]
-
 Distribution = BlockCyclic | Irregular
 BALANCED = "balanced"
 BlockSizes = int | Blocks | str | None

@@ -18,8 +18,6 @@ from ..errors import ArrayError, DescriptorError, shown
 from .arrays import host_array
 from .descriptor import Descriptor
 
-__all__ = ["Distributed", "descriptor_of", "fitted", "takes_distributed"]
-
 R = TypeVar("R")
 
 

@@ -27,16 +27,6 @@ from ..comm.vote import digest
 from ..errors import CollectiveError, DescriptorError, shown
 from .axis import check_dimensions, whole_number
 
-__all__ = [
-    "NineIntegers",
-    "ProcessGrid",
-    "checked_communicator",
-    "named_communicator",
-    "on_a_named_communicator",
-    "same_ranks",
-    "translated",
-]
-
 
 class ProcessGrid:
     """A grid of processes, of any number of dimensions. Not collective.

@@ -6,18 +6,6 @@ from collections.abc import Mapping
 
 from ..errors import DescriptorError
 
-__all__ = [
-    "DIAGONALS",
-    "NORMS",
-    "OPERATIONS",
-    "TRANSPOSES",
-    "TRIANGLES",
-    "combined",
-    "conjugates",
-    "letter_of",
-    "transposes",
-]
-
 # "R" as in mkl_?omatcopy, MKL's extension of BLAS.
 TRANSPOSES = {"N": "as it is", "T": "transposed", "C": "transposed and conjugated"}
 OPERATIONS = {**TRANSPOSES, "R": "conjugated, not transposed"}

@@ -25,8 +25,6 @@ from .descriptor import Descriptor
 from .grid import ProcessGrid, same_ranks
 from .letters import OPERATIONS, letter_of, transposes
 
-__all__ = ["RelabelReport", "relabel", "relabel_report"]
-
 WEIGHT = 10.0
 PAIRS = 10**8  # of processes: the table of what they share is then of 800 MB
 EXACT = 2**53  # whole numbers up to this are exact in the solver's floating point

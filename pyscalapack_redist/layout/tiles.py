@@ -23,15 +23,6 @@ from .axis import Blocks, Irregular, integers, whole_number
 from .descriptor import Descriptor
 from .grid import checked_communicator, named_communicator, on_a_named_communicator, same_ranks, translated
 
-__all__ = [
-    "LAYOUTS",
-    "Layout",
-    "LayoutArgument",
-    "Tiles",
-    "layout_on",
-    "read_layout",
-]
-
 Ints = NDArray[np.int64]
 Window = tuple[slice, slice]
 

@@ -19,8 +19,6 @@ from .descriptor import Descriptor
 from .dimensions import Distribution
 from .grid import ProcessGrid
 
-__all__ = ["VIAS", "Via", "read_via", "readable_via", "waypoints"]
-
 VIAS = ("dimensions", "lcm", "gcd")
 Via = str | Sequence[Descriptor] | None
 Axes = tuple[int | None, ...]

@@ -11,8 +11,6 @@ from ..errors import ScheduleError, unknown
 from .message_graph import MessageGraph
 from .schedule import Schedule
 
-__all__ = ["NAMES", "build", "check_name"]
-
 # Module and function; a module is imported when a schedule of it is first built.
 BUILDERS = {
     "natural": ("formulas", "natural"),

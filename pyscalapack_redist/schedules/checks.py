@@ -7,8 +7,6 @@ import operator
 
 from ..errors import ScheduleError
 
-__all__ = ["LARGEST_TABLE", "checked_messages", "checked_seconds", "checked_table", "integer", "positive"]
-
 LARGEST_TABLE = 10**8  # entries of a P x Q table: 800 MB of int64
 INSTEAD = (
     "take one process's own part with schedule.of_sender(p) or .of_receiver(q) (natural, random, caterpillar, ring, "

@@ -20,8 +20,6 @@ from ..layout.axis import BlockCyclic
 from .checks import checked_table, integer, positive
 from .message_graph import Ints, MessageGraph
 
-__all__ = ["CommunicationGrid", "MessageClass"]
-
 LARGEST = 2**62
 CHUNK = 2**22  # numbers of one temporary table
 

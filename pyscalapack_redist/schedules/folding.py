@@ -17,8 +17,6 @@ from .checks import checked_messages
 from .communication_grid import CommunicationGrid
 from .message_graph import Ints, MessageGraph
 
-__all__ = ["Amalgam", "Types", "amalgamated", "coloured", "lifted"]
-
 
 class Types(Protocol):
     """Groups of senders and of receivers, and how many messages of each type go between them; see `Amalgam`."""

@@ -15,18 +15,6 @@ from .communication_grid import CommunicationGrid
 from .message_graph import Ints, MessageGraph
 from .schedule import PairSchedule, Schedule
 
-__all__ = [
-    "caterpillar",
-    "caterpillar_step",
-    "classes",
-    "natural",
-    "positions",
-    "random_keys",
-    "random_order",
-    "ring",
-    "ring_step",
-]
-
 KEYS = 2**22  # keys that are in memory at once
 
 

@@ -15,8 +15,6 @@ from ..layout.axis import Axis, BlockCyclic
 from .communication_grid import CommunicationGrid
 from .message_graph import Ints, LengthMatrix, MessageGraph, WholeGraph
 
-__all__ = ["IrregularGraph", "Owed", "Placed", "ReplicatedGraph", "between", "reading"]
-
 
 def between(a: Axis, b: Axis) -> CommunicationGrid | IrregularGraph:
     """The messages between two distributions of one finite array. Not collective.

@@ -25,21 +25,6 @@ from .message_graph import MessageGraph, WholeGraph
 from .orders import ORDERS, Coords, Order, Scheduled
 from .schedule import ListedSchedule, Schedule
 
-__all__ = [
-    "Load",
-    "Steps",
-    "by_formula",
-    "fewest_steps",
-    "is_one_port",
-    "load_between",
-    "order_for",
-    "process_coords",
-    "process_shapes",
-    "schedules_for",
-    "searched",
-]
-
-
 Ints = NDArray[np.int64]
 
 # whether they are one-port

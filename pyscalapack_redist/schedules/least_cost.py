@@ -23,8 +23,6 @@ from .matchings import FEW, Attempt, Messages, Targets, greedy_parts, stepwise_p
 from .message_graph import Ints, MessageGraph
 from .schedule import EQUALS_BOUND, ListedSchedule, excess
 
-__all__ = ["Aim", "OptimalSchedule", "Search", "aim_of", "optimal", "pareto", "sought"]
-
 MOST_HEURISTIC = 200  # types for which stepwise and greedy are tried where each process is a group
 LARGEST_EXACT = 8_000  # counts of a program that is solved with whole numbers
 SMALLEST_PARTS = 2_000  # counts of one that is solved at once

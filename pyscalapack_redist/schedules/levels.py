@@ -19,8 +19,6 @@ from .message_graph import Ints
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["Grouped", "Levels", "Limit", "Solution", "around", "part", "residues", "wishes"]
-
 Reals = NDArray[np.float64]
 TINY = 1e-6
 FIRST = 12  # costs of the first integer program

@@ -15,18 +15,6 @@ from .folding import Amalgam, amalgamated, coloured, lifted, slices
 from .message_graph import Ints, MessageGraph
 from .schedule import ListedSchedule, Schedule
 
-__all__ = [
-    "Attempt",
-    "HeaviestStep",
-    "Messages",
-    "Targets",
-    "greedy",
-    "greedy_parts",
-    "in_levels",
-    "stepwise",
-    "stepwise_parts",
-]
-
 
 class HeaviestStep:
     """Finds steps of maximum weight (Desprez, section 4.5); among these, ones of many messages. Not collective.

@@ -16,8 +16,6 @@ from .._kernels.colouring import occurrences
 from ..errors import ScheduleError
 from .checks import checked_table
 
-__all__ = ["Ints", "LengthMatrix", "MessageGraph", "WholeGraph", "whole"]
-
 Ints = NDArray[np.int64]
 
 

@@ -25,18 +25,6 @@ from .message_graph import Ints, MessageGraph, WholeGraph
 from .preemptive import Pieces, folded_lengths, unfolded_steps
 from .schedule import EQUALS_BOUND, ListedSchedule, Schedule, excess
 
-__all__ = [
-    "OpenShopSchedule",
-    "Timetable",
-    "Transfers",
-    "completion_time",
-    "dense_starts",
-    "open_shop",
-    "port_bound",
-    "startup_of",
-    "timetable",
-]
-
 Floats = NDArray[np.float64]
 Hosts = tuple[ArrayLike, ArrayLike]
 TINY = 1e-9

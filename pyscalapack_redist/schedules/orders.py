@@ -18,19 +18,6 @@ from ..intersections.runs import Slot
 from .formulas import caterpillar_step, random_keys, ring_step
 from .schedule import Schedule
 
-__all__ = [
-    "ORDERS",
-    "Caterpillar",
-    "CombinedOrder",
-    "Coords",
-    "Natural",
-    "Order",
-    "Random",
-    "RingOrder",
-    "Scheduled",
-    "Share",
-]
-
 Coords = tuple[int, ...]
 
 

@@ -21,17 +21,6 @@ from .least_cost import optimal
 from .message_graph import Ints, MessageGraph
 from .schedule import EQUALS_BOUND, ListedSchedule, excess
 
-__all__ = [
-    "Pieces",
-    "PreemptiveSchedule",
-    "SplitBounds",
-    "folded_lengths",
-    "pieces_within",
-    "preemptive",
-    "preemptive_pareto",
-    "unfolded_steps",
-]
-
 Flags = NDArray[np.bool_]
 TINY = 1e-9
 UNCUT = 0.25  # of the time: for the schedule of whole messages

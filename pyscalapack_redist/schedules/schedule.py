@@ -19,8 +19,6 @@ from ..intersections.runs import Slot
 from .checks import checked_table
 from .message_graph import Ints, MessageGraph, WholeGraph, own_receivers, whole
 
-__all__ = ["ListedSchedule", "PairSchedule", "ProductSchedule", "Schedule", "product"]
-
 EQUALS_BOUND = "equals the lower bound"
 
 

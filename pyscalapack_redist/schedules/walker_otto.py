@@ -21,8 +21,6 @@ from .formulas import random_keys
 from .message_graph import Ints, MessageGraph
 from .schedule import Schedule
 
-__all__ = ["WalkerOtto", "phases", "random_phases", "schedule_walker_otto", "walker_otto"]
-
 
 @dataclass(frozen=True)
 class WalkerOtto:

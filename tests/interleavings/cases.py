@@ -21,8 +21,6 @@ from .explore import Case
 from .ranks import FAULTS, MOVING, EngineWorld, Rank, Setting, Use
 from .world import EAGER, QUIET, Choices
 
-__all__ = ["CASES"]
-
 # Nodes of the ranks: all on one, each on its own, and two of three on one; and how cases there are called.
 PLACES = {"two": (0, 0), "three": (0, 0, 0), "apart": (0, 1), "three apart": (0, 1, 2), "mixed": (0, 0, 1)}
 

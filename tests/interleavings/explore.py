@@ -23,8 +23,6 @@ from typing import Any
 
 from .world import Choices, Enumerated, Seeded, World, from_token
 
-__all__ = ["Case", "Failure", "Report", "explore", "explore_case", "replay"]
-
 BLOCK = 50  # schedules between two looks at the clock
 STUCK_SECONDS = 60  # that a block may take
 LOOK_SECONDS = 0.01  # between two looks at processes

@@ -31,8 +31,6 @@ from pyscalapack_redist.errors import CollectiveError
 from . import world as worlds
 from .world import Choices, Enumerated, World
 
-__all__ = ["AREA", "FAULTS", "MOVING", "EngineWorld", "Rank", "Setting", "Use"]
-
 AREA = 128  # bytes of a rank's area in a ring: messages go in several chunks
 SHIFT = 100.0  # between the elements of one use and those of the next
 UNTOUCHED = -1.0

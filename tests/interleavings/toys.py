@@ -10,8 +10,6 @@ import numpy as np
 from .explore import Case
 from .world import QUIET, Channel, Choices, World, pause
 
-__all__ = ["CASES", "WRONG"]
-
 DATA, READY = 1, 2
 
 

@@ -27,25 +27,6 @@ from typing import Any
 import numpy as np
 from greenlet import GreenletExit, getcurrent, greenlet
 
-__all__ = [
-    "BUFFERED",
-    "EAGER",
-    "QUIET",
-    "RENDEZVOUS",
-    "Channel",
-    "Choices",
-    "Enumerated",
-    "Hang",
-    "Livelock",
-    "NotRepeatable",
-    "Seeded",
-    "TransportError",
-    "Violation",
-    "World",
-    "from_token",
-    "pause",
-]
-
 QUIET = -1  # a delay: until nothing else can happen
 EAGER, BUFFERED, RENDEZVOUS = range(3)  # bytes are read by send(); later, without a receive; when a receive has matched
 MODES = ("eager", "buffered", "rendezvous")
