@@ -358,9 +358,9 @@ class Transfer:
             self._vote = vote = group.new_vote(self._ballot, use.rows())
             self._ticket = group.next_ticket()
             self.state = State.VOTING
-            use.ahead()
             looks = 0
             try:
+                use.ahead()
                 while not vote.test():
                     looks = self._idle(looks)
                     held.let_through()
