@@ -221,11 +221,7 @@ class Spec:
 
         def checked() -> PlanOptions:
             options = checked_options(schedule, exchange, buffers, memory_limit, op, uplo, diag, fill)
-            if a is not None:
-                options.check(a, op, uplo)
-            _check_tiles(fill, buffers, via, (a, b))
-            if a is not None and b is not None:
-                check_shapes(a, b, options.op)
+            _check_layouts(options, a, b, op, uplo, via)
             return options
 
         options = self._kept(checked) or PlanOptions(schedule, exchange, buffers)
@@ -281,9 +277,7 @@ class Spec:
         told.knows_both = True
         if self.joint is not None:
             told.dtype = dtype
-        self._options.check(a, self.op, None if self.part is None else self.part.uplo)
-        _check_tiles(self.fill, self.buffers, self.via, (a, b))
-        check_shapes(a, b, self.op)
+        _check_layouts(self._options, a, b, self.op, None if self.part is None else self.part.uplo, self.via)
         return told
 
     @property
@@ -466,6 +460,17 @@ def _communicator(
         f"desc_a = {shown(desc_a)}, desc_b = {shown(desc_b)}: no communicator is known; "
         "pass comm=, the communicator that holds both grids"
     )
+
+
+def _check_layouts(
+    options: PlanOptions, a: Layout | None, b: Layout | None, op: object, uplo: object, via: object
+) -> None:
+    """Refuse what is not for the layouts that are known, in the user's words for the operation, the part and the way."""
+    if a is not None:
+        options.check(a, op, uplo)
+    _check_tiles(options.fill, options.buffers, via, (a, b))
+    if a is not None and b is not None:
+        check_shapes(a, b, options.op)
 
 
 def _check_tiles(fill: object, buffers: str, via: object, layouts: Sequence[Layout | None]) -> None:

@@ -303,7 +303,9 @@ class Owed:
         a, b = self._a, self._b
         if not (a.is_product and b.is_product):
             return LengthMatrix(self._between_ranks())
-        return reading(a, b) or WholeGraph(tuple(self.axes), self.own_receivers)
+        if max(a.copies, b.copies) > 1:
+            return ReplicatedGraph(self.axes, a.places, b.places)
+        return WholeGraph(tuple(self.axes), self.own_receivers)
 
     @cached_property
     def own_receivers(self) -> Ints:

@@ -96,7 +96,10 @@ def process_coords(a: Placed, b: Placed, rank: int | None) -> tuple[Coords | Non
 
 def load_between(a: Placed, b: Placed) -> Load:
     """What there is to order. Not collective."""
-    owed = Owed(a, b)
+    return _load(Owed(a, b), a, b)
+
+
+def _load(owed: Owed, a: Placed, b: Placed) -> Load:
     axes = owed.axes
     pairs = 1
     for axis, x, y in zip(axes, a.distributions, b.distributions, strict=True):
@@ -125,7 +128,8 @@ def load_between(a: Placed, b: Placed) -> Load:
 
 def fewest_steps(a: Placed, b: Placed) -> int | None:
     """The most messages of a process, so that no one-port schedule has fewer steps; None where that takes long to find."""
-    return max(Owed(a, b).whole.degrees) if load_between(a, b).whole else None
+    owed = Owed(a, b)
+    return max(owed.whole.degrees) if _load(owed, a, b).whole else None
 
 
 def is_one_port(name: str) -> bool:
@@ -194,13 +198,14 @@ def schedules_for(name: str, a: Placed, b: Placed) -> list[Schedule]:
     ScheduleError
         The schedule does not apply to these layouts.
     """
-    graphs = _graphs(name, a, b)
+    owed = Owed(a, b)
+    graphs = _graphs(name, owed, a, b)
     if name not in FEWEST:
         return [build(name, graph) for graph in graphs]
     if sum(graph.P * graph.Q > 1 for graph in graphs) > 1:
-        load = load_between(a, b)
+        load = _load(owed, a, b)
         if load.whole:
-            graphs = [Owed(a, b).whole]
+            graphs = [owed.whole]
             name = name if graphs[0].P * graphs[0].Q * max(graphs[0].degrees) <= GREEDY else "stepwise"
         elif not load.searchable:
             return []
@@ -237,9 +242,10 @@ def _packed(part: Schedule) -> list[Ints] | Ints:
 
 def _listed(name: str, a: Placed, b: Placed, steps: Steps) -> list[Schedule]:
     """The schedules of which `searched` has told the steps."""
-    graphs = _graphs(name, a, b)
+    owed = Owed(a, b)
+    graphs = _graphs(name, owed, a, b)
     if any(isinstance(part, np.ndarray) for part in steps.parts) and not isinstance(graphs[0], WholeGraph):
-        graphs = [Owed(a, b).whole]
+        graphs = [owed.whole]
     pairs = zip(graphs, steps.parts, strict=True) if steps.parts else ()
     return [ListedSchedule(steps.name, graph, _unpacked(graph, part)) for graph, part in pairs]
 
@@ -252,9 +258,8 @@ def _unpacked(graph: MessageGraph, part: list[Ints] | Ints) -> list[Ints]:
     return np.split(np.column_stack(graph.messages)[order], ends) if len(part) else []
 
 
-def _graphs(name: str, a: Placed, b: Placed) -> list[MessageGraph]:
+def _graphs(name: str, owed: Owed, a: Placed, b: Placed) -> list[MessageGraph]:
     """Who owes whom: in each dimension; in the whole of both sets for some on not too many processes, and with copies."""
-    owed = Owed(a, b)
     if name in BY_FORMULA and a.copies * b.copies > 1:
         raise ScheduleError(
             f"schedule = {name!r} is for layouts without copies, and {a!r} -> {b!r} has some: which copy sends is no "
