@@ -23,6 +23,7 @@ from .links import Links, links_between
 from .mpi import MPI
 from .node import Node
 from .progress import until
+from .series import Series, Settling
 from .vote import (
     Ballot,
     LogSteps,
@@ -343,6 +344,12 @@ class Group:
         How many things these ranks have started.
     transfers : dict
         Transfers under way, in the order of their tickets.
+    unvoted : int
+        How many calls these ranks have started that have no ticket.
+    series : dict
+        Those calls, plan by plan, by tag.
+    settling : dict
+        What is left to do of series in which a rank has failed.
     lock : Lock
         Of whoever changes the state of anything here: another thread may wait for something else.
     """
@@ -364,9 +371,12 @@ class Group:
         self.wreckage: list[Any] = []  # of what broke off: MPI may still read and write there
         self.transfers: dict[Any, None] = {}
         self.tickets = Tickets()
+        self.unvoted, self.settling, self.series = 0, dict[Settling, None](), dict[int, Series]()
+        self._culprits: dict[int, int] = {}  # by tag, of series that have ended elsewhere before they began here
         self._closed = False
         self._notices = channel.tags - 1  # the last tags are of notices, and of votes
-        self._most_tickets = (channel.tags - 2) // TAGS
+        self._most_series = channel.tags // 8  # each has two tags
+        self._most_tickets = (channel.tags - 2 - 2 * self._most_series) // TAGS
         self._votes: deque[Vote] = deque()
         self._free_steps: list[LogSteps] = []  # of votes that were counted
         self._waiting = Waiting(self, self._notices)
@@ -382,6 +392,33 @@ class Group:
     def ticket(self) -> int:
         """The one that was drawn last."""
         return TAGS * (self.tickets.drawn % self._most_tickets)
+
+    @property
+    def started(self) -> int:
+        """How many calls these ranks have started, the same on all of them."""
+        return self.tickets.drawn + self.unvoted
+
+    def new_series(self, targets: Sequence[int], sources: Sequence[int]) -> Series | None:
+        """One more series of calls; None where there is no tag left for it. All ranks make it together."""
+        if len(self.series) == self._most_series:
+            return None
+        tag = self._notices - 3 - 2 * len(self.series)
+        made = self.series[tag] = Series(self, tag, targets, sources)
+        if tag in self._culprits:
+            made.hear(self._culprits.pop(tag))
+        return made
+
+    def end_series(self, tag: int, culprit: int) -> None:
+        """A rank has failed in a series, and has told so."""
+        if tag in self.series:
+            self.series[tag].hear(culprit)
+            self.series[tag].end()
+        else:
+            self._culprits[tag] = culprit
+
+    def tell_of_end(self, series: Series) -> None:
+        """Tell all ranks that this one has failed in a series."""
+        self._waiting.tell_of_end(series.tag)
 
     def check_usable(self) -> None:
         """See whether these ranks can still redistribute.
@@ -455,7 +492,7 @@ class Group:
     @property
     def in_flight(self) -> bool:
         """Whether anything that this rank has started here has not ended."""
-        return bool(self.transfers or self._votes)
+        return bool(self.transfers or self._votes or self.settling)
 
     @property
     def coming_ticket(self) -> int:
@@ -682,7 +719,7 @@ class Group:
             if self.in_flight:
                 self.node.ring.break_off()
             else:
-                self.node.ring.end(self.tickets.drawn)
+                self.node.ring.end(self.started)
 
     def close(self) -> None:
         """Start no call any more that goes straight through."""

@@ -4,6 +4,8 @@
        |  \\-> ASKING -> CONFIRMING -> READY
        \\-> REFUSING -> REFUSED
 
+A call of a series (comm/series.py) has no vote: it begins READY, and ends REFUSED where a rank has failed.
+
 From any of them to BROKEN, where a step raises. docs/protocol.md says what each rank may assume in each. A transfer knows
 neither layouts nor arrays: what it moves is a `Use`.
 
@@ -23,6 +25,7 @@ from ..errors import CollectiveError
 from . import progress
 from .group import TALK, Conversation, Group, Refusal
 from .progress import advance_others, interrupts_held, under_way, until
+from .series import Series
 from .vote import Ballot, Outcome, Rows, Statement, Verdict
 
 
@@ -61,10 +64,13 @@ class Use(Protocol):
         Whether any rank has elements that move; known once all agree.
     in_turn : bool
         Whether what moves now lets no other transfer move.
+    series : Series or None
+        The calls without votes of which this is one.
     """
 
     error: BaseException | None
     moves: bool
+    series: Series | None
 
     @property
     def plan(self) -> Any: ...
@@ -86,6 +92,15 @@ class Use(Protocol):
 
     def ahead(self) -> None:
         """Send what may go before the vote is known."""
+
+    def may_receive(self) -> bool:
+        """Of a series: whether it is its turn to receive, or it will not."""
+
+    def failure(self) -> BaseException | None:
+        """Of a series: why it has failed, if it has."""
+
+    def refuse(self, error: BaseException) -> None:
+        """It has failed, and this rank is not the only one to know, or will not be."""
 
     def counted(self) -> None:
         """The vote is counted."""
@@ -165,7 +180,7 @@ class Transfer:
 
     _group: Group
     _ballot: Ballot  # of one to be used again
-    expected: Outcome
+    expected: Outcome | None
     _talk: Conversation
     _refusal: Refusal
 
@@ -178,10 +193,15 @@ class Transfer:
         if group is None:
             self.state, self._result = COMPLETE, use.finish()
             return
-        self._group, self.state = group, State.VOTING
+        self._group, self.state = group, State.VOTING if use.series is None else State.READY
         try:
-            if vote is None:
+            if use.series is not None and use.error is not None:
+                group.tell_of_end(use.series)
+                self._end_series(use.error)
+                return
+            if vote is None and use.series is None:
                 self._vote = group.cast(use.ballot(group.failed(use.error)), use.rows())
+            if vote is None:
                 use.ahead()
         except BaseException as caught:  # the others count on what has begun
             self._give_up(caught)
@@ -189,7 +209,7 @@ class Transfer:
         self._join()
 
     @classmethod
-    def ready(cls, group: Group, use: Use, ballot: Ballot, expected: Outcome) -> Transfer:
+    def ready(cls, group: Group, use: Use, ballot: Ballot, expected: Outcome | None) -> Transfer:
         """One to be used `again`, by a ballot that all ranks agreed to, of which this came. Not collective."""
         self = object.__new__(cls)
         self._group, self._use, self.state = group, use, COMPLETE
@@ -276,6 +296,7 @@ class Transfer:
             return False
         self._use.close()
         self._error = self._use.error or CollectiveError(self._refusal.answer)
+        self._use.refuse(self._error)
         self.state = State.REFUSED
         return True
 
@@ -289,6 +310,8 @@ class Transfer:
         runs come one after another also lets those before it end.
         """
         use = self._use
+        if use.series is not None:
+            return self._ready_in_series()
         for other in self._group.transfers:
             if other is self:
                 break
@@ -301,6 +324,20 @@ class Transfer:
             self._complete()
         return True
 
+    def _ready_in_series(self) -> bool:
+        """Until the calls before have received all that is for them."""
+        if not self._use.may_receive():
+            return False
+        error = self._use.failure()
+        if error is None:
+            self._use.start(0)
+            self.state = State.MOVING
+        elif not self._use.is_sent():
+            return False
+        else:
+            self._end_series(error)
+        return True
+
     def _moving(self, block: bool) -> bool:
         """Until all have moved."""
         if not self._use.advance(block):
@@ -308,7 +345,17 @@ class Transfer:
         self._complete()
         return True
 
+    def _end_series(self, error: BaseException) -> None:
+        """A rank has failed: there are no more calls."""
+        self._use.close()
+        self._use.refuse(error)
+        self.state, self._error = State.REFUSED, error
+
     def _complete(self) -> None:
+        error = None if self._use.series is None else self._use.failure()
+        if error is not None:
+            self._end_series(error)
+            return
         self._result = self._use.finish()
         self._use.close()
         self.state = COMPLETE
@@ -354,6 +401,8 @@ class Transfer:
             return NotImplemented
         if not use.renew(a, out, group.coming_ticket):
             return NotImplemented
+        if use.series is not None:
+            return self._again_in_series()
         with interrupts_held() as held:
             self._vote = vote = group.new_vote(self._ballot, use.rows())
             self._ticket = group.next_ticket()
@@ -367,7 +416,7 @@ class Transfer:
             except BaseException:
                 self._go_on()
                 raise
-            expected = vote.outcome is not None and vote.outcome.is_same(self.expected)
+            expected = self.expected is not None and vote.outcome is not None and vote.outcome.is_same(self.expected)
             if expected:
                 self._move_all()
                 return use.leave()
@@ -375,6 +424,37 @@ class Transfer:
         return self.wait()
 
     __call__ = again
+
+    def _again_in_series(self) -> Any:
+        """Without a vote; an interrupt may come while others are waited for, and it then goes on as any other transfer."""
+        use, looks = self._use, 0
+        with interrupts_held() as held:
+            self._vote, self.state = None, State.MOVING
+            while not self._has_moved(looks == 0):
+                try:
+                    looks = self._idle(looks)
+                    held.let_through()
+                except BaseException:
+                    self._go_on()
+                    raise
+            error = use.failure()
+            if error is not None:
+                self._end_series(error)
+                raise error
+            self.state = COMPLETE
+            return use.leave()
+
+    def _has_moved(self, first: bool) -> bool:
+        """Whether all has moved; it begins here."""
+        use = self._use
+        try:
+            if first:
+                use.ahead()
+                use.start(0)
+            return use.advance(False)
+        except BaseException as caught:
+            self._give_up(caught)
+            raise
 
     def _move_all(self) -> None:
         """All are well; nothing interrupts this."""
@@ -393,7 +473,8 @@ class Transfer:
         """As any other transfer, from the vote that was cast."""
         self._result = self._error = None
         self._use.stay()
-        self._group.adopt(self._vote)
+        if self._vote is not None:
+            self._group.adopt(self._vote)
         self._join()
 
     def _idle(self, looks: int) -> int:

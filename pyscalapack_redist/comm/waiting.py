@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .._kernels.ring import Ring, Tickets
+from .._kernels.ring import Ring
 from ..errors import CollectiveError
 from . import progress
 from .channel import Channel, Request
@@ -29,7 +29,7 @@ ANSWER_SECONDS = 1.0
 SETTLE_SECONDS = 10.0
 WATCHERS = 64  # the lowest ranks: they ask all others whether they wait, and the others ask only them
 MOST_NAMED = 8  # ranks that a report names
-WAITS, LEFT = range(2)  # what a notice says
+WAITS, LEFT, ENDED = range(3)  # what a notice says: in which call, or of which series
 
 
 class Waiters(Protocol):
@@ -40,7 +40,6 @@ class Waiters(Protocol):
     size: int
     names: tuple[str, ...]
     node: Node | None
-    tickets: Tickets
     watch: Callable[[], None] | None
 
     @property
@@ -48,11 +47,18 @@ class Waiters(Protocol):
         """Where votes are cast in shared memory."""
 
     @property
+    def started(self) -> int:
+        """How many calls these ranks have started."""
+
+    @property
     def in_flight(self) -> bool:
         """Whether anything that this rank has started has not ended."""
 
     def end(self) -> None:
         """Come to no more calls. Not collective."""
+
+    def end_series(self, tag: int, culprit: int) -> None:
+        """A rank has failed in a series, and has told so. Not collective."""
 
 
 class Waiting:
@@ -78,7 +84,7 @@ class Waiting:
         """
         if not self._check_others():
             return
-        moment, ticket = self._checked, self._group.tickets.drawn
+        moment, ticket = self._checked, self._group.started
         if ticket != self._what:
             self._what, self._since, self._said, self._has_asked, self._told = ticket, moment, False, False, set()
         self._listen()
@@ -94,7 +100,7 @@ class Waiting:
             return False
         self._checked = moment
         if self._group.node is not None:
-            self._group.node.check(self._group.tickets.drawn)
+            self._group.node.check(self._group.started)
         if self._group.watch is not None:
             self._group.watch()
         return True
@@ -112,12 +118,11 @@ class Waiting:
         met, last = None, time.monotonic() + SETTLE_SECONDS
         with contextlib.suppress(Exception):  # of ranks that have died, or of MPI without them
             while time.monotonic() < last:
-                if any(what == LEFT for _, what, _ in self._receive_notices()):
-                    return False
+                self._listen()
                 if met is None and not self._group.in_flight and not self._on_their_way():
                     self._group.end()
                     met = barrier()
-                if met is not None and met.Test():
+                if met is not None and not self._group.in_flight and met.Test():
                     return True
                 self._check_others()
                 progress.advance_others()  # here, or elsewhere: others may wait for that before they come
@@ -128,17 +133,21 @@ class Waiting:
         """Tell all others that this rank takes part no more."""
         self._notify(LEFT, range(self._group.size))
 
+    def tell_of_end(self, tag: int) -> None:
+        """Tell all others that this rank has failed in a series."""
+        self._notify(ENDED, range(self._group.size), tag)
+
     @property
     def _by_messages(self) -> bool:
         """Whether ranks must tell one another what they could not read in shared memory."""
         return self._group.voting_ring is None
 
-    def _notify(self, what: int, ranks: Iterable[int]) -> None:
+    def _notify(self, what: int, ranks: Iterable[int], number: int | None = None) -> None:
         group = self._group
         if not self._by_messages:
             return
         self._on_their_way()  # forgets the others
-        data = np.array([what, group.tickets.drawn], np.int64)
+        data = np.array([what, group.started if number is None else number], np.int64)
         for peer in ranks:
             if peer != group.rank:
                 with contextlib.suppress(Exception):
@@ -157,13 +166,16 @@ class Waiting:
 
     def _listen(self) -> None:
         """Hear what ranks say of themselves."""
-        for peer, what, ticket in self._receive_notices():
+        for peer, what, number in self._receive_notices():
             if what == LEFT:
                 raise CollectiveError(f"{self._group.names[peer]} has left a redistribution in the middle")
-            self._heard[peer] = ticket
+            if what == ENDED:
+                self._group.end_series(number, peer)
+            else:
+                self._heard[peer] = number
 
     def _receive_notices(self) -> list[tuple[int, int, int]]:
-        """From whom, what they say, and in which call."""
+        """From whom, what they say, and of what."""
         came: list[tuple[int, int, int]] = []
         while (found := self._group.channel.probe(None, self._tag)) is not None:
             data = np.empty(2, np.int64)
@@ -185,7 +197,7 @@ class Waiting:
             self._has_asked, self._said = True, False
             self._since = time.monotonic() - self._patience + ANSWER_SECONDS
             return None
-        return [k for k in asked if k != group.rank and self._heard.get(k) != group.tickets.drawn]
+        return [k for k in asked if k != group.rank and self._heard.get(k) != group.started]
 
     @property
     def _asked(self) -> range:
@@ -208,7 +220,7 @@ class Waiting:
         what = "a redistribution" if plan is None else f"{plan!r}"
         who, has = _listed([group.names[k] for k in missing]), "has" if len(missing) == 1 else "have"
         absent = f"{who} {has} not come to it" if missing else "all have come to it"
-        where = f"in call {group.tickets.drawn} of these {group.size} ranks, {what}: {absent}"
+        where = f"in call {group.started} of these {group.size} ranks, {what}: {absent}"
         _report(group.names[group.rank], self._patience, where)
 
 

@@ -108,7 +108,7 @@ def checked_arrays(
         Names the array, what it is and what it should be.
     """
     sources = own_arrays("a", a, desc_a)
-    whose = "redistribute was told"
+    whose = "the plan is for"
     for k, array in enumerate(sources):
         if array is None:
             continue

@@ -61,6 +61,7 @@ def redistribute(
     buffers: str = "packed",
     via: Via = None,
     memory_limit: int | str = MEMORY_LIMIT,
+    agree: str = "always",
 ) -> Redistribution:
     """Plan the redistribution of an array from layout A to layout B.
 
@@ -116,11 +117,23 @@ def redistribute(
     memory_limit : int or str
         Most bytes of extra memory per rank, as a number or as "64MiB" (kB, MB and GB are powers of 1000, KiB, MiB and GiB
         of 1024).
+    agree : {"always", "first"}
+        "always": in each call all ranks agree before any element moves, so an error on one is an error on all, and no array
+        is touched. "first": they agree in the first call, and a later one starts as a persistent collective of MPI does
+        (MPI_Alltoallv_init, MPI_Start): its arguments are bound, here dtype, alpha, beta and the order of elements in
+        messages, while the arrays may be others, with other strides; and whether another rank has called correctly is not
+        looked at first. That is for small messages between nodes (all that goes at once, up to 256 KiB a rank), where
+        agreeing takes as long as moving; through shared memory, and for longer messages, ranks go on to agree. What is given
+        up is that errors are the same on all: a rank with an error of its own raises it at once; one that receives from it
+        raises CollectiveError in this call, with B perhaps written in part; all others at most 16 calls later, having had
+        correct arrays until then. The plan can be used no more after that, also where ranks have agreed on the failure. Not for
+        the exchanges "ready", "bruck", "alltoallv" and "alltoallw", nor for buffers="datatypes".
 
     Returns
     -------
     Redistribution
-        Call it with the local array of A to get that of B; the same object again for the same layouts and options. On paper
+        Call it with the local array of A to get that of B; the same object again for the same layouts and options, but a new
+        one each time with `agree="first"`. On paper
         a `PaperPlan`, which says what is missing.
 
     Raises
@@ -133,7 +146,7 @@ def redistribute(
     desc_a, desc_b = descriptor_of(desc_a), descriptor_of(desc_b)
     with interrupts_held() as held:
         spec = resolve(
-            desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill
+            desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill, agree
         )
         if spec.on_paper or spec.idle:
             plan = build(spec, choose(spec.schedule, spec.exchange, spec.buffers, None))
@@ -187,7 +200,7 @@ def _agreed_plan(spec: Spec, group: Group, let_through: Callable[[], None]) -> R
         agreed = Redistribution(inside)
     if agreed is not kept:
         group.plans.keep(key, agreed)
-    return agreed
+    return agreed if spec.agree == "always" else Redistribution(agreed.inside.with_terms())
 
 
 def _plan_ahead(spec: Spec, group: Group) -> Redistribution | None:
@@ -226,7 +239,7 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
         steps = _found_by_one(group, lambda: search(spec, chosen.schedule))
     moments.append(time.perf_counter())
     plan = made_by_all(group, lambda: build(spec, chosen, group, steps))
-    if spec.exchange == spec.schedule == "auto":
+    if spec.exchange == spec.schedule == "auto" and spec.agree == "always":
         _take_log_steps(plan, group.links)
     if plan.stages[0].exchange.collective:
         group.make_collectives()

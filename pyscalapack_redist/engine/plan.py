@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from .._kernels.bundle import Origins
 from .._kernels.call import Call, Kinds
 from ..comm.group import Group
+from ..comm.series import Series
 from ..comm.transfer import Transfer
 from ..comm.vote import digest
 from ..errors import ArrayError, ScheduleError
 from ..exchanges import Exchange
+from ..exchanges.pipeline import Nonblocking
 from ..exchanges.shared import Shared
 from ..layout.letters import conjugates
 from ..layout.tiles import Layout
@@ -25,6 +27,7 @@ from ..schedules.orders import CombinedOrder, Order
 from .arrays import BY_COLUMNS, Arrays, dtype_digest
 from .operation import Factors
 from .stages import Forms, Move, Pair, Stage
+from .terms import Terms
 
 BINDINGS_KEPT = 8  # of a plan, one for each kind of arrays or pair of factors
 PLANNING = ("processes", "schedule", "messages")
@@ -135,6 +138,8 @@ class Plan:
         Whether the result of the fast path is not yet that of the use: there is a rest of B to fill, or no local array.
     tiled : bool
         Whether a layout is of tiles.
+    terms : Terms or None
+        What the first call binds, with agree="first".
     apart : Arrays or None
         With tiles: where the arrays of the last use were, which did not overlap.
     """
@@ -166,6 +171,7 @@ class Plan:
         self._bindings: OrderedDict[Any, Binding] = OrderedDict()
         self._numbers: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
         self.apart: Arrays | None = None
+        self.terms: Terms | None = None
 
     @functools.cached_property
     def pair_of(self) -> dict[int, int]:
@@ -196,9 +202,20 @@ class Plan:
         same_dtype = (dtype is None) == (pair.dtype is None) and dtype == pair.dtype  # None == float64
         if same_dtype and (a._storage, b._storage) == (pair.desc_a._storage, pair.desc_b._storage):
             return self
+        other = self._copy()
+        other.pairs = (pair._replace(desc_a=a, desc_b=b, dtype=dtype),)
+        return other
+
+    def with_terms(self) -> Plan:
+        """The same as a plan of its own, to be bound by its first use."""
+        other = self._copy()
+        other.terms = Terms()
+        return other
+
+    def _copy(self) -> Plan:
+        """The same without anything remembered of uses."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other.pairs = (pair._replace(desc_a=a, desc_b=b, dtype=dtype),)
         other.remembered, other.call = {}, None
         return other
 
@@ -242,16 +259,54 @@ class Plan:
     def binding(self, mine: Operands, forms: Forms, order: int, item: int) -> Binding:
         """What moves arrays of such a kind, an old one or a new one."""
         blends = [(k, way, blend.key) for k, some in enumerate(forms.blends) for way, blend in some.items() if blend]
-        key = forms.strides, forms.items, tuple(blends), forms.stays, order, item
+        by = None if self.series is None else Nonblocking
+        key = forms.strides, forms.items, tuple(blends), forms.stays, order, item, by
         kept = self._bindings.get(key)
         if kept is None:
-            kept = bound(self.stages, forms, order, item, self.memory_limit, mine.factors)
+            kept = bound(self.stages, forms, order, item, self.memory_limit, mine.factors, by)
             while len(self._bindings) >= BINDINGS_KEPT:
                 self._bindings.popitem(last=False)
             self._bindings[key] = kept
         else:
             self._bindings.move_to_end(key)
         return kept
+
+    @property
+    def series(self) -> Series | None:
+        """The calls after the first, where they are not voted on."""
+        return None if self.terms is None else self.terms.series
+
+    @property
+    def begun(self) -> int:
+        """How often this rank has voted or begun a call of the series."""
+        voted = 0 if self.group is None else self.group.tickets.drawn
+        return voted if self.series is None else voted + self.series.calls
+
+    def at_once(self, mine: Operands, order: int, item: int) -> Exchange | None:
+        """What moves such arrays in few small messages between nodes; None where they are not such. Alike on all ranks."""
+        stage, group = self.stages[0], self.group
+        if not item or len(self.stages) > 1 or group is None or group.voting_ring is not None:
+            return None
+        exchange = stage.bound(mine.forms, order, item, Nonblocking)
+        return exchange if exchange.goes_ahead else None
+
+    def bind(self, mine: Operands, order: int, item: int) -> None:
+        """Bind the plan to what all have agreed on for these arrays, if it is one to be bound and this is its first use."""
+        terms = self.terms
+        if terms is None or terms.is_bound or self.group is None or not item:
+            return
+        terms.bind(mine.factors[0], order, item)
+        self.pairs = (self.pairs[0]._replace(dtype=mine.dtypes[0]),)
+        exchange = self.at_once(mine, order, item)
+        if exchange is not None:
+            terms.begin_series(self.group, exchange)
+
+    def refuse(self, why: str) -> None:
+        """A call has failed: where the first one has bound the plan, it can be used no more."""
+        if self.terms is not None and self.terms.is_bound:
+            self.terms.refuse(why)
+            self.remembered.clear()
+            self.call = None
 
     def said_of(self, mine: Operands) -> dict[str, Any]:
         """What a ballot says of the plan and of these arrays."""
@@ -332,9 +387,15 @@ def factors_of(both: Factors, move: Move) -> Factors:
 
 
 def bound(
-    stages: Sequence[Stage], forms: Forms, order: int, item: int, memory_limit: int, factors: Sequence[Factors]
+    stages: Sequence[Stage],
+    forms: Forms,
+    order: int,
+    item: int,
+    memory_limit: int,
+    factors: Sequence[Factors],
+    by: type[Exchange] | None = None,
 ) -> Binding:
-    """What moves such arrays. Not collective.
+    """What moves such arrays: the stages' own exchanges, or `by`. Not collective.
 
     Raises
     ------
@@ -343,7 +404,7 @@ def bound(
     ScheduleError
         MPI's datatypes cannot do what is asked on the way.
     """
-    exchanges = tuple([stage.bound(forms, order, item) for stage in stages])
+    exchanges = tuple([stage.bound(forms, order, item, by) for stage in stages])
     private = 0
     for exchange in exchanges:
         if exchange.buffers.name == "datatypes" and any(any(some.values()) for some in forms.blends):

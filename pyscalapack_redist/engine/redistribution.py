@@ -135,7 +135,7 @@ class Redistribution:
         plan = self.inside
         group = plan.group
         call: Call | Transfer | None = None
-        drawn = 0 if group is None else group.tickets.drawn  # more once this rank has voted
+        begun = plan.begun  # more once this rank has voted, or sent
         try:
             result: Any = NotImplemented  # arrays of another kind: nothing has begun
             if not progress.here.tasks:  # with others under way, calls go in turn
@@ -152,8 +152,8 @@ class Redistribution:
         except BaseException as caught:
             if isinstance(call, Call) and call.begun:
                 continued(plan, call, a, out)  # it goes on when this rank calls anything again
-            elif group is not None and group.tickets.drawn == drawn:
-                # The others wait for this rank's vote: it says that this rank has failed, and `wait` raises the error.
+            elif group is not None and plan.begun == begun:
+                # The others wait for this rank: it tells them that it has failed, and `wait` raises the error.
                 return start_use(plan, a, out, alpha, beta, error=caught).wait()
             raise
         return transfer.wait()

@@ -31,6 +31,8 @@ from .arrays import check_dtype, dtype_digest
 from .operation import Part, check_square, checked_fill, checked_part
 
 WITH_UNIT = re.compile(r"(?P<value>\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
+AGREE = ("always", "first")
+VOTED_ON = ("ready", "bruck", "alltoallv", "alltoallw")  # exchanges whose messages cannot do without a vote
 SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
@@ -88,6 +90,7 @@ class PlanOptions(NamedTuple):
     op: str = "N"
     part: Part | None = None
     fill: str | None = None
+    agree: str = "always"
 
     def check(self, a: Layout, op: object, uplo: object) -> None:
         """Refuse what is not for an array of layout `a`, in the user's words for the operation and the part. Not collective.
@@ -129,6 +132,7 @@ def checked_options(
     uplo: object,
     diag: object,
     fill: object,
+    agree: object,
 ) -> PlanOptions:
     """The options that these arguments are. Not collective.
 
@@ -153,7 +157,36 @@ def checked_options(
             f"uplo = {uplo!r} with buffers = 'datatypes': no derived datatype is made for a trapezoid; "
             "use buffers='packed'"
         )
-    return PlanOptions(schedule, exchange, buffers, limit, letter, part, checked_fill(fill, part))
+    return PlanOptions(
+        schedule,
+        exchange,
+        buffers,
+        limit,
+        letter,
+        part,
+        checked_fill(fill, part),
+        checked_agree(agree, exchange, buffers),
+    )
+
+
+def checked_agree(agree: object, exchange: str, buffers: str) -> str:
+    """When ranks agree, one of AGREE, where it goes with the exchange. Not collective.
+
+    Raises
+    ------
+    ScheduleError
+        It does not.
+    """
+    if not isinstance(agree, str) or agree not in AGREE:
+        raise unknown("agree", agree, AGREE)
+    if agree == "first" and (buffers == "datatypes" or exchange in VOTED_ON):
+        what = "buffers = 'datatypes'" if buffers == "datatypes" else f"exchange = {exchange!r}"
+        others = ", ".join(repr(name) for name in ("auto", *EXCHANGES) if name not in VOTED_ON)
+        raise ScheduleError(
+            f"agree = 'first' with {what}: its messages have no place in which to say that their sender has failed; use "
+            f"buffers='packed' and one of the exchanges {others}, or agree='always'"
+        )
+    return agree
 
 
 class Asked(NamedTuple):
@@ -189,6 +222,7 @@ class Spec:
         uplo: str | None = None,
         diag: str = "N",
         fill: str | None = None,
+        agree: str = "always",
     ) -> None:
         self.error: BaseException | None = None
         self.on_paper = on_paper(desc_a, desc_b, comm)
@@ -220,7 +254,7 @@ class Spec:
         self.knows_both = a is not None and b is not None
 
         def checked() -> PlanOptions:
-            options = checked_options(schedule, exchange, buffers, memory_limit, op, uplo, diag, fill)
+            options = checked_options(schedule, exchange, buffers, memory_limit, op, uplo, diag, fill, agree)
             _check_layouts(options, a, b, op, uplo, via)
             return options
 
@@ -232,7 +266,9 @@ class Spec:
             self._between = readable_via(way, self._comm)
             self.via = None if way is None else self._kept(lambda: read_via(way, self._comm, self.joint is not None))
         self._options = options
-        self.schedule, self.exchange, self.buffers, self.memory_limit, self.op, self.part, self.fill = options
+        self.schedule, self.exchange, self.buffers, self.memory_limit, self.op, self.part, self.fill, self.agree = (
+            options
+        )
         self.call = 0 if self.error is not None else _options_digest(options, self._via_on_all_ranks)
         self.ranks: tuple[int, ...] = ()
         self.idle = False
@@ -323,7 +359,9 @@ class Spec:
     def statements(self) -> list[Statement]:
         """What this rank asks for, for the message where ranks differ. Not collective."""
         options = dict(self._options._asdict(), via=self.via)
-        usual = dict(checked_options("auto", "auto", "packed", MEMORY_LIMIT, "N", None, "N", None)._asdict(), via=None)
+        usual = dict(
+            checked_options("auto", "auto", "packed", MEMORY_LIMIT, "N", None, "N", None, "always")._asdict(), via=None
+        )
         unusual = [f"{name}={value!r}" for name, value in options.items() if repr(value) != repr(usual[name])]
         said = []
         if self.joint is not None:

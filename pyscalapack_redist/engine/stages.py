@@ -168,7 +168,7 @@ class Stage:
             between=sum(extents.between for extents in every),
         )
 
-    def bound(self, forms: Forms, order: int, item: int) -> Exchange:
+    def bound(self, forms: Forms, order: int, item: int, by: type[Exchange] | None = None) -> Exchange:
         """The exchange for arrays of one kind. Not collective.
 
         Parameters
@@ -179,6 +179,8 @@ class Stage:
             Of the elements in messages: by rows (1) or by columns (2).
         item : int
             Bytes of an element, of the largest on any rank.
+        by : class of Exchange, optional
+            Another one than the stage's own.
         """
         binder = _Binder(self, forms, order)
         sends, receives = (
@@ -189,7 +191,7 @@ class Stage:
             "",
         )
         node = None if self._group is None else self._group.node
-        return self.exchange(sends, receives, copies, self.options.of(max(1, item), order), node)
+        return (by or self.exchange)(sends, receives, copies, self.options.of(max(1, item), order), node)
 
     def straight(self, forms: Forms, order: int, item: int) -> Traffic | None:
         """What the exchange would move in one compiled piece, before it is made; None where it would not. Not collective.

@@ -18,16 +18,19 @@ from .._kernels.bundle import Origins, address_of
 from .._kernels.call import Call, Kinds
 from .._kernels.transport import Traffic
 from ..comm.group import DATA, Group
-from ..comm.progress import interrupts_held
+from ..comm.progress import interrupts_held, until
 from ..comm.transfer import Counted, Transfer
-from ..comm.vote import Ballot, Outcome, RingVote, Rows, Statement, differ
+from ..comm.vote import Ballot, Outcome, RingVote, Rows, Statement, differ, error_in_words
+from ..errors import CollectiveError
 from ..exchanges import Exchange, Progress, Run
 from ..exchanges.exchange import prepare
+from ..exchanges.pipeline import InSeries
 from ..exchanges.shared import Shared, Together
 from .arrays import BY_COLUMNS, BY_ROWS, dtype_digest
 from .operands import finished, lists, operands_of, to_wrap, wrapped
 from .plan import Binding, Operands, Plan, Remembered, factors_key, factors_of, key_of, remembered_of
 from .stages import Forms
+from .terms import Terms
 
 Dtypes = Sequence[np.dtype[Any] | None]
 MOST_KEPT = 2**20  # bytes of staging memory that a plan keeps for its next call
@@ -51,6 +54,8 @@ class Use:
     ----------
     mine : Operands
         This rank's arrays; not there where they were not good.
+    series : Series or None
+        The calls without votes of which this is one.
     binding : Binding or None
         What moves them; None where that needs the outcome of the vote.
     exchange, progress
@@ -69,8 +74,9 @@ class Use:
         self._rows: Rows | None = None
         self._between: list[NDArray[Any] | None] = []
         self._stage, self._started = 0, False
+        self.series = plan.series
         self.error: BaseException | None = None
-        self.moves = False
+        self.moves = self.series is not None
         self.mine: Operands | None = None
         self.binding: Binding | None = None
         self.exchange: Exchange
@@ -106,8 +112,12 @@ class Use:
             prepare()  # where it fails the others hear of it, also from a rank without arrays
             self.mine = mine = operands_of(plan, a, out, alpha, beta)
             self._forms = mine.forms
+            terms, item = plan.terms, 0
+            if terms is not None and terms.is_bound:
+                terms.check(mine.factors[0])
+                self.mine, item = mine._replace(order=terms.order), terms.item
             try:
-                self._take(plan.known(mine))
+                self._take(plan.known(mine), item)
             except Exception:
                 if not plan.asks or None not in mine.dtypes:
                     raise
@@ -140,6 +150,8 @@ class Use:
         self.binding, self.exchange = binding, binding.exchanges[0]
         self._staging = self._group.staging.take(binding.private_bytes) if staging is None else staging
         run = self._run()
+        if begin is None and self.series is not None:
+            begin = functools.partial(InSeries, self.series)
         self.progress = self.exchange.begin(run) if begin is None else begin(self.exchange, run)
 
     @property
@@ -161,7 +173,8 @@ class Use:
             return plan.binding(mine, forms, BY_ROWS + BY_COLUMNS - binding.order, binding.item).exchanges[stage]
 
         channel, collectives = group.channel, group.collectives
-        return Run(channel, collectives, self._ticket + DATA, starts, addresses, self._staging, self._spent, turned)
+        tag = self._ticket + DATA if self.series is None else self.series.tag
+        return Run(channel, collectives, tag, starts, addresses, self._staging, self._spent, turned)
 
     # -- the vote
 
@@ -192,6 +205,22 @@ class Use:
         """Send what may go before the vote is known."""
         if self.binding is not None and self.error is None:
             self.progress.ahead()
+
+    def may_receive(self) -> bool:
+        """Of a series: whether the calls before have received all; or one has failed."""
+        assert self.series is not None
+        return self.series.receiving is None or self.failure() is not None
+
+    def failure(self) -> BaseException | None:
+        """Why this one has failed of a series, if it has."""
+        terms = self.plan.terms
+        if self.error is None and terms is not None and terms.failure is not None:
+            self.error = CollectiveError(terms.failure)
+        return self.error
+
+    def refuse(self, error: BaseException) -> None:
+        """It has failed."""
+        self.plan.refuse(error_in_words(error))
 
     def counted(self) -> None:
         """The vote is counted."""
@@ -238,6 +267,7 @@ class Use:
             self.exchange = self.binding.exchanges[self._stage]
         assert self.binding is not None
         self.moves = bool(item) and not (len(plan.stages) == 1 and all(mine.forms.stays))
+        plan.bind(mine, order, item)
         remember(plan, mine, self.binding, outcome)
         return outcome.packed is not None and (outcome.packed != order or "packed" in outcome.disputed)
 
@@ -277,6 +307,8 @@ class Use:
         """The result, once all has moved."""
         plan, mine = self.plan, self._known()
         result = finished(plan, mine.outs, mine.targets, mine.factors)
+        if self.series is not None and self.binding is not None:
+            remember(plan, mine, self.binding)
         plan.seconds = time.perf_counter() - self._started_at
         return result
 
@@ -328,6 +360,8 @@ class KeptUse(Use):
 
     def renew(self, a: Any, out: Any, ticket: int) -> bool:
         """Be as before the first use, for these arrays; False where they are of another kind."""
+        if self.series is not None and self.series.culprit is not None:
+            return False
         try:
             found = self._kinds.match([a], [out])
         except Exception:
@@ -340,7 +374,9 @@ class KeptUse(Use):
             self._begin()
         run = self.progress.run
         self._arrays, (self._targets, run.origins) = (a, out), found
-        run.tag, run.addresses = ticket + DATA, run.origins.pair(0)
+        run.addresses = run.origins.pair(0)
+        if self.series is None:
+            run.tag = ticket + DATA
         self.progress.renew()
         self._rows = self.progress.with_vote()
         return True
@@ -387,12 +423,38 @@ def start_use(
         return Transfer(None, use)
     group.check_usable()
     with interrupts_held() as held:
-        ticket = group.next_ticket()
+        terms = plan.terms
+        if terms is not None:
+            error = _first_is_known(plan, terms, held.let_through, error)
+            terms.check_usable()
+        ticket = group.next_ticket() if plan.series is None else 0
         use = Use(plan, ticket, spent, measured)
         use._given, use.error = given, error
         if error is None:
             use.check(a, out, alpha, beta, held.let_through)
-        return Transfer(group, use, ticket)
+        transfer = Transfer(group, use, ticket)
+        if terms is not None:
+            terms.started(transfer)
+        return transfer
+
+
+def _first_is_known(
+    plan: Plan, terms: Terms, let_through: Callable[[], None], error: BaseException | None
+) -> BaseException | None:
+    """Wait until this rank knows whether it votes, as all do or none; its error, or an interrupt meanwhile."""
+
+    def look_around() -> None:
+        if plan.group is not None:
+            plan.group.look_around(plan)
+        if error is None:
+            let_through()
+
+    while not terms.is_settled():
+        try:
+            until(terms.is_settled, look_around)
+        except BaseException as caught:
+            error = error or caught
+    return error
 
 
 def continued(plan: Plan, call: Call, a: Any, out: Any) -> Transfer:
@@ -477,7 +539,9 @@ def call_for(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call | Tran
 def _first_call(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call | Transfer | None:
     """The compiled call for arrays like these, where there was no use of any yet. A transfer finds errors again."""
     group = plan.group
-    if group is None or group.broken is not None or plan.asks or plan.tiled or plan.stages[0].exchange is not Shared:
+    if group is None or group.broken is not None or plan.terms is not None or plan.asks or plan.tiled:
+        return None
+    if plan.stages[0].exchange is not Shared:
         return None
     try:
         mine = operands_of(plan, a, out, alpha, beta)
@@ -490,16 +554,24 @@ def _first_call(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call | T
         return None
 
 
-def remember(plan: Plan, mine: Operands, binding: Binding, outcome: Outcome) -> None:
-    """Serve the next arrays of this kind without checking each; on one node in a compiled call. Not collective."""
+def remember(plan: Plan, mine: Operands, binding: Binding, outcome: Outcome | None = None) -> None:
+    """Serve the next arrays of this kind without checking each; on one node in a compiled call. Not collective.
+
+    Parameters
+    ----------
+    outcome : Outcome, optional
+        Of the vote on these; a call of a series had none.
+    """
     if plan.between or plan.tiled:
         return
+    if plan.series is not None:
+        binding = plan.binding(mine, mine.forms, binding.order, binding.item)
     remembered = remembered_of(plan, mine)
-    if remembered is not None and isinstance(remembered.call, Transfer):
+    if outcome is not None and remembered is not None and isinstance(remembered.call, Transfer):
         remembered.call.expected = outcome
     if remembered is not None and remembered.operands.forms is mine.forms and remembered.binding(plan) is binding:
         return
-    _remember_as(plan, mine, binding, int(outcome.item), outcome)
+    _remember_as(plan, mine, binding, binding.item, outcome)
 
 
 def _remember_as(
@@ -537,10 +609,17 @@ def _remember_as(
         call = Call(
             traffic, kinds, Ballot(**plan.said_of(mine), packed=order), item, look_around, group.tickets, plan.listed
         )
-    elif binding is not None and outcome is not None and item and not plan.asks and KeptUse.suits(binding.exchanges[0]):
+    elif exchange is not None and _is_kept(plan, exchange, item, outcome):
+        assert binding is not None
         call = Transfer.ready(group, KeptUse(plan, kinds, kept, binding), ballot, outcome)
     plan.keep(key, Remembered(kinds, kept, order, call, binding))
     return call
+
+
+def _is_kept(plan: Plan, exchange: Exchange, item: int, outcome: Outcome | None) -> bool:
+    """Whether a use of this kind is kept for the next: one that is agreed on, of one array."""
+    agreed = outcome is not None or plan.series is not None
+    return agreed and item > 0 and not plan.asks and KeptUse.suits(exchange)
 
 
 def _look_around(group: Group, plan: weakref.ref[Plan]) -> None:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from .._kernels.bundle import address_of
 from ..comm.links import Links
 from ..comm.mpi import MPI
+from ..comm.series import HEADER
 from ..comm.vote import LONGEST, LogSteps, Rows, work_of
 from .exchange import Exchange, InRounds, Options, Progress, Round
 from .message import Datatypes, Piece, Run, Slot, Specification, memory_at, slots
-from .pipeline import HEADER
 
 NOTHING = np.zeros(2, np.uint8)  # Open MPI takes equal addresses of what is sent and received for MPI_IN_PLACE
 Counts = tuple[tuple[list[int], list[int]], list["MPI.Datatype"]]

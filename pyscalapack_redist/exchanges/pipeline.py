@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+from ..comm.series import HEADER, Series, culprit_of
 from .exchange import Exchange, Options, Progress
 from .message import ByteMessage, Packed, Piece, Run, slots
 
 SMALL = 256 * 1024  # bytes of all messages, of the rank that has most, up to which they go at once
-HEADER = 16  # bytes before the elements of a small message: the first one says in which order these are
 RECEIVE, SEND = 0, 1  # places of the two requests of a step, in `Synchronized`
 # Where the window is spread over many messages: pieces of one that are few, and how many times shorter pieces get.
 FEW, LEAST_PART = 4, 4
@@ -266,6 +266,10 @@ class AtOnce(Progress):
         """Receive all; and send, if that was not done before. Not collective."""
         if not self._requests:
             self.ahead()
+        self._receive()
+
+    def _receive(self) -> None:
+        """Receive all."""
         for message, slot in zip(self._exchange.receives, self._in, strict=True):
             self._requests.append(self.channel.receive(slot.memory, message.peer, self.run.tag))
         self._left = len(self._requests)
@@ -291,6 +295,41 @@ class AtOnce(Progress):
         if slot.memory[0] != exchange.options.order:
             message = run.turned().receives[number]
         message.bundle.move(run.origins, slot.address + HEADER, 0, message.size)
+
+
+class InSeries(AtOnce):
+    """One call of a series."""
+
+    def __init__(self, series: Series, exchange: Exchange, run: Run) -> None:
+        assert isinstance(exchange, Nonblocking)
+        super().__init__(exchange, run)
+        self._series, self._number = series, 0
+
+    def ahead(self) -> None:
+        """Pack and send all. Not collective."""
+        self._number = self._series.begin()
+        super().ahead()
+
+    def start(self, exchange: Exchange, mark: int = 0) -> None:
+        """Receive all, and vote where that is due. Not collective."""
+        self._receive()
+        self._series.receive(self, self._number)
+
+    def advance(self, block: bool) -> bool:
+        """Unpack what came, and copy locally in between. Not collective."""
+        voted, moved = self._series.counted(), super().advance(block)
+        if voted and moved:
+            self._series.receiving = None
+        return voted and moved
+
+    def _arrived(self, number: int) -> None:
+        """Unpack a message, unless its sender has failed."""
+        culprit = culprit_of(self._in[number].memory)
+        if culprit is None:
+            super()._arrived(number)
+        else:
+            self._series.hear(culprit)
+            self._series.ended.add(self._exchange.receives[number].peer)
 
 
 Steps = tuple[list[tuple[Piece | None, Piece | None]], int, int]

@@ -189,7 +189,7 @@ def arrays() -> None:
     fails(W, "a is a Descriptor: it must be", lambda: plan(on_bad(B, good), out))
     all_fail(W, "out is missing: B is a sub-array", lambda: part(good))
     all_fail(W, "out is a: .* identical layouts only", lambda: psr.redistribute(A, square)(good, good))
-    words = "a has dtype float64, but redistribute was told dtype = float32"
+    words = "a has dtype float64, but the plan is for dtype = float32"
     all_fail(W, words, lambda: psr.redistribute(A, B, dtype=np.float32)(good))
     for options in (
         {"exchange": "nonblocking"},
