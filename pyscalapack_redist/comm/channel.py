@@ -6,7 +6,7 @@ one whose messages are delayed at will.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from .mpi import MPI
@@ -62,6 +62,15 @@ class Channel(Protocol):
     def receive_init(self, buffer: Any, peer: int, tag: int, /) -> Persistent:
         """What receives into a buffer whenever it is started."""
 
+    def start_all(self, requests: Sequence[Any], /) -> None:
+        """Start what was made by `send_init` or `receive_init`."""
+
+    def all_done(self, requests: Sequence[Any], /) -> bool:
+        """Whether all that were started have completed."""
+
+    def free_all(self, requests: Sequence[Any], /) -> None:
+        """They are not started any more."""
+
     def probe(self, peer: int | None, tag: int) -> Incoming | None:
         """A message that has come from a rank, or from any, with that tag; None where there is none."""
 
@@ -82,6 +91,9 @@ class MPIChannel:
         self.send, self.receive, self.poke = comm.Isend, comm.Irecv, comm.Iprobe
         self.send_synchronously = comm.Issend
         self.send_init, self.receive_init = comm.Send_init, comm.Recv_init
+        self.start_all: Callable[[Sequence[Any]], None] = MPI.Prequest.Startall  # type: ignore[assignment]
+        self.all_done: Callable[[Sequence[Any]], bool] = MPI.Request.Testall
+        self.free_all = free_all
         self.nothing, self._testany = MPI.REQUEST_NULL, MPI.Request.Testany
         self._any, self._status, self._undefined = MPI.ANY_SOURCE, MPI.Status(), MPI.UNDEFINED
 
@@ -94,6 +106,13 @@ class MPIChannel:
         """The place of a request that has completed since it was asked for last; None where none has."""
         number, done = self._testany(requests)
         return number if done and number != self._undefined else None
+
+
+def free_all(requests: Sequence[Any]) -> None:
+    """Free requests: a local operation. Not collective."""
+    if not MPI.Is_finalized():
+        for request in requests:
+            request.Free()
 
 
 class _Matched:

@@ -372,7 +372,6 @@ class Group:
         self.transfers: dict[Any, None] = {}
         self.tickets = Tickets()
         self.unvoted, self.settling, self.series = 0, dict[Settling, None](), dict[int, Series]()
-        self._culprits: dict[int, int] = {}  # by tag, of series that have ended elsewhere before they began here
         self._closed = False
         self._notices = channel.tags - 1  # the last tags are of notices, and of votes
         self._most_series = channel.tags // 8  # each has two tags
@@ -404,21 +403,18 @@ class Group:
             return None
         tag = self._notices - 3 - 2 * len(self.series)
         made = self.series[tag] = Series(self, tag, targets, sources)
-        if tag in self._culprits:
-            made.hear(self._culprits.pop(tag))
         return made
 
-    def end_series(self, tag: int, culprit: int) -> None:
-        """A rank has failed in a series, and has told so."""
-        if tag in self.series:
-            self.series[tag].hear(culprit)
-            self.series[tag].end()
-        else:
-            self._culprits[tag] = culprit
+    def end_series(self) -> None:
+        """End all series, once no call is under way: there will be no more. Collective, but no rank waits."""
+        for series in self.series.values() if not self.transfers else ():
+            series.end(self.rank)
 
-    def tell_of_end(self, series: Series) -> None:
-        """Tell all ranks that this one has failed in a series."""
-        self._waiting.tell_of_end(series.tag)
+    def settle_series(self) -> bool:
+        """Go on with what is left of series that have ended; True when nothing is."""
+        for settling in list(self.settling):
+            settling.advance()
+        return not self.settling
 
     def check_usable(self) -> None:
         """See whether these ranks can still redistribute.
@@ -492,7 +488,7 @@ class Group:
     @property
     def in_flight(self) -> bool:
         """Whether anything that this rank has started here has not ended."""
-        return bool(self.transfers or self._votes or self.settling)
+        return bool(self.transfers or self._votes) or not self.settle_series()
 
     @property
     def coming_ticket(self) -> int:
@@ -688,6 +684,7 @@ class Group:
             One has died or has gone, and what it owed will not come.
         """
         why = self.gone()
+        self.settle_series()
         try:
             if why is None:
                 self.channel.poke()
@@ -719,7 +716,7 @@ class Group:
             if self.in_flight:
                 self.node.ring.break_off()
             else:
-                self.node.ring.end(self.started)
+                self.node.ring.end(self.tickets.drawn)
 
     def close(self) -> None:
         """Start no call any more that goes straight through."""

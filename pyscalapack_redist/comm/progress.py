@@ -102,7 +102,7 @@ class interrupts_held:  # noqa: N801 - used as a function is
     _outermost: ClassVar[interrupts_held | None] = None
 
     def __enter__(self) -> interrupts_held:
-        self._came: list[tuple[int, Any]] = []
+        self.came: list[tuple[int, Any]] = []
         self._handlers: list[tuple[int, Any]] = []
         if self._outermost is None and _MAIN is threading.current_thread():
             for number in HELD:
@@ -114,18 +114,18 @@ class interrupts_held:  # noqa: N801 - used as a function is
         return self
 
     def _keep(self, number: int, frame: object) -> None:
-        self._came.append((number, frame))
+        self.came.append((number, frame))
 
     def let_through(self) -> None:
         """Handle what has come."""
-        while self._came:
-            number, frame = self._came.pop(0)
+        while self.came:
+            number, frame = self.came.pop(0)
             dict(self._handlers)[number](number, frame)
 
     def end(self) -> list[int]:
         """Hold no signals back any more; those that have come, which are not handled then."""
         self._restore()
-        return [number for number, _ in self._came]
+        return [number for number, _ in self.came]
 
     def __exit__(self, *exception: object) -> None:
         self._restore()

@@ -3,7 +3,8 @@
 Its first call was voted on, and bound what its messages are like. The later ones have a tag of their own, so MPI itself brings
 the messages of a call to that call. The stream from one rank to another ends with a header that says that the sender has
 failed: its receivers then fail in this call, and tell theirs in the next. In every PERIOD-th call all vote whether any has
-failed, so all hear of it, and no rank is more than PERIOD calls ahead of another. docs/protocol.md has the rules.
+failed, and go on; before the next vote this one is counted. So all hear of a failure within 2 PERIOD calls, and no rank is
+further ahead of another. docs/protocol.md has the rules.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from .channel import Channel, Request
-from .progress import under_way
 from .vote import LogSteps
 
 PERIOD = 16  # calls from one vote to the next
@@ -67,9 +67,11 @@ class Series:
     calls, votes : int
         How many this rank has begun, and cast.
     culprit : int or None
-        The lowest rank that has failed, as far as this one has heard: no call begins any more.
-    receiving : object
-        The call that receives; those begun after it wait, for a stream may end in it.
+        The first rank of which this one has heard that it has failed: no call begins any more.
+    received : int
+        How many calls have received all. They do so one after another, for a stream may end in any of them.
+    is_receiving : bool
+        Whether the next one does.
     ended : set of int
         Sources that send no more.
     """
@@ -79,10 +81,11 @@ class Series:
         self.targets, self.sources = tuple(targets), tuple(sources)
         self.calls = self.votes = 0
         self.culprit: int | None = None
-        self.receiving: object = None
+        self.received, self.is_receiving = 0, False
         self.ended: set[int] = set()
-        self._vote: LogSteps | None = None
-        self._all_know = self._has_settled = False
+        self._steps: LogSteps | None = None
+        self._is_open = False
+        self._all_know = False
 
     def begin(self) -> int:
         """The number of a call that begins."""
@@ -90,48 +93,47 @@ class Series:
         self.group.unvoted += 1
         return self.calls
 
-    def receive(self, call: object, number: int) -> None:
-        """It is the turn of that call to receive; in some all vote as well."""
-        self.receiving = call
-        if number % PERIOD == 0:
+    def ends(self, number: int) -> bool:
+        """Whether a call that has received all ends: it votes, if that is due, once the vote before is counted."""
+        if number == PERIOD * (self.votes + 1):
+            if not self.counted():
+                return False
             self.cast()
+        self.received, self.is_receiving = number, False
+        return True
 
     def cast(self) -> None:
         """Vote on whether any rank has failed, unless all know that one has."""
         if self._all_know:
             return
-        self._vote = LogSteps(self.group.channel, self.group.radix, 1, longest=0)
-        self._vote.largest[0] = 0 if self.culprit is None else self.group.size - self.culprit
-        self._vote.start(tag=self.tag + 1)
-        self.votes += 1
+        if self._steps is None:
+            self._steps = LogSteps(self.group.channel, self.group.radix, 1, longest=0)
+        self._steps.largest[0] = 0 if self.culprit is None else self.group.size - self.culprit
+        self._steps.start(tag=self.tag + 1)
+        self.votes, self._is_open = self.votes + 1, True
 
     def counted(self) -> bool:
         """Whether what was cast is counted."""
-        vote = self._vote
-        if vote is not None and vote.advance():
-            self._vote, worst = None, int(vote.largest[0])
+        steps = self._steps
+        if self._is_open and steps is not None and steps.advance():
+            self._is_open, worst = False, int(steps.largest[0])
             if worst:
                 self._all_know = True
-                self.hear(self.group.size - worst)
-        return self._vote is None
+                self.end(self.group.size - worst)
+        return not self._is_open
 
-    def hear(self, culprit: int) -> None:
-        """A rank has failed."""
-        self.culprit = culprit if self.culprit is None else min(culprit, self.culprit)
-
-    def end(self) -> None:
-        """End it, as a rank has failed, this one if no other. Nobody waits for what that takes."""
-        if not self._has_settled:
-            self._has_settled = True
-            self.hear(self.group.rank if self.culprit is None else self.culprit)
-            settling = Settling(self)
-            self.group.settling[settling] = under_way()[settling] = None
+    def end(self, culprit: int) -> None:
+        """That rank has failed, so end this one's part. Nobody waits for what that takes."""
+        if self.culprit is None:
+            self.culprit = culprit
+            self.group.settling[Settling(self)] = None
 
 
 class Settling:
     """The end of a series on this rank: it tells its targets, votes, and receives what is left.
 
-    It goes on whenever this rank waits for anything. When all ranks have come so far, nothing is on its way.
+    It goes on while this rank waits for anything of the group, and at the latest when the communicator is freed: all series
+    end then. When all ranks have come so far, nothing is on its way.
     """
 
     def __init__(self, series: Series) -> None:
@@ -141,49 +143,50 @@ class Settling:
         self._header[8:].view(np.int64)[0] = series.culprit
         send = series.group.channel.send
         self._sends: list[Request] = [send(self._header, peer, series.tag) for peer in series.targets]
-        self._coming: tuple[int, Any, Request] | None = None
+        self._coming: dict[int, tuple[Any, Request]] = {}
         self._has_voted = False
 
-    def advance(self, block: bool = False) -> bool:
-        """Go on; True when this rank owes nothing, and is owed nothing. It never raises."""
+    def advance(self) -> None:
+        """Go on, until this rank owes nothing and is owed nothing."""
         group = self._series.group
         if not group.lock.acquire(False):
-            return False
+            return
         try:
-            if group.broken is None and not self._go_on():
-                return False
+            if group.broken is not None or self._go_on():
+                group.settling.pop(self, None)
         except BaseException as caught:
             group.break_off(f"{type(caught).__name__}: {caught}")
         finally:
             group.lock.release()
-        group.settling.pop(self, None)
-        return True
 
     def _go_on(self) -> bool:
         series = self._series
-        if series.receiving is not None:  # its receives and its vote come first
+        if series.is_receiving:  # what that call receives comes first
             return False
-        if not self._has_voted:
+        self._sends = [request for request in self._sends if not request.Test()]
+        drained, counted = self._has_drained(), series.counted()
+        if counted and not self._has_voted:
             self._has_voted = True
             series.cast()
             series.group.unvoted += PERIOD * series.votes - series.calls  # in the end the same on all ranks
-        self._sends = [request for request in self._sends if not request.Test()]
-        return self._has_drained() and series.counted() and not self._sends
+            counted = series.counted()
+        return drained and counted and not self._sends
 
     def _has_drained(self) -> bool:
         """Receive, and forget, what comes until all sources have ended."""
-        series = self._series
-        for peer in series.sources:
-            while peer not in series.ended:
-                if self._coming is None:
-                    found = series.group.channel.probe(peer, series.tag)
-                    if found is None:
-                        return False
-                    data = np.empty(found.nbytes, np.uint8)
-                    self._coming = peer, data, found.receive(data)
-                if not self._coming[2].Test():
-                    return False
-                if culprit_of(self._coming[1].data) is not None:
-                    series.ended.add(peer)
-                self._coming = None
-        return True
+        ended = self._series.ended
+        for peer in self._series.sources:
+            while peer not in ended and self._has_received(peer):
+                if culprit_of(self._coming.pop(peer)[0].data) is not None:
+                    ended.add(peer)
+        return ended.issuperset(self._series.sources)
+
+    def _has_received(self, peer: int) -> bool:
+        """Whether a message of that rank has come whole."""
+        if peer not in self._coming:
+            found = self._series.group.channel.probe(peer, self._series.tag)
+            if found is None:
+                return False
+            data = np.empty(found.nbytes, np.uint8)
+            self._coming[peer] = data, found.receive(data)
+        return self._coming[peer][1].Test()

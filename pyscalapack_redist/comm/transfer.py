@@ -196,7 +196,6 @@ class Transfer:
         self._group, self.state = group, State.VOTING if use.series is None else State.READY
         try:
             if use.series is not None and use.error is not None:
-                group.tell_of_end(use.series)
                 self._end_series(use.error)
                 return
             if vote is None and use.series is None:
@@ -427,34 +426,33 @@ class Transfer:
 
     def _again_in_series(self) -> Any:
         """Without a vote; an interrupt may come while others are waited for, and it then goes on as any other transfer."""
-        use, looks = self._use, 0
+        use, looks, looks_around = self._use, 0, False
         with interrupts_held() as held:
             self._vote, self.state = None, State.MOVING
-            while not self._has_moved(looks == 0):
-                try:
-                    looks = self._idle(looks)
-                    held.let_through()
-                except BaseException:
+            try:
+                use.ahead()
+                use.start(0)
+                while not use.advance(False):
+                    looks += 1
+                    if looks > progress.LOOKS:
+                        progress.pause()
+                    if held.came or looks % progress.LOOKS_AROUND == 0:
+                        looks_around = True
+                        self._group.look_around(use.plan)
+                        held.let_through()
+                        looks_around = False
+            except BaseException as caught:
+                if looks_around:
                     self._go_on()
-                    raise
+                else:
+                    self._give_up(caught)
+                raise
             error = use.failure()
             if error is not None:
                 self._end_series(error)
                 raise error
             self.state = COMPLETE
             return use.leave()
-
-    def _has_moved(self, first: bool) -> bool:
-        """Whether all has moved; it begins here."""
-        use = self._use
-        try:
-            if first:
-                use.ahead()
-                use.start(0)
-            return use.advance(False)
-        except BaseException as caught:
-            self._give_up(caught)
-            raise
 
     def _move_all(self) -> None:
         """All are well; nothing interrupts this."""

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .._kernels.ring import Ring
+from .._kernels.ring import Ring, Tickets
 from ..errors import CollectiveError
 from . import progress
 from .channel import Channel, Request
@@ -29,7 +29,7 @@ ANSWER_SECONDS = 1.0
 SETTLE_SECONDS = 10.0
 WATCHERS = 64  # the lowest ranks: they ask all others whether they wait, and the others ask only them
 MOST_NAMED = 8  # ranks that a report names
-WAITS, LEFT, ENDED = range(3)  # what a notice says: in which call, or of which series
+WAITS, LEFT = range(2)  # what a notice says
 
 
 class Waiters(Protocol):
@@ -40,6 +40,7 @@ class Waiters(Protocol):
     size: int
     names: tuple[str, ...]
     node: Node | None
+    tickets: Tickets
     watch: Callable[[], None] | None
 
     @property
@@ -57,8 +58,8 @@ class Waiters(Protocol):
     def end(self) -> None:
         """Come to no more calls. Not collective."""
 
-    def end_series(self, tag: int, culprit: int) -> None:
-        """A rank has failed in a series, and has told so. Not collective."""
+    def end_series(self) -> None:
+        """End all calls without votes, once none is under way."""
 
 
 class Waiting:
@@ -100,7 +101,7 @@ class Waiting:
             return False
         self._checked = moment
         if self._group.node is not None:
-            self._group.node.check(self._group.started)
+            self._group.node.check(self._group.tickets.drawn)
         if self._group.watch is not None:
             self._group.watch()
         return True
@@ -119,6 +120,7 @@ class Waiting:
         with contextlib.suppress(Exception):  # of ranks that have died, or of MPI without them
             while time.monotonic() < last:
                 self._listen()
+                self._group.end_series()
                 if met is None and not self._group.in_flight and not self._on_their_way():
                     self._group.end()
                     met = barrier()
@@ -133,21 +135,17 @@ class Waiting:
         """Tell all others that this rank takes part no more."""
         self._notify(LEFT, range(self._group.size))
 
-    def tell_of_end(self, tag: int) -> None:
-        """Tell all others that this rank has failed in a series."""
-        self._notify(ENDED, range(self._group.size), tag)
-
     @property
     def _by_messages(self) -> bool:
         """Whether ranks must tell one another what they could not read in shared memory."""
         return self._group.voting_ring is None
 
-    def _notify(self, what: int, ranks: Iterable[int], number: int | None = None) -> None:
+    def _notify(self, what: int, ranks: Iterable[int]) -> None:
         group = self._group
         if not self._by_messages:
             return
         self._on_their_way()  # forgets the others
-        data = np.array([what, group.started if number is None else number], np.int64)
+        data = np.array([what, group.started], np.int64)
         for peer in ranks:
             if peer != group.rank:
                 with contextlib.suppress(Exception):
@@ -166,16 +164,13 @@ class Waiting:
 
     def _listen(self) -> None:
         """Hear what ranks say of themselves."""
-        for peer, what, number in self._receive_notices():
+        for peer, what, call in self._receive_notices():
             if what == LEFT:
                 raise CollectiveError(f"{self._group.names[peer]} has left a redistribution in the middle")
-            if what == ENDED:
-                self._group.end_series(number, peer)
-            else:
-                self._heard[peer] = number
+            self._heard[peer] = call
 
     def _receive_notices(self) -> list[tuple[int, int, int]]:
-        """From whom, what they say, and of what."""
+        """From whom, what they say, and in which call."""
         came: list[tuple[int, int, int]] = []
         while (found := self._group.channel.probe(None, self._tag)) is not None:
             data = np.empty(2, np.int64)

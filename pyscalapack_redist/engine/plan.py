@@ -140,6 +140,8 @@ class Plan:
         Whether a layout is of tiles.
     terms : Terms or None
         What the first call binds, with agree="first".
+    series : Series or None
+        The calls after the first, where they are not voted on.
     apart : Arrays or None
         With tiles: where the arrays of the last use were, which did not overlap.
     """
@@ -172,6 +174,7 @@ class Plan:
         self._numbers: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
         self.apart: Arrays | None = None
         self.terms: Terms | None = None
+        self.series: Series | None = None
 
     @functools.cached_property
     def pair_of(self) -> dict[int, int]:
@@ -256,10 +259,11 @@ class Plan:
             return remembered.order
         return mine.order or BY_COLUMNS
 
-    def binding(self, mine: Operands, forms: Forms, order: int, item: int) -> Binding:
-        """What moves arrays of such a kind, an old one or a new one."""
+    def binding(
+        self, mine: Operands, forms: Forms, order: int, item: int, by: type[Exchange] | None = None
+    ) -> Binding:
+        """What moves arrays of such a kind, an old one or a new one; in place of the stages' own exchanges, `by`."""
         blends = [(k, way, blend.key) for k, some in enumerate(forms.blends) for way, blend in some.items() if blend]
-        by = None if self.series is None else Nonblocking
         key = forms.strides, forms.items, tuple(blends), forms.stays, order, item, by
         kept = self._bindings.get(key)
         if kept is None:
@@ -270,11 +274,6 @@ class Plan:
         else:
             self._bindings.move_to_end(key)
         return kept
-
-    @property
-    def series(self) -> Series | None:
-        """The calls after the first, where they are not voted on."""
-        return None if self.terms is None else self.terms.series
 
     @property
     def begun(self) -> int:
@@ -300,6 +299,7 @@ class Plan:
         exchange = self.at_once(mine, order, item)
         if exchange is not None:
             terms.begin_series(self.group, exchange)
+            self.series = terms.series
 
     def refuse(self, why: str) -> None:
         """A call has failed: where the first one has bound the plan, it can be used no more."""

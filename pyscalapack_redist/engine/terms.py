@@ -96,4 +96,4 @@ class Terms:
         """A call has failed: the plan can be used no more. A series ends where it has not."""
         self.refused = self.refused or why
         if self.series is not None:
-            self.series.end()
+            self.series.end(self.series.group.rank)

@@ -24,7 +24,7 @@ from ..comm.vote import Ballot, Outcome, RingVote, Rows, Statement, differ, erro
 from ..errors import CollectiveError
 from ..exchanges import Exchange, Progress, Run
 from ..exchanges.exchange import prepare
-from ..exchanges.pipeline import InSeries
+from ..exchanges.pipeline import InSeries, Nonblocking
 from ..exchanges.shared import Shared, Together
 from .arrays import BY_COLUMNS, BY_ROWS, dtype_digest
 from .operands import finished, lists, operands_of, to_wrap, wrapped
@@ -75,6 +75,7 @@ class Use:
         self._between: list[NDArray[Any] | None] = []
         self._stage, self._started = 0, False
         self.series = plan.series
+        self._by = None if self.series is None else Nonblocking
         self.error: BaseException | None = None
         self.moves = self.series is not None
         self.mine: Operands | None = None
@@ -114,6 +115,7 @@ class Use:
             self._forms = mine.forms
             terms, item = plan.terms, 0
             if terms is not None and terms.is_bound:
+                terms.check_usable()
                 terms.check(mine.factors[0])
                 self.mine, item = mine._replace(order=terms.order), terms.item
             try:
@@ -138,7 +140,7 @@ class Use:
             self.bind(remembered.binding(plan))
             return
         self._forms, self._between = allocate(plan, mine, known)
-        self.bind(plan.binding(mine, self._forms, plan.order_of(mine), max(item, *self._forms.items)))
+        self.bind(plan.binding(mine, self._forms, plan.order_of(mine), max(item, *self._forms.items), self._by))
 
     def bind(
         self,
@@ -163,14 +165,14 @@ class Use:
     def _run(self) -> Run:
         # No `self` in what a run keeps: the arrays would stay until the garbage collector runs.
         its_plan, mine, binding, stage, group = self._plan, self._known(), self.binding, self._stage, self._group
-        forms = self._forms
+        forms, by = self._forms, self._by
         assert binding is not None
         starts, addresses = origins(self.plan, stage, mine, self._between)
 
         def turned() -> Exchange:
             plan = its_plan()
             assert plan is not None
-            return plan.binding(mine, forms, BY_ROWS + BY_COLUMNS - binding.order, binding.item).exchanges[stage]
+            return plan.binding(mine, forms, BY_ROWS + BY_COLUMNS - binding.order, binding.item, by).exchanges[stage]
 
         channel, collectives = group.channel, group.collectives
         tag = self._ticket + DATA if self.series is None else self.series.tag
@@ -208,8 +210,8 @@ class Use:
 
     def may_receive(self) -> bool:
         """Of a series: whether the calls before have received all; or one has failed."""
-        assert self.series is not None
-        return self.series.receiving is None or self.failure() is not None
+        assert isinstance(self.progress, InSeries)
+        return self.progress.has_turn or self.failure() is not None
 
     def failure(self) -> BaseException | None:
         """Why this one has failed of a series, if it has."""
@@ -261,9 +263,9 @@ class Use:
         plan, mine, item = self.plan, self._known(), int(outcome.item)
         order = BY_COLUMNS if len(plan.stages) > 1 else int(outcome.order) or BY_COLUMNS
         if self.binding is None:
-            self.bind(plan.binding(mine, self._forms, order, item))
+            self.bind(plan.binding(mine, self._forms, order, item, self._by))
         elif (self.binding.order, self.binding.item) != (order, item):
-            self.binding = plan.binding(mine, self._forms, order, item)
+            self.binding = plan.binding(mine, self._forms, order, item, self._by)
             self.exchange = self.binding.exchanges[self._stage]
         assert self.binding is not None
         self.moves = bool(item) and not (len(plan.stages) == 1 and all(mine.forms.stays))
@@ -378,7 +380,7 @@ class KeptUse(Use):
         if self.series is None:
             run.tag = ticket + DATA
         self.progress.renew()
-        self._rows = self.progress.with_vote()
+        self._rows = None if self.series is not None else self.progress.with_vote()
         return True
 
     def stay(self) -> None:
@@ -389,6 +391,10 @@ class KeptUse(Use):
         self.mine = self._kept._replace(
             given=given, outs=into, targets=self._targets, origins=self.progress.run.origins
         )
+
+    def advance(self, block: bool) -> bool:
+        """Go on; True when all has moved, for there is one stage."""
+        return self.progress.advance(block)
 
     def leave(self) -> Any:
         """The local array of B, once all has moved."""
@@ -426,7 +432,8 @@ def start_use(
         terms = plan.terms
         if terms is not None:
             error = _first_is_known(plan, terms, held.let_through, error)
-            terms.check_usable()
+            if plan.series is not None:
+                terms.check_usable()
         ticket = group.next_ticket() if plan.series is None else 0
         use = Use(plan, ticket, spent, measured)
         use._given, use.error = given, error
@@ -565,7 +572,7 @@ def remember(plan: Plan, mine: Operands, binding: Binding, outcome: Outcome | No
     if plan.between or plan.tiled:
         return
     if plan.series is not None:
-        binding = plan.binding(mine, mine.forms, binding.order, binding.item)
+        binding = plan.binding(mine, mine.forms, binding.order, binding.item, Nonblocking)
     remembered = remembered_of(plan, mine)
     if outcome is not None and remembered is not None and isinstance(remembered.call, Transfer):
         remembered.call.expected = outcome

@@ -6,6 +6,7 @@ None of them waits for ever; the class of each says why.
 from __future__ import annotations
 
 import functools
+import weakref
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -266,10 +267,6 @@ class AtOnce(Progress):
         """Receive all; and send, if that was not done before. Not collective."""
         if not self._requests:
             self.ahead()
-        self._receive()
-
-    def _receive(self) -> None:
-        """Receive all."""
         for message, slot in zip(self._exchange.receives, self._in, strict=True):
             self._requests.append(self.channel.receive(slot.memory, message.peer, self.run.tag))
         self._left = len(self._requests)
@@ -297,39 +294,75 @@ class AtOnce(Progress):
         message.bundle.move(run.origins, slot.address + HEADER, 0, message.size)
 
 
-class InSeries(AtOnce):
-    """One call of a series."""
+class InSeries(Progress):
+    """Calls of a series, one after another: as `AtOnce`, by requests that are made once."""
 
     def __init__(self, series: Series, exchange: Exchange, run: Run) -> None:
-        assert isinstance(exchange, Nonblocking)
         super().__init__(exchange, run)
-        self._series, self._number = series, 0
+        self._series, self._exchange, self._number = series, exchange, 0
+        made = slots(run.staging, [message.size + HEADER for message in (*exchange.sends, *exchange.receives)])
+        out, self._in = made[: len(exchange.sends)], made[len(exchange.sends) :]
+        for slot in out:
+            slot.memory[:HEADER] = exchange.options.order.to_bytes(HEADER, "little")
+        self._places = [slot.address + HEADER for slot in made]
+        channel, tag = self.channel, series.tag
+        self._sends = [
+            channel.send_init(slot.memory, peer, tag) for slot, (peer, *_) in zip(out, exchange.sends, strict=True)
+        ]
+        self._receives = [
+            channel.receive_init(slot.memory, peer, tag)
+            for slot, (peer, *_) in zip(self._in, exchange.receives, strict=True)
+        ]
+        self._requests = [*self._receives, *self._sends]
+        weakref.finalize(self, channel.free_all, self._requests)
+        self._has_come = False
+
+    def renew(self) -> None:
+        """As before the first use, for the run as it is now. Not collective."""
+        self._copied, self._has_come = 0, False
 
     def ahead(self) -> None:
         """Pack and send all. Not collective."""
-        self._number = self._series.begin()
-        super().ahead()
+        self._number, origins = self._series.begin(), self.run.origins
+        for message, place in zip(self._exchange.sends, self._places, strict=False):
+            message.bundle.move(origins, place, 0, message.size)
+        self.channel.start_all(self._sends)
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether the calls before have received all. Not collective."""
+        return self._number == self._series.received + 1
+
+    def is_sent(self) -> bool:
+        """Whether MPI has done with what was sent. Not collective."""
+        return self.channel.all_done(self._sends)
 
     def start(self, exchange: Exchange, mark: int = 0) -> None:
-        """Receive all, and vote where that is due. Not collective."""
-        self._receive()
-        self._series.receive(self, self._number)
+        """Receive all, and vote where that is due; copy locally meanwhile. Not collective."""
+        self.channel.start_all(self._receives)
+        self._series.is_receiving = True
+        self.copy_all()
 
     def advance(self, block: bool) -> bool:
-        """Unpack what came, and copy locally in between. Not collective."""
-        voted, moved = self._series.counted(), super().advance(block)
-        if voted and moved:
-            self._series.receiving = None
-        return voted and moved
+        """Unpack when all has come. Not collective."""
+        if not self._has_come:
+            if not self.channel.all_done(self._requests):
+                self._series.counted()  # others may wait for that
+                return False
+            self._has_come = True
+            self._unpack()
+        return self._series.ends(self._number)
 
-    def _arrived(self, number: int) -> None:
-        """Unpack a message, unless its sender has failed."""
-        culprit = culprit_of(self._in[number].memory)
-        if culprit is None:
-            super()._arrived(number)
-        else:
-            self._series.hear(culprit)
-            self._series.ended.add(self._exchange.receives[number].peer)
+    def _unpack(self) -> None:
+        """Unpack all messages, but headers of ranks that have failed."""
+        origins, series, sends = self.run.origins, self._series, len(self._exchange.sends)
+        for number, message in enumerate(self._exchange.receives):
+            culprit = culprit_of(self._in[number].memory)
+            if culprit is None:
+                message.bundle.move(origins, self._places[sends + number], 0, message.size)
+            else:
+                series.ended.add(message.peer)
+                series.end(culprit)
 
 
 Steps = tuple[list[tuple[Piece | None, Piece | None]], int, int]

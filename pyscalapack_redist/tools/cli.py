@@ -225,7 +225,7 @@ def _bench_arguments(parser: Any) -> None:
     add("--suite", choices=tuple(SUITES), help="a named set of cases; those for this number of ranks are run")
     add("--quick", action="store_true", help="of the suite only a few small cases")
     methods = (
-        "joined by commas: auto, SCHEDULE/EXCHANGE[/BUFFERS], pxgemr2d, pxgemr2d=PATH[:PREFIX], gather-scatter, "
+        "joined by commas: auto, SCHEDULE/EXCHANGE[/BUFFERS[/AGREE]], pxgemr2d, pxgemr2d=PATH[:PREFIX], gather-scatter, "
         f"mpi-waitall, mpi-alltoallv, memcpy, bcast, alltoall (default: the suite's, else {','.join(DEFAULT_METHODS)})"
     )
     add("--methods", type=argument(_methods), metavar="LIST", help=methods)

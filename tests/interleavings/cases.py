@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyscalapack_redist import Descriptor, ProcessGrid, Redistribution, batch, redistribute
-from pyscalapack_redist.comm import progress
+from pyscalapack_redist.comm import progress, series
 from pyscalapack_redist.comm.group import Group
 from pyscalapack_redist.comm.vote import Ballot, Statement
 from pyscalapack_redist.exchanges import Cutting
@@ -105,6 +105,13 @@ LAST = 90  # numbers of the uses after the script
 
 def program(rank: Rank) -> None:
     """What a rank does: the script, then all once more as it should be."""
+    play(rank)
+    rank.persistently(rank.drain)
+    again(rank)
+
+
+def play(rank: Rank) -> None:
+    """The script."""
     choose = rank.world.choose
     flying: list[Use] = []
     for number, step in enumerate(rank.world.script):
@@ -134,8 +141,6 @@ def program(rank: Rank) -> None:
             while not message.test():
                 rank.persistently(progress.pause)
         message.wait()
-    rank.persistently(rank.drain)
-    again(rank)
 
 
 def again(rank: Rank) -> None:
@@ -158,6 +163,45 @@ def free_all(rank: Rank, teams: Sequence[tuple[int, ...]]) -> None:
     for members in teams:
         if rank.rank in members:
             rank.free(members)
+
+
+def once_agreed(rank: Rank) -> None:
+    """The script with a plan that the first call binds, and then all communicators are freed."""
+    play(rank)
+    free_all(rank, sorted(rank.world.setting.teams))
+
+
+def bound_by_the_first(world: EngineWorld) -> None:
+    """Until a call is good they all fail alike. Later a rank with an error fails in that call, and the others at most so many
+    calls later; then none is good any more. Nothing is left over.
+    """
+    world.returned()
+    assert not world.unreceived(), world.unreceived()
+    assert not world.kept, f"kept by {world.kept}"
+    numbers = range(len(world.script))
+    became = [[_settled(world.ranks[rank].did[number]) for number in numbers] for rank in range(len(world.ranks))]
+    by_step = list(zip(*became, strict=True))
+    first = next((number for number in numbers if "done" in by_step[number]), len(numbers))
+    failed = None
+    voted = all(plan.inside.series is None for rank in world.ranks for plan in rank.plans.values())  # in each call
+    for number in numbers:
+        wrongs = [rank.rank for rank in world.ranks if rank.did[number].fault not in (None, "rest")]
+        what = f"step {number}: {became}"
+        if number <= first or voted:
+            assert len(set(by_step[number]) - {"unknown"}) < 2, what
+            assert not wrongs or "done" not in by_step[number], what
+        elif failed is None and wrongs:
+            failed = number
+        if number > first and not world.interrupted:
+            assert all(by_step[number][rank] == "refused" for rank in wrongs), what
+            assert (
+                any(step.faults != (None,) * len(became) for step in world.script) or "refused" not in by_step[number]
+            ), what
+            assert failed is None or number <= failed + 2 * series.PERIOD or "done" not in by_step[number], what
+    for outcomes in became:
+        later = outcomes[first:]
+        if "refused" in later and not voted:
+            assert "done" not in later[later.index("refused") :], f"{became}"
 
 
 def freeing_meanwhile(rank: Rank) -> None:
@@ -343,6 +387,16 @@ def usual(a: str = "rows", b: str = "columns", **options: Any) -> Callable[[Rank
     return wanted
 
 
+def bound_plan(rank: Rank) -> dict[str, Any]:
+    """A plan that its first call binds."""
+    return {"plan": plan_of(rank, "rows", "columns", agree="first")}
+
+
+def bound_one_way(rank: Rank) -> dict[str, Any]:
+    """The same, from the first rank to the last: others neither send nor receive."""
+    return {"plan": plan_of(rank, "0", str(rank.size - 1), agree="first")}
+
+
 def short_pieces(rank: Rank) -> dict[str, Any]:
     """A plan whose messages go in short pieces of many at a time, as on slow links."""
     found = usual(exchange="windowed", memory_limit=100)(rank)
@@ -468,6 +522,9 @@ GROUPED = Kind(OVERLAPPING, (2, 5), STORM, FAULTS)
 OTHER = Kind(ways=(*STORM, "agree"), faults=FAULTS, strange=True)
 AGREED = Kind(ways=(*STORM, "agree"))
 VOTE = usual(exchange="bruck")
+BOUND: dict[str, Any] = {"program": once_agreed, "checks": bound_by_the_first, "report_after": 0.05}
+MANY, MANY_BAD = Kind(steps=(5, 9), ways=STORM), Kind(steps=(4, 9), ways=STORM, faults=FAULTS)
+MANY_CALLS = Kind(steps=(6, 12), faults=FAULTS)
 
 # What is tried, where, with what kind of scripts of which plans.
 ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any]]] = [
@@ -503,6 +560,14 @@ ROWS: list[tuple[str, str, Kind, Callable[[Rank], dict[str, Any]], dict[str, Any
     ("errors while elements move in calls", "apart", TURNS, usual(exchange="sendrecv"), BROKEN),
     ("errors while elements move with the vote", "three apart", LATER, VOTE, BROKEN),
     ("errors while elements move in short pieces", "three apart", LATER, short_pieces, BROKEN),
+    # Agreement in the first call alone.
+    ("agreed once", "two, three, apart, three apart, mixed", MANY_BAD, bound_plan, BOUND),
+    ("agreed once, calls", "apart, three apart, mixed", MANY_CALLS, bound_plan, BOUND),
+    ("agreed once, one way", "two, apart, three apart, mixed", MANY_CALLS, bound_one_way, BOUND),
+    ("agreed once, late", "mixed", MANY, bound_plan, {**BOUND, "late": [2]}),
+    ("agreed once, interrupts", "apart, three apart, mixed", MANY_BAD, bound_plan, {**BOUND, "interrupts": 2}),
+    ("agreed once, one way, interrupts", "three apart", MANY_BAD, bound_one_way, {**BOUND, "interrupts": 2}),
+    ("agreed once, while elements move", "apart, three apart", LATER, bound_plan, BROKEN),
     # Communicators are freed; ranks ask one another whether they wait, and that is received before.
     ("freed", "two, three apart, mixed", BAD, usual(), FREED),
     ("freed, late", "mixed", FINE, usual(), {**FREED, "late": [2]}),

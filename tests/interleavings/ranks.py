@@ -18,7 +18,7 @@ from one_rank import OneRank
 from pyscalapack_redist import Descriptor, ProcessGrid, Tiles
 from pyscalapack_redist._kernels.call import Call
 from pyscalapack_redist._kernels.ring import Ring, bytes_needed
-from pyscalapack_redist.comm import groups, progress, waiting
+from pyscalapack_redist.comm import groups, progress, series, waiting
 from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm import transfer as transfers
 from pyscalapack_redist.comm.group import Group
@@ -26,6 +26,7 @@ from pyscalapack_redist.comm.node import Node
 from pyscalapack_redist.comm.vote import Ballot, Rows, Vote
 from pyscalapack_redist.engine import make
 from pyscalapack_redist.engine import use as uses
+from pyscalapack_redist.engine.terms import Terms
 from pyscalapack_redist.errors import CollectiveError
 
 from . import world as worlds
@@ -161,6 +162,9 @@ class Setting:
                 plan.inside.remembered.clear()
                 plan.inside.call = None
                 plan.inside._numbers.clear()
+                if plan.inside.terms is not None:
+                    plan.inside.terms, plan.inside.series = Terms(), None
+                    plan.inside.pairs = (plan.inside.pairs[0]._replace(dtype=None),)
         self._show(world)
 
     def _show(self, world: EngineWorld) -> None:
@@ -293,6 +297,8 @@ def _group_of(comm: OneRank, ranks: tuple[int, ...]) -> Group:
 class _Held:
     """Stands for `interrupts_held`: what comes to a rank meanwhile comes at the end, or where it is let through."""
 
+    came = True  # something may have
+
     def __enter__(self) -> _Held:
         self._rank = _here()
         self._rank.held += 1
@@ -399,6 +405,8 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (uses, "Call", _call),
     (uses, "allocate", _allocate_or_fail),
     (uses.Use, "advance", _moving_or_failing),
+    (uses.KeptUse, "advance", _moving_or_failing),
+    (series, "PERIOD", 2),
     (nodes, "_is_dead", lambda process: process[0] in _here().world.dead),
     (make, "group_of", _group_of),
     *((layout, name, _made(layout, name)) for layout in (Descriptor, Tiles) for name in ("empty", "zeros")),
@@ -621,7 +629,7 @@ class Use:
         """The array is what it was; and `out`, unless elements may have moved before something failed."""
         for before, array in zip(self.before, self.arrays, strict=True):
             assert before is None or _same(before, array), "the array has been changed"
-        if self.plan.inside.group.broken is None:
+        if self.plan.inside.group.broken is None and self.plan.inside.series is None:
             for out in self.outs:
                 assert out is None or (out == UNTOUCHED).all(), f"out has been touched:\n{out}"
 
@@ -658,6 +666,8 @@ class Use:
             if out is not None and out.size
         ]
         if not outs:
+            return "unknown"
+        if self.plan.inside.series is not None:
             return "unknown"
         if all((out == UNTOUCHED).all() for out, _ in outs):
             return "refused"

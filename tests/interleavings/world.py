@@ -415,6 +415,21 @@ class Channel:
         """What receives into a buffer whenever it is started."""
         return _Persistent(lambda: self.receive(buffer, peer, tag))
 
+    def start_all(self, requests: Sequence[_Persistent]) -> None:
+        """Start what was made by `send_init` or `receive_init`."""
+        for request in requests:
+            request.Start()
+
+    def all_done(self, requests: Sequence[_Persistent]) -> bool:
+        """Whether all that were started have completed."""
+        return all(request.Test() for request in requests)
+
+    @staticmethod
+    def free_all(requests: Sequence[_Persistent]) -> None:
+        """They are not started any more."""
+        for request in requests:
+            request.Free()
+
     def probe(self, peer: int | None, tag: int) -> _Incoming | None:
         """A message that has come from a rank, or from any, with that tag; None where there is none."""
         world, rank = self.world, self._me

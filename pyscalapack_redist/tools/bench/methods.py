@@ -27,6 +27,7 @@ from ..._kernels.bundle import address_of, dense_strides
 from ...comm.mpi import MPI
 from ...engine.make import redistribute
 from ...engine.messages import messages_of
+from ...engine.spec import AGREE
 from ...errors import ArrayError, LibraryError
 from ...exchanges import BUFFERS, EXCHANGES, Message
 from ...exchanges.exchange import MEMORY_LIMIT
@@ -39,7 +40,7 @@ from .stage import Stage, bytes_of, parts_of, poison
 
 DEFAULT_METHODS = ("auto", "pxgemr2d", "caterpillar/sendrecv", "memcpy")
 OTHER_LIBRARY = re.compile(r"pxgemr2d(=(?P<path>.+?)(:(?P<prefix>\w+))?)?")
-OPTIONS = ("schedule", "exchange", "buffers")  # of `redistribute`, in a method's name
+OPTIONS = ("schedule", "exchange", "buffers", "agree")  # of `redistribute`, in a method's name
 ROOT = 0  # through which all goes
 NOT_FOR_TILES = "{} is for a local array on each process, and the layout of {} is of tiles"
 LIMIT = 2**31  # of what MPI and p?gemr2d count
@@ -145,17 +146,17 @@ def read_method(name: str) -> Method:
         obstacle = functools.partial(_gemr2d_obstacle, load=load)
         return Method(name, lambda stage: _gemr2d(stage, load()), obstacle)
     parts = name.split("/")
-    if len(parts) in (2, 3):
-        known = (("auto", *NAMES), ("auto", *EXCHANGES), tuple(BUFFERS))
+    if len(parts) in (2, 3, 4):
+        known = (("auto", *NAMES), ("auto", *EXCHANGES), tuple(BUFFERS), AGREE)
         for option, part, names in zip(OPTIONS, parts, known, strict=False):
             if part not in names:
                 raise ValueError(
-                    f"unknown {option} {part!r} of a method SCHEDULE/EXCHANGE[/BUFFERS]: there are {', '.join(names)}"
+                    f"unknown {option} {part!r} of a method SCHEDULE/EXCHANGE[/BUFFERS[/AGREE]]: there are {', '.join(names)}"
                 )
     elif name != "auto":
         raise ValueError(
-            f"unknown method {name!r}: there are auto, SCHEDULE/EXCHANGE[/BUFFERS] (as caterpillar/sendrecv), pxgemr2d, "
-            f"pxgemr2d=PATH[:PREFIX], {', '.join(OTHERS)}"
+            f"unknown method {name!r}: there are auto, SCHEDULE/EXCHANGE[/BUFFERS[/AGREE]] (as caterpillar/sendrecv), "
+            f"pxgemr2d, pxgemr2d=PATH[:PREFIX], {', '.join(OTHERS)}"
         )
     asked = () if name == "auto" else parts
     return Method(name, lambda stage: _Planned(stage, asked), fresh=lambda stage: _Planned(stage, asked, next(_limits)))
