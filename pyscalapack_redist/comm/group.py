@@ -410,6 +410,10 @@ class Group:
         for series in self.series.values() if not self.transfers else ():
             series.end(self.rank)
 
+    def wait_for_failures(self) -> None:
+        """Wait for a while, until all ranks know of what has failed without a vote. Not collective."""
+        self._waiting.for_failures(self.settle_series)
+
     def settle_series(self) -> bool:
         """Go on with what is left of series that have ended; True when nothing is."""
         for settling in list(self.settling):

@@ -447,12 +447,12 @@ class Transfer:
                 else:
                     self._give_up(caught)
                 raise
-            error = use.failure()
-            if error is not None:
-                self._end_series(error)
-                raise error
-            self.state = COMPLETE
-            return use.leave()
+            self._error = use.failure()
+            if self._error is None:
+                self.state = COMPLETE
+                return use.leave()
+            self._end_series(self._error)
+        return self.wait()
 
     def _move_all(self) -> None:
         """All are well; nothing interrupts this."""
@@ -533,6 +533,8 @@ class Transfer:
         """Whoever waits hears of the end, and of an error."""
         self._use.ended(self._error)
         if self._error is not None:
+            if self._use.series is not None:
+                self._group.wait_for_failures()
             raise self._error
 
     def __enter__(self) -> Transfer:

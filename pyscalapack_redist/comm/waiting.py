@@ -61,6 +61,9 @@ class Waiters(Protocol):
     def end_series(self) -> None:
         """End all calls without votes, once none is under way."""
 
+    def look_around(self) -> None:
+        """Let messages move, and see whether the others still live and come."""
+
 
 class Waiting:
     """How long a rank has waited for one thing, and what it knows of others that wait. Not collective."""
@@ -130,6 +133,12 @@ class Waiting:
                 progress.advance_others()  # here, or elsewhere: others may wait for that before they come
                 progress.pause()
         return False
+
+    def for_failures(self, settled: Callable[[], bool]) -> None:
+        """Wait until all ranks know of a failure, or they have not come to that for `SETTLE_SECONDS`. Not collective."""
+        last = time.monotonic() + SETTLE_SECONDS
+        with contextlib.suppress(CollectiveError):  # the failure is told, whatever comes after it
+            progress.until(lambda: settled() or time.monotonic() > last, self._group.look_around)
 
     def leave(self) -> None:
         """Tell all others that this rank takes part no more."""

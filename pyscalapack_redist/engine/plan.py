@@ -259,9 +259,7 @@ class Plan:
             return remembered.order
         return mine.order or BY_COLUMNS
 
-    def binding(
-        self, mine: Operands, forms: Forms, order: int, item: int, by: type[Exchange] | None = None
-    ) -> Binding:
+    def binding(self, mine: Operands, forms: Forms, order: int, item: int, by: type[Exchange] | None = None) -> Binding:
         """What moves arrays of such a kind, an old one or a new one; in place of the stages' own exchanges, `by`."""
         blends = [(k, way, blend.key) for k, some in enumerate(forms.blends) for way, blend in some.items() if blend]
         key = forms.strides, forms.items, tuple(blends), forms.stays, order, item, by

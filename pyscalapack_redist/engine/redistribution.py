@@ -135,7 +135,8 @@ class Redistribution:
         plan = self.inside
         group = plan.group
         call: Call | Transfer | None = None
-        begun = plan.begun  # more once this rank has voted, or sent
+        # more once this rank has voted, or sent
+        begun = plan.begun if plan.series is not None else 0 if group is None else group.tickets.drawn
         try:
             result: Any = NotImplemented  # arrays of another kind: nothing has begun
             if not progress.here.tasks:  # with others under way, calls go in turn

@@ -29,6 +29,8 @@ def long(*values: object) -> object:
         *(("interrupts", 2, nodes) for nodes in ("", "0,1")),
         long("interrupts", 3, "0,1,1"),
         ("patience", 4, ""),
+        *(("agreed_once", 3, nodes) for nodes in ("", "0,1,2")),
+        *(long("agreed_once", 4, nodes) for nodes in ("0,1,0,1", "0,1,2,3")),
     ],
 )
 def test_program(program: str, ranks: int, nodes: str) -> None:

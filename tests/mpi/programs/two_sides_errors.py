@@ -88,7 +88,7 @@ def arrays() -> None:
     expect(lambda: untold(mine if FIRST else None), "pass out, or redistribute(..., dtype=)")
     told = plan(layout(), FIRST, dtype=None if FIRST else np.float64)
     assert (told(mine if FIRST else None) is None) == FIRST
-    expect(lambda: told(mine.astype(np.float32) if FIRST else None), "float32", "told dtype = float64")
+    expect(lambda: told(mine.astype(np.float32) if FIRST else None), "float32", "for dtype = float64")
     bad = mine[1:] if FIRST and RANK == 0 else mine
     expect(lambda: told(bad if FIRST else None), "a has shape")
     other = None if FIRST else mine.astype(np.int64)

@@ -1,0 +1,188 @@
+"""Plans with agree="first": later calls need no vote between nodes, and what fails on one rank ends the plan on all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import pyscalapack_redist as psr
+from pyscalapack_redist.comm import groups, series
+
+WORLD = MPI.COMM_WORLD
+RANK, SIZE = WORLD.rank, WORLD.size
+ALL_APART = len(set(os.environ.get("PYSCALAPACK_REDIST_NODES", "").split(","))) > 1
+MOST = 2 * series.PERIOD  # calls after which all know of a failure
+
+
+class Moves:
+    """A plan from rows to columns, or from the first rank to the last."""
+
+    def __init__(self, n: int = 24, comm: MPI.Intracomm = WORLD, one_way: bool = False, **options: Any) -> None:
+        grids = [(SIZE, 1), (1, SIZE)]
+        first, last = ([[rank]] if one_way else None for rank in (0, SIZE - 1))
+        if one_way:
+            grids = [(1, 1), (1, 1)]
+        self.a = psr.Descriptor((n, n), 4, psr.ProcessGrid(grids[0], comm, ranks=first))
+        self.b = psr.Descriptor((n, n), 4, psr.ProcessGrid(grids[1], comm, ranks=last))
+        self.plan: Any = psr.redistribute(self.a, self.b, comm=comm, **{"agree": "first", **options})
+
+    def numbers(self, desc: psr.Descriptor, use: int, dtype: Any) -> Any:
+        return (
+            desc.from_function(lambda i, j: 100.0 * i + j + 7 * use).astype(dtype) if desc.coords is not None else None
+        )
+
+    def source(self, use: int, dtype: Any = np.float64) -> Any:
+        return self.numbers(self.a, use, dtype)
+
+    def check(self, found: Any, use: int, dtype: Any = np.float64) -> None:
+        wanted = self.numbers(self.b, use, dtype)
+        assert wanted is None if found is None else np.array_equal(found, wanted) and found.dtype == dtype
+
+    def works(self, calls: int = 4, first: int = 0) -> None:
+        for use in range(first, first + calls):
+            self.check(self.plan(self.source(use), self.b.empty(np.float64)), use)
+
+
+def arrays_may_be_others() -> None:
+    """In another order, with gaps, left out, on a rank that holds nothing; for as many calls as have several votes."""
+    for dtype in (np.float64, np.int16, np.complex128):
+        for one_way in (False, True):
+            move = Moves(one_way=one_way)
+            for use in range(3 * series.PERIOD + 5):
+                a, out = move.source(use, dtype), move.b.empty(dtype)
+                if use % 5 == 1 and a is not None:
+                    a = np.asarray(a, order="C")
+                if use % 5 == 2 and a is not None:
+                    a = np.repeat(a, 2, axis=1)[:, ::2]
+                if use % 5 == 3:
+                    out = np.asfortranarray(out)
+                move.check(move.plan(a, None if use % 5 == 4 else out), use, dtype)
+            assert (move.plan.inside.series is not None) == ALL_APART
+            calls = 3 * series.PERIOD + 4  # since the first
+            assert not ALL_APART or move.plan.inside.series.calls == calls
+
+
+def several_are_in_flight() -> None:
+    move = Moves()
+    for count in (1, 5, 40):
+        outs = [move.b.empty(np.float64) for _ in range(count)]
+        sources = [move.source(use) for use in range(count)]
+        transfers = [move.plan.start(a, out) for a, out in zip(sources, outs, strict=True)]
+        for transfer in transfers[:: 1 if RANK % 2 else -1]:
+            transfer.wait()
+        for use, out in enumerate(outs):
+            move.check(out, use)
+
+
+def failing(wrong: Callable[[Moves, int], Any], one_way: bool = False, of: int = 0, call: int = 5) -> None:
+    """A call that is wrong on one rank. All fail in that one or a later one, and then at once; another plan works."""
+    comm = WORLD.Dup()
+    move = Moves(comm=comm, one_way=one_way)
+    error, failed = None, 0
+    while error is None:
+        source = move.source(failed)
+        kept = None if source is None else source.copy()
+        try:
+            if failed == call and of == RANK:
+                wrong(move, failed)
+            else:
+                move.check(move.plan(source, move.b.empty(np.float64)), failed)
+            failed += 1
+        except psr.RedistributionError as caught:
+            error = caught
+        assert kept is None or np.array_equal(source, kept)
+    assert type(error) is (psr.ArrayError if of == RANK else psr.CollectiveError), error
+    assert failed <= call + MOST
+    assert of != RANK or failed == call
+    assert ALL_APART or failed == call  # they have agreed
+    receives = of in [message.peer for message in move.plan.messages["receive"]]
+    assert not receives or failed <= call
+    WORLD.Barrier()
+    with pytest.raises(psr.CollectiveError, match="can be used no more"):
+        move.plan(move.source(0), move.b.empty(np.float64))
+    Moves(comm=comm, one_way=one_way).works(MOST)
+    comm.Free()
+    assert not groups._never_freed
+
+
+def another_dtype(move: Moves, use: int) -> None:
+    move.plan(move.source(use, np.float32), move.b.empty(np.float32))
+
+
+def another_factor(move: Moves, use: int) -> None:
+    move.plan(move.source(use), move.b.empty(np.float64), alpha=2)
+
+
+def another_shape(move: Moves, use: int) -> None:
+    move.plan(np.zeros((3, 3)), move.b.empty(np.float64))
+
+
+def the_last_call_fails() -> None:
+    """The others may call no more, and communicators are freed all the same."""
+    for one_way in (False, True):
+        comm = WORLD.Dup()
+        move = Moves(comm=comm, one_way=one_way)
+        move.works(5)
+        try:
+            if RANK == SIZE - 1:
+                another_factor(move, 5)
+            else:
+                move.works(1)
+        except psr.RedistributionError:
+            assert RANK == SIZE - 1 or not one_way or not ALL_APART
+        comm.Free()
+        assert not groups._never_freed
+
+
+def errors_before_the_first() -> None:
+    """The first call is agreed on, and binds nothing where it fails."""
+    move = Moves()
+    for _ in range(2):
+        source = np.zeros((3, 3)) if RANK == 0 else move.source(0)
+        with pytest.raises(psr.ArrayError if RANK == 0 else psr.CollectiveError):
+            move.plan(source, move.b.empty(np.float64))
+    move.works()
+
+
+def arguments() -> None:
+    a, b = Moves().a, Moves().b
+    for option in ({"exchange": name} for name in ("alltoallv", "alltoallw", "ready", "bruck")):
+        with pytest.raises(psr.ScheduleError, match="'nonblocking'"):
+            psr.redistribute(a, b, agree="first", **option)
+    with pytest.raises(psr.ScheduleError, match="buffers='packed'"):
+        psr.redistribute(a, b, agree="first", buffers="datatypes")
+    with pytest.raises(psr.ScheduleError, match="always"):
+        psr.redistribute(a, b, agree="never")
+    if SIZE > 1:
+        with pytest.raises(psr.CollectiveError, match="agree='first'"):
+            psr.redistribute(a, b, agree="first" if RANK else "always")
+    for exchange in ("shared", "nonblocking", "windowed", "sendrecv", "synchronized"):
+        Moves(exchange=exchange).works(MOST)
+    Moves(memory_limit=300).works()  # too little for messages to go at once: each call votes
+    Moves(via="dimensions").works()
+    assert Moves().plan is not psr.redistribute(a, b, agree="first")
+
+
+def main() -> None:
+    arguments()
+    arrays_may_be_others()
+    several_are_in_flight()
+    errors_before_the_first()
+    for of in range(SIZE):
+        for one_way in (False, True):
+            failing(another_factor, one_way, of)
+    for wrong in (another_dtype, another_shape):
+        failing(wrong, call=series.PERIOD)
+    the_last_call_fails()
+    WORLD.Barrier()
+    if RANK == 0:
+        print("OK", flush=True)
+
+
+if __name__ == "__main__":
+    main()
