@@ -30,7 +30,7 @@ from pyscalapack_redist.tools.arguments import (
     write_text,
     written,
 )
-from pyscalapack_redist.tools.layouts import ABOUT_LAYOUTS
+from pyscalapack_redist.tools.layout_text import ABOUT_LAYOUTS
 from pyscalapack_redist.tools.text import (
     console,
     counted,

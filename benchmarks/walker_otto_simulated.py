@@ -19,7 +19,7 @@ from simulate import Machine, simulated
 
 from pyscalapack_redist.tools.arguments import bytes_per_second, read_duration
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layouts import Layout
+from pyscalapack_redist.tools.layout_text import Layout
 
 PROCESSES = (3, 10, 16, 32, 64)
 FACTORS = (2, 4, 8, 20)

@@ -20,11 +20,11 @@ from pyscalapack_redist import redistribute
 from pyscalapack_redist.layout.descriptor import Descriptor
 from pyscalapack_redist.layout.grid import ProcessGrid
 from pyscalapack_redist.tools.bench.methods import Method, Prepared
+from pyscalapack_redist.tools.bench.rank_case import RankCase, poison
 from pyscalapack_redist.tools.bench.results import Results, means
-from pyscalapack_redist.tools.bench.stage import Stage, poison
 from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layouts import Layout
+from pyscalapack_redist.tools.layout_text import Layout
 from pyscalapack_redist.tools.text import new_table, time_text
 
 from .birkeland_model import Load
@@ -91,39 +91,39 @@ def loads(n: int, side: int) -> dict[str, Load]:
     return {way: Load.total([Load(one.most_messages, one.most_sent) for one in some]) for way, some in reports.items()}
 
 
-def _layouts(stage: Stage) -> dict[str, Descriptor]:
-    side = side_of(stage.case)
-    return layouts(stage.case.shape[0], ProcessGrid((side, side), stage.comm))
+def _layouts(rank_case: RankCase) -> dict[str, Descriptor]:
+    side = side_of(rank_case.case)
+    return layouts(rank_case.case.shape[0], ProcessGrid((side, side), rank_case.comm))
 
 
-def _at_once(stage: Stage, via: str | None = None) -> Prepared:
+def _at_once(rank_case: RankCase, via: str | None = None) -> Prepared:
     """One plan from the first layout to the last."""
-    made = _layouts(stage)
-    plan = redistribute(made["first"], made["last"], dtype=stage.case.dtype, via=via)
-    return Prepared(stage, lambda: plan(stage.a, stage.out))
+    made = _layouts(rank_case)
+    plan = redistribute(made["first"], made["last"], dtype=rank_case.case.dtype, via=via)
+    return Prepared(rank_case, lambda: plan(rank_case.a, rank_case.out))
 
 
-def _in_turn(stage: Stage) -> Prepared:
+def _in_turn(rank_case: RankCase) -> Prepared:
     """A plan for each dimension of the grid, and an array between them."""
-    dtype, made = stage.case.dtype, _layouts(stage)
+    dtype, made = rank_case.case.dtype, _layouts(rank_case)
     between = made["between"].empty(dtype)
     first = redistribute(made["first"], made["between"], dtype=dtype)
     second = redistribute(made["between"], made["last"], dtype=dtype)
 
     def run() -> None:
-        first(stage.a, between)
-        second(between, stage.out)
+        first(rank_case.a, between)
+        second(between, rank_case.out)
 
-    return Prepared(stage, run, between.nbytes)
+    return Prepared(rank_case, run, between.nbytes)
 
 
 class _Projected(Prepared):
     """Through layouts that are matrices too: into the first, from it to the second as matrices, and out of that."""
 
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage)
-        case = stage.case
-        made = _layouts(stage)
+    def __init__(self, rank_case: RankCase) -> None:
+        super().__init__(rank_case)
+        case = rank_case.case
+        made = _layouts(rank_case)
         self.descs = [made["first, dealt out"], made["last, dealt out"]]
         self._held = [desc.empty(case.dtype) for desc in self.descs]
         self.extra_bytes = sum(array.nbytes for array in self._held)
@@ -131,7 +131,7 @@ class _Projected(Prepared):
         self._into = redistribute(made["first"], self.descs[0], dtype=case.dtype)
         self._across = redistribute(flat[0], flat[1], dtype=case.dtype)
         self._out = redistribute(self.descs[1], made["last"], dtype=case.dtype)
-        self._into(stage.a, self._held[0])
+        self._into(rank_case.a, self._held[0])
 
     def seen(self) -> tuple[list[Descriptor], list[Array]]:
         """Both layouts and their arrays with two dimensions for four. Not collective."""
@@ -143,9 +143,9 @@ class _Projected(Prepared):
         self._across(*self._matrices)
 
     def __call__(self) -> None:
-        self._into(self.stage.a, self._held[0])
+        self._into(self.rank_case.a, self._held[0])
         self.across()
-        self._out(self._held[1], self.stage.out)
+        self._out(self._held[1], self.rank_case.out)
 
     def poison(self) -> None:
         super().poison()
@@ -159,7 +159,7 @@ class _Across(_Projected):
         self.across()
 
     def correct(self) -> bool:
-        self._out(self._held[1], self.stage.out)
+        self._out(self._held[1], self.rank_case.out)
         return super().correct()
 
 

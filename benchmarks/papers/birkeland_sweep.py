@@ -23,9 +23,9 @@ from pyscalapack_redist import redistribute
 from pyscalapack_redist.errors import ScheduleError
 from pyscalapack_redist.layout.descriptor import Descriptor
 from pyscalapack_redist.tools.bench.methods import Method, Prepared
-from pyscalapack_redist.tools.bench.stage import Stage
+from pyscalapack_redist.tools.bench.rank_case import RankCase
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layouts import Layout
+from pyscalapack_redist.tools.layout_text import Layout
 
 from .birkeland_model import places, route
 
@@ -65,19 +65,19 @@ def _obstacle(case: Case, name: str) -> str | None:
 class _PreparedSweep(Prepared):
     """Local arrays of every layout on the way, and what moves between two of them."""
 
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage)
-        case = stage.case
+    def __init__(self, rank_case: RankCase) -> None:
+        super().__init__(rank_case)
+        case = rank_case.case
         self.grid = grid_of(case)
         first = case.before.first
         layouts = [replace(layout(case.shape, self.grid, k), first=first) for k in range(len(self.grid) + 1)]
-        self.descs = [layout.descriptor(case.shape, stage.comm) for layout in layouts]
+        self.descs = [layout.descriptor(case.shape, rank_case.comm) for layout in layouts]
         scratch = {k: desc.empty(case.dtype) for k, desc in enumerate(self.descs) if k != 1 and desc.coords is not None}
         self.extra_bytes = sum(array.nbytes for array in scratch.values())
 
         def array(number: int, k: int) -> Array | None:
             """Where a stop's array is: S_0 in A at the start only, S_1 in B, others in arrays of their own."""
-            return stage.out if k == 1 else stage.a if number == 0 else scratch.get(k)
+            return rank_case.out if k == 1 else rank_case.a if number == 0 else scratch.get(k)
 
         stops = list(itertools.pairwise(route(len(self.grid))))
         made = {stop: self.transfer(*stop) for stop in dict.fromkeys(stops)}
@@ -96,14 +96,14 @@ class _PreparedSweep(Prepared):
 class _Plans(_PreparedSweep):
     """This package: one plan for each redistribution, made once; exchange and buffers as `redistribute` takes them."""
 
-    def __init__(self, stage: Stage, exchange: str, buffers: str) -> None:
+    def __init__(self, rank_case: RankCase, exchange: str, buffers: str) -> None:
         self._options = {"exchange": exchange, "buffers": buffers}
         self._staging = 0
-        super().__init__(stage)
+        super().__init__(rank_case)
         self.extra_bytes = (self.extra_bytes or 0) + self._staging
 
     def transfer(self, k: int, to: int) -> Transfer:
-        dtype = self.stage.case.dtype
+        dtype = self.rank_case.case.dtype
         plan = redistribute(self.descs[k], self.descs[to], dtype=dtype, **self._options)
         self._staging = max(self._staging, plan.report(dtype).extra_bytes)
         return plan
@@ -120,25 +120,25 @@ class _InGroups(_PreparedSweep):
 
     name: ClassVar[str] = "subarrays/alltoallw"
 
-    def __init__(self, stage: Stage) -> None:
-        ranks = stage.comm.Get_size()
-        if ranks != stage.case.ranks or stage.case.before.first:
+    def __init__(self, rank_case: RankCase) -> None:
+        ranks = rank_case.comm.Get_size()
+        if ranks != rank_case.case.ranks or rank_case.case.before.first:
             raise ScheduleError(
-                f"{self.name}: its groups are of all {ranks} ranks, but the grid has {stage.case.before.size}"
+                f"{self.name}: its groups are of all {ranks} ranks, but the grid has {rank_case.case.before.size}"
             )
         self._types: list[MPI.Datatype] = []
         self._groups: dict[int, MPI.Comm] = {}
-        super().__init__(stage)
+        super().__init__(rank_case)
 
     def group(self, j: int) -> MPI.Comm:
         """The processes that differ from this one in grid dimension `j` alone. Collective."""
         if j not in self._groups:
-            coords = np.unravel_index(self.stage.comm.Get_rank() - self.stage.case.before.first, self.grid)
+            coords = np.unravel_index(self.rank_case.comm.Get_rank() - self.rank_case.case.before.first, self.grid)
             others = [c for dim, c in enumerate(coords) if dim != j]
             colour = (
                 int(np.ravel_multi_index(others, [p for dim, p in enumerate(self.grid) if dim != j])) if others else 0
             )
-            self._groups[j] = self.stage.comm.Split(colour, int(coords[j]))
+            self._groups[j] = self.rank_case.comm.Split(colour, int(coords[j]))
         return self._groups[j]
 
     def transfer(self, k: int, to: int) -> Transfer:
@@ -162,7 +162,7 @@ class _InGroups(_PreparedSweep):
         """Counts with displacements, and a datatype for each process's share of dimension `dim`."""
         from mpi4py import MPI
 
-        element = MPI.BYTE.Create_contiguous(self.stage.case.dtype.itemsize)
+        element = MPI.BYTE.Create_contiguous(self.rank_case.case.dtype.itemsize)
         counts, types = [], []
         for q in range(group.Get_size()):
             start, stop = (min(shape[dim], end * block) for end in (q, q + 1))
@@ -211,9 +211,9 @@ class _Transfers(_InGroups):
 
     name: ClassVar[str] = "mpi4py-fft"
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, rank_case: RankCase) -> None:
         self._made: list[Any] = []
-        super().__init__(stage)
+        super().__init__(rank_case)
 
     def between(self, group: MPI.Comm, a: Descriptor, spread: int, b: Descriptor, gathered: int) -> Transfer:
         """Its arrays are in C order: those of ours, transposed, so that dimensions count from the end."""
@@ -224,7 +224,7 @@ class _Transfers(_InGroups):
         made = transfer(
             group,
             shape[::-1],
-            self.stage.case.dtype,
+            self.rank_case.case.dtype,
             a.local_shape[::-1],
             last - spread,
             b.local_shape[::-1],

@@ -23,12 +23,12 @@ import numpy as np
 
 from pyscalapack_redist import schedules
 from pyscalapack_redist.comm.mpi import MPI
-from pyscalapack_redist.tools.bench.methods import Alltoallv, Method, Prepared, Whole, named_methods
+from pyscalapack_redist.tools.bench.methods import Method, Prepared, WholeByAlltoallv, WholeMessages, named_methods
+from pyscalapack_redist.tools.bench.rank_case import RankCase, poison
 from pyscalapack_redist.tools.bench.results import Results, means
-from pyscalapack_redist.tools.bench.stage import Stage, poison
 from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layouts import Layout
+from pyscalapack_redist.tools.layout_text import Layout
 from pyscalapack_redist.tools.text import new_table, ratio_text, time_text
 
 if TYPE_CHECKING:
@@ -126,14 +126,14 @@ PACKED = (*(Example(1, P, P, 3, 5) for P in (2, 4, 8, 16)), Example(2, 16, 16, 7
 EACH = (75, 1_200, 19_200, 76_800)  # doubles of a process before: 1,200 to 1.2 million on 16
 
 
-class _InSteps(Whole):
+class _InSteps(WholeMessages):
     """Step by step, one message sent and one received in each; a step in which this rank has neither takes no time."""
 
-    def __init__(self, stage: Stage, order: str) -> None:
-        super().__init__(stage)
-        before, after = stage.case.before, stage.case.after
+    def __init__(self, rank_case: RankCase, order: str) -> None:
+        super().__init__(rank_case)
+        before, after = rank_case.case.before, rank_case.case.after
         grid = schedules.CommunicationGrid(before.size, after.size, before.block[0], after.block[0])
-        rank = stage.comm.Get_rank()
+        rank = rank_case.comm.Get_rank()
         out, into = (
             {message.peer: memory for message, _, memory in side.parts} for side in (self.outgoing, self.incoming)
         )
@@ -148,7 +148,7 @@ class _InSteps(Whole):
 
     def exchange(self) -> None:
         """Move the packed messages. Collective."""
-        sendrecv = self.stage.comm.Sendrecv
+        sendrecv = self.rank_case.comm.Sendrecv
         for sent, target, received, source in self._steps:
             sendrecv(sent, target, recvbuf=received, source=source)
 
@@ -156,9 +156,9 @@ class _InSteps(Whole):
 class _Alone(Prepared):
     """What moves packed messages, packed before it is timed and unpacked when it is verified."""
 
-    def __init__(self, stage: Stage, made: Callable[[Stage], Whole]) -> None:
-        super().__init__(stage)
-        self._inner = made(stage)
+    def __init__(self, rank_case: RankCase, made: Callable[[RankCase], WholeMessages]) -> None:
+        super().__init__(rank_case)
+        self._inner = made(rank_case)
         self._inner.pack()
         self.extra_bytes = self._inner.extra_bytes
 
@@ -182,9 +182,9 @@ def _not_a_vector(case: Case) -> str | None:
     return None
 
 
-MADE: dict[str, Callable[[Stage], Whole]] = {
+MADE: dict[str, Callable[[RankCase], WholeMessages]] = {
     **{order: functools.partial(_InSteps, order=order) for order in ORDERS},
-    "alltoallv": Alltoallv,
+    "alltoallv": WholeByAlltoallv,
 }
 
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from pyscalapack_redist.comm.mpi import MPI
 from pyscalapack_redist.schedules import walker_otto
 from pyscalapack_redist.tools.bench.methods import Method, Prepared, named_methods
+from pyscalapack_redist.tools.bench.rank_case import RankCase, bytes_of
 from pyscalapack_redist.tools.bench.results import Results
-from pyscalapack_redist.tools.bench.stage import Stage, bytes_of
 from pyscalapack_redist.tools.bench.suites import Suite
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layouts import Layout
+from pyscalapack_redist.tools.layout_text import Layout
 from pyscalapack_redist.tools.text import new_table, time_text
 
 if TYPE_CHECKING:
@@ -51,12 +51,12 @@ class _Plain(Prepared):
 
     extra_bytes = 0
 
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage)
-        before, rank = stage.case.before, stage.comm.Get_rank()
-        P, K, size = before.size, factor(stage.case), before.block[0] * stage.case.dtype.itemsize
+    def __init__(self, rank_case: RankCase) -> None:
+        super().__init__(rank_case)
+        before, rank = rank_case.case.before, rank_case.comm.Get_rank()
+        P, K, size = before.size, factor(rank_case.case), before.block[0] * rank_case.case.dtype.itemsize
         tables = walker_otto(P, K)
-        whole, rest = divmod(stage.case.shape[0] // before.block[0], P * K)
+        whole, rest = divmod(rank_case.case.shape[0] // before.block[0], P * K)
         self._types = [MPI.BYTE.Create_vector(whole + more, size, K * size).Commit() for more in (0, 1)]
 
         def buffer(array: NDArray[Any], block: int, place: int) -> list[Any]:
@@ -64,9 +64,9 @@ class _Plain(Prepared):
 
         self._calls = [
             (
-                buffer(stage.a, tables.B[k, rank], tables.b[k, rank]),
+                buffer(rank_case.a, tables.B[k, rank], tables.b[k, rank]),
                 int(tables.q[k, rank]),
-                buffer(stage.out, tables.C[k, rank], tables.t[k, rank]),
+                buffer(rank_case.out, tables.C[k, rank], tables.t[k, rank]),
                 int(tables.p[k, rank]),
             )
             for k in range(K)
@@ -74,7 +74,7 @@ class _Plain(Prepared):
 
     def __call__(self) -> None:
         for sent, target, received, source in self._calls:
-            self.stage.comm.Sendrecv(sent, target, recvbuf=received, source=source)
+            self.rank_case.comm.Sendrecv(sent, target, recvbuf=received, source=source)
 
     def close(self) -> None:
         for datatype in self._types:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:  # older versions, with which the driver imports this file, do not have these
     from pyscalapack_redist.tools.cases import Case
-    from pyscalapack_redist.tools.layouts import Layout
+    from pyscalapack_redist.tools.layout_text import Layout
 
 BROAD = {2: 12, 4: 6, 8: 6, 16: 6}  # cases of the suite, for each number of ranks
 SMALL = 64, 512  # rows of the squares that are timed on all numbers of ranks

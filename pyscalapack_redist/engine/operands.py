@@ -19,7 +19,17 @@ from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.letters import transposes
 from ..layout.tiles import Layout
-from .arrays import BY_COLUMNS, BY_ROWS, NOTHING, Arrays, Span, checked_arrays, overlapping, share_elements, window
+from .local_arrays import (
+    BY_COLUMNS,
+    BY_ROWS,
+    NOTHING,
+    Arrays,
+    ByteRange,
+    checked_arrays,
+    overlapping,
+    share_elements,
+    window,
+)
 from .operation import Factors, scalar, scale_rest
 from .plan import ZERO, Operands, Plan, factors_key, factors_of
 from .stages import Forms, Move, Pair
@@ -38,7 +48,7 @@ def check_apart(pairs: Sequence[Pair], arrays: Sequence[object], outs: Sequence[
         Names both arrays.
     """
     spans = [
-        Span.of((k, name), array, name == "out")
+        ByteRange.of((k, name), array, name == "out")
         for k in range(len(pairs))
         for name, array in (("a", arrays[k]), ("out", outs[k]))
         if isinstance(array, np.ndarray) and array.size
@@ -52,7 +62,7 @@ def check_apart(pairs: Sequence[Pair], arrays: Sequence[object], outs: Sequence[
             )
 
 
-def _share(pairs: Sequence[Pair], x: Span, y: Span) -> bool:
+def _share(pairs: Sequence[Pair], x: ByteRange, y: ByteRange) -> bool:
     """Whether an element of both arrays is read or written."""
     pair, other = pairs[x.key[0]], pairs[y.key[0]]
     first = window(x.array, pair.desc_b if x.written else pair.desc_a)

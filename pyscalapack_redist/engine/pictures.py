@@ -38,7 +38,7 @@ MOST_ELEMENTS = 2**63 - 1
 MOST_MESSAGES = 2**16  # pairs of ranks where messages are counted one by one
 
 
-class Traffic(NamedTuple):
+class TrafficByRank(NamedTuple):
     """Messages and elements of each rank, messages of ranks to themselves left out.
 
     Attributes
@@ -59,7 +59,7 @@ class Traffic(NamedTuple):
     kept: Ints
 
 
-def traffic_of(plan: Plan, stages: Sequence[Stage]) -> Traffic:
+def traffic_of(plan: Plan, stages: Sequence[Stage]) -> TrafficByRank:
     """What goes between the ranks of a plan in some stages, of which each has one message for a pair of ranks. Not collective.
 
     Raises
@@ -68,7 +68,7 @@ def traffic_of(plan: Plan, stages: Sequence[Stage]) -> Traffic:
         There are too many pairs of ranks, or more elements than 64 bits can count.
     """
     ranks = functools.reduce(_union, [desc.places.ravel() for move in plan.moves for desc in (move.moved, move.desc_b)])
-    whole = Traffic(ranks, *np.zeros((5, len(ranks)), np.int64))
+    whole = TrafficByRank(ranks, *np.zeros((5, len(ranks)), np.int64))
     for stage in stages:
         traffic = _traffic_of_moves(stage.moves)
         at = np.searchsorted(ranks, traffic.ranks)
@@ -77,7 +77,7 @@ def traffic_of(plan: Plan, stages: Sequence[Stage]) -> Traffic:
     return whole
 
 
-def _traffic_of_moves(moves: Sequence[Move]) -> Traffic:
+def _traffic_of_moves(moves: Sequence[Move]) -> TrafficByRank:
     a, b = moves[0].moved, moves[0].desc_b
     if math.prod(a.shape) * max(a.copies, b.copies) > MOST_ELEMENTS:
         raise ScheduleError(
@@ -91,10 +91,10 @@ def _traffic_of_moves(moves: Sequence[Move]) -> Traffic:
     kept = table.diagonal().copy()
     np.fill_diagonal(table, 0)
     sends, receives = (np.count_nonzero(table, axis=side) for side in (1, 0))
-    return Traffic(ranks, sends, receives, table.sum(axis=1), table.sum(axis=0), kept)
+    return TrafficByRank(ranks, sends, receives, table.sum(axis=1), table.sum(axis=0), kept)
 
 
-def _traffic_of_products(before: Ints, after: Ints, lengths: Sequence[Ints]) -> Traffic:
+def _traffic_of_products(before: Ints, after: Ints, lengths: Sequence[Ints]) -> TrafficByRank:
     """By a table for each dimension, none of all pairs of ranks."""
     ranks = _union(before.ravel(), after.ravel())
     at = [np.searchsorted(ranks, places.ravel()) for places in (before, after)]
@@ -112,7 +112,7 @@ def _traffic_of_products(before: Ints, after: Ints, lengths: Sequence[Ints]) -> 
         sums[at[side]] = _of_each([table.sum(axis=1 - side) for table in lengths])
         figures.append((counts - (kept > 0), sums - kept))
     (sends, sent), (receives, received) = figures
-    return Traffic(ranks, sends, receives, sent, received, kept)
+    return TrafficByRank(ranks, sends, receives, sent, received, kept)
 
 
 def between_ranks(a: Layout, b: Layout, edge: Edge | None = None) -> tuple[Ints, Ints]:

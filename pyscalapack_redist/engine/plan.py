@@ -24,7 +24,7 @@ from ..exchanges.shared import Shared
 from ..layout.letters import conjugates
 from ..layout.tiles import Layout
 from ..schedules.orders import CombinedOrder, Order
-from .arrays import BY_COLUMNS, Arrays, dtype_digest
+from .local_arrays import BY_COLUMNS, Arrays, dtype_digest
 from .operation import Factors
 from .stages import Forms, Move, Pair, Stage
 from .terms import Terms

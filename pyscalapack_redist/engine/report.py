@@ -20,8 +20,8 @@ from ..comm.links import Links
 from ..errors import CollectiveError
 from ..exchanges import Exchange
 from ..schedules.layout_orders import fewest_steps
-from .arrays import BY_COLUMNS
 from .choose import predicted_seconds
+from .local_arrays import BY_COLUMNS
 from .operands import listed
 from .plan import Plan
 from .stages import Forms, Stage

@@ -27,7 +27,7 @@ from ..layout.tiles import LAYOUTS, Layout, read_layout
 from ..layout.waypoints import Via, read_via, readable_via
 from ..schedules.catalogue import NAMES
 from ..schedules.layout_orders import is_one_port
-from .arrays import check_dtype, dtype_digest
+from .local_arrays import check_dtype, dtype_digest
 from .operation import Part, check_square, checked_fill, checked_part
 
 WITH_UNIT = re.compile(r"(?P<value>\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*(?P<unit>[a-z]*)", re.IGNORECASE)

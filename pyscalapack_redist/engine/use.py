@@ -19,14 +19,14 @@ from .._kernels.call import Call, Kinds
 from .._kernels.transport import Traffic
 from ..comm.group import DATA, Group
 from ..comm.progress import interrupts_held, until
-from ..comm.transfer import Counted, Transfer
+from ..comm.transfer import CountedVote, Transfer
 from ..comm.vote import Ballot, Outcome, RingVote, Rows, Statement, differ, error_in_words
 from ..errors import CollectiveError
 from ..exchanges import Exchange, Progress, Run
 from ..exchanges.exchange import prepare
 from ..exchanges.pipeline import InSeries, Nonblocking
 from ..exchanges.shared import Shared, Together
-from .arrays import BY_COLUMNS, BY_ROWS, dtype_digest
+from .local_arrays import BY_COLUMNS, BY_ROWS, dtype_digest
 from .operands import finished, lists, operands_of, to_wrap, wrapped
 from .plan import Binding, Operands, Plan, Remembered, factors_key, factors_of, key_of, remembered_of
 from .stages import Forms
@@ -91,7 +91,7 @@ class Use:
         return plan
 
     @property
-    def asks(self) -> bool:
+    def may_ask_dtypes(self) -> bool:
         """Whether ranks may have to tell one another the dtypes of their arrays."""
         return self.plan.asks
 
@@ -180,14 +180,14 @@ class Use:
 
     # -- the vote
 
-    def ballot(self, failed: int) -> Ballot:
+    def make_ballot(self, failed: int) -> Ballot:
         """What this rank votes."""
         plan, mine = self.plan, self.mine
         if mine is None:
             return Ballot(failed=failed, call=plan.identity)
         return Ballot(failed=failed, **plan.said_of(mine))
 
-    def statements(self) -> list[Statement]:
+    def make_statements(self) -> list[Statement]:
         """What the ballot's digests are of."""
         plan, mine = self.plan, self.mine
         if mine is None:
@@ -199,11 +199,12 @@ class Use:
             Statement("the dtype", None if dtype is None else dtype_digest(dtype), f"dtype {dtype}"),
         ]
 
-    def rows(self) -> Rows | None:
+    @property
+    def vote_rows(self) -> Rows | None:
         """What travels with the vote."""
         return None if self.error is not None else self._rows
 
-    def ahead(self) -> None:
+    def send_ahead(self) -> None:
         """Send what may go before the vote is known."""
         if self.binding is not None and self.error is None:
             self.progress.ahead()
@@ -211,31 +212,32 @@ class Use:
     def may_receive(self) -> bool:
         """Of a series: whether the calls before have received all; or one has failed."""
         assert isinstance(self.progress, InSeries)
-        return self.progress.has_turn or self.failure() is not None
+        return self.progress.has_turn or self.find_failure() is not None
 
-    def failure(self) -> BaseException | None:
+    def find_failure(self) -> BaseException | None:
         """Why this one has failed of a series, if it has."""
         terms = self.plan.terms
         if self.error is None and terms is not None and terms.failure is not None:
             self.error = CollectiveError(terms.failure)
         return self.error
 
-    def refuse(self, error: BaseException) -> None:
+    def record_failure(self, error: BaseException) -> None:
         """It has failed."""
         self.plan.refuse(error_in_words(error))
 
-    def counted(self) -> None:
+    def record_vote_time(self) -> None:
         """The vote is counted."""
         if self._spent is not None:
             self._spent["agreed"] = time.perf_counter() - self._started_at
 
     # -- what not all know
 
-    def question(self) -> Dtypes:
+    @property
+    def own_dtypes(self) -> Dtypes:
         """The dtypes of this rank's arrays."""
         return self._known().dtypes
 
-    def answers(self, told: list[Any]) -> list[Any]:
+    def combine_dtypes(self, told: list[Any]) -> list[Any]:
         """The dtypes of all pairs, or an error in words where two ranks have different ones."""
         known: list[Any] = []
         count = len(told[0])
@@ -248,17 +250,17 @@ class Use:
             known.append(said[0][1] if said else None)
         return [(None, known)] * len(told)
 
-    def take(self, known: Any, outcome: Outcome) -> None:
+    def take_memory(self, known: Any, outcome: Outcome) -> None:
         """Take what the arrays need, whose dtypes all ranks know now."""
         self._dtypes = known
         if self.binding is None:
             self._take(known, int(outcome.item))
 
-    def learn(self, outcome: Outcome) -> None:
+    def remember_dtypes(self, outcome: Outcome) -> None:
         """All ranks could: they need not tell again of such arrays."""
         self.plan.learn(self._known(), self._dtypes, int(outcome.order))
 
-    def agree(self, outcome: Outcome) -> bool:
+    def adopt_outcome(self, outcome: Outcome) -> bool:
         """The order of elements, and bytes of the largest; True if what was packed before has to be packed again."""
         plan, mine, item = self.plan, self._known(), int(outcome.item)
         order = BY_COLUMNS if len(plan.stages) > 1 else int(outcome.order) or BY_COLUMNS
@@ -314,29 +316,29 @@ class Use:
         plan.seconds = time.perf_counter() - self._started_at
         return result
 
-    def result(self, result: Any) -> Any:
+    def wrap_result(self, result: Any) -> Any:
         """The same as what was given is: a distributed array, or an array of another library."""
         return result if self._given is None else wrapped(self.plan, *self._given, result)
 
-    def ended(self, error: BaseException | None) -> None:
+    def record_end(self, error: BaseException | None) -> None:
         """Somebody has heard of the end."""
         if self._measured is not None:
             self._measured.end(error)
 
     # -- once more
 
-    def renew(self, a: Any, out: Any, ticket: int) -> bool:
+    def reset(self, a: Any, out: Any, ticket: int) -> bool:
         """Only what is kept can be used again."""
         return False
 
-    def stay(self) -> None:
+    def become_ordinary(self) -> None:
         """It is not renewed."""
 
-    def leave(self) -> Any:
+    def release_target(self) -> Any:
         """It is not renewed."""
 
 
-class KeptUse(Use):
+class CachedUse(Use):
     """A use that a plan keeps, for arrays of one kind with one pair of factors. Not collective.
 
     It does not keep its plan, so that both end with the plan's last reference, but while it goes on as any other does.
@@ -360,7 +362,7 @@ class KeptUse(Use):
         self.bind(self._kept_binding, np.empty(self._kept_binding.private_bytes, np.uint8))
         self._stays = False
 
-    def renew(self, a: Any, out: Any, ticket: int) -> bool:
+    def reset(self, a: Any, out: Any, ticket: int) -> bool:
         """Be as before the first use, for these arrays; False where they are of another kind."""
         if self.series is not None and self.series.culprit is not None:
             return False
@@ -383,7 +385,7 @@ class KeptUse(Use):
         self._rows = None if self.series is not None else self.progress.with_vote()
         return True
 
-    def stay(self) -> None:
+    def become_ordinary(self) -> None:
         """It goes on as any other, with what was given."""
         plan, (a, out) = self.plan, self._arrays
         self._plan, self._stays, self._started_at = lambda: plan, True, time.perf_counter()
@@ -396,7 +398,7 @@ class KeptUse(Use):
         """Go on; True when all has moved, for there is one stage."""
         return self.progress.advance(block)
 
-    def leave(self) -> Any:
+    def release_target(self) -> Any:
         """The local array of B, once all has moved."""
         (target,) = self._targets
         self._arrays, self._targets = (None, None), []
@@ -480,7 +482,7 @@ def continued(plan: Plan, call: Call, a: Any, out: Any) -> Transfer:
             use._forms = use.mine.forms
             traffic = None if call.voted and not call.as_expected else call.traffic
             if call.voted:
-                vote: Any = Counted(call.outcome(), call.number)
+                vote: Any = CountedVote(call.outcome(), call.number)
             else:
                 vote = group.adopt(RingVote(call.traffic.ring, call.ballot, posted=True))
             call.hand_over()
@@ -618,7 +620,7 @@ def _remember_as(
         )
     elif exchange is not None and _is_kept(plan, exchange, item, outcome):
         assert binding is not None
-        call = Transfer.ready(group, KeptUse(plan, kinds, kept, binding), ballot, outcome)
+        call = Transfer.ready(group, CachedUse(plan, kinds, kept, binding), ballot, outcome)
     plan.keep(key, Remembered(kinds, kept, order, call, binding))
     return call
 
@@ -626,7 +628,7 @@ def _remember_as(
 def _is_kept(plan: Plan, exchange: Exchange, item: int, outcome: Outcome | None) -> bool:
     """Whether a use of this kind is kept for the next: one that is agreed on, of one array."""
     agreed = outcome is not None or plan.series is not None
-    return agreed and item > 0 and not plan.asks and KeptUse.suits(exchange)
+    return agreed and item > 0 and not plan.asks and CachedUse.suits(exchange)
 
 
 def _look_around(group: Group, plan: weakref.ref[Plan]) -> None:

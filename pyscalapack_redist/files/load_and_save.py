@@ -13,7 +13,7 @@ from ..comm.group import first_known
 from ..comm.groups import MPIGroup, group_of
 from ..comm.mpi import MPI
 from ..comm.vote import Ballot, Statement, digest
-from ..engine.arrays import check_dtype, dtype_digest, made_for
+from ..engine.local_arrays import check_dtype, dtype_digest, made_for
 from ..engine.spec import group_of_all
 from ..errors import ArrayError, FileError, shown
 from ..layout.arrays import host_array

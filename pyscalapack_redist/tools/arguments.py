@@ -19,7 +19,7 @@ from ..engine.spec import number_with_unit, read_size
 from ..errors import DescriptorError
 from .cases import Case, read_dtype
 from .info import EXTRA, missing_extras
-from .layouts import Layout
+from .layout_text import Layout
 
 T = TypeVar("T")
 LARGEST = 2**62  # index of an array

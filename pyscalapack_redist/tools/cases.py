@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DescriptorError
-from .layouts import Layout, read_side
+from .layout_text import Layout, read_side
 from .text import counted
 
 

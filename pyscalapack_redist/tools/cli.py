@@ -19,8 +19,8 @@ from .bench.command import bench
 from .bench.methods import DEFAULT_METHODS, Method, read_method
 from .bench.suites import SUITES
 from .info import describe, launched
-from .layouts import ABOUT_COPIES, ABOUT_LAYOUTS, ABOUT_PARTS, ABOUT_TILES, Layout, read_side
-from .plan import plan, read_schedule
+from .layout_text import ABOUT_COPIES, ABOUT_LAYOUTS, ABOUT_PARTS, ABOUT_TILES, Layout, read_side
+from .plan_command import plan, read_schedule
 from .show import show
 from .text import indented
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from one_rank import OneRank
 
 from pyscalapack_redist import ArrayError, Descriptor, ProcessGrid
-from pyscalapack_redist.engine.arrays import checked_arrays
+from pyscalapack_redist.engine.local_arrays import checked_arrays
 from pyscalapack_redist.layout.arrays import LARGE, host_array, new_array
 
 F8 = np.dtype(np.float64)

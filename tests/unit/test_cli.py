@@ -18,7 +18,7 @@ from pyscalapack_redist.drawing.svg import colour_of
 from pyscalapack_redist.engine.spec import checked_memory
 from pyscalapack_redist.tools import cli
 from pyscalapack_redist.tools.arguments import bytes_per_second, read_duration, read_size
-from pyscalapack_redist.tools.layouts import Layout
+from pyscalapack_redist.tools.layout_text import Layout
 
 BENCH = ["bench", "--shape", "64", "64", "--from", "1x2:16x16", "--to", "2x1:16x16"]
 PLAN = ["plan", "--shape", "64", "--from", "4:3", "--to", "3:5"]

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.engine.arrays import dtype_digest
+from pyscalapack_redist.engine.local_arrays import dtype_digest
 from pyscalapack_redist.files import replacement
 from pyscalapack_redist.files import slabs as slabs_module
 from pyscalapack_redist.files.contents import FileArray, first_element, npy_header, read_npy_header

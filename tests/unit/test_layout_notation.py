@@ -14,10 +14,10 @@ from oracle import deal
 
 from pyscalapack_redist import Blocks, Descriptor, DescriptorError, ProcessGrid, Tiles
 from pyscalapack_redist.tools.bench.methods import read_method
-from pyscalapack_redist.tools.bench.stage import held_of
+from pyscalapack_redist.tools.bench.rank_case import held_of
 from pyscalapack_redist.tools.bench.timing import between_hosts
 from pyscalapack_redist.tools.cases import Case, read_dtype
-from pyscalapack_redist.tools.layouts import Layout, TileLayout, read_side
+from pyscalapack_redist.tools.layout_text import Layout, TileLayout, read_side
 
 WHOLE = Layout.parse("1x1:1x1")
 LARGE = 10**20

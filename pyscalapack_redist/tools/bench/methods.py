@@ -35,8 +35,8 @@ from ...scalapack.operands import KIND_OF_DTYPE
 from ...schedules import NAMES
 from ...schedules.orders import Natural
 from ..cases import Case
-from ..layouts import BALANCED, Layout
-from .stage import Stage, bytes_of, parts_of, poison
+from ..layout_text import BALANCED, Layout
+from .rank_case import RankCase, bytes_of, parts_of, poison
 
 DEFAULT_METHODS = ("auto", "pxgemr2d", "caterpillar/sendrecv", "memcpy")
 OTHER_LIBRARY = re.compile(r"pxgemr2d(=(?P<path>.+?)(:(?P<prefix>\w+))?)?")
@@ -58,14 +58,14 @@ class Prepared:
     """A method ready to run one case: a function for that, or a class derived from this one.
 
     `extra_bytes` is the memory that a run takes beside the two local arrays on this rank, None where only a measurement can
-    tell. The result is in the stage's output; or in `output`, and has the bytes that `expected` returns.
+    tell. The result is in the case's output; or in `output`, and has the bytes that `expected` returns.
     """
 
     extra_bytes: int | None = None
 
     def __init__(
         self,
-        stage: Stage,
+        rank_case: RankCase,
         run: Callable[[], object] = _nothing,
         extra_bytes: int | None = None,
         output: NDArray[Any] | None = None,
@@ -73,7 +73,7 @@ class Prepared:
         forget: Callable[[], None] = _nothing,
         close: Callable[[], None] = _nothing,
     ) -> None:
-        self.stage, self._run, self._output, self._expected = stage, run, output, expected
+        self.rank_case, self._run, self._output, self._expected = rank_case, run, output, expected
         # `forget` gives back memory that earlier calls have left, so that what a call takes can be measured: not collective.
         # `close` gives back what was made: collective.
         self.forget, self.close = forget, close
@@ -87,13 +87,13 @@ class Prepared:
     def poison(self) -> None:
         """Leave nothing correct in the output. Not collective."""
         if self._output is None:
-            self.stage.poison()
+            self.rank_case.poison()
         poison(self._output)
 
     def correct(self) -> bool:
         """Whether the output of the last run is right on this rank. Not collective."""
         if self._output is None or self._expected is None:
-            return self.stage.correct()
+            return self.rank_case.correct()
         return np.array_equal(bytes_of(self._output), self._expected())
 
     def profile(self) -> Mapping[str, float]:
@@ -105,29 +105,31 @@ class Prepared:
 class Method:
     """A way of getting from one layout to the other, by the name that the command line gives it.
 
-    `prepare` makes all that is made once and used often. It is collective over the stage's communicator, and raises
+    `prepare` makes all that is made once and used often. It is collective over the case's communicator, and raises
     RedistributionError where the method does not apply; on every rank, if on any that has a part in the case.
     """
 
     name: str
-    prepare: Callable[[Stage], Prepared]
+    prepare: Callable[[RankCase], Prepared]
     obstacle: Callable[[Case], str | None] = lambda case: None  # why it cannot run on this rank, if so; not collective
-    fresh: Callable[[Stage], Prepared] | None = None  # with nothing kept from earlier times, if a user has that to make
+    fresh: Callable[[RankCase], Prepared] | None = (
+        None  # with nothing kept from earlier times, if a user has that to make
+    )
 
     def anew(self) -> Method:
         """The same with all that it keeps from call to call made in each call, and timed with it. Not collective."""
         return replace(self, prepare=functools.partial(_anew, fresh=self.fresh)) if self.fresh else self
 
 
-def _anew(stage: Stage, fresh: Callable[[Stage], Prepared]) -> Prepared:
+def _anew(rank_case: RankCase, fresh: Callable[[RankCase], Prepared]) -> Prepared:
     """What is prepared in each call; and once before, to see that it can be."""
 
     def run() -> None:
-        with contextlib.closing(fresh(stage)) as method:
+        with contextlib.closing(fresh(rank_case)) as method:
             method()
 
-    with contextlib.closing(fresh(stage)) as trial:
-        return Prepared(stage, run, trial.extra_bytes)
+    with contextlib.closing(fresh(rank_case)) as trial:
+        return Prepared(rank_case, run, trial.extra_bytes)
 
 
 def read_method(name: str) -> Method:
@@ -144,7 +146,7 @@ def read_method(name: str) -> Method:
     if library:
         load = functools.partial(blacs.load, library["path"], prefix=library["prefix"] or "")
         obstacle = functools.partial(_gemr2d_obstacle, load=load)
-        return Method(name, lambda stage: _gemr2d(stage, load()), obstacle)
+        return Method(name, lambda rank_case: _gemr2d(rank_case, load()), obstacle)
     parts = name.split("/")
     if len(parts) in (2, 3, 4):
         known = (("auto", *NAMES), ("auto", *EXCHANGES), tuple(BUFFERS), AGREE)
@@ -159,7 +161,11 @@ def read_method(name: str) -> Method:
             f"pxgemr2d, pxgemr2d=PATH[:PREFIX], {', '.join(OTHERS)}"
         )
     asked = () if name == "auto" else parts
-    return Method(name, lambda stage: _Planned(stage, asked), fresh=lambda stage: _Planned(stage, asked, next(_limits)))
+    return Method(
+        name,
+        lambda rank_case: _Planned(rank_case, asked),
+        fresh=lambda rank_case: _Planned(rank_case, asked, next(_limits)),
+    )
 
 
 def named_methods(*names: str) -> tuple[Method, ...]:
@@ -170,23 +176,23 @@ def named_methods(*names: str) -> tuple[Method, ...]:
 class _Planned(Prepared):
     """A plan of `redistribute`: its schedule, exchange and buffers, as far as they are asked for."""
 
-    def __init__(self, stage: Stage, asked: Sequence[str], memory_limit: int = MEMORY_LIMIT) -> None:
-        super().__init__(stage)
+    def __init__(self, rank_case: RankCase, asked: Sequence[str], memory_limit: int = MEMORY_LIMIT) -> None:
+        super().__init__(rank_case)
         options: dict[str, Any] = dict(zip(OPTIONS, asked, strict=False))
-        options |= {"dtype": stage.case.dtype, "memory_limit": memory_limit}
-        self.plan = redistribute(stage.desc_a, stage.desc_b, **options)
+        options |= {"dtype": rank_case.case.dtype, "memory_limit": memory_limit}
+        self.plan = redistribute(rank_case.desc_a, rank_case.desc_b, **options)
 
     @functools.cached_property
     def extra_bytes(self) -> int | None:  # type: ignore[override]  # found when asked for: a report takes as long as a plan
         """Staging memory of a run, on this rank. Not collective."""
-        staging: int | None = self.plan.report(self.stage.case.dtype).extra_bytes
+        staging: int | None = self.plan.report(self.rank_case.case.dtype).extra_bytes
         return staging
 
     def __call__(self) -> None:
-        self.plan(self.stage.a, self.stage.out)
+        self.plan(self.rank_case.a, self.rank_case.out)
 
     def profile(self) -> Mapping[str, float]:
-        seconds: Mapping[str, float] = self.plan.profile(self.stage.a, self.stage.out).seconds
+        seconds: Mapping[str, float] = self.plan.profile(self.rank_case.a, self.rank_case.out).seconds
         return seconds
 
 
@@ -220,14 +226,14 @@ def _gemr2d_obstacle(case: Case, load: Callable[[], blacs.Library]) -> str | Non
     return None
 
 
-def _gemr2d(stage: Stage, library: blacs.Library) -> Prepared:
+def _gemr2d(rank_case: RankCase, library: blacs.Library) -> Prepared:
     """A call with three BLACS contexts: of each grid, and of all ranks of both."""
-    case, contexts = stage.case, list[int]()
+    case, contexts = rank_case.case, list[int]()
 
     def context(shape: tuple[int, int], ranks: list[int]) -> int:
-        if stage.comm.Get_rank() not in ranks:
+        if rank_case.comm.Get_rank() not in ranks:
             return -1
-        contexts.append(blacs.make_context(stage.comm, shape, ranks, library))
+        contexts.append(blacs.make_context(rank_case.comm, shape, ranks, library))
         return contexts[-1]
 
     def operand(layout: Layout, array: NDArray[Any] | None) -> tuple[int, int, int, NDArray[np.intc]]:
@@ -249,28 +255,30 @@ def _gemr2d(stage: Stage, library: blacs.Library) -> Prepared:
         for number in reversed(contexts):
             blacs.free_context(number, library)
 
-    a, b = operand(case.before, stage.a), operand(case.after, stage.out)
+    a, b = operand(case.before, rank_case.a), operand(case.after, rank_case.out)
     involved = sorted({*range(case.before.first, case.before.end), *range(case.after.first, case.after.end)})
     of_all = context((1, len(involved)), involved)
     if of_all < 0:
-        return Prepared(stage)
+        return Prepared(rank_case)
     m, n = case.shape
     run = functools.partial(library.entries.gemr2d, KIND_OF_DTYPE[case.dtype], m, n, *a, *b, of_all)
-    return Prepared(stage, run, forget=forget, close=close)
+    return Prepared(rank_case, run, forget=forget, close=close)
 
 
 # -- through one rank
 
 
-def _gather_scatter(stage: Stage) -> Prepared:
+def _gather_scatter(rank_case: RankCase) -> Prepared:
     """Each rank sends its local array to rank 0, which puts it into the whole array by its global indices; then back.
 
     The indices, and rank 0's memory for the whole array, are made once and reused. All arrays are seen transposed: local
     arrays in Fortran order are sent and received as they lie in memory.
     """
-    case, comm = stage.case, stage.comm
+    case, comm = rank_case.case, rank_case.comm
     element = MPI.BYTE.Create_contiguous(case.dtype.itemsize).Commit()
-    source, target = (None if part is None or not part.size else part.T for part in (stage.part_of_a, stage.part_of_b))
+    source, target = (
+        None if part is None or not part.size else part.T for part in (rank_case.part_of_a, rank_case.part_of_b)
+    )
 
     def send(array: NDArray[Any], rank: int) -> None:
         array = np.ascontiguousarray(array)
@@ -291,7 +299,7 @@ def _gather_scatter(stage: Stage) -> Prepared:
 
     if comm.Get_rank() != ROOT:
         copied = [array.nbytes for array in (source, target) if array is not None and not array.flags.c_contiguous]
-        return Prepared(stage, run, max(copied, default=0), close=element.Free)
+        return Prepared(rank_case, run, max(copied, default=0), close=element.Free)
 
     senders, receivers = (
         [
@@ -314,7 +322,7 @@ def _gather_scatter(stage: Stage) -> Prepared:
                 target[...] = whole[place]
 
     largest = max((math.prod(index.size for index in place) for _, place in senders + receivers), default=0)
-    return Prepared(stage, run_all, whole.nbytes + largest * case.dtype.itemsize, close=element.Free)
+    return Prepared(rank_case, run_all, whole.nbytes + largest * case.dtype.itemsize, close=element.Free)
 
 
 # -- whole messages, packed, moved, then unpacked; nothing is overlapped, and buffers hold all
@@ -322,7 +330,7 @@ def _gather_scatter(stage: Stage) -> Prepared:
 Place = tuple[int, tuple[int, ...]]  # address and strides in bytes of a local array
 
 
-class Packed:
+class PackedMessages:
     """Messages side by side in memory, by the other process's rank: of each rank its bytes, and where they start.
 
     `parts` has each message, the place of its packed elements, and that part of the memory.
@@ -347,26 +355,28 @@ def _box(message: Message) -> Box:
     return message.box
 
 
-class Whole(Prepared):
+class WholeMessages(Prepared):
     """Packing and unpacking, which all ways with whole messages have in common.
 
     Attributes
     ----------
-    outgoing, incoming : Packed
+    outgoing, incoming : PackedMessages
         What this rank sends, and what it receives.
     """
 
-    def __init__(self, stage: Stage) -> None:
-        case, comm = stage.case, stage.comm
+    def __init__(self, rank_case: RankCase) -> None:
+        case, comm = rank_case.case, rank_case.comm
         dims = range(len(case.shape))
         self._item, self._order = case.dtype.itemsize, tuple(dims if case.before.order == "F" else reversed(dims))
         ranks = range(comm.Get_size())
-        (*both, self._copies), _ = messages_of(stage.desc_a, stage.desc_b, comm.Get_rank(), ranks, Natural((), ()))
-        self.outgoing, self.incoming = (Packed(some, self._item, self._order, len(ranks)) for some in both)
-        self._source, self._target = (
-            (0, ()) if array is None else (address_of(array), array.strides) for array in (stage.a, stage.out)
+        (*both, self._copies), _ = messages_of(
+            rank_case.desc_a, rank_case.desc_b, comm.Get_rank(), ranks, Natural((), ())
         )
-        super().__init__(stage, extra_bytes=sum(self.outgoing.counts) + sum(self.incoming.counts))
+        self.outgoing, self.incoming = (PackedMessages(some, self._item, self._order, len(ranks)) for some in both)
+        self._source, self._target = (
+            (0, ()) if array is None else (address_of(array), array.strides) for array in (rank_case.a, rank_case.out)
+        )
+        super().__init__(rank_case, extra_bytes=sum(self.outgoing.counts) + sum(self.incoming.counts))
 
     def _move(self, message: Message, source: Place, target: Place) -> None:
         _box(message).move(*source, *target, self._item, self._order, message.first, message.last)
@@ -393,11 +403,11 @@ class Whole(Prepared):
         raise NotImplementedError
 
 
-class _Waitall(Whole):
+class _Waitall(WholeMessages):
     """All Irecv and Isend at once, each as soon as its message is packed, then Waitall."""
 
     def __call__(self) -> None:
-        comm = self.stage.comm
+        comm = self.rank_case.comm
         requests = [comm.Irecv(memory, message.peer) for message, _, memory in self.incoming.parts]
         for message, place, memory in self.outgoing.parts:
             self._move(message, self._source, place)
@@ -406,39 +416,39 @@ class _Waitall(Whole):
         self.unpack_and_copy()
 
 
-class Alltoallv(Whole):
+class WholeByAlltoallv(WholeMessages):
     """One blocking Alltoallv of bytes."""
 
     def exchange(self) -> None:
         """Move the packed messages. Collective."""
         sides = self.outgoing, self.incoming
         sent, received = ((side.memory, (side.counts, side.starts), MPI.BYTE) for side in sides)
-        self.stage.comm.Alltoallv(sent, received)
+        self.rank_case.comm.Alltoallv(sent, received)
 
 
 # -- as many bytes
 
 
-def _memcpy(stage: Stage) -> Prepared:
+def _memcpy(rank_case: RankCase) -> Prepared:
     """The C library's memcpy of what moves of each rank's local A: all ranks at once, a sub-array as one piece."""
-    part = np.empty(0) if stage.part_of_a is None else stage.part_of_a
+    part = np.empty(0) if rank_case.part_of_a is None else rank_case.part_of_a
     source: NDArray[Any] = part if part.flags.c_contiguous else np.asfortranarray(part)
     copy = np.empty_like(source)
     where = (ctypes.c_void_p(array.ctypes.data) for array in (copy, source))
     run = functools.partial(ctypes.CDLL(None).memcpy, *where, ctypes.c_size_t(part.nbytes))
     poison(copy)
-    return Prepared(stage, run, 0, copy, lambda: bytes_of(source))
+    return Prepared(rank_case, run, 0, copy, lambda: bytes_of(source))
 
 
-def _broadcast(stage: Stage) -> Prepared:
+def _broadcast(rank_case: RankCase) -> Prepared:
     """MPI_Bcast of the first process's local A to all."""
-    case, comm, root = stage.case, stage.comm, stage.case.before.first
-    size = comm.bcast(0 if stage.a is None else stage.a.nbytes, root=root)
+    case, comm, root = rank_case.case, rank_case.comm, rank_case.case.before.first
+    size = comm.bcast(0 if rank_case.a is None else rank_case.a.nbytes, root=root)
     is_root = comm.Get_rank() == root
-    buffer = _by_columns(stage.a).copy() if is_root else np.empty(size, np.uint8)
+    buffer = _by_columns(rank_case.a).copy() if is_root else np.empty(size, np.uint8)
     received = buffer[:0] if is_root else buffer
     return Prepared(
-        stage,
+        rank_case,
         lambda: comm.Bcast(buffer, root=root),
         buffer.size,
         received,
@@ -446,14 +456,14 @@ def _broadcast(stage: Stage) -> Prepared:
     )
 
 
-def _all_to_all(stage: Stage) -> Prepared:
+def _all_to_all(rank_case: RankCase) -> Prepared:
     """MPI_Alltoall in which each process deals out its local A in equal parts to all."""
-    case, comm, size = stage.case, stage.comm, stage.comm.Get_size()
-    least = min(comm.allgather(0 if stage.a is None else stage.a.size))
+    case, comm, size = rank_case.case, rank_case.comm, rank_case.comm.Get_size()
+    least = min(comm.allgather(0 if rank_case.a is None else rank_case.a.size))
     if least < size:
         raise ArrayError(f"alltoall: a rank has {least} elements of A, fewer than one for each of the {size} ranks")
     part = least // size * case.dtype.itemsize
-    sent = _by_columns(stage.a)[: size * part].copy()
+    sent = _by_columns(rank_case.a)[: size * part].copy()
     received = np.empty_like(sent)
 
     def expected() -> NDArray[np.uint8]:
@@ -461,7 +471,7 @@ def _all_to_all(stage: Stage) -> Prepared:
         arrays = (parts_of(case, case.before, rank)[0].filled() for rank in range(size))
         return np.concatenate([_by_columns(array)[place] for array in arrays])
 
-    return Prepared(stage, lambda: comm.Alltoall(sent, received), 2 * sent.size, received, expected)
+    return Prepared(rank_case, lambda: comm.Alltoall(sent, received), 2 * sent.size, received, expected)
 
 
 def _by_columns(array: NDArray[Any] | None) -> NDArray[np.uint8]:
@@ -469,7 +479,7 @@ def _by_columns(array: NDArray[Any] | None) -> NDArray[np.uint8]:
     return np.empty(0, np.uint8) if array is None or not array.size else array.T.reshape(-1).view(np.uint8)
 
 
-def _counted(name: str, prepare: Callable[[Stage], Prepared], unit: str = "bytes", keeps: bool = True) -> Method:
+def _counted(name: str, prepare: Callable[[RankCase], Prepared], unit: str = "bytes", keeps: bool = True) -> Method:
     """A method for a local array on each process, whose bytes or elements it counts in 32 bits."""
 
     def obstacle(case: Case) -> str | None:
@@ -487,7 +497,7 @@ OTHERS = {
     for method in (
         _counted("gather-scatter", _gather_scatter, "elements"),
         _counted("mpi-waitall", _Waitall),
-        _counted("mpi-alltoallv", Alltoallv),
+        _counted("mpi-alltoallv", WholeByAlltoallv),
         Method("memcpy", _memcpy),
         _counted("bcast", _broadcast, keeps=False),
         _counted("alltoall", _all_to_all, keeps=False),

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from ..cases import Case
-from ..layouts import Layout
+from ..layout_text import Layout
 from ..text import new_table, ratio_text, time_text
 from .methods import DEFAULT_METHODS, Method, named_methods
 from .results import Results, count, extreme, fastest, means

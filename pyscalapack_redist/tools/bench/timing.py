@@ -40,8 +40,8 @@ from ...exchanges.exchange import wanted
 from ..cases import Case
 from ..info import mpi_path, mpi_version
 from .methods import Method, Prepared
+from .rank_case import RankCase
 from .results import CaseResult, MethodResult
-from .stage import Stage
 
 BYTES_PER_TIME = 2**20
 MOST_CALLS = 64
@@ -109,8 +109,8 @@ def run_case(
     profile : bool
         Whether to take down where the time of a call goes: of one apart, since looking at the clock in it takes time.
     """
-    stage = Stage(case, comm)
-    ready, not_run = _prepare(methods, stage)
+    rank_case = RankCase(case, comm)
+    ready, not_run = _prepare(methods, rank_case)
     calls = calls or max(1, min(MOST_CALLS, BYTES_PER_TIME // max(1, case.local_elements * case.dtype.itemsize)))
     growth = {}
     for name, run in ready.items():
@@ -138,19 +138,19 @@ def run_case(
     return CaseResult(case, tuple(results), not_run, calls)
 
 
-def _prepare(methods: Sequence[Method], stage: Stage) -> tuple[dict[str, Prepared], dict[str, str]]:
+def _prepare(methods: Sequence[Method], rank_case: RankCase) -> tuple[dict[str, Prepared], dict[str, str]]:
     """What can run, ready, and why the rest cannot: what the lowest rank says that says anything."""
     ready: dict[str, Prepared] = {}
     not_run: dict[str, str] = {}
     for method in methods:
-        why = next(filter(None, stage.comm.allgather(method.obstacle(stage.case))), None)
+        why = next(filter(None, rank_case.comm.allgather(method.obstacle(rank_case.case))), None)
         if why is None:
             reason = None
             try:
-                ready[method.name] = method.prepare(stage)
+                ready[method.name] = method.prepare(rank_case)
             except RedistributionError as error:
                 reason = str(error)
-            why = next(filter(None, stage.comm.allgather(reason)), None)
+            why = next(filter(None, rank_case.comm.allgather(reason)), None)
         if why is not None:
             ready.pop(method.name, None)
             not_run[method.name] = why

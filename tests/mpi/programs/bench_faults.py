@@ -6,10 +6,10 @@ from mpi4py import MPI
 
 from pyscalapack_redist import LibraryError
 from pyscalapack_redist.tools.bench.methods import Method, Prepared, read_method
-from pyscalapack_redist.tools.bench.stage import Stage
+from pyscalapack_redist.tools.bench.rank_case import RankCase
 from pyscalapack_redist.tools.bench.timing import Clock, flag_round_trip_ns, nodes_of, run_case
 from pyscalapack_redist.tools.cases import Case
-from pyscalapack_redist.tools.layouts import Layout
+from pyscalapack_redist.tools.layout_text import Layout
 
 COMM = MPI.COMM_WORLD
 LAST = 3  # of the ranks that the case uses
@@ -19,10 +19,10 @@ METHODS = ("auto", "memcpy", "gather-scatter", "mpi-waitall", "mpi-alltoallv")
 def faulty(name: str) -> Method:
     """Does what `auto` does; then something happens."""
 
-    def prepare(stage: Stage) -> Prepared:
+    def prepare(rank_case: RankCase) -> Prepared:
         if name == "unprepared":
             raise LibraryError("cannot be prepared")
-        return Fault(stage, name, read_method("auto").prepare(stage))
+        return Fault(rank_case, name, read_method("auto").prepare(rank_case))
 
     def obstacle(case: Case) -> str | None:
         return "rank 1 has an obstacle" if name == "obstacle" and COMM.Get_rank() == 1 else None
@@ -31,8 +31,8 @@ def faulty(name: str) -> Method:
 
 
 class Fault(Prepared):
-    def __init__(self, stage: Stage, name: str, right: Prepared) -> None:
-        super().__init__(stage)
+    def __init__(self, rank_case: RankCase, name: str, right: Prepared) -> None:
+        super().__init__(rank_case)
         self.name, self.right, self.runs = name, right, 0
 
     def __call__(self) -> None:
@@ -40,7 +40,7 @@ class Fault(Prepared):
         if self.name == "once" and self.runs > 1:
             return
         self.right()
-        out, part = self.stage.out, self.stage.part_of_b
+        out, part = self.rank_case.out, self.rank_case.part_of_b
         if out is not None and part is not None and COMM.Get_rank() == LAST:
             if self.name == "one element":
                 part[-1, -1] = 0
@@ -74,15 +74,15 @@ def wrong_results_are_found() -> None:
 
 def nothing_is_right_before_it_has_run() -> None:
     part = Layout.parse_operand("1x3:4x5+1/40x30@4,6/C")
-    stage = Stage(Case((30, 20), Layout.parse_operand("1x2:3x3/33x41@0,20"), part), COMM)
+    rank_case = RankCase(Case((30, 20), Layout.parse_operand("1x2:3x3/33x41@0,20"), part), COMM)
     for name in (*METHODS, "natural/nonblocking/datatypes"):
-        run = read_method(name).prepare(stage)
+        run = read_method(name).prepare(rank_case)
         run.poison()
         assert not all(COMM.allgather(run.correct())), name
         run()
         assert all(COMM.allgather(run.correct())), name
         run.close()
-    fresh = read_method("auto").anew().prepare(stage)  # a plan for each call
+    fresh = read_method("auto").anew().prepare(rank_case)  # a plan for each call
     fresh.poison()
     fresh()
     assert all(COMM.allgather(fresh.correct()))
@@ -91,17 +91,17 @@ def nothing_is_right_before_it_has_run() -> None:
 
 def a_wrong_element_of_a_tile_is_found() -> None:
     """In B's last tile on one rank; and that a list has too few arrays."""
-    stage = Stage(Case.read((30, 20), "2x1:3x4", "4:tiles=3x5@1"), COMM)
-    run = read_method("auto").prepare(stage)
+    rank_case = RankCase(Case.read((30, 20), "2x1:3x4", "4:tiles=3x5@1"), COMM)
+    run = read_method("auto").prepare(rank_case)
     run()
     assert all(COMM.allgather(run.correct()))
     if COMM.Get_rank() == LAST:
-        last = [tile for tile in stage.out if tile.size][-1]
+        last = [tile for tile in rank_case.out if tile.size][-1]
         last[-1, -1] *= -1
         assert not run.correct()
         last[-1, -1] *= -1
         assert run.correct()
-        assert not stage.matches(stage.out[:-1])
+        assert not rank_case.matches(rank_case.out[:-1])
     run.close()
 
 

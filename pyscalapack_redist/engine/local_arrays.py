@@ -281,7 +281,7 @@ def located(array: Array | None) -> LocalArray:
     return NOTHING if array is None else LocalArray(address_of(array), array.strides)
 
 
-class Span(NamedTuple):
+class ByteRange(NamedTuple):
     """An array among others: what it is called, whether it is written, and its bytes from the first to behind the last."""
 
     key: Any
@@ -291,7 +291,7 @@ class Span(NamedTuple):
     last: int
 
     @classmethod
-    def of(cls, key: Any, array: Array, written: bool) -> Span:
+    def of(cls, key: Any, array: Array, written: bool) -> ByteRange:
         """That of an array. Not collective."""
         start: int = address_of(array)
         reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
@@ -299,9 +299,9 @@ class Span(NamedTuple):
         return cls(key, array, written, first, start + sum(extent for extent in reach if extent > 0) + array.itemsize)
 
 
-def overlapping(spans: Iterable[Span]) -> Iterable[tuple[Span, Span]]:
+def overlapping(spans: Iterable[ByteRange]) -> Iterable[tuple[ByteRange, ByteRange]]:
     """Pairs of which one is written and whose bytes overlap, though they need not share an element. Not collective."""
-    open_: list[Span] = []
+    open_: list[ByteRange] = []
     for span in sorted(spans, key=lambda span: span.first):
         open_ = [other for other in open_ if other.last > span.first]
         yield from ((other, span) for other in open_ if span.written or other.written)
@@ -322,7 +322,7 @@ def check_tiles_apart(arrays: Sequence[tuple[str, Array, bool]]) -> None:
     arrays = [each for each in arrays if each[1].size]
     if not arrays or _lines_apart([_lines(array) for _, array, _ in arrays], [written for *_, written in arrays]):
         return
-    for x, y in overlapping(Span.of((k, name), array, written) for k, (name, array, written) in enumerate(arrays)):
+    for x, y in overlapping(ByteRange.of((k, name), array, written) for k, (name, array, written) in enumerate(arrays)):
         if share_elements(x.array, y.array):
             (_, first), (_, second) = sorted((x.key, y.key))
             names = first if first == second else f"{first} and {second}"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...comm.mpi import MPI
 from ...layout.axis import Blocks
 from ..cases import Case
-from ..layouts import Layout, TileLayout
+from ..layout_text import Layout, TileLayout
 
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio, made odd
 ELEMENTS_AT_ONCE = 2**18
@@ -77,7 +77,7 @@ def held_of(layout: Layout, shape: tuple[int, ...], rank: int) -> list[Held]:
     return [[np.flatnonzero(_owners(*dim) == coordinate) for dim, coordinate in zip(dims, coords, strict=True)]]
 
 
-class Part:
+class CasePart:
     """A local array of a case's array in one of its layouts, by its global indices along each dimension. Not collective.
 
     Attributes
@@ -121,12 +121,12 @@ class Part:
         return alike and np.array_equal(bytes_of(array), bytes_of(self.filled(POISON)))
 
 
-def parts_of(case: Case, layout: Layout, rank: int) -> list[Part]:
+def parts_of(case: Case, layout: Layout, rank: int) -> list[CasePart]:
     """The local arrays of a rank in one of a case's layouts: one, none outside the grid, or one for each of its tiles."""
-    return [Part(case, layout, held) for held in held_of(layout, case.shape, rank)]
+    return [CasePart(case, layout, held) for held in held_of(layout, case.shape, rank)]
 
 
-class Stage:
+class RankCase:
     """One case on this rank. Not collective.
 
     Attributes
@@ -165,10 +165,10 @@ class Stage:
     def matches(self, out: Any) -> bool:
         """Whether another local array, or list of them, is, byte by byte, what the output must be."""
         outs = out if isinstance(out, list) else [] if out is None else [out]
-        return len(outs) == len(self._parts) and all(map(Part.matches, self._parts, outs))
+        return len(outs) == len(self._parts) and all(map(CasePart.matches, self._parts, outs))
 
 
-def _local(layout: Layout, parts: list[Part], arrays: list[Any]) -> tuple[Any, NDArray[Any] | None]:
+def _local(layout: Layout, parts: list[CasePart], arrays: list[Any]) -> tuple[Any, NDArray[Any] | None]:
     """What a plan takes, and what moves of it."""
     if layout.tiled:
         return arrays, np.concatenate([np.empty(0, np.uint8), *map(bytes_of, arrays)])

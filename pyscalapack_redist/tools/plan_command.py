@@ -48,7 +48,7 @@ COLUMNS_OF_ORDERS = ("messages", "steps", "cost", "of the busiest rank", "one-po
 COLUMNS_OF_WAYS = ("legs", "messages", "bytes", "of direct", "fewest steps", "busiest rank", "time")
 
 
-class Links:
+class NodeLinks:
     """Links of nodes, for times.
 
     Parameters
@@ -69,7 +69,7 @@ class Links:
         return None if self._rate is None else steps * self._latency + nbytes * self.slots / self._rate
 
 
-def studied(case: Case, name: str, time_limit: float, links: Links) -> tuple[Figures, list[Schedule]]:
+def studied(case: Case, name: str, time_limit: float, links: NodeLinks) -> tuple[Figures, list[Schedule]]:
     """The figures of a redistribution on paper, and the steps of the order that is shown. Not collective.
 
     Parameters
@@ -78,7 +78,7 @@ def studied(case: Case, name: str, time_limit: float, links: Links) -> tuple[Fig
         Array and layouts.
     name, time_limit : str, float
         The schedule that is shown, and the seconds of its search.
-    links : Links
+    links : NodeLinks
         For times.
 
     Raises
@@ -141,7 +141,7 @@ def studied(case: Case, name: str, time_limit: float, links: Links) -> tuple[Fig
     return document, shown
 
 
-def _figures(order: Order, parts: list[Schedule], item: int, links: Links) -> Figures:
+def _figures(order: Order, parts: list[Schedule], item: int, links: NodeLinks) -> Figures:
     """Steps and cost of an order; of each dimension they multiply."""
     if not parts:
         return {"steps": order.number_of_steps, "one_port": order.one_port}
@@ -168,7 +168,7 @@ def _parts(order: Order, case: Case, time_limit: float) -> list[Schedule]:
     return [schedules.build(order.name, schedules.whole([*map(schedules.between, a, b)], same))]
 
 
-def _way(a: Any, b: Any, via: str | None, case: Case, links: Links) -> Figures:
+def _way(a: Any, b: Any, via: str | None, case: Case, links: NodeLinks) -> Figures:
     """One way of `via=`, all legs together."""
     names = ("legs", "messages", "bytes", "fewest_steps", "busiest_bytes", "seconds")
     try:
@@ -393,7 +393,7 @@ def plan(options: Namespace) -> int:
     """
     case = case_without_copies(options, "plan")
     check_outputs(options, "plan")
-    links = Links(options.rate, options.latency, options.slots)
+    links = NodeLinks(options.rate, options.latency, options.slots)
     try:
         document, shown = studied(case, options.schedule, options.time_limit, links)
     except ScheduleError as error:

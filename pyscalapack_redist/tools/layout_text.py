@@ -328,7 +328,7 @@ def _numbers(
 # -- tiles
 
 
-class _Cut(NamedTuple):
+class _TileGrid(NamedTuple):
     """Where rows and columns of tiles begin, with the matrix's size at the end, and the rank of each tile."""
 
     row_edges: list[int]
@@ -413,12 +413,12 @@ class TileLayout(Layout):
         seed, first = (f"{sign}{n}" if n else "" for sign, n in (("@", self.seed), ("+", self.first)))
         return f"{self.grid[0]}:{TILES}{self.tiles[0]}x{self.tiles[1]}{seed}{first}"
 
-    def cut(self, shape: tuple[int, ...]) -> _Cut:
+    def cut(self, shape: tuple[int, ...]) -> _TileGrid:
         """Where rows and columns of tiles begin, and the rank of each."""
         return self._of_file if self.path else _drawn(self, shape)
 
     @functools.cached_property
-    def _of_file(self) -> _Cut:
+    def _of_file(self) -> _TileGrid:
         """What the file has, once it has been read; it goes with the layout to other ranks."""
         expected = f"a JSON object with the entries {', '.join(ENTRIES)}, and no others"
         try:
@@ -434,15 +434,15 @@ class TileLayout(Layout):
             raise DescriptorError(f"layout {str(self)!r}: the file must be {expected}: {why}") from None
         if math.prod(tiles.owners.shape) > MOST_TILES:
             raise DescriptorError(f"layout {str(self)!r}: the file must have {MOST_TILES} tiles at most")
-        return _Cut(tiles.row_edges.tolist(), tiles.column_edges.tolist(), tiles.owners.tolist())
+        return _TileGrid(tiles.row_edges.tolist(), tiles.column_edges.tolist(), tiles.owners.tolist())
 
 
 @functools.lru_cache(maxsize=4)
-def _drawn(layout: TileLayout, shape: tuple[int, int]) -> _Cut:
+def _drawn(layout: TileLayout, shape: tuple[int, int]) -> _TileGrid:
     rng = random.Random(layout.seed)
     rows, columns = (
         [0, *sorted(int(rng.random() * (n + 1)) for _ in range(count - 1)), n]
         for n, count in zip(shape, layout.tiles, strict=True)
     )
     owners = [[layout.first + int(rng.random() * layout.size) for _ in range(layout.tiles[1])] for _ in rows[1:]]
-    return _Cut(rows, columns, owners)
+    return _TileGrid(rows, columns, owners)
