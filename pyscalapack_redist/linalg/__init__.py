@@ -19,10 +19,10 @@ What is wrong is an error on all ranks. Of any routine that may be
 """
 
 from .decompositions import EighResult, QRResult, SVDResult, eigh, qr, svd
-from .layouts import layout_for
 from .least_squares import LstsqResult, lstsq
 from .products import matmul, norm
 from .systems import SlogdetResult, cho_factor, cho_solve, cholesky, det, inv, lu_factor, lu_solve, slogdet, solve
+from .working_layouts import layout_for
 
 __all__ = [
     "EighResult",

@@ -105,7 +105,7 @@ class Check:
         self._complex = problem.dtype.kind == "c"
         self.real = np.dtype(np.longdouble if wide else np.float64)
         self._dtype = np.result_type(self.real, np.complex64) if self._complex else self.real
-        self._parts: dict[str, _Part | None] = {}
+        self._parts: dict[str, _PartialSums | None] = {}
         self._layouts: dict[str, Descriptor] = {}
 
     def vectors(self, size: int, stream: int = 0) -> NDArray[Any]:
@@ -141,7 +141,7 @@ class Check:
         if not self.active:
             return
         self._layouts[name] = matrix.desc
-        with self._problem.noting_errors(), tracing.phase("check"):
+        with self._problem.collect_errors(), tracing.phase("check"):
             self._parts[name] = _part(matrix, right, left, part, columns, norm, self._dtype)
 
     def add_factor(
@@ -162,7 +162,7 @@ class Check:
         """Of all that was added since the last time. Collective."""
         return self._summed(lambda sums: sums) if self.active else {}
 
-    def hold(
+    def require(
         self,
         claims: Callable[[dict[str, Sums]], Iterable[Claim]],
         factors: DistributedArray | None = None,
@@ -201,7 +201,7 @@ class Check:
         parts, layouts = self._parts, self._layouts
         self._parts, self._layouts = {}, {}
 
-        def of_all(replies: list[tuple[Any, dict[str, _Part | None]]]) -> R:
+        def of_all(replies: list[tuple[Any, dict[str, _PartialSums | None]]]) -> R:
             sums = {name: _sums(desc, [told[name] for _, told in replies]) for name, desc in layouts.items()}
             return combined([value for value, _ in replies], sums)
 
@@ -216,7 +216,7 @@ def _worst(claims: Iterable[Claim]) -> tuple[str, float] | None:
     return (text, excess) if excess else None
 
 
-class _Part(NamedTuple):
+class _PartialSums(NamedTuple):
     """What one rank has of the sums: rows of M X, columns of M^H X, squares of elements, also by columns.
 
     Of a Hermitian matrix, of which a triangle is stored, `across` is of M X as well.
@@ -230,7 +230,7 @@ class _Part(NamedTuple):
     hermitian: bool
 
 
-def _sums(desc: Descriptor, parts: Sequence[_Part | None]) -> Sums:
+def _sums(desc: Descriptor, parts: Sequence[_PartialSums | None]) -> Sums:
     """Of all ranks of a communicator, by rank."""
     right: NDArray[Any] | None = None
     left: NDArray[Any] | None = None
@@ -272,7 +272,7 @@ def _part(
     columns: bool,
     norm: bool,
     dtype: np.dtype[Any],
-) -> _Part | None:
+) -> _PartialSums | None:
     desc, local = matrix.desc, matrix.local
     coords = desc.coords
     if coords is None or local is None:
@@ -308,7 +308,7 @@ def _part(
         if left is not None and over_sum is not None and not hermitian:
             over_sum[on_columns] += diagonal[:, None] * left[indices]
         square += np.dot(diagonal, diagonal) + (square if hermitian else 0)
-    return _Part(down_sum, over_sum, square, squares, trace, hermitian)
+    return _PartialSums(down_sum, over_sum, square, squares, trace, hermitian)
 
 
 def _add_product(total: NDArray[Any], panel: NDArray[Any], vectors: NDArray[Any]) -> None:

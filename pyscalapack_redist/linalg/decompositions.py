@@ -12,9 +12,9 @@ from ..errors import ArrayError
 from ..layout.axis import whole_number
 from ..scalapack import pxgeqrf, pxgesvd, pxorgqr, pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
 from .check import Check, Claim, Sums
-from .layouts import routine, shaped_like
-from .problem import Checked, Layout, Problem
-from .systems import hold_cholesky, keep_triangle, square
+from .problem import LayoutOption, Problem, ShapeAndLayout
+from .systems import check_square_matrix, keep_triangle, require_cholesky
+from .working_layouts import routine, shaped_like
 
 # As in `systems`; the last one is for pairs of matrices.
 PRODUCT, ORTHOGONAL, SQUARES, TRACE, PAIR = 64.0, 16.0, 16.0, 8.0, 16.0
@@ -55,7 +55,7 @@ class SVDResult(NamedTuple):
     Vh: DistributedArray
 
 
-def any_matrix(a: DistributedArray) -> Checked:
+def check_any_matrix(a: DistributedArray) -> ShapeAndLayout:
     return a.shape, shaped_like(a.desc, a.shape)
 
 
@@ -67,7 +67,7 @@ def qr(
     overwrite_a: bool = False,
     check_finite: bool = True,
     check: bool = True,
-    layout: Layout = None,
+    layout: LayoutOption = None,
 ) -> Any:
     """QR factorisation, as `numpy.linalg.qr` and `scipy.linalg.qr`. Collective, as `solve`.
 
@@ -89,15 +89,15 @@ def qr(
         `mode` is none of these.
     """
 
-    def check_arguments(a: DistributedArray) -> Checked:
+    def check_arguments(a: DistributedArray) -> ShapeAndLayout:
         if not isinstance(mode, str) or mode not in MODES:
             raise ValueError(f"mode = {mode!r} must be one of {', '.join(MODES)}")
-        return any_matrix(a)
+        return check_any_matrix(a)
 
     problem = Problem({"a": a}, check_arguments)
 
     def work() -> tuple[DistributedArray, DistributedArray]:
-        matrix = problem.moved("a")
+        matrix = problem.move("a")
         m, n = matrix.shape
         few = min(m, n)
         columns = m if MODES[mode] == "complete" else few
@@ -127,10 +127,10 @@ def qr(
         if mode == "r":
             verify.add("r", r, left=after["r"].right)
             expected, bound = before["h"].left, verify.bound(max(m, n), PRODUCT) * before["a"].norm ** 2
-            verify.hold(lambda sums: [Claim.equal("R^H (R y) = A^H (A y)", sums["r"].left, expected, bound)])
+            verify.require(lambda sums: [Claim.equal("R^H (R y) = A^H (A y)", sums["r"].left, expected, bound)])
         else:
             verify.add("q", q, right=after["r"].right, left=after["q"].right)
-            verify.hold(
+            verify.require(
                 lambda sums: [
                     product_claim(verify, "Q (R y) = A y", sums["q"].right, before["a"], (m, n)),
                     orthogonal_claim(verify, "Q^H (Q y) = y", sums["q"].left, x),
@@ -141,8 +141,8 @@ def qr(
     q, r = problem.attempt(
         work, "geqrf" if mode == "r" else f"geqrf and p?{'un' if problem.dtype.kind == 'c' else 'or'}gqr"
     )
-    upper = problem.given_back(r, shaped_like(a.desc, r.shape))
-    return upper if mode == "r" else QRResult(problem.given_back(q, shaped_like(a.desc, q.shape)), upper)
+    upper = problem.to_result(r, shaped_like(a.desc, r.shape))
+    return upper if mode == "r" else QRResult(problem.to_result(q, shaped_like(a.desc, q.shape)), upper)
 
 
 def product_claim(check: Check, text: str, product: Any, a: Sums, shape: tuple[int, ...]) -> Claim:
@@ -173,7 +173,7 @@ def svd(
     overwrite_a: bool = False,
     check_finite: bool = True,
     check: bool = True,
-    layout: Layout = None,
+    layout: LayoutOption = None,
 ) -> Any:
     """Singular value decomposition, as `numpy.linalg.svd`. Collective, as `solve`.
 
@@ -197,38 +197,38 @@ def svd(
     numpy.linalg.LinAlgError
         A singular value did not converge.
     """
-    problem = Problem({"a": a}, any_matrix)
+    problem = Problem({"a": a}, check_any_matrix)
     exponent = problem.exponent("a")
     if not compute_uv:
-        return scaled(singular_values(problem), exponent)
+        return scale_by_power(singular_values(problem), exponent)
 
     def work() -> tuple[DistributedArray, NDArray[Any], DistributedArray]:
-        matrix, verify = problem.moved("a", exponent=exponent), Check(problem, scaled=True)
+        matrix, verify = problem.move("a", exponent=exponent), Check(problem, scaled=True)
         y = verify.vectors(matrix.shape[1])
         verify.add("a", matrix, right=y)
-        u, values, vh = decomposed(problem, matrix)
+        u, values, vh = decompose(problem, matrix)
         if full_matrices and u.shape[0] > u.shape[1]:
-            u = _completed(problem, u)
+            u = _complete(problem, u)
         if full_matrices and vh.shape[0] < vh.shape[1]:
-            vh = problem.turned(_completed(problem, problem.turned(vh)))
-        hold_triplets(verify, u, values, vh, y)
+            vh = problem.transpose(_complete(problem, problem.transpose(vh)))
+        require_triplets(verify, u, values, vh, y)
         return u, values, vh
 
     u, values, vh = problem.attempt(work, "gesvd")
     return SVDResult(
-        problem.given_back(u, shaped_like(a.desc, u.shape)),
-        scaled(values, exponent),
-        problem.given_back(vh, shaped_like(a.desc, vh.shape)),
+        problem.to_result(u, shaped_like(a.desc, u.shape)),
+        scale_by_power(values, exponent),
+        problem.to_result(vh, shaped_like(a.desc, vh.shape)),
     )
 
 
-def scaled(values: NDArray[Any], exponent: int | NDArray[np.int64]) -> NDArray[Any]:
+def scale_by_power(values: NDArray[Any], exponent: int | NDArray[np.int64]) -> NDArray[Any]:
     """Times a power of 2. Not collective."""
     with np.errstate(over="ignore"):
         return np.ldexp(values, exponent) if np.any(exponent) else values
 
 
-def decomposed(problem: Problem, matrix: DistributedArray) -> tuple[DistributedArray, NDArray[Any], DistributedArray]:
+def decompose(problem: Problem, matrix: DistributedArray) -> tuple[DistributedArray, NDArray[Any], DistributedArray]:
     """U of m x min(m, n), all values on every rank, and V^H; the matrix is overwritten. Collective."""
     m, n = matrix.shape
     few = min(m, n)
@@ -245,7 +245,7 @@ def decomposed(problem: Problem, matrix: DistributedArray) -> tuple[DistributedA
     return u, values, vh
 
 
-def hold_triplets(
+def require_triplets(
     check: Check, u: DistributedArray, values: NDArray[Any], vh: DistributedArray, y: NDArray[Any]
 ) -> dict[str, Sums]:
     """U (s * (Vh y)) = A y, from "a" that was added before, and that U and Vh are orthogonal. Collective.
@@ -264,7 +264,7 @@ def hold_triplets(
     check.add("u", u, right=product, left=first["u"].right)
     check.add("vh", vh, right=first["vh"].left)
     shape = (u.shape[0], vh.shape[1])
-    check.hold(
+    check.require(
         lambda sums: [
             product_claim(check, "U (s * (Vh y)) = A y", sums["u"].right, first["a"], shape),
             orthogonal_claim(check, "U^H (U y) = y", sums["u"].left, left),
@@ -287,7 +287,7 @@ def singular_values(problem: Problem) -> NDArray[Any]:
     """Those of the operand a, divided by its power of 2. Collective."""
 
     def work() -> NDArray[Any]:
-        matrix, verify = problem.moved("a", exponent=problem.exponent("a")), Check(problem, scaled=True)
+        matrix, verify = problem.move("a", exponent=problem.exponent("a")), Check(problem, scaled=True)
         verify.add("a", matrix)
         values: NDArray[Any] = problem.run(lambda: pxgesvd(matrix, vectors=False).values)
         size = max(matrix.shape)
@@ -300,13 +300,13 @@ def singular_values(problem: Problem) -> NDArray[Any]:
                 order_claim("the singular values descend from a number that is not negative", -values, values),
             ]
 
-        verify.hold(claims)
+        verify.require(claims)
         return values
 
     return problem.attempt(work, "gesvd")
 
 
-def _completed(problem: Problem, columns: DistributedArray) -> DistributedArray:
+def _complete(problem: Problem, columns: DistributedArray) -> DistributedArray:
     """Orthonormal columns, with others that make the matrix square and unitary."""
     m, few = columns.shape
     reflectors, whole = problem.zeros((m, few)), problem.zeros((m, m))
@@ -353,8 +353,8 @@ def eigh(
     overwrite_b: bool = False,
     check_finite: bool = True,
     check: bool = True,
-    layout: Layout = None,
-    like: Layout = None,
+    layout: LayoutOption = None,
+    like: LayoutOption = None,
 ) -> Any:
     """Eigenvalues and eigenvectors of a symmetric or Hermitian matrix, as `scipy.linalg.eigh`. Collective, as `solve`.
 
@@ -392,24 +392,24 @@ def eigh(
         `type` or `subset_by_index` is not as above.
     """
 
-    def check_arguments(a: DistributedArray, b: DistributedArray | None = None) -> Checked:
-        square(a)
+    def check_arguments(a: DistributedArray, b: DistributedArray | None = None) -> ShapeAndLayout:
+        check_square_matrix(a)
         if b is not None and b.shape != a.shape:
             raise ArrayError(f"b has shape {b.shape}: it must have {a.shape}, that of a")
         if type not in (1, 2, 3):
             raise ValueError(f"type = {type!r} must be 1, 2 or 3")
-        first, last = _subset(subset_by_index, a.shape[0])
+        first, last = _read_subset(subset_by_index, a.shape[0])
         return a.shape, shaped_like(a.desc, (a.shape[0], last - first))
 
     problem = Problem({"a": a} if b is None else {"a": a, "b": b}, check_arguments)
     type = int(type)
-    first, last = _subset(subset_by_index, a.shape[0])
+    first, last = _read_subset(subset_by_index, a.shape[0])
     triangle = "L" if lower else "U"
     exponent = problem.exponent("a") if b is None else 0
 
     def work() -> tuple[NDArray[Any], DistributedArray]:
-        matrix = problem.moved("a", exponent=exponent)
-        factor = None if b is None else problem.moved("b")
+        matrix = problem.move("a", exponent=exponent)
+        factor = None if b is None else problem.move("b")
         verify = Check(problem, scaled=b is None)
         y = verify.vectors(matrix.shape[0])
         verify.add("a", matrix, right=y, part=f"H{triangle}")
@@ -418,12 +418,12 @@ def eigh(
         before = {} if factor is None else verify.sums()
         scale = 1.0
         if factor is not None:
-            scale = _reduced(problem, verify, matrix, factor, triangle, type, eigvals_only, before, y)
+            scale = _reduce(problem, verify, matrix, factor, triangle, type, eigvals_only, before, y)
         if eigvals_only:
             values: NDArray[Any]
             values, sums = verify.run(lambda: pxsyev(matrix, triangle))
             before |= sums
-            _hold_values(verify, values, before.get("a"))
+            _require_values(verify, values, before.get("a"))
             return scale * values, matrix
         vectors = matrix
 
@@ -432,35 +432,37 @@ def eigh(
             pairs = pxsyevd(matrix, triangle)
             vectors = DistributedArray._made(matrix.desc, pairs.vectors, problem.dtype)
             if factor is not None:
-                _brought_back(vectors, factor, triangle, type)
+                _transform_back(vectors, factor, triangle, type)
             return pairs.values
 
         values, sums = verify.run(solved)
         values, before = scale * values, before | sums
         if factor is None:
-            _hold_pairs(verify, values, vectors, before.get("a"), y)
+            _require_pairs(verify, values, vectors, before.get("a"), y)
         else:
-            _hold_generalized(verify, values, vectors, before, y, type)
+            _require_generalized(verify, values, vectors, before, y, type)
         return values, vectors
 
     letters = f"{'he' if problem.dtype.kind == 'c' else 'sy'}{'ev' if eigvals_only else 'evd'}"
     values, vectors = problem.attempt(work, letters)
-    values = scaled(values[first:last], exponent)
+    values = scale_by_power(values[first:last], exponent)
     if eigvals_only:
         return values
     if (first, last) != (0, a.shape[0]):
         vectors = vectors[:, first:last]
-    return EighResult(values, problem.given_back(vectors))
+    return EighResult(values, problem.to_result(vectors))
 
 
-def _hold_pairs(check: Check, values: NDArray[Any], vectors: DistributedArray, a: Sums | None, y: NDArray[Any]) -> None:
+def _require_pairs(
+    check: Check, values: NDArray[Any], vectors: DistributedArray, a: Sums | None, y: NDArray[Any]
+) -> None:
     """V (w * (V^H y)) = A y, and that V is orthogonal. Collective."""
     if a is None:
         return
     check.add("v", vectors, left=y, right=y)
     first = check.sums()["v"]
     check.add("v", vectors, right=values[:, None] * first.left, left=first.right)
-    check.hold(
+    check.require(
         lambda sums: [
             product_claim(check, "V (w * (V^H y)) = A y", sums["v"].right, a, vectors.shape),
             orthogonal_claim(check, "V^H (V y) = y", sums["v"].left, y),
@@ -469,13 +471,13 @@ def _hold_pairs(check: Check, values: NDArray[Any], vectors: DistributedArray, a
     )
 
 
-def _hold_values(check: Check, values: NDArray[Any], a: Sums | None) -> None:
+def _require_values(check: Check, values: NDArray[Any], a: Sums | None) -> None:
     """The sum of w is the trace of A, and that of w² the square of its Frobenius norm. Collective."""
     if a is None:
         return
     w, size = values.astype(check.real), values.size
     total, square = w.sum(), (w**2).sum()
-    check.hold(
+    check.require(
         lambda _: [
             Claim("the sum of w is trace A", np.abs(total - a.trace), check.bound(size, TRACE) * size**0.5 * a.norm),
             Claim("the sum of w² is norm(A)²", np.abs(square - a.norm**2), check.bound(size, SQUARES) * a.norm**2),
@@ -484,7 +486,7 @@ def _hold_values(check: Check, values: NDArray[Any], a: Sums | None) -> None:
     )
 
 
-def _hold_generalized(
+def _require_generalized(
     check: Check,
     values: NDArray[Any],
     vectors: DistributedArray,
@@ -527,10 +529,10 @@ def _hold_generalized(
             ]
         return [*equations, order_claim("the eigenvalues ascend", values)]
 
-    check.hold(claims)
+    check.require(claims)
 
 
-def _subset(subset: Any, n: int) -> tuple[int, int]:
+def _read_subset(subset: Any, n: int) -> tuple[int, int]:
     """The eigenvalues that are asked for, from the first to before the last."""
     if subset is None:
         return 0, n
@@ -543,7 +545,7 @@ def _subset(subset: Any, n: int) -> tuple[int, int]:
     return first, last + 1
 
 
-def _reduced(
+def _reduce(
     problem: Problem,
     check: Check,
     matrix: DistributedArray,
@@ -575,7 +577,7 @@ def _reduced(
     if not eigvals_only or not check.active:
         scale: float = problem.run(lambda: pxsygst(matrix, factor, uplo, problem=type), max)
         return scale
-    hold_cholesky(check, factor, lower, before["b"], y)
+    require_cholesky(check, factor, lower, before["b"], y)
     check.add_factor("x", factor, lower, y, adjoint=type == 1, norm=True)
     x = check.sums()["x"]
     if type != 1:
@@ -589,15 +591,15 @@ def _reduced(
     if type == 1:
         check.add_factor("last", factor, lower, reduced.product)
         right, scale_of_c = before["a"].product, bound * reduced.norm
-        check.hold(lambda sums: [Claim.equal("F (C (F^H y)) = A y", sums["last"].product, right, scale_of_c)])
+        check.require(lambda sums: [Claim.equal("F (C (F^H y)) = A y", sums["last"].product, right, scale_of_c)])
     else:
         claim = Claim.equal("C y = F^H (A (F y))", reduced.product, expected, bound * before["a"].norm)
-        check.hold(lambda _: [claim])
+        check.require(lambda _: [claim])
     before["a"] = reduced
     return scale
 
 
-def _brought_back(vectors: DistributedArray, factor: DistributedArray, uplo: str, type: int) -> None:
+def _transform_back(vectors: DistributedArray, factor: DistributedArray, uplo: str, type: int) -> None:
     """X = inv(L^H) Y or inv(U) Y for the types 1 and 2, and L Y or U^H Y for 3; as p?sygvx does."""
     back, trans = (pxtrmm, "NC") if type == 3 else (pxtrsm, "CN")
     back(factor, vectors, uplo, trans["LU".index(uplo)])

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from ..distributed_array import DistributedArray
 from ..scalapack import pxgels, pxgemm
 from .check import VECTORS, Check, Claim, Sums
-from .decompositions import copy_corner, decomposed, hold_triplets, scaled
-from .layouts import check_rows, routine, shaped_like
-from .problem import Checked, Layout, Problem, assembled, held, times_power
+from .decompositions import copy_corner, decompose, require_triplets, scale_by_power
+from .problem import LayoutOption, Problem, ShapeAndLayout, assemble, local_elements, times_power
 from .systems import diagonal_of
+from .working_layouts import check_rows, routine, shaped_like
 
 METHODS = ("qr", "svd")
 NORMAL = 8.0  # as in `systems`
@@ -52,8 +52,8 @@ def lstsq(
     overwrite_a: bool = False,
     check_finite: bool = True,
     check: bool = True,
-    layout: Layout = None,
-    like: Layout = None,
+    layout: LayoutOption = None,
+    like: LayoutOption = None,
 ) -> LstsqResult:
     """Least squares, as `numpy.linalg.lstsq`. Collective, as `solve`.
 
@@ -84,7 +84,7 @@ def lstsq(
         `method` is none of these, `rcond` is given with "qr" or is no number.
     """
 
-    def check_arguments(a: DistributedArray, b: DistributedArray) -> Checked:
+    def check_arguments(a: DistributedArray, b: DistributedArray) -> ShapeAndLayout:
         if method not in METHODS:
             raise ValueError(f"method = {method!r} must be one of {', '.join(METHODS)}")
         if rcond is not None and method == "qr":
@@ -99,17 +99,17 @@ def lstsq(
         solution, *rest = problem.attempt(lambda: _by_qr(problem), "gels")
     else:
         solution, *rest = problem.attempt(lambda: _by_svd(problem, -1 if rcond is None else rcond), "gesvd and p?gemm")
-    return LstsqResult(problem.given_back(solution), *rest)
+    return LstsqResult(problem.to_result(solution), *rest)
 
 
 def _by_qr(problem: Problem) -> tuple[Any, ...]:
     """By p?gels, with each right-hand side near 1: it would scale all of them by the largest, and not all of it back."""
     exponent = problem.exponent("a")
-    matrix = problem.moved("a", exponent=exponent)
+    matrix = problem.move("a", exponent=exponent)
     (m, n), count = matrix.shape, problem.columns("b")
     check, wide = Check(problem, scaled=True), m < n
-    sides = problem.moved("b", rows=max(m, n), columns=count + VECTORS if wide and check.active else count)
-    exponents = _scaled_columns(problem, sides)
+    sides = problem.move("b", rows=max(m, n), columns=count + VECTORS if wide and check.active else count)
+    exponents = _normalize_columns(problem, sides)
     real = np.zeros(0, problem.dtype).real.dtype
     y = check.vectors(n)
     check.add("a", matrix, right=y, left=check.vectors(m, 1) if wide else None)
@@ -117,7 +117,7 @@ def _by_qr(problem: Problem) -> tuple[Any, ...]:
     if check.active and wide:
         # The solution of A X = A y of least norm is the part of y outside of the null space
         _fill(problem, sides, count, before["a"].right)
-        check.add("b", sides, left=_padded(check.vectors(m, 1), n), columns=True)
+        check.add("b", sides, left=_pad(check.vectors(m, 1), n), columns=True)
         before |= check.sums()
     elif check.active:
         check.add("normal", matrix, left=before["a"].right)
@@ -131,7 +131,7 @@ def _by_qr(problem: Problem) -> tuple[Any, ...]:
 
     def combined(replies: list[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         squares, diagonals = zip(*replies, strict=True)
-        return assembled(sides.shape[1], np.float64)(squares), np.concatenate(diagonals)
+        return assemble(sides.shape[1], np.float64)(squares), np.concatenate(diagonals)
 
     squares, diagonal = problem.run(work, combined)
     if min(m, n) and not diagonal.min() > np.finfo(real).eps * max(m, n) * diagonal.max():
@@ -140,7 +140,7 @@ def _by_qr(problem: Problem) -> tuple[Any, ...]:
             f'{diagonal.max():.2g}; method="svd" solves it'
         )
     if check.active and wide:
-        _hold_least_norm(check, sides, before, diagonal.max() / diagonal.min() if m else 1.0, y)
+        _require_least_norm(check, sides, before, diagonal.max() / diagonal.min() if m else 1.0, y)
     solution = problem.zeros((n, count))
     copy_corner(sides, solution)
     if check.active and not wide:
@@ -151,13 +151,13 @@ def _by_qr(problem: Problem) -> tuple[Any, ...]:
             bound = check.bound(m, NORMAL) * norm * (norm * x.norms + b.norms)
             return [Claim.equal_sides("(A^H (A y))^H x = (A y)^H b", x.product, b.product, bound)]
 
-        check.hold(claims)
+        check.require(claims)
     _scale_columns(problem, solution, exponents[:count] - exponent)
-    residuals = scaled(squares[:count], 2 * exponents[:count]) if m > n else np.zeros(0, real)
+    residuals = scale_by_power(squares[:count], 2 * exponents[:count]) if m > n else np.zeros(0, real)
     return solution, residuals.astype(real), min(m, n), None
 
 
-def _hold_least_norm(
+def _require_least_norm(
     check: Check, sides: DistributedArray, before: dict[str, Sums], condition: float, y: NDArray[Any]
 ) -> None:
     """A x = b, and that x is orthogonal to vectors of the null space of A: y without the solution of A X = A y. Collective."""
@@ -169,15 +169,15 @@ def _hold_least_norm(
     bound = check.bound(n, NORMAL)
     system = Claim.equal_sides("(A^H y)^H x = y^H b", x.left, b.product, bound * (a.norm * x.norms + b.norms))
     scale, text = bound * condition * n**0.5 * x.norms, "x^H (y - pinv(A) (A y)) = 0"
-    check.hold(lambda sums: [system, Claim.equal_sides(text, sums["null"].product, 0, scale)])
+    check.require(lambda sums: [system, Claim.equal_sides(text, sums["null"].product, 0, scale)])
 
 
 def _by_svd(problem: Problem, rcond: float) -> tuple[Any, ...]:
     """X = V inv(S) U^H B, with the singular values that are not zero; what is left of B is B - U U^H B."""
     exponent = problem.exponent("a")
-    matrix = problem.moved("a", exponent=exponent)
-    sides = problem.moved("b")
-    exponents = _scaled_columns(problem, sides)
+    matrix = problem.move("a", exponent=exponent)
+    sides = problem.move("b")
+    exponents = _normalize_columns(problem, sides)
     (m, n), count, few = matrix.shape, sides.shape[1], min(matrix.shape)
     parts, solution = problem.zeros((few, count)), problem.zeros((n, count))
     real = np.zeros(0, problem.dtype).real.dtype
@@ -185,10 +185,10 @@ def _by_svd(problem: Problem, rcond: float) -> tuple[Any, ...]:
     check = Check(problem, scaled=True)
     y = check.vectors(n)
     check.add("a", matrix, right=y)
-    left, values, right = decomposed(problem, matrix)
+    left, values, right = decompose(problem, matrix)
     used = values > smallest * values.max(initial=0)
     inverse = np.divide(1, values, out=np.zeros_like(values), where=used)
-    first = hold_triplets(check, left, values, right, y)
+    first = require_triplets(check, left, values, right, y)
     if check.active:
         check.add("u", left, right=inverse[:, None] * first["vh"].right)
         check.add("b", sides, left=check.sums()["u"].right, columns=True)
@@ -197,12 +197,12 @@ def _by_svd(problem: Problem, rcond: float) -> tuple[Any, ...]:
         pxgemm(left, sides, parts, trans_a="C")
         pxgemm(left, parts, sides, alpha=-1, beta=1)
         check.add("parts", parts, columns=True)
-        rows, _, local = held(parts)
+        rows, _, local = local_elements(parts)
         local *= inverse[rows, None]
         pxgemm(right, parts, solution, trans_a="C")
         return _squares(sides, 0)
 
-    squares = problem.run(work, assembled(count, np.float64))
+    squares = problem.run(work, assemble(count, np.float64))
     check.add("x", solution, left=y, columns=True)
 
     def claims(sums: dict[str, Sums]) -> list[Claim]:
@@ -215,27 +215,27 @@ def _by_svd(problem: Problem, rcond: float) -> tuple[Any, ...]:
             Claim("norm(b)² = norm(U^H b)² + residual", rest, bound * b.norms**2),
         ]
 
-    check.hold(claims)
+    check.require(claims)
     rank = int(np.count_nonzero(used))
     _scale_columns(problem, solution, exponents - exponent)
-    residuals = scaled(squares, 2 * exponents) if m > n == rank else np.zeros(0, real)
-    return solution, residuals.astype(real), rank, scaled(values, exponent)
+    residuals = scale_by_power(squares, 2 * exponents) if m > n == rank else np.zeros(0, real)
+    return solution, residuals.astype(real), rank, scale_by_power(values, exponent)
 
 
 def _squares(sides: DistributedArray, first: int) -> Squares:
     """This rank's part of the sums of squares of the columns, from a row on, and which columns. Not collective."""
-    rows, columns, local = held(sides)
+    rows, columns, local = local_elements(sides)
     return columns, (np.abs(local[rows >= first]).astype(np.float64) ** 2).sum(axis=0)
 
 
-def _scaled_columns(problem: Problem, sides: DistributedArray) -> NDArray[np.int64]:
+def _normalize_columns(problem: Problem, sides: DistributedArray) -> NDArray[np.int64]:
     """Divide each column by the power of 2 above its largest absolute value; these powers. Collective."""
 
     def largest() -> tuple[NDArray[np.int64], NDArray[Any]]:
-        _, columns, local = held(sides)
+        _, columns, local = local_elements(sides)
         return columns, np.abs(local).max(axis=0, initial=0)
 
-    sizes = problem.run(largest, assembled(sides.shape[1], np.float64, np.maximum))
+    sizes = problem.run(largest, assemble(sides.shape[1], np.float64, np.maximum))
     exponents: NDArray[np.int64] = np.frexp(sizes)[1].astype(np.int64)
     _scale_columns(problem, sides, -exponents)
     return exponents
@@ -243,13 +243,13 @@ def _scaled_columns(problem: Problem, sides: DistributedArray) -> NDArray[np.int
 
 def _scale_columns(problem: Problem, sides: DistributedArray, exponents: NDArray[np.int64]) -> None:
     """Multiply each column by a power of 2. Not collective."""
-    with problem.noting_errors():
-        _, columns, local = held(sides)
+    with problem.collect_errors():
+        _, columns, local = local_elements(sides)
         for column, exponent in enumerate(exponents[columns].tolist()):
             times_power(local[:, column], exponent)
 
 
-def _padded(vectors: NDArray[Any], rows: int) -> NDArray[Any]:
+def _pad(vectors: NDArray[Any], rows: int) -> NDArray[Any]:
     """With zeros below. Not collective."""
     padded = np.zeros((rows, vectors.shape[1]), vectors.dtype)
     padded[: vectors.shape[0]] = vectors
@@ -258,7 +258,7 @@ def _padded(vectors: NDArray[Any], rows: int) -> NDArray[Any]:
 
 def _fill(problem: Problem, sides: DistributedArray, first: int, columns: Any) -> None:
     """Write the last columns, from the first on, which all ranks have whole. Not collective."""
-    with problem.noting_errors():
-        rows, across, local = held(sides)
+    with problem.collect_errors():
+        rows, across, local = local_elements(sides)
         inside, over = rows < columns.shape[0], across >= first
         local[np.ix_(inside, over)] = columns[np.ix_(rows[inside], across[over] - first)]

@@ -22,11 +22,11 @@ from ..layout.distributed import Distributed, descriptor_of
 from ..layout.grid import ProcessGrid, same_ranks
 from ..scalapack.calls import ConvergenceError, together
 from ..scalapack.operands import FACTORED_KINDS, KIND_OF_DTYPE
-from .layouts import another_layout, as_column, check_counts, check_taken, layout_for, stays, under_way
+from .working_layouts import another_layout, as_column, check_counts, check_work_layout, current_call, layout_for, stays
 
-Layout = Descriptor | Distributed | None
+LayoutOption = Descriptor | Distributed | None
 # The shape for which a layout is chosen, and the layout of the result where no other is asked for.
-Checked = tuple[tuple[int, ...], Descriptor]
+ShapeAndLayout = tuple[tuple[int, ...], Descriptor]
 
 R = TypeVar("R")
 # Beyond these, squares and products of squares might overflow in float64, or vanish.
@@ -51,7 +51,7 @@ class Problem:
     operands : mapping of str to DistributedArray
         In the order of the arguments.
     check_arguments : callable
-        Called with the operands, it raises where their shapes do not fit; its result is as `Checked`.
+        Called with the operands, it raises where their shapes do not fit; its result is as `ShapeAndLayout`.
     vectors : sequence of str
         Operands that may be of one dimension.
     check_finite : bool, optional
@@ -66,13 +66,13 @@ class Problem:
     def __init__(
         self,
         operands: Mapping[str, Any],
-        check_arguments: Callable[..., Checked],
+        check_arguments: Callable[..., ShapeAndLayout],
         *,
         vectors: tuple[str, ...] = ("b",),
         check_finite: bool = False,
         **options: Any,
     ) -> None:
-        self._routine, self._arguments, self._warnings = under_way.get()
+        self._routine, self._arguments, self._warnings = current_call.get()
         checked = bool(self._arguments["check"])
         check_finite = bool(self._arguments.get("check_finite", check_finite))
         arguments = self._arguments | dict(operands) | options | {"check": checked, "check_finite": check_finite}
@@ -86,20 +86,20 @@ class Problem:
         self._is_raised_on_all = False
         magnitudes: dict[str, float] = {}
         values: dict[str, Any] = {}
-        with self.noting_errors():
+        with self.collect_errors():
             self._check_operands(operands, vectors)
             magnitudes = {name: magnitude(operand.local) for name, operand in operands.items()}
             warn_of_kernels(blacs.load(), self._comm.Get_rank())
             shape, usual = check_arguments(*operands.values())
-            self._taken, self.target = (
+            self._work_layout, self.target = (
                 self._layout(arguments["layout"], shape),
                 self._target(arguments.get("like"), usual),
             )
-            values = {name: in_canonical_form(given) for name, given in arguments.items() if name not in LOCAL}
+            values = {name: canonical_form(given) for name, given in arguments.items() if name not in LOCAL}
         call = digest(("linalg", self._routine, *values.values()))
 
         def statements() -> list[Statement]:
-            options = [Statement(name, value, in_words(arguments[name])) for name, value in values.items()]
+            options = [Statement(name, value, describe(arguments[name])) for name, value in values.items()]
             return [Statement("the routine", self._routine, self._routine), *options]
 
         with tracing.phase("agree"):
@@ -109,11 +109,11 @@ class Problem:
                 statements,
                 lambda outcome: True,
             )
-            self.dtype, self.magnitudes = self._agreed_facts(magnitudes)
+            self.dtype, self.magnitudes = self._agree_facts(magnitudes)
             for name, size in self.magnitudes.items():
                 if check_finite and not math.isfinite(size):
                     raise ValueError(f"{name} must not contain infs or NaNs")
-            self._block, self._grid = self._taken.block, self._kept_grid(self._taken.grid)
+            self._block, self._grid = self._work_layout.block, self._grid_with_context(self._work_layout.grid)
             self.is_checked = checked and all(map(math.isfinite, self.magnitudes.values()))
 
     # -- what the ranks agree on
@@ -143,9 +143,9 @@ class Problem:
                 )
             first = first or (name, operand.dtype)
             if operand.dtype != first[1]:
-                raise ArrayError(_differing(*first, name, operand.dtype))
+                raise ArrayError(_dtype_difference(*first, name, operand.dtype))
 
-    def _target(self, like: Layout, usual: Descriptor) -> Descriptor:
+    def _target(self, like: LayoutOption, usual: Descriptor) -> Descriptor:
         if like is None:
             return usual
         desc = self._read_layout("like", like)
@@ -155,16 +155,16 @@ class Problem:
             )
         return desc
 
-    def _layout(self, layout: Layout, shape: tuple[int, ...]) -> Descriptor:
+    def _layout(self, layout: LayoutOption, shape: tuple[int, ...]) -> Descriptor:
         """The layout to work in: that given, an operand's own if it fits, or what the model chooses."""
         if layout is not None:
             chosen = self._read_layout("layout", layout)
-            check_taken(self._routine, chosen, shape)
+            check_work_layout(self._routine, chosen, shape)
             return chosen
         own = (operand.desc for operand in self._operands.values() if stays(self._routine, operand.desc))
         return next(own, None) or layout_for(self._routine, shape, self._comm)
 
-    def _read_layout(self, name: str, layout: Layout) -> Descriptor:
+    def _read_layout(self, name: str, layout: LayoutOption) -> Descriptor:
         desc = descriptor_of(layout)
         if not isinstance(desc, Descriptor):
             raise DescriptorError(f"{name} = {layout!r} must be a Descriptor or a DistributedArray")
@@ -172,7 +172,7 @@ class Problem:
             raise DescriptorError(f"{name} = {desc!r} is on another communicator than the operands: make it on theirs")
         return desc
 
-    def _agreed_facts(self, magnitudes: dict[str, float]) -> tuple[np.dtype[Any], dict[str, float]]:
+    def _agree_facts(self, magnitudes: dict[str, float]) -> tuple[np.dtype[Any], dict[str, float]]:
         """The one dtype that the ranks know of the operands, and the largest magnitudes."""
         facts = [(name, operand.dtype, magnitudes[name]) for name, operand in self._operands.items()]
         replies: list[list[tuple[str, np.dtype[Any] | None, float]]] = self.run(lambda: facts, list)
@@ -181,12 +181,12 @@ class Problem:
             raise ArrayError("no rank knows the dtype: each local array is None; pass empty ones of the dtype")
         for name, dtype in dtypes:
             if dtype != dtypes[0][1]:
-                raise ArrayError(_differing(*dtypes[0], name, dtype))
+                raise ArrayError(_dtype_difference(*dtypes[0], name, dtype))
         return dtypes[0][1], {
             name: float(np.max([reply[k][2] for reply in replies])) for k, name in enumerate(self._operands)
         }
 
-    def _kept_grid(self, grid: ProcessGrid) -> ProcessGrid:
+    def _grid_with_context(self, grid: ProcessGrid) -> ProcessGrid:
         """An equal grid with a BLACS context, made once for each communicator, and closed when that is freed. Collective
         over the grid.
         """
@@ -208,11 +208,11 @@ class Problem:
     def zeros(self, shape: tuple[int, int]) -> DistributedArray:
         """An array to be written, in the layout of the call; where there is no memory for it, `run` raises. Not collective."""
         desc, local = self.layout(shape), None
-        with self.noting_errors():
+        with self.collect_errors():
             local = desc.zeros(self.dtype) if desc.coords is not None else None
         return DistributedArray._made(desc, local, self.dtype)
 
-    def moved(
+    def move(
         self,
         name: str,
         *,
@@ -235,21 +235,21 @@ class Problem:
         if shape != (m, n):
             matrix = self.zeros(shape)
             self.run(lambda: None)
-            self._redistributed(name, desc, target[:m, :n], local, matrix.local)
+            self._redistribute(name, desc, target[:m, :n], local, matrix.local)
         else:
             if desc != target:
-                local = self._redistributed(name, desc, target, local)
+                local = self._redistribute(name, desc, target, local)
             else:
                 local = self._own(name, local, read_only and not exponent)
             matrix = DistributedArray._made(target, local, self.dtype)
-        with self.noting_errors():
+        with self.collect_errors():
             if matrix.local is not None:
                 times_power(matrix.local, -exponent)
         return matrix
 
     def _own(self, name: str, local: NDArray[Any] | None, read_only: bool) -> NDArray[Any] | None:
         """The local array of an operand, or a copy. Not collective."""
-        with self.noting_errors():
+        with self.collect_errors():
             if local is None:
                 return None
             may_stay = local.flags.aligned and local.flags.f_contiguous
@@ -264,13 +264,13 @@ class Problem:
         shape: tuple[int, ...] = self._operands[name].shape
         return (*shape, 1)[1]
 
-    def turned(self, matrix: DistributedArray) -> DistributedArray:
+    def transpose(self, matrix: DistributedArray) -> DistributedArray:
         """The conjugate transpose, in the layout of the call."""
         target = self.layout((matrix.shape[1], matrix.shape[0]))
-        local = self._redistributed("transpose", matrix.desc, target, matrix.local, op="C")
+        local = self._redistribute("transpose", matrix.desc, target, matrix.local, op="C")
         return DistributedArray._made(target, local, self.dtype)
 
-    def _redistributed(self, name: str, source: Descriptor, target: Descriptor, *arrays: Any, op: str = "N") -> Any:
+    def _redistribute(self, name: str, source: Descriptor, target: Descriptor, *arrays: Any, op: str = "N") -> Any:
         with tracing.phase(f"redistribute {name}", source, target):
             return redistribute(source, target, dtype=self.dtype, comm=self._comm, op=op)(*arrays)
 
@@ -281,18 +281,18 @@ class Problem:
         ]
         return local.flags.writeable and not any(np.shares_memory(local, array) for array in others)
 
-    def given_back(self, matrix: DistributedArray, target: Descriptor | None = None) -> DistributedArray:
+    def to_result(self, matrix: DistributedArray, target: Descriptor | None = None) -> DistributedArray:
         """A result in the layout in which it is wanted; by default `target`."""
         wanted = target or self.target
         desc, local = as_column(wanted), matrix.local
         if desc != matrix.desc:
-            local = self._redistributed("result", matrix.desc, desc, local)
+            local = self._redistribute("result", matrix.desc, desc, local)
         if wanted.ndim == 1 and local is not None:
             local = local[:, 0]
         return DistributedArray._made(wanted, local, self.dtype)
 
     @contextlib.contextmanager
-    def noting_errors(self) -> Iterator[None]:
+    def collect_errors(self) -> Iterator[None]:
         """Have `run` raise on all ranks what fails in the block, unless all have raised it. Not collective."""
         try:
             yield
@@ -323,7 +323,7 @@ class Problem:
         if self.run(lambda: self._overwritten, any):
             then = "; there was no second try, as the operand has been overwritten"
         else:
-            self._block, self._grid = other.block, self._kept_grid(other.grid)
+            self._block, self._grid = other.block, self._grid_with_context(other.grid)
             try:
                 result = self._once(work)
             except (RefusedError, ConvergenceError) as caught:
@@ -337,7 +337,7 @@ class Problem:
     def _once(self, work: Callable[[], R]) -> R:
         """An attempt; what fails on this rank between two steps of all ranks is raised on all of them. Collective."""
         has_failed = True
-        with self.noting_errors(), np.errstate(all="ignore"):  # what is wrong the check says
+        with self.collect_errors(), np.errstate(all="ignore"):  # what is wrong the check says
             result = work()
             has_failed = False
         if has_failed:
@@ -345,7 +345,7 @@ class Problem:
         return result
 
     def _layout_in_use(self) -> Descriptor:
-        return Descriptor(self._taken.shape, self._block, self._grid)
+        return Descriptor(self._work_layout.shape, self._block, self._grid)
 
     def _blame(self, letters: str) -> str:
         library = blacs.load()
@@ -363,7 +363,7 @@ class Problem:
         """By how much elements have grown at most on the way to U, from a matrix of this norm. Collective."""
 
         def largest() -> float:
-            rows, columns, local = held(factors)
+            rows, columns, local = local_elements(factors)
             return float(np.max(np.abs(local), where=rows[:, None] <= columns, initial=0))
 
         pivot: float = self.run(largest, max)
@@ -382,7 +382,7 @@ class Problem:
         return result
 
 
-def _differing(name: str, dtype: np.dtype[Any], other: str, other_dtype: np.dtype[Any]) -> str:
+def _dtype_difference(name: str, dtype: np.dtype[Any], other: str, other_dtype: np.dtype[Any]) -> str:
     if name == other:
         return f"{name} has dtype {dtype} on one rank and {other_dtype} on another: make them equal by {name}.astype"
     return (
@@ -417,7 +417,7 @@ def panels(rows: int, columns: int) -> Iterator[slice]:
         yield slice(first, min(first + width, columns))
 
 
-def held(matrix: DistributedArray) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+def local_elements(matrix: DistributedArray) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
     """What this rank holds of a matrix: global rows and columns, and the elements; empty outside the grid. Not collective."""
     desc, local = matrix.desc, matrix.local
     if local is None or desc.coords is None:
@@ -427,7 +427,7 @@ def held(matrix: DistributedArray) -> tuple[NDArray[np.int64], NDArray[np.int64]
     return rows, columns, local[: rows.size]
 
 
-def assembled(size: int, dtype: Any, combine: np.ufunc = np.add) -> Callable[[Iterable[Any]], NDArray[Any]]:
+def assemble(size: int, dtype: Any, combine: np.ufunc = np.add) -> Callable[[Iterable[Any]], NDArray[Any]]:
     """For `Problem.run`: an array of zeros, combined with what each rank has told of it, indices and values; or None."""
 
     def of_all(replies: Iterable[Any]) -> NDArray[Any]:
@@ -447,7 +447,7 @@ def times_power(local: NDArray[Any], exponent: int) -> None:
         exponent -= step
 
 
-def in_canonical_form(argument: Any) -> Any:
+def canonical_form(argument: Any) -> Any:
     """What all ranks must have alike of an argument. Not collective.
 
     Of a distributed array that is the layout. Numbers that are equal are alike, as are sequences and arrays of equal numbers.
@@ -461,7 +461,7 @@ def in_canonical_form(argument: Any) -> Any:
     )
 
 
-def in_words(argument: Any) -> str:
+def describe(argument: Any) -> str:
     """An argument as other ranks are told of it. Not collective."""
     desc = descriptor_of(argument)
     return repr(desc) if isinstance(desc, Descriptor) else shown(argument)

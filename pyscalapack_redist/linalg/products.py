@@ -14,8 +14,8 @@ from ..layout.descriptor import Descriptor
 from ..scalapack import pxgemm
 from .check import Check, Claim, Sums
 from .decompositions import singular_values
-from .layouts import routine, shaped_like
-from .problem import Checked, Layout, Problem, assembled, held, panels
+from .problem import LayoutOption, Problem, ShapeAndLayout, assemble, local_elements, panels
+from .working_layouts import routine, shaped_like
 
 PRODUCT = 8.0  # as in `systems`
 NORMS = {None: "F", "fro": "F", 1: "1", np.inf: "I"}
@@ -24,7 +24,12 @@ BY_VALUES: dict[Any, Callable[[NDArray[Any]], Any]] = {2: np.max, -2: np.min, "n
 
 @routine
 def matmul(
-    a: DistributedArray, b: DistributedArray, *, check: bool = True, layout: Layout = None, like: Layout = None
+    a: DistributedArray,
+    b: DistributedArray,
+    *,
+    check: bool = True,
+    layout: LayoutOption = None,
+    like: LayoutOption = None,
 ) -> DistributedArray:
     """The product A B by ScaLAPACK's p?gemm, as `numpy.matmul`. Collective over the communicator of the operands.
 
@@ -37,7 +42,7 @@ def matmul(
         is on the grid and in the row blocks of `a` and the column blocks of `b`; a vector in the layout of `b`.
     """
 
-    def check_arguments(a: DistributedArray, b: DistributedArray) -> Checked:
+    def check_arguments(a: DistributedArray, b: DistributedArray) -> ShapeAndLayout:
         if a.shape[1] != b.shape[0]:
             raise ArrayError(f"a has shape {a.shape} and b {b.shape}: b must have {a.shape[1]} rows, as a has columns")
         m = a.shape[0]
@@ -50,19 +55,19 @@ def matmul(
     problem = Problem({"a": a, "b": b}, check_arguments)
 
     def work() -> DistributedArray:
-        left, right = problem.moved("a", read_only=True), problem.moved("b", read_only=True)
+        left, right = problem.move("a", read_only=True), problem.move("b", read_only=True)
         product = problem.zeros((left.shape[0], right.shape[1]))
         verify = Check(problem)
         y = verify.vectors(right.shape[1])
         verify.add("b", right, right=y)
         _, before = verify.run(lambda: pxgemm(left, right, product))
-        hold_product(verify, left, product, before.get("b"), y)
+        require_product(verify, left, product, before.get("b"), y)
         return product
 
-    return problem.given_back(problem.attempt(work, "gemm"))
+    return problem.to_result(problem.attempt(work, "gemm"))
 
 
-def hold_product(
+def require_product(
     check: Check, left: DistributedArray, product: DistributedArray, b: Sums | None, y: NDArray[Any]
 ) -> None:
     """C y = A (B y), from the sums of B y. Collective."""
@@ -78,11 +83,11 @@ def hold_product(
         bound = check.bound(left.shape[1], PRODUCT) * scale + check.scale(0, max(product.shape))
         return [Claim.equal("C y = A (B y)", c.right, sums["a"].right, bound)]
 
-    check.hold(claims)
+    check.require(claims)
 
 
 @routine
-def norm(a: DistributedArray, ord: Any = None, *, check: bool = True, layout: Layout = None) -> Any:
+def norm(a: DistributedArray, ord: Any = None, *, check: bool = True, layout: LayoutOption = None) -> Any:
     """A norm of a matrix or a vector, as `numpy.linalg.norm`, on every rank. Collective over the communicator of `a`.
 
     Parameters
@@ -102,7 +107,7 @@ def norm(a: DistributedArray, ord: Any = None, *, check: bool = True, layout: La
         `ord` is none of these.
     """
 
-    def check_arguments(a: DistributedArray) -> Checked:
+    def check_arguments(a: DistributedArray) -> ShapeAndLayout:
         possible = [None, 1, 2, np.inf] if a.ndim == 1 else [*NORMS, *BY_VALUES]
         if ord not in possible:
             raise ValueError(f"ord = {ord!r} must be one of {', '.join(map(repr, possible))}")
@@ -116,7 +121,7 @@ def norm(a: DistributedArray, ord: Any = None, *, check: bool = True, layout: La
         values = singular_values(problem)
         value = BY_VALUES[ord](values) if values.size else 0
     else:
-        value = _summed_norm(problem, problem.moved("a", read_only=True, exponent=exponent), kind)
+        value = _summed_norm(problem, problem.move("a", read_only=True, exponent=exponent), kind)
     with np.errstate(over="ignore"):
         return real(np.ldexp(value, exponent))
 
@@ -126,7 +131,7 @@ def _summed_norm(problem: Problem, matrix: DistributedArray, kind: str) -> np.fl
     axis = 1 if kind == "1" else 0
 
     def work() -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        rows, columns, local = held(matrix)
+        rows, columns, local = local_elements(matrix)
         sums = np.zeros(local.shape[axis])
         for over in panels(rows.size, columns.size):
             sizes = np.abs(local[:, over]).astype(np.float64)
@@ -136,5 +141,5 @@ def _summed_norm(problem: Problem, matrix: DistributedArray, kind: str) -> np.fl
                 sums += (sizes if kind == "I" else sizes**2).sum(axis=1)
         return columns if axis else rows, sums
 
-    totals: NDArray[np.float64] = problem.run(work, assembled(matrix.shape[axis], np.float64))
+    totals: NDArray[np.float64] = problem.run(work, assemble(matrix.shape[axis], np.float64))
     return np.float64(np.sqrt(totals.sum()) if kind == "F" else totals.max(initial=0))

@@ -15,21 +15,21 @@ from ..scalapack import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs
 from ..scalapack.calls import SingularError
 from ..scalapack.operands import diagonal_places
 from .check import Check, Claim, Sums
-from .layouts import check_rows, routine, shaped_like
-from .problem import Checked, Layout, Problem, assembled, held, panels
+from .problem import LayoutOption, Problem, ShapeAndLayout, assemble, local_elements, panels
+from .working_layouts import check_rows, routine, shaped_like
 
 # What the errors of right results come to at most, as multiples of eps, a root of the order and norms: see docs/linalg.md.
 SYSTEM, FACTORS, CHOLESKY, INVERSE = 8.0, 16.0, 8.0, 8.0
 
 
-def square(a: DistributedArray) -> Checked:
+def check_square_matrix(a: DistributedArray) -> ShapeAndLayout:
     if a.shape[0] != a.shape[1]:
         raise ArrayError(f"a has shape {a.shape}: it must be square")
     return a.shape, shaped_like(a.desc, a.shape)
 
 
-def _system(a: DistributedArray, b: DistributedArray) -> Checked:
-    square(a)
+def _check_system(a: DistributedArray, b: DistributedArray) -> ShapeAndLayout:
+    check_square_matrix(a)
     check_rows(a, b)
     return a.shape, shaped_like(b.desc, b.shape)
 
@@ -43,8 +43,8 @@ def solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
     check: bool = True,
-    layout: Layout = None,
-    like: Layout = None,
+    layout: LayoutOption = None,
+    like: LayoutOption = None,
 ) -> DistributedArray:
     """Solve A X = B by LU factorisation, as `numpy.linalg.solve`. Collective over the communicator of the operands.
 
@@ -67,22 +67,22 @@ def solve(
     numpy.linalg.LinAlgError
         The matrix is singular; says which pivot is zero.
     """
-    problem = Problem({"a": a, "b": b}, _system)
+    problem = Problem({"a": a, "b": b}, _check_system)
 
     def work() -> DistributedArray:
-        matrix, sides = problem.moved("a"), problem.moved("b")
+        matrix, sides = problem.move("a"), problem.move("b")
         verify = Check(problem)
         y = verify.vectors(matrix.shape[0])
         verify.add("a", matrix, left=y)
         verify.add("b", sides, left=y, columns=True)
         _, before = verify.run(lambda: pxgetrs(matrix, pxgetrf(matrix), sides))
-        hold_system(verify, sides, before, matrix)
+        require_system(verify, sides, before, matrix)
         return sides
 
-    return problem.given_back(problem.attempt(work, "getrf and p?getrs"))
+    return problem.to_result(problem.attempt(work, "getrf and p?getrs"))
 
 
-def hold_system(
+def require_system(
     check: Check, solution: DistributedArray, before: dict[str, Sums], factors: DistributedArray | None = None
 ) -> None:
     """(A^H y)^H x = y^H b for each right-hand side, from the sums "a" of A^H y and "b" of B^H y. Collective."""
@@ -99,10 +99,10 @@ def hold_system(
         claim = Claim.equal_sides("(A^H y)^H x = y^H b", x.left, b.left, bound)
         return [claim._replace(error=np.where(may_overflow, 0, claim.error))]
 
-    check.hold(claims, factors, a.norm)
+    check.require(claims, factors, a.norm)
 
 
-class _Factors(NamedTuple):
+class _LUFactors(NamedTuple):
     """What p?getrf leaves, `pivots` being this rank's, and `exchanges` those of all rows, counted from 0, on every rank."""
 
     matrix: DistributedArray
@@ -110,9 +110,9 @@ class _Factors(NamedTuple):
     exchanges: NDArray[np.intp]
 
 
-def _lu_factored(problem: Problem) -> _Factors:
+def _factor_lu(problem: Problem) -> _LUFactors:
     """Factor the operand a: P L (U y) = A y."""
-    matrix, check = problem.moved("a"), Check(problem)
+    matrix, check = problem.move("a"), Check(problem)
     y = check.vectors(matrix.shape[0])
     check.add("a", matrix, right=y)
     pivots: NDArray[np.intc] | None = None
@@ -126,14 +126,14 @@ def _lu_factored(problem: Problem) -> _Factors:
         return rows, pivots[: rows.size] - 1
 
     exchanges: NDArray[np.intp]
-    exchanges, before = check.run(work, assembled(matrix.shape[0], np.intp))
+    exchanges, before = check.run(work, assemble(matrix.shape[0], np.intp))
     if check.active:
         check.add("U", matrix, right=y, part="U", norm=False)
         check.add("L", matrix, right=check.sums()["U"].product, part="l", norm=False)
         a, n = before["a"], matrix.shape[0]
         expected, bound = a.product[row_order(exchanges)], check.bound(n, FACTORS) * check.scale(a.norm, n)
-        check.hold(lambda sums: [Claim.equal("P L (U y) = A y", sums["L"].product, expected, bound)], matrix, a.norm)
-    return _Factors(matrix, pivots, exchanges)
+        check.require(lambda sums: [Claim.equal("P L (U y) = A y", sums["L"].product, expected, bound)], matrix, a.norm)
+    return _LUFactors(matrix, pivots, exchanges)
 
 
 def row_order(exchanges: NDArray[np.intp]) -> list[int]:
@@ -151,8 +151,8 @@ def lu_factor(
     overwrite_a: bool = False,
     check_finite: bool = True,
     check: bool = True,
-    layout: Layout = None,
-    like: Layout = None,
+    layout: LayoutOption = None,
+    like: LayoutOption = None,
 ) -> tuple[DistributedArray, NDArray[np.intp]]:
     """LU factorisation with row exchanges, as `scipy.linalg.lu_factor`. Collective over the communicator of `a`.
 
@@ -173,9 +173,9 @@ def lu_factor(
     numpy.linalg.LinAlgError
         The matrix is singular; SciPy only warns.
     """
-    problem = Problem({"a": a}, square)
-    factors = problem.attempt(lambda: _lu_factored(problem), "getrf")
-    return problem.given_back(factors.matrix), factors.exchanges
+    problem = Problem({"a": a}, check_square_matrix)
+    factors = problem.attempt(lambda: _factor_lu(problem), "getrf")
+    return problem.to_result(factors.matrix), factors.exchanges
 
 
 @routine
@@ -187,8 +187,8 @@ def lu_solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
     check: bool = True,
-    layout: Layout = None,
-    like: Layout = None,
+    layout: LayoutOption = None,
+    like: LayoutOption = None,
 ) -> DistributedArray:
     """Solve A X = B with what `lu_factor` returned, as `scipy.linalg.lu_solve`. Collective over their communicator.
 
@@ -206,9 +206,9 @@ def lu_solve(
     ValueError
         `trans` is none of these.
     """
-    lu, piv = _two("lu_and_piv", lu_and_piv)
+    lu, piv = _unpack_pair("lu_and_piv", lu_and_piv)
 
-    def check_arguments(lu: DistributedArray, b: DistributedArray) -> Checked:
+    def check_arguments(lu: DistributedArray, b: DistributedArray) -> ShapeAndLayout:
         if not isinstance(trans, int | np.integer) or trans not in (0, 1, 2):
             raise ValueError(f"trans = {trans!r} must be 0, 1 or 2")
         n = lu.shape[0]
@@ -216,12 +216,12 @@ def lu_solve(
             raise ArrayError(f"piv = {piv!r} must be what lu_factor returned, {n} integers")
         if n and not 0 <= piv.min() <= piv.max() < n:
             raise ArrayError(f"piv has {piv.min()} to {piv.max()}: it must have rows, 0 to {n - 1}")
-        return _system(lu, b)
+        return _check_system(lu, b)
 
     problem = Problem({"lu": lu, "b": b}, check_arguments, piv=piv)
 
     def work() -> DistributedArray:
-        matrix, sides = problem.moved("lu", read_only=True), problem.moved("b")
+        matrix, sides = problem.move("lu", read_only=True), problem.move("b")
         verify = Check(problem)
         y = verify.vectors(matrix.shape[0])
         verify.add("b", sides, left=y, columns=True)
@@ -246,18 +246,18 @@ def lu_solve(
             pxgetrs(matrix, pivots, sides, "NTC"[trans])
 
         problem.run(solved)
-        hold_system(verify, sides, before, matrix)
+        require_system(verify, sides, before, matrix)
         return sides
 
-    return problem.given_back(problem.attempt(work, "getrs"))
+    return problem.to_result(problem.attempt(work, "getrs"))
 
 
-def _two(name: str, factors: Any) -> tuple[Any, Any]:
+def _unpack_pair(name: str, factors: Any) -> tuple[Any, Any]:
     """Both parts of factors; what is no pair has no part that passes the checks."""
     return tuple(factors) if isinstance(factors, tuple | list) and len(factors) == 2 else (factors, name)
 
 
-def hold_cholesky(check: Check, factor: DistributedArray, lower: bool, a: Sums | None, y: NDArray[Any]) -> None:
+def require_cholesky(check: Check, factor: DistributedArray, lower: bool, a: Sums | None, y: NDArray[Any]) -> None:
     """L (L^H y) = A y, or U^H (U y) = A y. Collective."""
     if a is None:
         return
@@ -265,12 +265,12 @@ def hold_cholesky(check: Check, factor: DistributedArray, lower: bool, a: Sums |
     check.add_factor("then", factor, lower, check.sums()["first"].product)
     text = "L (L^H y) = A y" if lower else "U^H (U y) = A y"
     bound = check.bound(factor.shape[0], CHOLESKY) * check.scale(a.norm, factor.shape[0])
-    check.hold(lambda sums: [Claim.equal(text, sums["then"].product, a.product, bound)])
+    check.require(lambda sums: [Claim.equal(text, sums["then"].product, a.product, bound)])
 
 
 def keep_triangle(matrix: DistributedArray, lower: bool) -> None:
     """Write zeros outside one triangle, or trapezoid. Not collective."""
-    rows, columns, local = held(matrix)
+    rows, columns, local = local_elements(matrix)
     for some in panels(rows.size, columns.size):
         below = rows[:, None] - columns[some]
         local[:, some][below < 0 if lower else below > 0] = 0
@@ -279,7 +279,7 @@ def keep_triangle(matrix: DistributedArray, lower: bool) -> None:
 def diagonal_of(matrix: DistributedArray) -> NDArray[Any]:
     """What this rank has of the diagonal. Not collective."""
     _, rows, columns = diagonal_places(matrix.desc)
-    return held(matrix)[2][rows, columns]
+    return local_elements(matrix)[2][rows, columns]
 
 
 @routine
@@ -290,8 +290,8 @@ def cholesky(
     overwrite_a: bool = False,
     check_finite: bool = True,
     check: bool = True,
-    layout: Layout = None,
-    like: Layout = None,
+    layout: LayoutOption = None,
+    like: LayoutOption = None,
 ) -> DistributedArray:
     """Cholesky factor of a Hermitian positive definite matrix, as `scipy.linalg.cholesky`. Collective, as `solve`.
 
@@ -312,10 +312,10 @@ def cholesky(
 
 def _cholesky(a: DistributedArray, lower: bool, then: Callable[[DistributedArray], object]) -> DistributedArray:
     """The factor in one triangle, `then` called with it after p?potrf."""
-    problem, part = Problem({"a": a}, square), "L" if lower else "U"
+    problem, part = Problem({"a": a}, check_square_matrix), "L" if lower else "U"
 
     def work() -> DistributedArray:
-        matrix, verify = problem.moved("a"), Check(problem)
+        matrix, verify = problem.move("a"), Check(problem)
         y = verify.vectors(matrix.shape[0])
         verify.add("a", matrix, right=y, part=f"H{part}")
 
@@ -324,10 +324,10 @@ def _cholesky(a: DistributedArray, lower: bool, then: Callable[[DistributedArray
             then(matrix)
 
         _, before = verify.run(factored)
-        hold_cholesky(verify, matrix, lower, before.get("a"), y)
+        require_cholesky(verify, matrix, lower, before.get("a"), y)
         return matrix
 
-    return problem.given_back(problem.attempt(work, "potrf"))
+    return problem.to_result(problem.attempt(work, "potrf"))
 
 
 @routine
@@ -338,8 +338,8 @@ def cho_factor(
     overwrite_a: bool = False,
     check_finite: bool = True,
     check: bool = True,
-    layout: Layout = None,
-    like: Layout = None,
+    layout: LayoutOption = None,
+    like: LayoutOption = None,
 ) -> tuple[DistributedArray, bool]:
     """Cholesky factor for `cho_solve`, as `scipy.linalg.cho_factor`. Collective, as `solve`.
 
@@ -363,8 +363,8 @@ def cho_solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
     check: bool = True,
-    layout: Layout = None,
-    like: Layout = None,
+    layout: LayoutOption = None,
+    like: LayoutOption = None,
 ) -> DistributedArray:
     """Solve A X = B with what `cho_factor` returned, as `scipy.linalg.cho_solve`. Collective, as `solve`.
 
@@ -375,12 +375,12 @@ def cho_solve(
     b, overwrite_b, check_finite, check, layout, like
         As for `solve`; the result is checked against the factor.
     """
-    c, lower = _two("c_and_lower", c_and_lower)
-    problem = Problem({"c": c, "b": b}, _system, lower=bool(lower))
+    c, lower = _unpack_pair("c_and_lower", c_and_lower)
+    problem = Problem({"c": c, "b": b}, _check_system, lower=bool(lower))
     part = "L" if lower else "U"
 
     def work() -> DistributedArray:
-        matrix, sides = problem.moved("c", read_only=True), problem.moved("b")
+        matrix, sides = problem.move("c", read_only=True), problem.move("b")
         verify = Check(problem)
         y = verify.vectors(matrix.shape[0])
         verify.add("b", sides, left=y, columns=True)
@@ -392,10 +392,10 @@ def cho_solve(
             norm = sums["first"].norm ** 2
             before = {"b": sums["b"], "a": Sums(left=verify.sums()["then"].product, norm=norm)}
         problem.run(lambda: pxpotrs(matrix, sides, part))
-        hold_system(verify, sides, before)
+        require_system(verify, sides, before)
         return sides
 
-    return problem.given_back(problem.attempt(work, "potrs"))
+    return problem.to_result(problem.attempt(work, "potrs"))
 
 
 @routine
@@ -405,18 +405,18 @@ def inv(
     overwrite_a: bool = False,
     check_finite: bool = True,
     check: bool = True,
-    layout: Layout = None,
-    like: Layout = None,
+    layout: LayoutOption = None,
+    like: LayoutOption = None,
 ) -> DistributedArray:
     """Inverse of a matrix, as `numpy.linalg.inv`. Collective, as `solve`.
 
     Parameters and errors are those of `solve`; by default the result is in the layout of `a`. Where the norms of A and of
     its inverse multiply to 1 / eps or more, the check can tell nothing.
     """
-    problem = Problem({"a": a}, square)
+    problem = Problem({"a": a}, check_square_matrix)
 
     def work() -> DistributedArray:
-        matrix, verify = problem.moved("a"), Check(problem)
+        matrix, verify = problem.move("a"), Check(problem)
         y = verify.vectors(matrix.shape[0])
         verify.add("a", matrix, right=y)
         _, before = verify.run(lambda: pxgetri(matrix, pxgetrf(matrix)))
@@ -430,10 +430,10 @@ def inv(
                 bound = verify.bound(n, INVERSE) * norm * verify.scale(x.norm, n)
                 return [Claim.equal("inv(A) (A y) = y", x.product, y, bound)]
 
-            verify.hold(claims)
+            verify.require(claims)
         return matrix
 
-    return problem.given_back(problem.attempt(work, "getrf and p?getri"))
+    return problem.to_result(problem.attempt(work, "getrf and p?getri"))
 
 
 class SlogdetResult(NamedTuple):
@@ -453,7 +453,7 @@ class SlogdetResult(NamedTuple):
 
 @routine
 def slogdet(
-    a: DistributedArray, *, overwrite_a: bool = False, check: bool = True, layout: Layout = None
+    a: DistributedArray, *, overwrite_a: bool = False, check: bool = True, layout: LayoutOption = None
 ) -> SlogdetResult:
     """Sign and logarithm of the determinant, as `numpy.linalg.slogdet`. Collective, as `solve`.
 
@@ -476,7 +476,7 @@ def slogdet(
 
 
 @routine
-def det(a: DistributedArray, *, overwrite_a: bool = False, check: bool = True, layout: Layout = None) -> Any:
+def det(a: DistributedArray, *, overwrite_a: bool = False, check: bool = True, layout: LayoutOption = None) -> Any:
     """Determinant, as `numpy.linalg.det`, on every rank. Collective, as `solve`.
 
     Parameters and errors are those of `slogdet`.
@@ -487,10 +487,10 @@ def det(a: DistributedArray, *, overwrite_a: bool = False, check: bool = True, l
 
 
 def _slogdet(a: DistributedArray) -> SlogdetResult:
-    problem = Problem({"a": a}, square)
+    problem = Problem({"a": a}, check_square_matrix)
     number, real = problem.dtype.type, np.zeros(0, problem.dtype).real.dtype.type
     try:
-        factors = problem.attempt(lambda: _lu_factored(problem), "getrf")
+        factors = problem.attempt(lambda: _factor_lu(problem), "getrf")
     except SingularError:
         return SlogdetResult(number(0), real(-np.inf))
     except np.linalg.LinAlgError:

@@ -29,7 +29,7 @@ ELEMENTS = 256 * 256
 LIMIT = 2**31
 
 
-class Routine(NamedTuple):
+class RoutineCall(NamedTuple):
     """A call of a routine of `linalg` on this rank."""
 
     name: str
@@ -37,7 +37,7 @@ class Routine(NamedTuple):
     warnings: list[str]  # at its end
 
 
-under_way: ContextVar[Routine] = ContextVar("under_way")
+current_call: ContextVar[RoutineCall] = ContextVar("current_call")
 
 
 def routine(function: Callable[P, R]) -> Callable[P, R]:
@@ -48,13 +48,13 @@ def routine(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*arguments: P.args, **keywords: P.kwargs) -> R:
-        own = Routine(name, defaults | dict(zip(defaults, arguments, strict=False)) | keywords, [])
-        token = under_way.set(own)
+        own = RoutineCall(name, defaults | dict(zip(defaults, arguments, strict=False)) | keywords, [])
+        token = current_call.set(own)
         try:
             with tracing.routine(name) if tracing.active else contextlib.nullcontext():
                 result = function(*arguments, **keywords)
         finally:
-            under_way.reset(token)
+            current_call.reset(token)
         for text in own.warnings:  # where a warning is an error, no other rank waits any more
             from scipy.linalg import LinAlgWarning
 
@@ -111,7 +111,7 @@ def _unfit(name: str, desc: Descriptor) -> str | None:
     return obstacle or None
 
 
-def check_taken(name: str, desc: Descriptor, shape: tuple[int, ...]) -> None:
+def check_work_layout(name: str, desc: Descriptor, shape: tuple[int, ...]) -> None:
     """Refuse a layout that is given to work in, and does not fit. Not collective."""
     if desc.shape != shape:
         raise DescriptorError(f"layout has shape {desc.shape}: it must have {shape}, that of the matrix")
