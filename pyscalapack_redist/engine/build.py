@@ -16,7 +16,7 @@ from ..exchanges import Options
 from ..layout.letters import combined
 from ..layout.tiles import Layout
 from ..layout.waypoints import waypoints
-from ..schedules.layout_orders import Steps, order_for, process_shapes, searched
+from ..schedules.layout_orders import SearchedSteps, order_for, process_shapes, searched
 from ..schedules.orders import ORDERS, Natural, Order
 from .choose import Choice
 from .messages import Arrays, Messages, messages_of
@@ -89,7 +89,7 @@ def pending_moves(spec: Spec) -> list[PendingMove]:
     return legs
 
 
-def search(spec: Spec, schedule: str) -> list[Steps]:
+def search(spec: Spec, schedule: str) -> list[SearchedSteps]:
     """The steps of each move, of a schedule that no formula gives. Not collective: one rank searches for all.
 
     Raises
@@ -104,7 +104,7 @@ def build(
     spec: Spec,
     chosen: Choice,
     group: Group | None = None,
-    steps: Sequence[Steps] | None = None,
+    steps: Sequence[SearchedSteps] | None = None,
 ) -> Plan:
     """This rank's part of a plan. Not collective.
 
@@ -116,7 +116,7 @@ def build(
         Schedule and exchange.
     group : Group, optional
         The ranks; None on paper, and on a rank that has no part in the plan: then there are no messages.
-    steps : sequence of Steps, optional
+    steps : sequence of SearchedSteps, optional
         Of each move, what one rank has searched for.
 
     Raises

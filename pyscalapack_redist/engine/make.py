@@ -37,7 +37,7 @@ from ..layout.distributed import Distributed, descriptor_of, takes_distributed
 from ..layout.grid import ProcessGrid, same_ranks
 from ..layout.tiles import LayoutArgument, Tiles, layout_on
 from ..layout.waypoints import Via
-from ..schedules.layout_orders import Load, Steps, by_formula, load_between
+from ..schedules.layout_orders import Load, SearchedSteps, by_formula, load_between
 from .build import build, build_batch, search
 from .choose import Choice, choose, log_steps_pay
 from .operation import moved
@@ -253,9 +253,9 @@ def all_known(told: list[tuple[Any, ...]]) -> list[Any]:
     return [first_known(list(some)) for some in zip(*told, strict=True)]
 
 
-def _found_by_one(group: Group, find: Callable[[], list[Steps]]) -> list[Steps]:
+def _found_by_one(group: Group, find: Callable[[], list[SearchedSteps]]) -> list[SearchedSteps]:
     """What the first rank finds, for all; its error is one on all. Collective over the group."""
-    found: list[Steps] | Exception | None = None
+    found: list[SearchedSteps] | Exception | None = None
     if group.rank == 0:
         try:
             found = find()

@@ -20,10 +20,10 @@ from .._kernels.boxes import Box, Trapezoid
 from .._kernels.by_process import Shared
 from .._kernels.products import products, runs_of_all
 from ..exchanges import Boxes, Message
-from ..intersections.runs import Slot, by_process, in_slot
+from ..intersections.runs import SuperblockSlot, by_process, in_slot
 from ..layout.axis import Axis
 from ..layout.tiles import Layout
-from ..schedules.layout_graphs import ReplicatedGraph, reading
+from ..schedules.layout_graphs import ReplicatedGraph, choose_replicas
 from ..schedules.orders import Coords, Order
 from .operation import Edge
 
@@ -88,7 +88,7 @@ def messages_of(
         For each such pair the numbers of its arrays, those of B behind those of A; -1 where only the other one counts.
     """
     single = a.is_product and b.is_product
-    reads = reading(a, b)
+    reads = choose_replicas(a, b)
     messages = Messages([], [], [])
     pairs: dict[tuple[int, int], int] = {}
     here = {} if single else {place: len(a.local_shapes) + j for j, place in enumerate(b.own_places)}
@@ -178,7 +178,7 @@ class _Parts(NamedTuple):
     edge: Edge | None
     place: Coords
 
-    def box(self, slots: Sequence[Slot | None]) -> Box:
+    def box(self, slots: Sequence[SuperblockSlot | None]) -> Box:
         """What is in these slots, one for each dimension; None is all."""
         own, place = self.own, self.place
         axes = zip(own.distributions, self.other.distributions, self.dims, place, slots, strict=False)

@@ -19,7 +19,7 @@ from ..layout.descriptor import Descriptor
 from ..layout.dimensions import common_region
 from ..layout.letters import transposes
 from ..layout.tiles import Layout, Tiles
-from ..schedules.layout_graphs import Owed
+from ..schedules.layout_graphs import LayoutMessages
 from ..schedules.layout_orders import process_shapes
 from ..schedules.orders import Natural
 from .messages import messages_of
@@ -84,7 +84,7 @@ def _traffic_of_moves(moves: Sequence[Move]) -> TrafficByRank:
             f"an array of {' x '.join(map(str, a.shape))} has more than 2^63 elements, which 64 bits cannot count: take a "
             "smaller one of the same proportions"
         )
-    owed = Owed(a, b)
+    owed = LayoutMessages(a, b)
     if len(moves) == 1 and moves[0].edge is None and owed.is_product:
         return _traffic_of_products(a.placement, b.placement, _lengths(owed))
     ranks, table = traffic_table(moves)
@@ -137,7 +137,7 @@ def between_ranks(a: Layout, b: Layout, edge: Edge | None = None) -> tuple[Ints,
     ScheduleError
         There are too many pairs of ranks for a table.
     """
-    owed = Owed(a, b)
+    owed = LayoutMessages(a, b)
     products = edge is None and owed.is_product
     ranks_a, ranks_b = (desc.places.ravel() if products else np.array(desc.ranks) for desc in (a, b))
     ranks = _union(ranks_a, ranks_b)
@@ -191,7 +191,7 @@ def _of_each(dims: Sequence[Ints]) -> Ints:
     return functools.reduce(np.multiply.outer, dims).ravel()
 
 
-def _lengths(owed: Owed) -> list[Ints]:
+def _lengths(owed: LayoutMessages) -> list[Ints]:
     """What the places share along each dimension."""
     for axis in owed.axes:
         if axis.P * axis.Q > MOST_PAIRS:

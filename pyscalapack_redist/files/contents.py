@@ -100,7 +100,7 @@ def check_ordinary(path: str) -> None:
 # -- the array
 
 
-class Span(NamedTuple):
+class FileSpan(NamedTuple):
     """Neighbours in a file, from the first to the last element of a box; others may lie between its elements.
 
     Attributes
@@ -163,7 +163,7 @@ class FileArray:
             for part, all_of in zip(region, self.window, strict=True)
         )
 
-    def spans(self, region: Region, gap: int, limit: int) -> Iterator[Span]:
+    def spans(self, region: Region, gap: int, limit: int) -> Iterator[FileSpan]:
         """A region, which is not empty, in spans of the file, one after another.
 
         Parameters
@@ -192,7 +192,7 @@ class FileArray:
             for low in range(0, lengths[cut], each):
                 high = min(low + each, lengths[cut])
                 length = (high - low - 1) * strides[cut] + inner
-                yield Span(place + low * apart[cut], length, (*outer, slice(low, high), *rest), apart)
+                yield FileSpan(place + low * apart[cut], length, (*outer, slice(low, high), *rest), apart)
 
 
 def first_element(region: Region, shape: Sequence[int], order: str) -> int:

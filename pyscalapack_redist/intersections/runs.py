@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._kernels.by_process import Shared, shared, shared_families
-from ..layout.axis import LARGEST, Axis, BlockCyclic, Intervals, Irregular
+from ..layout.axis import LARGEST, Axis, AxisIntervals, BlockCyclic, Irregular
 from .algorithms import intervals_of
 
 Ints = NDArray[np.int64]
@@ -76,19 +76,19 @@ def _block_cyclic(axis: Axis) -> BlockCyclic:
     return axis
 
 
-def _blocks_of(axis: BlockCyclic, p: int) -> Intervals:
+def _blocks_of(axis: BlockCyclic, p: int) -> AxisIntervals:
     """The blocks of a process as sorted intervals."""
     own = intervals_of(axis, p, axis.n)
     if not own.number:  # then its start might not fit
-        return Intervals(*[np.zeros(0, np.int64)] * 4)
+        return AxisIntervals(*[np.zeros(0, np.int64)] * 4)
     numbers = np.arange(own.number)
     start = own.start + min(own.stride, LARGEST) * numbers
     begin = np.maximum(start, 0)
     end, local = np.minimum(start + own.block, axis.n), own.local + own.block * numbers + begin - start
-    return Intervals(begin, end, local, np.full_like(begin, p))
+    return AxisIntervals(begin, end, local, np.full_like(begin, p))
 
 
-def _in_irregular(own: Intervals, b: Irregular) -> Families:
+def _in_irregular(own: AxisIntervals, b: Irregular) -> Families:
     """Own intervals cut at the ends of the blocks of b."""
     of, pieces = b.cut(own.begin, own.end)
     start_a = own.local[of] + pieces.begin - own.begin[of]
@@ -100,7 +100,7 @@ def _single(remote: Ints, start_a: Ints, start_b: Ints, length: Ints, first: Int
     return Families(remote, start_a, start_b, length, length, length, np.ones_like(length), first)
 
 
-class _Cut(NamedTuple):
+class _CutIntervals(NamedTuple):
     """Intervals cut where blocks of one size end: parts of blocks, then whole blocks. `of` numbers their intervals."""
 
     of: Ints
@@ -111,12 +111,12 @@ class _Cut(NamedTuple):
     whole_blocks: Ints
 
 
-def _cut(low: Ints, high: Ints, block: int) -> _Cut:
+def _cut(low: Ints, high: Ints, block: int) -> _CutIntervals:
     up, down = -(-low // block) * block, high // block * block
     number = np.arange(len(low))
     ends = np.minimum(up, high)
     heads, tails, whole = low < ends, (up <= down) & (down < high), up < down
-    return _Cut(
+    return _CutIntervals(
         np.concatenate([number[heads], number[tails]]),
         np.concatenate([low[heads], down[tails]]),
         np.concatenate([ends[heads] - low[heads], high[tails] - down[tails]]),
@@ -126,7 +126,7 @@ def _cut(low: Ints, high: Ints, block: int) -> _Cut:
     )
 
 
-def _in_block_cyclic(own: Intervals, b: BlockCyclic) -> Families:
+def _in_block_cyclic(own: AxisIntervals, b: BlockCyclic) -> Families:
     """Own intervals cut at the ends of the blocks of b."""
     cut = _cut(own.begin + b.offset, own.end + b.offset, b.block)
     shift = own.local - own.begin - b.offset
@@ -158,7 +158,7 @@ def _in_block_cyclic(own: Intervals, b: BlockCyclic) -> Families:
     return _joined(parts, whole)
 
 
-def _of_block_cyclic(a: BlockCyclic, p: int, others: Intervals) -> Families:
+def _of_block_cyclic(a: BlockCyclic, p: int, others: AxisIntervals) -> Families:
     """What a process has of each interval of an irregular axis, in its local array and cut where its blocks end."""
     low, high = (_held(a, p, bound + a.offset) for bound in (others.begin, others.end))
     cut = _cut(low, high, a.block)
@@ -185,7 +185,7 @@ def _joined(parts: Families, whole: Families) -> Families:
     return Families(*(np.concatenate(pair) for pair in zip(parts, whole, strict=True)))
 
 
-class Slot(NamedTuple):
+class SuperblockSlot(NamedTuple):
     """The block at a position of each superblock (Walker & Otto, section 2.1): all i with (i - first) mod period < length."""
 
     first: int
@@ -209,7 +209,7 @@ def by_process(a: Axis, b: Axis, p: int) -> list[Shared]:
     return shared_families(np.array(found[:-1]), found.first, a.n)
 
 
-def in_slot(a: Axis, b: Axis, whole: Shared, p: int, slot: Slot) -> Shared:
+def in_slot(a: Axis, b: Axis, whole: Shared, p: int, slot: SuperblockSlot) -> Shared:
     """What process `p` of `a` shares with a process of `b` in a slot that both have the whole of. Not collective.
 
     Where the array begins or ends inside of a block of the slot, that block is cut; the work does not depend on the array.
@@ -222,7 +222,7 @@ def in_slot(a: Axis, b: Axis, whole: Shared, p: int, slot: Slot) -> Shared:
         All that the two share: it names the process of `b`.
     p : int
         The process of `a`.
-    slot : Slot
+    slot : SuperblockSlot
         Of elements of the array, some of which are shared.
     """
     first, length, period = slot

@@ -262,7 +262,7 @@ def within(i: Any, low: int, high: int, name: str, where: str = "") -> Any:
     return i
 
 
-class Intervals(NamedTuple):
+class AxisIntervals(NamedTuple):
     """Intervals begin <= i < end of an axis, ascending; for each, its process and the local index of its first element."""
 
     begin: Ints
@@ -496,23 +496,23 @@ class Irregular(Axis):
         place = np.searchsorted(starts, index, "right") - 1
         return _like(local, self.blocks._edges[own[place]] + index - starts[place] - self.offset)
 
-    def intervals(self, p: int) -> Intervals:
+    def intervals(self, p: int) -> AxisIntervals:
         """The elements of process `p` as intervals that are not empty. Not collective."""
         own = self.blocks._of(self._process(p))
         begin, end = self.blocks._edges[own] - self.offset, self.blocks._edges[own + 1] - self.offset
         low, high = np.maximum(begin, 0), np.minimum(end, self.n)
         some = low < high
         local = self.blocks._local[own] + low - begin
-        return Intervals(low[some], high[some], local[some], self.blocks.owners[own][some])
+        return AxisIntervals(low[some], high[some], local[some], self.blocks.owners[own][some])
 
-    def cut(self, begin: Ints, end: Ints) -> tuple[Ints, Intervals]:
+    def cut(self, begin: Ints, end: Ints) -> tuple[Ints, AxisIntervals]:
         """Intervals of elements, none of them empty, cut where blocks end. Not collective.
 
         Returns
         -------
         ndarray of int64
             Which of the intervals each piece is of.
-        Intervals
+        AxisIntervals
             The pieces.
         """
         edges, first, last = self.blocks._edges, begin + self.offset, end + self.offset
@@ -522,7 +522,7 @@ class Irregular(Axis):
         number = np.arange(len(of)) + np.repeat(low - np.cumsum(pieces) + pieces, pieces)
         start, stop = np.maximum(first[of], edges[number]), np.minimum(last[of], edges[number + 1])
         local = self.blocks._local[number] + start - edges[number]
-        return of, Intervals(start - self.offset, stop - self.offset, local, self.blocks.owners[number])
+        return of, AxisIntervals(start - self.offset, stop - self.offset, local, self.blocks.owners[number])
 
     def _held_before(self, bound: int, p: int) -> int:
         own = self.blocks._of(p)

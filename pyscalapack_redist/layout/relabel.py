@@ -155,7 +155,7 @@ def relabel_report(
     desc_a = _checked(desc_a, desc_b, op)
     node_of = _node_map(desc_a, desc_b, nodes)
     exact = _checked_weight(weight, desc_b)
-    shared = _Shared.of(desc_a, desc_b, op, node_of)
+    shared = _Overlap.of(desc_a, desc_b, op, node_of)
     chosen = shared.best(exact)
     item = np.dtype(dtype).itemsize
     before, after = (shared.moved(ranks) for ranks in (np.arange(len(chosen)), chosen))
@@ -170,7 +170,7 @@ def relabel_report(
     )
 
 
-class _Shared(NamedTuple):
+class _Overlap(NamedTuple):
     """Elements that B's ranks (rows, in the order of their places) would find in each place (columns).
 
     Attributes
@@ -186,7 +186,7 @@ class _Shared(NamedTuple):
     on_node: NDArray[np.int64]
 
     @classmethod
-    def of(cls, a: Descriptor, b: Descriptor, op: str, node_of: NDArray[np.int64] | None) -> _Shared:
+    def of(cls, a: Descriptor, b: Descriptor, op: str, node_of: NDArray[np.int64] | None) -> _Overlap:
         moved = a.T if transposes(op) else a
         tables = [between(x, y).lengths for x, y in zip(moved.distributions, b.distributions, strict=True)]
         volumes = np.repeat(reduce(np.kron, tables), b.copies, axis=1)

@@ -236,7 +236,7 @@ class ReplicatedGraph(MessageGraph):
         return f"ReplicatedGraph({before} -> {after} processes, copies last)"
 
 
-class Placed(Protocol):
+class LayoutLike(Protocol):
     """A layout as the places along its axes, each of a rank, or of several that hold copies."""
 
     @property
@@ -268,12 +268,12 @@ class Placed(Protocol):
         """Whether a rank has one place at most."""
 
 
-def reading(a: Placed, b: Placed) -> ReplicatedGraph | None:
+def choose_replicas(a: LayoutLike, b: LayoutLike) -> ReplicatedGraph | None:
     """Who reads from which copy; None where neither layout has copies. Not collective."""
-    return None if a.copies == b.copies == 1 else ReplicatedGraph(Owed(a, b).axes, a.places, b.places)
+    return None if a.copies == b.copies == 1 else ReplicatedGraph(LayoutMessages(a, b).axes, a.places, b.places)
 
 
-class Owed:
+class LayoutMessages:
     """Who owes whom how much between two layouts of one array. Not collective.
 
     Attributes
@@ -284,7 +284,7 @@ class Owed:
         Whether messages are the products of those of the dimensions: neither layout has copies, nor a rank several places.
     """
 
-    def __init__(self, a: Placed, b: Placed) -> None:
+    def __init__(self, a: LayoutLike, b: LayoutLike) -> None:
         self._a, self._b = a, b
         self.axes = [between(x, y) for x, y in zip(a.distributions, b.distributions, strict=True)]
         self.is_product = a.is_product and b.is_product and a.copies == b.copies == 1

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ..errors import ScheduleError, unknown
 from .catalogue import NAMES, build
 from .communication_grid import CommunicationGrid
-from .layout_graphs import Owed, Placed
+from .layout_graphs import LayoutLike, LayoutMessages
 from .message_graph import MessageGraph, WholeGraph
 from .orders import ORDERS, Coords, Order, Scheduled
 from .schedule import ListedSchedule, Schedule
@@ -61,7 +61,7 @@ class Load(NamedTuple):
     searchable: bool = True
 
 
-class Steps(NamedTuple):
+class SearchedSteps(NamedTuple):
     """The steps that one rank has found, for all.
 
     Attributes
@@ -76,14 +76,14 @@ class Steps(NamedTuple):
     parts: list[list[Ints] | Ints]
 
 
-def process_shapes(a: Placed, b: Placed) -> tuple[Coords, Coords]:
+def process_shapes(a: LayoutLike, b: LayoutLike) -> tuple[Coords, Coords]:
     """Processes of both along each dimension; in all, where a rank may have several places. Not collective."""
     if a.is_product and b.is_product:
         return a.places.shape, b.places.shape
     return (max(1, len(a.ranks)),), (max(1, len(b.ranks)),)
 
 
-def process_coords(a: Placed, b: Placed, rank: int | None) -> tuple[Coords | None, Coords | None]:
+def process_coords(a: LayoutLike, b: LayoutLike, rank: int | None) -> tuple[Coords | None, Coords | None]:
     """A rank's coordinates in process sets of these shapes; None outside, and on paper. Not collective.
 
     Where a layout is a product, of the rank that both layouts are seen by.
@@ -94,12 +94,12 @@ def process_coords(a: Placed, b: Placed, rank: int | None) -> tuple[Coords | Non
     return before, after
 
 
-def load_between(a: Placed, b: Placed) -> Load:
+def load_between(a: LayoutLike, b: LayoutLike) -> Load:
     """What there is to order. Not collective."""
-    return _load(Owed(a, b), a, b)
+    return _load(LayoutMessages(a, b), a, b)
 
 
-def _load(owed: Owed, a: Placed, b: Placed) -> Load:
+def _load(owed: LayoutMessages, a: LayoutLike, b: LayoutLike) -> Load:
     axes = owed.axes
     pairs = 1
     for axis, x, y in zip(axes, a.distributions, b.distributions, strict=True):
@@ -126,9 +126,9 @@ def _load(owed: Owed, a: Placed, b: Placed) -> Load:
     return Load(pairs, processes, whole, whole or (short and math.prod(max(axis.degrees) for axis in axes) < rounds))
 
 
-def fewest_steps(a: Placed, b: Placed) -> int | None:
+def fewest_steps(a: LayoutLike, b: LayoutLike) -> int | None:
     """The most messages of a process, so that no one-port schedule has fewer steps; None where that takes long to find."""
-    owed = Owed(a, b)
+    owed = LayoutMessages(a, b)
     return max(owed.whole.degrees) if _load(owed, a, b).whole else None
 
 
@@ -150,7 +150,9 @@ def by_formula(name: str) -> bool:
     return name in ORDERS or name in BY_FORMULA
 
 
-def order_for(name: str, a: Placed, b: Placed, steps: Steps | None = None, rank: int | None = None) -> Order:
+def order_for(
+    name: str, a: LayoutLike, b: LayoutLike, steps: SearchedSteps | None = None, rank: int | None = None
+) -> Order:
     """The order of the messages from A to B. Not collective.
 
     Parameters
@@ -161,7 +163,7 @@ def order_for(name: str, a: Placed, b: Placed, steps: Steps | None = None, rank:
         Layouts before and after.
     rank : int, optional
         This rank, whose messages it is asked for.
-    steps : Steps, optional
+    steps : SearchedSteps, optional
         What `searched` has found, on one rank for all.
 
     Raises
@@ -176,7 +178,7 @@ def order_for(name: str, a: Placed, b: Placed, steps: Steps | None = None, rank:
     return Scheduled(*shapes, parts, *process_coords(a, b, rank)) if parts else ORDERS[OTHERWISE](*shapes)
 
 
-def searched(name: str, a: Placed, b: Placed) -> Steps:
+def searched(name: str, a: LayoutLike, b: LayoutLike) -> SearchedSteps:
     """The steps of a schedule that no formula gives. Not collective.
 
     Raises
@@ -185,10 +187,10 @@ def searched(name: str, a: Placed, b: Placed) -> Steps:
         The schedule does not apply to these layouts.
     """
     parts = schedules_for(name, a, b)
-    return Steps(parts[0].name if parts else OTHERWISE, [_packed(part) for part in parts])
+    return SearchedSteps(parts[0].name if parts else OTHERWISE, [_packed(part) for part in parts])
 
 
-def schedules_for(name: str, a: Placed, b: Placed) -> list[Schedule]:
+def schedules_for(name: str, a: LayoutLike, b: LayoutLike) -> list[Schedule]:
     """What such an order is made of: a schedule for each dimension, or one for all. Not collective.
 
     Without any the order is a ring, in place of a schedule that would take too long to find.
@@ -198,7 +200,7 @@ def schedules_for(name: str, a: Placed, b: Placed) -> list[Schedule]:
     ScheduleError
         The schedule does not apply to these layouts.
     """
-    owed = Owed(a, b)
+    owed = LayoutMessages(a, b)
     graphs = _graphs(name, owed, a, b)
     if name not in FEWEST:
         return [build(name, graph) for graph in graphs]
@@ -240,9 +242,9 @@ def _packed(part: Schedule) -> list[Ints] | Ints:
     return number[np.argsort(rows[:, 0] * graph.Q + rows[:, 1])].astype(np.min_scalar_type(len(steps)))
 
 
-def _listed(name: str, a: Placed, b: Placed, steps: Steps) -> list[Schedule]:
+def _listed(name: str, a: LayoutLike, b: LayoutLike, steps: SearchedSteps) -> list[Schedule]:
     """The schedules of which `searched` has told the steps."""
-    owed = Owed(a, b)
+    owed = LayoutMessages(a, b)
     graphs = _graphs(name, owed, a, b)
     if any(isinstance(part, np.ndarray) for part in steps.parts) and not isinstance(graphs[0], WholeGraph):
         graphs = [owed.whole]
@@ -258,7 +260,7 @@ def _unpacked(graph: MessageGraph, part: list[Ints] | Ints) -> list[Ints]:
     return np.split(np.column_stack(graph.messages)[order], ends) if len(part) else []
 
 
-def _graphs(name: str, owed: Owed, a: Placed, b: Placed) -> list[MessageGraph]:
+def _graphs(name: str, owed: LayoutMessages, a: LayoutLike, b: LayoutLike) -> list[MessageGraph]:
     """Who owes whom: in each dimension; in the whole of both sets for some on not too many processes, and with copies."""
     if name in BY_FORMULA and a.copies * b.copies > 1:
         raise ScheduleError(

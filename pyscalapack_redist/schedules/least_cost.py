@@ -19,7 +19,7 @@ from .communication_grid import CommunicationGrid
 from .folding import Amalgam, amalgamated, folded_slice, lifted, slices
 from .formulas import ring
 from .levels import TINY, Grouped, Levels, Limit, Reals, Solution, around, part, residues, wishes
-from .matchings import FEW, Attempt, Messages, Targets, greedy_parts, stepwise_parts
+from .matchings import FEW, Attempt, SortedMessages, Targets, greedy_parts, stepwise_parts
 from .message_graph import Ints, MessageGraph
 from .schedule import EQUALS_BOUND, ListedSchedule, excess
 
@@ -136,8 +136,8 @@ class Search:
         return self.aim.then_steps and np.isfinite(self.value) and self.steps_then > self.grid.step_bound
 
     @cached_property
-    def _messages(self) -> Messages:
-        return Messages(self.grid)
+    def _messages(self) -> SortedMessages:
+        return SortedMessages(self.grid)
 
     def _until(self, share: float = SHARE) -> float:
         now = time.monotonic()
@@ -301,7 +301,7 @@ class Search:
         self._raise_bound(solution.bound)
         return solution
 
-    def _grouped(self, messages: Messages, costs: Ints, profile: Ints) -> Ints | None:
+    def _grouped(self, messages: SortedMessages, costs: Ints, profile: Ints) -> Ints | None:
         """Processes put together as in a slice."""
         assert isinstance(self.grid, CommunicationGrid)
         group = residues(self.grid, messages)
@@ -320,7 +320,7 @@ class Search:
         if levels.graph.types * len(levels.costs) <= LARGEST_EXACT:
             self._programs(levels)
 
-    def _parts(self, messages: Messages, costs: Ints, profile: Ints, found: Attempt) -> None:
+    def _parts(self, messages: SortedMessages, costs: Ints, profile: Ints, found: Attempt) -> None:
         """The program of the messages around the first for which there was no room, of more and more of them."""
         chosen, size = np.zeros(0, dtype=np.int64), FIRST_PART
         while self._open and len(found.raised):

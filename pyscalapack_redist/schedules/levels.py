@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .communication_grid import CommunicationGrid
 from .folding import Types
-from .matchings import Messages
+from .matchings import SortedMessages
 from .message_graph import Ints
 
 if TYPE_CHECKING:
@@ -325,7 +325,7 @@ class Grouped:
 
     Attributes
     ----------
-    messages : Messages
+    messages : SortedMessages
         All messages.
     chosen : ndarray
         Those that are looked at.
@@ -333,7 +333,7 @@ class Grouped:
         Group of each process.
     """
 
-    messages: Messages
+    messages: SortedMessages
     chosen: Ints
     of_sender: Ints
     of_receiver: Ints
@@ -398,7 +398,7 @@ class Grouped:
         return self._kinds[1]
 
 
-def residues(grid: CommunicationGrid, messages: Messages) -> Grouped:
+def residues(grid: CommunicationGrid, messages: SortedMessages) -> Grouped:
     """Processes that a whole slice would not tell apart, up to the order of their messages, as groups. Not collective.
 
     They are senders with the same number modulo gcd(s, g), and receivers modulo gcd(r, g) (Desprez, Proposition 1).
@@ -408,12 +408,12 @@ def residues(grid: CommunicationGrid, messages: Messages) -> Grouped:
     return Grouped(messages, np.arange(len(messages.length)), senders, receivers)
 
 
-def around(messages: Messages, chosen: Ints, most: int) -> Ints:
+def around(messages: SortedMessages, chosen: Ints, most: int) -> Ints:
     """Some messages, those of their processes, those of the processes at the other ends, and so on. Not collective.
 
     Parameters
     ----------
-    messages : Messages
+    messages : SortedMessages
         All messages.
     chosen : ndarray
         Messages to begin with.
@@ -432,7 +432,7 @@ def around(messages: Messages, chosen: Ints, most: int) -> Ints:
         inside = wider
 
 
-def part(messages: Messages, chosen: Ints) -> Grouped:
+def part(messages: SortedMessages, chosen: Ints) -> Grouped:
     """Some of the messages, each process a group. Not collective."""
     senders, receivers = (
         _numbers(end, chosen, processes)

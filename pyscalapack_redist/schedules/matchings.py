@@ -144,7 +144,7 @@ def in_levels(grid: MessageGraph, deadline: float) -> Schedule:
     deadline : float
         When to stop looking for a lower cost, on the clock of `time.monotonic`.
     """
-    messages = Messages(grid)
+    messages = SortedMessages(grid)
     costs = np.unique(messages.length)[::-1]
     steps = np.array([np.count_nonzero(grid.profile == cost) for cost in costs], dtype=np.int64)
     found = messages.within(grid.step_bound, Targets(costs, steps), deadline - LISTING * len(messages.length))
@@ -265,7 +265,7 @@ class Attempt:
     Attributes
     ----------
     level : ndarray
-        Of each message, in their order in `Messages`.
+        Of each message, in their order in `SortedMessages`.
     steps, cost : int
         Number of steps and total cost, at most.
     raised : ndarray
@@ -278,7 +278,7 @@ class Attempt:
     raised: Ints
 
 
-class Messages:
+class SortedMessages:
     """All messages of a graph, longest first, to be put into levels one by one. Not collective.
 
     The number of steps of each cost is given, and raised where it must be. A level is a group of steps of one cost, open to

@@ -96,17 +96,17 @@ def open_shop(
     """
     startup, seconds = startup_of(startup), checked_seconds(time_limit)
     checked_table(grid.P, grid.Q)
-    search = _Search(grid, startup, None if hosts is None else hosts_of(grid, hosts), seconds)
+    search = _OrderSearch(grid, startup, None if hosts is None else hosts_of(grid, hosts), seconds)
     return search.run()
 
 
-class _Messages(NamedTuple):
+class _MessageSet(NamedTuple):
     """Messages of a graph, or of a folded one: places in a table of lengths, and ports."""
 
     graph: Amalgam | None
     places: Ints
     length: Ints
-    transfers: Transfers
+    transfers: PortMessages
 
     def steps(self, start: Floats) -> list[Ints]:
         """Steps of the whole graph that keep an order at each port."""
@@ -116,7 +116,7 @@ class _Messages(NamedTuple):
         return [np.column_stack([self.places[some], self.length[some]]) for some in listed]
 
 
-class _Search:
+class _OrderSearch:
     """Orders of one graph, until time is up or the bound is met.
 
     Orders that leave no port idle without need are tried, with other priorities and with chance, beside the orders of
@@ -144,7 +144,7 @@ class _Search:
             self._by_chance(messages, part)
         return OpenShopSchedule(self.grid, self.steps, self.startup, self.hosts, self.bound)
 
-    def _cases(self) -> Iterator[_Messages]:
+    def _cases(self) -> Iterator[_MessageSet]:
         """The folded graph where the grid folds; then the whole one, if that is not large."""
         if isinstance(self.grid, CommunicationGrid) and slices(self.grid):
             graph = amalgamated(self.grid)
@@ -152,12 +152,14 @@ class _Search:
             if graph.turns > 1:
                 places = np.argwhere(table)
                 length = table[tuple(places.T)]
-                yield _Messages(graph, places, length, Transfers(places[:, 0], places[:, 1], self._durations(length)))
+                yield _MessageSet(
+                    graph, places, length, PortMessages(places[:, 0], places[:, 1], self._durations(length))
+                )
                 if len(places) * graph.turns > MOST_TRANSFERS:
                     return
         yield self._whole()
 
-    def _whole(self) -> _Messages:
+    def _whole(self) -> _MessageSet:
         """All messages; with hosts those between two of them, whose ports are the hosts'."""
         places, length = _owed(self.grid)
         source, target = places.T
@@ -165,7 +167,7 @@ class _Search:
             source, target = self.hosts[0][places[:, 0]], self.hosts[1][places[:, 1]]
             away = source != target
             places, length, source, target = places[away], length[away], source[away], target[away]
-        return _Messages(None, places, length, Transfers(source, target, self._durations(length)))
+        return _MessageSet(None, places, length, PortMessages(source, target, self._durations(length)))
 
     def _durations(self, length: Ints) -> Floats:
         return np.add(length, self.startup, dtype=np.float64)
@@ -173,7 +175,7 @@ class _Search:
     def _left(self, part: float) -> float:
         return self.begin + part * self.seconds - time.monotonic()
 
-    def _open(self, messages: _Messages) -> bool:
+    def _open(self, messages: _MessageSet) -> bool:
         return self.time > self.bound * (1 + TINY) and messages.transfers.number > 0
 
     def _keep(self, schedule: Schedule) -> None:
@@ -182,11 +184,11 @@ class _Search:
         if found < self.time:
             self.time, self.steps = found, schedule.steps
 
-    def _keep_begins(self, messages: _Messages, start: Floats) -> None:
+    def _keep_begins(self, messages: _MessageSet, start: Floats) -> None:
         if float((start + messages.transfers.duration).max()) < self.time:
             self._keep(ListedSchedule("open-shop", self.grid, messages.steps(start) + self.inside))
 
-    def _try(self, messages: _Messages, priority: Priority) -> None:
+    def _try(self, messages: _MessageSet, priority: Priority) -> None:
         self._keep_begins(messages, dense_starts(messages.transfers, priority, self.rng))
 
     def _others(self) -> None:
@@ -201,7 +203,7 @@ class _Search:
         for schedule in made:
             self._keep(schedule)
 
-    def _by_chance(self, messages: _Messages, part: float) -> None:
+    def _by_chance(self, messages: _MessageSet, part: float) -> None:
         number = 0
         while self._open(messages) and self._left(part) > 0:
             if messages.transfers.number > MOST_TRANSFERS:
@@ -250,7 +252,7 @@ def _inside(grid: MessageGraph, sources: Ints, targets: Ints) -> list[Ints]:
     return [np.column_stack([places[some], lengths[tuple(places[some].T)]]) for some in listed]
 
 
-class Transfers(NamedTuple):
+class PortMessages(NamedTuple):
     """What goes between ports.
 
     Attributes
@@ -291,7 +293,7 @@ class Priority(NamedTuple):
     noise: float = 0.0
 
 
-def dense_starts(transfers: Transfers, priority: Priority, rng: np.random.Generator) -> Floats:
+def dense_starts(transfers: PortMessages, priority: Priority, rng: np.random.Generator) -> Floats:
     """When each transfer begins in an order in which no port idles while a transfer could go through it. Not collective.
 
     This is list scheduling for the open shop. When ports become free, each begins a transfer with a free port, if it has
@@ -301,7 +303,7 @@ def dense_starts(transfers: Transfers, priority: Priority, rng: np.random.Genera
 
     Parameters
     ----------
-    transfers : Transfers
+    transfers : PortMessages
         What is to go.
     priority : Priority
         Who goes first.
@@ -314,7 +316,7 @@ def dense_starts(transfers: Transfers, priority: Priority, rng: np.random.Genera
 class _Dense:
     """Ports are numbered the sources first."""
 
-    def __init__(self, transfers: Transfers, priority: Priority, rng: np.random.Generator) -> None:
+    def __init__(self, transfers: PortMessages, priority: Priority, rng: np.random.Generator) -> None:
         sources = int(transfers.source.max()) + 1
         self.duration, self.rng = transfers.duration, rng
         self.ends = np.stack([transfers.source, transfers.target + sources])

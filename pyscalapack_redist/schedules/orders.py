@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._kernels.products import number_of
-from ..intersections.runs import Slot
+from ..intersections.runs import SuperblockSlot
 from .formulas import caterpillar_step, random_keys, ring_step
 from .schedule import Schedule
 
@@ -30,14 +30,14 @@ class Share(NamedTuple):
         The step's.
     weight : int
         The part's, among all parts of the message.
-    slots : tuple of (Slot or None)
+    slots : tuple of (SuperblockSlot or None)
         Along each dimension, which elements of the message are the part; None for all. Without any, elements that are
         next to one another in the message.
     """
 
     key: tuple[int, ...]
     weight: int
-    slots: tuple[Slot | None, ...] = ()
+    slots: tuple[SuperblockSlot | None, ...] = ()
 
 
 class Order(ABC):
@@ -225,7 +225,9 @@ class Scheduled(Order):
             for chosen in itertools.product(*choices)
         ]
 
-    def _slots(self, k: int, sender: Coords, receiver: Coords, steps: Sequence[tuple[int, int]]) -> dict[int, Slot]:
+    def _slots(
+        self, k: int, sender: Coords, receiver: Coords, steps: Sequence[tuple[int, int]]
+    ) -> dict[int, SuperblockSlot]:
         """What goes in each step of a pair, along a dimension; nothing where the schedule does not say."""
         p, q = self._places(sender, self.senders)[k], self._places(receiver, self.receivers)[k]
         found = ((step, self.parts[k].slot(p, q, step)) for step, _ in steps)

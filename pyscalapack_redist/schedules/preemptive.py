@@ -90,7 +90,7 @@ def preemptive(grid: MessageGraph, startup: float = 0.0, time_limit: float = 1.0
         An option is not one of these, or there are more than 10^8 messages.
     """
     price = _number("startup", startup, "the cost of a step in the unit of lengths, at least 0", 0)
-    search = _Search(grid, time_limit, (price, 1.0) if price else "cost")
+    search = _PieceSearch(grid, time_limit, (price, 1.0) if price else "cost")
     bound = search.bounds.time(price)
     totals = search.totals() if price else [search.bounds.volume]
     candidates = [search.whole, *search.cut(totals, price)]
@@ -117,16 +117,16 @@ def preemptive_pareto(grid: MessageGraph, time_limit: float = 1.0) -> list[Preem
     ScheduleError
         `time_limit` is not a number above 0, or there are more than 10^8 messages.
     """
-    search = _Search(grid, time_limit, "cost")
+    search = _PieceSearch(grid, time_limit, "cost")
     candidates = [search.whole, search.uncut("steps"), *search.cut(search.totals(), 0.0)]
-    chosen: list[_Candidate] = []
+    chosen: list[_CandidateSchedule] = []
     for found in sorted(candidates, key=lambda found: (found.number, found.cost)):
         if not chosen or found.cost < chosen[-1].cost:
             chosen.append(found)
     return [PreemptiveSchedule(grid, search.unfolded(found), 0.0, search.bounds.cost(found.number)) for found in chosen]
 
 
-class _Candidate(NamedTuple):
+class _CandidateSchedule(NamedTuple):
     """A schedule that was found, of whole messages or of pieces."""
 
     number: int
@@ -138,7 +138,7 @@ class _Candidate(NamedTuple):
         return startup * self.number + self.cost, self.number
 
 
-class _Search:
+class _PieceSearch:
     """Schedules of one graph, until time is up."""
 
     def __init__(self, grid: MessageGraph, time_limit: float, objective: str | tuple[float, float]) -> None:
@@ -151,17 +151,17 @@ class _Search:
         self.graph: Amalgam = amalgamated(grid)
         self.lengths = folded_lengths(grid, self.graph)
 
-    def uncut(self, objective: str | tuple[float, float]) -> _Candidate:
+    def uncut(self, objective: str | tuple[float, float]) -> _CandidateSchedule:
         """Whole messages."""
         schedule = optimal(self.grid, objective, UNCUT * self.seconds)
-        return _Candidate(schedule.number_of_steps, schedule.total_cost, schedule.steps, [])
+        return _CandidateSchedule(schedule.number_of_steps, schedule.total_cost, schedule.steps, [])
 
     def totals(self) -> list[int]:
         """Sums of durations from the least to that of whole messages, first those that are far apart."""
         least, span = self.bounds.volume, self.whole.cost - self.bounds.volume
         return list(dict.fromkeys(least + int(span * _reversed_bits(k)) for k in range(TOTALS)))
 
-    def cut(self, totals: list[int], startup: float) -> Iterator[_Candidate]:
+    def cut(self, totals: list[int], startup: float) -> Iterator[_CandidateSchedule]:
         """Schedules whose durations sum up to no more than these; the first of them however long it takes."""
         best = self.whole.value(startup)[0]
         for number, (weight, total) in enumerate(itertools.product(WEIGHTS, totals)):
@@ -174,11 +174,11 @@ class _Search:
             if pieces is None:
                 return
             cost = sum(int(piece.amounts.max()) for piece in pieces)
-            found = _Candidate(len(pieces), cost, None, pieces)
+            found = _CandidateSchedule(len(pieces), cost, None, pieces)
             best = min(best, found.value(startup)[0])
             yield found
 
-    def unfolded(self, found: _Candidate) -> list[Ints]:
+    def unfolded(self, found: _CandidateSchedule) -> list[Ints]:
         """Steps of the whole graph."""
         return unfolded_steps(self.graph, found.pieces) if found.whole is None else found.whole
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import ScheduleError
-from ..intersections.runs import Slot
+from ..intersections.runs import SuperblockSlot
 from .checks import checked_table
 from .message_graph import Ints, MessageGraph, WholeGraph, own_receivers, whole
 
@@ -62,7 +62,7 @@ class Schedule(ABC):
     def of_receiver(self, q: int) -> Ints:
         """Rows step, sender, length of what `q` receives, in ascending order of steps. Not collective."""
 
-    def slot(self, p: int, q: int, step: int) -> Slot | None:
+    def slot(self, p: int, q: int, step: int) -> SuperblockSlot | None:
         """Which elements go from `p` to `q` in a step, where it matters; None: any part of what they share. Not collective."""
         return None
 

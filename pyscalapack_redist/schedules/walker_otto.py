@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ScheduleError
-from ..intersections.runs import Slot
+from ..intersections.runs import SuperblockSlot
 from .checks import checked_messages, checked_table, integer, positive
 from .communication_grid import CommunicationGrid
 from .formulas import random_keys
@@ -129,7 +129,7 @@ def phases(grid: MessageGraph) -> Schedule:
     ScheduleError
         The grid is not r -> K r or K r -> r on P = Q processes with blocks that start together.
     """
-    return _Phases("phases", *_checked("phases", grid), one_port=False)
+    return _NaturalPhases("phases", *_checked("phases", grid), one_port=False)
 
 
 def random_phases(grid: MessageGraph, seed: int = 0) -> Schedule:
@@ -229,10 +229,12 @@ class _Superblocks(Schedule):
         rows = np.stack([k + 0 * small, *sides, self._lengths(block)], axis=-1).reshape(-1, 4)
         return rows[rows[:, 3] > 0]
 
-    def slot(self, p: int, q: int, step: int) -> Slot:
+    def slot(self, p: int, q: int, step: int) -> SuperblockSlot:
         """The block that goes from `p` to `q` in a step, at one position of each superblock (Figs 2 and 3). Not collective."""
         block = self._block_of(step, p if self._expands else q)
-        return Slot(block * self._block - self._start, self._block, self.grid.P * self._tables.K * self._block)
+        return SuperblockSlot(
+            block * self._block - self._start, self._block, self.grid.P * self._tables.K * self._block
+        )
 
     def _block_of(self, k: Any, small: Any) -> Any:
         """Position in the superblock of what a process with the smaller blocks sends, or receives, in step `k`."""
@@ -263,7 +265,7 @@ class _Superblocks(Schedule):
             raise IndexError(f"process {process} is outside 0 <= process < {self.grid.P}")
 
 
-class _Phases(_Superblocks):
+class _NaturalPhases(_Superblocks):
     """The same blocks, each in the phase that its number on its process is."""
 
     def _block_of(self, k: Any, small: Any) -> Any:

@@ -13,7 +13,7 @@ from layouts import descriptor
 from oracle import random_layout, random_shape
 
 import pyscalapack_redist as psr
-from pyscalapack_redist.schedules.layout_graphs import reading
+from pyscalapack_redist.schedules.layout_graphs import choose_replicas
 
 ROWS, COLUMNS, LINE = psr.ProcessGrid((4, 1)), psr.ProcessGrid((1, 4)), psr.ProcessGrid((4,))
 A, B = psr.Descriptor((8, 6), 2, ROWS), psr.Descriptor((6, 8), 3, COLUMNS)
@@ -60,7 +60,7 @@ def test_arguments_that_are_refused(
 def test_receivers_that_block_sizes_select_are_spread_over_the_copies() -> None:
     """Blocks of 1 on 2 processes and then on 4: process 0 is read by 0 and 2 alone."""
     a = psr.Descriptor((8,), 1, psr.ProcessGrid((2, 2), ranks=[[4, 5], [6, 7]]), axes=(0,))
-    graph = reading(a, psr.Descriptor((8,), 1, LINE))
+    graph = choose_replicas(a, psr.Descriptor((8,), 1, LINE))
     assert graph is not None
     assert graph.lengths.tolist() == [[2, 0, 0, 0], [0, 0, 2, 0], [0, 2, 0, 0], [0, 0, 0, 2]]
 
@@ -69,7 +69,7 @@ def test_receivers_that_block_sizes_select_are_spread_over_the_copies() -> None:
 def test_senders_and_receivers_know_the_same_messages(seed: int) -> None:
     rng = np.random.default_rng(seed)
     size = random_shape(rng, int(rng.integers(1, 4)), 200)
-    graph = reading(*(descriptor(random_layout(rng, size, 12, copies=True), None) for _ in range(2)))
+    graph = choose_replicas(*(descriptor(random_layout(rng, size, 12, copies=True), None) for _ in range(2)))
     if graph is not None:
         assert np.array_equal(graph.lengths, graph.columns(np.arange(graph.Q)))
 

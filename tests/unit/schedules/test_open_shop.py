@@ -21,7 +21,7 @@ from pyscalapack_redist.schedules import (
     port_bound,
     timetable,
 )
-from pyscalapack_redist.schedules.open_shop import Transfers
+from pyscalapack_redist.schedules.open_shop import PortMessages
 
 startups = st.sampled_from([0.0, 0.5, 1.0, 3.0, 0.1, 100.0])
 hosts_of_six = st.lists(st.integers(0, 3), min_size=6, max_size=6)
@@ -92,7 +92,7 @@ def test_least_times_of_all_orders_are_within_the_bounds(lengths: np.ndarray, st
     assert schedule.time <= 1.5 * least + 1e-6
 
 
-def assert_fits(transfers: Transfers, start: np.ndarray, within: float) -> None:
+def assert_fits(transfers: PortMessages, start: np.ndarray, within: float) -> None:
     """Every port has one transfer at a time, and all end by then."""
     assert (start + transfers.duration).max() == pytest.approx(within)
     for side in (transfers.source, transfers.target):
@@ -156,7 +156,7 @@ def test_hosts_have_one_message_at_a_time(
     away = source != target
     assert (table.end[~away] == table.start[~away]).all()
     if away.any():
-        transfers = Transfers(source[away], target[away], (table.end - table.start)[away])
+        transfers = PortMessages(source[away], target[away], (table.end - table.start)[away])
         assert np.allclose(transfers.duration, startup + table.messages[away, 2])
         assert_fits(transfers, table.start[away], table.end[away].max())
     for column in (0, 1):  # every process keeps its order

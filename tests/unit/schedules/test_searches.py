@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pyscalapack_redist.schedules import CommunicationGrid, MessageGraph, build
 from pyscalapack_redist.schedules.levels import Levels, part
-from pyscalapack_redist.schedules.matchings import Attempt, Messages, Targets
+from pyscalapack_redist.schedules.matchings import Attempt, SortedMessages, Targets
 from pyscalapack_redist.schedules.schedule import ListedSchedule
 
 PROVED = ("equals the lower bound", "proved by integer program")
@@ -23,12 +23,12 @@ def late() -> float:
     return time.monotonic() + 200
 
 
-def costs_of(messages: Messages) -> np.ndarray:
+def costs_of(messages: SortedMessages) -> np.ndarray:
     """Lengths of messages, each once, the longest first."""
     return np.unique(messages.length)[::-1].copy()
 
 
-def check_listed(grid: MessageGraph, messages: Messages, attempt: Attempt) -> ListedSchedule:
+def check_listed(grid: MessageGraph, messages: SortedMessages, attempt: Attempt) -> ListedSchedule:
     """Levels are a schedule, which costs no more than they say."""
     schedule = ListedSchedule("levels", grid, messages.listed(attempt))
     schedule.validate()
@@ -43,7 +43,7 @@ def check_listed(grid: MessageGraph, messages: Messages, attempt: Attempt) -> Li
 @given(seeds, st.integers(1, 12), st.integers(1, 12), st.integers(1, 9), st.booleans(), st.booleans())
 def test_levels_are_schedules(seed: int, P: int, Q: int, longest: int, hasty: bool, wished: bool) -> None:
     grid = random_lengths(seed, P, Q, longest)
-    messages = Messages(grid)
+    messages = SortedMessages(grid)
     targets = profile_of(grid, messages)
     wish = np.random.default_rng(seed).integers(0, len(targets.costs), len(messages.length)) if wished else None
     deadline = time.monotonic() - 1 if hasty else late()
@@ -56,7 +56,7 @@ def test_levels_are_schedules(seed: int, P: int, Q: int, longest: int, hasty: bo
         assert check_listed(grid, messages, fewest).number_of_steps == grid.step_bound
 
 
-def profile_of(grid: MessageGraph, messages: Messages) -> Targets:
+def profile_of(grid: MessageGraph, messages: SortedMessages) -> Targets:
     costs = costs_of(messages)
     return Targets(costs, np.array([np.count_nonzero(grid.profile == cost) for cost in costs]))
 
@@ -65,7 +65,7 @@ def profile_of(grid: MessageGraph, messages: Messages) -> Targets:
 def test_searches_against_the_program_of_the_whole(seed: int, P: int, Q: int, longest: int) -> None:
     """Whatever is tried within the time: what is proved is the least cost, and the bound of what is not is one."""
     grid = random_lengths(seed, P, Q, longest)
-    messages = Messages(grid)
+    messages = SortedMessages(grid)
     costs = costs_of(messages)
     whole = part(messages, np.arange(len(messages.length)))
     exact = Levels(whole, late(), costs).least(costs.astype(float), [], whole=True)
