@@ -314,7 +314,7 @@ class InSeries(Progress):
             for slot, (peer, *_) in zip(self._in, exchange.receives, strict=True)
         ]
         self._requests = [*self._receives, *self._sends]
-        weakref.finalize(self, channel.free_all, self._requests)
+        weakref.finalize(self, channel.free_all, self._requests).atexit = False  # what is in flight then still ends
         self._has_come = False
 
     def renew(self) -> None:
