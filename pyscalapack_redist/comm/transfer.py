@@ -50,22 +50,22 @@ TEST_SHARE, LONGEST_TEST = 0.02, 1e-3
 
 
 class Use(Protocol):
-    """What a transfer moves: arrays of one kind, what moves them, and the memory for it. Not collective.
+    """What a transfer moves: arrays of one kind, their exchanges, and the memory for them.
 
     Attributes
     ----------
     plan : object
-        What it is a use of, for reports of who is missing.
+        The plan, for reports of missing ranks.
     error : BaseException or None
-        What this rank has found wrong: then it votes that it has failed.
-    asks : bool
-        Whether ranks may have to tell one another of their arrays.
+        This rank's error; with one it votes "failed".
+    may_ask_dtypes : bool
+        Whether ranks may have to exchange the dtypes of their arrays.
     moves : bool
-        Whether any rank has elements that move; known once all agree.
+        Whether any rank has elements to move; known after agreement.
     in_turn : bool
-        Whether what moves now lets no other transfer move.
+        Whether the current exchange runs alone.
     series : Series or None
-        The calls without votes of which this is one.
+        The series of calls without votes that this use belongs to.
     """
 
     error: BaseException | None
@@ -76,91 +76,93 @@ class Use(Protocol):
     def plan(self) -> Any: ...
 
     @property
-    def asks(self) -> bool: ...
+    def may_ask_dtypes(self) -> bool: ...
 
     @property
     def in_turn(self) -> bool: ...
 
-    def ballot(self, failed: int) -> Ballot:
-        """What this rank votes."""
+    @property
+    def vote_rows(self) -> Rows | None:
+        """Data that travel with the vote."""
 
-    def statements(self) -> Sequence[Statement]:
-        """What the ballot's digests are of, for the message where they differ."""
+    @property
+    def own_dtypes(self) -> Any:
+        """Dtypes of this rank's arrays."""
 
-    def rows(self) -> Rows | None:
-        """What travels with the vote."""
+    def make_ballot(self, failed: int) -> Ballot:
+        """Make this rank's vote."""
 
-    def ahead(self) -> None:
-        """Send what may go before the vote is known."""
+    def make_statements(self) -> Sequence[Statement]:
+        """List the values behind the vote's digests, for the error text where they differ."""
+
+    def send_ahead(self) -> None:
+        """Send what may go before the vote is counted."""
 
     def may_receive(self) -> bool:
-        """Of a series: whether it is its turn to receive, or it will not."""
+        """Whether this call of a series can receive: the earlier ones have received all, or one has failed."""
 
-    def failure(self) -> BaseException | None:
-        """Of a series: why it has failed, if it has."""
+    def find_failure(self) -> BaseException | None:
+        """Return the error that ended the series, if any."""
 
-    def refuse(self, error: BaseException) -> None:
-        """It has failed, and this rank is not the only one to know, or will not be."""
+    def record_failure(self, error: BaseException) -> None:
+        """Record an error that all ranks know or will know."""
 
-    def counted(self) -> None:
-        """The vote is counted."""
+    def record_vote_time(self) -> None:
+        """Record the time at which the vote was counted."""
 
-    def question(self) -> Any:
-        """What this rank tells of its arrays."""
+    def combine_dtypes(self, dtypes_by_rank: list[Any]) -> list[Any]:
+        """On the first rank: for each rank an error text or None, and the dtypes of all arrays."""
 
-    def answers(self, told: list[Any]) -> list[Any]:
-        """On the first rank: for each rank an error in words or None, and what all are to know."""
-
-    def take(self, known: Any, outcome: Outcome) -> None:
-        """Take what arrays need of which all ranks know now.
+    def take_memory(self, dtypes: Any, outcome: Outcome) -> None:
+        """Take the memory for arrays whose dtypes all ranks now know.
 
         Raises
         ------
         Exception
-            It could not.
+            There is not enough memory, or the arrays do not fit.
         """
 
-    def learn(self, outcome: Outcome) -> None:
-        """All ranks could."""
+    def remember_dtypes(self, outcome: Outcome) -> None:
+        """Remember the dtypes, now that all ranks have their memory."""
 
-    def agree(self, outcome: Outcome) -> bool:
-        """All is well on all ranks; True if what was packed before the vote has to be packed again."""
+    def adopt_outcome(self, outcome: Outcome) -> bool:
+        """Adopt the agreement; True if messages packed before the vote must be packed again."""
 
     def take_back(self) -> Sequence[int]:
-        """The vote was not good: the ranks to which something has been sent."""
+        """Cancel after a failed vote; return the ranks to which something was sent."""
 
     def is_sent(self) -> bool:
-        """Whether MPI has done with that."""
+        """Whether MPI has completed all sends."""
 
     def start(self, mark: int) -> None:
         """Start moving."""
 
     def advance(self, block: bool) -> bool:
-        """Go on; True when all has moved."""
+        """Make progress; True when all has moved."""
 
     def close(self) -> None:
-        """Nothing reads or writes the memory any more."""
+        """Release the memory: nothing reads or writes it any more."""
 
     def finish(self) -> Any:
-        """The result, once all has moved."""
+        """Return the result, once all has moved."""
 
-    def result(self, result: Any) -> Any:
-        """The same as what was given is."""
+    def wrap_result(self, result: Any) -> Any:
+        """Convert the result to the class of the user's arrays."""
 
-    def ended(self, error: BaseException | None) -> None:
-        """Somebody has heard of the end."""
+    def record_end(self, error: BaseException | None) -> None:
+        """Record the end of the transfer in a trace."""
 
-    def renew(self, a: Any, out: Any, ticket: int) -> bool:
-        """Be as before the first use, for these arrays; False where they are of another kind."""
+    def reset(self, a: Any, out: Any, ticket: int) -> bool:
+        """Prepare the next use, of these arrays; False if they are of another kind."""
 
-    def stay(self) -> None:
-        """A renewed use goes on as any other."""
+    def become_ordinary(self) -> None:
+        """Continue a reset use as any other use."""
 
-    def leave(self) -> Any:
-        """A renewed use has moved all: the local array of B."""
+    def release_target(self) -> Any:
+        """Return the local array of B after a reset use, and forget it."""
 
 
-class Counted:
+class CountedVote:
     """A vote that a compiled call has counted."""
 
     def __init__(self, outcome: Outcome, number: int) -> None:
@@ -199,9 +201,9 @@ class Transfer:
                 self._end_series(use.error)
                 return
             if vote is None and use.series is None:
-                self._vote = group.cast(use.ballot(group.failed(use.error)), use.rows())
+                self._vote = group.cast(use.make_ballot(group.failed(use.error)), use.vote_rows)
             if vote is None:
-                use.ahead()
+                use.send_ahead()
         except BaseException as caught:  # the others count on what has begun
             self._give_up(caught)
             raise
@@ -209,7 +211,7 @@ class Transfer:
 
     @classmethod
     def ready(cls, group: Group, use: Use, ballot: Ballot, expected: Outcome | None) -> Transfer:
-        """One to be used `again`, by a ballot that all ranks agreed to, of which this came. Not collective."""
+        """One to be used `repeat`, by a ballot that all ranks agreed to, of which this came. Not collective."""
         self = object.__new__(cls)
         self._group, self._use, self.state = group, use, COMPLETE
         self._result = self._error = None
@@ -244,13 +246,18 @@ class Transfer:
         outcome = self._group.count(self._vote, block)
         if outcome is None:
             return False
-        use.counted()
+        use.record_vote_time()
         disputed = outcome.disputed
-        if use.error is not None or outcome.failed or "call" in disputed or ("dtype" in disputed and not use.asks):
-            self._refuse(use.statements)
+        if (
+            use.error is not None
+            or outcome.failed
+            or "call" in disputed
+            or ("dtype" in disputed and not use.may_ask_dtypes)
+        ):
+            self._refuse(use.make_statements)
             self.state = State.REFUSING
-        elif use.asks and (outcome.note or "dtype" in disputed):
-            self._talk = Conversation(self._group.channel, self._ticket + TALK, use.question(), use.answers)
+        elif use.may_ask_dtypes and (outcome.note or "dtype" in disputed):
+            self._talk = Conversation(self._group.channel, self._ticket + TALK, use.own_dtypes, use.combine_dtypes)
             self.state = State.ASKING
         else:
             self._agree(outcome)
@@ -266,7 +273,7 @@ class Transfer:
         try:
             if verdict is not None:
                 raise talk.error or CollectiveError(self._group.in_words(verdict))
-            use.take(known, self._vote.outcome)
+            use.take_memory(known, self._vote.outcome)
         except BaseException as caught:
             use.error = caught
         self._refuse(list)
@@ -280,7 +287,7 @@ class Transfer:
         if self._refusal.answer is not None:
             self.state = State.REFUSING
             return True
-        self._use.learn(self._vote.outcome)
+        self._use.remember_dtypes(self._vote.outcome)
         self._agree(self._vote.outcome)
         return True
 
@@ -295,13 +302,13 @@ class Transfer:
             return False
         self._use.close()
         self._error = self._use.error or CollectiveError(self._refusal.answer)
-        self._use.refuse(self._error)
+        self._use.record_failure(self._error)
         self.state = State.REFUSED
         return True
 
     def _agree(self, outcome: Outcome) -> None:
         """All is well on all ranks, and they know in which order elements go."""
-        self._mark = self._vote.number if self._use.agree(outcome) else 0
+        self._mark = self._vote.number if self._use.adopt_outcome(outcome) else 0
         self.state = State.READY
 
     def _ready(self, block: bool) -> bool:
@@ -327,7 +334,7 @@ class Transfer:
         """Until the calls before have received all that is for them."""
         if not self._use.may_receive():
             return False
-        error = self._use.failure()
+        error = self._use.find_failure()
         if error is None:
             self._use.start(0)
             self.state = State.MOVING
@@ -347,11 +354,11 @@ class Transfer:
     def _end_series(self, error: BaseException) -> None:
         """A rank has failed: there are no more calls."""
         self._use.close()
-        self._use.refuse(error)
+        self._use.record_failure(error)
         self.state, self._error = State.REFUSED, error
 
     def _complete(self) -> None:
-        error = None if self._use.series is None else self._use.failure()
+        error = None if self._use.series is None else self._use.find_failure()
         if error is not None:
             self._end_series(error)
             return
@@ -387,9 +394,9 @@ class Transfer:
                 if self.state < COMPLETE:
                     self._break(gone)
 
-    # -- once more
+    # -- the next use
 
-    def again(self, a: Any, out: Any) -> Any:
+    def repeat(self, a: Any, out: Any) -> Any:
         """The local array of B; NotImplemented where this cannot be used for these arrays now. Collective, as a call.
 
         It casts the same vote as any transfer of such arrays, and sends the same messages. Where the vote is another, or an
@@ -398,17 +405,17 @@ class Transfer:
         group, use = self._group, self._use
         if self.state < COMPLETE or not group.is_ready or group.transfers:
             return NotImplemented
-        if not use.renew(a, out, group.coming_ticket):
+        if not use.reset(a, out, group.coming_ticket):
             return NotImplemented
         if use.series is not None:
-            return self._again_in_series()
+            return self._repeat_in_series()
         with interrupts_held() as held:
-            self._vote = vote = group.new_vote(self._ballot, use.rows())
+            self._vote = vote = group.new_vote(self._ballot, use.vote_rows)
             self._ticket = group.next_ticket()
             self.state = State.VOTING
             looks = 0
             try:
-                use.ahead()
+                use.send_ahead()
                 while not vote.test():
                     looks = self._idle(looks)
                     held.let_through()
@@ -418,19 +425,19 @@ class Transfer:
             expected = self.expected is not None and vote.outcome is not None and vote.outcome.is_same(self.expected)
             if expected:
                 self._move_all()
-                return use.leave()
+                return use.release_target()
             self._go_on()
         return self.wait()
 
-    __call__ = again
+    __call__ = repeat
 
-    def _again_in_series(self) -> Any:
+    def _repeat_in_series(self) -> Any:
         """Without a vote; an interrupt may come while others are waited for, and it then goes on as any other transfer."""
         use, looks, looks_around = self._use, 0, False
         with interrupts_held() as held:
             self._vote, self.state = None, State.MOVING
             try:
-                use.ahead()
+                use.send_ahead()
                 use.start(0)
                 while not use.advance(False):
                     looks += 1
@@ -447,10 +454,10 @@ class Transfer:
                 else:
                     self._give_up(caught)
                 raise
-            self._error = use.failure()
+            self._error = use.find_failure()
             if self._error is None:
                 self.state = COMPLETE
-                return use.leave()
+                return use.release_target()
             self._end_series(self._error)
         return self.wait()
 
@@ -470,7 +477,7 @@ class Transfer:
     def _go_on(self) -> None:
         """As any other transfer, from the vote that was cast."""
         self._result = self._error = None
-        self._use.stay()
+        self._use.become_ordinary()
         if self._vote is not None:
             self._group.adopt(self._vote)
         self._join()
@@ -527,11 +534,11 @@ class Transfer:
             block = len(under_way()) == 1 and node is not None and node.ring is not None
             until(lambda: self.advance(block), self._look_around, self, block)
         self._end()
-        return self._use.result(self._result)
+        return self._use.wrap_result(self._result)
 
     def _end(self) -> None:
         """Whoever waits hears of the end, and of an error."""
-        self._use.ended(self._error)
+        self._use.record_end(self._error)
         if self._error is not None:
             if self._use.series is not None:
                 self._group.wait_for_failures()

@@ -381,7 +381,7 @@ def _moving_or_failing(self: Any, block: bool) -> Any:
     """The step of a use while elements move; it fails with arrays for which that was chosen."""
     doomed = _here().doomed_later
     arrays = (*self.mine.given, *self.mine.outs)
-    if isinstance(self, uses.KeptUse):  # it knows the array that it writes
+    if isinstance(self, uses.CachedUse):  # it knows the array that it writes
         arrays += tuple(self._targets)
     if doomed and not doomed.isdisjoint(map(id, arrays)):
         raise MemoryError("no memory while elements move")
@@ -405,7 +405,7 @@ _REPLACED: list[tuple[Any, str, Any]] = [
     (uses, "Call", _call),
     (uses, "allocate", _allocate_or_fail),
     (uses.Use, "advance", _moving_or_failing),
-    (uses.KeptUse, "advance", _moving_or_failing),
+    (uses.CachedUse, "advance", _moving_or_failing),
     (series, "PERIOD", 2),
     (nodes, "_is_dead", lambda process: process[0] in _here().world.dead),
     (make, "group_of", _group_of),
