@@ -19,13 +19,13 @@ from ..layout.waypoints import waypoints
 from ..schedules.layout_orders import SearchedSteps, order_for, process_shapes, searched
 from ..schedules.orders import ORDERS, Natural, Order
 from .choose import Choice
-from .messages import Arrays, Messages, messages_of
-from .operation import Part, edge_of, moved
+from .messages import Arrays, RankMessages, messages_of
+from .operation import MatrixPart, edge_of, moved
 from .plan import Plan
 from .spec import Spec
 from .stages import Move, Pair, Stage
 
-NOTHING: tuple[Messages, Arrays] = Messages([], [], []), ()
+NOTHING: tuple[RankMessages, Arrays] = RankMessages([], [], []), ()
 ON_PAPER = "on paper; what moves the bytes is chosen where ranks run"
 
 
@@ -38,7 +38,7 @@ class PendingMove(NamedTuple):
     a: Layout
     b: Layout
     op: str
-    part: Part | None
+    part: MatrixPart | None
     last: bool
 
     @property
@@ -47,7 +47,7 @@ class PendingMove(NamedTuple):
         return moved(self.a, self.op)
 
 
-def second_move(fill: str, op: str, part: Part) -> tuple[str, Part] | None:
+def second_move(fill: str, op: str, part: MatrixPart) -> tuple[str, MatrixPart] | None:
     """Operation and part of A for the rest of B; None where that is 0. Not collective.
 
     The other triangle of op(S) is op of the mirror image, which is A's triangle transposed, or conjugated as well.
@@ -55,7 +55,7 @@ def second_move(fill: str, op: str, part: Part) -> tuple[str, Part] | None:
     if fill == "zero":
         return None
     mirrored = {"symmetric": "T", "hermitian": "C"}[fill]
-    return combined(mirrored, op), Part(part.uplo, "U")
+    return combined(mirrored, op), MatrixPart(part.uplo, "U")
 
 
 def pending_moves(spec: Spec) -> list[PendingMove]:
@@ -63,7 +63,7 @@ def pending_moves(spec: Spec) -> list[PendingMove]:
     a, b = spec.layouts
     if spec.via is None and spec.fill is None:
         return [PendingMove(0, 0, 1, a, b, spec.op, spec.part, True)]
-    kinds: list[tuple[str, Part | None]] = [(spec.op, spec.part)]
+    kinds: list[tuple[str, MatrixPart | None]] = [(spec.op, spec.part)]
     if spec.fill is not None and spec.part is not None:
         second = second_move(spec.fill, spec.op, spec.part)
         kinds += [second] if second is not None else []
@@ -170,7 +170,7 @@ def build_batch(plans: Sequence[Plan], chosen: Choice, memory_limit: int, identi
             if group is not None and plan.group is not None:
                 there = [group.number[rank] for rank in plan.group.ranks]
                 sends, receives = ([m._replace(peer=there[m.peer]) for m in some] for some in (sends, receives))
-            messages = Messages(sends, receives, copies)
+            messages = RankMessages(sends, receives, copies)
             moves.append(move._replace(pair=k, source=2 * k, target=2 * k + 1, messages=messages))
     options = Options(memory_limit, cutting=chosen.cutting)
     stage = Stage(moves, chosen.exchange, options, group, by_distance=True)

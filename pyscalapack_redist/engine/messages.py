@@ -28,7 +28,7 @@ from ..schedules.orders import Coords, Order
 from .operation import Edge
 
 
-class Messages(NamedTuple):
+class RankMessages(NamedTuple):
     """What one rank sends, receives, and copies from its own A to its own B."""
 
     sends: list[Message]
@@ -61,7 +61,7 @@ def messages_of(
     order: Order,
     part: Edge | None = None,
     by_slot: bool = False,
-) -> tuple[Messages, Arrays]:
+) -> tuple[RankMessages, Arrays]:
     """The messages of rank `me`, sorted by the keys of `order`. Not collective.
 
     Parameters
@@ -82,14 +82,14 @@ def messages_of(
 
     Returns
     -------
-    Messages
+    RankMessages
         Where a rank may have several places, the boxes refer to pairs of local arrays by number.
     tuple of (int, int)
         For each such pair the numbers of its arrays, those of B behind those of A; -1 where only the other one counts.
     """
     single = a.is_product and b.is_product
     reads = choose_replicas(a, b)
-    messages = Messages([], [], [])
+    messages = RankMessages([], [], [])
     pairs: dict[tuple[int, int], int] = {}
     here = {} if single else {place: len(a.local_shapes) + j for j, place in enumerate(b.own_places)}
 

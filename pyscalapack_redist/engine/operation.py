@@ -107,15 +107,15 @@ def _blend(char: str, alpha: complex, beta: complex, conjugate: bool) -> Blend:
     return Blend(char, alpha, beta, conjugate)
 
 
-class Part(NamedTuple):
+class MatrixPart(NamedTuple):
     """The trapezoid of a matrix that is moved, as in pxtrmr2d: its triangle, and whether the diagonal goes along."""
 
     uplo: str
     diag: str
 
-    def moved(self, op: str) -> Part:
+    def moved(self, op: str) -> MatrixPart:
         """The part of op(A) that this part of A becomes."""
-        return Part("L" if self.uplo == "U" else "U", self.diag) if transposes(op) else self
+        return MatrixPart("L" if self.uplo == "U" else "U", self.diag) if transposes(op) else self
 
     def edge(self, shape: tuple[int, ...]) -> Edge:
         """Whether elements (i, j) of j - i >= k belong to it, or those of j - i <= k; and k.
@@ -133,12 +133,12 @@ def moved(layout: Layout, op: str) -> Layout:
     return layout.T if transposes(op) else layout
 
 
-def edge_of(part: Part | None, op: str, shape: tuple[int, ...]) -> Edge | None:
+def edge_of(part: MatrixPart | None, op: str, shape: tuple[int, ...]) -> Edge | None:
     """Which elements of B move, where a part of A does and B has that shape; None for all. Not collective."""
     return None if part is None else part.moved(op).edge(shape)
 
 
-def checked_part(uplo: object, diag: object) -> Part | None:
+def checked_part(uplo: object, diag: object) -> MatrixPart | None:
     """The part of a matrix that these letters mean, None for all of it. Not collective.
 
     Raises
@@ -150,10 +150,10 @@ def checked_part(uplo: object, diag: object) -> Part | None:
     diagonal = letter_of("diag", diag, DIAGONALS)
     if triangle is None and diagonal != "N":
         raise DescriptorError(f"diag = {diag!r} without uplo: the whole matrix has a diagonal; give uplo = 'U' or 'L'")
-    return None if triangle is None else Part(triangle, diagonal)
+    return None if triangle is None else MatrixPart(triangle, diagonal)
 
 
-def checked_fill(fill: object, part: Part | None) -> str | None:
+def checked_fill(fill: object, part: MatrixPart | None) -> str | None:
     """One of FILLS or None, where it goes with the part. Not collective.
 
     Raises

@@ -22,7 +22,7 @@ from ..schedules.layout_orders import process_coords
 from ..schedules.orders import Order
 from .messages import messages_of as planned
 from .operands import result_of
-from .operation import Part
+from .operation import MatrixPart
 from .plan import ONE, ZERO, Plan
 from .stages import Move, Stage
 from .use import call_for, continued, start_use
@@ -49,7 +49,7 @@ class Redistribution:
         Layouts before and after.
     op : str
         Operation on A.
-    part : Part or None
+    part : MatrixPart or None
         The trapezoid of A that is moved; None for all of it.
     plans : tuple of Redistribution
         Of a batch: the plans that it was made of.
@@ -215,7 +215,7 @@ class Redistribution:
         return self.inside.pairs[0].op
 
     @property
-    def part(self) -> Part | None:
+    def part(self) -> MatrixPart | None:
         """The trapezoid of A that is moved."""
         return self.inside.pairs[0].part
 

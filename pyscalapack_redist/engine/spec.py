@@ -28,7 +28,7 @@ from ..layout.waypoints import Via, read_via, readable_via
 from ..schedules.catalogue import NAMES
 from ..schedules.layout_orders import is_one_port
 from .local_arrays import check_dtype, dtype_digest
-from .operation import Part, check_square, checked_fill, checked_part
+from .operation import MatrixPart, check_square, checked_fill, checked_part
 
 WITH_UNIT = re.compile(r"(?P<value>\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
 AGREE = ("always", "first")
@@ -88,7 +88,7 @@ class PlanOptions(NamedTuple):
     buffers: str
     memory_limit: int = 0
     op: str = "N"
-    part: Part | None = None
+    part: MatrixPart | None = None
     fill: str | None = None
     agree: str = "always"
 

@@ -21,8 +21,8 @@ from ..exchanges.shared import Shared
 from ..layout.letters import transposes
 from ..layout.tiles import Layout
 from ..schedules.orders import Order
-from .messages import Messages
-from .operation import Edge, Part, edge_of, moved
+from .messages import RankMessages
+from .operation import Edge, MatrixPart, edge_of, moved
 
 if TYPE_CHECKING:
     from .._kernels.bundle import Part as Packed
@@ -41,7 +41,7 @@ class Pair(NamedTuple):
         That this rank was told.
     op : str
         What becomes of A.
-    part : Part or None
+    part : MatrixPart or None
         The trapezoid of A that is moved.
     fill : str or None
         What is written outside of it.
@@ -51,7 +51,7 @@ class Pair(NamedTuple):
     desc_b: Layout
     dtype: np.dtype[Any] | None
     op: str = "N"
-    part: Part | None = None
+    part: MatrixPart | None = None
     fill: str | None = None
 
 
@@ -68,11 +68,11 @@ class Move(NamedTuple):
         Their layouts.
     op : str
         What becomes of the elements; and `last`, whether alpha and beta apply, for they do once.
-    part : Part or None
+    part : MatrixPart or None
         The trapezoid of A that is moved.
     order : Order
         The schedule's.
-    messages : Messages
+    messages : RankMessages
         This rank's.
     arrays : tuple of (int, int)
         With tiles, the pairs of local arrays that boxes are of: their numbers, those of B behind those of A; -1 for none.
@@ -85,9 +85,9 @@ class Move(NamedTuple):
     desc_b: Layout
     op: str
     last: bool
-    part: Part | None
+    part: MatrixPart | None
     order: Order
-    messages: Messages
+    messages: RankMessages
     arrays: tuple[tuple[int, int], ...] = ()
 
     @property

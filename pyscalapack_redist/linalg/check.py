@@ -19,7 +19,7 @@ from .. import tracing
 from ..comm.group import first_known
 from ..distributed_array import DistributedArray
 from ..layout.descriptor import Descriptor
-from ..scalapack.operands import diagonal_places
+from ..scalapack.matrix_operands import diagonal_places
 from .problem import LARGE, SMALL, Problem, RefusedError, panels
 
 R = TypeVar("R")

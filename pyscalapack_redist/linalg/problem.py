@@ -21,7 +21,7 @@ from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, descriptor_of
 from ..layout.grid import ProcessGrid, same_ranks
 from ..scalapack.calls import ConvergenceError, together
-from ..scalapack.operands import FACTORED_KINDS, KIND_OF_DTYPE
+from ..scalapack.matrix_operands import FACTORED_KINDS, KIND_OF_DTYPE
 from .working_layouts import another_layout, as_column, check_counts, check_work_layout, current_call, layout_for, stays
 
 LayoutOption = Descriptor | Distributed | None

@@ -13,7 +13,7 @@ from ..distributed_array import DistributedArray
 from ..errors import ArrayError
 from ..scalapack import pxgetrf, pxgetri, pxgetrs, pxpotrf, pxpotrs
 from ..scalapack.calls import SingularError
-from ..scalapack.operands import diagonal_places
+from ..scalapack.matrix_operands import diagonal_places
 from .check import Check, Claim, Sums
 from .problem import LayoutOption, Problem, ShapeAndLayout, assemble, local_elements, panels
 from .working_layouts import check_rows, routine, shaped_like

@@ -18,7 +18,7 @@ from ..layout.axis import whole_number
 from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed
 from ..layout.grid import ProcessGrid
-from ..scalapack.operands import beyond_gesvd, beyond_syevd, misaligned
+from ..scalapack.matrix_operands import beyond_gesvd, beyond_syevd, misaligned
 
 P = ParamSpec("P")
 R = TypeVar("R")

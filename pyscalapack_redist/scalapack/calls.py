@@ -27,7 +27,7 @@ from ..comm.group import Group, first_known
 from ..comm.vote import Verdict, differ, error_in_words
 from ..errors import CollectiveError, LibraryError
 from ..layout.descriptor import Descriptor
-from .operands import Operand
+from .matrix_operands import Operand
 
 OPERAND_INTEGERS = 11  # IA, JA and the descriptor
 TOPOLOGIES = [

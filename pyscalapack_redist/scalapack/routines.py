@@ -23,7 +23,7 @@ from ..layout.descriptor import Descriptor
 from ..layout.distributed import Distributed, takes_distributed
 from ..layout.tiles import LayoutArgument, layout_on
 from .calls import together
-from .table import TABLE, Call, Eigenpairs, SingularTriplets
+from .table import TABLE, Eigenpairs, RoutineCall, SingularTriplets
 
 R = TypeVar("R")
 Local = NDArray[Any] | None
@@ -52,13 +52,13 @@ def routine(function: Callable[..., R]) -> Callable[..., R]:
             with one_thread(wait=all(grid.size == 1 for grid in grids)) as busy:
                 if busy is not None:
                     raise busy
-                results.append(Call(row, arguments, layouts).run())
+                results.append(RoutineCall(row, arguments, layouts).run())
             return results[0]
         for name in layouts.values():
             agreed = layout_on(arguments[name], comm, name)
             if not isinstance(arguments[name], Descriptor):  # as it was given, it has its BLACS context
                 arguments[name] = agreed
-        together(group_of(comm), lambda: results.append(Call(row, arguments, layouts).run()))
+        together(group_of(comm), lambda: results.append(RoutineCall(row, arguments, layouts).run()))
         return results[0]
 
     return call

@@ -27,7 +27,7 @@ from ..layout.dimensions import check_one_size
 from ..layout.letters import DIAGONALS, NORMS, TRANSPOSES, TRIANGLES, letter_of
 from . import calls
 from .calls import ConvergenceError, Entry, SingularError, agree_to_enter, over_grid, topologies_of, workspace_size
-from .operands import (
+from .matrix_operands import (
     DTYPE_OF_KIND,
     FACTORED_KINDS,
     KIND_OF_DTYPE,
@@ -112,7 +112,7 @@ class Routine:
     # Elements that it needs beyond what it asks for, in each workspace of floating-point numbers.
     missing: Callable[[Descriptor], int] | None = None
     # Enters the library, puts right what its versions do wrong, and gives the result.
-    body: Callable[[Call], Any] | None = None
+    body: Callable[[RoutineCall], Any] | None = None
 
     @functools.cached_property
     def names(self) -> list[str]:
@@ -120,7 +120,7 @@ class Routine:
         return self.arguments.split()
 
 
-class Call:
+class RoutineCall:
     """A call of a routine on this rank."""
 
     desc: Descriptor  # the first layout
@@ -259,7 +259,7 @@ class Call:
 # -- bodies of routines that need more than a call
 
 
-def _getrf(call: Call) -> Any:
+def _getrf(call: RoutineCall) -> Any:
     n, desc, local = call.desc.shape[0], call.desc, call.arguments["a"].array
     first = np.full(2, n + 1, np.intc)
     diagonal, least = diagonal_places(desc), over_grid("igamn2d", first, desc)
@@ -298,7 +298,7 @@ def _first_small(
     return [int(some[0]) + 1 if some.size else n + 1 for some in (zeros, subnormal)]
 
 
-def _lange(call: Call) -> float:
+def _lange(call: RoutineCall) -> float:
     """It compares what it has found, and so loses what is no number; that is looked for here."""
     desc, local, regular = call.desc, call.arguments["a"].array, np.ones(1, np.intc)
     everywhere = over_grid("igamn2d", regular, desc)
@@ -307,7 +307,7 @@ def _lange(call: Call) -> float:
     return float(call.returned) if regular[0] else float("nan")
 
 
-def _gesvd(call: Call) -> Any:
+def _gesvd(call: RoutineCall) -> Any:
     """It compares the values of the processes, which may differ by rounding where some hold nothing."""
     desc, few, values = call.desc, min(call.desc.shape), call.arguments["values"]
     low, high = np.zeros((2, few), call.real)
@@ -326,7 +326,7 @@ def _gesvd(call: Call) -> Any:
     return triplets if call.arguments["vectors"] else triplets._replace(left=None, right=None)
 
 
-def _symmetric(call: Call) -> Any:
+def _symmetric(call: RoutineCall) -> Any:
     """With the upper triangle of the transpose in place of the lower one, where that is not safe. Collective over the grid.
 
     OpenBLAS's ssymv of the lower triangle, in kernels for processors without AVX2, multiplies what earlier calls have left in
@@ -355,11 +355,11 @@ def _missing_of_syevd(desc: Descriptor) -> int:
     return max(block * (block - 1) // 2, (rows + columns) * block) + block * block
 
 
-def _sygst(call: Call) -> float:
+def _sygst(call: RoutineCall) -> float:
     return float(call.enter()[0])
 
 
-def _orgqr_factors(call: Call) -> NDArray[Any]:
+def _orgqr_factors(call: RoutineCall) -> NDArray[Any]:
     """It takes a factor for each local column of Q, and not for each reflector."""
     needed = int(np.count_nonzero(call.desc.global_indices(1) < call.arguments["reflectors"]))
     tau = checked_vector("tau", call.arguments["tau"], max(1, needed), call.dtype, "pxgeqrf")
@@ -371,17 +371,17 @@ def _orgqr_factors(call: Call) -> NDArray[Any]:
 # -- the tables
 
 
-def _vectors(name: str, rows: Callable[[Call], tuple[int, int]]) -> Callable[[Call], Operand]:
+def _vectors(name: str, rows: Callable[[RoutineCall], tuple[int, int]]) -> Callable[[RoutineCall], Operand]:
     """An operand that is made, in the blocks and on the grid of the first one."""
 
-    def make(call: Call) -> Operand:
+    def make(call: RoutineCall) -> Operand:
         desc = Descriptor(rows(call), call.desc.block, call.desc.grid)
         return operand(name, desc.zeros(call.dtype), desc, written=True)
 
     return make
 
 
-def _pivots_size(call: Call) -> int:
+def _pivots_size(call: RoutineCall) -> int:
     return int(call.desc.local_shape[0] + call.desc.block[0])
 
 
@@ -396,7 +396,7 @@ LETTERS = {
 SIZES = ("m", "n", "sides", "columns", "rows_c", "columns_c")  # where one of them is 0, there is nothing to call
 WORKSPACES = ("work", "rwork", "iwork")  # of the sizes that a routine asks for; the second only for complex numbers
 RESULTS = {("lange", "f"): ctypes.c_float, ("lange", "d"): ctypes.c_double}  # of functions, by their real parts
-ARGUMENTS: dict[str, Callable[[Call], Any]] = {
+ARGUMENTS: dict[str, Callable[[RoutineCall], Any]] = {
     # sizes
     "m": lambda call: call.desc.shape[0],
     "n": lambda call: call.desc.shape[1],

@@ -20,7 +20,7 @@ from oracle import Layout, random_axes, random_layout, random_shape
 from pyscalapack_redist import ArrayError, BlockCyclic, Blocks, Descriptor, DescriptorError, ProcessGrid
 from pyscalapack_redist._descriptor import FIELDS, build_fields, check_fields, read_fields
 from pyscalapack_redist.layout.axis import MOST_DIMENSIONS, Irregular
-from pyscalapack_redist.scalapack.operands import check_square
+from pyscalapack_redist.scalapack.matrix_operands import check_square
 
 GRID = ProcessGrid((2, 3))
 ALONE = ProcessGrid((1, 1), OneRank(1))  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ import pytest
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm.links import Links
 from pyscalapack_redist.comm.transfer import Transfer
-from pyscalapack_redist.engine.operation import Part
+from pyscalapack_redist.engine.operation import MatrixPart
 from pyscalapack_redist.engine.redistribution import Leg
 from pyscalapack_redist.engine.report import Profile, Report
 
@@ -64,7 +64,7 @@ def test_mpi_comes_in_only_with_a_communicator() -> None:
 # -- docstrings, and the pages that show them
 
 SHOWN = re.compile(r"^::: (\S+)\n((?: +.*\n)*)", re.MULTILINE)
-RETURNED = [Transfer, Report, Profile, Leg, Part, Links]  # what users get back from calls
+RETURNED = [Transfer, Report, Profile, Leg, MatrixPart, Links]  # what users get back from calls
 
 
 @functools.cache

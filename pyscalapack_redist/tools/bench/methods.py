@@ -31,7 +31,7 @@ from ...engine.spec import AGREE
 from ...errors import ArrayError, LibraryError
 from ...exchanges import BUFFERS, EXCHANGES, Message
 from ...exchanges.exchange import MEMORY_LIMIT
-from ...scalapack.operands import KIND_OF_DTYPE
+from ...scalapack.matrix_operands import KIND_OF_DTYPE
 from ...schedules import NAMES
 from ...schedules.orders import Natural
 from ..cases import Case
