@@ -181,6 +181,8 @@ def bound_by_the_first(world: EngineWorld) -> None:
     numbers = range(len(world.script))
     became = [[_settled(world.ranks[rank].did[number]) for number in numbers] for rank in range(len(world.ranks))]
     by_step = list(zip(*became, strict=True))
+    if any(set(outcomes) == {"unknown"} for outcomes in by_step):
+        return  # nobody can tell whether that was the first good call
     first = next((number for number in numbers if "done" in by_step[number]), len(numbers))
     failed = None
     voted = all(plan.inside.series is None for rank in world.ranks for plan in rank.plans.values())  # in each call
