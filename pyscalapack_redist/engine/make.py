@@ -244,7 +244,7 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
     if plan.stages[0].exchange.collective:
         group.make_collectives()
     moments.append(time.perf_counter())
-    plan.planned_at(moments)
+    plan.record_planning_times(moments)
     return Redistribution(plan)
 
 
@@ -271,7 +271,7 @@ def _found_by_one(group: Group, find: Callable[[], list[SearchedSteps]]) -> list
 def _take_log_steps(plan: Plan, links: Links | None) -> None:
     """Let messages that "auto" sends in a window travel in log2 P steps where that is faster. Not collective."""
     stage = plan.stages[0]
-    if links is None or plan.asks or stage.exchange is not Windowed or stage.options.buffers != "packed":
+    if links is None or plan.may_ask_dtypes or stage.exchange is not Windowed or stage.options.buffers != "packed":
         return
     why = log_steps_pay(stage.options, links)
     if why is not None:
@@ -306,7 +306,7 @@ def made_by_all(group: Group, make: Callable[[], Plan]) -> Plan:
         raise
     stages = plan.stages if plan.direct is None else (*plan.stages, plan.direct)
     extents = group.combine([tuple(stage.extents) for stage in stages], largest)
-    travels = group.voting_ring is None and not plan.asks
+    travels = group.voting_ring is None and not plan.may_ask_dtypes
     for stage, numbers in zip(stages, extents, strict=True):
         agreed = Extents(*numbers)
         stage.exchange.check(agreed, stage.options.buffers)
@@ -386,9 +386,9 @@ def _check(plans: tuple[object, ...], exchange: str) -> None:
         if not isinstance(plan, Redistribution):
             listed = "; of a list of plans, batch(*plans, ...)" if isinstance(plan, list | tuple) else ""
             raise ScheduleError(f"plan {k} is {_named(plan)}: it must be a plan made by redistribute{listed}")
-        if plan.inside.listed:
+        if plan.inside.is_batch:
             raise ScheduleError(f"plan {k} is a batch itself: give its plans, batch(*that_batch.plans, ...)")
-        if plan.inside.tiled:
+        if plan.inside.has_tiles:
             raise ScheduleError(f"plan {k} is of tiles, {plan!r}, which a batch does not take: call it by itself")
         if len(plan.inside.stages) > 1 or plan.inside.direct is not None:
             raise ScheduleError(
@@ -468,7 +468,7 @@ def _agreed_batch(
     parts, identity = [plan.inside for plan in plans], digest((call, chosen.exchange.name))
     made = made_by_all(group, lambda: build_batch(parts, chosen, memory_limit, identity, group))
     moments.append(time.perf_counter())
-    made.planned_at(moments)
+    made.record_planning_times(moments)
     return Redistribution(made, plans)
 
 

@@ -32,7 +32,7 @@ from .local_arrays import (
 )
 from .operation import Factors, scalar, scale_rest
 from .plan import ZERO, Operands, Plan, factors_key, factors_of
-from .stages import Forms, Move, Pair
+from .stages import ArrayKind, Move, Pair
 
 
 def check_apart(pairs: Sequence[Pair], arrays: Sequence[object], outs: Sequence[object]) -> None:
@@ -93,7 +93,7 @@ def lists(plan: Plan, a: Any, out: Any) -> tuple[list[Any], list[Any]]:
         One is not a list of so many.
     """
     n = len(plan.pairs)
-    return (listed("arrays", a, n), listed("outs", out, n)) if plan.listed else ([a], [out])
+    return (listed("arrays", a, n), listed("outs", out, n)) if plan.is_batch else ([a], [out])
 
 
 def operands_of(plan: Plan, a: Any, out: Any, alpha: object, beta: object) -> Operands:
@@ -108,14 +108,14 @@ def operands_of(plan: Plan, a: Any, out: Any, alpha: object, beta: object) -> Op
     pairs: Sequence[Pair] = plan.pairs
     if any_wrapped((*given, *into)):
         given, into, pairs = unwrapped(pairs, given, into)
-    remembered = plan.remembered.get(factors_key(alpha, beta))
+    remembered = plan.cache.get(factors_key(alpha, beta))
     if remembered is not None:
         found = remembered.kinds.match(given, into)
         if found is not None:
             kept = remembered.operands
-            return Operands(given, into, found[0], found[1], kept.forms, kept.dtypes, kept.order, kept.factors)
+            return Operands(given, into, found[0], found[1], kept.kind, kept.dtypes, kept.order, kept.factors)
     mine, checked = checked_operands(pairs, plan.moves, given, into, alpha, beta, plan.apart)
-    if plan.tiled:
+    if plan.has_tiles:
         plan.apart = checked._replace(out=None)
     return mine
 
@@ -182,9 +182,9 @@ def checked_operands(
     if n > 1:
         check_apart(pairs, arrays, outs)
     items = tuple([0 if dtype is None else dtype.itemsize for dtype in dtypes])
-    forms = Forms(tuple(strides), items, tuple(blends), tuple(stays))
+    kind = ArrayKind(tuple(strides), items, tuple(blends), tuple(stays))
     order = BY_COLUMNS if BY_COLUMNS in orders else BY_ROWS if BY_ROWS in orders else None
-    return Operands(arrays, outs, targets, origins, forms, tuple(dtypes), order, tuple(factors)), checked
+    return Operands(arrays, outs, targets, origins, kind, tuple(dtypes), order, tuple(factors)), checked
 
 
 def each(name: str, value: object, n: int) -> list[Any]:
@@ -271,7 +271,7 @@ def _local_of(name: str, array: Any, desc: Layout) -> Any:
 
 def wrapped(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], result: Any) -> Any:
     """The result of a use, as what was given to write into, or as distributed arrays where A was. Not collective."""
-    made = list(result) if plan.listed else [result]
+    made = list(result) if plan.is_batch else [result]
     for k, (a, out, pair) in enumerate(zip(arrays, outs, plan.pairs, strict=True)):
         if isinstance(out, Distributed):
             made[k] = out
@@ -279,13 +279,13 @@ def wrapped(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], result: Any)
             made[k] = type(a)._made(pair.desc_b, made[k], a.dtype)
         elif out is not None and made[k] is not None:
             made[k] = out
-    return made if plan.listed else made[0]
+    return made if plan.is_batch else made[0]
 
 
 def result_of(plan: Plan, a: Any, out: Any, made: Any, alpha: Any, beta: Any) -> Any:
     """The result of a compiled call. Not collective."""
     factors = () if beta is ZERO else [Factors.of(alpha, beta, pair.op) for pair in plan.pairs]
-    return finished(plan, lists(plan, a, out)[1], made if plan.listed else [made], factors)
+    return finished(plan, lists(plan, a, out)[1], made if plan.is_batch else [made], factors)
 
 
 def finished(plan: Plan, outs: Sequence[Any], targets: Sequence[Any], factors: Sequence[Factors]) -> Any:
@@ -298,7 +298,7 @@ def finished(plan: Plan, outs: Sequence[Any], targets: Sequence[Any], factors: S
             edge = pair.part.moved(pair.op).edge(desc.shape)
             scale_rest(outs[k], desc, edge, factors[k].beta if factors else 0)
         results.append(target if desc._held else None)
-    return results if plan.listed else results[0]
+    return results if plan.is_batch else results[0]
 
 
 def to_wrap(plan: Plan, a: Any, out: Any) -> tuple[list[Any], list[Any]] | None:

@@ -26,10 +26,10 @@ from ..layout.tiles import Layout
 from ..schedules.orders import CombinedOrder, Order
 from .local_arrays import BY_COLUMNS, Arrays, dtype_digest
 from .operation import Factors
-from .stages import Forms, Move, Pair, Stage
+from .stages import ArrayKind, Move, Pair, Stage
 from .terms import Terms
 
-BINDINGS_KEPT = 8  # of a plan, one for each kind of arrays or pair of factors
+MOST_BINDINGS = 8  # of a plan, one for each kind of arrays or pair of factors
 PLANNING = ("processes", "schedule", "messages")
 ASKS = 1  # the note of a rank that has still to be told of arrays, or to tell
 
@@ -47,13 +47,13 @@ class Operands(NamedTuple):
 
     Attributes
     ----------
-    given, outs : list
+    arrays, outs : list
         As they were given, one entry for each pair.
     targets : list of ndarray or None
         `outs`, and what was made where it was left out.
     origins : Origins
         Where they begin.
-    forms : Forms
+    kind : ArrayKind
         What arrays of this kind have in common, as far as this rank knows.
     dtypes : tuple of dtype or None
         Of each pair, None where this rank knows none.
@@ -63,11 +63,11 @@ class Operands(NamedTuple):
         Of each pair.
     """
 
-    given: list[Any]
+    arrays: list[Any]
     outs: list[Any]
     targets: list[NDArray[Any] | None]
     origins: Origins
-    forms: Forms
+    kind: ArrayKind
     dtypes: tuple[np.dtype[Any] | None, ...]
     order: int | None
     factors: tuple[Factors, ...]
@@ -80,7 +80,7 @@ class Operands(NamedTuple):
     @property
     def item(self) -> int:
         """Bytes of the largest element that this rank knows of."""
-        items = self.forms.items
+        items = self.kind.items
         return items[0] if len(items) == 1 else max(items, default=0)
 
 
@@ -134,7 +134,7 @@ class Plan:
         messages go between nodes and through the ring of one at once.
     remembered : dict
         By alpha and beta: what is known of the arrays of the last use with them.
-    finishes : bool
+    needs_finishing : bool
         Whether the result of the fast path is not yet that of the use: there is a rest of B to fill, or no local array.
     tiled : bool
         Whether a layout is of tiles.
@@ -158,15 +158,15 @@ class Plan:
         by: str | None = None,
     ) -> None:
         self.group, self.pairs, self.stages, self.why = group, tuple(pairs), tuple(stages), why
-        self.between, self.identity, self.by = dict(between), identity, by
-        self.listed, self.parts = parts is not None, tuple(parts or ())
-        self.asks = len(self.pairs) > 1 or bool(self.between)
+        self.between, self.identity, self.paper_exchange = dict(between), identity, by
+        self.is_batch, self.parts = parts is not None, tuple(parts or ())
+        self.may_ask_dtypes = len(self.pairs) > 1 or bool(self.between)
         self.moves = tuple([move for stage in stages for move in stage.moves])
         self.memory_limit = stages[0].options.memory_limit
-        self.remembered: dict[Key | None, Remembered] = {}
+        self.cache: dict[Key | None, CacheEntry] = {}
         self.call: Call | Transfer | None = None
-        self.finishes = True in [pair.fill == "zero" or not pair.desc_b._held for pair in self.pairs]
-        self.tiled = False in [desc.is_product for pair in self.pairs for desc in pair[:2]]
+        self.needs_finishing = True in [pair.fill == "zero" or not pair.desc_b._held for pair in self.pairs]
+        self.has_tiles = False in [desc.is_product for pair in self.pairs for desc in pair[:2]]
         self.direct: Stage | None = None
         self.planning: dict[str, float] = {}
         self.seconds: float | None = None
@@ -188,15 +188,15 @@ class Plan:
         return orders[0] if len(orders) == 1 else CombinedOrder(orders)
 
     @property
-    def how(self) -> str:
+    def exchange_name(self) -> str:
         """How the bytes move."""
-        return self.by or self.stages[0].exchange.name
+        return self.paper_exchange or self.stages[0].exchange.name
 
     def __repr__(self) -> str:
-        if self.listed:
+        if self.is_batch:
             return f"batch({', '.join(map(repr, self.parts))})"
-        pair, name = self.pairs[0], "Redistribution" if self.by is None else "PaperPlan"
-        return f"{name}({pair.desc_a!r} -> {pair.desc_b!r}, {self.schedule.name}/{self.how})"
+        pair, name = self.pairs[0], "Redistribution" if self.paper_exchange is None else "PaperPlan"
+        return f"{name}({pair.desc_a!r} -> {pair.desc_b!r}, {self.schedule.name}/{self.exchange_name})"
 
     def with_layouts(self, a: Layout | None, b: Layout | None, dtype: np.dtype[Any] | None) -> Plan:
         """The same for what may differ from rank to rank: leading dimensions, offsets, and the dtype that was told."""
@@ -219,54 +219,56 @@ class Plan:
         """The same without anything remembered of uses."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other.remembered, other.call = {}, None
+        other.cache, other.call = {}, None
         return other
 
-    def known(self, mine: Operands) -> Sequence[np.dtype[Any] | None] | None:
+    def known_dtypes(self, operands: Operands) -> Sequence[np.dtype[Any] | None] | None:
         """The dtypes of all pairs, where nobody has to be asked for them."""
-        if not self.asks:
-            return mine.dtypes
-        found = self._numbers.get(self._kind_of(mine))
+        if not self.may_ask_dtypes:
+            return operands.dtypes
+        found = self._numbers.get(self._kind_of(operands))
         return None if found is None else found[1]
 
-    def _kind_of(self, mine: Operands) -> Any:
-        return mine.forms.strides, mine.dtypes, mine.forms.stays
+    def _kind_of(self, operands: Operands) -> Any:
+        return operands.kind.strides, operands.dtypes, operands.kind.stays
 
-    def dtype_in_vote(self, mine: Operands) -> tuple[int | None, int]:
+    def dtype_in_vote(self, operands: Operands) -> tuple[int | None, int]:
         """What a vote says of the dtypes, and whether this rank has to be told, or to tell."""
-        if self.asks:
-            found = self._numbers.get(self._kind_of(mine))
+        if self.may_ask_dtypes:
+            found = self._numbers.get(self._kind_of(operands))
             return (None, ASKS) if found is None else (found[0], 0)
-        return None if mine.dtypes[0] is None else dtype_digest(mine.dtypes[0]), 0
+        return None if operands.dtypes[0] is None else dtype_digest(operands.dtypes[0]), 0
 
-    def forget(self, mine: Operands) -> None:
+    def forget_dtypes(self, operands: Operands) -> None:
         """What others told of their arrays may be true no longer."""
-        self._numbers.pop(self._kind_of(mine), None)
+        self._numbers.pop(self._kind_of(operands), None)
 
-    def learn(self, mine: Operands, dtypes: Sequence[np.dtype[Any] | None], order: int) -> None:
+    def remember_dtypes(self, operands: Operands, dtypes: Sequence[np.dtype[Any] | None], order: int) -> None:
         """All ranks have told their dtypes."""
         number = digest(([None if dtype is None else dtype_digest(dtype) for dtype in dtypes], order))
-        self._numbers[self._kind_of(mine)] = number, tuple(dtypes)
-        while len(self._numbers) > BINDINGS_KEPT:
+        self._numbers[self._kind_of(operands)] = number, tuple(dtypes)
+        while len(self._numbers) > MOST_BINDINGS:
             self._numbers.popitem(last=False)
 
-    def order_of(self, mine: Operands) -> int:
+    def order_of(self, operands: Operands) -> int:
         """The order of elements in messages, as far as this rank can tell."""
         if len(self.stages) > 1:
             return BY_COLUMNS
-        remembered = remembered_of(self, mine)
-        if remembered is not None and remembered.operands.forms.strides == mine.forms.strides:
+        remembered = cached_entry(self, operands)
+        if remembered is not None and remembered.operands.kind.strides == operands.kind.strides:
             return remembered.order
-        return mine.order or BY_COLUMNS
+        return operands.order or BY_COLUMNS
 
-    def binding(self, mine: Operands, forms: Forms, order: int, item: int, by: type[Exchange] | None = None) -> Binding:
+    def binding(
+        self, operands: Operands, kind: ArrayKind, order: int, item: int, by: type[Exchange] | None = None
+    ) -> Binding:
         """What moves arrays of such a kind, an old one or a new one; in place of the stages' own exchanges, `by`."""
-        blends = [(k, way, blend.key) for k, some in enumerate(forms.blends) for way, blend in some.items() if blend]
-        key = forms.strides, forms.items, tuple(blends), forms.stays, order, item, by
+        blends = [(k, way, blend.key) for k, some in enumerate(kind.blends) for way, blend in some.items() if blend]
+        key = kind.strides, kind.items, tuple(blends), kind.stays, order, item, by
         kept = self._bindings.get(key)
         if kept is None:
-            kept = bound(self.stages, forms, order, item, self.memory_limit, mine.factors, by)
-            while len(self._bindings) >= BINDINGS_KEPT:
+            kept = bind_stages(self.stages, kind, order, item, self.memory_limit, operands.factors, by)
+            while len(self._bindings) >= MOST_BINDINGS:
                 self._bindings.popitem(last=False)
             self._bindings[key] = kept
         else:
@@ -274,64 +276,64 @@ class Plan:
         return kept
 
     @property
-    def begun(self) -> int:
+    def uses_begun(self) -> int:
         """How often this rank has voted or begun a call of the series."""
         voted = 0 if self.group is None else self.group.tickets.drawn
         return voted if self.series is None else voted + self.series.calls
 
-    def at_once(self, mine: Operands, order: int, item: int) -> Exchange | None:
+    def small_message_exchange(self, operands: Operands, order: int, item: int) -> Exchange | None:
         """What moves such arrays in few small messages between nodes; None where they are not such. Alike on all ranks."""
         stage, group = self.stages[0], self.group
         if not item or len(self.stages) > 1 or group is None or group.voting_ring is not None:
             return None
-        exchange = stage.bound(mine.forms, order, item, Nonblocking)
+        exchange = stage.bind(operands.kind, order, item, Nonblocking)
         return exchange if exchange.goes_ahead else None
 
-    def bind(self, mine: Operands, order: int, item: int) -> None:
+    def bind_terms(self, operands: Operands, order: int, item: int) -> None:
         """Bind the plan to what all have agreed on for these arrays, if it is one to be bound and this is its first use."""
         terms = self.terms
         if terms is None or terms.is_bound or self.group is None or not item:
             return
-        terms.bind(mine.factors[0], order, item)
-        self.pairs = (self.pairs[0]._replace(dtype=mine.dtypes[0]),)
-        exchange = self.at_once(mine, order, item)
+        terms.bind(operands.factors[0], order, item)
+        self.pairs = (self.pairs[0]._replace(dtype=operands.dtypes[0]),)
+        exchange = self.small_message_exchange(operands, order, item)
         if exchange is not None:
             terms.begin_series(self.group, exchange)
             self.series = terms.series
 
-    def refuse(self, why: str) -> None:
+    def record_failure(self, why: str) -> None:
         """A call has failed: where the first one has bound the plan, it can be used no more."""
         if self.terms is not None and self.terms.is_bound:
-            self.terms.refuse(why)
-            self.remembered.clear()
+            self.terms.record_failure(why)
+            self.cache.clear()
             self.call = None
 
-    def said_of(self, mine: Operands) -> dict[str, Any]:
+    def ballot_fields(self, operands: Operands) -> dict[str, Any]:
         """What a ballot says of the plan and of these arrays."""
-        dtype, note = self.dtype_in_vote(mine)
-        call = self.identity if mine.plain else digest((self.identity, mine.factors))
-        return {"call": call, "dtype": dtype, "note": note, "item": mine.item, "order": mine.order or 0}
+        dtype, note = self.dtype_in_vote(operands)
+        call = self.identity if operands.plain else digest((self.identity, operands.factors))
+        return {"call": call, "dtype": dtype, "note": note, "item": operands.item, "order": operands.order or 0}
 
-    def keep(self, key: Key, remembered: Remembered) -> None:
+    def store(self, key: Key, remembered: CacheEntry) -> None:
         """Serve the next uses with these factors by it."""
-        while len(self.remembered) >= BINDINGS_KEPT:
-            self.drop(next(iter(self.remembered)))
-        self.remembered[key] = remembered
+        while len(self.cache) >= MOST_BINDINGS:
+            self.discard(next(iter(self.cache)))
+        self.cache[key] = remembered
         if key == PLAIN:
             self.call = remembered.call
 
-    def drop(self, key: Key | None) -> None:
+    def discard(self, key: Key | None) -> None:
         """Serve uses with these factors as first ones."""
-        self.remembered.pop(key, None)
+        self.cache.pop(key, None)
         if key == PLAIN:
             self.call = None
 
-    def planned_at(self, moments: Sequence[float]) -> None:
+    def record_planning_times(self, moments: Sequence[float]) -> None:
         """Note the seconds of each part of planning, from the times at which they began and the last one ended."""
         self.planning = {part: end - begin for part, (begin, end) in zip(PLANNING, pairwise(moments), strict=True)}
 
 
-class Remembered:
+class CacheEntry:
     """What the next use with arrays like the last ones' goes by: their kind, what moves them, and the compiled call if any.
 
     A first compiled call needs no exchange. One is made of what the call moves when a `Transfer` comes that goes on with it.
@@ -347,7 +349,7 @@ class Remembered:
         """What moves the arrays, as the states of a transfer need it. Not collective."""
         if self._binding is None:
             kept = self.operands
-            made = bound(plan.stages, kept.forms, self.order, kept.item, plan.memory_limit, kept.factors)
+            made = bind_stages(plan.stages, kept.kind, self.order, kept.item, plan.memory_limit, kept.factors)
             (exchange,) = made.exchanges
             assert isinstance(exchange, Shared)
             assert isinstance(self.call, Call)
@@ -363,16 +365,16 @@ def factors_key(alpha: Any, beta: Any) -> Key | None:
     return (alpha, beta) if type(alpha) in NUMBERS and type(beta) in NUMBERS else None
 
 
-def remembered_of(plan: Plan, mine: Operands) -> Remembered | None:
+def cached_entry(plan: Plan, operands: Operands) -> CacheEntry | None:
     """What is known of earlier uses with the factors of these arrays."""
-    key = key_of(mine)
-    return None if key is None else plan.remembered.get(key)
+    key = key_of(operands)
+    return None if key is None else plan.cache.get(key)
 
 
-def key_of(mine: Operands) -> Key | None:
+def key_of(operands: Operands) -> Key | None:
     """As `factors_key`; None also where a batch has several."""
-    alpha, beta, _ = mine.factors[0]
-    alike = len(mine.factors) == 1 or all(other[:2] == (alpha, beta) for other in mine.factors)
+    alpha, beta, _ = operands.factors[0]
+    alike = len(operands.factors) == 1 or all(other[:2] == (alpha, beta) for other in operands.factors)
     return (alpha, beta) if alike else None
 
 
@@ -384,9 +386,9 @@ def factors_of(both: Factors, move: Move) -> Factors:
     return both if both.conjugate == conjugate else both._replace(conjugate=conjugate)
 
 
-def bound(
+def bind_stages(
     stages: Sequence[Stage],
-    forms: Forms,
+    kind: ArrayKind,
     order: int,
     item: int,
     memory_limit: int,
@@ -402,11 +404,11 @@ def bound(
     ScheduleError
         MPI's datatypes cannot do what is asked on the way.
     """
-    exchanges = tuple([stage.bound(forms, order, item, by) for stage in stages])
+    exchanges = tuple([stage.bind(kind, order, item, by) for stage in stages])
     private = 0
     for exchange in exchanges:
-        if exchange.buffers.name == "datatypes" and any(any(some.values()) for some in forms.blends):
-            ways = [key[0] for some in forms.blends for key, blend in some.items() if blend]
+        if exchange.buffers.name == "datatypes" and any(any(some.values()) for some in kind.blends):
+            ways = [key[0] for some in kind.blends for key, blend in some.items() if blend]
             raise ScheduleError(
                 f"{factors[0]}, op = {ways[0]}: with buffers = 'datatypes' MPI moves elements as they are; "
                 "use buffers='packed'"
@@ -415,8 +417,8 @@ def bound(
         if needed > memory_limit:
             what = (
                 f"elements of {item} bytes"
-                if len(forms.items) == 1
-                else (f"a batch of {len(forms.items)} plans with such elements")
+                if len(kind.items) == 1
+                else (f"a batch of {len(kind.items)} plans with such elements")
             )
             raise ArrayError(
                 f"memory_limit = {memory_limit} bytes is too small for {what}: at least {needed} are needed"

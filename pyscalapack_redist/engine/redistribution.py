@@ -25,7 +25,7 @@ from .operands import result_of
 from .operation import MatrixPart
 from .plan import ONE, ZERO, Plan
 from .stages import Move, Stage
-from .use import call_for, continued, start_use
+from .use import continue_call, find_fast_path, start_use
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -136,24 +136,24 @@ class Redistribution:
         group = plan.group
         call: Call | Transfer | None = None
         # more once this rank has voted, or sent
-        begun = plan.begun if plan.series is not None else 0 if group is None else group.tickets.drawn
+        begun = plan.uses_begun if plan.series is not None else 0 if group is None else group.tickets.drawn
         try:
             result: Any = NotImplemented  # arrays of another kind: nothing has begun
             if not progress.here.tasks:  # with others under way, calls go in turn
                 call = plan.call if alpha is ONE and beta is ZERO else None
-                call = call or call_for(plan, a, out, alpha, beta)
+                call = call or find_fast_path(plan, a, out, alpha, beta)
                 if call is not None:
                     result = call(a, out)
             if result is DISSENT and isinstance(call, Call):  # it has voted, but ranks ask for something else
-                transfer = continued(plan, call, a, out)
+                transfer = continue_call(plan, call, a, out)
             elif result is NotImplemented:
                 transfer = start_use(plan, a, out, alpha, beta)
             else:
-                return result_of(plan, a, out, result, alpha, beta) if plan.finishes else result
+                return result_of(plan, a, out, result, alpha, beta) if plan.needs_finishing else result
         except BaseException as caught:
             if isinstance(call, Call) and call.begun:
-                continued(plan, call, a, out)  # it goes on when this rank calls anything again
-            elif group is not None and plan.begun == begun:
+                continue_call(plan, call, a, out)  # it goes on when this rank calls anything again
+            elif group is not None and plan.uses_begun == begun:
                 # The others wait for this rank: it tells them that it has failed, and `wait` raises the error.
                 return start_use(plan, a, out, alpha, beta, error=caught).wait()
             raise
@@ -305,16 +305,19 @@ class Redistribution:
             rows.append(("part", f"uplo {pair.part.uplo}, diag {pair.part.diag}, fill {pair.fill}"))
         if len(self.inside.stages) > 1:
             rows.append(("legs", str(len(self.inside.stages))))
-        return [*rows, ("schedule / exchange", f"{self.schedule.name} / {self.inside.how} ({self.inside.why})")]
+        return [
+            *rows,
+            ("schedule / exchange", f"{self.schedule.name} / {self.inside.exchange_name} ({self.inside.why})"),
+        ]
 
     def _repr_html_(self) -> str:
         from ..drawing.svg import beside, table
 
-        if self.inside.listed:
+        if self.inside.is_batch:
             rows = [(f"plan {k}", repr(plan)) for k, plan in enumerate(self.plans)]
-            return table("batch", [*rows, ("exchange", f"{self.inside.how} ({self.inside.why})")])
+            return table("batch", [*rows, ("exchange", f"{self.inside.exchange_name} ({self.inside.why})")])
         pair, said = self.inside.pairs[0], table(type(self).__name__, self._rows())
-        if self.inside.tiled:
+        if self.inside.has_tiles:
             return said
         from .pictures import region_of
 
@@ -393,7 +396,9 @@ def begun(plan: Redistribution, a: Any, out: Any) -> Any:
 
 def _bytes(plan: Redistribution, a: Any, b: Any) -> tuple[int, int]:
     """Bytes of elements that a call sends to others, and copies, on this rank."""
-    before, after = (arrays if plan.inside.listed and arrays is not None else [arrays] * len(plan) for arrays in (a, b))
+    before, after = (
+        arrays if plan.inside.is_batch and arrays is not None else [arrays] * len(plan) for arrays in (a, b)
+    )
     sent = copied = 0
     for move in plan.inside.moves:
         arrays = [some[move.pair] for some in (before, after)]

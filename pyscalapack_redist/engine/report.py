@@ -24,7 +24,7 @@ from .choose import predicted_seconds
 from .local_arrays import BY_COLUMNS
 from .operands import listed
 from .plan import Plan
-from .stages import Forms, Stage
+from .stages import ArrayKind, Stage
 
 Dtypes = DTypeLike | Sequence[DTypeLike] | None
 Ints = NDArray[np.int64]
@@ -227,7 +227,7 @@ def report_of(plan: Plan, dtype: Dtypes) -> Report:
     """The report of a plan: of this rank, or on paper of all. Not collective."""
     dtypes = _dtypes(plan, dtype)
     items, direct, between = _items(dtypes), None, 0
-    if plan.listed:
+    if plan.is_batch:
         parts = enumerate(zip(plan.parts, dtypes, strict=True))
         legs = [replace(report_of(part, kind), name=f"plan {k}") for k, (part, kind) in parts]
     elif plan.direct is None:
@@ -262,7 +262,7 @@ def report_of_all(plan: Plan, dtype: Dtypes) -> Report | None:
                 words = ", ".join(f"{group.names[rank]} {kind}" for kind, rank in first_rank.items())
                 raise CollectiveError(f"ranks ask for a report of plan {k} in different dtypes: {words}")
             agreed.append(next(iter(first_rank), None))
-        return report_of(plan, agreed if plan.listed else agreed[0])
+        return report_of(plan, agreed if plan.is_batch else agreed[0])
 
     dtypes_by_rank = _from_all(group, lambda: _dtypes(plan, dtype))
     return _together(_from_all(group, report))
@@ -319,7 +319,7 @@ def _figures(columns: Iterable[Ints], item: int = 1) -> dict[str, Any]:
 def _dtypes(plan: Plan, dtype: Dtypes) -> list[np.dtype[Any] | None]:
     """Of each pair, as it is asked for or known."""
     n = len(plan.pairs)
-    kinds = listed("dtypes", dtype, n) if plan.listed and isinstance(dtype, list) else [dtype] * n
+    kinds = listed("dtypes", dtype, n) if plan.is_batch and isinstance(dtype, list) else [dtype] * n
     return [pair.dtype if kind is None else np.dtype(kind) for kind, pair in zip(kinds, plan.pairs, strict=True)]
 
 
@@ -340,12 +340,12 @@ def _report(plan: Plan, stages: Sequence[Stage], items: Sequence[int], **more: A
     """The report of stages that go one after another."""
     moves = [stage.moves[0] for stage in stages]
     alone = max(len(stage.moves) for stage in stages) == 1
-    names = [move.order.name for move in moves] if alone or not plan.listed else ["by distance"]
+    names = [move.order.name for move in moves] if alone or not plan.is_batch else ["by distance"]
     steps = _sum([move.order.number_of_steps for move in moves]) if alone else None
     whole = steps is not None and all(move.part is None for move in moves)
     report = Report(
         schedule=", ".join(dict.fromkeys(names)),
-        exchange=plan.how,
+        exchange=plan.exchange_name,
         buffers=stages[0].options.buffers,
         why=plan.why,
         steps=steps,
@@ -356,7 +356,9 @@ def _report(plan: Plan, stages: Sequence[Stage], items: Sequence[int], **more: A
         **more,
     )
     return (
-        _on_paper(report, plan, stages, items[0]) if plan.by is not None else _on_this_rank(report, plan, stages, items)
+        _on_paper(report, plan, stages, items[0])
+        if plan.paper_exchange is not None
+        else _on_this_rank(report, plan, stages, items)
     )
 
 
@@ -402,11 +404,11 @@ def _exchange(plan: Plan, stage: Stage, items: Sequence[int]) -> Exchange:
     arrays += [(plan.between[k], items[0]) for k in sorted(plan.between)]
     strides = [dense_strides(s, range(len(s)), item) for desc, item in arrays for s in desc.local_shapes]
     blends: tuple[dict[Any, Any], ...] = ({},) * len(items)
-    return stage.bound(Forms(tuple(strides), tuple(items), blends, (False,) * len(items)), BY_COLUMNS, max(items))
+    return stage.bind(ArrayKind(tuple(strides), tuple(items), blends, (False,) * len(items)), BY_COLUMNS, max(items))
 
 
 def _local_size(plan: Plan, desc: Any) -> int:
     """Elements of a layout in between on this rank, or on paper the most of any."""
-    if plan.by is None:
+    if plan.paper_exchange is None:
         return sum(map(math.prod, desc.local_shapes))
     return math.prod(max(map(axis.local_size, range(axis.processes))) for axis in desc.distributions)

@@ -105,12 +105,12 @@ class Move(NamedTuple):
         """Whether it takes elements from the user's A to the user's B, by no layout in between."""
         return 2 * self.pair == self.source == self.target - 1
 
-    def copies(self, forms: Forms) -> list[Message]:
+    def copies(self, kind: ArrayKind) -> list[Message]:
         """What this rank copies to itself, from arrays of one kind: nothing where A and B are one array that stays."""
-        return [] if self.from_a_to_b and forms.stays[self.pair] else self.messages.copies
+        return [] if self.from_a_to_b and kind.stays[self.pair] else self.messages.copies
 
 
-class Forms(NamedTuple):
+class ArrayKind(NamedTuple):
     """What arrays of one kind have in common: of each array the strides, of each pair the bytes of an element.
 
     `blends` has what becomes of elements, for each of a pair's operations in the last stage ("N", "T", "C", "R"), and "" for
@@ -168,12 +168,12 @@ class Stage:
             between=sum(extents.between for extents in every),
         )
 
-    def bound(self, forms: Forms, order: int, item: int, by: type[Exchange] | None = None) -> Exchange:
+    def bind(self, kind: ArrayKind, order: int, item: int, by: type[Exchange] | None = None) -> Exchange:
         """The exchange for arrays of one kind. Not collective.
 
         Parameters
         ----------
-        forms : Forms
+        kind : ArrayKind
             Of the arrays.
         order : int
             Of the elements in messages: by rows (1) or by columns (2).
@@ -182,18 +182,18 @@ class Stage:
         by : class of Exchange, optional
             Another one than the stage's own.
         """
-        binder = _Binder(self, forms, order)
+        binder = _Binder(self, kind, order)
         sends, receives = (
             binder.messages([move.messages[k] for move in self.moves], k == 0, self._key(k == 0)) for k in range(2)
         )
         copies = binder.bundle(
-            [(k, message.box) for k, move in enumerate(self.moves) for message in move.copies(forms)],
+            [(k, message.box) for k, move in enumerate(self.moves) for message in move.copies(kind)],
             "",
         )
         node = None if self._group is None else self._group.node
         return (by or self.exchange)(sends, receives, copies, self.options.of(max(1, item), order), node)
 
-    def straight(self, forms: Forms, order: int, item: int) -> Traffic | None:
+    def bind_traffic(self, kind: ArrayKind, order: int, item: int) -> Traffic | None:
         """What the exchange would move in one compiled piece, before it is made; None where it would not. Not collective.
 
         Parameters as for `bound`.
@@ -201,16 +201,16 @@ class Stage:
         node = None if self._group is None else self._group.node
         if node is None or self.exchange is not Shared or len(self.moves) > 1:
             return None
-        kind = _Kind.of(self.moves[0], self.places[0], forms, order)
+        move = _MoveBinding.of(self.moves[0], self.places[0], kind, order)
         sends, receives, _ = self.moves[0].messages
 
         def pairs(some: Sequence[Message], dense: str) -> list[tuple[int, Bundle]]:
             boxes: dict[int, Box | Boxes] = {}
             for message in in_order(some):
                 boxes.setdefault(message.peer, message.box)
-            return [(peer, Bundle(kind.parts(box, dense), dense)) for peer, box in boxes.items()]
+            return [(peer, Bundle(move.parts(box, dense), dense)) for peer, box in boxes.items()]
 
-        copied = [part for message in kind.move.copies(forms) for part in kind.parts(message.box, "")]
+        copied = [part for message in move.move.copies(kind) for part in move.parts(message.box, "")]
         outgoing, incoming = pairs(sends, "target"), pairs(receives, "source")
         return Shared.straight(outgoing, incoming, Bundle(copied, ""), item, self.options.memory_limit, node)
 
@@ -225,7 +225,7 @@ class Stage:
         return lambda k, message: ((rank - message.peer) % size,)
 
 
-class _Kind(NamedTuple):
+class _MoveBinding(NamedTuple):
     """What all boxes of a move have in common, for arrays of one kind."""
 
     move: Move
@@ -237,12 +237,12 @@ class _Kind(NamedTuple):
     blend: Blend | None
 
     @classmethod
-    def of(cls, move: Move, place: int, forms: Forms, order: int) -> _Kind:
+    def of(cls, move: Move, place: int, kind: ArrayKind, order: int) -> _MoveBinding:
         """Of a move whose arrays are at `place`, with elements by rows (1) or by columns (2)."""
         dims = tuple(range(move.desc_a.ndim))
-        blend = forms.blends[move.pair].get((move.op, move.last))
+        blend = kind.blends[move.pair].get((move.op, move.last))
         dims = dims if order == 2 else dims[::-1]
-        return cls(move, place, forms.strides, transposes(move.op), forms.items[move.pair], dims, blend)
+        return cls(move, place, kind.strides, transposes(move.op), kind.items[move.pair], dims, blend)
 
     def parts(self, box: Box | Boxes, dense: str) -> list[Packed]:
         """A box as part of a bundle; or the boxes of several local arrays."""
@@ -266,34 +266,34 @@ class _Kind(NamedTuple):
 class _Binder:
     """Makes bundles for arrays of one kind."""
 
-    def __init__(self, stage: Stage, forms: Forms, order: int) -> None:
+    def __init__(self, stage: Stage, kind: ArrayKind, order: int) -> None:
         self._datatypes = stage.options.buffers == "datatypes"
         moves = zip(stage.moves, stage.places, strict=True)
-        self._kinds = [_Kind.of(move, place, forms, order) for move, place in moves]
+        self._bindings = [_MoveBinding.of(move, place, kind, order) for move, place in moves]
 
     def bundle(self, contents: Sequence[tuple[int, Box | Boxes]], dense: str) -> Bundle:
         """Boxes of moves, one behind another."""
-        return Bundle([part for k, box in contents for part in self._kinds[k].parts(box, dense)], dense)
+        return Bundle([part for k, box in contents for part in self._bindings[k].parts(box, dense)], dense)
 
-    def _form(self, kind: _Kind, box: Box | Boxes, sending: bool) -> Form | None:
+    def _form(self, binding: _MoveBinding, box: Box | Boxes, sending: bool) -> Form | None:
         """A box in the user's array, where a derived datatype is to be made of it."""
         if not self._datatypes or not isinstance(box, Box):
             return None
-        strides = kind.source(kind.move.source) if sending else kind.strides[kind.move.target]
-        return Form(box, strides, kind.item, kind.order)
+        strides = binding.source(binding.move.source) if sending else binding.strides[binding.move.target]
+        return Form(box, strides, binding.item, binding.order)
 
     def messages(self, by_move: Sequence[Sequence[Message]], sending: bool, key: Key) -> list[ByteMessage]:
         """One for each message of a move alone; one for each peer of several moves."""
         dense = "target" if sending else "source"
         made = []
         if len(by_move) == 1:
-            kind, item = self._kinds[0], self._kinds[0].item
+            binding, item = self._bindings[0], self._bindings[0].item
             bundles: dict[int, Bundle] = {}
             for peer, box, place, first, last in by_move[0]:
                 bundle = bundles.get(id(box))
                 if bundle is None:
                     bundle = bundles[id(box)] = self.bundle([(0, box)], dense)
-                form = self._form(kind, box, sending)
+                form = self._form(binding, box, sending)
                 made.append(ByteMessage(peer, place, bundle, first * item, last * item, form))
             return made
         contents: dict[int, dict[tuple[int, int], tuple[int, Box | Boxes]]] = {}

@@ -32,7 +32,7 @@ class Terms:
         self.factors = Factors()
         self.order = self.item = 0
         self.series: Series | None = None
-        self.refused: str | None = None
+        self.refusal: str | None = None
         self._first: Transfer | None = None
 
     def started(self, transfer: Transfer) -> None:
@@ -86,14 +86,14 @@ class Terms:
         CollectiveError
             A call has failed.
         """
-        why = self.refused or self.failure
+        why = self.refusal or self.failure
         if why is not None:
             raise CollectiveError(
                 f"this plan, made with agree='first', can be used no more: {why}; make another one with redistribute"
             )
 
-    def refuse(self, why: str) -> None:
+    def record_failure(self, why: str) -> None:
         """A call has failed: the plan can be used no more. A series ends where it has not."""
-        self.refused = self.refused or why
+        self.refusal = self.refusal or why
         if self.series is not None:
             self.series.end(self.series.group.rank)

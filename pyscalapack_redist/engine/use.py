@@ -28,12 +28,12 @@ from ..exchanges.pipeline import InSeries, Nonblocking
 from ..exchanges.shared import Shared, Together
 from .local_arrays import BY_COLUMNS, BY_ROWS, dtype_digest
 from .operands import finished, lists, operands_of, to_wrap, wrapped
-from .plan import Binding, Operands, Plan, Remembered, factors_key, factors_of, key_of, remembered_of
-from .stages import Forms
+from .plan import Binding, CacheEntry, Operands, Plan, cached_entry, factors_key, factors_of, key_of
+from .stages import ArrayKind
 from .terms import Terms
 
 Dtypes = Sequence[np.dtype[Any] | None]
-MOST_KEPT = 2**20  # bytes of staging memory that a plan keeps for its next call
+LARGEST_CACHED = 2**20  # bytes of staging memory that a plan keeps for its next call
 
 
 class Use:
@@ -52,7 +52,7 @@ class Use:
 
     Attributes
     ----------
-    mine : Operands
+    operands : Operands
         This rank's arrays; not there where they were not good.
     series : Series or None
         The calls without votes of which this is one.
@@ -78,7 +78,7 @@ class Use:
         self._by = None if self.series is None else Nonblocking
         self.error: BaseException | None = None
         self.moves = self.series is not None
-        self.mine: Operands | None = None
+        self.operands: Operands | None = None
         self.binding: Binding | None = None
         self.exchange: Exchange
         self.progress: Progress
@@ -93,7 +93,7 @@ class Use:
     @property
     def may_ask_dtypes(self) -> bool:
         """Whether ranks may have to tell one another the dtypes of their arrays."""
-        return self.plan.asks
+        return self.plan.may_ask_dtypes
 
     @property
     def in_turn(self) -> bool:
@@ -101,8 +101,8 @@ class Use:
         return self.exchange.in_turn
 
     def _known(self) -> Operands:
-        assert self.mine is not None
-        return self.mine
+        assert self.operands is not None
+        return self.operands
 
     # -- before the vote
 
@@ -111,36 +111,36 @@ class Use:
         plan = self.plan
         try:
             prepare()  # where it fails the others hear of it, also from a rank without arrays
-            self.mine = mine = operands_of(plan, a, out, alpha, beta)
-            self._forms = mine.forms
+            self.operands = operands = operands_of(plan, a, out, alpha, beta)
+            self._kind = operands.kind
             terms, item = plan.terms, 0
             if terms is not None and terms.is_bound:
                 terms.check_usable()
-                terms.check(mine.factors[0])
-                self.mine, item = mine._replace(order=terms.order), terms.item
+                terms.check(operands.factors[0])
+                self.operands, item = operands._replace(order=terms.order), terms.item
             try:
-                self._take(plan.known(mine), item)
+                self._take(plan.known_dtypes(operands), item)
             except Exception:
-                if not plan.asks or None not in mine.dtypes:
+                if not plan.may_ask_dtypes or None not in operands.dtypes:
                     raise
-                plan.forget(mine)  # it does for arrays that others had last time; they tell again
+                plan.forget_dtypes(operands)  # it does for arrays that others had last time; they tell again
             let_through()
-            if self.binding is not None and mine.item:
+            if self.binding is not None and operands.item:
                 self._rows = self.progress.with_vote()
         except BaseException as caught:
             self.error = caught
 
     def _take(self, known: Dtypes | None, item: int = 0) -> None:
         """What moves the arrays, the memory for it, and the intermediate arrays, unless this rank does not know enough yet."""
-        plan, mine = self.plan, self._known()
-        if known is None or (mine.order is None and not plan.asks):
+        plan, operands = self.plan, self._known()
+        if known is None or (operands.order is None and not plan.may_ask_dtypes):
             return
-        remembered = remembered_of(plan, mine)
-        if remembered is not None and remembered.operands.forms is mine.forms:
+        remembered = cached_entry(plan, operands)
+        if remembered is not None and remembered.operands.kind is operands.kind:
             self.bind(remembered.binding(plan))
             return
-        self._forms, self._between = allocate(plan, mine, known)
-        self.bind(plan.binding(mine, self._forms, plan.order_of(mine), max(item, *self._forms.items), self._by))
+        self._kind, self._between = allocate(plan, operands, known)
+        self.bind(plan.binding(operands, self._kind, plan.order_of(operands), max(item, *self._kind.items), self._by))
 
     def bind(
         self,
@@ -164,15 +164,15 @@ class Use:
 
     def _run(self) -> Run:
         # No `self` in what a run keeps: the arrays would stay until the garbage collector runs.
-        its_plan, mine, binding, stage, group = self._plan, self._known(), self.binding, self._stage, self._group
-        forms, by = self._forms, self._by
+        its_plan, operands, binding, stage, group = self._plan, self._known(), self.binding, self._stage, self._group
+        kind, by = self._kind, self._by
         assert binding is not None
-        starts, addresses = origins(self.plan, stage, mine, self._between)
+        starts, addresses = locate_arrays(self.plan, stage, operands, self._between)
 
         def turned() -> Exchange:
             plan = its_plan()
             assert plan is not None
-            return plan.binding(mine, forms, BY_ROWS + BY_COLUMNS - binding.order, binding.item, by).exchanges[stage]
+            return plan.binding(operands, kind, BY_ROWS + BY_COLUMNS - binding.order, binding.item, by).exchanges[stage]
 
         channel, collectives = group.channel, group.collectives
         tag = self._ticket + DATA if self.series is None else self.series.tag
@@ -182,20 +182,22 @@ class Use:
 
     def make_ballot(self, failed: int) -> Ballot:
         """What this rank votes."""
-        plan, mine = self.plan, self.mine
-        if mine is None:
+        plan, operands = self.plan, self.operands
+        if operands is None:
             return Ballot(failed=failed, call=plan.identity)
-        return Ballot(failed=failed, **plan.said_of(mine))
+        return Ballot(failed=failed, **plan.ballot_fields(operands))
 
     def make_statements(self) -> list[Statement]:
         """What the ballot's digests are of."""
-        plan, mine = self.plan, self.mine
-        if mine is None:
+        plan, operands = self.plan, self.operands
+        if operands is None:
             return []
-        dtype = mine.dtypes[0] if len(mine.dtypes) == 1 else None
+        dtype = operands.dtypes[0] if len(operands.dtypes) == 1 else None
         return [
-            Statement("the batch" if plan.listed else "the plan", plan.identity, repr(plan)),
-            Statement("alpha and beta", mine.factors, ", ".join(sorted({str(factors) for factors in mine.factors}))),
+            Statement("the batch" if plan.is_batch else "the plan", plan.identity, repr(plan)),
+            Statement(
+                "alpha and beta", operands.factors, ", ".join(sorted({str(factors) for factors in operands.factors}))
+            ),
             Statement("the dtype", None if dtype is None else dtype_digest(dtype), f"dtype {dtype}"),
         ]
 
@@ -223,7 +225,7 @@ class Use:
 
     def record_failure(self, error: BaseException) -> None:
         """It has failed."""
-        self.plan.refuse(error_in_words(error))
+        self.plan.record_failure(error_in_words(error))
 
     def record_vote_time(self) -> None:
         """The vote is counted."""
@@ -258,21 +260,21 @@ class Use:
 
     def remember_dtypes(self, outcome: Outcome) -> None:
         """All ranks could: they need not tell again of such arrays."""
-        self.plan.learn(self._known(), self._dtypes, int(outcome.order))
+        self.plan.remember_dtypes(self._known(), self._dtypes, int(outcome.order))
 
     def adopt_outcome(self, outcome: Outcome) -> bool:
         """The order of elements, and bytes of the largest; True if what was packed before has to be packed again."""
-        plan, mine, item = self.plan, self._known(), int(outcome.item)
+        plan, operands, item = self.plan, self._known(), int(outcome.item)
         order = BY_COLUMNS if len(plan.stages) > 1 else int(outcome.order) or BY_COLUMNS
         if self.binding is None:
-            self.bind(plan.binding(mine, self._forms, order, item, self._by))
+            self.bind(plan.binding(operands, self._kind, order, item, self._by))
         elif (self.binding.order, self.binding.item) != (order, item):
-            self.binding = plan.binding(mine, self._forms, order, item, self._by)
+            self.binding = plan.binding(operands, self._kind, order, item, self._by)
             self.exchange = self.binding.exchanges[self._stage]
         assert self.binding is not None
-        self.moves = bool(item) and not (len(plan.stages) == 1 and all(mine.forms.stays))
-        plan.bind(mine, order, item)
-        remember(plan, mine, self.binding, outcome)
+        self.moves = bool(item) and not (len(plan.stages) == 1 and all(operands.kind.stays))
+        plan.bind_terms(operands, order, item)
+        cache_call(plan, operands, self.binding, outcome)
         return outcome.packed is not None and (outcome.packed != order or "packed" in outcome.disputed)
 
     def take_back(self) -> Sequence[int]:
@@ -309,10 +311,10 @@ class Use:
 
     def finish(self) -> Any:
         """The result, once all has moved."""
-        plan, mine = self.plan, self._known()
-        result = finished(plan, mine.outs, mine.targets, mine.factors)
+        plan, operands = self.plan, self._known()
+        result = finished(plan, operands.outs, operands.targets, operands.factors)
         if self.series is not None and self.binding is not None:
-            remember(plan, mine, self.binding)
+            cache_call(plan, operands, self.binding)
         plan.seconds = time.perf_counter() - self._started_at
         return result
 
@@ -354,11 +356,11 @@ class CachedUse(Use):
     @staticmethod
     def suits(exchange: Exchange) -> bool:
         """Whether a use may keep the memory for the next: not of the ring, whose own fast path is compiled. Not collective."""
-        return not isinstance(exchange, Shared) and exchange.private_bytes <= MOST_KEPT
+        return not isinstance(exchange, Shared) and exchange.private_bytes <= LARGEST_CACHED
 
     def _begin(self) -> None:
         """With memory that no other use has."""
-        self.mine, self._forms = self._kept._replace(origins=Origins(1)), self._kept.forms
+        self.operands, self._kind = self._kept._replace(origins=Origins(1)), self._kept.kind
         self.bind(self._kept_binding, np.empty(self._kept_binding.private_bytes, np.uint8))
         self._stays = False
 
@@ -389,9 +391,9 @@ class CachedUse(Use):
         """It goes on as any other, with what was given."""
         plan, (a, out) = self.plan, self._arrays
         self._plan, self._stays, self._started_at = lambda: plan, True, time.perf_counter()
-        given, into = lists(plan, a, out)
-        self.mine = self._kept._replace(
-            given=given, outs=into, targets=self._targets, origins=self.progress.run.origins
+        arrays, outs = lists(plan, a, out)
+        self.operands = self._kept._replace(
+            arrays=arrays, outs=outs, targets=self._targets, origins=self.progress.run.origins
         )
 
     def advance(self, block: bool) -> bool:
@@ -406,7 +408,7 @@ class CachedUse(Use):
 
     def close(self) -> None:
         """Forget the arrays; the memory stays with it."""
-        self._plan, self.mine = self._its_plan, self._kept
+        self._plan, self.operands = self._its_plan, self._kept
         self._arrays, self._targets = (None, None), []
 
 
@@ -427,13 +429,13 @@ def start_use(
     group, given = plan.group, to_wrap(plan, a, out)
     if group is None:
         use = Use(plan, measured=measured)
-        use.mine, use._given = operands_of(plan, a, out, alpha, beta), given
+        use.operands, use._given = operands_of(plan, a, out, alpha, beta), given
         return Transfer(None, use)
     group.check_usable()
     with interrupts_held() as held:
         terms = plan.terms
         if terms is not None:
-            error = _first_is_known(plan, terms, held.let_through, error)
+            error = _wait_for_terms(plan, terms, held.let_through, error)
             if plan.series is not None:
                 terms.check_usable()
         ticket = group.next_ticket() if plan.series is None else 0
@@ -447,7 +449,7 @@ def start_use(
         return transfer
 
 
-def _first_is_known(
+def _wait_for_terms(
     plan: Plan, terms: Terms, let_through: Callable[[], None], error: BaseException | None
 ) -> BaseException | None:
     """Wait until this rank knows whether it votes, as all do or none; its error, or an interrupt meanwhile."""
@@ -466,20 +468,20 @@ def _first_is_known(
     return error
 
 
-def continued(plan: Plan, call: Call, a: Any, out: Any) -> Transfer:
+def continue_call(plan: Plan, call: Call, a: Any, out: Any) -> Transfer:
     """A transfer that goes on with a compiled call, which has voted and come no further. Not collective."""
     group = plan.group
-    kept, starts = next((known for known in plan.remembered.values() if known.call is call), None), call.origins
+    kept, starts = next((known for known in plan.cache.values() if known.call is call), None), call.origins
     if group is None or kept is None or starts is None:
         raise RuntimeError("a transfer continues a call that has not begun")
     with interrupts_held():
         use = Use(plan, group.ticket)
         try:
-            given, into = lists(plan, a, out)
+            arrays, outs = lists(plan, a, out)
             use._given = to_wrap(plan, a, out)
-            targets = call.targets if plan.listed else [call.targets]
-            use.mine = kept.operands._replace(given=given, outs=into, targets=targets, origins=starts)
-            use._forms = use.mine.forms
+            targets = call.targets if plan.is_batch else [call.targets]
+            use.operands = kept.operands._replace(arrays=arrays, outs=outs, targets=targets, origins=starts)
+            use._kind = use.operands.kind
             traffic = None if call.voted and not call.as_expected else call.traffic
             if call.voted:
                 vote: Any = CountedVote(call.outcome(), call.number)
@@ -494,11 +496,11 @@ def continued(plan: Plan, call: Call, a: Any, out: Any) -> Transfer:
         return Transfer(group, use, group.ticket, vote)
 
 
-def allocate(plan: Plan, mine: Operands, dtypes: Dtypes) -> tuple[Forms, list[NDArray[Any] | None]]:
+def allocate(plan: Plan, operands: Operands, dtypes: Dtypes) -> tuple[ArrayKind, list[NDArray[Any] | None]]:
     """The kind with all dtypes, and with the arrays of layouts in between, which are made. Not collective."""
-    forms = mine.forms._replace(items=tuple(0 if dtype is None else dtype.itemsize for dtype in dtypes))
+    kind = operands.kind._replace(items=tuple(0 if dtype is None else dtype.itemsize for dtype in dtypes))
     made: list[NDArray[Any] | None] = []
-    strides, items, blends = [*forms.strides], [*forms.items], [*forms.blends]
+    strides, items, blends = [*kind.strides], [*kind.items], [*kind.blends]
     for slot in sorted(plan.between):
         desc, pair = plan.between[slot], plan.pair_of[slot]
         dtype = dtypes[pair]
@@ -510,22 +512,22 @@ def allocate(plan: Plan, mine: Operands, dtypes: Dtypes) -> tuple[Forms, list[ND
         items[pair] = array.itemsize
         for move in plan.moves:
             if move.pair == pair and (move.op, move.last) not in blends[pair]:
-                blend = factors_of(mine.factors[pair], move).blend(array.dtype)
+                blend = factors_of(operands.factors[pair], move).blend(array.dtype)
                 blends[pair] = {**blends[pair], (move.op, move.last): blend}
-    return forms._replace(strides=tuple(strides), items=tuple(items), blends=tuple(blends)), made
+    return kind._replace(strides=tuple(strides), items=tuple(items), blends=tuple(blends)), made
 
 
-def origins(
-    plan: Plan, stage: int, mine: Operands, between: Sequence[NDArray[Any] | None]
+def locate_arrays(
+    plan: Plan, stage: int, operands: Operands, between: Sequence[NDArray[Any] | None]
 ) -> tuple[Origins, tuple[int, int]]:
     """Where the arrays of a stage begin; and, for derived datatypes, those of its first move. Not collective."""
     if not plan.between:
-        return mine.origins, mine.origins.pair(0)
+        return operands.origins, operands.origins.pair(0)
     slots = sorted(plan.between)
 
     def address(slot: int) -> int:
         if slot < 2 * len(plan.pairs):
-            return mine.origins.pair(slot // 2)[slot % 2]
+            return operands.origins.pair(slot // 2)[slot % 2]
         array = between[slots.index(slot)]
         return 0 if array is None else address_of(array)
 
@@ -536,34 +538,34 @@ def origins(
     return made, made.pair(0)
 
 
-def call_for(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call | Transfer | None:
+def find_fast_path(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call | Transfer | None:
     """What serves these arrays at once, if they are like those of an earlier use; not yet looked at. Not collective."""
     key = factors_key(alpha, beta)
     if key is None:
         return None
-    remembered = plan.remembered.get(key)
-    return _first_call(plan, a, out, alpha, beta) if remembered is None else remembered.call
+    remembered = plan.cache.get(key)
+    return _make_first_call(plan, a, out, alpha, beta) if remembered is None else remembered.call
 
 
-def _first_call(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call | Transfer | None:
+def _make_first_call(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call | Transfer | None:
     """The compiled call for arrays like these, where there was no use of any yet. A transfer finds errors again."""
     group = plan.group
-    if group is None or group.broken is not None or plan.terms is not None or plan.asks or plan.tiled:
+    if group is None or group.broken is not None or plan.terms is not None or plan.may_ask_dtypes or plan.has_tiles:
         return None
     if plan.stages[0].exchange is not Shared:
         return None
     try:
-        mine = operands_of(plan, a, out, alpha, beta)
-        if mine.order is None:
+        operands = operands_of(plan, a, out, alpha, beta)
+        if operands.order is None:
             return None
-        traffic = plan.stages[0].straight(mine.forms, mine.order, mine.item) if mine.item else None
-        binding = None if traffic is not None else plan.binding(mine, mine.forms, mine.order, mine.item)
-        return _remember_as(plan, mine, binding, mine.item, traffic=traffic)
+        traffic = plan.stages[0].bind_traffic(operands.kind, operands.order, operands.item) if operands.item else None
+        binding = None if traffic is not None else plan.binding(operands, operands.kind, operands.order, operands.item)
+        return _store_call(plan, operands, binding, operands.item, traffic=traffic)
     except Exception:
         return None
 
 
-def remember(plan: Plan, mine: Operands, binding: Binding, outcome: Outcome | None = None) -> None:
+def cache_call(plan: Plan, operands: Operands, binding: Binding, outcome: Outcome | None = None) -> None:
     """Serve the next arrays of this kind without checking each; on one node in a compiled call. Not collective.
 
     Parameters
@@ -571,64 +573,70 @@ def remember(plan: Plan, mine: Operands, binding: Binding, outcome: Outcome | No
     outcome : Outcome, optional
         Of the vote on these; a call of a series had none.
     """
-    if plan.between or plan.tiled:
+    if plan.between or plan.has_tiles:
         return
     if plan.series is not None:
-        binding = plan.binding(mine, mine.forms, binding.order, binding.item, Nonblocking)
-    remembered = remembered_of(plan, mine)
+        binding = plan.binding(operands, operands.kind, binding.order, binding.item, Nonblocking)
+    remembered = cached_entry(plan, operands)
     if outcome is not None and remembered is not None and isinstance(remembered.call, Transfer):
         remembered.call.expected = outcome
-    if remembered is not None and remembered.operands.forms is mine.forms and remembered.binding(plan) is binding:
+    if remembered is not None and remembered.operands.kind is operands.kind and remembered.binding(plan) is binding:
         return
-    _remember_as(plan, mine, binding, binding.item, outcome)
+    _store_call(plan, operands, binding, binding.item, outcome)
 
 
-def _remember_as(
+def _store_call(
     plan: Plan,
-    mine: Operands,
+    operands: Operands,
     binding: Binding | None,
     item: int,
     outcome: Outcome | None = None,
     traffic: Traffic | None = None,
 ) -> Call | Transfer | None:
     """Remember arrays of this kind, by what moves them: `traffic` alone, or `binding`."""
-    key, group = key_of(mine), plan.group
-    plan.drop(key)
-    if key is None or group is None or True in mine.forms.stays:
+    key, group = key_of(operands), plan.group
+    plan.discard(key)
+    if key is None or group is None or True in operands.kind.stays:
         return None
     makes = [
         None if target is None or target is out else (pair.desc_b.empty if pair.part is None else pair.desc_b.zeros)
-        for pair, out, target in zip(plan.pairs, mine.outs, mine.targets, strict=True)
+        for pair, out, target in zip(plan.pairs, operands.outs, operands.targets, strict=True)
     ]
-    arrays = [array if isinstance(array, np.ndarray) else None for array in mine.given]
+    arrays = [array if isinstance(array, np.ndarray) else None for array in operands.arrays]
     try:
-        kinds = Kinds(arrays, mine.targets, makes)
+        kinds = Kinds(arrays, operands.targets, makes)
     except (BufferError, ValueError):  # dtypes that buffers cannot describe are checked each time
         return None
     call: Call | Transfer | None = None
-    ballot = Ballot(**plan.said_of(mine))
-    order = mine.order or 0 if binding is None else binding.order
+    ballot = Ballot(**plan.ballot_fields(operands))
+    order = operands.order or 0 if binding is None else binding.order
     exchange = None if binding is None else binding.exchanges[0]
-    kept = Operands([], [], [], *mine[3:])
+    kept = Operands([], [], [], *operands[3:])
     if exchange is not None and item:
         traffic = exchange.compiled()
     if traffic is not None:
         # A plan has its call; the call does not have its plan, so that both end with the plan's last reference.
         look_around = functools.partial(_look_around, group, weakref.ref(plan))
         call = Call(
-            traffic, kinds, Ballot(**plan.said_of(mine), packed=order), item, look_around, group.tickets, plan.listed
+            traffic,
+            kinds,
+            Ballot(**plan.ballot_fields(operands), packed=order),
+            item,
+            look_around,
+            group.tickets,
+            plan.is_batch,
         )
-    elif exchange is not None and _is_kept(plan, exchange, item, outcome):
+    elif exchange is not None and _is_cacheable(plan, exchange, item, outcome):
         assert binding is not None
         call = Transfer.ready(group, CachedUse(plan, kinds, kept, binding), ballot, outcome)
-    plan.keep(key, Remembered(kinds, kept, order, call, binding))
+    plan.store(key, CacheEntry(kinds, kept, order, call, binding))
     return call
 
 
-def _is_kept(plan: Plan, exchange: Exchange, item: int, outcome: Outcome | None) -> bool:
+def _is_cacheable(plan: Plan, exchange: Exchange, item: int, outcome: Outcome | None) -> bool:
     """Whether a use of this kind is kept for the next: one that is agreed on, of one array."""
     agreed = outcome is not None or plan.series is not None
-    return agreed and item > 0 and not plan.asks and CachedUse.suits(exchange)
+    return agreed and item > 0 and not plan.may_ask_dtypes and CachedUse.suits(exchange)
 
 
 def _look_around(group: Group, plan: weakref.ref[Plan]) -> None:

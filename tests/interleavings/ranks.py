@@ -159,7 +159,7 @@ class Setting:
             team.begin(world)
         for mine in self.plans:
             for plan in mine.values():
-                plan.inside.remembered.clear()
+                plan.inside.cache.clear()
                 plan.inside.call = None
                 plan.inside._numbers.clear()
                 if plan.inside.terms is not None:
@@ -366,12 +366,12 @@ def _made(layout: type[Descriptor | Tiles], name: str) -> Callable[..., Any]:
 _allocate = uses.allocate
 
 
-def _allocate_or_fail(plan: Any, mine: Any, dtypes: Any) -> Any:
+def _allocate_or_fail(plan: Any, operands: Any, dtypes: Any) -> Any:
     """What a transfer takes besides `out`; it fails with arrays for which that was chosen."""
     doomed = _here().doomed
-    if doomed and not doomed.isdisjoint(map(id, (*mine.given, *mine.outs))):
+    if doomed and not doomed.isdisjoint(map(id, (*operands.arrays, *operands.outs))):
         raise MemoryError("no memory for the rest")
-    return _allocate(plan, mine, dtypes)
+    return _allocate(plan, operands, dtypes)
 
 
 _moving = uses.Use.advance
@@ -380,7 +380,7 @@ _moving = uses.Use.advance
 def _moving_or_failing(self: Any, block: bool) -> Any:
     """The step of a use while elements move; it fails with arrays for which that was chosen."""
     doomed = _here().doomed_later
-    arrays = (*self.mine.given, *self.mine.outs)
+    arrays = (*self.operands.arrays, *self.operands.outs)
     if isinstance(self, uses.CachedUse):  # it knows the array that it writes
         arrays += tuple(self._targets)
     if doomed and not doomed.isdisjoint(map(id, arrays)):
@@ -560,7 +560,7 @@ class Use:
 
     def _arguments(self) -> tuple[Any, Any]:
         self.rank.no_memory = self.fault == "out"
-        if self.plan.inside.listed:
+        if self.plan.inside.is_batch:
             return self.given, self.into
         return self.given[0], self.into[0]
 
@@ -616,7 +616,7 @@ class Use:
         else:
             self.outcome = "done"
             if called:
-                self.results = result if self.plan.inside.listed else [result]
+                self.results = result if self.plan.inside.is_batch else [result]
             self._right()
 
     def _refused(self, error: Exception) -> None:

@@ -77,7 +77,7 @@ class Side:
 
     def bind(self, order: int) -> None:
         operands = self.operands
-        binding = self.plan.binding(operands, operands.forms, order, self.case.dtype.itemsize)
+        binding = self.plan.binding(operands, operands.kind, order, self.case.dtype.itemsize)
         (exchange,) = binding.exchanges
         self.exchange: Exchange = exchange
         limit = self.plan.memory_limit
@@ -106,7 +106,7 @@ class Side:
         """B is what the oracle says, and A as it was."""
         case, call, operands = self.case, self.case.calls[0], self.operands
         result = finished(self.plan, operands.outs, operands.targets, operands.factors)
-        if not call.new and self.plan.tiled:
+        if not call.new and self.plan.has_tiles:
             result = self.b.given
         wanted, equal = case.after(call), same_bytes if case.exact else same_numbers
         for view, piece in zip(views_of(case.b, self.rank, result), case.b.pieces(self.rank), strict=True):

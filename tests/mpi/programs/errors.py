@@ -17,7 +17,7 @@ from pyscalapack_redist.comm import group as group_module
 from pyscalapack_redist.engine import build as building
 from pyscalapack_redist.engine import messages as planner
 from pyscalapack_redist.engine import use as states
-from pyscalapack_redist.engine.plan import Remembered
+from pyscalapack_redist.engine.plan import CacheEntry
 from pyscalapack_redist.errors import RedistributionError
 from pyscalapack_redist.exchanges import exchange as threads
 
@@ -401,7 +401,7 @@ def conversations() -> None:
         assert found is None or np.array_equal(found, numbers(desc))
     for where, name, error in (
         (group_module, "verdict", (W, C)),  # the first rank cannot say why nothing may move
-        (Remembered, "binding", MemoryError if RANK == 0 else C),
+        (CacheEntry, "binding", MemoryError if RANK == 0 else C),
     )[: 2 if ONE_NODE else 1]:
         comm = WORLD.Dup()
         plan, out = psr.redistribute(A.on(comm), B.on(comm)), B.zeros()
@@ -429,7 +429,7 @@ def distributed_arrays() -> None:
     fails(W, "out is a ndarray: it must be", lambda: x.redistribute(out=on_bad(B.zeros(), y)))
     words = "the layout to reach must be the same on every rank, but rank 0 has"
     all_fail(C, words, lambda: x.redistribute(block=RANK + 1))
-    plan, words = psr.redistribute(x, B), r"a has the layout Descriptor\(13 x 11, blocks 4 x 4"
+    plan, words = psr.plan(x, B), r"a has the layout Descriptor\(13 x 11, blocks 4 x 4"
     fails(W, words, lambda: plan(on_bad(other, x)))
     fails(W, words, lambda: plan.start(on_bad(other, x), y).wait())
     fails(W, f"plan 1: {words}", lambda: psr.batch(plan, plan)([x, on_bad(other, x)]))
