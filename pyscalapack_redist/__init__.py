@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from ._lazy import lazily
 
 try:
-    from .engine.make import batch, gather, redistribute, scatter
+    from .distributed_array import DistributedArray, distribute, redistribute
+    from .engine.make import batch, gather, plan, scatter
 except ModuleNotFoundError as error:
     if not (error.name or "").startswith(f"{__name__}._"):
         raise
@@ -39,7 +40,6 @@ from .tracing import Phase, Phases, trace
 if TYPE_CHECKING:
     from . import blacs, intersections, linalg, scalapack, schedules
     from .connection.connect import accept, connect
-    from .distributed_array import DistributedArray, distribute
     from .engine.paper import PaperPlan
     from .files import dtype_of, load, save, shape_of
     from .layout.relabel import RelabelReport, relabel, relabel_report
@@ -76,6 +76,7 @@ __all__ = [
     "intersections",
     "linalg",
     "load",
+    "plan",
     "redistribute",
     "relabel",
     "relabel_report",
@@ -92,7 +93,6 @@ __getattr__ = lazily(
     {
         **{name: name for name in ("blacs", "intersections", "linalg", "scalapack", "schedules")},
         **dict.fromkeys(("accept", "connect"), "connection.connect"),
-        **dict.fromkeys(("DistributedArray", "distribute"), "distributed_array"),
         **dict.fromkeys(("dtype_of", "load", "save", "shape_of"), "files"),
         **dict.fromkeys(("RelabelReport", "relabel", "relabel_report"), "layout.relabel"),
         "PaperPlan": "engine.paper",
@@ -101,4 +101,4 @@ __getattr__ = lazily(
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])

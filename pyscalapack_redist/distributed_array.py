@@ -1,4 +1,4 @@
-"""DistributedArray: a matrix that knows its layout; and distribute(), which makes one of an array on one rank.
+"""DistributedArray: a matrix that knows its layout; distribute(), which makes one of an array on one rank; redistribute().
 
 What it does without communication is in `layout.distributed`. What it does with the other ranks is a call of `redistribute`,
 `gather`, `load` or `save`; this module adds that all ranks know the dtype and agree on the layout to reach.
@@ -9,22 +9,27 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any, Self
+from typing import Any, Self, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from .comm.group import first_known
+from .comm.mpi import MPI
 from .comm.vote import Ballot, Statement, digest
-from .engine.make import from_root, gather, redistribute
-from .engine.spec import communicator_of, group_of_all
+from .engine.make import agreed_plan, from_root, gather, plan
+from .engine.redistribution import Redistribution
+from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of, group_of_all
 from .errors import ArrayError, DescriptorError, shown
+from .exchanges.exchange import MEMORY_LIMIT
 from .layout.arrays import host_array
 from .layout.descriptor import Descriptor
 from .layout.dimensions import BlockSizes
 from .layout.distributed import Distributed, descriptor_of
 from .layout.grid import ProcessGrid
 from .layout.letters import OPERATIONS, letter_of, transposes
+from .layout.tiles import Tiles
+from .layout.waypoints import Via
 
 
 class DistributedArray(Distributed):
@@ -132,8 +137,8 @@ class DistributedArray(Distributed):
         statements = [Statement("the layout to reach", layout, repr(target))]
         outcome = everyone.agree(ballot, error, lambda: statements, lambda outcome: bool(outcome.note))
         dtype = everyone.combine(self.dtype, first_known) if outcome.note else self.dtype
-        plan = redistribute(self._desc, target, dtype=dtype, comm=comm, op=op, **options)
-        local = plan(self._local, None if out is None else out.local, alpha=alpha, beta=beta)
+        to_target = plan(self._desc, target, dtype=dtype, comm=comm, op=op, **options)
+        local = to_target(self._local, None if out is None else out.local, alpha=alpha, beta=beta)
         return type(self)._made(target, local, dtype) if out is None else out
 
     def _layout_to_reach(
@@ -167,6 +172,171 @@ class DistributedArray(Distributed):
         if isinstance(block, EllipsisType):  # of a slice, what there is of irregular blocks
             blocks = [axis.block for axis in self._desc.distributions][::step]
         return Descriptor(self.shape[::step], blocks, grid or self._desc.grid, source=source, axes=axes)
+
+
+class PlanKeywords(TypedDict, total=False):
+    """The keyword arguments of `redistribute` and `plan`."""
+
+    dtype: DTypeLike | None
+    comm: MPI.Intracomm | MPI.Intercomm | None
+    op: str
+    uplo: str | None
+    diag: str
+    fill: str | None
+    schedule: str
+    exchange: str
+    buffers: str
+    via: Via
+    memory_limit: int | str
+    agree: str
+
+
+LayoutOrNone = Descriptor | Tiles | Sequence[int] | NDArray[np.integer] | None
+D = TypeVar("D", bound=Distributed)
+
+
+@overload
+def redistribute(desc_a: D, desc_b: LayoutOrNone, **options: Unpack[PlanKeywords]) -> D: ...
+
+
+@overload
+def redistribute(desc_a: LayoutOrNone, desc_b: LayoutOrNone, **options: Unpack[PlanKeywords]) -> Redistribution: ...
+
+
+def redistribute(
+    desc_a: Distributed | LayoutOrNone,
+    desc_b: Distributed | LayoutOrNone,
+    *misplaced: object,
+    dtype: DTypeLike | None = None,
+    comm: MPI.Intracomm | MPI.Intercomm | None = None,
+    op: str = "N",
+    uplo: str | None = None,
+    diag: str = "N",
+    fill: str | None = None,
+    schedule: str = "auto",
+    exchange: str = "auto",
+    buffers: str = "packed",
+    via: Via = None,
+    memory_limit: int | str = MEMORY_LIMIT,
+    agree: str = "always",
+) -> Any:
+    """Plan the redistribution from layout A to layout B; with a DistributedArray for A, redistribute it.
+
+    Collective over the processes of the two grids, and of those of a list `via`; with `comm`, over all of `comm`, which
+    is the only way that ranks which name different processes by mistake hear of it. Other ranks may call it too. On two
+    grids without a communicator the plan is one to study, for any number of processes: see `PaperPlan`. Plans
+    are kept with the communicator: asking again for the same one costs one small reduction, holding it costs nothing.
+    The first plan of a set of processes on several nodes measures the links between them, once: one rank of each sends
+    some 640 kB to the next, unless PYSCALAPACK_REDIST_LINKS names a file with latency and bandwidth.
+
+    Parameters
+    ----------
+    desc_a, desc_b : Descriptor, Tiles, DistributedArray or nine integers
+        Layouts before and after, of the same global shape: a `Descriptor` or `Tiles`, or a ScaLAPACK descriptor with a
+        live BLACS context. On a rank outside its grid CTXT may be -1, and a rank that does not know a layout passes None;
+        `comm` must then be given. In place of `desc_a` a `DistributedArray`, which is redistributed.
+    dtype : dtype, optional
+        Of the arrays; of a `DistributedArray` its own. Needed only on ranks that are in B but not in A and will pass no
+        `out`; on an inter-communicator it is enough that one rank of either side gives it.
+    comm : MPI.Intracomm or MPI.Intercomm, optional
+        Communicator that holds both grids. By default the one that both grids are on. On an inter-communicator all ranks
+        of the side that has the array give `desc_a` alone, all ranks of the other side `desc_b` alone, and the options
+        are the same on both; the layouts and the dtype are sent to the other side.
+    op : {"N", "T", "C", "R"}
+        What B gets: A, its transpose, its conjugate transpose (of matrices; B then has A's columns as rows), or its
+        conjugate. Like `uplo` and `diag`, in either case.
+    uplo : {None, "U", "L"}
+        Move only the upper or the lower trapezoid of A (of the sub-array, where it is one), as pxtrmr2d does: i <= j for
+        "U", but i <= j + m - n in a tall matrix of m x n; i >= j for "L", but i >= j - (n - m) in a wide one. With "T"
+        and "C" it is the other triangle of B that is written. The rest of `out` is not touched; that of a new array is 0.
+    diag : {"N", "U"}
+        "U": the last diagonal of the trapezoid stays out too. Only with `uplo`.
+    fill : {None, "zero", "symmetric", "hermitian"}
+        Write the rest of B too: B = alpha * op(S) + beta * B, where S is A's trapezoid and 0 elsewhere, or, of a square
+        matrix, its transpose or conjugate transpose elsewhere (then with `diag="U"` the diagonal of B is left as it is).
+        The mirror image is a second move of the same elements. The diagonal is copied unchanged.
+    schedule : str
+        Order of the messages: "auto" or a name in `schedules.NAMES`. "walker-otto", "phases", "random-phases" and "classes"
+        have conditions; "stepwise", "greedy", "optimal", "open-shop" (for "windowed") and "preemptive", which cuts messages,
+        are searched for by one rank when the plan is made.
+    exchange : str
+        How they move: "auto", "shared" (through memory shared by the ranks of a node, by MPI between nodes),
+        "nonblocking", "windowed", "synchronized", "ready", "sendrecv", "bruck" (through other ranks, in log2 P messages of
+        each rank), or "alltoallv" and "alltoallw", which leave the order to MPI.
+    buffers : {"packed", "datatypes"}
+        What MPI is given: bytes that are packed and unpacked here, or the arrays themselves, described by derived
+        datatypes, with no staging memory of ours (all exchanges but alltoallv).
+    via : {None, "dimensions", "lcm", "gcd"} or list of Descriptor
+        None: every element moves once. "dimensions": one dimension after another. "lcm": blocks grow to the least common
+        multiple of both sizes, then shrink; each leg has its own schedule. "gcd": they shrink to the greatest common
+        divisor, then grow. Descriptors: through these layouts. The local arrays of layouts in between
+        are made in each call, beside what `memory_limit` counts.
+    memory_limit : int or str
+        Most bytes of extra memory per rank, as a number or as "64MiB" (kB, MB and GB are powers of 1000, KiB, MiB and GiB
+        of 1024).
+    agree : {"always", "first"}
+        "always": in each call all ranks agree before any element moves, so an error on one is an error on all, and no array
+        is touched. "first": they agree in the first call, and a later one starts as a persistent collective of MPI does
+        (MPI_Alltoallv_init, MPI_Start): its arguments are bound, here dtype, alpha, beta and the order of elements in
+        messages, while the arrays may be others, with other strides; and whether another rank has called correctly is not
+        looked at first. That is for small messages between nodes (all that goes at once, up to 256 KiB a rank), where
+        agreeing takes as long as moving; through shared memory, and for longer messages, ranks go on to agree. What is given
+        up is that errors are the same on all: a rank with an error of its own raises it at once; one that receives from it
+        raises CollectiveError in this call, with B perhaps written in part; all others at most 32 calls later, having had
+        correct arrays until then. The plan can be used no more after that, also where ranks have agreed on the failure. Not for
+        the exchanges "ready", "bruck", "alltoallv" and "alltoallw", nor for buffers="datatypes".
+
+    Returns
+    -------
+    Redistribution or DistributedArray
+        For two layouts a plan: call it with the local array of A to get that of B. The same object again for the same
+        layouts and options, but a new one each time with `agree="first"`. On paper a `PaperPlan`, which says what is
+        missing. For an array and a layout the array in that layout, as `desc_a.redistribute(desc_b)` gives it. A rank that
+        passes None gets what the others ask for. `plan` gives a plan for arrays too.
+
+    Raises
+    ------
+    DescriptorError, ArrayError, ScheduleError
+        An argument is wrong on this rank.
+    CollectiveError
+        An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
+    """
+    error = _misuse(desc_a, desc_b, misplaced)
+    returns: int | None = RETURNS_PLAN
+    if isinstance(desc_a, Distributed):
+        returns, dtype = RETURNS_ARRAY, desc_a.dtype if dtype is None else dtype
+    elif desc_a is None or desc_b is None:
+        returns = None
+    options = dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill, agree
+    agreed = agreed_plan(desc_a, desc_b, options, returns, error)
+    if not agreed.gives_array:
+        return agreed.plan
+    kind, local = (type(desc_a), desc_a.local) if isinstance(desc_a, Distributed) else (DistributedArray, None)
+    return kind._made(agreed.plan.desc_b, agreed.plan(local), agreed.dtype)
+
+
+def _misuse(desc_a: object, desc_b: object, misplaced: Sequence[object]) -> ArrayError | None:
+    """The error for arguments that do not say what is wanted, with the line to write; None for others."""
+    if misplaced:
+        return ArrayError(
+            "redistribute takes two layouts, or a DistributedArray and a layout, and everything else by name: "
+            "redistribute(desc_a, desc_b)(a) redistributes the local array a"
+        )
+    if isinstance(desc_a, Distributed) and isinstance(desc_b, Tiles):
+        return ArrayError(
+            "a DistributedArray is not of tiles: plan(array, tiles)(array) gives the local arrays of the tiles"
+        )
+    if not isinstance(desc_b, Distributed):
+        return None
+    if isinstance(desc_a, Distributed):
+        return ArrayError(
+            "both arguments of redistribute are arrays: desc_a.redistribute(out=desc_b) writes the first into the second, "
+            "redistribute(desc_a, desc_b.desc) gives a new array, and plan(desc_a, desc_b) a plan"
+        )
+    return ArrayError(
+        "the second argument of redistribute is an array, and the first is not: redistribute(array, desc) brings an array "
+        "into a layout, and plan(desc_a, desc_b) gives a plan"
+    )
 
 
 def distribute(array: object, desc: Descriptor, root: int = 0) -> DistributedArray:

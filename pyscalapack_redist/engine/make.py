@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -43,10 +43,18 @@ from .choose import Choice, choose, log_steps_pay
 from .operation import moved
 from .plan import Plan
 from .redistribution import Redistribution
-from .spec import Asked, Spec, checked_memory, communicator_of, group_of_all, resolve
+from .spec import RETURNS_ARRAY, RETURNS_PLAN, Asked, Spec, checked_memory, communicator_of, group_of_all, resolve
 
 
-def redistribute(
+class Agreed(NamedTuple):
+    """The plan that all ranks ask for, whether they ask for the redistributed array, and the dtype of the array."""
+
+    plan: Redistribution
+    gives_array: bool
+    dtype: np.dtype[Any] | None
+
+
+def plan(
     desc_a: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,
     desc_b: Descriptor | Tiles | Distributed | Sequence[int] | NDArray[np.integer] | None,
     *,
@@ -63,78 +71,19 @@ def redistribute(
     memory_limit: int | str = MEMORY_LIMIT,
     agree: str = "always",
 ) -> Redistribution:
-    """Plan the redistribution of an array from layout A to layout B.
-
-    Collective over the processes of the two grids, and of those of a list `via`; with `comm`, over all of `comm`, which
-    is the only way that ranks which name different processes by mistake hear of it. Other ranks may call it too. On two
-    grids without a communicator the plan is one to study, for any number of processes: see `PaperPlan`. Plans
-    are kept with the communicator: asking again for the same one costs one small reduction, holding it costs nothing.
-    The first plan of a set of processes on several nodes measures the links between them, once: one rank of each sends
-    some 640 kB to the next, unless PYSCALAPACK_REDIST_LINKS names a file with latency and bandwidth.
+    """Plan the redistribution of an array from layout A to layout B. Collective, as `redistribute` with two layouts.
 
     Parameters
     ----------
     desc_a, desc_b : Descriptor, Tiles, DistributedArray or nine integers
-        Layouts before and after, of the same global shape: a `Descriptor` or `Tiles`, that of a `DistributedArray`, or a
-        ScaLAPACK descriptor with a live BLACS context. On a rank outside its grid CTXT may be -1, and a rank that does not
-        know a layout passes None; `comm` must then be given.
-    dtype : dtype, optional
-        Of the arrays. Needed only on ranks that are in B but not in A and will pass no `out`; on an inter-communicator
-        it is enough that one rank of either side gives it.
-    comm : MPI.Intracomm or MPI.Intercomm, optional
-        Communicator that holds both grids. By default the one that both grids are on. On an inter-communicator all ranks
-        of the side that has the array give `desc_a` alone, all ranks of the other side `desc_b` alone, and the options
-        are the same on both; the layouts and the dtype are sent to the other side.
-    op : {"N", "T", "C", "R"}
-        What B gets: A, its transpose, its conjugate transpose (of matrices; B then has A's columns as rows), or its
-        conjugate. Like `uplo` and `diag`, in either case.
-    uplo : {None, "U", "L"}
-        Move only the upper or the lower trapezoid of A (of the sub-array, where it is one), as pxtrmr2d does: i <= j for
-        "U", but i <= j + m - n in a tall matrix of m x n; i >= j for "L", but i >= j - (n - m) in a wide one. With "T"
-        and "C" it is the other triangle of B that is written. The rest of `out` is not touched; that of a new array is 0.
-    diag : {"N", "U"}
-        "U": the last diagonal of the trapezoid stays out too. Only with `uplo`.
-    fill : {None, "zero", "symmetric", "hermitian"}
-        Write the rest of B too: B = alpha * op(S) + beta * B, where S is A's trapezoid and 0 elsewhere, or, of a square
-        matrix, its transpose or conjugate transpose elsewhere (then with `diag="U"` the diagonal of B is left as it is).
-        The mirror image is a second move of the same elements. The diagonal is copied unchanged.
-    schedule : str
-        Order of the messages: "auto" or a name in `schedules.NAMES`. "walker-otto", "phases", "random-phases" and "classes"
-        have conditions; "stepwise", "greedy", "optimal", "open-shop" (for "windowed") and "preemptive", which cuts messages,
-        are searched for by one rank when the plan is made.
-    exchange : str
-        How they move: "auto", "shared" (through memory shared by the ranks of a node, by MPI between nodes),
-        "nonblocking", "windowed", "synchronized", "ready", "sendrecv", "bruck" (through other ranks, in log2 P messages of
-        each rank), or "alltoallv" and "alltoallw", which leave the order to MPI.
-    buffers : {"packed", "datatypes"}
-        What MPI is given: bytes that are packed and unpacked here, or the arrays themselves, described by derived
-        datatypes, with no staging memory of ours (all exchanges but alltoallv).
-    via : {None, "dimensions", "lcm", "gcd"} or list of Descriptor
-        None: every element moves once. "dimensions": one dimension after another. "lcm": blocks grow to the least common
-        multiple of both sizes, then shrink; each leg has its own schedule. "gcd": they shrink to the greatest common
-        divisor, then grow. Descriptors: through these layouts. The local arrays of layouts in between
-        are made in each call, beside what `memory_limit` counts.
-    memory_limit : int or str
-        Most bytes of extra memory per rank, as a number or as "64MiB" (kB, MB and GB are powers of 1000, KiB, MiB and GiB
-        of 1024).
-    agree : {"always", "first"}
-        "always": in each call all ranks agree before any element moves, so an error on one is an error on all, and no array
-        is touched. "first": they agree in the first call, and a later one starts as a persistent collective of MPI does
-        (MPI_Alltoallv_init, MPI_Start): its arguments are bound, here dtype, alpha, beta and the order of elements in
-        messages, while the arrays may be others, with other strides; and whether another rank has called correctly is not
-        looked at first. That is for small messages between nodes (all that goes at once, up to 256 KiB a rank), where
-        agreeing takes as long as moving; through shared memory, and for longer messages, ranks go on to agree. What is given
-        up is that errors are the same on all: a rank with an error of its own raises it at once; one that receives from it
-        raises CollectiveError in this call, with B perhaps written in part; all others at most 32 calls later, having had
-        correct arrays until then. The plan can be used no more after that, also where ranks have agreed on the failure. Not for
-        the exchanges "ready", "bruck", "alltoallv" and "alltoallw", nor for buffers="datatypes".
+        Layouts before and after; a `DistributedArray` stands for its layout. None as for `redistribute`.
+    dtype, comm, op, uplo, diag, fill, schedule, exchange, buffers, via, memory_limit, agree : optional
+        As for `redistribute`.
 
     Returns
     -------
     Redistribution
-        Call it with the local array of A to get that of B; the same object again for the same layouts and options, but a new
-        one each time with `agree="first"`. On paper
-        a `PaperPlan`, which says what is missing.
+        Call it with the local array of A to get that of B.
 
     Raises
     ------
@@ -143,14 +92,33 @@ def redistribute(
     CollectiveError
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
+    options = dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill, agree
+    return agreed_plan(desc_a, desc_b, options, RETURNS_PLAN).plan
+
+
+def agreed_plan(
+    desc_a: object, desc_b: object, options: tuple[Any, ...], returns: int | None, error: Exception | None = None
+) -> Agreed:
+    """The plan for two layouts, on which all ranks agree. Collective over the processes of the layouts, or over `comm`.
+
+    Parameters
+    ----------
+    desc_a, desc_b : object
+        Layouts, or arrays that have them.
+    options : tuple
+        Keyword arguments of `plan`, in the order in which `Spec` has them.
+    returns : {RETURNS_PLAN, RETURNS_ARRAY, None}
+        What the user's call returns; None on a rank whose call returns what the other ranks ask for.
+    error : Exception, optional
+        What is wrong with this rank's arguments, as far as the caller has seen.
+    """
     desc_a, desc_b = descriptor_of(desc_a), descriptor_of(desc_b)
     with interrupts_held() as held:
-        spec = resolve(
-            desc_a, desc_b, dtype, comm, schedule, exchange, buffers, via, memory_limit, op, uplo, diag, fill, agree
-        )
+        spec = resolve(desc_a, desc_b, *options, returns, error)
         if spec.on_paper or spec.idle:
-            plan = build(spec, choose(spec.schedule, spec.exchange, spec.buffers, None))
-            return _paper_plan(plan) if spec.on_paper else Redistribution(plan)
+            inside = build(spec, choose(spec.schedule, spec.exchange, spec.buffers, None))
+            local_plan = _paper_plan(inside) if spec.on_paper else Redistribution(inside)
+            return Agreed(local_plan, returns == RETURNS_ARRAY, spec.dtype)
         with tracing.phase("plan", desc_a, desc_b):
             group = spec.joint.group if spec.joint else group_of(spec.comm, spec.ranks)
             return _agreed_plan(spec, group, held.let_through)
@@ -162,45 +130,53 @@ def _paper_plan(plan: Plan) -> Redistribution:
     return PaperPlan(plan)
 
 
-# What a rank notes on its ballot. Where all have planned by themselves, one vote tells both that all ask for the same plan
-# and that all have it.
-PLANNED, NOT_PLANNED, LAYOUT_UNKNOWN = range(3)
+# The field `note` of the vote. Where all ranks have planned already, one vote says that all ask for the same plan and that all
+# have it. ASKS: this rank lacks a layout, or the dtype of an array that is to be returned.
+PLANNED, NOT_PLANNED, ASKS = range(3)
 
 
-def _agreed_plan(spec: Spec, group: Group, let_through: Callable[[], None]) -> Redistribution:
+def _agreed_plan(spec: Spec, group: Group, let_through: Callable[[], None]) -> Agreed:
     """The plan that all ask for, an old one or a new one. Collective over the group.
 
-    Interrupts are held back: they come before the vote, which then tells the others, and while it is waited for. From then on
+    Interrupts are held back. They come before the vote, which then reports them, and while it is waited for. Afterwards
     all ranks make and keep the same plans.
     """
     asked, error = spec.asked(), spec.error
-    plan = group.plans.get(asked) or _plan_ahead(spec, group)
+    ahead = group.plans.get(asked) or _plan_ahead(spec, group)
     try:
         let_through()
     except BaseException as caught:
         error = error or caught
-    note = LAYOUT_UNKNOWN if not spec.knows_both else NOT_PLANNED if plan is None else PLANNED
+    note = ASKS if spec.lacks_data else NOT_PLANNED if ahead is None else PLANNED
 
-    def is_new(outcome: Outcome) -> bool:
-        """Whether ranks have more to tell. Else they keep the plan, as must one on which an interrupt has ended the call."""
+    def lacks_dtype(outcome: Outcome) -> bool:
+        return bool(outcome.packed == RETURNS_ARRAY and outcome.note == ASKS)
+
+    def has_more(outcome: Outcome) -> bool:
+        """Whether ranks have more to send after the vote. A plan that all have is kept, also after an interrupt."""
         key = Asked.of(outcome)
         if outcome.note != PLANNED and key not in group.plans:
             return True
-        group.plans.keep(key, group.plans.get(key, plan))
-        return False
+        group.plans.keep(key, group.plans.get(key, ahead))
+        return lacks_dtype(outcome)
 
-    ballot = Ballot(failed=group.failed(error), note=note, **asked._asdict())
-    outcome = group.agree(ballot, error, spec.statements, is_new, let_through)
+    # `packed` is a field that no other use of this vote needs: ranks that know what the call returns know the same
+    ballot = Ballot(failed=group.failed(error), note=note, packed=spec.returns, **asked._asdict())
+    outcome = group.agree(ballot, error, spec.statements, has_more, let_through)
     key = Asked.of(outcome)
-    kept: Redistribution | None = group.plans.get(key)
-    agreed = kept or _plan_together(spec, group, outcome.note == LAYOUT_UNKNOWN)
+    cached: Redistribution | None = group.plans.get(key)
+    agreed = cached or _plan_together(spec, group, outcome.note == ASKS)
     dtype = spec.dtype if spec.joint is None else agreed.inside.pairs[0].dtype  # two sides have told theirs
+    if lacks_dtype(outcome):
+        dtype = group.combine(dtype, first_known)
     inside = agreed.inside.with_layouts(*spec.descriptors, dtype)
     if inside is not agreed.inside:
         agreed = Redistribution(inside)
-    if agreed is not kept:
+    if agreed is not cached:
         group.plans.keep(key, agreed)
-    return agreed if spec.agree == "always" else Redistribution(agreed.inside.with_terms())
+    if spec.agree != "always":
+        agreed = Redistribution(agreed.inside.with_terms())
+    return Agreed(agreed, outcome.packed == RETURNS_ARRAY, dtype)
 
 
 def _plan_ahead(spec: Spec, group: Group) -> Redistribution | None:
@@ -570,7 +546,7 @@ def _move(
     array, dtype = _agreed(call, desc, given, root)
     single = Descriptor(desc.shape, None, ProcessGrid((1,) * desc.ndim, comm, ranks=np.full((1,) * desc.ndim, root)))
     source, target = (desc, single) if to_root else (single, desc)
-    return redistribute(source, target, dtype=dtype, comm=comm)(array, out), dtype
+    return plan(source, target, dtype=dtype, comm=comm)(array, out), dtype
 
 
 def _agreed(

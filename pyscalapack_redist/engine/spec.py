@@ -32,6 +32,7 @@ from .operation import MatrixPart, check_square, checked_fill, checked_part
 
 WITH_UNIT = re.compile(r"(?P<value>\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
 AGREE = ("always", "first")
+RETURNS_PLAN, RETURNS_ARRAY = 1, 2  # what a call returns
 VOTED_ON = ("ready", "bruck", "alltoallv", "alltoallw")  # exchanges whose messages cannot do without a vote
 SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
@@ -223,15 +224,18 @@ class Spec:
         diag: str = "N",
         fill: str | None = None,
         agree: str = "always",
+        returns: int | None = RETURNS_PLAN,
+        error: Exception | None = None,
     ) -> None:
-        self.error: BaseException | None = None
+        self.error: BaseException | None = error
+        self.returns = returns
         self.on_paper = on_paper(desc_a, desc_b, comm)
         if not self.on_paper:
             check_running()
         self.joint = _joint(comm)
         if comm is not None and not hasattr(comm, "Get_size"):
             # the others need to hear of it, where the layouts tell who they are
-            self.error = DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm or Intercomm")
+            self.error = error or DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm or Intercomm")
             comm = None
         if self.on_paper:
             self._comm = None
@@ -293,6 +297,11 @@ class Spec:
     def known(self) -> tuple[Any, ...]:
         """What this rank knows of both layouts and of the dtype, to tell the others. Not collective."""
         return (*(None if mine is None else (type(mine), mine._packed()) for mine in self.descriptors), self.dtype)
+
+    @property
+    def lacks_data(self) -> bool:
+        """Whether this rank knows a layout, or the dtype of the array that it asks for, only from others."""
+        return not self.knows_both or (self.returns == RETURNS_ARRAY and self.dtype is None)
 
     def told(self, a: Any, b: Any, dtype: np.dtype[Any] | None) -> Spec:
         """The same with what all ranks know together. Not collective, and alike on all ranks.
@@ -363,11 +372,14 @@ class Spec:
             checked_options("auto", "auto", "packed", MEMORY_LIMIT, "N", None, "N", None, "always")._asdict(), via=None
         )
         unusual = [f"{name}={value!r}" for name, value in options.items() if repr(value) != repr(usual[name])]
-        said = []
+        returned = (
+            "a plan: desc_a and desc_b are layouts" if self.returns == RETURNS_PLAN else "an array: desc_a is one"
+        )
+        said = [Statement("what the call returns", self.returns, returned)]
         if self.joint is not None:
             role = "desc_a alone, so its side sends" if self._sends else "desc_b alone, so its side receives"
             dtype = None if self.dtype is None else dtype_digest(self.dtype)
-            said = [
+            said += [
                 Statement("the direction", self._sender(self.joint), role),
                 Statement("dtype", dtype, f"{self.dtype}"),
             ]

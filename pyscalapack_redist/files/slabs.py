@@ -26,7 +26,7 @@ from ..comm.groups import MPIGroup
 from ..comm.mpi import MPI
 from ..comm.node import machine
 from ..comm.progress import blocking
-from ..engine.make import redistribute
+from ..engine.make import plan
 from ..errors import FileError
 from ..layout.descriptor import Descriptor
 from ..layout.grid import ProcessGrid
@@ -258,7 +258,7 @@ class ArrayFile(ABC):
             for slab in slabs(desc, array.dtype.itemsize, array.order, self.callers):
                 part = on_all(self.group, functools.partial(read_part, slab))
                 # On the whole communicator, here and below: not every slab has a part for every rank.
-                redistribute(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
+                plan(slab.layout, desc[slab.part], dtype=dtype, comm=desc.grid.comm)(part, out)
 
     def write(self, array: FileArray, desc: Descriptor, local: NDArray[Any] | None) -> None:
         """Write this rank's local array into the file, which is there, and see it on the disk. Collective."""
@@ -270,7 +270,7 @@ class ArrayFile(ABC):
         with self.opened("r+") as file:
             for slab in slabs(desc, array.dtype.itemsize, array.order, self.callers):
                 part = slab.layout.empty(array.dtype, order=array.order)
-                redistribute(desc[slab.part], slab.layout, dtype=array.dtype, comm=desc.grid.comm)(local, part)
+                plan(desc[slab.part], slab.layout, dtype=array.dtype, comm=desc.grid.comm)(local, part)
                 on_all(self.group, functools.partial(write_part, slab, part))
 
 

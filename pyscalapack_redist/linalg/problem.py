@@ -14,7 +14,7 @@ from .. import blacs, tracing
 from ..blacs.library import fitting_kernels, kernel_name, warn_of_kernels
 from ..comm.vote import Ballot, Statement, digest
 from ..distributed_array import DistributedArray
-from ..engine.make import redistribute
+from ..engine.make import plan
 from ..engine.spec import communicator_of, group_of_all
 from ..errors import ArrayError, DescriptorError, shown
 from ..layout.descriptor import Descriptor
@@ -272,7 +272,7 @@ class Problem:
 
     def _redistribute(self, name: str, source: Descriptor, target: Descriptor, *arrays: Any, op: str = "N") -> Any:
         with tracing.phase(f"redistribute {name}", source, target):
-            return redistribute(source, target, dtype=self.dtype, comm=self._comm, op=op)(*arrays)
+            return plan(source, target, dtype=self.dtype, comm=self._comm, op=op)(*arrays)
 
     def _may_overwrite(self, name: str, local: NDArray[Any]) -> bool:
         """Whether a local array can be written, and no other operand is in the same memory."""

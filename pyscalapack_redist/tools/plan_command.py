@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import schedules
 from ..drawing.figures import number_cells
-from ..engine.make import redistribute
+from ..engine.make import plan as make_plan
 from ..errors import DescriptorError, ScheduleError
 from ..exchanges.exchange import MEMORY_LIMIT
 from ..layout.waypoints import VIAS
@@ -89,7 +89,7 @@ def studied(case: Case, name: str, time_limit: float, links: NodeLinks) -> tuple
     item, uncounted, totals = case.dtype.itemsize, None, None
     a, b = (layout.descriptor(case.shape, None) for layout in (case.before, case.after))
     try:
-        totals = redistribute(a, b, schedule="caterpillar").report(case.dtype)
+        totals = make_plan(a, b, schedule="caterpillar").report(case.dtype)
     except ScheduleError as error:
         uncounted = str(error)
     most = max(
@@ -104,7 +104,7 @@ def studied(case: Case, name: str, time_limit: float, links: NodeLinks) -> tuple
             figures["reason"] = f"left out: it needs a table of all pairs, {most:,} along a dimension"
             continue
         try:
-            order = redistribute(a, b, schedule=each).schedule
+            order = make_plan(a, b, schedule=each).schedule
             parts = _parts(order, case, time_limit if each == name else 1.0)
         except ScheduleError as error:
             if each == name:
@@ -172,7 +172,7 @@ def _way(a: Any, b: Any, via: str | None, case: Case, links: NodeLinks) -> Figur
     """One way of `via=`, all legs together."""
     names = ("legs", "messages", "bytes", "fewest_steps", "busiest_bytes", "seconds")
     try:
-        report = redistribute(a, b, schedule="caterpillar", via=via).report(case.dtype)
+        report = make_plan(a, b, schedule="caterpillar", via=via).report(case.dtype)
     except (ScheduleError, DescriptorError) as error:
         return {"via": via, **dict.fromkeys(names), "reason": str(error)}
     legs = [report] if via is None else report.legs

@@ -25,7 +25,7 @@ from ... import blacs
 from ..._kernels.boxes import Box
 from ..._kernels.bundle import address_of, dense_strides
 from ...comm.mpi import MPI
-from ...engine.make import redistribute
+from ...engine.make import plan
 from ...engine.messages import messages_of
 from ...engine.spec import AGREE
 from ...errors import ArrayError, LibraryError
@@ -180,7 +180,7 @@ class _Planned(Prepared):
         super().__init__(rank_case)
         options: dict[str, Any] = dict(zip(OPTIONS, asked, strict=False))
         options |= {"dtype": rank_case.case.dtype, "memory_limit": memory_limit}
-        self.plan = redistribute(rank_case.desc_a, rank_case.desc_b, **options)
+        self.plan = plan(rank_case.desc_a, rank_case.desc_b, **options)
 
     @functools.cached_property
     def extra_bytes(self) -> int | None:  # type: ignore[override]  # found when asked for: a report takes as long as a plan

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def to_another_layout(rng: np.random.Generator, own: np.random.Generator) -> Non
         made = a.redistribute(out=b, **how)  # type: ignore[arg-type]
         assert made is b
     else:
-        plan = psr.redistribute(a, b, **{**case.options, "dtype": case.dtype})
+        plan = psr.plan(a, b, **{**case.options, "dtype": case.dtype})
         (made,) = psr.batch(plan)([a], [b], alpha=[call.alpha], beta=[call.beta])
     check(made, case.b, case.after(call))
     gathered(made, case.after(call)[case.b.window()], int(rng.integers(SIZE)))
@@ -147,7 +148,7 @@ def corners() -> None:
     first, last = (psr.ProcessGrid((1, 1), WORLD, ranks=[[k]]) for k in (0, SIZE - 1))
     row = psr.distribute([range(9)], psr.Descriptor((1, 9), 2, first), root=SIZE - 1)
     assert row.dtype == np.dtype(int)
-    plan = psr.redistribute(row, psr.Descriptor((1, 9), 4, last))  # only the arrays tell the dtype to the last rank
+    plan = psr.plan(row, psr.Descriptor((1, 9), 4, last))  # only the arrays tell the dtype to the last rank
     for moved in (plan(row), plan.start(row).wait(), *psr.batch(plan, plan)([row, row])):
         gathered(moved, np.array([range(9)]), 0)
     moved = row.redistribute(grid=last)
@@ -169,10 +170,10 @@ def corners() -> None:
     assert part.desc.block == (psr.Blocks([1, 3, 2], [0, SIZE - 1, 0]), 2)  # what the slice has of each
     gathered(part, 10.0 * np.arange(1, 7)[:, None] + np.arange(4), 0)
     tiles = psr.Tiles([0, 4, 9], [0, 4], [[0], [SIZE - 1]], WORLD)
-    found = psr.redistribute(array, tiles)(array)
+    found = psr.plan(array, tiles)(array)
     wanted = tiles.from_function(lambda i, j: 10.0 * i + j)
     assert all(map(np.array_equal, found, wanted))
-    psr.redistribute(tiles, array)([-some for some in wanted], array)
+    psr.plan(tiles, array)([-some for some in wanted], array)
     gathered(array, -(10.0 * np.arange(9)[:, None] + np.arange(4)), 0)
     copies = psr.DistributedArray.from_function(psr.Descriptor((5, 7), 2, grid, axes=(None, 0)), lambda i, j: i + j)
     everywhere = copies.T.redistribute(block=3, grid=grid, axes=(None, None))
@@ -180,10 +181,76 @@ def corners() -> None:
     assert np.array_equal(everywhere.local, np.add.outer(np.arange(7), np.arange(5)))
 
 
+def what_calls_return() -> None:
+    """An array for an array, a plan for two layouts; a rank that passes None gets what the others ask for."""
+    column, row = psr.ProcessGrid((SIZE, 1), WORLD), psr.ProcessGrid((1, SIZE), WORLD)
+    desc_a, desc_b = psr.Descriptor((7, 5), (2, 2), column), psr.Descriptor((7, 5), (None, 1), row)
+    a = psr.DistributedArray.from_function(desc_a, lambda i, j: 10.0 * i + j)
+    wanted = 10.0 * np.arange(7)[:, None] + np.arange(5)
+    plan = psr.plan(desc_a, desc_b)
+    assert psr.redistribute(desc_a, desc_b) is plan
+    assert psr.plan(a, psr.DistributedArray(desc_b, desc_b.empty())).desc_b == desc_b
+    moved = psr.redistribute(a, desc_b)
+    assert type(moved) is psr.DistributedArray
+    assert moved.desc == desc_b
+    gathered(moved, wanted, 0)
+    gathered(psr.redistribute(a, psr.Descriptor((5, 7), 2, row), op="T", dtype=float), wanted.T, SIZE - 1)
+    gathered(psr.redistribute(moved[1:5], psr.Descriptor((4, 5), 3, column), comm=WORLD), wanted[1:5], 0)
+    first, last = (psr.ProcessGrid((1, 1), WORLD, ranks=[[k]]) for k in (0, SIZE - 1))
+    single = psr.DistributedArray(
+        one := psr.Descriptor((2, 3), None, first), one.from_function(lambda i, j: i + 1.5 * j)
+    )
+    there = psr.redistribute(
+        single, other := psr.Descriptor((2, 3), None, last)
+    )  # the last rank does not know the dtype
+    gathered(there, np.add.outer(np.arange(2), 1.5 * np.arange(3)), 0)
+    if SIZE == 1:
+        return
+    for _ in range(2):  # a new plan, and one that is kept
+        alone = RANK == SIZE - 1
+        there = psr.redistribute(None if alone else single, other, comm=WORLD)
+        assert type(there) is psr.DistributedArray
+        assert there.dtype == float  # on every rank
+        gathered(there, np.add.outer(np.arange(2), 1.5 * np.arange(3)), 0)
+        there = psr.redistribute(single, None if RANK == 0 else other, comm=WORLD)
+        assert there.desc == other
+        assert isinstance(psr.redistribute(one, None if alone else other, comm=WORLD), psr.Redistribution)
+        assert isinstance(psr.redistribute(None if alone else one, other, comm=WORLD), psr.Redistribution)
+    different = "what the call returns must be the same on every rank", "rank 0 has an array: desc_a is one"
+    all_raise(lambda: psr.redistribute(a if RANK == 0 else desc_a, desc_b), *different)
+    all_raise(lambda: psr.redistribute(a, desc_b) if RANK == 0 else psr.plan(a, desc_b), *different)
+    all_raise(
+        lambda: psr.redistribute(single, other, comm=WORLD) if RANK == 0 else psr.plan(None, other, comm=WORLD),
+        *different,
+    )
+    for call, line in (
+        (lambda: psr.redistribute(a, moved if RANK == 0 else desc_b), "desc_a.redistribute(out=desc_b)"),
+        (lambda: psr.redistribute(desc_a, moved if RANK == 0 else desc_b), "plan(desc_a, desc_b) gives a plan"),
+        (lambda: psr.redistribute(desc_a, desc_b, *[a.local] * (RANK == 0)), "redistribute(desc_a, desc_b)(a)"),
+        (lambda: psr.redistribute(a, psr.Tiles([0, 7], [0, 5], [[0]], WORLD), comm=WORLD), "plan(array, tiles)(array)"),
+        (lambda: psr.redistribute(a, psr.Descriptor((7, 6), 2, row)), "desc_b must have shape (7, 5)"),
+        (lambda: psr.redistribute(a, desc_b, dtype="f4"), "a has dtype float64"),
+    ):
+        all_raise(call, line)
+    gathered(psr.redistribute(a, desc_b), wanted, 0)  # as usual
+
+
+def all_raise(call: Callable[[], object], *texts: str) -> None:
+    """Every rank raises, with these texts."""
+    result, message = "", ""
+    try:
+        result = repr(call())
+    except psr.RedistributionError as error:
+        message = str(error)
+    assert not any(WORLD.allgather(result)), result
+    assert all(text in message for text in texts), message
+
+
 def main() -> None:
     cases, seed = int(sys.argv[1]), int(sys.argv[2])
     rng, own = np.random.default_rng(seed), np.random.default_rng([seed, RANK])
     corners()
+    what_calls_return()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(WORLD.bcast(name))
         for _ in range(cases):
