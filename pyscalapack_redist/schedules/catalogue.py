@@ -11,7 +11,7 @@ from ..errors import ScheduleError, unknown
 from .message_graph import MessageGraph
 from .schedule import Schedule
 
-# Module and function; a module is imported when a schedule of it is first built.
+# Module and function of each schedule; modules are imported when needed.
 BUILDERS = {
     "natural": ("formulas", "natural"),
     "random": ("formulas", "random_order"),
@@ -32,7 +32,7 @@ NAMES = tuple(BUILDERS)
 
 
 def check_name(name: object) -> None:
-    """Raise a ScheduleError for what is not in `NAMES`. Not collective."""
+    """Raise a ScheduleError for a name that is not in `NAMES`."""
     if name == "auto":
         raise ScheduleError(
             f"schedule = 'auto' leaves the choice to redistribute, which knows the machine: name one of {', '.join(NAMES)}"
@@ -49,10 +49,10 @@ def build(name: str, grid: MessageGraph, **options: Any) -> Schedule:
     name : str
         A name in `NAMES`.
     grid : MessageGraph
-        A CommunicationGrid, a LengthMatrix, or what `whole` makes.
+        A CommunicationGrid, a LengthMatrix, or the result of `whole`.
     **options
-        Of the algorithm: seed for random and random-phases; objective and time_limit for optimal; time_limit for stepwise;
-        startup and time_limit for preemptive; startup, time_limit and hosts for open-shop.
+        Options of the algorithm: seed for random and random-phases; objective and time_limit for optimal; time_limit for
+        stepwise; startup and time_limit for preemptive; startup, time_limit and hosts for open-shop.
 
     Raises
     ------
@@ -61,14 +61,14 @@ def build(name: str, grid: MessageGraph, **options: Any) -> Schedule:
     """
     check_name(name)
     if not isinstance(grid, MessageGraph):
-        raise ScheduleError(f"grid = {grid!r} must be a CommunicationGrid, a LengthMatrix, or what whole() makes")
+        raise ScheduleError(f"grid = {grid!r} must be a CommunicationGrid, a LengthMatrix, or the result of whole()")
     module, function = BUILDERS[name]
     builder: Callable[..., Schedule] = getattr(importlib.import_module(f"{__package__}.{module}"), function)
-    known = [option for option in inspect.signature(builder).parameters if option != "grid"]
+    options_of_builder = [option for option in inspect.signature(builder).parameters if option != "grid"]
     for option in options:
-        if option not in known:
+        if option not in options_of_builder:
             raise ScheduleError(
                 f"{option} = {options[option]!r}: schedule = {name!r} has no option of that name; it has "
-                f"{' and '.join(known) or 'none'}"
+                f"{' and '.join(options_of_builder) or 'none'}"
             )
     return builder(grid, **options)

@@ -1,4 +1,4 @@
-"""What every schedule asks of its parameters, with errors that a person can act on."""
+"""Checks of the parameters of schedules."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ..errors import ScheduleError
 
 LARGEST_TABLE = 10**8  # entries of a P x Q table: 800 MB of int64
 INSTEAD = (
-    "take one process's own part with schedule.of_sender(p) or .of_receiver(q) (natural, random, caterpillar, ring, "
+    "ask for one process's part with schedule.of_sender(p) or .of_receiver(q) (natural, random, caterpillar, ring, "
     "walker-otto and classes need no table for it), or one length with grid.length(p, q)"
 )
 
 
 def integer(name: str, value: object, meaning: str) -> int:
-    """Return `value` as an int, or raise a ScheduleError that names it. Not collective."""
+    """Return `value` as an int, or raise a ScheduleError that names it."""
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -23,7 +23,7 @@ def integer(name: str, value: object, meaning: str) -> int:
 
 
 def positive(name: str, value: object, meaning: str, least: int = 1) -> int:
-    """Return `value` as an int of at least `least`, or raise a ScheduleError that names it. Not collective."""
+    """Return `value` as an int of at least `least`, or raise a ScheduleError that names it."""
     number = integer(name, value, meaning)
     if number < least:
         raise ScheduleError(f"{name} = {number} must be an integer of at least {least}: {meaning}")
@@ -31,13 +31,7 @@ def positive(name: str, value: object, meaning: str, least: int = 1) -> int:
 
 
 def checked_messages(count: int) -> None:
-    """Refuse to list more messages than fit in memory. Not collective.
-
-    Raises
-    ------
-    ScheduleError
-        There are more than `LARGEST_TABLE`.
-    """
+    """Raise a ScheduleError for more messages than `LARGEST_TABLE`: a list of them would not fit in memory."""
     if count > LARGEST_TABLE:
         raise ScheduleError(
             f"the steps have {count:.3g} messages, more than the {LARGEST_TABLE:.0e} that are listed; {INSTEAD}"
@@ -45,13 +39,7 @@ def checked_messages(count: int) -> None:
 
 
 def checked_table(P: int, Q: int) -> None:
-    """Refuse a table of all pairs that would not fit in memory. Not collective.
-
-    Raises
-    ------
-    ScheduleError
-        P * Q is more than `LARGEST_TABLE`.
-    """
+    """Raise a ScheduleError for more pairs than `LARGEST_TABLE`: a table of them would not fit in memory."""
     if P * Q > LARGEST_TABLE:
         raise ScheduleError(
             f"P = {P}, Q = {Q}: a table of all P x Q pairs has {P * Q:.3g} entries, more than the {LARGEST_TABLE:.0e} that "
@@ -60,20 +48,21 @@ def checked_table(P: int, Q: int) -> None:
 
 
 def checked_seconds(time_limit: object) -> float:
-    """Return a limit of time, or raise a ScheduleError. SciPy's optimizers are there then: their import takes a second on a
-    busy machine, which would count. Not collective.
+    """Return a time limit in seconds, or raise a ScheduleError.
+
+    Also imports SciPy's optimizers, which may take a second, so that the import does not count against the limit.
 
     Raises
     ------
     ScheduleError
-        It is not a number of seconds of more than 0.
+        `time_limit` is not a number above 0.
     """
     try:
         seconds = operator.index(time_limit) if isinstance(time_limit, int) else float(time_limit)  # type: ignore[arg-type]
-        fine = seconds > 0
+        valid = seconds > 0
     except (TypeError, ValueError):
-        fine = False
-    if not fine:
+        valid = False
+    if not valid:
         raise ScheduleError(f"time_limit = {time_limit!r} must be a number of seconds of more than 0")
     importlib.import_module("scipy.optimize")
     return seconds

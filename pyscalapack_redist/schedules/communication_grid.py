@@ -25,12 +25,12 @@ CHUNK = 2**22  # numbers of one temporary table
 
 
 class MessageClass(NamedTuple):
-    """A class of pairs (Definition 2): those with p r - q s = number (mod g), whose messages have the same length.
+    """A class of pairs (Definition 2): the pairs with p r - q s = number (mod g). Their messages have the same length.
 
     Attributes
     ----------
     number : int
-        From 1 - r upwards, r and s being without their common divisor; classes that are equal modulo g are one.
+        From 1 - r upwards, for r and s divided by their greatest common divisor. Numbers count modulo g.
     length : int
         Length of the messages for one slice: vol(number).
     pairs : ndarray
@@ -43,7 +43,7 @@ class MessageClass(NamedTuple):
 
 
 class CommunicationGrid(MessageGraph):
-    """Messages from P processes with blocks of r to Q processes with blocks of s, of one dimension. Not collective.
+    """Messages along one dimension from P processes with blocks of r to Q processes with blocks of s. Not collective.
 
     Parameters
     ----------
@@ -54,9 +54,9 @@ class CommunicationGrid(MessageGraph):
     n : int, optional
         Elements of a finite array; without it, lengths are those of one slice.
     offset : int
-        Position of the array's index 0 in the distribution before (a sub-array), any integer; it counts modulo P r.
+        Position of the array's index 0 in the distribution before (a sub-array); any integer, modulo P r.
     receiver_offset : int
-        The same in the distribution after.
+        Position of index 0 in the distribution after; any integer, modulo Q s.
 
     Raises
     ------
@@ -102,26 +102,26 @@ class CommunicationGrid(MessageGraph):
         return cls(a.processes, b.processes, r, s, a.n, offset, receiver_offset)
 
     def __repr__(self) -> str:
-        more = "".join(
+        options = "".join(
             f", {name}={value}"
             for name, value in (("n", self.n), ("offset", self.offset), ("receiver_offset", self.receiver_offset))
             if value
         )
-        return f"CommunicationGrid({self.P}, {self.Q}, {self.r}, {self.s}{more})"
+        return f"CommunicationGrid({self.P}, {self.Q}, {self.r}, {self.s}{options})"
 
     @property
     def g(self) -> int:
-        """gcd(P r, Q s): the length of a message depends on q s - p r modulo it. Not collective."""
+        """gcd(P r, Q s). The length of a message depends on (q s - p r) mod g."""
         return math.gcd(self.P * self.r, self.Q * self.s)
 
     @property
     def shift(self) -> int:
-        """Position of index 0 before minus that after. Not collective."""
+        """Position of index 0 before minus that after."""
         return self.offset - self.receiver_offset
 
     @cached_property
     def reduced(self) -> tuple[int, int, int]:
-        """r and s without their common divisor (Lemma 1), and gcd(P r, Q s) for these. Not collective."""
+        """r and s divided by gcd(r, s) (Lemma 1), and gcd(P r, Q s) for these."""
         d = math.gcd(self.r, self.s)
         return self.r // d, self.s // d, self.g // d
 
@@ -156,10 +156,10 @@ class CommunicationGrid(MessageGraph):
 
     @cached_property
     def lengths(self) -> Ints:
-        """Length of the message from each sender (row) to each receiver (column). Not collective.
+        """Length of the message from each sender (row) to each receiver (column).
 
-        Those of whole slices are in closed form. What is beyond, or what the last slice lacks, is at most half a slice: it is
-        walked through once, from block edge to block edge.
+        Lengths for whole slices have a closed form. The rest, or the missing part of the last slice, is at most half a slice:
+        a loop walks over it from block edge to block edge.
 
         Raises
         ------
@@ -168,12 +168,12 @@ class CommunicationGrid(MessageGraph):
         """
         checked_table(self.P, self.Q)
         slices, rest = divmod(self.slice_length if self.n is None else self.n, self.slice_length)
-        lacks = 2 * rest > self.slice_length
+        subtract = 2 * rest > self.slice_length
         table = np.zeros((self.P, self.Q), dtype=np.int64)
-        if slices or lacks:
+        if slices or subtract:
             table += self._slice(np.arange(self.P)[:, None], np.arange(self.Q)[None])
-            table *= slices + lacks
-        first, end, sign = (rest, self.slice_length, -1) if lacks else (0, rest, 1)
+            table *= slices + subtract
+        first, end, sign = (rest, self.slice_length, -1) if subtract else (0, rest, 1)
         if first < end:
             a, b = self._axes(end)
             a, b = (replace(axis, n=end - first, offset=(axis.offset + first) % axis.stride) for axis in (a, b))
@@ -196,28 +196,28 @@ class CommunicationGrid(MessageGraph):
         return _shared(*self._axes(self.n)[::-1], self._process("q", q, self.Q))
 
     def distinct_senders(self) -> Ints:
-        """Those below gcd(s, g): the others have the same lengths in another order. Not collective."""
+        """Senders below gcd(s, g): the others have the same lengths in another order. Not collective."""
         _, s, g = self.reduced
         return np.arange(self.P if self.n is not None else min(self.P, math.gcd(s, g)))
 
     def distinct_receivers(self) -> Ints:
-        """Those below gcd(r, g): the others have the same lengths in another order. Not collective."""
+        """Receivers below gcd(r, g): the others have the same lengths in another order. Not collective."""
         r, _, g = self.reduced
         return np.arange(self.Q if self.n is not None else min(self.Q, math.gcd(r, g)))
 
     @property
     def has_slice(self) -> bool:
-        """Whether every message of a slice is there. Not collective."""
+        """Whether the array has at least one whole slice."""
         return self.n is None or self.n >= self.slice_length
 
     @property
     def pairs(self) -> int:
-        """Number of messages; in closed form where the array has a slice. Not collective."""
+        """Number of messages; in closed form if the array has a slice."""
         return self._classes * (self.P * self.Q // self.reduced[2]) if self.has_slice else super().pairs
 
     @property
     def degrees(self) -> tuple[int, int]:
-        """Most messages that a process sends, and that one receives; in closed form with a slice. Not collective."""
+        """Most messages that a process sends, and that one receives; in closed form with a slice."""
         return self.most_messages if self.has_slice else super().degrees
 
     def shares(self, senders: Ints, receivers: Ints) -> NDArray[np.bool_]:
@@ -232,11 +232,11 @@ class CommunicationGrid(MessageGraph):
 
     @property
     def most_messages(self) -> tuple[int, int]:
-        """Most messages of a slice that a process sends, and that one receives, in closed form. Not collective.
+        """Most messages of a slice that a process sends, and that one receives, in closed form.
 
-        Of classes that follow one another, each has messages in every s0-th row, Q s0 / g in each, and in every r0-th column,
-        P r0 / g in each, with s0 = gcd(s, g) and r0 = gcd(r, g) for the reduced r, s and g (Lemma 3). Thus some row has one
-        of s0 classes, rounded up, and some column one of r0 (Proposition 5, and where the grid is full).
+        Let s0 = gcd(s, g) and r0 = gcd(r, g) for the reduced r, s and g. Each of the consecutive classes has Q s0 / g messages
+        in every s0-th row, and P r0 / g messages in every r0-th column (Lemma 3). So some row has messages of ceil(classes /
+        s0) classes, and some column of ceil(classes / r0) (Proposition 5).
         """
         r, s, g = self.reduced
         count = self._classes
@@ -245,46 +245,47 @@ class CommunicationGrid(MessageGraph):
 
     @property
     def classes(self) -> list[MessageClass]:
-        """Pairs whose messages of a slice have the same length, class by class (Definition 2, Lemma 3). Not collective.
+        """Pairs whose messages of a slice have the same length, class by class (Definition 2, Lemma 3).
 
-        Only classes with messages; each has P Q / g pairs. Lengths are those of a slice, also for a finite array.
+        Classes without messages are left out; each class has P Q / g pairs. Lengths are those of a slice, also for a finite
+        array.
         """
         checked_table(self.P, self.Q)
         r, s, g = self.reduced
         p, q = np.arange(self.P)[:, None], np.arange(self.Q)[None]
         number = (p * (r % g) - q * (s % g) - (1 - r)) % g
         order = np.argsort(number, axis=None, kind="stable").reshape(g, -1)
-        found = []
-        for k, cells in enumerate(order):
-            pairs = np.stack(np.unravel_index(cells, number.shape), axis=1)
+        classes = []
+        for k, pairs_of_class in enumerate(order):
+            pairs = np.stack(np.unravel_index(pairs_of_class, number.shape), axis=1)
             length = int(self.vol(int(pairs[0, 1]) * self.s - int(pairs[0, 0]) * self.r + self.shift))
             if length:
-                found.append(MessageClass(k + 1 - r, length, pairs))
-        return found
+                classes.append(MessageClass(k + 1 - r, length, pairs))
+        return classes
 
     def first_elements(self, senders: Ints) -> Ints:
-        """Index of the first element of each message of some senders; the largest int64 where none. Not collective."""
+        """Index of the first element of each message of some senders; the largest int64 for none. Not collective."""
         senders = np.asarray(senders)
         window = self.slice_length if self.n is None else min(self.n, self.slice_length)
         first = np.full((len(senders), self.Q), np.iinfo(np.int64).max)
         rounds = np.arange(-(-(window + self.offset) // (self.P * self.r)))
-        touched = np.arange(min(self.Q, -(-self.r // self.s)) + 1)
-        chunk = max(1, CHUNK // (len(rounds) * len(touched) + 1))
+        next_blocks = np.arange(min(self.Q, -(-self.r // self.s)) + 1)
+        chunk = max(1, CHUNK // (len(rounds) * len(next_blocks) + 1))
         for start in range(0, len(senders), chunk):
-            some = senders[start : start + chunk]
-            begin = (rounds * self.P + some[:, None]) * self.r - self.offset
+            part = senders[start : start + chunk]
+            begin = (rounds * self.P + part[:, None]) * self.r - self.offset
             end, begin = np.minimum(begin + self.r, window), np.maximum(begin, 0)
-            block = ((begin + self.receiver_offset) // self.s)[..., None] + touched
+            block = ((begin + self.receiver_offset) // self.s)[..., None] + next_blocks
             element = np.maximum(begin[..., None], block * self.s - self.receiver_offset)
-            row = np.broadcast_to(np.arange(len(some))[:, None, None], element.shape)
-            held = element < end[..., None]
-            np.minimum.at(first[start : start + chunk], (row[held], block[held] % self.Q), element[held])
+            row = np.broadcast_to(np.arange(len(part))[:, None, None], element.shape)
+            inside = element < end[..., None]
+            np.minimum.at(first[start : start + chunk], (row[inside], block[inside] % self.Q), element[inside])
         return first
 
     def _slice(self, p: Ints, q: Ints) -> Ints:
         g = self.g
-        answer: Ints = self.vol(q * (self.s % g) % g - p * (self.r % g) % g + self.shift % g)
-        return answer
+        lengths: Ints = self.vol(q * (self.s % g) % g - p * (self.r % g) % g + self.shift % g)
+        return lengths
 
     def _axes(self, n: int) -> tuple[BlockCyclic, BlockCyclic]:
         return (
@@ -294,10 +295,10 @@ class CommunicationGrid(MessageGraph):
 
 
 def _within_array(axis: BlockCyclic) -> tuple[int, int]:
-    """Block and start of the same distribution with blocks no longer than the array."""
+    """Block size and offset of an equal distribution with blocks no longer than the array."""
     block = min(axis.block, max(axis.n, 1))
-    turn, before = divmod(axis.offset + axis.source * axis.block, axis.block)
-    return block, (turn + 1) * block - min(axis.block - before, block)
+    number, before = divmod(axis.offset + axis.source * axis.block, axis.block)
+    return block, (number + 1) * block - min(axis.block - before, block)
 
 
 def _trapezium(z: Any, r: int, s: int) -> Any:
@@ -308,15 +309,15 @@ def _trapezium(z: Any, r: int, s: int) -> Any:
 
 
 def _lengths(own: BlockCyclic, other: BlockCyclic, p: int) -> Ints:
-    """What process `p` of one axis shares with every process of the other."""
-    answer = np.zeros(other.processes, dtype=np.int64)
+    """Elements that process `p` of one axis shares with each process of the other."""
+    lengths = np.zeros(other.processes, dtype=np.int64)
     peers, length = _shared(own, other, p)
-    answer[peers] = length
-    return answer
+    lengths[peers] = length
+    return lengths
 
 
 def _shared(own: BlockCyclic, other: BlockCyclic, p: int) -> tuple[Ints, Ints]:
-    """Processes of the other axis that share anything with process `p` of one, ascending, and how much."""
+    """Processes of the other axis that share elements with process `p` of one, ascending, and how many."""
     from ..intersections import find
 
     runs = find("aspen", own, other, p)
@@ -325,7 +326,7 @@ def _shared(own: BlockCyclic, other: BlockCyclic, p: int) -> tuple[Ints, Ints]:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     rest = runs.size - (runs.repeats - 1) * int(ends[-1])
     length = (runs.repeats - 1) * runs.length + np.clip(rest - (ends - runs.length), 0, runs.length)
-    peers, which = np.unique(runs.remote, return_inverse=True)
+    peers, index = np.unique(runs.remote, return_inverse=True)
     total = np.zeros(len(peers), dtype=np.int64)
-    np.add.at(total, which, length)
+    np.add.at(total, index, length)
     return peers[total > 0].astype(np.int64), total[total > 0]

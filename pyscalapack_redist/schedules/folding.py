@@ -1,6 +1,6 @@
-"""Large message graphs as small ones, and back: processes that are alike are put together.
+"""Folding of large message graphs into small ones, and back: equivalent processes become one.
 
-A schedule of the small graph is a table: the number of messages of each type in each part, a number of steps.
+A schedule of the folded graph is a table: the number of messages of each type in each part. A part is a number of steps.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from .message_graph import Ints, MessageGraph
 
 
 class Types(Protocol):
-    """Groups of senders and of receivers, and how many messages of each type go between them; see `Amalgam`."""
+    """Groups of senders and of receivers, and the number of messages of each type between them; see `Amalgam`."""
 
     @property
     def sender_sizes(self) -> Ints:
-        """Number of copies of each group."""
+        """Number of processes of each group of senders."""
 
     @property
     def receiver_sizes(self) -> Ints:
-        """Number of copies of each group."""
+        """Number of processes of each group of receivers."""
 
     @property
     def sender_group(self) -> Ints:
-        """Of each type."""
+        """Group of senders of each type."""
 
     @property
     def receiver_group(self) -> Ints:
-        """Of each type."""
+        """Group of receivers of each type."""
 
     @property
     def length(self) -> Ints:
-        """Of each type."""
+        """Message length of each type."""
 
     @property
     def count(self) -> Ints:
@@ -52,29 +52,29 @@ class Types(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Amalgam:
-    """Groups of senders and of receivers, and the types of messages between them.
+    """A folded graph: groups of senders and of receivers, and the types of messages between them.
 
-    Two foldings make it from a graph:
+    A graph is folded twice:
 
-    - Turns. A slice's grid does not change when all senders and receivers turn together by certain amounts, without a
-      process that stays where it is (the classes of Desprez, Proposition 1, are the orbits). An edge of the folded graph
-      stands for `turns` messages between different processes, so a step of the folded graph is a step of the whole one.
-    - Copies. Then senders with the same lengths to all receivers are copies of one group, and so are receivers. Between a
-      group of u and one of v each type has u v `copies` edges. Any division of them that the groups' capacities allow can
-      be shared out evenly among the copies (see `lifted`), so counting is exact.
+    - Rotations ("turns"). The grid of a slice stays the same if all senders and receivers are renumbered cyclically by certain
+      amounts, and no process keeps its number (the classes of Desprez, Proposition 1, are the orbits). An edge of the folded
+      graph is `turns` messages between different processes, so a step of the folded graph is a step of the whole graph.
+    - Copies. Senders with the same lengths to all receivers are copies in one group; receivers likewise. Between a group of u
+      and a group of v processes each type has u v `copies` edges. Any division of the edges that respects the groups' sizes
+      can be distributed evenly over the copies (see `lifted`), so counts suffice.
 
     Attributes
     ----------
     senders, receivers : ndarray
-        For each folded process its processes, one for each turn; copies of one group are adjacent.
+        Processes of each folded process, one for each turn; copies of one group are adjacent.
     sender_sizes, receiver_sizes : ndarray
         Number of copies of each group.
     sender_group, receiver_group, length : ndarray
-        Of each type of message.
+        Groups and length of each type of message.
     shifts : list of ndarray
-        For each type, by how much the receiver's turn is ahead of the sender's, once for each parallel edge.
+        For each type and each parallel edge, the receiver's turn minus the sender's.
     slope : int
-        Turns of a receiver for one of the sender.
+        Turns of a receiver for one turn of the sender.
     """
 
     senders: Ints
@@ -100,8 +100,8 @@ class Amalgam:
     @cached_property
     def count(self) -> Ints:
         """Edges of each type."""
-        answer: Ints = self.copies * self.sender_sizes[self.sender_group] * self.receiver_sizes[self.receiver_group]
-        return answer
+        count: Ints = self.copies * self.sender_sizes[self.sender_group] * self.receiver_sizes[self.receiver_group]
+        return count
 
     @property
     def types(self) -> int:
@@ -109,56 +109,56 @@ class Amalgam:
         return len(self.length)
 
     def unfolded(self, sender: Ints, receiver: Ints, kind: Ints, parallel: Ints) -> Ints:
-        """Rows sender, receiver, length of the messages for which edges stand, edge by edge. Not collective.
+        """Rows sender, receiver, length of the messages of some edges, edge by edge.
 
         Parameters
         ----------
         sender, receiver, kind, parallel : ndarray
-            Folded processes, type, and which of the parallel edges of the type, of each edge.
+            Folded processes, type, and number among the type's parallel edges, of each edge.
         """
         starts = np.cumsum(self.copies) - self.copies
         shift = np.concatenate([*self.shifts, np.zeros(0, np.int64)])[starts[kind] + parallel]
         turn = np.arange(self.turns)
-        other = (shift[:, None] + self.slope * turn) % self.turns
-        messages = [self.senders[sender], np.take_along_axis(self.receivers[receiver], other, axis=1)]
-        length = np.broadcast_to(self.length[kind][:, None], other.shape)
+        receiver_turn = (shift[:, None] + self.slope * turn) % self.turns
+        messages = [self.senders[sender], np.take_along_axis(self.receivers[receiver], receiver_turn, axis=1)]
+        length = np.broadcast_to(self.length[kind][:, None], receiver_turn.shape)
         return np.stack([*messages, length], axis=2).reshape(-1, 3)
 
 
 def amalgamated(graph: MessageGraph) -> Amalgam:
-    """The graph with processes that are alike put together. Not collective."""
+    """Fold a graph."""
     if isinstance(graph, CommunicationGrid) and slices(graph):
         return folded_slice(graph, folded_slice_turns(graph))
     return _by_equal_lengths(graph)
 
 
 def slices(grid: CommunicationGrid) -> int:
-    """Number of slices that an array is, 1 where it is given by its slice; 0 if it ends within one. Not collective."""
+    """Number of slices of an array; 1 for a grid without an array; 0 if the array ends within a slice."""
     if grid.n is None:
         return 1
     return 0 if grid.n % grid.slice_length else grid.n // grid.slice_length
 
 
 def folded_slice_turns(grid: CommunicationGrid) -> int:
-    """The most turns by which a slice's grid folds: g / gcd(s, g) / gcd(r, g). Not collective."""
+    """The most turns by which the grid of a slice folds: g / gcd(s, g) / gcd(r, g)."""
     r, s, g = grid.reduced
     return g // math.gcd(s, g) // math.gcd(r, g)
 
 
 def folded_slice(grid: CommunicationGrid, turns: int) -> Amalgam:
-    """The grid of whole slices folded by a divisor of the most turns possible. Not collective.
+    """Fold the grid of whole slices by `turns`, a divisor of `folded_slice_turns`.
 
-    Sender p is i + g1 (turn + h a): group i of g1 = gcd(s, g), turn of h = g / g1 / g2, copy a. Receivers alike.
+    Sender p is i + g1 (turn + h a): group i of g1 = gcd(s, g), turn of h = g / g1 / g2, copy a. Receivers likewise.
     """
     r, s, g = grid.reduced
     g1, g2, h = math.gcd(s, g), math.gcd(r, g), folded_slice_turns(grid)
-    stride = h // turns  # by so much turn the processes of one folded one
+    stride = h // turns  # turn between the processes of one folded process
     u, v = grid.P // (g1 * h), grid.Q // (g2 * h)
     senders = _numbered(g1, stride, turns, u)
     receivers = _numbered(g2, stride, turns, v)
-    # Turn alpha of a sender meets turn beta of a receiver in the same class where sigma beta - rho alpha stays the same.
+    # Pairs of turn alpha of a sender and turn beta of a receiver are in one class if sigma beta - rho alpha is constant.
     slope = pow(s // g1, -1, h) * (r // g2) % h
-    # Groups are (i, alpha mod stride); a receiver's turn is beta = beta mod stride + stride * shift, a sender's alike.
+    # Groups are (i, alpha mod stride); a receiver's turn is beta = beta mod stride + stride * shift, a sender's likewise.
     first = CommunicationGrid(grid.P, grid.Q, grid.r, grid.s, None, grid.offset, grid.receiver_offset).rows(
         senders.reshape(g1 * stride, u, turns)[:, 0, 0]
     )
@@ -167,25 +167,26 @@ def folded_slice(grid: CommunicationGrid, turns: int) -> Amalgam:
 
 
 def _numbered(groups: int, stride: int, turns: int, copies: int) -> Ints:
-    """Processes in the order group, place among the turns that are apart, copy; one column for each turn."""
-    i, place, copy, turn = np.ix_(np.arange(groups), np.arange(stride), np.arange(copies), np.arange(turns))
-    numbers: Ints = i + groups * ((place + stride * turn) + stride * turns * copy)
+    """Processes in the order group, turn mod stride, copy; one column for each turn."""
+    i, offset, copy, turn = np.ix_(np.arange(groups), np.arange(stride), np.arange(copies), np.arange(turns))
+    numbers: Ints = i + groups * ((offset + stride * turn) + stride * turns * copy)
     return numbers.reshape(-1, turns)
 
 
 def _by_equal_lengths(graph: MessageGraph) -> Amalgam:
+    """Fold processes of equal lengths."""
     ones = np.ones(graph.P, dtype=np.int64), np.ones(graph.Q, dtype=np.int64)
     return _typed(np.arange(graph.P)[:, None], np.arange(graph.Q)[:, None], *ones, graph.lengths[:, :, None], 0)
 
 
 def _typed(senders: Ints, receivers: Ints, us: Ints, vs: Ints, table: Ints, slope: int) -> Amalgam:
-    """Types from a table of lengths: group of senders (in turn 0), group of receivers, turn of the receiver.
+    """A folded graph from a table of lengths: group of senders (in turn 0), group of receivers, turn of the receiver.
 
-    Groups with the same lengths are made one.
+    Groups with the same lengths are merged.
     """
     table, senders, us = _merged(table, senders, us)
-    across, receivers, vs = _merged(table.swapaxes(0, 1), receivers, vs)
-    table = across.swapaxes(0, 1)
+    columns, receivers, vs = _merged(table.swapaxes(0, 1), receivers, vs)
+    table = columns.swapaxes(0, 1)
     i, j, shift = np.nonzero(table)
     length = table[i, j, shift]
     order = np.lexsort((shift, length, j, i))
@@ -206,17 +207,16 @@ def _merged(table: Ints, members: Ints, sizes: Ints) -> tuple[Ints, Ints, Ints]:
     return table[first], members[order], np.bincount(group, weights=sizes).astype(np.int64)
 
 
-DENSE = 64  # a table of so many numbers for each edge is quicker than sorting
+DENSE = 64  # entries for each edge up to which a table is faster than sorting
 
 
 def lifted(graph: Amalgam, parts: Ints) -> list[Ints]:
-    """Steps of a schedule, part by part, the costliest first within each. Not collective.
+    """Steps of the whole graph from a schedule of the folded graph, part by part, within each the costliest first.
 
-    A part is a number of steps. Where each group of processes has at most (number of copies) x (steps) messages in each
-    part, the messages can be shared out so that no process has more than (steps) of them: the copies are split off by
-    colouring edges between types and parts, and so on by the theorem on amalgamations (Hilton, 1984; the tool is Koenig's).
-    The messages that are then in a part are coloured with as many steps as their maximum degree (Koenig; Desprez,
-    Theorem 1).
+    A part is a number of steps. If each group has at most (copies) x (steps) messages in each part, the messages can be
+    distributed so that no process has more than (steps) of them: edges between types and parts are coloured, and a colour is
+    a copy (theorem on amalgamations; Hilton, 1984; by Koenig's theorem). The messages of a part are then coloured with as many
+    steps as their maximum degree (Koenig; Desprez, Theorem 1).
 
     Parameters
     ----------
@@ -238,18 +238,20 @@ def lifted(graph: Amalgam, parts: Ints) -> list[Ints]:
     steps: list[Ints] = []
     order = _ordered(part)
     ends = np.searchsorted(part[order], np.arange(parts.shape[1]), side="right")
-    for here in np.split(order, ends[:-1]):
-        colour = coloured(sender[here], receiver[here])
+    for edges in np.split(order, ends[:-1]):
+        colour = coloured(sender[edges], receiver[edges])
         by_colour = _ordered(colour)
-        here, colour = here[by_colour], colour[by_colour]
-        messages = graph.unfolded(sender[here], receiver[here], kind[here], parallel[here])
-        found = np.split(messages, graph.turns * np.flatnonzero(np.diff(colour)) + graph.turns) if len(here) else []
-        steps += sorted(found, key=lambda step: -int(step[:, 2].max()))
+        edges, colour = edges[by_colour], colour[by_colour]
+        messages = graph.unfolded(sender[edges], receiver[edges], kind[edges], parallel[edges])
+        part_steps = (
+            np.split(messages, graph.turns * np.flatnonzero(np.diff(colour)) + graph.turns) if len(edges) else []
+        )
+        steps += sorted(part_steps, key=lambda step: -int(step[:, 2].max()))
     return steps
 
 
 def coloured(left: Ints, right: Ints, colours: int | None = None) -> Ints:
-    """Colours of edges, as few as the maximum degree or as given. Not collective."""
+    """Colours of edges: as many as the maximum degree, or `colours` if that is more."""
     if not len(left):
         return np.zeros(0, dtype=np.int64)
     left, lefts = _renumbered(left)
@@ -261,33 +263,33 @@ def coloured(left: Ints, right: Ints, colours: int | None = None) -> Ints:
 def _each(parts: Ints) -> tuple[Ints, Ints]:
     """Type and part of every edge."""
     kind, part = np.nonzero(parts)
-    times = parts[kind, part]
-    return np.repeat(kind, times), np.repeat(part, times)
+    counts = parts[kind, part]
+    return np.repeat(kind, counts), np.repeat(part, counts)
 
 
 def _shared(group: Ints, vertex: Ints, part: Ints, sizes: Ints) -> Ints:
-    """Which copy of its group each edge belongs to, evenly over `vertex` and, within the group, over the parts."""
+    """The copy of its group for each edge, evenly over `vertex` and, within the group, over the parts."""
     first = np.cumsum(sizes) - sizes
     copy = np.zeros(len(group), dtype=np.int64)
     size = sizes[group]
     for copies in np.unique(sizes):
         if copies == 1:
             continue
-        here = np.flatnonzero(size == copies)
-        # Vertices of at most `copies` edges each: a colour, which is a copy, meets each of them once.
-        left = _cut(vertex[here], int(copies))
-        right = _cut(group[here] * (int(part.max(initial=0)) + 1) + part[here], int(copies))
-        copy[here] = coloured(left, right, int(copies))
+        edges = np.flatnonzero(size == copies)
+        # Each vertex has at most `copies` edges, so a colour, which is a copy, occurs at most once at it.
+        left = _cut(vertex[edges], int(copies))
+        right = _cut(group[edges] * (int(part.max(initial=0)) + 1) + part[edges], int(copies))
+        copy[edges] = coloured(left, right, int(copies))
     return first[group] + copy
 
 
 def _cut(vertex: Ints, most: int) -> Ints:
-    """Vertices cut into ones of at most `most` edges, numbered anew."""
+    """Split vertices so that each has at most `most` edges, and renumber them."""
     vertex, vertices = _renumbered(vertex)
     pieces = -(-np.bincount(vertex, minlength=vertices) // most)
     first = np.cumsum(pieces) - pieces
-    answer: Ints = first[vertex] + occurrences(vertex, vertices) // most
-    return answer
+    numbers: Ints = first[vertex] + occurrences(vertex, vertices) // most
+    return numbers
 
 
 def _rank(key: Ints) -> Ints:
@@ -296,7 +298,7 @@ def _rank(key: Ints) -> Ints:
 
 
 def _renumbered(vertex: Ints) -> tuple[Ints, int]:
-    """Vertices numbered from 0 without gaps, and how many they are."""
+    """Vertices numbered from 0 without gaps, and their number."""
     if len(vertex) and int(vertex.max()) < DENSE * len(vertex):
         used = np.bincount(vertex) > 0
         return (np.cumsum(used) - 1)[vertex], int(np.count_nonzero(used))
@@ -305,5 +307,5 @@ def _renumbered(vertex: Ints) -> tuple[Ints, int]:
 
 
 def _ordered(key: Ints) -> Ints:
-    """A stable sort of small numbers."""
+    """Positions that sort small numbers, stably."""
     return np.argsort(key.astype(np.uint16) if len(key) and int(key.max()) < 2**16 else key, kind="stable")

@@ -15,14 +15,14 @@ from .communication_grid import CommunicationGrid
 from .message_graph import Ints, MessageGraph
 from .schedule import PairSchedule, Schedule
 
-KEYS = 2**22  # keys that are in memory at once
+KEYS = 2**22  # keys in memory at a time
 
 
 def natural(grid: MessageGraph) -> Schedule:
-    """In step k each process sends its k-th message, in the order of their first elements (W-O, Eq 2). Not collective.
+    """In step k each process sends its k-th message, in the order of their first elements (W-O, Eq 2).
 
-    On r -> K r with K <= P that is local block k in step k. A matrix of lengths is taken column by column. It is an order
-    with collisions, not a one-port schedule.
+    For r -> K r with K <= P this is local block k in step k. Messages of a LengthMatrix go by ascending receivers. This is an
+    order with collisions, not a one-port schedule.
     """
 
     def step_of(p: Ints, q: Ints) -> Ints:
@@ -36,56 +36,56 @@ def natural(grid: MessageGraph) -> Schedule:
 
 
 def positions(keys: Callable[[Ints], NDArray[Any]], receivers: int, p: Ints, q: Ints) -> Ints:
-    """Position of each pair among its sender's messages, which are sorted by a key. Not collective.
+    """Position of each pair among its sender's messages sorted by key.
 
     Parameters
     ----------
     keys : callable
-        For some senders, a table of keys of the messages to all receivers; larger than all others where there is none.
+        Maps senders to a table of the keys of their messages to all receivers; the largest key for no message.
     receivers : int
-        Their number.
+        Number of receivers.
     p, q : ndarray
-        Senders and receivers of pairs that owe each other something.
+        Senders and receivers of messages.
     """
-    answer = np.empty(len(p), dtype=np.int64)
-    senders, where = np.unique(p, return_inverse=True)
-    order = np.argsort(where, kind="stable")
-    ends = np.searchsorted(where[order], np.arange(len(senders)), side="right")
+    result = np.empty(len(p), dtype=np.int64)
+    senders, row_of_pair = np.unique(p, return_inverse=True)
+    order = np.argsort(row_of_pair, kind="stable")
+    ends = np.searchsorted(row_of_pair[order], np.arange(len(senders)), side="right")
     chunk = max(1, KEYS // receivers)
     for start in range(0, len(senders), chunk):
-        some = senders[start : start + chunk]
-        table = keys(some)
-        chosen = order[ends[start - 1] if start else 0 : ends[min(start + chunk, len(senders)) - 1]]
-        row = where[chosen] - start
-        if len(chosen) == len(some):
-            own = table[row, q[chosen]]
-            answer[chosen] = np.count_nonzero(table[row] < own[:, None], axis=1)
+        part = senders[start : start + chunk]
+        table = keys(part)
+        pairs = order[ends[start - 1] if start else 0 : ends[min(start + chunk, len(senders)) - 1]]
+        row = row_of_pair[pairs] - start
+        if len(pairs) == len(part):
+            own_keys = table[row, q[pairs]]
+            result[pairs] = np.count_nonzero(table[row] < own_keys[:, None], axis=1)
         else:
             ranks = np.argsort(np.argsort(table, axis=1, kind="stable"), axis=1, kind="stable")
-            answer[chosen] = ranks[row, q[chosen]]
-    return answer
+            result[pairs] = ranks[row, q[pairs]]
+    return result
 
 
 LARGEST = np.uint64(2**64 - 1)
 
 
 def random_order(grid: MessageGraph, seed: int = 0) -> Schedule:
-    """In step k each process sends the k-th of its messages, shuffled (W-O, section 2.2.2). Not collective.
+    """In step k each process sends the k-th of its messages, shuffled (W-O, section 2.2.2).
 
-    It is an order with collisions, not a one-port schedule.
+    This is an order with collisions, not a one-port schedule.
 
     Parameters
     ----------
     grid : MessageGraph
-        What is scheduled.
+        The messages.
     seed : int
-        The same seed gives the same order.
+        Equal seeds give equal orders.
     """
     seed = integer("seed", seed, "it chooses the order")
 
     def keys(senders: Ints) -> NDArray[np.uint64]:
-        drawn = random_keys(seed, senders[:, None], np.arange(grid.Q)[None])
-        return np.where(grid.rows(senders) > 0, drawn, LARGEST)
+        random = random_keys(seed, senders[:, None], np.arange(grid.Q)[None])
+        return np.where(grid.rows(senders) > 0, random, LARGEST)
 
     def count() -> int:
         rows = grid.rows(grid.distinct_senders())
@@ -95,7 +95,7 @@ def random_order(grid: MessageGraph, seed: int = 0) -> Schedule:
 
 
 def random_keys(seed: int, p: Ints, q: Ints) -> NDArray[np.uint64]:
-    """A pseudo-random number for each pair, distinct for one sender. Not collective."""
+    """A pseudo-random number for each pair; the numbers of one sender differ."""
     start = _mixed(np.array(seed % 2**64, dtype=np.uint64))
     return _mixed(_mixed(start ^ p.astype(np.uint64)) ^ q.astype(np.uint64))
 
@@ -110,42 +110,42 @@ def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def caterpillar_step(p: Ints | int, q: Ints | int, rounds: int) -> Any:
-    """The step of pairs of processes. Not collective."""
+    """The step of a pair of processes, or of arrays of pairs, in caterpillar order."""
     return (p + q) % rounds
 
 
 def ring_step(p: Ints | int, q: Ints | int, rounds: int) -> Any:
-    """The step of pairs of processes. Not collective."""
+    """The step of a pair of processes, or of arrays of pairs, in ring order."""
     return (q - p) % rounds
 
 
 def caterpillar(grid: MessageGraph) -> Schedule:
-    """In step t those with p + q = t (mod max(P, Q)), as pxgemr2d pairs them (Desprez, section 2). Not collective.
+    """Step t has the pairs with p + q = t (mod max(P, Q)), as in pxgemr2d (Desprez, section 2).
 
-    There are max(P, Q) steps; empty ones are kept and counted.
+    There are max(P, Q) steps; empty ones count.
     """
     rounds = max(grid.P, grid.Q)
     return PairSchedule("caterpillar", grid, lambda p, q: caterpillar_step(p, q, rounds), lambda: rounds)
 
 
 def ring(grid: MessageGraph) -> Schedule:
-    """In step t those with q - p = t (mod max(P, Q)) (Desprez, Table 19). Not collective.
+    """Step t has the pairs with q - p = t (mod max(P, Q)) (Desprez, Table 19).
 
-    There are max(P, Q) steps; empty ones are kept and counted.
+    There are max(P, Q) steps; empty ones count.
     """
     rounds = max(grid.P, grid.Q)
     return PairSchedule("ring", grid, lambda p, q: ring_step(p, q, rounds), lambda: rounds)
 
 
 def classes(grid: MessageGraph) -> Schedule:
-    """All messages of one class in max(P, Q) / gcd(P, Q) full steps, then the next (Propositions 3, 4). Not collective.
+    """All messages of one class in max(P, Q) / gcd(P, Q) full steps, then the next (Propositions 3, 4).
 
-    For one slice, number of steps and total cost are the least possible.
+    For one slice, the number of steps and the total cost are the least possible.
 
     Raises
     ------
     ScheduleError
-        Not gcd(r / d, Q) = gcd(s / d, P) = 1, d = gcd(r, s), or not the grid of one dimension.
+        With d = gcd(r, s), gcd(r / d, Q) or gcd(s / d, P) is not 1; or the grid has several dimensions.
     """
     if not isinstance(grid, CommunicationGrid):
         raise ScheduleError("schedule = 'classes' needs a CommunicationGrid of one dimension; use stepwise or optimal")
@@ -153,17 +153,17 @@ def classes(grid: MessageGraph) -> Schedule:
     r, s, g = grid.reduced
     rounds = max(grid.P, grid.Q) // g
     lengths = grid.vol(np.arange(g) * (grid.g // g) + grid.shift)
-    used = np.flatnonzero(lengths)
-    used = used[np.argsort(-lengths[used], kind="stable")]
-    place = np.full(g, -1, dtype=np.int64)
-    place[used] = np.arange(len(used))
+    with_messages = np.flatnonzero(lengths)
+    with_messages = with_messages[np.argsort(-lengths[with_messages], kind="stable")]
+    position = np.full(g, -1, dtype=np.int64)
+    position[with_messages] = np.arange(len(with_messages))
 
     def step_of(p: Ints, q: Ints) -> Ints:
         z = (q * (s % g) - p * (r % g)) % g
-        steps: Ints = place[z] * rounds + (p // g + q // g) % rounds
+        steps: Ints = position[z] * rounds + (p // g + q // g) % rounds
         return steps
 
-    return PairSchedule("classes", grid, step_of, lambda: len(used) * rounds)
+    return PairSchedule("classes", grid, step_of, lambda: len(with_messages) * rounds)
 
 
 def _check_conditions(grid: CommunicationGrid) -> None:

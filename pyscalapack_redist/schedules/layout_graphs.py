@@ -1,4 +1,4 @@
-"""Who owes whom how much between two layouts: along a dimension, with copies, and where ranks have several places."""
+"""The messages between two layouts: along a dimension, with replicas, and of ranks that hold several tiles."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def between(a: Axis, b: Axis) -> CommunicationGrid | IrregularGraph:
 
 
 class IrregularGraph(MessageGraph):
-    """Messages between two axes of which one has irregular blocks. Not collective.
+    """Messages between two axes, at least one of them with irregular blocks.
 
-    Nothing repeats, so there are no slices and no classes; what one process sends or receives is found without the others.
+    Nothing repeats, so there are no slices and no classes. The messages of one process are computed without the others'.
     """
 
     def __init__(self, a: Axis, b: Axis) -> None:
@@ -52,61 +52,71 @@ class IrregularGraph(MessageGraph):
         self.n, self.P, self.Q = a.n, a.processes, b.processes
 
     def rows(self, senders: Ints) -> Ints:
-        """Lengths of the messages of some senders to every receiver. Not collective."""
+        """Lengths of the messages of some senders to every receiver."""
         return _table((_lengths(families_of(self.a, self.b, p)) for p in np.asarray(senders).tolist()), self.Q)
 
     def columns(self, receivers: Ints) -> Ints:
-        """Lengths of the messages from every sender to some receivers. Not collective."""
+        """Lengths of the messages from every sender to some receivers."""
         return _table((_lengths(families_of(self.b, self.a, q)) for q in np.asarray(receivers).tolist()), self.P).T
 
     def sent_by(self, p: int) -> tuple[Ints, Ints]:
-        """Receivers of the messages of sender `p`, ascending, and their lengths. Not collective."""
+        """Receivers of the messages of sender `p`, ascending, and their lengths."""
         return _lengths(families_of(self.a, self.b, p))
 
     def received_by(self, q: int) -> tuple[Ints, Ints]:
-        """Senders of the messages to receiver `q`, ascending, and their lengths. Not collective."""
+        """Senders of the messages to receiver `q`, ascending, and their lengths."""
         return _lengths(families_of(self.b, self.a, q))
 
     def first_elements(self, senders: Ints) -> Ints:
-        """Index of the first element of each message of some senders; the largest int64 where none. Not collective."""
-        most = np.iinfo(np.int64).max
-        return _table((_first(families_of(self.a, self.b, p)) for p in np.asarray(senders).tolist()), self.Q, most)
+        """Index of the first element of each message of some senders; the largest int64 for none."""
+        largest = np.iinfo(np.int64).max
+        return _table((_first(families_of(self.a, self.b, p)) for p in np.asarray(senders).tolist()), self.Q, largest)
 
 
-def _table(rows: Iterable[tuple[Ints, Ints]], columns: int, nothing: int = 0) -> Ints:
-    """One row for each list of columns and values."""
-    made = []
-    for places, values in rows:
-        row = np.full(columns, nothing, np.int64)
-        row[places] = values
-        made.append(row)
-    return np.array(made, np.int64).reshape(-1, columns)
+def _table(rows: Iterable[tuple[Ints, Ints]], columns: int, absent: int = 0) -> Ints:
+    """A table with one row for each pair of column numbers and values; `absent` everywhere else."""
+    table = []
+    for peers, values in rows:
+        row = np.full(columns, absent, np.int64)
+        row[peers] = values
+        table.append(row)
+    return np.array(table, np.int64).reshape(-1, columns)
 
 
-def _lengths(found: Families) -> tuple[Ints, Ints]:
-    """Processes and how many elements they share."""
-    starts = _starts(found)
-    lengths = found.length * found.runs
-    return found.remote[starts], np.add.reduceat(lengths, starts) if len(starts) else lengths
+def _lengths(families: Families) -> tuple[Ints, Ints]:
+    """Processes of b, and the number of elements shared with each."""
+    starts = _starts(families)
+    lengths = families.length * families.runs
+    return families.remote[starts], np.add.reduceat(lengths, starts) if len(starts) else lengths
 
 
-def _first(found: Families) -> tuple[Ints, Ints]:
-    """Processes and the first element they share."""
-    starts = _starts(found)
-    return found.remote[starts], found.first[starts]
+def _first(families: Families) -> tuple[Ints, Ints]:
+    """Processes of b, and the first element shared with each."""
+    starts = _starts(families)
+    return families.remote[starts], families.first[starts]
 
 
-def _starts(found: Families) -> Ints:
-    """Where another process begins."""
-    return np.flatnonzero(np.diff(found.remote, prepend=-1))
+def _starts(families: Families) -> Ints:
+    """Positions of the first family of each process."""
+    return np.flatnonzero(np.diff(families.remote, prepend=-1))
 
 
 Place = tuple[int, ...]
 Mask = NDArray[np.bool_]
 
 
-class _Served(NamedTuple):
-    """Who could read from a process: receivers along each dimension, then copies; and who does."""
+class _Receivers(NamedTuple):
+    """Receivers that share elements with a sender.
+
+    Attributes
+    ----------
+    peers : list of ndarray
+        Their coordinates along each dimension.
+    lengths : ndarray
+        Elements shared with each combination of coordinates.
+    reads, own : ndarray of bool
+        For each combination and each replica: whether it reads from the sender, and whether it is the sender's own rank.
+    """
 
     peers: list[Ints]
     lengths: Ints
@@ -115,17 +125,17 @@ class _Served(NamedTuple):
 
 
 class ReplicatedGraph(MessageGraph):
-    """Messages between two layouts of which at least one has copies. Not collective.
+    """Messages between two layouts, at least one of them with replicas.
 
-    Senders and receivers are numbered by their place in the tables of ranks, row by row, copies fastest. What a rank keeps
-    is no message.
+    Senders and receivers are numbered by their position in the tables of ranks, row by row, replicas fastest. Elements that
+    stay on a rank are no message.
 
     Parameters
     ----------
     axes : sequence of MessageGraph
-        What the process coordinates share along each dimension.
+        Messages between the process coordinates along each dimension.
     before, after : ndarray of int64
-        Rank at each process coordinate, and of each copy along a last dimension if there are several.
+        Rank at each process coordinate; with replicas, a last dimension numbers them.
     """
 
     def __init__(self, axes: Sequence[MessageGraph], before: Ints, after: Ints) -> None:
@@ -136,87 +146,90 @@ class ReplicatedGraph(MessageGraph):
         self.P, self.Q = before.size, after.size
 
     def served_by(self, sender: Place) -> dict[Place, list[Place]]:
-        """Receivers that read from a process, itself if it keeps something, by their coordinates. Not collective."""
-        served = self._served(sender)
-        found: dict[Place, list[Place]] = {}
-        for index in np.argwhere(served.reads | served.own).tolist():
-            coords = tuple([int(some[i]) for some, i in zip(served.peers, index[:-1], strict=True)])
-            found.setdefault(coords, []).append(self._place(coords, index[-1], 1))
-        return found
+        """Receivers that read from a sender, by their coordinates; itself if elements stay on it."""
+        receivers = self._receivers(sender)
+        result: dict[Place, list[Place]] = {}
+        for index in np.argwhere(receivers.reads | receivers.own).tolist():
+            coords = tuple([int(coordinates[i]) for coordinates, i in zip(receivers.peers, index[:-1], strict=True)])
+            result.setdefault(coords, []).append(self._place(coords, index[-1], 1))
+        return result
 
     def read_by(self, receiver: Place) -> dict[Place, list[Place]]:
-        """The process from which a receiver reads, itself if it can, by the coordinates of what it needs. Not collective."""
-        parts, copies, _ = self._read(receiver)
-        rows = zip(parts.tolist(), copies.tolist(), strict=True)
-        return {tuple(part): [self._place(tuple(part), copy, 0)] for part, copy in rows}
+        """The sender from which a receiver reads each part, by the part's coordinates; itself if it holds the part."""
+        parts, replicas, _ = self._read(receiver)
+        rows = zip(parts.tolist(), replicas.tolist(), strict=True)
+        return {tuple(part): [self._place(tuple(part), replica, 0)] for part, replica in rows}
 
     def rows(self, senders: Ints) -> Ints:
-        """Lengths of the messages of some senders to every receiver. Not collective."""
-        made = np.zeros((len(senders), *self._after.shape), np.int64)
-        for row, place in zip(made, zip(*np.unravel_index(senders, self._shapes[0]), strict=True), strict=True):
-            served = self._served(place)
-            row[np.ix_(*served.peers, np.arange(row.shape[-1]))] = served.lengths[..., None] * served.reads
-        return made.reshape(len(senders), -1)
+        """Lengths of the messages of some senders to every receiver."""
+        table = np.zeros((len(senders), *self._after.shape), np.int64)
+        for row, place in zip(table, zip(*np.unravel_index(senders, self._shapes[0]), strict=True), strict=True):
+            receivers = self._receivers(place)
+            row[np.ix_(*receivers.peers, np.arange(row.shape[-1]))] = receivers.lengths[..., None] * receivers.reads
+        return table.reshape(len(senders), -1)
 
     def columns(self, receivers: Ints) -> Ints:
-        """Lengths of the messages from every sender to some receivers. Not collective."""
-        made = np.zeros((len(receivers), *self._before.shape), np.int64)
-        for column, place in zip(made, zip(*np.unravel_index(receivers, self._shapes[1]), strict=True), strict=True):
-            parts, copies, lengths = self._read(place)
-            column[(*parts.T, copies)] = lengths
+        """Lengths of the messages from every sender to some receivers."""
+        columns = np.zeros((len(receivers), *self._before.shape), np.int64)
+        for column, place in zip(columns, zip(*np.unravel_index(receivers, self._shapes[1]), strict=True), strict=True):
+            parts, replicas, lengths = self._read(place)
+            column[(*parts.T, replicas)] = lengths
             column[self._before == self._after[self._split(place)]] = 0
-        table: Ints = made.reshape(len(receivers), -1).T
+        table: Ints = columns.reshape(len(receivers), -1).T
         return table
 
     # -- the sender's side
 
-    def _served(self, sender: Place) -> _Served:
-        *first, copy = self._split(sender)
-        coords = tuple(first)
-        found = [axis.sent_by(int(p)) for axis, p in zip(self.axes, coords, strict=True)]
-        peers = [receivers for receivers, _ in found]
-        lengths: Ints = reduce(np.multiply.outer, [some for _, some in found])
+    def _receivers(self, sender: Place) -> _Receivers:
+        """The receivers of a sender. Those that hold no replica before are dealt to the sender's replicas in turn."""
+        *leading, replica = self._split(sender)
+        coords = tuple(leading)
+        shared = [axis.sent_by(int(p)) for axis, p in zip(self.axes, coords, strict=True)]
+        peers = [receivers for receivers, _ in shared]
+        lengths: Ints = reduce(np.multiply.outer, [elements for _, elements in shared])
         ranks = self._after[np.ix_(*peers, np.arange(self._after.shape[-1]))]
         holders = self._before[coords]
         lacking = ~np.isin(ranks, holders)
         turn = (np.cumsum(lacking).reshape(lacking.shape) - 1) % len(holders)
-        return _Served(peers, lengths, lacking & (turn == copy), ranks == holders[copy])
+        return _Receivers(peers, lengths, lacking & (turn == replica), ranks == holders[replica])
 
     # -- the receiver's side
 
     def _read(self, receiver: Place) -> tuple[Ints, Ints, Ints]:
-        """Parts of which a receiver needs something, by coordinates; the copy that it reads of each; and how much."""
+        """Coordinates of the parts that a receiver needs, the replica that it reads of each, and the elements."""
         place = self._split(receiver)
-        found = [axis.received_by(int(q)) for axis, q in zip(self.axes, place[:-1], strict=True)]
-        index = np.indices([len(senders) for senders, _ in found]).reshape(len(found), -1)
-        parts = np.stack([senders[i] for (senders, _), i in zip(found, index, strict=True)], axis=1)
-        lengths = np.prod([some[i] for (_, some), i in zip(found, index, strict=True)], axis=0, dtype=np.int64)
-        shares = [axis.rows(senders) > 0 for axis, (senders, _) in zip(self.axes, found, strict=True)]
-        order = [np.cumsum(some, axis=1) for some in shares]  # one more than the place among the receivers
+        shared = [axis.received_by(int(q)) for axis, q in zip(self.axes, place[:-1], strict=True)]
+        index = np.indices([len(senders) for senders, _ in shared]).reshape(len(shared), -1)
+        parts = np.stack([senders[i] for (senders, _), i in zip(shared, index, strict=True)], axis=1)
+        lengths = np.prod([elements[i] for (_, elements), i in zip(shared, index, strict=True)], axis=0, dtype=np.int64)
+        shares = [axis.rows(senders) > 0 for axis, (senders, _) in zip(self.axes, shared, strict=True)]
+        order = [np.cumsum(table, axis=1) for table in shares]  # one more than the position among the receivers
 
         def number(places: Sequence[Ints]) -> Ints:
-            """Of receivers at such places, one row for each part."""
-            made: Ints = np.zeros_like(places[0])
-            for some, i, q in zip(order, index, places, strict=False):
-                made = made * some[i, -1][:, None] + some[i[:, None], q] - 1
-            made = made * self._after.shape[-1] + places[-1]
-            return made
+            """Numbers of the receivers at these coordinates among those of a part, one row for each part."""
+            numbers: Ints = np.zeros_like(places[0])
+            for positions, i, q in zip(order, index, places, strict=False):
+                numbers = numbers * positions[i, -1][:, None] + positions[i[:, None], q] - 1
+            numbers = numbers * self._after.shape[-1] + places[-1]
+            return numbers
 
-        mine = number([np.full((len(parts), 1), c) for c in place])
+        own_number = number([np.full((len(parts), 1), c) for c in place])
         holders = self._before[tuple(parts.T)]
-        known = self._number_after[np.minimum(holders, len(self._number_after) - 1)]
-        there = np.unravel_index(np.maximum(known, 0), self._after.shape)
-        needs = reduce(
-            np.logical_and, [some[i[:, None], q] for some, i, q in zip(shares, index, there, strict=False)], known >= 0
+        numbers = self._number_after[np.minimum(holders, len(self._number_after) - 1)]
+        coords = np.unravel_index(np.maximum(numbers, 0), self._after.shape)
+        reads = reduce(
+            np.logical_and,
+            [table[i[:, None], q] for table, i, q in zip(shares, index, coords, strict=False)],
+            numbers >= 0,
         )
-        before = np.count_nonzero(needs & (number(there) < mine), axis=1)
-        own = holders == self._after[place]
-        copies = np.where(own.any(axis=1), own.argmax(axis=1), (mine[:, 0] - before) % holders.shape[1])
-        return parts, copies, lengths
+        before = np.count_nonzero(reads & (number(coords) < own_number), axis=1)
+        holds = holders == self._after[place]
+        replicas = np.where(holds.any(axis=1), holds.argmax(axis=1), (own_number[:, 0] - before) % holders.shape[1])
+        return parts, replicas, lengths
 
     @cached_property
     def _number_after(self) -> Ints:
-        """Number of each rank among the receivers; -1 for ranks outside, the last entry among them."""
+        """Number of each rank among the receivers; -1 for other ranks. The last entry is -1."""
         numbers = np.full(int(self._after.max()) + 2, -1, np.int64)
         numbers[self._after.ravel()] = np.arange(self._after.size)
         return numbers
@@ -224,20 +237,23 @@ class ReplicatedGraph(MessageGraph):
     # -- places
 
     def _split(self, place: Place) -> Place:
-        """Process coordinates and number of the copy."""
+        """Process coordinates and number of the replica."""
         return place if len(place) > len(self.axes) else (*place, 0)
 
-    def _place(self, coords: Place, copy: int, side: int) -> Place:
-        """The index into a table of ranks as it was given."""
-        return (*coords, copy) if len(self._shapes[side]) > len(coords) else coords
+    def _place(self, coords: Place, replica: int, side: int) -> Place:
+        """Index into the table of ranks before (`side` 0) or after (1)."""
+        return (*coords, replica) if len(self._shapes[side]) > len(coords) else coords
 
     def __repr__(self) -> str:
         before, after = (" x ".join(map(str, shape)) for shape in self._shapes)
-        return f"ReplicatedGraph({before} -> {after} processes, copies last)"
+        return f"ReplicatedGraph({before} -> {after} processes, replicas last)"
 
 
 class LayoutLike(Protocol):
-    """A layout as the places along its axes, each of a rank, or of several that hold copies."""
+    """The part of `Descriptor` and `Tiles` that schedules use: axes, and the rank at each place along them.
+
+    A place is an index into `places`: process coordinates, then the number of the replica if there are several.
+    """
 
     @property
     def distributions(self) -> Sequence[Axis]:
@@ -245,11 +261,11 @@ class LayoutLike(Protocol):
 
     @property
     def places(self) -> Ints:
-        """Rank of each place; of each copy along a last dimension, if there are several."""
+        """Rank of each place; with replicas, a last dimension numbers them."""
 
     @property
     def placement(self) -> Ints:
-        """Rank of each place; of copies, the first."""
+        """Rank of each place; of replicas, the first."""
 
     @property
     def own_places(self) -> Sequence[Place]:
@@ -265,23 +281,23 @@ class LayoutLike(Protocol):
 
     @property
     def is_product(self) -> bool:
-        """Whether a rank has one place at most."""
+        """Whether a rank has at most one place."""
 
 
 def choose_replicas(a: LayoutLike, b: LayoutLike) -> ReplicatedGraph | None:
-    """Who reads from which copy; None where neither layout has copies. Not collective."""
+    """The replica that each receiver reads; None if neither layout has replicas."""
     return None if a.copies == b.copies == 1 else ReplicatedGraph(LayoutMessages(a, b).axes, a.places, b.places)
 
 
 class LayoutMessages:
-    """Who owes whom how much between two layouts of one array. Not collective.
+    """The messages between two layouts of one array.
 
     Attributes
     ----------
     axes : list of MessageGraph
-        What the places share along each dimension.
+        Messages along each dimension.
     is_product : bool
-        Whether messages are the products of those of the dimensions: neither layout has copies, nor a rank several places.
+        Whether messages are products of those along the dimensions: no replicas, and at most one place for each rank.
     """
 
     def __init__(self, a: LayoutLike, b: LayoutLike) -> None:
@@ -291,14 +307,14 @@ class LayoutMessages:
 
     @property
     def parts(self) -> list[MessageGraph]:
-        """One graph for each dimension, where messages are products; else that of the whole."""
+        """One graph for each dimension if messages are products; else the whole graph."""
         return [*self.axes] if self.is_product else [self.whole]
 
     @cached_property
     def whole(self) -> MessageGraph:
-        """All messages, but for those of a rank to itself.
+        """All messages, without those of a rank to itself.
 
-        Processes are numbered as the places are; where a rank may have several, as its rank is among the layout's.
+        Processes are numbered as the places are, or as the layout's ranks are if a rank may have several places.
         """
         a, b = self._a, self._b
         if not (a.is_product and b.is_product):
@@ -309,20 +325,20 @@ class LayoutMessages:
 
     @cached_property
     def own_receivers(self) -> Ints:
-        """For each sender, row by row, the receiver that is the same rank; -1 for none. Not collective."""
+        """For each sender, row by row, the receiver that is the same rank; -1 for none."""
         senders, receivers = self._a.placement.ravel(), self._b.placement.ravel()
         order = np.argsort(receivers)
-        at = order[np.minimum(np.searchsorted(receivers[order], senders), len(receivers) - 1)]
-        return np.where(receivers[at] == senders, at, -1)
+        positions = order[np.minimum(np.searchsorted(receivers[order], senders), len(receivers) - 1)]
+        return np.where(receivers[positions] == senders, positions, -1)
 
     def _between_ranks(self) -> Ints:
-        """Elements from each rank of A to each of B, both ascending. The work is that of all places of A times those of B."""
+        """Elements from each rank of A to each rank of B, both ascending. The work is the product of their places."""
         senders, receivers = self._a.ranks, self._b.ranks
         lengths = np.zeros((max(1, len(senders)), max(1, len(receivers))), np.int64)
         rows, columns = (axis.lengths for axis in self.axes)
         p, q = np.searchsorted(senders, self._a.placement), np.searchsorted(receivers, self._b.placement)
         for i, j in np.ndindex(*q.shape):
-            # what all places of A share with this one of B
+            # elements that all places of A share with this place of B
             np.add.at(lengths, (p, q[i, j]), rows[:, i, None] * columns[:, j])
         for k, rank in enumerate(senders):
             if rank in receivers:

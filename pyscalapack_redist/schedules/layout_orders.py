@@ -1,11 +1,11 @@
 """The order of the messages between two layouts, by the name of a schedule.
 
-What a formula tells, each rank works out for itself. Schedules that are searched for are found by one rank and told to the
-others: a search under a time limit need not end alike on two machines.
+Each rank computes an order given by a formula. Other schedules are searched for by one rank, which broadcasts the steps: a
+search under a time limit need not end alike on two machines.
 
-One-port schedules of the dimensions make one of the whole, of as many steps as theirs multiplied. That is as short as the
-whole needs where the dimensions' busiest processes are all on one side, and up to P times too long where they are not (slabs
-of columns to slabs of rows). So `stepwise` and `greedy` look at the whole graph, as far as there is time.
+The product of one-port schedules of the dimensions is a one-port schedule of the whole; its number of steps is the product of
+their numbers. This is the fewest if the busiest processes of all dimensions are senders, or all receivers; otherwise it may be
+P times too many (slabs of columns to slabs of rows). So `stepwise` and `greedy` schedule the whole graph if there is time.
 """
 
 from __future__ import annotations
@@ -27,32 +27,34 @@ from .schedule import ListedSchedule, Schedule
 
 Ints = NDArray[np.int64]
 
-# whether they are one-port
+# Schedules given by formulas: whether they are one-port.
 BY_FORMULA = {"walker-otto": True, "classes": True, "phases": False, "random-phases": False}
-# Pairs of processes up to which these look at the whole of two process sets.
+# Pairs of processes up to which these schedule the whole graph instead of each dimension.
 WITHOUT_DIMENSIONS = {"optimal": 64 * 64, "preemptive": 64 * 64, "open-shop": 4096 * 4096}
-# These look at the whole if it has so few messages, for about so many seconds at most; else at the dimensions if their product
-# has fewer steps than a ring, and else the order is a ring.
+# These schedule the whole graph if it has at most MOST_MESSAGES, in about SECONDS; else each dimension if the product has fewer
+# steps than a ring; else the order is a ring.
 FEWEST, MOST_MESSAGES, SECONDS, OTHERWISE = ("stepwise", "greedy"), 2**16, 0.05, "ring"
-# Pairs of processes times steps up to which `greedy` looks at the whole; beyond, `stepwise` is in its place.
+# Pairs of processes times steps up to which `greedy` schedules the whole graph; beyond that `stepwise` does.
 GREEDY = 2**15
-# Pairs of processes along a dimension that are counted where no formula does; of which there is a table; and processes along
-# one whose own schedule is searched for.
+# Pairs of processes along a dimension up to which messages are counted without a formula (COUNTED), and up to which a table is
+# made (TABLED); processes along a dimension up to which its schedule is searched for (ALONG).
 COUNTED, TABLED, ALONG = 2**12, 2**18, 256
 GOLDEN = (5**0.5 - 1) / 2
 
 
 class Load(NamedTuple):
-    """What there is to order between two layouts; equal on all ranks.
+    """The number of messages between two layouts, and whether a schedule can be searched for; equal on all ranks.
 
     Attributes
     ----------
     messages : int
-        Between processes; where counting them would take long, as many as there can be.
+        Messages between processes; an upper bound if counting them would take long.
     processes : int
-        That send, or that receive, whichever are fewer.
-    whole, searchable : bool
-        Whether there is time to search the whole for the fewest steps; whether there is, or the product has fewer than a ring.
+        Number of senders or of receivers, whichever is less.
+    whole : bool
+        Whether there is time to search the whole graph for the fewest steps.
+    searchable : bool
+        Whether `whole`, or the product of the dimensions' schedules has fewer steps than a ring.
     """
 
     messages: int = 1
@@ -62,14 +64,14 @@ class Load(NamedTuple):
 
 
 class SearchedSteps(NamedTuple):
-    """The steps that one rank has found, for all.
+    """A schedule that one rank has searched for, to be sent to all ranks.
 
     Attributes
     ----------
     name : str
-        Of the schedule, which may be another than was asked for.
+        Name of the schedule; may differ from the requested one.
     parts : list
-        Of each dimension, or of the whole: the steps; or, of a whole graph, the step of each of its messages.
+        Steps of each dimension, or of the whole; of a whole graph also as the step number of each message.
     """
 
     name: str
@@ -77,16 +79,16 @@ class SearchedSteps(NamedTuple):
 
 
 def process_shapes(a: LayoutLike, b: LayoutLike) -> tuple[Coords, Coords]:
-    """Processes of both along each dimension; in all, where a rank may have several places. Not collective."""
+    """Number of processes of both layouts along each dimension; in all if a rank may have several places."""
     if a.is_product and b.is_product:
         return a.places.shape, b.places.shape
     return (max(1, len(a.ranks)),), (max(1, len(b.ranks)),)
 
 
 def process_coords(a: LayoutLike, b: LayoutLike, rank: int | None) -> tuple[Coords | None, Coords | None]:
-    """A rank's coordinates in process sets of these shapes; None outside, and on paper. Not collective.
+    """Coordinates of a rank in process sets of these shapes; None outside, and on paper.
 
-    Where a layout is a product, of the rank that both layouts are seen by.
+    For descriptors `rank` is not used: they have the coordinates of their own rank.
     """
     if a.is_product and b.is_product:
         return next(iter(a.own_places), None), next(iter(b.own_places), None)
@@ -95,18 +97,18 @@ def process_coords(a: LayoutLike, b: LayoutLike, rank: int | None) -> tuple[Coor
 
 
 def load_between(a: LayoutLike, b: LayoutLike) -> Load:
-    """What there is to order. Not collective."""
+    """Count the messages between two layouts."""
     return _load(LayoutMessages(a, b), a, b)
 
 
-def _load(owed: LayoutMessages, a: LayoutLike, b: LayoutLike) -> Load:
-    axes = owed.axes
+def _load(messages: LayoutMessages, a: LayoutLike, b: LayoutLike) -> Load:
+    axes = messages.axes
     pairs = 1
     for axis, x, y in zip(axes, a.distributions, b.distributions, strict=True):
         bound = min(axis.P * axis.Q, max(0, x.number_of_blocks + y.number_of_blocks - 1))
         pairs *= axis.pairs if _counted(axis) else bound
     processes, few = min(len(a.ranks), len(b.ranks)), all(axis.P * axis.Q <= TABLED for axis in axes)
-    if not owed.is_product:
+    if not messages.is_product:
         pairs *= b.copies
         if a.copies == b.copies == 1:
             pairs = min(pairs, len(a.ranks) * len(b.ranks))
@@ -115,9 +117,9 @@ def _load(owed: LayoutMessages, a: LayoutLike, b: LayoutLike) -> Load:
         whole = few and pairs <= MOST_MESSAGES
         return Load(pairs, processes, whole, whole)
     if all(map(_counted, axes)):
-        own = owed.own_receivers
-        kept = np.flatnonzero(own >= 0)
-        coords = np.unravel_index(kept, a.placement.shape), np.unravel_index(own[kept], b.placement.shape)
+        own = messages.own_receivers
+        senders = np.flatnonzero(own >= 0)
+        coords = np.unravel_index(senders, a.placement.shape), np.unravel_index(own[senders], b.placement.shape)
         pairs -= int(np.all([axis.shares(p, q) for axis, p, q in zip(axes, *coords, strict=True)], axis=0).sum())
     along = max(max(axis.P, axis.Q) for axis in axes)
     whole = few and pairs <= MOST_MESSAGES
@@ -127,13 +129,13 @@ def _load(owed: LayoutMessages, a: LayoutLike, b: LayoutLike) -> Load:
 
 
 def fewest_steps(a: LayoutLike, b: LayoutLike) -> int | None:
-    """The most messages of a process, so that no one-port schedule has fewer steps; None where that takes long to find."""
-    owed = LayoutMessages(a, b)
-    return max(owed.whole.degrees) if _load(owed, a, b).whole else None
+    """The most messages of a process, below which no one-port schedule's steps can be; None if that takes long to count."""
+    messages = LayoutMessages(a, b)
+    return max(messages.whole.degrees) if _load(messages, a, b).whole else None
 
 
 def is_one_port(name: str) -> bool:
-    """Whether no process sends or receives twice in a step of the schedule. Not collective.
+    """Whether no process sends or receives twice in a step of the schedule.
 
     Raises
     ------
@@ -146,14 +148,14 @@ def is_one_port(name: str) -> bool:
 
 
 def by_formula(name: str) -> bool:
-    """Whether each rank works the order out for itself, so that nothing is `searched` for. Not collective."""
+    """Whether a formula gives the order, so that each rank computes it without a search."""
     return name in ORDERS or name in BY_FORMULA
 
 
 def order_for(
     name: str, a: LayoutLike, b: LayoutLike, steps: SearchedSteps | None = None, rank: int | None = None
 ) -> Order:
-    """The order of the messages from A to B. Not collective.
+    """The order of the messages from A to B.
 
     Parameters
     ----------
@@ -162,9 +164,9 @@ def order_for(
     a, b : Descriptor or Tiles
         Layouts before and after.
     rank : int, optional
-        This rank, whose messages it is asked for.
+        This rank; the order is used for its messages only.
     steps : SearchedSteps, optional
-        What `searched` has found, on one rank for all.
+        Result of `searched` on one rank.
 
     Raises
     ------
@@ -179,7 +181,7 @@ def order_for(
 
 
 def searched(name: str, a: LayoutLike, b: LayoutLike) -> SearchedSteps:
-    """The steps of a schedule that no formula gives. Not collective.
+    """The steps of a schedule that no formula gives.
 
     Raises
     ------
@@ -191,23 +193,23 @@ def searched(name: str, a: LayoutLike, b: LayoutLike) -> SearchedSteps:
 
 
 def schedules_for(name: str, a: LayoutLike, b: LayoutLike) -> list[Schedule]:
-    """What such an order is made of: a schedule for each dimension, or one for all. Not collective.
+    """Schedules that make an order: one for each dimension, or one for the whole graph.
 
-    Without any the order is a ring, in place of a schedule that would take too long to find.
+    An empty list stands for a ring: the search would take too long.
 
     Raises
     ------
     ScheduleError
         The schedule does not apply to these layouts.
     """
-    owed = LayoutMessages(a, b)
-    graphs = _graphs(name, owed, a, b)
+    messages = LayoutMessages(a, b)
+    graphs = _graphs(name, messages, a, b)
     if name not in FEWEST:
         return [build(name, graph) for graph in graphs]
     if sum(graph.P * graph.Q > 1 for graph in graphs) > 1:
-        load = _load(owed, a, b)
+        load = _load(messages, a, b)
         if load.whole:
-            graphs = [owed.whole]
+            graphs = [messages.whole]
             name = name if graphs[0].P * graphs[0].Q * max(graphs[0].degrees) <= GREEDY else "stepwise"
         elif not load.searchable:
             return []
@@ -215,8 +217,7 @@ def schedules_for(name: str, a: LayoutLike, b: LayoutLike) -> list[Schedule]:
 
 
 def _fewest(name: str, graph: MessageGraph, seconds: float) -> Schedule:
-    """The schedule of a graph; `stepwise` message by message, where there is a table, which takes less time than to import
-    SciPy."""
+    """A schedule of a graph; `stepwise` is built message by message if there is a table: faster than importing SciPy."""
     from .matchings import in_levels
 
     if name == "stepwise" and (isinstance(graph, WholeGraph) or graph.P * graph.Q <= TABLED):
@@ -227,13 +228,16 @@ def _fewest(name: str, graph: MessageGraph, seconds: float) -> Schedule:
 
 
 def _mixed(steps: list[Ints]) -> list[Ints]:
-    """The same in another order. Steps found one after another are alike, and processes that are not in step with one another,
-    since nobody waits for a step to end, meet at the same receivers if they follow one another."""
+    """The steps in another order.
+
+    Consecutive steps of a search are alike. No process waits for a step to end, so processes that are a step apart would send
+    to the same receivers.
+    """
     return [steps[i] for i in np.argsort(np.arange(len(steps)) * GOLDEN % 1)[::-1].tolist()]
 
 
 def _packed(part: Schedule) -> list[Ints] | Ints:
-    """A schedule's steps, or the step of each message of a whole graph, which is less to tell."""
+    """The steps of a schedule; of a whole graph the step number of each message, which are fewer bytes to send."""
     graph, steps = part.grid, part.steps
     if not isinstance(graph, WholeGraph) or sum(map(len, steps)) != graph.pairs:
         return steps
@@ -243,11 +247,11 @@ def _packed(part: Schedule) -> list[Ints] | Ints:
 
 
 def _listed(name: str, a: LayoutLike, b: LayoutLike, steps: SearchedSteps) -> list[Schedule]:
-    """The schedules of which `searched` has told the steps."""
-    owed = LayoutMessages(a, b)
-    graphs = _graphs(name, owed, a, b)
+    """The schedules of steps from `searched`."""
+    messages = LayoutMessages(a, b)
+    graphs = _graphs(name, messages, a, b)
     if any(isinstance(part, np.ndarray) for part in steps.parts) and not isinstance(graphs[0], WholeGraph):
-        graphs = [owed.whole]
+        graphs = [messages.whole]
     pairs = zip(graphs, steps.parts, strict=True) if steps.parts else ()
     return [ListedSchedule(steps.name, graph, _unpacked(graph, part)) for graph, part in pairs]
 
@@ -260,18 +264,18 @@ def _unpacked(graph: MessageGraph, part: list[Ints] | Ints) -> list[Ints]:
     return np.split(np.column_stack(graph.messages)[order], ends) if len(part) else []
 
 
-def _graphs(name: str, owed: LayoutMessages, a: LayoutLike, b: LayoutLike) -> list[MessageGraph]:
-    """Who owes whom: in each dimension; in the whole of both sets for some on not too many processes, and with copies."""
+def _graphs(name: str, messages: LayoutMessages, a: LayoutLike, b: LayoutLike) -> list[MessageGraph]:
+    """The graphs to schedule: one for each dimension, or the whole graph."""
     if name in BY_FORMULA and a.copies * b.copies > 1:
         raise ScheduleError(
-            f"schedule = {name!r} is for layouts without copies, and {a!r} -> {b!r} has some: which copy sends is no "
-            "matter of block sizes alone; use stepwise for the fewest steps or optimal for the least cost"
+            f"schedule = {name!r} is for layouts without copies, but {a!r} -> {b!r} has copies: which one sends does "
+            "not depend on block sizes alone; use stepwise for the fewest steps or optimal for the least cost"
         )
-    if owed.is_product and a.placement.size * b.placement.size <= WITHOUT_DIMENSIONS.get(name, 0):
-        return [owed.whole]
-    return owed.parts
+    if messages.is_product and a.placement.size * b.placement.size <= WITHOUT_DIMENSIONS.get(name, 0):
+        return [messages.whole]
+    return messages.parts
 
 
 def _counted(axis: MessageGraph) -> bool:
-    """Whether messages along a dimension are counted in no time."""
+    """Whether messages along a dimension can be counted fast."""
     return isinstance(axis, CommunicationGrid) and (axis.has_slice or axis.P * axis.Q <= COUNTED)

@@ -1,6 +1,6 @@
-"""Schedules of least cost, with certificates: `optimal`, and `pareto`, the front of steps against cost.
+"""Schedules of least cost, with certificates: `optimal`, and `pareto`, the Pareto front of steps and cost.
 
-Desprez et al. leave both as open questions (section 6, their conclusion).
+Desprez et al. leave both as open questions (section 6, conclusion).
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from .matchings import FEW, Attempt, SortedMessages, Targets, greedy_parts, step
 from .message_graph import Ints, MessageGraph
 from .schedule import EQUALS_BOUND, ListedSchedule, excess
 
-MOST_HEURISTIC = 200  # types for which stepwise and greedy are tried where each process is a group
-LARGEST_EXACT = 8_000  # counts of a program that is solved with whole numbers
-SMALLEST_PARTS = 2_000  # counts of one that is solved at once
-LARGEST_PART = 20_000  # messages of a part whose program is solved
-MOST_MESSAGES = 10_000_000  # that are put into levels one by one
-MOST_TWICE = 200_000  # that are tried a second time before any program
-MOST_WISHED = 600_000  # that are put where a program wishes
-FIRST_PART = 80  # messages of the first part of a graph whose program is solved
-SHARE = 0.7  # of the time that is left, for one program: what follows needs some too
-FIRST_SHARE, LARGE_SHARE = 0.2, 0.8  # of the time for what comes first of a slice, and for all its programs
-FIRST_ATTEMPT = 0.1  # of the time for an attempt that may show that no program is needed
-SKETCH = 0.17  # of the time that is left, for the first attempt with many messages
-GROUPED = 0.4  # of the time that is left, for the program of processes put together, in short arrays
+MOST_HEURISTIC = 200  # types up to which stepwise and greedy are tried
+LARGEST_EXACT = 8_000  # counts up to which a program is solved with whole numbers
+SMALLEST_PARTS = 2_000  # counts up to which a graph is not divided into parts
+LARGEST_PART = 20_000  # messages up to which the program of a part is solved
+MOST_MESSAGES = 10_000_000  # messages up to which they are put into levels one by one
+MOST_TWICE = 200_000  # messages up to which there is a second attempt before any program
+MOST_WISHED = 600_000  # messages up to which attempts use the wishes of a program
+FIRST_PART = 80  # messages of the first part
+SHARE = 0.7  # of the time left, for one program
+FIRST_SHARE, LARGE_SHARE = 0.2, 0.8  # of the time left, for the first program of a slice, and for all its programs
+FIRST_ATTEMPT = 0.1  # of the time left, for an attempt that may show that no program is needed
+SKETCH = 0.17  # of the time left, for the first attempt with many messages
+GROUPED = 0.4  # of the time left, for the program of grouped processes of a short array
 SEEDS = 3
-MANY = 100_000  # messages: of so many or fewer, short arrays are refined before processes are put together
-SMALL = 300  # counts of a program that is solved at once
+MANY = 100_000  # messages above which a quick attempt comes first
+SMALL = 300  # counts up to which a program is solved for fewer steps
 
 
 @dataclass(frozen=True)
 class Aim:
-    """What is to be least: alpha NS + beta TC, with at most some number of steps.
+    """The objective: the least alpha NS + beta TC, with a limit on the number of steps.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Aim:
     most_steps : int or None
         Limit on the number of steps.
     then_steps : bool
-        Whether the fewest steps are sought among schedules of the least value.
+        Whether to prefer fewer steps among schedules of the least value.
     """
 
     alpha: float
@@ -61,59 +61,58 @@ class Aim:
     then_steps: bool = False
 
     def value(self, steps: int, cost: int) -> float:
-        """What is to be least; infinite if there are too many steps. Not collective."""
+        """The value of the objective; infinite for too many steps."""
         if self.most_steps is not None and steps > self.most_steps:
             return np.inf
         return self.alpha * steps + self.beta * cost
 
     def weights(self, costs: Ints) -> Reals:
-        """Of a step of each cost. Not collective."""
+        """The objective's weight of a step of each cost."""
         return np.asarray(self.alpha + self.beta * costs, dtype=np.float64)
 
     def limits(self, costs: Ints) -> list[Limit]:
-        """On the steps of each cost. Not collective."""
+        """The limit on the number of steps, as a constraint."""
         return [] if self.most_steps is None else [Limit(np.ones(len(costs)), 0, self.most_steps)]
 
 
 class Search:
-    """The best so far, and the bound. Not collective.
+    """A search for the schedule of least cost: the best schedule so far, and a lower bound.
 
-    A slice is folded and its program solved, with whole counts where real ones do not come out whole. A graph that does not
-    fold, above all that of an array that ends within a slice, is put into levels message by message. Small programs give a
-    bound and the numbers of steps of each cost to try: of processes put together, then of the messages for which no room
-    was found.
+    A graph of whole slices is folded, and its program solved: with real counts first, with whole counts if those are not whole.
+    Messages of other graphs are put into levels one by one. Small programs give a bound and the steps of each cost to try:
+    first of grouped processes, then of the messages that did not fit.
 
     Parameters
     ----------
     grid : MessageGraph
-        What is scheduled.
+        The messages.
     folded : Amalgam or None
-        The graph folded, where it is one of whole slices.
+        The folded graph, for whole slices.
     aim : Aim
-        What is to be least.
+        The objective.
     deadline : float
         When to stop, on the clock of `time.monotonic`.
 
     Attributes
     ----------
     value, bound : float
-        What the best schedule has, and what none can be below.
+        The objective's value of the best schedule, and a lower bound of it.
     """
 
     def __init__(self, grid: MessageGraph, folded: Amalgam | None, aim: Aim, deadline: float) -> None:
         self.grid, self.folded, self.aim, self.deadline = grid, folded, aim, deadline
         self.value: float = np.inf
-        self.steps_then = 0
-        self.found: Callable[[], list[Ints]] = list
+        self.number_of_steps = 0
+        self.list_steps: Callable[[], list[Ints]] = list
         self.bound = self.first_bound
 
     @property
     def first_bound(self) -> float:
-        """The bound of the level sets. Not collective."""
+        """The lower bound from the graph's `step_bound` and `cost_bound`."""
         return self.aim.alpha * self.grid.step_bound + self.aim.beta * self.grid.cost_bound
 
     def run(self) -> list[Ints]:
-        """The steps of the best schedule. Not collective."""
+        """Search, and return the steps of the best schedule."""
         if not self.grid.step_bound:
             self.value = 0
         elif self.folded is not None:
@@ -124,30 +123,32 @@ class Search:
             self._by_message()
         if not np.isfinite(self.value):
             self._keep_steps(ring(self.grid).steps)
-        return self.found()
+        return self.list_steps()
 
     @property
     def _open(self) -> bool:
+        """Whether the best schedule is above the bound, and time is left."""
         return self.value - self.bound > TINY and time.monotonic() < self.deadline
 
     @property
     def _has_spare_steps(self) -> bool:
-        """Whether as good a schedule with fewer steps is worth looking for."""
-        return self.aim.then_steps and np.isfinite(self.value) and self.steps_then > self.grid.step_bound
+        """Whether there may be a schedule of the same value with fewer steps."""
+        return self.aim.then_steps and np.isfinite(self.value) and self.number_of_steps > self.grid.step_bound
 
     @cached_property
     def _messages(self) -> SortedMessages:
         return SortedMessages(self.grid)
 
     def _until(self, share: float = SHARE) -> float:
+        """The deadline for a share of the time left."""
         now = time.monotonic()
         return now + max(0.0, share * (self.deadline - now))
 
-    def _keep(self, number: int, cost: int, found: Callable[[], list[Ints]]) -> None:
-        """If it is the best so far."""
+    def _keep(self, number: int, cost: int, list_steps: Callable[[], list[Ints]]) -> None:
+        """Keep a schedule if it is the best so far."""
         value = self.aim.value(number, cost)
-        if (value, number) < (self.value, self.steps_then):
-            self.value, self.steps_then, self.found = value, number, found
+        if (value, number) < (self.value, self.number_of_steps):
+            self.value, self.number_of_steps, self.list_steps = value, number, list_steps
 
     def _keep_steps(self, steps: list[Ints]) -> None:
         steps = [step for step in steps if len(step)]
@@ -159,6 +160,7 @@ class Search:
     # Folded graphs: counts of types.
 
     def _of_slice(self, graph: Amalgam) -> None:
+        """Search the folded graph of whole slices."""
         levels = Levels(graph, self._until(LARGE_SHARE))
         if not levels.too_large:
             least = np.array([np.count_nonzero(self.grid.profile == cost) for cost in levels.costs], dtype=np.int64)
@@ -168,7 +170,7 @@ class Search:
             self._heuristics(graph)
 
     def _unfolded(self, costs: Ints, steps: Ints) -> None:
-        """What a program says of a slice, tried message by message."""
+        """Attempts, message by message, for the steps of a program's solution."""
         if not isinstance(self.grid, CommunicationGrid) or self.grid.P * self.grid.Q > MOST_MESSAGES:
             return
         group = residues(self.grid, self._messages)
@@ -176,7 +178,7 @@ class Search:
         self._attempts(Targets(costs, steps), None if shares is None else wishes(group, shares))
 
     def _take(self, levels: Levels, solution: Solution) -> bool:
-        """Keep a solution if it is the best so far."""
+        """Keep a solution if it is the best so far; False if it has no whole counts."""
         if solution.steps is None or solution.counts is None:
             return False
         number, cost = int(solution.steps.sum()), int(solution.steps @ levels.costs)
@@ -204,7 +206,7 @@ class Search:
             self._fewer_steps(levels)
 
     def _finer(self, levels: Levels) -> Iterator[Levels]:
-        """The program folded as much as can be, then less and less."""
+        """The program of the graph folded as much as possible, then less and less."""
         yield levels
         if isinstance(self.grid, CommunicationGrid) and self.folded is not None:
             for turns in range(levels.turns - 1, 0, -1):
@@ -229,7 +231,7 @@ class Search:
     # Graphs that do not fold: message by message.
 
     def _by_message(self) -> None:
-        """Levels of the messages one by one, for steps that small programs tell."""
+        """Put messages into levels one by one, for steps from small programs."""
         if self.grid.P * self.grid.Q > MOST_MESSAGES:
             return
         messages = self._messages
@@ -239,70 +241,70 @@ class Search:
         counts = len(messages.length) * len(costs)
         steps = None
         if isinstance(self.grid, CommunicationGrid) and not self._short:
-            # Of several slices the program of few types tells more, and sooner, than attempts that end in costlier steps.
-            found = messages.attempt(targets, self._until(FIRST_ATTEMPT), firm=True)
-            if not len(found.raised):
-                self._keep_attempt(found)
+            # For several slices the program of grouped processes is faster and better than attempts that raise costs.
+            attempt = messages.attempt(targets, self._until(FIRST_ATTEMPT), firm=True)
+            if not len(attempt.raised):
+                self._keep_attempt(attempt)
             else:
                 self._sketched(targets, self._until(SKETCH))
                 steps = self._grouped(messages, costs, profile)
         if self._open and steps is None:
-            found = self._attempt(targets) if len(messages.length) > MOST_TWICE else self._attempts(targets, seeds=0)
+            attempt = self._attempt(targets) if len(messages.length) > MOST_TWICE else self._attempts(targets, seeds=0)
             if self._open and isinstance(self.grid, CommunicationGrid):
                 self._grouped(messages, costs, profile)
         if self._open and counts > SMALLEST_PARTS:
-            self._parts(messages, costs, profile, found)
+            self._parts(messages, costs, profile, attempt)
         if self._open and counts <= 2 * LARGEST_EXACT:
             self._exact()
         elif self._has_spare_steps and counts <= SMALL:
             self._fewer_steps(Levels(amalgamated(self.grid), self._until(FIRST_SHARE)))
 
-    def _keep_attempt(self, found: Attempt) -> None:
-        self._keep(found.steps, found.cost, partial(self._messages.listed, found))
+    def _keep_attempt(self, attempt: Attempt) -> None:
+        self._keep(attempt.steps, attempt.cost, partial(self._messages.listed, attempt))
 
     @property
     def _short(self) -> bool:
-        """Whether the array is so short that processes do not resemble each other as in a slice."""
+        """Whether the array is so much shorter than a slice that grouping of processes helps little."""
         grid = self.grid
         return isinstance(grid, CommunicationGrid) and 4 * (grid.n or 0) < grid.slice_length
 
     def _attempt(self, targets: Targets, wish: Ints | None = None, seed: int | None = None) -> Attempt:
-        """Keep what comes of some targets; where that has too many steps, of fewer and costlier ones."""
-        found = self._messages.within(self.aim.most_steps, targets, self.deadline, wish, seed)
-        self._keep_attempt(found)
-        return found
+        """Attempt some targets, and keep the schedule; if it has too many steps, attempt fewer and costlier ones."""
+        attempt = self._messages.within(self.aim.most_steps, targets, self.deadline, wish, seed)
+        self._keep_attempt(attempt)
+        return attempt
 
     def _sketched(self, targets: Targets, deadline: float) -> None:
-        """Of many messages, what comes of some targets soon: all of the time may not do for a thorough attempt."""
+        """With many messages, attempt some targets quickly: there may be no time for a thorough attempt."""
         if len(self._messages.length) > MANY:
             self._keep_attempt(self._messages.attempt(targets, deadline, tries=FEW))
 
     def _attempts(self, targets: Targets, wish: Ints | None = None, seeds: int = SEEDS) -> Attempt:
-        """The best of several attempts: by first fit, with the wish, and with wishes for the cheapest levels."""
+        """The best of several attempts: by first fit, with `wish`, and with wishes for the cheapest levels."""
         best = self._attempt(targets)
         cheapest = self._messages.cheapest(targets)
         for seed in (None, *range(seeds)):
-            for wanted in (wish, cheapest):
-                if wanted is not None and self._open and len(best.raised):
-                    best = min(best, self._attempt(targets, wanted, seed), key=lambda attempt: attempt.cost)
+            for preferred in (wish, cheapest):
+                if preferred is not None and self._open and len(best.raised):
+                    best = min(best, self._attempt(targets, preferred, seed), key=lambda attempt: attempt.cost)
         return best
 
     def _least(self, group: Grouped, costs: Ints, profile: Ints, deadline: float) -> Solution:
-        """The program of a relaxation, with what the level sets tell of the whole."""
+        """Solve the program of a relaxation, with the constraints that follow from the graph's profile."""
         levels = Levels(group, deadline, costs)
-        told = np.flatnonzero(profile)
-        if levels.too_many(len(told) + 1):
+        levels_used = np.flatnonzero(profile)
+        if levels.too_many(len(levels_used) + 1):
             return Solution(None, None, -np.inf)
         weights, limits = self.aim.weights(costs), self.aim.limits(costs)
-        for k in told:
-            among = (np.arange(len(costs)) <= k).astype(float)
-            limits.append(Limit(among, float(profile[: k + 1].sum()), np.inf))
+        for k in levels_used:
+            weights_up_to_k = (np.arange(len(costs)) <= k).astype(float)
+            limits.append(Limit(weights_up_to_k, float(profile[: k + 1].sum()), np.inf))
         solution = levels.least(weights, limits)
         self._raise_bound(solution.bound)
         return solution
 
     def _grouped(self, messages: SortedMessages, costs: Ints, profile: Ints) -> Ints | None:
-        """Processes put together as in a slice."""
+        """Solve the program of processes grouped as in a slice, and attempt its steps."""
         assert isinstance(self.grid, CommunicationGrid)
         group = residues(self.grid, messages)
         solution = self._least(group, costs, profile, self._until(GROUPED if self._short else SHARE))
@@ -320,48 +322,48 @@ class Search:
         if levels.graph.types * len(levels.costs) <= LARGEST_EXACT:
             self._programs(levels)
 
-    def _parts(self, messages: SortedMessages, costs: Ints, profile: Ints, found: Attempt) -> None:
-        """The program of the messages around the first for which there was no room, of more and more of them."""
+    def _parts(self, messages: SortedMessages, costs: Ints, profile: Ints, attempt: Attempt) -> None:
+        """Solve programs of more and more messages around the first one without room, and attempt their steps."""
         chosen, size = np.zeros(0, dtype=np.int64), FIRST_PART
-        while self._open and len(found.raised):
-            first = found.raised[:1]
+        while self._open and len(attempt.raised):
+            first = attempt.raised[:1]
             if np.isin(first, chosen).all():
                 size *= 2
-            before = len(chosen)
+            size_before = len(chosen)
             chosen = np.union1d(chosen, around(messages, first, size))
-            if len(chosen) == before:
-                if before == len(messages.length) or size > LARGEST_PART:
+            if len(chosen) == size_before:
+                if size_before == len(messages.length) or size > LARGEST_PART:
                     return
                 continue
             solution = self._least(part(messages, chosen), costs, profile, self.deadline)
             if solution.steps is None:
                 return
-            found = self._attempts(Targets(costs, solution.steps))
+            attempt = self._attempts(Targets(costs, solution.steps))
 
 
 def _measured(graph: Amalgam, parts: Ints) -> tuple[int, int]:
-    """Steps and cost of runs of equal steps."""
+    """Number of steps and cost of a folded schedule."""
     sizes = np.concatenate([graph.sender_sizes, graph.receiver_sizes])
     ends = np.concatenate([graph.sender_group, graph.receiver_group + len(graph.sender_sizes)])
     degrees = np.zeros((len(sizes), parts.shape[1]), dtype=np.int64)
     np.add.at(degrees, ends, np.concatenate([parts, parts]))
-    times = (-(-degrees // sizes[:, None])).max(axis=0, initial=0)
+    steps = (-(-degrees // sizes[:, None])).max(axis=0, initial=0)
     longest = np.where(parts > 0, graph.length[:, None], 0).max(axis=0, initial=0)
-    return int(times.sum()), int(times @ longest)
+    return int(steps.sum()), int(steps @ longest)
 
 
 PROVED = "proved by integer program"
-LIFTING = 2.5e-7  # seconds for each message
-SPARE = 0.9  # solvers notice late that their time is up
+LIFTING = 2.5e-7  # seconds to list a message
+SPARE = 0.9  # of the time: solvers stop late
 
 
 class OptimalSchedule(ListedSchedule):
-    """A schedule with what is known of its cost. Not collective."""
+    """A schedule of least cost, with a certificate."""
 
     def __init__(self, grid: MessageGraph, steps: list[Ints], aim: Aim, bound: float) -> None:
         super().__init__("optimal", grid, steps)
         value = aim.value(self.number_of_steps, self.total_cost)
-        # Differences of whole numbers are exact, also where the numbers themselves have no exact floating-point value.
+        # Differences of integers are exact even if the integers have no exact floating-point value.
         if value - (aim.alpha * grid.step_bound + aim.beta * grid.cost_bound) <= TINY:
             self._certificate = EQUALS_BOUND
         elif value - bound <= TINY:
@@ -371,49 +373,49 @@ class OptimalSchedule(ListedSchedule):
 
     @property
     def certificate(self) -> str:
-        """One of "equals the lower bound", "proved by integer program", "best found, within x %". Not collective."""
+        """One of "equals the lower bound", "proved by integer program", "best found, within x %"."""
         return self._certificate
 
 
 def optimal(
     grid: MessageGraph, objective: str | tuple[float, float] = "cost", time_limit: float = 1.0
 ) -> OptimalSchedule:
-    """The schedule of least cost that is found in a time, and whether it is proved (Desprez, section 6). Not collective.
+    """The schedule of least cost within a time limit, with a certificate (Desprez, section 6).
 
-    The bound is that of the level sets, or that of the integer program (`Levels`) with real counts, which holds for the
-    whole graph; a schedule that meets it is proved. Where counts do not come out whole the program is solved with whole
-    ones, folded less and less, until a bound of the whole meets the cost or time is up.
+    The lower bound is `cost_bound`, or that of the integer program (`Levels`) with real counts; a schedule that meets the bound
+    is optimal. If counts are not whole, the program is solved with whole counts, folded less and less, until a bound meets the
+    cost or time is up.
 
     Parameters
     ----------
     grid : MessageGraph
-        What is scheduled.
+        The messages.
     objective : str or tuple
-        "cost": least total cost, then the fewest steps that are found. "steps": fewest steps, then least total cost.
-        (alpha, beta): least alpha NS + beta TC (the affine model of section 4.3.1).
+        "cost": least total cost, then few steps. "steps": fewest steps, then least total cost. (alpha, beta): least
+        alpha NS + beta TC (the affine model of section 4.3.1).
     time_limit : float
-        Seconds. Where the proof takes longer, the best found so far is returned, and its certificate says so.
+        Seconds. If the proof takes longer, the best schedule so far is returned; its certificate says so.
 
     Raises
     ------
     ScheduleError
-        An option is not one of these, or there are more than 10^8 messages.
+        An option is invalid, or there are more than 10^8 messages.
     """
-    return sought(grid, aim_of(objective, grid), time_limit)
+    return search_for(grid, aim_of(objective, grid), time_limit)
 
 
 def aim_of(objective: Any, grid: MessageGraph) -> Aim:
-    """The aim for an objective as users write it. Not collective."""
+    """The aim for an objective as users write it."""
     if objective == "cost":
         return Aim(0, 1, then_steps=True)
     if objective == "steps":
         return Aim(0, 1, most_steps=grid.step_bound)
     try:
         alpha, beta = (float(weight) for weight in objective)
-        fine = 0 <= alpha < np.inf and 0 <= beta < np.inf and alpha + beta > 0
+        valid = 0 <= alpha < np.inf and 0 <= beta < np.inf and alpha + beta > 0
     except (TypeError, ValueError):
-        fine = False
-    if isinstance(objective, str) or not fine:
+        valid = False
+    if isinstance(objective, str) or not valid:
         raise ScheduleError(
             f"objective = {objective!r} must be 'cost', 'steps', or a pair (alpha, beta) of numbers of at least 0, not both 0, "
             "for the least alpha NS + beta TC"
@@ -421,8 +423,8 @@ def aim_of(objective: Any, grid: MessageGraph) -> Aim:
     return Aim(alpha, beta)
 
 
-def sought(grid: MessageGraph, aim: Aim, time_limit: float = 1.0) -> OptimalSchedule:
-    """The best schedule for an aim that is found in a time. Not collective."""
+def search_for(grid: MessageGraph, aim: Aim, time_limit: float = 1.0) -> OptimalSchedule:
+    """Search for the best schedule for an aim within a time limit."""
     seconds = checked_seconds(time_limit)
     start = time.monotonic()
     folded = amalgamated(grid) if isinstance(grid, CommunicationGrid) and slices(grid) else None
@@ -438,15 +440,15 @@ def sought(grid: MessageGraph, aim: Aim, time_limit: float = 1.0) -> OptimalSche
 
 
 def pareto(grid: MessageGraph, time_limit: float = 1.0) -> list[OptimalSchedule]:
-    """Schedules of which none has both fewer steps and less cost than another (Desprez, section 6). Not collective.
+    """The Pareto front of steps and cost (Desprez, section 6). Not collective.
 
-    The first has the fewest steps possible, the last the least cost; from each to the next a greater number of steps buys a
-    lower cost. Each has its certificate: that its cost is the least for no more steps than it has.
+    The first schedule has the fewest steps, the last the least cost; each next one has more steps and a lower cost. The
+    certificate of each is for the least cost with at most as many steps.
 
     Parameters
     ----------
     grid : MessageGraph
-        What is scheduled.
+        The messages.
     time_limit : float
         Seconds for each number of steps.
 
@@ -455,10 +457,10 @@ def pareto(grid: MessageGraph, time_limit: float = 1.0) -> list[OptimalSchedule]
     ScheduleError
         There are more than 10^8 messages.
     """
-    cheapest = sought(grid, Aim(0, 1, then_steps=True), time_limit)
+    cheapest = search_for(grid, Aim(0, 1, then_steps=True), time_limit)
     front: list[OptimalSchedule] = []
     for steps in range(grid.step_bound, cheapest.number_of_steps):
-        schedule = sought(grid, Aim(0, 1, most_steps=steps), time_limit)
+        schedule = search_for(grid, Aim(0, 1, most_steps=steps), time_limit)
         if schedule.total_cost <= cheapest.total_cost:
             return [*front, schedule]
         if not front or schedule.total_cost < front[-1].total_cost:

@@ -1,4 +1,4 @@
-"""The integer programs of least cost: of a whole graph, and small ones whose bounds hold for a large one."""
+"""Integer programs for the least cost: of a whole graph, and smaller programs whose bounds hold for a large graph."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 Reals = NDArray[np.float64]
 TINY = 1e-6
-FIRST = 12  # costs of the first integer program
-GRACE = 0.1  # seconds to see that a rounding fits, when time is up
-LARGEST = 400_000  # counts
-EACH_SECOND = 30_000  # counts for each second that is left: solvers look at the clock once in a while only
+FIRST = 12  # costs in the first integer program
+GRACE = 0.1  # seconds to check a rounded solution after the deadline
+LARGEST = 400_000  # counts in a program
+EACH_SECOND = 30_000  # counts for each second left: solvers check the time limit only now and then
 
 
 class Limit(NamedTuple):
-    """That the sum of steps, each with the weight of its cost, is between two values."""
+    """A constraint: the weighted sum of the steps is between two values; one weight for each cost."""
 
     weights: Reals
     least: float
@@ -36,18 +36,18 @@ class Limit(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Of one integer program.
+    """The solution of an integer program.
 
     Attributes
     ----------
     steps : ndarray or None
-        Number of steps of each cost; None where none was found.
+        Number of steps of each cost; None without a solution.
     counts : ndarray or None
-        For each type and cost the number of messages; None where they are not whole numbers.
+        Number of messages of each type and cost; None if they are not whole numbers.
     bound : float
-        No solution's value is below it; infinite where there is no solution.
+        Lower bound of the value; infinite if there is no solution.
     shares : ndarray or None
-        For each type and cost the number of messages, whole or not.
+        Number of messages of each type and cost, whole or not.
     """
 
     steps: Ints | None
@@ -57,27 +57,28 @@ class Solution(NamedTuple):
 
 
 class _Relaxed(NamedTuple):
+    """The solution of the linear program: value, steps and reduced cost of each cost."""
+
     value: float
     steps: Reals
     reduced: Reals
 
 
 class Levels:
-    """The integer program of least cost for one folded graph. Not collective.
+    """The integer program of least cost for one folded graph.
 
-    It says how many steps there are of each cost, and which messages go into steps of which cost. A step of cost c takes
-    messages of length c or less. By Koenig's theorem messages fit into m steps where no process has more than m of them, so
-    a schedule of a folded graph is m_c for each length c and counts y of each type for each c, with
+    Unknowns are the number of steps of each cost and the messages that go into them. A step of cost c takes messages of length
+    c or less. By Koenig's theorem messages fit into m steps if no process has more than m of them. So a schedule of a folded
+    graph is m_c for each length c and counts y of each type for each c, with
 
         sum over c of y[t, c] = count[t],
         sum over the types t of a group of y[t, c] <= m_c (number of copies of the group).
 
-    With m integer and y real its least value is a lower bound for the whole graph, folded or not: average a schedule over
-    all processes that are alike. With y integer it is a schedule of the folded graph, and every schedule of a graph without
-    turns is one. Where all senders, or all receivers, are of one group it is a network flow for given m, and y comes out
-    integer by itself.
+    With m integer and y real, the least value is a lower bound for the whole graph: a schedule can be averaged over equivalent
+    processes. With y integer, a solution is a schedule of the folded graph; without turns, every schedule is such a solution.
+    If all senders, or all receivers, are in one group, the program for fixed m is a network flow, whose solutions are integer.
 
-    Few costs are used. The linear program tells which, and its reduced costs tell which others can be left out of the proof.
+    Few costs are used. The linear program selects them; its reduced costs prove that others can be left out.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ class Levels:
     deadline : float
         When to stop, on the clock of `time.monotonic`.
     costs : ndarray, optional
-        Of the steps that there may be, descending, every length among them; the lengths where it is not given.
+        Possible costs of steps, descending, with every length among them; by default the lengths.
     """
 
     def __init__(self, graph: Types, deadline: float, costs: Ints | None = None) -> None:
@@ -95,16 +96,16 @@ class Levels:
 
     @property
     def turns(self) -> int:
-        """Messages for each edge of the graph. Not collective."""
+        """Messages for each edge of the graph."""
         return getattr(self.graph, "turns", 1)
 
     @property
     def too_large(self) -> bool:
-        """Whether the program is beyond what is solved, in the time that is left. Not collective."""
+        """Whether the program is too large for the time left."""
         return self.too_many(1)
 
     def too_many(self, limits: int) -> bool:
-        """The same with so many limits on the steps: they, and the room of each group, count as messages do. Not collective."""
+        """Whether the program is too large with so many limits; limits and constraints of groups count as messages do."""
         graph = self.graph
         if not graph.types:
             return False
@@ -115,67 +116,67 @@ class Levels:
         return int((graph.length[:, None] <= self.costs[None]).sum()) > most
 
     def fitting(self, steps: Ints) -> Solution:
-        """Counts for given steps of each cost: real ones, whole if they come out so; else whole ones. Not collective."""
-        used = np.flatnonzero(steps)
-        fixed = steps.astype(float)
-        found = self._solve(used, np.zeros(len(steps)), [], whole=False, low=fixed, high=fixed)
-        if found.bound < np.inf and found.counts is None:
-            exact = self._solve(used, np.zeros(len(steps)), [], whole=True, low=fixed, high=fixed)
-            return exact._replace(bound=found.bound)
-        return found
+        """Counts for given steps of each cost: of the linear program if they are whole, else of the integer program."""
+        with_steps = np.flatnonzero(steps)
+        number = steps.astype(float)
+        solution = self._solve(with_steps, np.zeros(len(steps)), [], whole=False, low=number, high=number)
+        if solution.bound < np.inf and solution.counts is None:
+            exact = self._solve(with_steps, np.zeros(len(steps)), [], whole=True, low=number, high=number)
+            return exact._replace(bound=solution.bound)
+        return solution
 
     def shares(self, steps: Ints) -> Reals | None:
-        """Messages of each type in steps of each cost, whole or not, for given steps; None if none fit. Not collective."""
-        fixed = steps.astype(float)
-        return self._solve(np.flatnonzero(steps), np.zeros(len(steps)), [], whole=False, low=fixed, high=fixed).shares
+        """Messages of each type in steps of each cost, whole or not, for given steps; None if they do not fit."""
+        number = steps.astype(float)
+        return self._solve(np.flatnonzero(steps), np.zeros(len(steps)), [], whole=False, low=number, high=number).shares
 
     def least(self, weights: Reals, limits: list[Limit], *, whole: bool = False) -> Solution:
-        """The steps of least weight. Not collective.
+        """The steps of least weight.
 
         Parameters
         ----------
         weights : ndarray
-            Of a step of each cost.
+            Weight of a step of each cost.
         limits : list of Limit
-            What else is asked of the steps.
+            Further constraints on the steps.
         whole : bool
-            Whether counts must be whole numbers too.
+            Whether counts must be whole numbers, too.
         """
         unit = 1.0 if (weights == np.rint(weights)).all() else 0.0
         relaxed = self._relaxed(weights, limits)
         if relaxed is None:
             return Solution(None, None, -np.inf)
-        value, reduced, used = relaxed.value, relaxed.reduced, relaxed.steps > TINY
+        value, reduced, positive = relaxed.value, relaxed.reduced, relaxed.steps > TINY
         if value == np.inf:
             return Solution(None, None, np.inf)
         bound = _rounded_up(value, unit)
-        spare = self._roundings(relaxed.steps, weights, limits)
-        some = used.copy()
-        some[0] = True
-        some[np.argsort(reduced, kind="stable")[:FIRST]] = True
-        first = self._solve(np.flatnonzero(some), weights, limits, whole=whole)
-        first = min(first, spare, key=lambda level: _value(level, weights))._replace(bound=first.bound)
+        rounded = self._roundings(relaxed.steps, weights, limits)
+        chosen = positive.copy()
+        chosen[0] = True
+        chosen[np.argsort(reduced, kind="stable")[:FIRST]] = True
+        first = self._solve(np.flatnonzero(chosen), weights, limits, whole=whole)
+        first = min(first, rounded, key=lambda level: _value(level, weights))._replace(bound=first.bound)
         best = _value(first, weights)
-        # A step of a cost that is left out adds its reduced cost to the value.
+        # A step with a cost that was left out would add its reduced cost to the value.
         needed = (
-            reduced <= best - unit - value + TINY * max(1.0, abs(value)) if np.isfinite(best) else np.ones_like(some)
+            reduced <= best - unit - value + TINY * max(1.0, abs(value)) if np.isfinite(best) else np.ones_like(chosen)
         )
-        if best <= bound + TINY or not (needed & ~some).any():
+        if best <= bound + TINY or not (needed & ~chosen).any():
             return first._replace(bound=max(bound, min(_rounded_up(first.bound, unit), best)))
-        second = self._solve(np.flatnonzero(some | needed), weights, limits, whole=whole)
+        second = self._solve(np.flatnonzero(chosen | needed), weights, limits, whole=whole)
         bound = max(bound, min(_rounded_up(second.bound, unit), best))
         return (second if _value(second, weights) < best else first)._replace(bound=bound)
 
     def _roundings(self, steps: Reals, weights: Reals, limits: list[Limit]) -> Solution:
-        """Steps of each cost or more, rounded up: what fitted before fits again."""
+        """A solution by rounding up the numbers of steps of each cost or more; messages still fit then."""
         rounded = np.diff(np.ceil(np.cumsum(steps) - TINY), prepend=0)
         if any(not limit.least <= rounded @ limit.weights <= limit.most for limit in limits):
             return Solution(None, None, -np.inf)
-        some_time = Levels(self.graph, max(self.deadline, time.monotonic() + GRACE), self.costs)
-        return some_time.fitting(rounded.astype(np.int64))
+        levels = Levels(self.graph, max(self.deadline, time.monotonic() + GRACE), self.costs)
+        return levels.fitting(rounded.astype(np.int64))
 
     def _relaxed(self, weights: Reals, limits: list[Limit]) -> _Relaxed | None:
-        """The linear program; None if time is up."""
+        """Solve the linear program; None if the deadline passes."""
         from scipy.optimize import linprog
         from scipy.sparse import vstack
 
@@ -187,7 +188,7 @@ class Levels:
         matrix, low, high = program.rows(limits)
         equal = low == high
         above, below = np.flatnonzero(~equal & np.isfinite(high)), np.flatnonzero(~equal & np.isfinite(low))
-        found = linprog(
+        solution = linprog(
             np.concatenate([weights, np.zeros(program.size)]),
             A_eq=matrix[np.flatnonzero(equal)],
             b_eq=low[equal],
@@ -196,11 +197,11 @@ class Levels:
             method="highs-ipm",
             options={"time_limit": seconds},
         )
-        if found.status == 2:
+        if solution.status == 2:
             return _Relaxed(np.inf, np.zeros(levels), np.zeros(levels))
-        if found.status != 0:
+        if solution.status != 0:
             return None
-        return _Relaxed(float(found.fun), found.x[:levels], np.maximum(found.lower.marginals[:levels], 0))
+        return _Relaxed(float(solution.fun), solution.x[:levels], np.maximum(solution.lower.marginals[:levels], 0))
 
     def _solve(
         self,
@@ -212,7 +213,7 @@ class Levels:
         low: Reals | None = None,
         high: Reals | None = None,
     ) -> Solution:
-        """The program with steps of some costs only."""
+        """Solve the integer program with steps of the costs `used` only; `low` and `high` bound their numbers."""
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import block_diag, diags_array, eye_array
 
@@ -223,13 +224,13 @@ class Levels:
         matrix, least, most = program.rows(limits)
         fewest = np.zeros(len(used)) if low is None else low[used]
         highest = np.full(len(used), np.inf) if high is None else high[used]
-        # In the numbers of steps of a cost or more: branching on these closes the gap sooner than on those of each cost.
+        # The variables are numbers of steps of a cost or more: branching on these closes the gap faster.
         levels = len(used)
         of_each = block_diag(
             [diags_array([1.0, -1.0], offsets=[0, -1], shape=(levels, levels)), eye_array(program.size)]
         )
         per_step = diags_array(np.ones(levels), shape=(levels, levels + program.size)) @ of_each
-        found = milp(
+        solution = milp(
             of_each.T @ np.concatenate([weights[used], np.zeros(program.size)]),
             constraints=[LinearConstraint(matrix @ of_each, least, most), LinearConstraint(per_step, fewest, highest)],
             bounds=Bounds(
@@ -239,18 +240,19 @@ class Levels:
             integrality=np.concatenate([np.ones(levels), np.full(program.size, int(whole))]),
             options={"time_limit": seconds, "mip_rel_gap": 0.0},
         )
-        if found.status == 2:
+        if solution.status == 2:
             return Solution(None, None, np.inf)
-        bound = -np.inf if found.mip_dual_bound is None else float(found.mip_dual_bound)
-        if found.x is None:
+        bound = -np.inf if solution.mip_dual_bound is None else float(solution.mip_dual_bound)
+        if solution.x is None:
             return Solution(None, None, bound)
         steps = np.zeros(len(self.costs), dtype=np.int64)
-        steps[used] = np.diff(np.rint(found.x[:levels]).astype(np.int64), prepend=0)
+        steps[used] = np.diff(np.rint(solution.x[:levels]).astype(np.int64), prepend=0)
         shares = np.zeros((self.graph.types, len(self.costs)))
-        shares[program.kind, program.used[program.level]] = found.x[levels:]
-        return Solution(steps, self._counts(program, found.x[levels:], steps), bound, shares)
+        shares[program.kind, program.used[program.level]] = solution.x[levels:]
+        return Solution(steps, self._counts(program, solution.x[levels:], steps), bound, shares)
 
     def _counts(self, program: _Program, values: Reals, steps: Ints) -> Ints | None:
+        """The values as whole counts; None if they are not whole or do not fit."""
         near = np.rint(values)
         if len(near) and np.abs(values - near).max() > TINY:
             return None
@@ -263,15 +265,15 @@ class Levels:
         if (counts.sum(axis=1) != graph.count).any():
             return False
         for group, sizes in ((graph.sender_group, graph.sender_sizes), (graph.receiver_group, graph.receiver_sizes)):
-            used = np.zeros((len(sizes), len(self.costs)), dtype=np.int64)
-            np.add.at(used, group, counts)
-            if (used > sizes[:, None] * steps).any():
+            messages = np.zeros((len(sizes), len(self.costs)), dtype=np.int64)
+            np.add.at(messages, group, counts)
+            if (messages > sizes[:, None] * steps).any():
                 return False
         return True
 
 
 class _Program:
-    """Rows of the constraints: first the steps of each cost, then the counts."""
+    """Constraints of the program as a matrix; its columns are the steps of each cost, then the counts."""
 
     def __init__(self, graph: Types, costs: Ints, used: Ints) -> None:
         self.graph, self.used = graph, used
@@ -299,8 +301,8 @@ class _Program:
             columns.append(np.arange(levels))
             values.append(limit.weights[self.used])
             start += 1
-        places = np.concatenate(rows), np.concatenate(columns)
-        matrix = csr_array((np.concatenate(values), places), shape=(start, levels + self.size))
+        indices = np.concatenate(rows), np.concatenate(columns)
+        matrix = csr_array((np.concatenate(values), indices), shape=(start, levels + self.size))
         low = [graph.count.astype(float), np.full(capacities, -np.inf), np.array([limit.least for limit in limits])]
         high = [graph.count.astype(float), np.zeros(capacities), np.array([limit.most for limit in limits])]
         return matrix, np.concatenate(low), np.concatenate(high)
@@ -316,19 +318,18 @@ def _rounded_up(value: float, unit: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """Messages by group of senders, group of receivers and length: the types of a small program with a bound for a large graph.
+    """Messages by group of senders, group of receivers and length: a small program whose bound holds for a large graph.
 
-    Processes are put together, or few of the messages are looked at. The constraints of `Levels` are sums over the copies
-    of a group, so they also hold for a group of processes that are not alike, and leaving messages out only makes a
-    schedule cheaper. So a cost that no schedule of the small graph can be below, no schedule of the large one can be below
-    either.
+    Processes are grouped, or only some messages are used. The constraints of `Levels` are sums over the copies of a group, so
+    they also hold for groups of processes that are not equivalent; leaving messages out only lowers the cost. So a lower bound
+    for the small graph is a lower bound for the large one.
 
     Attributes
     ----------
     messages : SortedMessages
         All messages.
     chosen : ndarray
-        Those that are looked at.
+        Numbers of the messages used.
     of_sender, of_receiver : ndarray
         Group of each process.
     """
@@ -340,12 +341,12 @@ class Grouped:
 
     @property
     def sender_sizes(self) -> Ints:
-        """Number of senders of each group, those without messages left out."""
+        """Number of senders with messages in each group."""
         return self._sizes(self.of_sender, self.messages.sender)
 
     @property
     def receiver_sizes(self) -> Ints:
-        """Number of receivers of each group, those without messages left out."""
+        """Number of receivers with messages in each group."""
         return self._sizes(self.of_receiver, self.messages.receiver)
 
     def _sizes(self, group: Ints, end: Ints) -> Ints:
@@ -354,7 +355,7 @@ class Grouped:
 
     @cached_property
     def _kinds(self) -> tuple[Ints, Ints, Ints]:
-        """Keys of the types, the type of each message, and how many there are of each."""
+        """Keys of the types, the type of each message, and the number of messages of each type."""
         chosen, messages = self.chosen, self.messages
         key = self.of_sender[messages.sender[chosen]] * (int(self.of_receiver.max()) + 1)
         key = (key + self.of_receiver[messages.receiver[chosen]]) * self._radix + messages.length[chosen]
@@ -367,19 +368,19 @@ class Grouped:
 
     @property
     def sender_group(self) -> Ints:
-        """Of each type."""
-        answer: Ints = self._kinds[0] // self._radix // (int(self.of_receiver.max()) + 1)
-        return answer
+        """Group of senders of each type."""
+        group: Ints = self._kinds[0] // self._radix // (int(self.of_receiver.max()) + 1)
+        return group
 
     @property
     def receiver_group(self) -> Ints:
-        """Of each type."""
-        answer: Ints = self._kinds[0] // self._radix % (int(self.of_receiver.max()) + 1)
-        return answer
+        """Group of receivers of each type."""
+        group: Ints = self._kinds[0] // self._radix % (int(self.of_receiver.max()) + 1)
+        return group
 
     @property
     def length(self) -> Ints:
-        """Of each type."""
+        """Message length of each type."""
         return self._kinds[0] % self._radix
 
     @property
@@ -399,9 +400,9 @@ class Grouped:
 
 
 def residues(grid: CommunicationGrid, messages: SortedMessages) -> Grouped:
-    """Processes that a whole slice would not tell apart, up to the order of their messages, as groups. Not collective.
+    """Group the processes that are equivalent in whole slices, up to the order of their messages.
 
-    They are senders with the same number modulo gcd(s, g), and receivers modulo gcd(r, g) (Desprez, Proposition 1).
+    These are senders with the same number modulo gcd(s, g), and receivers modulo gcd(r, g) (Desprez, Proposition 1).
     """
     r, s, g = grid.reduced
     senders, receivers = np.arange(grid.P) % math.gcd(s, g), np.arange(grid.Q) % math.gcd(r, g)
@@ -409,16 +410,16 @@ def residues(grid: CommunicationGrid, messages: SortedMessages) -> Grouped:
 
 
 def around(messages: SortedMessages, chosen: Ints, most: int) -> Ints:
-    """Some messages, those of their processes, those of the processes at the other ends, and so on. Not collective.
+    """Add to some messages all others of the same processes, repeatedly.
 
     Parameters
     ----------
     messages : SortedMessages
         All messages.
     chosen : ndarray
-        Messages to begin with.
+        The first messages.
     most : int
-        No more messages than this, unless there are more to begin with.
+        Most messages of the result, unless `chosen` has more.
     """
     inside = np.zeros(len(messages.length), dtype=bool)
     inside[chosen] = True
@@ -433,7 +434,7 @@ def around(messages: SortedMessages, chosen: Ints, most: int) -> Ints:
 
 
 def part(messages: SortedMessages, chosen: Ints) -> Grouped:
-    """Some of the messages, each process a group. Not collective."""
+    """Use some of the messages only; each process is a group."""
     senders, receivers = (
         _numbers(end, chosen, processes)
         for end, processes in zip((messages.sender, messages.receiver), messages.shape, strict=True)
@@ -442,27 +443,27 @@ def part(messages: SortedMessages, chosen: Ints) -> Grouped:
 
 
 def wishes(group: Grouped, shares: NDArray[np.float64]) -> Ints:
-    """A level for each message, as many of each type in each as a program says. Not collective.
+    """A wished level for each message, so that the numbers of each type in each level are those of a program's solution.
 
     Parameters
     ----------
     group : Grouped
-        Of all messages.
+        All messages, grouped.
     shares : ndarray
         Messages of each type (row) in each level (column), whole or not.
     """
     kind = group.kind
     order = np.argsort(np.random.default_rng(0).permutation(len(kind)) + kind * len(kind), kind="stable")
-    place = np.empty(len(kind), dtype=np.int64)
-    place[order] = np.arange(len(kind)) - (np.cumsum(group.count) - group.count)[kind[order]]
+    position = np.empty(len(kind), dtype=np.int64)
+    position[order] = np.arange(len(kind)) - (np.cumsum(group.count) - group.count)[kind[order]]
     wish = np.zeros(len(kind), dtype=np.int64)
     for share in np.cumsum(shares, axis=1).T[:-1]:
-        wish += place + 0.5 > share[kind]
+        wish += position + 0.5 > share[kind]
     return wish
 
 
 def _numbers(end: Ints, chosen: Ints, processes: int) -> Ints:
-    """Processes of the chosen messages numbered; the others, which no chosen message has, are left out."""
+    """Number the processes of the chosen messages from 0; other processes get 0."""
     group = np.zeros(processes, dtype=np.int64)
     names = np.unique(end[chosen])
     group[names] = np.arange(len(names))

@@ -1,4 +1,4 @@
-"""Schedules by matchings: stepwise, greedy, and messages put into levels one by one."""
+"""Schedules by matchings: stepwise and greedy; and `SortedMessages`, which puts messages into levels one by one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .schedule import ListedSchedule, Schedule
 
 
 class HeaviestStep:
-    """Finds steps of maximum weight (Desprez, section 4.5); among these, ones of many messages. Not collective.
+    """Finds steps of maximum weight (Desprez, section 4.5); among equal weights, steps with more messages.
 
-    A step of a folded graph is a count of messages of each type. The polytope of matchings of a bipartite graph is integral
-    (Eq 7 of the paper), and so is that of counts within the groups' sizes. Where every group has one process it is an
-    assignment problem.
+    A step of a folded graph is the number of messages of each type. The polytope of matchings of a bipartite graph is integral
+    (Eq 7 of the paper), and so is the polytope of counts within the groups' sizes. If every group has one process, the problem
+    is an assignment problem.
 
     Parameters
     ----------
@@ -38,19 +38,19 @@ class HeaviestStep:
         self._single = bool((self._sizes == 1).all())
 
     def find(self, remaining: Ints, least: Ints) -> Ints:
-        """Number of messages of each type in a step of maximum weight. Not collective.
+        """Number of messages of each type in a step of maximum weight.
 
         Parameters
         ----------
         remaining : ndarray
-            Messages of each type that are left.
+            Messages of each type that are not yet in a step.
         least : ndarray
-            How many processes of each group, senders' groups first, must take part.
+            How many processes of each group must take part; groups of senders first.
         """
         return self._assigned(remaining, least) if self._single else self._programmed(remaining, least)
 
     def taking_part(self, step: Ints) -> Ints:
-        """How many processes of each group take part in a step; senders' groups first. Not collective."""
+        """Number of processes of each group that take part in a step; groups of senders first."""
         both = np.concatenate([step, step])
         return np.bincount(self._ends.reshape(-1), weights=both, minlength=len(self._sizes)).astype(np.int64)
 
@@ -63,7 +63,7 @@ class HeaviestStep:
         best = np.full(shape, -1, dtype=np.int64)
         best[self.graph.sender_group[kinds], self.graph.receiver_group[kinds]] = kinds
         must = least > 0
-        # More than the weight of a whole step for each process that must take part.
+        # The bonus for a process that must take part is more than the weight of a whole step.
         bonus = float(self._weight.max(initial=1)) * self._most + 1
         weight = np.where(best >= 0, self._weight[best], 0) + bonus * np.where(
             best >= 0, must[: shape[0], None].astype(float) + must[None, shape[0] :], 0
@@ -80,47 +80,46 @@ class HeaviestStep:
 
         kinds = np.flatnonzero(remaining)
         ends = self._ends[:, kinds]
-        places = (ends.reshape(-1), np.tile(np.arange(len(kinds)), 2))
-        matrix = csr_array((np.ones(2 * len(kinds)), places), shape=(len(self._sizes), len(kinds)))
+        indices = (ends.reshape(-1), np.tile(np.arange(len(kinds)), 2))
+        matrix = csr_array((np.ones(2 * len(kinds)), indices), shape=(len(self._sizes), len(kinds)))
         for integral in (0, 1):
-            found = milp(
+            solution = milp(
                 -self._weight[kinds].astype(float),
                 constraints=LinearConstraint(matrix, np.maximum(least, 0), self._sizes),
                 bounds=Bounds(0, remaining[kinds]),
                 integrality=np.full(len(kinds), integral),
             )
             step = np.zeros(self.graph.types, dtype=np.int64)
-            step[kinds] = np.rint(found.x)
-            if np.abs(found.x - step[kinds]).max() < 1e-6:
+            step[kinds] = np.rint(solution.x)
+            if np.abs(solution.x - step[kinds]).max() < 1e-6:
                 break
         return step
 
 
-MOST_WORK = 10**7  # pairs of processes times steps for which matchings are sought: some tenths of a second
-LISTING = 4e-7  # seconds for each message of the steps
+MOST_WORK = 10**7  # pairs of processes times steps up to which matchings are computed: some tenths of a second
+LISTING = 4e-7  # seconds to list a message
 
 
 def stepwise(grid: MessageGraph, time_limit: float = 1.0) -> Schedule:
-    """As many steps as the maximum degree, each as heavy as that allows (Desprez, Theorem 1). Not collective.
+    """As many steps as the maximum degree, each as heavy as that allows (Desprez, Theorem 1).
 
     This is the fewest steps. Each is a maximum-weight matching that saturates the processes of maximum degree (section 4.5).
-    From blocks of r to blocks of K r it has the least cost too (Proposition 6).
+    From blocks of r to blocks of K r the cost is the least, too (Proposition 6).
 
-    A graph that does not fold and is so large that its matchings would take more than about a second is put into levels
-    message by message instead (see `in_levels`): as few steps, which need not each be the heaviest. So is one whose matchings
-    do take longer than the limit.
+    If the graph does not fold and matchings would take more than about a second, or take longer than the limit, messages are
+    put into levels one by one instead (see `in_levels`): as few steps, which need not each be the heaviest.
 
     Parameters
     ----------
     grid : MessageGraph
-        What is scheduled.
+        The messages.
     time_limit : float
-        Seconds. There always is a schedule; with more time it may cost less.
+        Seconds. There is a schedule in any case; with more time it may cost less.
 
     Raises
     ------
     ScheduleError
-        An option is not one of these, or there are more than 10^8 messages.
+        An option is invalid, or there are more than 10^8 messages.
     """
     seconds = checked_seconds(time_limit)
     deadline = time.monotonic() + seconds
@@ -135,59 +134,59 @@ def stepwise(grid: MessageGraph, time_limit: float = 1.0) -> Schedule:
 
 
 def in_levels(grid: MessageGraph, deadline: float) -> Schedule:
-    """As many steps as the maximum degree, message by message. Not collective.
+    """A schedule with as many steps as the maximum degree, made message by message.
 
     Parameters
     ----------
     grid : MessageGraph
-        What is scheduled.
+        The messages.
     deadline : float
-        When to stop looking for a lower cost, on the clock of `time.monotonic`.
+        When to stop searching for a lower cost, on the clock of `time.monotonic`.
     """
     messages = SortedMessages(grid)
     costs = np.unique(messages.length)[::-1]
     steps = np.array([np.count_nonzero(grid.profile == cost) for cost in costs], dtype=np.int64)
-    found = messages.within(grid.step_bound, Targets(costs, steps), deadline - LISTING * len(messages.length))
-    return ListedSchedule("stepwise", grid, messages.listed(found))
+    attempt = messages.within(grid.step_bound, Targets(costs, steps), deadline - LISTING * len(messages.length))
+    return ListedSchedule("stepwise", grid, messages.listed(attempt))
 
 
 def stepwise_parts(graph: Amalgam, deadline: float = np.inf) -> Ints | None:
-    """Counts of each type (row) in runs of equal steps (column); None if time is up before. Not collective."""
+    """Counts of each type (row) in runs of equal steps (column); None if the deadline passes."""
     heaviest = HeaviestStep(graph)
     sizes = np.concatenate([graph.sender_sizes, graph.receiver_sizes])
     remaining = graph.count.copy()
     degrees = heaviest.taking_part(remaining)
-    left = int((-(-degrees // sizes)).max(initial=0))
+    steps_left = int((-(-degrees // sizes)).max(initial=0))
     parts = []
-    while left:
+    while steps_left:
         if time.monotonic() > deadline:
             return None
-        # So many of a group must take part that the others can send all they have in the steps that are then left.
-        step = heaviest.find(remaining, degrees - (left - 1) * sizes)
-        times = _times(step, remaining, heaviest.taking_part(step), degrees - (left - 1) * sizes, sizes)
-        times = min(times, left)
+        # Enough processes of a group must take part that all can send the rest in the steps left after this one.
+        step = heaviest.find(remaining, degrees - (steps_left - 1) * sizes)
+        times = _times(step, remaining, heaviest.taking_part(step), degrees - (steps_left - 1) * sizes, sizes)
+        times = min(times, steps_left)
         parts.append(times * step)
         remaining = remaining - times * step
         degrees = heaviest.taking_part(remaining)
-        left -= times
+        steps_left -= times
     return np.array(parts, dtype=np.int64).reshape(len(parts), graph.types).T
 
 
 def _times(step: Ints, remaining: Ints, part: Ints, least: Ints, sizes: Ints) -> int:
-    """How often a step can be repeated and still be one of maximum weight: what is left only shrinks."""
-    used = step > 0
-    often = int((remaining[used] // step[used]).min())
+    """How often a step can be repeated and still have maximum weight."""
+    in_step = step > 0
+    times = int((remaining[in_step] // step[in_step]).min())
     absent = sizes > part
     if absent.any():
-        often = min(often, int(((part - least)[absent] // (sizes - part)[absent]).min()) + 1)
-    return often
+        times = min(times, int(((part - least)[absent] // (sizes - part)[absent]).min()) + 1)
+    return times
 
 
 def greedy(grid: MessageGraph) -> Schedule:
-    """Each step has the maximum weight of what is left (Desprez, section 4.5). Not collective.
+    """Each step has the maximum weight among the remaining messages (Desprez, section 4.5).
 
-    It has more steps than stepwise, and often less cost. What it costs depends on how ties are broken; here equal weights
-    go to the step with more messages.
+    The schedule has more steps than `stepwise`, and often less cost. The cost depends on how ties are broken; here the step
+    with more messages is preferred.
 
     Raises
     ------
@@ -199,34 +198,34 @@ def greedy(grid: MessageGraph) -> Schedule:
 
 
 def greedy_parts(graph: Amalgam) -> Ints:
-    """Counts of each type (row) in runs of equal steps (column). Not collective."""
+    """Counts of each type (row) in runs of equal steps (column)."""
     heaviest = HeaviestStep(graph)
     remaining = graph.count.copy()
-    anybody = np.zeros(len(graph.sender_sizes) + len(graph.receiver_sizes), dtype=np.int64)
+    required = np.zeros(len(graph.sender_sizes) + len(graph.receiver_sizes), dtype=np.int64)
     parts = []
     while remaining.any():
-        step = heaviest.find(remaining, anybody)
-        used = step > 0
-        # It stays a heaviest step for as long as it can be repeated: what is left only shrinks.
-        times = int((remaining[used] // step[used]).min())
+        step = heaviest.find(remaining, required)
+        in_step = step > 0
+        # The step stays one of maximum weight while it can be repeated: remaining messages only become fewer.
+        times = int((remaining[in_step] // step[in_step]).min())
         parts.append(times * step)
         remaining = remaining - times * step
     return np.array(parts, dtype=np.int64).reshape(len(parts), graph.types).T
 
 
-# Parts of the steps that are made to cost the same where there are too many, likely ones first.
-ALIKE = (16, 64, 32, 8, 4, 2, 1)
-FEW, TRIES = 2, 64  # pairs of levels between which room is sought for one message
+# If there are too many steps, steps / k of them get equal costs, for each k of these; k that work most often come first.
+EQUAL_COST_DIVISORS = (16, 64, 32, 8, 4, 2, 1)
+FEW, TRIES = 2, 64  # pairs of levels tried to make room for a message
 
 
 @dataclass(frozen=True)
 class Targets:
-    """How many steps there are to be of each cost.
+    """The wanted number of steps of each cost.
 
     Attributes
     ----------
     costs : ndarray
-        Strictly descending; every length is among them.
+        Strictly descending; contains every length.
     steps : ndarray
         Number of steps of each cost.
     """
@@ -235,41 +234,41 @@ class Targets:
     steps: Ints
 
     def merged(self, least: int) -> Targets:
-        """The cheapest steps given the cost of dearer ones, until at least so many cost the same. Not collective."""
+        """Raise the cost of the cheapest steps until at least `least` steps have the same cost."""
         steps = self.steps.copy()
-        used = np.flatnonzero(steps)
-        number = np.cumsum(steps[used][::-1])
-        kept = len(used) - 1 - min(int(np.searchsorted(number, least)), len(used) - 1)
-        last = used[kept]
+        with_steps = np.flatnonzero(steps)
+        number = np.cumsum(steps[with_steps][::-1])
+        last_used = len(with_steps) - 1 - min(int(np.searchsorted(number, least)), len(with_steps) - 1)
+        last = with_steps[last_used]
         steps[last] = steps[last:].sum()
         steps[last + 1 :] = 0
         return Targets(self.costs, steps)
 
     def coarser(self, least: int) -> Targets:
-        """Steps given the cost of dearer ones so that at least so many cost the same, but for the cheapest. Not collective."""
+        """Raise costs so that at least `least` steps have the same cost, except for the cheapest steps."""
         steps = np.zeros_like(self.steps)
-        used = np.flatnonzero(self.steps)
+        with_steps = np.flatnonzero(self.steps)
         first = 0
-        for place in range(1, len(used) + 1):
-            together = int(self.steps[used[first:place]].sum())
-            if together >= least or place == len(used):
-                steps[used[first]] = together
+        for place in range(1, len(with_steps) + 1):
+            together = int(self.steps[with_steps[first:place]].sum())
+            if together >= least or place == len(with_steps):
+                steps[with_steps[first]] = together
                 first = place
         return Targets(self.costs, steps)
 
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """Levels of all messages.
+    """A level for each message.
 
     Attributes
     ----------
     level : ndarray
-        Of each message, in their order in `SortedMessages`.
+        Level of each message, in the order of `SortedMessages`.
     steps, cost : int
         Number of steps and total cost, at most.
     raised : ndarray
-        Messages for which a step was made costlier, or added.
+        Messages for which a step was made costlier or was added.
     """
 
     level: Ints
@@ -279,23 +278,23 @@ class Attempt:
 
 
 class SortedMessages:
-    """All messages of a graph, longest first, to be put into levels one by one. Not collective.
+    """All messages of a graph, longest first, to be put into levels one by one.
 
-    The number of steps of each cost is given, and raised where it must be. A level is a group of steps of one cost, open to
-    messages of that length or less. No process may have more messages in a level than the level has steps; each level is
-    then coloured on its own (Koenig; Desprez, Theorem 1). The lists of steps open to messages are nested: every step that
-    is open to a message is open to each shorter one. A search for room between two levels is one for an augmenting path.
-    Nothing is folded, so this is for graphs in which few processes are alike: finite arrays.
+    A level is a group of steps of one cost, open to messages of that length or less. The wanted number of steps of each level
+    is raised if necessary. No process may have more messages in a level than the level has steps; then each level can be
+    coloured on its own (Koenig; Desprez, Theorem 1). A step that is open to a message is open to every shorter one. Making
+    room by moving messages between two levels is a search for an augmenting path. Nothing is folded, so this is for graphs
+    with few equivalent processes: finite arrays.
 
     Parameters
     ----------
     graph : MessageGraph
-        What is scheduled.
+        The messages.
 
     Attributes
     ----------
     sender, receiver, length : ndarray
-        Of each message.
+        Sender, receiver and length of each message.
     """
 
     def __init__(self, graph: MessageGraph) -> None:
@@ -316,23 +315,22 @@ class SortedMessages:
         firm: bool = False,
         tries: int = TRIES,
     ) -> Attempt:
-        """Levels with the number of steps that is given, or with more or costlier ones. Not collective.
+        """Put all messages into levels, with the wanted steps or with more or costlier ones.
 
         Parameters
         ----------
         targets : Targets
-            How many steps there are to be.
+            The wanted steps.
         deadline : float
-            When to stop looking for room, on the clock of `time.monotonic`; a first fit does for what is then left.
+            When to stop making room, on the clock of `time.monotonic`; messages left then are put by first fit.
         wish : ndarray, optional
-            The level in which each message is put where there is room.
+            Preferred level of each message.
         seed : int, optional
-            Of a random order of the messages of each length; without it, they come by senders.
+            Seed of a random order of the messages of each length; by default they are ordered by senders.
         firm : bool
-            Whether to stop at the first message for which there is no room, the only one of `raised`; those after it, and
-            it, have level -1.
+            Whether to stop at the first message without room: it alone is in `raised`, and it and later ones have level -1.
         tries : int
-            Pairs of levels between which room is sought for one message. Few of them find most of what many do, and sooner.
+            Pairs of levels tried to make room for a message. A few pairs succeed almost as often as many, and faster.
         """
         count = len(self.length)
         if not count:
@@ -344,7 +342,7 @@ class SortedMessages:
             order = np.random.default_rng(seed).permutation(count)
             order = order[np.argsort(-length[order], kind="stable")]
             sender, receiver, wish = sender[order], receiver[order], wish[order]
-        # A wish for a level that is not open to a message is one for the cheapest that is.
+        # A wish for a level that is not open to the message becomes one for the cheapest open level.
         wish = np.minimum(wish, np.searchsorted(-targets.costs, -length, side="right") - 1)
         raised = np.zeros(count, np.uint8)
         costs = np.ascontiguousarray(targets.costs)
@@ -365,31 +363,31 @@ class SortedMessages:
         wish: Ints | None = None,
         seed: int | None = None,
     ) -> Attempt:
-        """The cheapest attempt that has no more than some number of steps, of a few. Not collective.
+        """The cheapest of several attempts with at most `most_steps` steps.
 
-        Parameters as for `attempt`. The maximum degree of the graph is always enough steps: where all cost the same, there is
-        room for every message (Koenig). Where an attempt has too many steps, its cheapest ones become fewer that cost as
-        much as the dearest of them; then it is tried with fewer and fewer different costs from the start.
+        Parameters as for `attempt`. The maximum degree of the graph is always enough: if all steps cost the same, there is room
+        for every message (Koenig). If an attempt has too many steps, its cheapest steps are merged into fewer of equal cost;
+        then further attempts have fewer and fewer different costs.
         """
-        found = self.attempt(targets, deadline, wish, seed)
-        if most_steps is None or found.steps <= most_steps:
-            return found
-        best, number, finest = self._squeezed(found, targets.costs, most_steps), int(targets.steps.sum()), 0
-        for part in ALIKE:
+        fewest = self.attempt(targets, deadline, wish, seed)
+        if most_steps is None or fewest.steps <= most_steps:
+            return fewest
+        best, number, least_divisor = self._squeezed(fewest, targets.costs, most_steps), int(targets.steps.sum()), 0
+        for divisor in EQUAL_COST_DIVISORS:
             if time.monotonic() > deadline:
                 break
-            if part < finest:
+            if divisor < least_divisor:
                 continue
-            alike = max(1, number // part)
-            for fewer in (targets.coarser(alike), targets.merged(alike)):
-                more = self.attempt(fewer, deadline, self.cheapest(fewer) if wish is None else wish, seed)
-                found = min(found, more, key=lambda attempt: attempt.steps)
-                finest = part if more.steps <= most_steps else finest
-                best = min(best, self._squeezed(more, fewer.costs, most_steps), key=lambda attempt: attempt.cost)
+            least = max(1, number // divisor)
+            for fewer in (targets.coarser(least), targets.merged(least)):
+                attempt = self.attempt(fewer, deadline, self.cheapest(fewer) if wish is None else wish, seed)
+                fewest = min(fewest, attempt, key=lambda attempt: attempt.steps)
+                least_divisor = divisor if attempt.steps <= most_steps else least_divisor
+                best = min(best, self._squeezed(attempt, fewer.costs, most_steps), key=lambda attempt: attempt.cost)
         return best
 
     def _squeezed(self, attempt: Attempt, costs: Ints, most_steps: int) -> Attempt:
-        """Its last levels made one, as few of them as must be for the number of steps."""
+        """Merge the last levels of an attempt, as few of them as are needed for at most `most_steps` steps."""
         levels = len(costs)
         later = np.zeros(levels, dtype=np.int64)  # the most messages that a process has in a level or a later one
         for degrees in self._degrees(attempt.level, levels):
@@ -398,29 +396,29 @@ class SortedMessages:
         fits = np.flatnonzero(np.cumsum(steps) - steps + later <= most_steps)
         last = int(fits[-1]) if len(fits) else 0
         level = np.minimum(attempt.level, last)
-        used = self.steps_of(level, levels)
-        return Attempt(level, int(used.sum()), int(used @ costs), attempt.raised)
+        steps = self.steps_of(level, levels)
+        return Attempt(level, int(steps.sum()), int(steps @ costs), attempt.raised)
 
     def cheapest(self, targets: Targets) -> Ints:
-        """The cheapest level with steps that is open to each message, as a wish. Not collective."""
-        used = np.flatnonzero(targets.steps)
-        place = np.searchsorted(-targets.costs[used], -self.length, side="right") - 1
-        wish: Ints = used[np.maximum(place, 0)] if len(used) else np.zeros(len(self.length), np.int64)
+        """For each message the cheapest open level with steps, to be used as a wish."""
+        with_steps = np.flatnonzero(targets.steps)
+        position = np.searchsorted(-targets.costs[with_steps], -self.length, side="right") - 1
+        wish: Ints = with_steps[np.maximum(position, 0)] if len(with_steps) else np.zeros(len(self.length), np.int64)
         return wish
 
     def listed(self, attempt: Attempt) -> list[Ints]:
-        """The steps, rows sender, receiver, length each. Not collective."""
+        """The steps, each with rows sender, receiver, length."""
         steps: list[Ints] = []
-        for here in _runs(attempt.level):
-            colour = coloured(self.sender[here], self.receiver[here])
+        for messages in _runs(attempt.level):
+            colour = coloured(self.sender[messages], self.receiver[messages])
             steps += [
                 np.column_stack([self.sender[step], self.receiver[step], self.length[step]])
-                for step in (here[run] for run in _runs(colour))
+                for step in (messages[run] for run in _runs(colour))
             ]
         return steps
 
     def steps_of(self, level: Ints, levels: int) -> Ints:
-        """The most messages that a process has in each level. Not collective."""
+        """The most messages that a process has in each level."""
         most = np.zeros(levels, dtype=np.int64)
         for degrees in self._degrees(level, levels):
             np.maximum(most, degrees.max(axis=0), out=most)
@@ -434,6 +432,6 @@ class SortedMessages:
 
 
 def _runs(key: Ints) -> list[Ints]:
-    """Places of each key, keys ascending."""
+    """Positions of each key, keys ascending."""
     order = np.argsort(key, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(key[order])) + 1) if len(key) else []

@@ -1,6 +1,6 @@
-"""Who owes whom how much: P senders, Q receivers and the length of each message between them.
+"""Message graphs: P senders, Q receivers and the length of each message between them.
 
-The bipartite graph of Desprez et al., section 4.4, whose edges have the messages' lengths; schedules need no more than it.
+This is the bipartite graph of Desprez et al., section 4.4; edges have the messages' lengths. Schedules need nothing else.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ class MessageGraph(ABC):
         """Lengths of the messages from every sender to some receivers, one column for each. Not collective."""
 
     def distinct_senders(self) -> Ints:
-        """Senders among which every row of lengths occurs, up to its order. Not collective."""
+        """Senders that represent all: every row of lengths is, in some order, the row of one of them. Not collective."""
         return np.arange(self.P)
 
     def distinct_receivers(self) -> Ints:
-        """Receivers among which every column of lengths occurs, up to its order. Not collective."""
+        """Receivers that represent all: every column of lengths is, in some order, that of one of them. Not collective."""
         return np.arange(self.Q)
 
     def first_elements(self, senders: Ints) -> Ints:
-        """Sort keys of the messages of some senders in natural order, the largest int64 where none. Not collective."""
+        """Sort keys of the messages of some senders in natural order; the largest int64 for none. Not collective."""
         return np.where(self.rows(senders) > 0, np.arange(self.Q), np.iinfo(np.int64).max)
 
     @cached_property
     def lengths(self) -> Ints:
-        """Length of the message from each sender (row) to each receiver (column). Not collective.
+        """Length of the message from each sender (row) to each receiver (column).
 
         Raises
         ------
@@ -70,18 +70,18 @@ class MessageGraph(ABC):
 
     @cached_property
     def messages(self) -> tuple[Ints, Ints, Ints]:
-        """Senders, receivers and lengths of all messages, row by row. Not collective."""
+        """Senders, receivers and lengths of all messages, row by row."""
         p, q = np.nonzero(self.lengths)
         return p, q, self.lengths[p, q]
 
     @property
     def pairs(self) -> int:
-        """Number of messages. Not collective."""
+        """Number of messages."""
         return len(self.messages[0])
 
     @property
     def degrees(self) -> tuple[int, int]:
-        """Most messages that a process sends, and that one receives. Not collective."""
+        """Most messages that a process sends, and that one receives."""
         sent, received = (int(np.bincount(side).max(initial=0)) for side in self.messages[:2])
         return sent, received
 
@@ -108,9 +108,9 @@ class MessageGraph(ABC):
 
     @cached_property
     def profile(self) -> Ints:
-        """For k = 1, 2, ...: the largest k-th longest message of any process. Not collective.
+        """For k = 1, 2, ...: the k-th longest message of a process, maximum over processes.
 
-        The number of them that are at least t is the maximum degree among messages of length t or more.
+        The number of entries of at least t is the maximum degree among messages of length t or more.
         """
         senders, receivers = self.distinct_senders(), self.distinct_receivers()
         if len(senders) == self.P and len(receivers) == self.Q:
@@ -120,28 +120,28 @@ class MessageGraph(ABC):
             checked_table(self.P, len(receivers))
             sides = [self.rows(senders), self.columns(receivers).T]
         longest = [np.sort(side, axis=1)[:, ::-1].max(axis=0, initial=0) for side in sides]
-        largest = np.zeros(max(self.P, self.Q), dtype=np.int64)
+        profile = np.zeros(max(self.P, self.Q), dtype=np.int64)
         for lengths in longest:
-            np.maximum(largest[: len(lengths)], lengths, out=largest[: len(lengths)])
-        return largest[largest > 0]
+            np.maximum(profile[: len(lengths)], lengths, out=profile[: len(lengths)])
+        return profile[profile > 0]
 
     @cached_property
     def step_bound(self) -> int:
-        """Maximum degree, below which no one-port schedule's number of steps can be (Lemma 5). Not collective."""
+        """Lower bound of the steps of a one-port schedule: the maximum degree (Lemma 5)."""
         return len(self.profile)
 
     @cached_property
     def cost_bound(self) -> int:
-        """Below this no total cost of a one-port schedule of unsplit messages can be. Not collective.
+        """Lower bound of the total cost of a one-port schedule of whole messages.
 
-        The sum over t >= 1 of the maximum degree among messages of length t or more: a step that carries one of them costs
-        at least t. It is at least every row's and every column's sum.
+        The sum over t >= 1 of the maximum degree among messages of length t or more: a step with such a message costs at least
+        t. The bound is at least the sum of every row and every column.
         """
         return int(self.profile.sum())
 
     @cached_property
     def volume_bound(self) -> int:
-        """The most that one process sends or receives: a bound where messages may be split. Not collective."""
+        """The most that one process sends or receives: a lower bound if messages may be split."""
         sides = self.rows(self.distinct_senders()).sum(axis=1), self.columns(self.distinct_receivers()).sum(axis=0)
         return max(int(side.max(initial=0)) for side in sides)
 
@@ -153,7 +153,7 @@ class MessageGraph(ABC):
 
 
 class LengthMatrix(MessageGraph):
-    """Any lengths. Not collective.
+    """A graph of any message lengths. Not collective.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class LengthMatrix(MessageGraph):
     Raises
     ------
     ScheduleError
-        It is not a matrix of integers of at least 0, or their sum is 2**62 or more.
+        `lengths` is not a matrix of integers of at least 0, or their sum is 2**62 or more.
     """
 
     def __init__(self, lengths: ArrayLike) -> None:
@@ -179,8 +179,7 @@ class LengthMatrix(MessageGraph):
             raise ScheduleError(f"lengths[{p}, {q}] = {table[p, q]} must be at least 0")
         if table.sum(dtype=float) >= 2.0**62:
             raise ScheduleError(
-                f"lengths come to {table.sum(dtype=float):.3g} elements together, and must be below 2**62: count in larger "
-                "units"
+                f"lengths sum to {table.sum(dtype=float):.3g} elements; the sum must be below 2**62: use a larger unit"
             )
         table.flags.writeable = False
         self.P, self.Q = table.shape
@@ -198,7 +197,7 @@ class LengthMatrix(MessageGraph):
 class WholeGraph(MessageGraph):
     """Messages between process grids of several dimensions: products of the axes' lengths. Not collective.
 
-    Processes are numbered row by row. Made by `whole`.
+    Processes are numbered row by row. `whole` makes these graphs.
     """
 
     def __init__(self, axes: tuple[MessageGraph, ...], own: Ints | None) -> None:
@@ -208,21 +207,21 @@ class WholeGraph(MessageGraph):
 
     @cached_property
     def messages(self) -> tuple[Ints, Ints, Ints]:
-        """Products of the axes' messages, row by row, but for those of a process to itself. Not collective."""
+        """Products of the axes' messages, row by row, without those of a process to itself."""
         senders = receivers = np.zeros(1, np.int64)
         lengths = np.ones(1, np.int64)
         for axis in self.axes:
-            p, q, some = axis.messages
+            p, q, axis_lengths = axis.messages
             senders, receivers = (senders[:, None] * axis.P + p).ravel(), (receivers[:, None] * axis.Q + q).ravel()
-            lengths = (lengths[:, None] * some).ravel()
+            lengths = (lengths[:, None] * axis_lengths).ravel()
         if self.own is not None:
-            other = self.own[senders] != receivers
-            senders, receivers, lengths = senders[other], receivers[other], lengths[other]
+            moves = self.own[senders] != receivers
+            senders, receivers, lengths = senders[moves], receivers[moves], lengths[moves]
         order = np.argsort(senders * self.Q + receivers, kind="stable")
         return senders[order], receivers[order], lengths[order]
 
     def _all_lengths(self) -> Ints:
-        """From the messages: there may be few."""
+        """A table filled from `messages`, which may be few."""
         table = np.zeros((self.P, self.Q), np.int64)
         senders, receivers, lengths = self.messages
         table[senders, receivers] = lengths
@@ -230,29 +229,29 @@ class WholeGraph(MessageGraph):
 
     @cached_property
     def profile(self) -> Ints:
-        """For k = 1, 2, ...: the largest k-th longest message of any process. Not collective."""
+        """As `MessageGraph.profile`, from the list of messages."""
         senders, receivers, lengths = self.messages
         longest = np.argsort(-lengths, kind="stable")
-        largest = np.zeros(max(self.degrees), np.int64)
+        profile = np.zeros(max(self.degrees), np.int64)
         for side, processes in ((senders, self.P), (receivers, self.Q)):
             place = occurrences(np.ascontiguousarray(side[longest]), processes)
-            np.maximum.at(largest, place, lengths[longest])
-        return largest
+            np.maximum.at(profile, place, lengths[longest])
+        return profile
 
     def rows(self, senders: Ints) -> Ints:
         """Products of the axes' rows. Not collective."""
-        places = np.unravel_index(senders, [axis.P for axis in self.axes])
-        parts = [axis.rows(place) for axis, place in zip(self.axes, places, strict=True)]
+        coords = np.unravel_index(senders, [axis.P for axis in self.axes])
+        parts = [axis.rows(p) for axis, p in zip(self.axes, coords, strict=True)]
         table: Ints = reduce(lambda a, b: (a[:, :, None] * b[:, None, :]).reshape(len(a), -1), parts)
         if self.own is not None:
-            mine = self.own[senders]
-            table[np.flatnonzero(mine >= 0), mine[mine >= 0]] = 0
+            own = self.own[senders]
+            table[np.flatnonzero(own >= 0), own[own >= 0]] = 0
         return table
 
     def columns(self, receivers: Ints) -> Ints:
         """Products of the axes' columns. Not collective."""
-        places = np.unravel_index(receivers, [axis.Q for axis in self.axes])
-        parts = [axis.columns(place).T for axis, place in zip(self.axes, places, strict=True)]
+        coords = np.unravel_index(receivers, [axis.Q for axis in self.axes])
+        parts = [axis.columns(q).T for axis, q in zip(self.axes, coords, strict=True)]
         table: Ints = reduce(lambda a, b: (a[:, :, None] * b[:, None, :]).reshape(len(a), -1), parts).T
         if self.own is not None:
             p, q = np.nonzero((self.own[:, None] == receivers) & (self.own >= 0)[:, None])
@@ -268,13 +267,13 @@ def whole(grids: list[MessageGraph] | tuple[MessageGraph, ...], same: ArrayLike 
     grids : sequence of MessageGraph
         One for each dimension.
     same : array_like, optional
-        Which pairs are one and the same process, whose message to itself is a copy and has length 0 here: a P x Q boolean
-        mask, or for each sender the number of the receiver that it is, -1 for none.
+        Pairs that are the same process; its message to itself is a copy and has length 0 here. A P x Q boolean mask, or for
+        each sender the number of the receiver that is the same process, -1 for none.
 
     Raises
     ------
     ScheduleError
-        `same` has another shape, or makes one process two.
+        `same` has another shape, or pairs a process with two.
     """
     if not grids:
         raise ScheduleError("grids is empty: give one communication grid for each dimension")
@@ -285,19 +284,19 @@ def whole(grids: list[MessageGraph] | tuple[MessageGraph, ...], same: ArrayLike 
 
 
 def own_receivers(same: ArrayLike, P: int, Q: int) -> Ints:
-    """For each sender the receiver that it is, -1 for none, from a mask or from such a list. Not collective."""
-    given = np.asarray(same)
-    if given.dtype == np.bool_ and given.shape == (P, Q):
-        if max(given.sum(axis=0).max(), given.sum(axis=1).max()) > 1:
+    """For each sender the receiver that is the same process, -1 for none; `same` is a mask or such a list."""
+    pairs = np.asarray(same)
+    if pairs.dtype == np.bool_ and pairs.shape == (P, Q):
+        if max(pairs.sum(axis=0).max(), pairs.sum(axis=1).max()) > 1:
             raise ScheduleError(
                 "same has a row or a column with two true entries: a process is one sender and one receiver"
             )
-        return np.where(given.any(axis=1), given.argmax(axis=1), -1).astype(np.int64)
-    if given.dtype.kind in "iu" and given.shape == (P,) and given.min() >= -1 and given.max() < Q:
-        if len(set(given[given >= 0])) < np.count_nonzero(given >= 0):
+        return np.where(pairs.any(axis=1), pairs.argmax(axis=1), -1).astype(np.int64)
+    if pairs.dtype.kind in "iu" and pairs.shape == (P,) and pairs.min() >= -1 and pairs.max() < Q:
+        if len(set(pairs[pairs >= 0])) < np.count_nonzero(pairs >= 0):
             raise ScheduleError("same names a receiver twice: a process is one sender and one receiver")
-        return given.astype(np.int64)
+        return pairs.astype(np.int64)
     raise ScheduleError(
-        f"same has shape {given.shape} and dtype {given.dtype}; it must be a boolean mask of shape {(P, Q)}, or {P} receiver "
+        f"same has shape {pairs.shape} and dtype {pairs.dtype}; it must be a boolean mask of shape {(P, Q)}, or {P} receiver "
         f"numbers of -1 to {Q - 1}"
     )

@@ -1,7 +1,7 @@
-"""Messages where nobody waits for a step to end: the times at which they go, and the order that ends first.
+"""Messages without barriers between steps: the time of each message, and orders that complete early.
 
-Every process keeps the order of a schedule, and no more: it sends one message and receives one message at a time. This is
-an open shop without preemption; its jobs are the senders, its machines the receivers (Gonzalez & Sahni, 1976).
+Each process sends its messages in the order of a schedule, one at a time, and receives one at a time. This is an open shop
+without preemption: jobs are the senders, machines the receivers (Gonzalez & Sahni, 1976).
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from .schedule import EQUALS_BOUND, ListedSchedule, Schedule, excess
 Floats = NDArray[np.float64]
 Hosts = tuple[ArrayLike, ArrayLike]
 TINY = 1e-9
-LONGEST = (0.5, 0.0, 1.0, 2.0)  # weights of a message's own duration in its priority
-NOISE = (0.3, 1.0, 0.1)
-MOST_TRANSFERS = 100_000  # for which dense orders are made: some seconds
-MOST_PAIRS = 2**20  # of processes, for which tables are made where an order is known already
-# Lengths times messages for which the least cost with barriers is sought: some tenths of a second.
+DURATION_WEIGHTS = (0.5, 0.0, 1.0, 2.0)  # weights of a message's own duration in its priority
+NOISE = (0.3, 1.0, 0.1)  # random parts of priorities
+MOST_MESSAGES = 100_000  # messages up to which dense orders are made: some seconds
+MOST_PAIRS = 2**20  # pairs of processes up to which tables are made if there is an order already
+# Lengths times messages up to which the schedule of least cost with barriers is tried: some tenths of a second.
 MOST_LEVELS = 200_000
-# Of the time: for the schedule with barriers, and until chance is tried no more on a folded graph.
+# Shares of the time: for the schedule with barriers, and for random orders of a folded graph.
 UNCUT, CHANCE = 0.2, 0.4
 
 
 class OpenShopSchedule(ListedSchedule):
-    """An order of messages for processes that do not wait for steps to end, with what is known of its time. Not collective.
+    """An order of messages without barriers, with its completion time and a lower bound. Not collective.
 
     Attributes
     ----------
     startup : float
-        What a message costs beside its length, in the unit of lengths.
+        Start-up cost of a message, in the unit of lengths.
     time : float
         When the last message ends.
     time_bound : float
-        What no order's time is below.
+        Lower bound of the completion time of any order.
     """
 
     def __init__(
@@ -60,39 +60,40 @@ class OpenShopSchedule(ListedSchedule):
 
     @property
     def certificate(self) -> str:
-        """What is known of the time without barriers, which is no sum over steps. Not collective.
+        """The completion time, and how far it is above the lower bound, in words.
 
-        After the time: "equals the lower bound", "best found, within x %".
+        The time is followed by "equals the lower bound" or "best found, within x %".
         """
-        met = self.time <= self.time_bound * (1 + TINY)
-        known = EQUALS_BOUND if met else f"best found, within {excess(self.time, self.time_bound)} %"
-        return f"{self.time:g} without barriers: {known}"
+        optimal = self.time <= self.time_bound * (1 + TINY)
+        quality = EQUALS_BOUND if optimal else f"best found, within {excess(self.time, self.time_bound)} %"
+        return f"{self.time:g} without barriers: {quality}"
 
 
 def open_shop(
     grid: MessageGraph, startup: float = 0.0, time_limit: float = 1.0, hosts: Hosts | None = None
 ) -> OpenShopSchedule:
-    """The order that ends first, of those that are found, where nobody waits for a step to end. Not collective.
+    """Search for the order that completes first without barriers between steps.
 
-    A process sends one message and receives one message at a time. Processes that keep the order of the steps, and no more, end
-    at `time`; the sum of the steps' costs does not matter. Least times are NP-hard (Gonzalez & Sahni, 1976).
+    A process sends one message and receives one message at a time. Processes that send in the order of the steps, without
+    waiting for a step to end, complete at `time`; the sum of the steps' costs does not matter. The least time is NP-hard
+    (Gonzalez & Sahni, 1976).
 
     Parameters
     ----------
     grid : MessageGraph
-        What is scheduled.
+        The messages.
     startup : float
-        What a message costs beside its length, in the unit of the lengths, at both of its processes.
+        Start-up cost of a message at both of its processes, in the unit of lengths.
     time_limit : float
-        Seconds for the search; an order is made even if it takes longer.
+        Seconds for the search; there is an order even if it takes longer.
     hosts : (array_like, array_like), optional
-        The number of the host of each sender and of each receiver. The processes of a host share its link: one message at a
-        time leaves a host and one reaches it. Messages within a host take no time.
+        Host number of each sender and of each receiver. The processes of a host share its link: one message at a time leaves
+        the host and one reaches it. Messages within a host take no time.
 
     Raises
     ------
     ScheduleError
-        An option is not one of these, or there are more than 10^8 messages.
+        An option is invalid, or there are more than 10^8 messages.
     """
     startup, seconds = startup_of(startup), checked_seconds(time_limit)
     checked_table(grid.P, grid.Q)
@@ -101,26 +102,38 @@ def open_shop(
 
 
 class _MessageSet(NamedTuple):
-    """Messages of a graph, or of a folded one: places in a table of lengths, and ports."""
+    """Messages of a graph, or of a folded graph.
+
+    Attributes
+    ----------
+    graph : Amalgam or None
+        The folded graph; None for the whole graph.
+    indices : ndarray
+        Rows of indices into the table of lengths.
+    length : ndarray
+        Length of each message.
+    at_ports : PortMessages
+        Ports and duration of each message.
+    """
 
     graph: Amalgam | None
-    places: Ints
+    indices: Ints
     length: Ints
-    transfers: PortMessages
+    at_ports: PortMessages
 
     def steps(self, start: Floats) -> list[Ints]:
-        """Steps of the whole graph that keep an order at each port."""
-        listed = _listed(self.transfers.source, self.transfers.target, start)
+        """Steps of the whole graph that keep the order of start times at each port."""
+        steps = _listed(self.at_ports.source, self.at_ports.target, start)
         if self.graph is not None:
-            return unfolded_steps(self.graph, [Pieces(self.places[some], self.length[some]) for some in listed])
-        return [np.column_stack([self.places[some], self.length[some]]) for some in listed]
+            return unfolded_steps(self.graph, [Pieces(self.indices[step], self.length[step]) for step in steps])
+        return [np.column_stack([self.indices[step], self.length[step]]) for step in steps]
 
 
 class _OrderSearch:
-    """Orders of one graph, until time is up or the bound is met.
+    """A search for the best order of one graph, until time is up or the bound is met.
 
-    Orders that leave no port idle without need are tried, with other priorities and with chance, beside the orders of
-    `stepwise` and `optimal`. A slice is scheduled as a folded graph first, since an order of that is one of the whole.
+    The search tries dense orders with several priorities, fixed and random, and the orders of `stepwise` and `optimal`. A slice
+    is searched as a folded graph first: an order of the folded graph is one of the whole.
     """
 
     def __init__(self, grid: MessageGraph, startup: float, hosts: tuple[Ints, Ints] | None, seconds: float) -> None:
@@ -132,98 +145,110 @@ class _OrderSearch:
         self.inside = [] if hosts is None else _inside(grid, *hosts)
 
     def run(self) -> OpenShopSchedule:
-        """The best that is found. Not collective."""
+        """The best order."""
         cases = [self._whole()] if self.hosts is not None else list(self._cases())
         first = cases[0]
-        self.bound = first.transfers.bound
-        for weight in LONGEST if first.transfers.number <= MOST_TRANSFERS else ():
-            if self._open(first) and (weight == LONGEST[0] or self._left(CHANCE) > 0):
+        self.bound = first.at_ports.bound
+        for weight in DURATION_WEIGHTS if first.at_ports.number <= MOST_MESSAGES else ():
+            if self._open(first) and (weight == DURATION_WEIGHTS[0] or self._left(CHANCE) > 0):
                 self._try(first, Priority(weight))
-        self._others()
+        self._try_schedules()
         for messages, part in zip(cases, [CHANCE, 1.0][-len(cases) :], strict=True):
-            self._by_chance(messages, part)
+            self._try_random(messages, part)
         return OpenShopSchedule(self.grid, self.steps, self.startup, self.hosts, self.bound)
 
     def _cases(self) -> Iterator[_MessageSet]:
-        """The folded graph where the grid folds; then the whole one, if that is not large."""
+        """The folded graph, if the grid folds; then the whole graph, if it is not large."""
         if isinstance(self.grid, CommunicationGrid) and slices(self.grid):
             graph = amalgamated(self.grid)
             table = folded_lengths(self.grid, graph)
             if graph.turns > 1:
-                places = np.argwhere(table)
-                length = table[tuple(places.T)]
+                indices = np.argwhere(table)
+                length = table[tuple(indices.T)]
                 yield _MessageSet(
-                    graph, places, length, PortMessages(places[:, 0], places[:, 1], self._durations(length))
+                    graph, indices, length, PortMessages(indices[:, 0], indices[:, 1], self._durations(length))
                 )
-                if len(places) * graph.turns > MOST_TRANSFERS:
+                if len(indices) * graph.turns > MOST_MESSAGES:
                     return
         yield self._whole()
 
     def _whole(self) -> _MessageSet:
-        """All messages; with hosts those between two of them, whose ports are the hosts'."""
-        places, length = _owed(self.grid)
-        source, target = places.T
+        """All messages; with hosts, the messages between hosts, whose ports are the hosts."""
+        indices, length = _messages_of(self.grid)
+        source, target = indices.T
         if self.hosts is not None:
-            source, target = self.hosts[0][places[:, 0]], self.hosts[1][places[:, 1]]
-            away = source != target
-            places, length, source, target = places[away], length[away], source[away], target[away]
-        return _MessageSet(None, places, length, PortMessages(source, target, self._durations(length)))
+            source, target = self.hosts[0][indices[:, 0]], self.hosts[1][indices[:, 1]]
+            between_hosts = source != target
+            indices, length, source, target = (
+                indices[between_hosts],
+                length[between_hosts],
+                source[between_hosts],
+                target[between_hosts],
+            )
+        return _MessageSet(None, indices, length, PortMessages(source, target, self._durations(length)))
 
     def _durations(self, length: Ints) -> Floats:
         return np.add(length, self.startup, dtype=np.float64)
 
     def _left(self, part: float) -> float:
+        """Seconds left of a share of the time."""
         return self.begin + part * self.seconds - time.monotonic()
 
     def _open(self, messages: _MessageSet) -> bool:
-        return self.time > self.bound * (1 + TINY) and messages.transfers.number > 0
+        """Whether the best order is above the bound."""
+        return self.time > self.bound * (1 + TINY) and messages.at_ports.number > 0
 
     def _keep(self, schedule: Schedule) -> None:
-        """Where it is the best. With hosts only a run tells: a port may take a message before its turn."""
-        found = completion_time(schedule, self.startup, self.hosts)
-        if found < self.time:
-            self.time, self.steps = found, schedule.steps
+        """Keep a schedule if it is the best. With hosts its time is simulated: a port may take messages out of order."""
+        completion = completion_time(schedule, self.startup, self.hosts)
+        if completion < self.time:
+            self.time, self.steps = completion, schedule.steps
 
-    def _keep_begins(self, messages: _MessageSet, start: Floats) -> None:
-        if float((start + messages.transfers.duration).max()) < self.time:
+    def _keep_starts(self, messages: _MessageSet, start: Floats) -> None:
+        """Keep the order of these start times if it is the best."""
+        if float((start + messages.at_ports.duration).max()) < self.time:
             self._keep(ListedSchedule("open-shop", self.grid, messages.steps(start) + self.inside))
 
     def _try(self, messages: _MessageSet, priority: Priority) -> None:
-        self._keep_begins(messages, dense_starts(messages.transfers, priority, self.rng))
+        self._keep_starts(messages, dense_starts(messages.at_ports, priority, self.rng))
 
-    def _others(self) -> None:
-        """Orders of schedules that are made for barriers."""
+    def _try_schedules(self) -> None:
+        """Try the orders of schedules with barriers."""
         many = self.grid.P * self.grid.Q > MOST_PAIRS
         if self.time <= self.bound * (1 + TINY) or (many and self.time < math.inf):
             return
-        made: list[Schedule] = [stepwise(self.grid, max(TINY, self._left(1.0)))]
+        schedules: list[Schedule] = [stepwise(self.grid, max(TINY, self._left(1.0)))]
         lengths = np.unique(self.grid.lengths[self.grid.lengths > 0], return_counts=True)[1]
         if len(lengths) * int(lengths.sum()) <= MOST_LEVELS:
-            made.append(optimal(self.grid, "cost", UNCUT * self.seconds))
-        for schedule in made:
+            schedules.append(optimal(self.grid, "cost", UNCUT * self.seconds))
+        for schedule in schedules:
             self._keep(schedule)
 
-    def _by_chance(self, messages: _MessageSet, part: float) -> None:
+    def _try_random(self, messages: _MessageSet, part: float) -> None:
+        """Try dense orders with random priorities."""
         number = 0
         while self._open(messages) and self._left(part) > 0:
-            if messages.transfers.number > MOST_TRANSFERS:
+            if messages.at_ports.number > MOST_MESSAGES:
                 return
-            weight, noise = LONGEST[number % len(LONGEST)], NOISE[number // len(LONGEST) % len(NOISE)]
+            weight, noise = (
+                DURATION_WEIGHTS[number % len(DURATION_WEIGHTS)],
+                NOISE[number // len(DURATION_WEIGHTS) % len(NOISE)],
+            )
             self._try(messages, Priority(weight, noise))
             number += 1
 
 
-def _owed(grid: MessageGraph) -> tuple[Ints, Ints]:
-    """Rows sender, receiver and lengths of all messages; of a product of dimensions without a table of all pairs."""
+def _messages_of(grid: MessageGraph) -> tuple[Ints, Ints]:
+    """Rows sender, receiver and lengths of all messages; for a product of dimensions without a table of all pairs."""
     if not isinstance(grid, WholeGraph):
-        places = np.argwhere(grid.lengths)
-        return places, grid.lengths[tuple(places.T)]
+        indices = np.argwhere(grid.lengths)
+        return indices, grid.lengths[tuple(indices.T)]
     sender, receiver, length = (np.array([first]) for first in (0, 0, 1))
     for axis in grid.axes:
-        places, own = _owed(axis)
-        sender = np.add.outer(sender * axis.P, places[:, 0]).ravel()
-        receiver = np.add.outer(receiver * axis.Q, places[:, 1]).ravel()
-        length = np.multiply.outer(length, own).ravel()
+        indices, lengths = _messages_of(axis)
+        sender = np.add.outer(sender * axis.P, indices[:, 0]).ravel()
+        receiver = np.add.outer(receiver * axis.Q, indices[:, 1]).ravel()
+        length = np.multiply.outer(length, lengths).ravel()
     order = np.lexsort((receiver, sender))
     if grid.own is not None:
         order = order[grid.own[sender[order]] != receiver[order]]
@@ -231,7 +256,7 @@ def _owed(grid: MessageGraph) -> tuple[Ints, Ints]:
 
 
 def _listed(source: Ints, target: Ints, start: Floats) -> list[Ints]:
-    """Numbers of transfers in steps, as early as an order by their begin at each port allows."""
+    """Numbers of the messages of each step; each is in the earliest step that keeps the order of starts at both ports."""
     last: tuple[dict[int, int], dict[int, int]] = ({}, {})
     order = np.argsort(start, kind="stable")
     steps: list[list[int]] = []
@@ -245,22 +270,22 @@ def _listed(source: Ints, target: Ints, start: Floats) -> list[Ints]:
 
 
 def _inside(grid: MessageGraph, sources: Ints, targets: Ints) -> list[Ints]:
-    """Steps of the messages within hosts. They go last: nobody waits for them."""
+    """Steps of the messages within hosts; they go last."""
     lengths = grid.lengths
-    places = np.argwhere((lengths > 0) & (sources[:, None] == targets))
-    listed = _listed(places[:, 0], places[:, 1], np.zeros(len(places)))
-    return [np.column_stack([places[some], lengths[tuple(places[some].T)]]) for some in listed]
+    indices = np.argwhere((lengths > 0) & (sources[:, None] == targets))
+    steps = _listed(indices[:, 0], indices[:, 1], np.zeros(len(indices)))
+    return [np.column_stack([indices[step], lengths[tuple(indices[step].T)]]) for step in steps]
 
 
 class PortMessages(NamedTuple):
-    """What goes between ports.
+    """Messages between ports, one entry for each message.
 
     Attributes
     ----------
     source, target : ndarray of int
-        Numbers of the ports out and of the ports in.
+        Numbers of the output port and of the input port.
     duration : ndarray of float
-        More than 0.
+        Durations, above 0.
     """
 
     source: Ints
@@ -269,66 +294,65 @@ class PortMessages(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Their number."""
+        """Number of messages."""
         return len(self.duration)
 
     @property
     def bound(self) -> float:
-        """What the busiest port takes."""
+        """Sum of durations at the busiest port: a lower bound of the completion time."""
         return max(float(np.bincount(side, self.duration).max(initial=0.0)) for side in (self.source, self.target))
 
 
 class Priority(NamedTuple):
-    """What decides which transfer a free port begins.
+    """Weights by which a free port chooses its next message.
 
     Attributes
     ----------
     longest : float
-        How much the duration of a transfer counts, beside all that its other port has left to do.
+        Weight of a message's own duration; the remaining work of its other port has weight 1.
     noise : float
-        How much chance counts, in longest durations.
+        Weight of a random number, in units of the longest duration.
     """
 
     longest: float = 0.0
     noise: float = 0.0
 
 
-def dense_starts(transfers: PortMessages, priority: Priority, rng: np.random.Generator) -> Floats:
-    """When each transfer begins in an order in which no port idles while a transfer could go through it. Not collective.
+def dense_starts(messages: PortMessages, priority: Priority, rng: np.random.Generator) -> Floats:
+    """Start time of each message in a dense order: no port idles while one of its messages could go.
 
-    This is list scheduling for the open shop. When ports become free, each begins a transfer with a free port, if it has
-    one: that with the port which has most left to do. The last port to end is idle only while all the other ports of its
-    transfers are busy, so the time is below twice that of the busiest port (Racsmany; Barany & Fiala, 1982). Random changes
-    of the priorities give other such orders to choose from.
+    This is list scheduling for the open shop. A port that becomes free starts a message to another free port, the one with the
+    most work left. The last port to end idles only while the other ports of its messages are busy, so the time is less than
+    twice the work of the busiest port (Racsmany; Barany & Fiala, 1982). Random priorities give other dense orders.
 
     Parameters
     ----------
-    transfers : PortMessages
-        What is to go.
+    messages : PortMessages
+        The messages.
     priority : Priority
-        Who goes first.
+        Weights for the choice of the next message.
     rng : numpy.random.Generator
-        Chance.
+        Source of the random priorities.
     """
-    return _Dense(transfers, priority, rng).run() if transfers.number else np.zeros(0)
+    return _DenseOrder(messages, priority, rng).run() if messages.number else np.zeros(0)
 
 
-class _Dense:
-    """Ports are numbered the sources first."""
+class _DenseOrder:
+    """The computation of `dense_starts`; ports are numbered sources first."""
 
-    def __init__(self, transfers: PortMessages, priority: Priority, rng: np.random.Generator) -> None:
-        sources = int(transfers.source.max()) + 1
-        self.duration, self.rng = transfers.duration, rng
-        self.ends = np.stack([transfers.source, transfers.target + sources])
+    def __init__(self, messages: PortMessages, priority: Priority, rng: np.random.Generator) -> None:
+        sources = int(messages.source.max()) + 1
+        self.duration, self.rng = messages.duration, rng
+        self.ends = np.stack([messages.source, messages.target + sources])
         ports = int(self.ends.max()) + 1
         self.left: Floats = np.bincount(self.ends.ravel(), np.tile(self.duration, 2), ports).astype(np.float64)
-        self.free, self.unsent = np.ones(ports, bool), np.ones(transfers.number, bool)
+        self.free, self.unsent = np.ones(ports, bool), np.ones(messages.number, bool)
         self.noise = priority.noise * float(self.duration.max())
         self.bonus: Floats = priority.longest * self.duration
         if self.noise:
-            self.bonus = self.bonus + self.noise * rng.random(transfers.number)
+            self.bonus = self.bonus + self.noise * rng.random(messages.number)
         self.of_port: list[Ints] = []
-        self.other: list[Ints] = []  # ports at the other ends of these
+        self.other: list[Ints] = []  # the other port of each message of a port
         for side in (0, 1):
             order = np.argsort(self.ends[side], kind="stable")
             first, last = (0, sources) if side == 0 else (sources, ports)
@@ -362,13 +386,13 @@ class _Dense:
         return left + self.noise * self.rng.random(len(ports)) if self.noise else left
 
     def _choice(self, port: int) -> int:
-        """The transfer that a free port begins, -1 for none."""
-        mine, other = self.of_port[port], self.other[port]
-        able = np.flatnonzero(self.unsent[mine] & self.free[other])
-        if not len(able):
+        """Start a message of a free port; returns its number, -1 for none."""
+        numbers, other_ports = self.of_port[port], self.other[port]
+        ready = np.flatnonzero(self.unsent[numbers] & self.free[other_ports])
+        if not len(ready):
             return -1
-        mine = mine[able]
-        chosen = int(mine[(self.left[other[able]] + self.bonus[mine]).argmax()])
+        numbers = numbers[ready]
+        chosen = int(numbers[(self.left[other_ports[ready]] + self.bonus[numbers]).argmax()])
         ends = self.ends[:, chosen]
         self.free[ends] = self.unsent[chosen] = False
         self.left[ends] -= self.duration[chosen]
@@ -376,14 +400,14 @@ class _Dense:
 
 
 class Timetable(NamedTuple):
-    """When the messages of a schedule go. Not collective.
+    """Start and end times of the messages of a schedule. Not collective.
 
     Attributes
     ----------
     messages : ndarray
         Rows sender, receiver, length, in the order of the schedule's steps.
     start, end : ndarray
-        Of each message.
+        Start and end of each message.
     """
 
     messages: Ints
@@ -392,12 +416,12 @@ class Timetable(NamedTuple):
 
     @property
     def completion(self) -> float:
-        """When the last message ends. Not collective."""
+        """When the last message ends."""
         return float(self.end.max(initial=0.0))
 
 
 def completion_time(schedule: Schedule, startup: float = 0.0, hosts: Hosts | None = None) -> float:
-    """When the last message of a schedule ends if nobody waits for a step to end. Not collective.
+    """When the last message of a schedule ends, without barriers between steps. Not collective.
 
     Parameters
     ----------
@@ -407,33 +431,31 @@ def completion_time(schedule: Schedule, startup: float = 0.0, hosts: Hosts | Non
     Raises
     ------
     ScheduleError
-        An argument is not one of these.
+        An argument is invalid.
     """
     return timetable(schedule, startup, hosts).completion
 
 
 def timetable(schedule: Schedule, startup: float = 0.0, hosts: Hosts | None = None) -> Timetable:
-    """When each message goes if every process keeps the order of a schedule and nobody waits for a step to end. Not collective.
+    """Start and end of each message if processes keep the order of a schedule, without barriers. Not collective.
 
-    A message goes as soon as both of its processes have come to it. Where the processes of a host share its link, the host
-    is the port: one message at a time leaves it and one reaches it, of whichever process has come to one, and messages
-    within a host take no time.
+    A message starts when both of its processes have completed their earlier messages. With `hosts`, the processes of a host
+    share a link: one message at a time leaves the host and one reaches it; messages within a host take no time.
 
     Parameters
     ----------
     schedule : Schedule
-        Senders and receivers go through their messages in the order of its steps, and in the order of its rows where a process
-        comes several times in a step.
+        Senders and receivers keep the order of its steps; within a step, the order of its rows.
     startup : float
-        What a message costs beside its length, in the unit of the lengths, at both of its processes.
+        Start-up cost of a message at both of its processes, in the unit of lengths.
     hosts : (array_like, array_like), optional
-        The number of the host of each sender and of each receiver; by default each process has a link of its own. A port that
-        several wait for goes to the message of the earliest step of which the other port is free.
+        Host number of each sender and of each receiver; by default each process has a link of its own. If several messages wait
+        for a link, the one of the earliest step whose other link is free goes first.
 
     Raises
     ------
     ScheduleError
-        An argument is not one of these.
+        An argument is invalid.
     """
     startup = startup_of(startup)
     if hosts is not None:
@@ -452,14 +474,14 @@ def timetable(schedule: Schedule, startup: float = 0.0, hosts: Hosts | None = No
 
 
 def port_bound(grid: MessageGraph, startup: float = 0.0, hosts: Hosts | None = None) -> float:
-    """The most that one port sends or receives, start-ups included: no order takes less time. Not collective.
+    """Lower bound of the completion time: the most that one port sends or receives, with start-ups. Not collective.
 
-    Where messages may be cut without start-up costs, this is the least time (Gonzalez & Sahni, 1976).
+    If messages may be cut without start-up costs, this is the least time (Gonzalez & Sahni, 1976).
 
     Parameters
     ----------
     grid : MessageGraph
-        What is to go.
+        The messages.
     startup, hosts
         As for `timetable`.
     """
@@ -475,44 +497,32 @@ def port_bound(grid: MessageGraph, startup: float = 0.0, hosts: Hosts | None = N
 
 
 def startup_of(value: Any) -> float:
-    """A start-up cost, checked. Not collective.
-
-    Raises
-    ------
-    ScheduleError
-        It is not a number of at least 0.
-    """
+    """A start-up cost as a float; a ScheduleError if it is not a number of at least 0."""
     try:
         startup = float(value)
     except (TypeError, ValueError):
         startup = math.nan
     if not 0 <= startup < math.inf:
         raise ScheduleError(
-            f"startup = {value!r} must be a number of at least 0: the cost of a message in the unit of lengths"
+            f"startup = {value!r} must be a number of at least 0: the start-up cost of a message in the unit of lengths"
         )
     return startup
 
 
 def hosts_of(grid: MessageGraph, hosts: Hosts) -> tuple[Ints, Ints]:
-    """The host of each sender and of each receiver, checked. Not collective.
-
-    Raises
-    ------
-    ScheduleError
-        It is not a number of at least 0 for each.
-    """
+    """The host of each sender and of each receiver; a ScheduleError unless they are numbers of at least 0."""
     try:
-        found = tuple(np.asarray(side) for side in hosts)
+        sides = tuple(np.asarray(side) for side in hosts)
     except (TypeError, ValueError):
-        found = ()
-    if [side.shape for side in found] != [(grid.P,), (grid.Q,)] or any(
-        side.dtype.kind not in "iu" or side.min() < 0 for side in found
+        sides = ()
+    if [side.shape for side in sides] != [(grid.P,), (grid.Q,)] or any(
+        side.dtype.kind not in "iu" or side.min() < 0 for side in sides
     ):
         raise ScheduleError(
             f"hosts = {hosts!r} must be two lists of integers of at least 0: the host of each of {grid.P} senders and of each "
             f"of {grid.Q} receivers"
         )
-    return found[0].astype(np.int64), found[1].astype(np.int64)
+    return sides[0].astype(np.int64), sides[1].astype(np.int64)
 
 
 def _dispatched(schedule: Schedule, startup: float, sources: Ints, targets: Ints) -> Timetable:
@@ -523,7 +533,10 @@ def _dispatched(schedule: Schedule, startup: float, sources: Ints, targets: Ints
 
 
 class _Dispatch:
-    """Messages whose turn it is at both processes wait for the ports of their hosts; the earliest in the schedule go first."""
+    """A simulation with hosts: a message that is next at both processes waits for the ports of both hosts.
+
+    Of the messages that wait for a port, the earliest in the schedule goes first.
+    """
 
     def __init__(self, messages: Ints, startup: float, sources: Ints, targets: Ints) -> None:
         sender, receiver, length = messages.T
@@ -539,16 +552,16 @@ class _Dispatch:
         self.waiting: list[set[int]] = [set() for _ in self.free]
 
     def run(self) -> Floats:
-        """Start of each message. Not collective."""
+        """Start time of each message."""
         under_way: list[tuple[float, int]] = []
-        now, able = 0.0, [k for k, missing in enumerate(self.missing) if not missing]
+        now, ready = 0.0, [k for k, missing in enumerate(self.missing) if not missing]
         touched: set[int] = set()
         while True:
-            while able:
-                number = able.pop()
+            while ready:
+                number = ready.pop()
                 if self.inside[number]:
                     self.start[number] = now
-                    self._pass_on(number, able)
+                    self._advance(number, ready)
                 else:
                     for port in self.ports[number]:
                         self.waiting[port].add(number)
@@ -568,30 +581,30 @@ class _Dispatch:
                 for port in self.ports[number]:
                     self.free[port] = True
                     touched.add(port)
-                self._pass_on(number, able)
+                self._advance(number, ready)
 
-    def _pass_on(self, number: int, able: list[int]) -> None:
-        """It is the turn of the next message of each of its processes."""
+    def _advance(self, number: int, ready: list[int]) -> None:
+        """Let the next message of both processes wait for ports, if it is next at its other process too."""
         for behind in self.behind:
             following = behind[number]
             if following >= 0:
                 self.missing[following] -= 1
                 if not self.missing[following]:
-                    able.append(following)
+                    ready.append(following)
 
 
 def _behind(process: Ints) -> list[int]:
-    """For each message the next one of the same process, -1 for none."""
+    """For each message the next message of the same process, -1 for none."""
     order = np.argsort(process, kind="stable")
     same = process[order[1:]] == process[order[:-1]]
-    found = np.full(len(process), -1)
-    found[order[:-1][same]] = order[1:][same]
-    return found.tolist()
+    next_message = np.full(len(process), -1)
+    next_message[order[:-1][same]] = order[1:][same]
+    return next_message.tolist()
 
 
 def _ahead(process: Ints) -> list[int]:
-    """For each message the one before of the same process, -1 for none."""
-    found = np.full(len(process), -1)
+    """For each message the previous message of the same process, -1 for none."""
+    previous = np.full(len(process), -1)
     behind = np.array(_behind(process), np.int64)
-    found[behind[behind >= 0]] = np.flatnonzero(behind >= 0)
-    return found.tolist()
+    previous[behind[behind >= 0]] = np.flatnonzero(behind >= 0)
+    return previous.tolist()

@@ -1,6 +1,6 @@
-"""When each message of a redistribution goes: a schedule, as sender and receiver each need it.
+"""Orders: the sort key of each message of a redistribution, computed alike by sender and receiver.
 
-Both work out the same sort keys for the messages between them, so both go through their messages in one global order.
+Equal keys on both sides mean that all processes go through their messages in one global order.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ Coords = tuple[int, ...]
 
 
 class Share(NamedTuple):
-    """Part of a message that goes in one step.
+    """The part of a message that goes in one step.
 
     Attributes
     ----------
     key : tuple of int
-        The step's.
+        Sort key of the step.
     weight : int
-        The part's, among all parts of the message.
+        Size of the part, relative to the message's other parts.
     slots : tuple of (SuperblockSlot or None)
-        Along each dimension, which elements of the message are the part; None for all. Without any, elements that are
-        next to one another in the message.
+        The elements of the part along each dimension; None for all. If empty, the part is consecutive elements of the message.
     """
 
     key: tuple[int, ...]
@@ -50,7 +49,7 @@ class Order(ABC):
     name : str
         The schedule's name.
     one_port : bool
-        Whether messages of equal key are a step in which no process sends or receives twice.
+        Whether messages of equal keys form a step in which no process sends or receives twice.
     """
 
     senders: Coords
@@ -64,20 +63,20 @@ class Order(ABC):
 
     @property
     def number_of_steps(self) -> int | None:
-        """Steps of all processes together; None where the order has no steps that all go through."""
+        """Number of steps; None for an order without common steps."""
         return None
 
     def of(self, sender: Coords | None, receiver: Coords | None) -> Order:
-        """The same order for the rank with these coordinates before and after. Not collective."""
+        """This order for the rank with these coordinates before and after."""
         return self
 
     def key(self, sender: Coords, receiver: Coords, first: Coords) -> Coords | None:
-        """The key of the one share in which a message goes whole; None where `shares` has more to say. Not collective."""
+        """The key of a message that goes whole; None for a message in several shares, or with slots."""
         return None
 
     @abstractmethod
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
-        """When the message between two processes goes; the same on both of them. Not collective.
+        """The shares of the message between two processes, equal on both.
 
         Parameters
         ----------
@@ -88,40 +87,40 @@ class Order(ABC):
         """
 
     def _numbers(self, sender: Coords, receiver: Coords) -> tuple[int, int, int]:
-        """Numbers of the two processes in their grids, row by row, and that of rounds of a pairing of all with all."""
+        """Numbers of the two processes in their grids, row by row, and the number of rounds that pair all with all."""
         return number_of(sender, self.senders), number_of(receiver, self.receivers), self._rounds
 
 
 class WholeMessages(Order):
-    """An order in which every pair of processes comes once."""
+    """An order in which every message goes whole."""
 
     @abstractmethod
     def key(self, sender: Coords, receiver: Coords, first: Coords) -> Coords:
-        """The key of the message between two processes. Not collective."""
+        """The key of the message between two processes."""
 
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
-        """All of it. Not collective."""
+        """One share: the whole message."""
         return [Share(self.key(sender, receiver, first), 1)]
 
 
 class Natural(WholeMessages):
-    """A process sends its blocks in the order in which it holds them (Walker & Otto, Eq 2).
+    """A process sends its blocks in the order of its local array (Walker & Otto, Eq 2).
 
-    Several may send to one at the same time: the hot spot that Walker and Otto remove.
+    Several processes may send to one at the same time: the hot spot that Walker and Otto avoid.
     """
 
     name = "natural"
     one_port = False
 
     def key(self, sender: Coords, receiver: Coords, first: Coords) -> Coords:
-        """By the message's first element, column by column. Not collective."""
+        """The message's first element, column by column."""
         return first[::-1]
 
 
 class Caterpillar(WholeMessages):
-    """In round t processes p and q with p + q = t (mod max(P, Q)) exchange, as pxgemr2d pairs them (Desprez, section 2).
+    """In round t processes p and q with p + q = t (mod max(P, Q)) exchange, as in pxgemr2d (Desprez, section 2).
 
-    There are max(P, Q) rounds, whether or not a pair shares anything.
+    There are max(P, Q) rounds, including rounds without messages.
     """
 
     name = "caterpillar"
@@ -129,11 +128,11 @@ class Caterpillar(WholeMessages):
 
     @property
     def number_of_steps(self) -> int:
-        """The rounds, those in which no pair shares anything included."""
+        """The number of rounds, including rounds without messages."""
         return self._rounds
 
     def key(self, sender: Coords, receiver: Coords, first: Coords) -> Coords:
-        """The round of the pair, processes numbered row by row. Not collective."""
+        """The round of the pair; processes are numbered row by row."""
         p, q, rounds = self._numbers(sender, receiver)
         return (caterpillar_step(p, q, rounds),)
 
@@ -146,42 +145,42 @@ class RingOrder(WholeMessages):
 
     @property
     def number_of_steps(self) -> int:
-        """The rounds, those in which no pair shares anything included."""
+        """The number of rounds, including rounds without messages."""
         return self._rounds
 
     def key(self, sender: Coords, receiver: Coords, first: Coords) -> Coords:
-        """The round of the pair, processes numbered row by row. Not collective."""
+        """The round of the pair; processes are numbered row by row."""
         p, q, rounds = self._numbers(sender, receiver)
         return (ring_step(p, q, rounds),)
 
 
 class Random(WholeMessages):
-    """Each process sends in an order of its own, drawn at random (Walker & Otto, section 2.2.2)."""
+    """Each process sends in a random order of its own (Walker & Otto, section 2.2.2)."""
 
     name = "random"
     one_port = False
     seed = 0
 
     def key(self, sender: Coords, receiver: Coords, first: Coords) -> Coords:
-        """A number drawn for the pair, the same on both sides and in every run. Not collective."""
+        """A pseudo-random number of the pair, equal on both sides and in every run."""
         p, q, _ = self._numbers(sender, receiver)
         (key,) = random_keys(self.seed, np.array([p]), np.array([q])).tolist()
         return (key >> 1, p, q)
 
 
 class Scheduled(Order):
-    """The steps of an algorithm of `schedules`: one schedule for each dimension, or one for the whole process sets.
+    """The order of the steps of schedules: one schedule for each dimension, or one for all processes.
 
-    The product of one-port schedules is one-port: two messages of one key have no process in common.
+    The product of one-port schedules is one-port: two messages of equal keys have no process in common.
 
     Parameters
     ----------
     senders, receivers : tuple of int
         Processes along each array dimension, before and after.
     parts : sequence of Schedule
-        One for each dimension, or a single one whose processes are numbered row by row.
+        One for each dimension, or a single one with processes numbered row by row.
     sender, receiver : tuple of int or None
-        This rank's coordinates before and after: it can ask for its own messages only.
+        This rank's coordinates before and after; the order has only its own messages.
     """
 
     def __init__(
@@ -197,30 +196,34 @@ class Scheduled(Order):
         self.name = parts[0].name
         self.one_port = all(part.one_port for part in parts)
         self._sender = sender
-        self._sent = [] if sender is None else self._mine("of_sender", self._places(sender, senders))
-        self._received = [] if receiver is None else self._mine("of_receiver", self._places(receiver, receivers))
+        self._sent = [] if sender is None else self._by_peer("of_sender", self._coords_of_parts(sender, senders))
+        self._received = (
+            [] if receiver is None else self._by_peer("of_receiver", self._coords_of_parts(receiver, receivers))
+        )
 
     @property
     def number_of_steps(self) -> int:
-        """Of the product of the parts."""
+        """Number of steps of the product of the parts."""
         return math.prod(part.number_of_steps for part in self.parts)
 
     def of(self, sender: Coords | None, receiver: Coords | None) -> Order:
-        """The same schedules for the rank with these coordinates before and after. Not collective."""
+        """The order of these schedules for the rank with these coordinates before and after."""
         return Scheduled(self.senders, self.receivers, self.parts, sender, receiver)
 
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
-        """The steps of the pair, in each dimension; lengths multiply. Not collective."""
+        """One share for each combination of the pair's steps along the dimensions; lengths multiply."""
         sending = sender == self._sender
         rows, peer = (self._sent, receiver) if sending else (self._received, sender)
-        peers = self._places(peer, self.receivers if sending else self.senders)
-        choices = [row[place] for row, place in zip(rows, peers, strict=True)]
-        slots = [{} if len(some) == 1 else self._slots(k, sender, receiver, some) for k, some in enumerate(choices)]
+        peers = self._coords_of_parts(peer, self.receivers if sending else self.senders)
+        choices = [row[coord] for row, coord in zip(rows, peers, strict=True)]
+        slots = [{} if len(steps) == 1 else self._slots(k, sender, receiver, steps) for k, steps in enumerate(choices)]
         return [
             Share(
                 tuple(step for step, _ in chosen),
                 math.prod(length for _, length in chosen),
-                tuple([some.get(step) for some, (step, _) in zip(slots, chosen, strict=True)]) if any(slots) else (),
+                tuple([by_step.get(step) for by_step, (step, _) in zip(slots, chosen, strict=True)])
+                if any(slots)
+                else (),
             )
             for chosen in itertools.product(*choices)
         ]
@@ -228,30 +231,31 @@ class Scheduled(Order):
     def _slots(
         self, k: int, sender: Coords, receiver: Coords, steps: Sequence[tuple[int, int]]
     ) -> dict[int, SuperblockSlot]:
-        """What goes in each step of a pair, along a dimension; nothing where the schedule does not say."""
-        p, q = self._places(sender, self.senders)[k], self._places(receiver, self.receivers)[k]
-        found = ((step, self.parts[k].slot(p, q, step)) for step, _ in steps)
-        return {step: slot for step, slot in found if slot is not None}
+        """The slot of each step of a pair along a dimension; empty if the schedule has no slots."""
+        p, q = self._coords_of_parts(sender, self.senders)[k], self._coords_of_parts(receiver, self.receivers)[k]
+        slots = ((step, self.parts[k].slot(p, q, step)) for step, _ in steps)
+        return {step: slot for step, slot in slots if slot is not None}
 
-    def _places(self, coords: Coords, shape: Coords) -> Coords:
+    def _coords_of_parts(self, coords: Coords, shape: Coords) -> Coords:
+        """The coordinate for each part; a single part has the number of the process, row by row."""
         return coords if len(self.parts) == len(shape) else (number_of(coords, shape),)
 
-    def _mine(self, side: str, places: Coords) -> list[dict[int, list[tuple[int, int]]]]:
-        """For each part, steps and lengths by the other process."""
-        found = []
-        for part, place in zip(self.parts, places, strict=True):
-            by_peer: dict[int, list[tuple[int, int]]] = {}
-            for step, peer, length in getattr(part, side)(place).tolist():
-                by_peer.setdefault(peer, []).append((step, length))
-            found.append(by_peer)
-        return found
+    def _by_peer(self, side: str, coords: Coords) -> list[dict[int, list[tuple[int, int]]]]:
+        """For each part, a dict from the other process to steps and lengths."""
+        result = []
+        for part, coord in zip(self.parts, coords, strict=True):
+            steps_by_peer: dict[int, list[tuple[int, int]]] = {}
+            for step, peer, length in getattr(part, side)(coord).tolist():
+                steps_by_peer.setdefault(peer, []).append((step, length))
+            result.append(steps_by_peer)
+        return result
 
 
 ORDERS: dict[str, type[Order]] = {order.name: order for order in (Natural, Random, Caterpillar, RingOrder)}
 
 
 class CombinedOrder(Order):
-    """The orders of several moves, one after another or at once."""
+    """The orders of several moves."""
 
     one_port = False
 
@@ -260,5 +264,5 @@ class CombinedOrder(Order):
         self.name = ", ".join(dict.fromkeys(part.name for part in parts))
 
     def shares(self, sender: Coords, receiver: Coords, first: Coords) -> list[Share]:
-        """Those of all parts. Not collective."""
+        """The shares of all parts."""
         return [share for part in self.parts for share in part.shares(sender, receiver, first)]

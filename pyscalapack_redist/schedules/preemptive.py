@@ -1,6 +1,6 @@
-"""Schedules of messages that may be cut into pieces: their steps, and a bound of their time.
+"""Schedules of messages that may be cut into pieces, and a lower bound of their time.
 
-This is open shop with preemption (Gonzalez & Sahni, 1976): more steps, each of which costs a start-up, for less time.
+This is open shop with preemption (Gonzalez & Sahni, 1976): more steps, each with a start-up cost, for less time.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from .schedule import EQUALS_BOUND, ListedSchedule, excess
 
 Flags = NDArray[np.bool_]
 TINY = 1e-9
-UNCUT = 0.25  # of the time: for the schedule of whole messages
-WEIGHTS = (1.0, 3.0, 0.0)  # towards processes with many messages
-TOTALS = 32  # that are tried between the least and that of whole messages
-DURATIONS, MORE_DURATIONS = 24, 256  # that a step is chosen from, in a small table and in a large one
+UNCUT = 0.25  # share of the time for the schedule of whole messages
+WEIGHTS = (1.0, 3.0, 0.0)  # preference for processes with many messages
+TOTALS = 32  # totals tried, from the least to that of whole messages
+DURATIONS, MORE_DURATIONS = 24, 256  # durations tried for a step, in a small table and in a large one
 EVERY_DURATION = 2**12  # entries of a small table
 
 
 class PreemptiveSchedule(ListedSchedule):
-    """A schedule of messages that may be cut, with what is known of its time. Not collective.
+    """A schedule of messages that may be cut, with its time and a lower bound. Not collective.
 
     Attributes
     ----------
     startup : float
-        What each step costs beside its duration, in the unit of lengths.
+        Start-up cost of a step, in the unit of lengths.
     time_bound : float
-        What no schedule's time is below.
+        Lower bound of the time of any schedule.
     """
 
     def __init__(self, grid: MessageGraph, steps: list[Ints], startup: float, time_bound: float) -> None:
@@ -47,70 +47,68 @@ class PreemptiveSchedule(ListedSchedule):
 
     @property
     def time(self) -> float:
-        """Sum over steps of start-up and duration. Not collective."""
+        """Sum over steps of start-up and duration."""
         return self.startup * self.number_of_steps + self.total_cost
 
     @property
     def lower_bound(self) -> int:
-        """What the busiest process sends or receives. Not collective."""
+        """The most that a process sends or receives."""
         return self.grid.volume_bound
 
     @property
     def certificate(self) -> str:
-        """One of "equals the lower bound", "best found, within x %". Not collective."""
+        """One of "equals the lower bound", "best found, within x %"."""
         if self.time <= self.time_bound * (1 + TINY):
             return EQUALS_BOUND
         return f"best found, within {excess(self.time, self.time_bound)} %"
 
 
 def preemptive(grid: MessageGraph, startup: float = 0.0, time_limit: float = 1.0) -> PreemptiveSchedule:
-    """The schedule of least time that is found where messages may be cut. Not collective.
+    """Search for the schedule of least time if messages may be cut.
 
-    Its time is the sum over steps of `startup` and the longest piece. With no start-up cost it is what the busiest process
-    sends or receives, which is the least possible (Gonzalez & Sahni, 1976), in the fewest steps that are found. Lengths are
-    cut at whole elements.
+    The time is the sum over steps of `startup` and the longest piece. Without start-up cost it is the most that a process sends
+    or receives, which is the least possible (Gonzalez & Sahni, 1976), in few steps. Messages are cut between elements.
 
     With start-up costs the least time is NP-hard (Gopal & Wong, 1985; Crescenzi, Deng & Papadimitriou, 2001: K-preemptive
-    bipartite scheduling, as in Cohen, Jeannot, Padoy & Wagner, 2006). Totals of durations are given, from the least to that
-    of whole messages; steps as few as can be found keep to each, and the best of the totals is taken.
+    bipartite scheduling, as in Cohen, Jeannot, Padoy & Wagner, 2006). For several totals of durations, from the least to that
+    of whole messages, the search looks for few steps within the total; the best schedule of all is returned.
 
     Parameters
     ----------
     grid : MessageGraph
-        What is scheduled.
+        The messages.
     startup : float
-        Cost of a step, in the unit of the lengths: latency times bandwidth, in elements. With a grid of one slice it is
-        that divided by the number of slices.
+        Start-up cost of a step, in the unit of lengths: latency times bandwidth, in elements. For a grid of one slice, divide
+        it by the number of slices.
     time_limit : float
-        Seconds for the search; a schedule of the least sum of durations is made even if it takes longer.
+        Seconds for the search; there is a schedule of the least sum of durations even if it takes longer.
 
     Raises
     ------
     ScheduleError
-        An option is not one of these, or there are more than 10^8 messages.
+        An option is invalid, or there are more than 10^8 messages.
     """
-    price = _number("startup", startup, "the cost of a step in the unit of lengths, at least 0", 0)
-    search = _PieceSearch(grid, time_limit, (price, 1.0) if price else "cost")
-    bound = search.bounds.time(price)
-    totals = search.totals() if price else [search.bounds.volume]
-    candidates = [search.whole, *search.cut(totals, price)]
-    best = min(candidates, key=lambda candidate: candidate.value(price))
-    return PreemptiveSchedule(grid, search.unfolded(best), price, bound)
+    cost_of_step = _number("startup", startup, "the start-up cost of a step in the unit of lengths, at least 0", 0)
+    search = _PieceSearch(grid, time_limit, (cost_of_step, 1.0) if cost_of_step else "cost")
+    bound = search.bounds.time(cost_of_step)
+    totals = search.totals() if cost_of_step else [search.bounds.volume]
+    candidates = [search.whole, *search.cut(totals, cost_of_step)]
+    best = min(candidates, key=lambda candidate: candidate.value(cost_of_step))
+    return PreemptiveSchedule(grid, search.unfolded(best), cost_of_step, bound)
 
 
 def preemptive_pareto(grid: MessageGraph, time_limit: float = 1.0) -> list[PreemptiveSchedule]:
-    """Schedules of cut messages of which none has both fewer steps and less cost than another. Not collective.
+    """The Pareto front of steps and cost if messages may be cut. Not collective.
 
-    This is the front of start-ups against time: the last costs what the busiest process sends or receives, the least
-    possible; from each to the next more steps buy a lower cost. Each has its certificate: how far its cost may be above the
-    least of all schedules with no more steps.
+    Each next schedule has more steps and a lower cost; the last costs the most that a process sends or receives, the least
+    possible. The certificate of each says how far its cost may be above the least for at most as many steps.
 
     Parameters
     ----------
     grid : MessageGraph
-        What is scheduled.
+        The messages.
     time_limit : float
-        Seconds for the search; the last schedule is made even if it takes longer.
+        Seconds for the search; the last schedule is computed even if it takes longer.
 
     Raises
     ------
@@ -119,15 +117,18 @@ def preemptive_pareto(grid: MessageGraph, time_limit: float = 1.0) -> list[Preem
     """
     search = _PieceSearch(grid, time_limit, "cost")
     candidates = [search.whole, search.uncut("steps"), *search.cut(search.totals(), 0.0)]
-    chosen: list[_CandidateSchedule] = []
-    for found in sorted(candidates, key=lambda found: (found.number, found.cost)):
-        if not chosen or found.cost < chosen[-1].cost:
-            chosen.append(found)
-    return [PreemptiveSchedule(grid, search.unfolded(found), 0.0, search.bounds.cost(found.number)) for found in chosen]
+    front: list[_CandidateSchedule] = []
+    for candidate in sorted(candidates, key=lambda schedule: (schedule.number, schedule.cost)):
+        if not front or candidate.cost < front[-1].cost:
+            front.append(candidate)
+    return [
+        PreemptiveSchedule(grid, search.unfolded(schedule), 0.0, search.bounds.cost(schedule.number))
+        for schedule in front
+    ]
 
 
 class _CandidateSchedule(NamedTuple):
-    """A schedule that was found, of whole messages or of pieces."""
+    """A schedule of whole messages or of pieces, with its number of steps and its cost."""
 
     number: int
     cost: int
@@ -152,44 +153,44 @@ class _PieceSearch:
         self.lengths = folded_lengths(grid, self.graph)
 
     def uncut(self, objective: str | tuple[float, float]) -> _CandidateSchedule:
-        """Whole messages."""
+        """The schedule of whole messages."""
         schedule = optimal(self.grid, objective, UNCUT * self.seconds)
         return _CandidateSchedule(schedule.number_of_steps, schedule.total_cost, schedule.steps, [])
 
     def totals(self) -> list[int]:
-        """Sums of durations from the least to that of whole messages, first those that are far apart."""
+        """Sums of durations from the least to that of whole messages, coarsely spaced values first."""
         least, span = self.bounds.volume, self.whole.cost - self.bounds.volume
         return list(dict.fromkeys(least + int(span * _reversed_bits(k)) for k in range(TOTALS)))
 
     def cut(self, totals: list[int], startup: float) -> Iterator[_CandidateSchedule]:
-        """Schedules whose durations sum up to no more than these; the first of them however long it takes."""
+        """Schedules with durations within each total; the first one is computed even after the deadline."""
         best = self.whole.value(startup)[0]
         for number, (weight, total) in enumerate(itertools.product(WEIGHTS, totals)):
-            late = self.deadline if number else math.inf
+            deadline = self.deadline if number else math.inf
             if startup and startup * self.bounds.steps(total) + total >= best:
                 continue
             if not startup and self.whole.value(startup) == (total, self.bounds.fewest):
                 continue
-            pieces = pieces_within(self.lengths, total, self.bounds.fewest, weight, late)
+            pieces = pieces_within(self.lengths, total, self.bounds.fewest, weight, deadline)
             if pieces is None:
                 return
             cost = sum(int(piece.amounts.max()) for piece in pieces)
-            found = _CandidateSchedule(len(pieces), cost, None, pieces)
-            best = min(best, found.value(startup)[0])
-            yield found
+            candidate = _CandidateSchedule(len(pieces), cost, None, pieces)
+            best = min(best, candidate.value(startup)[0])
+            yield candidate
 
-    def unfolded(self, found: _CandidateSchedule) -> list[Ints]:
+    def unfolded(self, candidate: _CandidateSchedule) -> list[Ints]:
         """Steps of the whole graph."""
-        return unfolded_steps(self.graph, found.pieces) if found.whole is None else found.whole
+        return unfolded_steps(self.graph, candidate.pieces) if candidate.whole is None else candidate.whole
 
 
 def _reversed_bits(number: int) -> float:
     """Fractions 0, 1/2, 1/4, 3/4, 1/8, ... (van der Corput)."""
-    answer, place = 0.0, 0.5
+    fraction, weight = 0.0, 0.5
     while number:
-        answer += place * (number & 1)
-        number, place = number >> 1, place / 2
-    return answer
+        fraction += weight * (number & 1)
+        number, weight = number >> 1, weight / 2
+    return fraction
 
 
 def _number(name: str, value: object, meaning: str, least: float) -> float:
@@ -203,73 +204,72 @@ def _number(name: str, value: object, meaning: str, least: float) -> float:
 
 
 class Pieces(NamedTuple):
-    """What goes in one step: places in the table of lengths, and how much of each.
+    """The pieces of one step.
 
     Attributes
     ----------
-    places : ndarray
-        Rows sender, receiver, turn.
+    indices : ndarray
+        Rows sender, receiver, turn: indices into the table of lengths.
     amounts : ndarray
-        One for each row.
+        Elements of each piece.
     """
 
-    places: Ints
+    indices: Ints
     amounts: Ints
 
 
 def folded_lengths(grid: MessageGraph, graph: Amalgam) -> Ints:
-    """Lengths from folded senders to folded receivers, one for each turn that a receiver is ahead. Not collective."""
-    answer: Ints = grid.rows(graph.senders[:, 0])[:, graph.receivers]
-    return answer
+    """Lengths from folded senders to folded receivers, for each difference of their turns."""
+    lengths: Ints = grid.rows(graph.senders[:, 0])[:, graph.receivers]
+    return lengths
 
 
-def unfolded_steps(graph: Amalgam, found: list[Pieces]) -> list[Ints]:
-    """Rows sender, receiver, length of each step of the whole graph. Not collective."""
+def unfolded_steps(graph: Amalgam, folded_steps: list[Pieces]) -> list[Ints]:
+    """Rows sender, receiver, length of each step of the whole graph."""
     turn = np.arange(graph.turns)
     steps = []
-    for places, amounts in found:
-        other = (places[:, 2:] + graph.slope * turn) % graph.turns
-        receivers = np.take_along_axis(graph.receivers[places[:, 1]], other, axis=1)
-        length = np.broadcast_to(amounts[:, None], other.shape)
-        steps.append(np.stack([graph.senders[places[:, 0]], receivers, length], axis=2).reshape(-1, 3))
+    for indices, amounts in folded_steps:
+        receiver_turn = (indices[:, 2:] + graph.slope * turn) % graph.turns
+        receivers = np.take_along_axis(graph.receivers[indices[:, 1]], receiver_turn, axis=1)
+        length = np.broadcast_to(amounts[:, None], receiver_turn.shape)
+        steps.append(np.stack([graph.senders[indices[:, 0]], receivers, length], axis=2).reshape(-1, 3))
     return steps
 
 
 def pieces_within(
     lengths: Ints, cost: int, steps: int, towards_degree: float = 1.0, deadline: float = math.inf
 ) -> list[Pieces] | None:
-    """Pieces of all messages in steps that take no longer than `cost` together. Not collective.
+    """Cut all messages into pieces, in steps with durations of at most `cost` in all.
 
-    Where the steps that are left may take B in all, a process that still sends or receives S has a slack of B - S: it may
-    be idle for so long. A step of duration d is a matching in which each process is idle for no longer than its slack. By
-    Birkhoff's theorem there is one for some d as long as no slack is below 0, so every message is sent within B. The same
-    is asked of the number of steps that are left and the number of messages of each process; that is not always possible,
-    and then a step more is allowed. Of the steps that qualify the longest is taken, as bottleneck matchings do in Cohen,
-    Jeannot, Padoy & Wagner, 2006.
+    Let the remaining steps take at most B in all. A process that has S left to send or receive may be idle for its slack B - S.
+    A step of duration d is a matching in which each process is idle for at most its slack. By Birkhoff's theorem there is such
+    a step for some d while no slack is negative, so all messages are sent within B. The same condition holds for the remaining
+    number of steps and the number of messages of each process; if it cannot be met, one more step is allowed. Of the possible
+    steps the longest is used, as by bottleneck matchings in Cohen, Jeannot, Padoy & Wagner, 2006.
 
     Parameters
     ----------
     lengths : ndarray
         As from `folded_lengths`.
     cost : int
-        Sum of the steps' durations, at least what any process sends or receives.
+        Limit of the sum of durations, at least the most that a process sends or receives.
     steps : int
-        Number of steps that is aimed at; more are taken where it is too small.
+        Wanted number of steps; more are used if necessary.
     towards_degree : float
-        How much finishing messages of the processes that have most of them counts, against the amount that is sent.
+        Weight of completing messages of processes with many messages, relative to the amount sent.
     deadline : float
         When to give up, on the clock of `time.monotonic`.
 
     Returns
     -------
     list of Pieces or None
-        The steps; None if time was up before.
+        The steps; None if the deadline passed.
     """
     return _Split(lengths, cost, steps, towards_degree).run(deadline)
 
 
 class _Step(NamedTuple):
-    """A matching, and which of it are messages that end."""
+    """A matching: senders, their receivers, and what is left of each message before the step."""
 
     duration: int
     senders: Ints
@@ -278,7 +278,7 @@ class _Step(NamedTuple):
 
 
 class _Split:
-    """What is left of each message, of the time and of the steps."""
+    """The computation of `pieces_within`: what is left of each message, of the time and of the steps."""
 
     def __init__(self, lengths: Ints, cost: int, steps: int, towards_degree: float) -> None:
         self.left = lengths.copy()
@@ -286,32 +286,32 @@ class _Split:
         self.before = cost
 
     def run(self, deadline: float) -> list[Pieces] | None:
-        found: list[Pieces] = []
+        steps: list[Pieces] = []
         while self.left.any():
             if time.monotonic() > deadline:
                 return None
-            found.append(self._take(self._next_step()))
-        return found
+            steps.append(self._take(self._next_step()))
+        return steps
 
     def _next_step(self) -> _Step:
-        """The longest step that leaves time and number of steps enough for the rest; of time alone if there is none."""
+        """The longest step after which time and number of steps suffice for the rest; allows more steps if there is none."""
         left = self.left
         self.longest: Ints = left.max(axis=2)
         self.idle = [self.cost - left.sum(axis=axes) for axes in ((1, 2), (0, 2))]
         self.degrees = [np.count_nonzero(left, axis=axes) for axes in ((1, 2), (0, 2))]
         self.slack = np.minimum(self.idle[0][:, None], self.idle[1][None])
         self.steps = max(self.steps, *(int(degrees.max()) for degrees in self.degrees))
-        known = np.concatenate([left[left > 0], *(idle[idle > 0] for idle in self.idle)])
-        durations = np.unique(known[known <= self.longest.max()])
-        search = self._longest if left.size <= EVERY_DURATION else self._longest_nearby
+        possible = np.concatenate([left[left > 0], *(idle[idle > 0] for idle in self.idle)])
+        durations = np.unique(possible[possible <= self.longest.max()])
+        find = self._longest if left.size <= EVERY_DURATION else self._longest_nearby
         while True:
-            step = search(durations)
+            step = find(durations)
             if step is not None:
                 return step
             self.steps += 1
 
     def _longest(self, durations: Ints) -> _Step | None:
-        """Of some durations, the longest that qualifies."""
+        """The step of the longest possible duration, of some durations."""
         for duration in _spread(durations, DURATIONS)[::-1]:
             step = self._matching(int(duration))
             if step is not None:
@@ -319,22 +319,22 @@ class _Split:
         return None
 
     def _longest_nearby(self, durations: Ints) -> _Step | None:
-        """From the duration of the step before on, upwards as long as they qualify, else down to the first that does."""
-        some = _spread(durations, MORE_DURATIONS)
-        place = max(0, int(np.searchsorted(some, self.before, side="right")) - 1)
-        best, stride = self._matching(int(some[place])), 1
+        """A step near the previous duration: the longest possible going up, or the first possible one going down."""
+        candidates = _spread(durations, MORE_DURATIONS)
+        position = max(0, int(np.searchsorted(candidates, self.before, side="right")) - 1)
+        best, stride = self._matching(int(candidates[position])), 1
         upwards = best is not None
-        while (best is not None) == upwards and place != (len(some) - 1 if upwards else 0):
-            place = min(len(some) - 1, place + stride) if upwards else max(0, place - stride)
+        while (best is not None) == upwards and position != (len(candidates) - 1 if upwards else 0):
+            position = min(len(candidates) - 1, position + stride) if upwards else max(0, position - stride)
             stride *= 2
-            step = self._matching(int(some[place]))
+            step = self._matching(int(candidates[position]))
             if upwards and step is None:
                 return best
             best = step
         return best
 
     def _matching(self, duration: int) -> _Step | None:
-        """A step of that duration; None if there is none after which time and steps suffice."""
+        """A step of that duration after which time and steps suffice; None if there is none."""
         from scipy.optimize import linear_sum_assignment
 
         spare = [self.steps - degrees for degrees in self.degrees]
@@ -356,7 +356,7 @@ class _Split:
         return _Step(duration, senders, receivers, left[senders, receivers])
 
     def _weight(self, duration: int, left: Ints, ends: Flags, allowed: Flags, must: list[Flags]) -> NDArray[np.float64]:
-        """Processes that must take part count more than all else; then amounts, and messages that end."""
+        """Weights for the matching: processes that must take part first, then amounts and completed messages."""
         most = [max(1, int(degrees.max())) for degrees in self.degrees]
         busy = (self.degrees[0] / most[0])[:, None] + (self.degrees[1] / most[1])
         unit = float(duration)
@@ -366,7 +366,7 @@ class _Split:
         return np.where(allowed, weight, 0.0)
 
     def _take(self, step: _Step) -> Pieces:
-        """Make the step as long as that ends more messages, and take it away."""
+        """Lengthen the step while that completes more messages, and subtract it from what is left."""
         duration = min(self._longest_idle(step), int(step.left.max()))
         duration = max(duration, step.duration)
         amounts = np.minimum(step.left, duration)
@@ -378,7 +378,7 @@ class _Split:
         return Pieces(np.stack([step.senders, step.receivers, turns], axis=1), amounts)
 
     def _longest_idle(self, step: _Step) -> int:
-        """How long the step may be for all processes to have time enough for the rest."""
+        """The longest duration after which all processes have time for the rest."""
         most = int((step.left + self.slack[step.senders, step.receivers]).min())
         for idle, present in zip(self.idle, (step.senders, step.receivers), strict=True):
             absent = np.ones(len(idle), dtype=bool)
@@ -388,27 +388,26 @@ class _Split:
 
 
 def _spread(values: Ints, most: int) -> Ints:
-    """At most so many of them, the first and the last among them."""
+    """At most `most` of the values, including the first and the last."""
     if len(values) <= most:
         return values
     return values[np.linspace(0, len(values) - 1, most).astype(np.int64)]
 
 
-SAMPLES = 64  # numbers of steps for which the bound is worked out
+SAMPLES = 64  # numbers of steps for which the bound is computed
 
 
 class SplitBounds:
-    """Bounds of one graph: no schedule is below them whose messages may be cut, each step with a start-up cost. Not collective.
+    """Lower bounds of schedules of one graph whose messages may be cut.
 
-    A process with g messages that takes part in k steps cuts at most k - g of them, and each that it does not cut needs a
-    step of its own of at least its length. So the i-th longest step is at least as long as the (i + k - g)-th longest
-    message of any process; no sum of steps is less than the amount that a process sends or receives; and no number of steps
-    is less than the maximum degree.
+    A process with g messages in k steps cuts at most k - g of them; each other message needs a step of at least its length. So
+    the i-th longest step is at least as long as the (i + k - g)-th longest message of any process. The sum of durations is at
+    least what a process sends or receives, and the number of steps is at least the maximum degree.
 
     Parameters
     ----------
     grid : MessageGraph
-        Whose messages are scheduled.
+        The messages.
     """
 
     def __init__(self, grid: MessageGraph) -> None:
@@ -418,7 +417,7 @@ class SplitBounds:
         self._degrees = [np.count_nonzero(side, axis=1) for side in self._sides]
 
     def cost(self, steps: int) -> int:
-        """The least sum of durations of so many steps, or fewer. Not collective."""
+        """The least sum of durations of at most `steps` steps."""
         durations = np.zeros(steps, dtype=np.int64)
         for side, degrees in zip(self._sides, self._degrees, strict=True):
             longest = _without_longest(side, steps - degrees)[:, :steps].max(axis=0, initial=0)
@@ -426,12 +425,12 @@ class SplitBounds:
         return max(self.volume, int(durations.sum()))
 
     def steps(self, cost: int) -> int:
-        """The fewest steps whose durations may sum up to `cost`. Not collective."""
+        """The fewest steps whose durations may sum to `cost`."""
         numbers = range(self.fewest, 2 * self.fewest + 1)
         return numbers[bisect.bisect_left(numbers, True, key=lambda number: self.cost(number) <= cost)]
 
     def time(self, startup: float) -> float:
-        """The least sum of the steps' start-ups and durations. Not collective."""
+        """The least sum of start-ups and durations."""
         most = self.steps(self.volume)
         if startup == 0 or most == self.fewest:
             return startup * self.fewest + self.volume
@@ -441,8 +440,8 @@ class SplitBounds:
 
 
 def _without_longest(lengths: Ints, count: Ints) -> Ints:
-    """Each row without that many of its first entries."""
-    places = np.arange(lengths.shape[1]) + count[:, None]
-    inside = places < lengths.shape[1]
-    answer: Ints = np.where(inside, np.take_along_axis(lengths, np.where(inside, places, 0), axis=1), 0)
-    return answer
+    """Each row without the first `count` entries."""
+    columns = np.arange(lengths.shape[1]) + count[:, None]
+    inside = columns < lengths.shape[1]
+    shifted: Ints = np.where(inside, np.take_along_axis(lengths, np.where(inside, columns, 0), axis=1), 0)
+    return shifted

@@ -1,7 +1,7 @@
-"""Schedules, which put each message, or each part of one, into a step (Desprez, Definition 4), and products of schedules.
+"""Schedules put each message, or each part of a message, into a step (Desprez, Definition 4). Products of schedules.
 
-A step is an integer array of rows sender, receiver, length. Its cost is the most that one process sends or receives in it,
-which is the length of its longest message where no process is in it twice.
+A step is an integer array of rows sender, receiver, length. The cost of a step is the most that one process sends or receives
+in it: the length of the longest message if no process occurs twice.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Schedule(ABC):
     name : str
         Name of the algorithm.
     grid : MessageGraph
-        What is scheduled.
+        The messages.
     one_port : bool
-        Whether no process sends twice, nor receives twice, in a step.
+        Whether no process sends twice or receives twice in a step.
     """
 
     name: str
@@ -47,12 +47,12 @@ class Schedule(ABC):
 
     @abstractmethod
     def _entries(self) -> Ints:
-        """Rows step, sender, receiver, length of everything, in any order."""
+        """Rows step, sender, receiver, length of all messages, in any order."""
 
     @property
     @abstractmethod
     def number_of_steps(self) -> int:
-        """NS: number of steps, empty ones counted. Not collective."""
+        """NS: number of steps, empty ones counted."""
 
     @abstractmethod
     def of_sender(self, p: int) -> Ints:
@@ -63,12 +63,12 @@ class Schedule(ABC):
         """Rows step, sender, length of what `q` receives, in ascending order of steps. Not collective."""
 
     def slot(self, p: int, q: int, step: int) -> SuperblockSlot | None:
-        """Which elements go from `p` to `q` in a step, where it matters; None: any part of what they share. Not collective."""
+        """The elements that go from `p` to `q` in a step; None if any of the shared ones may. Not collective."""
         return None
 
     @cached_property
     def steps(self) -> list[Ints]:
-        """Rows sender, receiver, length of each step; an empty step has no rows. Not collective.
+        """Rows sender, receiver, length of each step; an empty step has no rows.
 
         Raises
         ------
@@ -83,23 +83,23 @@ class Schedule(ABC):
 
     @cached_property
     def total_cost(self) -> int:
-        """TC: the sum over steps of the most that one process sends or receives in it. Not collective."""
+        """TC: the sum over steps of the most that one process sends or receives in it."""
         return int(self.costs.sum())
 
     @property
     def costs(self) -> Ints:
-        """Cost of each step. Not collective."""
+        """Cost of each step."""
         cost_of = _longest if self.one_port else _busiest
         return np.array([cost_of(step) for step in self.steps], dtype=np.int64)
 
     @property
     def lower_bound(self) -> int | None:
-        """A total cost below which no schedule of this kind can be; None where no bound is known. Not collective."""
+        """Lower bound of the total cost of schedules of this kind; None if no bound is known."""
         return self.grid.cost_bound if self.one_port else None
 
     @property
     def certificate(self) -> str:
-        """What is known of the total cost. Not collective."""
+        """How far the total cost is above a lower bound, in words."""
         bound = self.lower_bound
         if bound is None:
             return "an order of sending, with collisions: no bound applies"
@@ -108,9 +108,9 @@ class Schedule(ABC):
         return f"heuristic, within {excess(self.total_cost, bound)} % of the lower bound"
 
     def table(self) -> Ints:
-        """Step of each pair as the papers' tables show it, P x Q, -1 where there is no message. Not collective.
+        """Step of each pair as in the papers' tables, P x Q; -1 for no message. Not collective.
 
-        A pair that comes in several steps has the first of them.
+        Of a pair in several steps, the first step.
         """
         checked_table(self.grid.P, self.grid.Q)
         table = np.full((self.grid.P, self.grid.Q), -1, dtype=np.int64)
@@ -120,17 +120,17 @@ class Schedule(ABC):
         return table
 
     def validate(self) -> None:
-        """Check that every message goes exactly once in all and that a one-port schedule is one. Not collective.
+        """Check that every message goes exactly once, and that a one-port schedule is one. Not collective.
 
         Raises
         ------
         ScheduleError
-            It is not so; the message says which pair or which process, in which step.
+            A check fails; the text names the pair or the process, and the step.
         """
         P, Q = self.grid.P, self.grid.Q
         if len(self.steps) != self.number_of_steps:
             raise ScheduleError(
-                f"{self.name}: number_of_steps is {self.number_of_steps}, and there are {len(self.steps)}"
+                f"{self.name}: number_of_steps is {self.number_of_steps}, but there are {len(self.steps)} steps"
             )
         moved = np.zeros((P, Q), dtype=np.int64)
         for number, step in enumerate(self.steps):
@@ -142,8 +142,8 @@ class Schedule(ABC):
         if len(wrong):
             p, q = (int(index) for index in wrong[0])
             raise ScheduleError(
-                f"{self.name}: the steps move {moved[p, q]} from {p} to {q}, who owe {self.grid.lengths[p, q]}; "
-                f"{len(wrong)} pairs are wrong"
+                f"{self.name}: the steps move {moved[p, q]} elements from {p} to {q}, but the message has "
+                f"{self.grid.lengths[p, q]}; {len(wrong)} pairs are wrong"
             )
 
     def _check_step(self, number: int, step: Ints) -> None:
@@ -170,7 +170,7 @@ class ListedSchedule(Schedule):
     name : str
         Name of the algorithm.
     grid : MessageGraph
-        What is scheduled.
+        The messages.
     steps : iterable of ndarray
         Rows sender, receiver, length for each step.
     """
@@ -181,7 +181,7 @@ class ListedSchedule(Schedule):
 
     @property
     def number_of_steps(self) -> int:
-        """NS: number of steps, empty ones counted. Not collective."""
+        """NS: number of steps, empty ones counted."""
         return len(self.steps)
 
     def _entries(self) -> Ints:
@@ -212,18 +212,18 @@ class ListedSchedule(Schedule):
 
 
 class PairSchedule(Schedule):
-    """A schedule in which each pair has one step, that a formula tells: own parts need no table. Not collective.
+    """A schedule in which a formula gives the step of each pair; the part of one process needs no table.
 
     Parameters
     ----------
     name : str
         Name of the algorithm.
     grid : MessageGraph
-        What is scheduled.
+        The messages.
     step_of : callable
-        Steps of pairs, from arrays of senders and of receivers that owe each other something.
+        Maps arrays of senders and of receivers that share a message to steps.
     count : callable
-        The number of steps.
+        Returns the number of steps.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class PairSchedule(Schedule):
 
     @cached_property
     def number_of_steps(self) -> int:
-        """NS: number of steps, empty ones counted. Not collective."""
+        """NS: number of steps, empty ones counted."""
         return self._count()
 
     def _entries(self) -> Ints:
@@ -248,18 +248,18 @@ class PairSchedule(Schedule):
         return np.stack([self._step_of(p, q), p, q, self.grid.lengths[p, q]], axis=1)
 
     def of_sender(self, p: int) -> Ints:
-        """Rows step, receiver, length of what `p` sends, in ascending order of steps. Not collective."""
+        """Rows step, receiver, length of what `p` sends, in ascending order of steps."""
         peers, length = self.grid.sent_by(p)
         return _ascending(self._step_of(np.full_like(peers, p), peers), peers, length)
 
     def of_receiver(self, q: int) -> Ints:
-        """Rows step, sender, length of what `q` receives, in ascending order of steps. Not collective."""
+        """Rows step, sender, length of what `q` receives, in ascending order of steps."""
         peers, length = self.grid.received_by(q)
         return _ascending(self._step_of(peers, np.full_like(peers, q)), peers, length)
 
 
 def excess(cost: float, bound: float) -> str:
-    """By how many percent a cost is above a bound, which it is, rounded up to one decimal. Not collective."""
+    """By how many percent `cost` is above `bound`, rounded up to one decimal; `cost` must be above."""
     return f"{max(1, np.ceil((cost / bound - 1) * 1000 - 1e-9)) / 10:.1f}" if bound > 0 else "100.0"
 
 
@@ -281,8 +281,8 @@ def _busiest(step: Ints) -> int:
 class ProductSchedule(Schedule):
     """The product of schedules of several axes: a schedule between process grids of as many dimensions. Not collective.
 
-    Its steps are pairs of steps, its messages products of messages. A product of one-port schedules is one-port; numbers of
-    steps and total costs multiply. Processes are numbered row by row.
+    Steps are pairs of steps, messages products of messages. A product of one-port schedules is one-port; numbers of steps and
+    total costs multiply. Processes are numbered row by row.
 
     Attributes
     ----------
@@ -301,27 +301,27 @@ class ProductSchedule(Schedule):
 
     @property
     def number_of_steps(self) -> int:
-        """NS: the product of the axes' numbers, steps without messages counted. Not collective."""
+        """NS: the product of the axes' numbers, steps without messages counted."""
         return math.prod(axis.number_of_steps for axis in self.axes)
 
     @property
     def certificate(self) -> str:
-        """What is known of the total cost along each axis; the whole may cost less. Not collective."""
+        """Certificates of the axes; the whole may cost less."""
         return "for each axis: " + "; ".join(axis.certificate for axis in self.axes)
 
     def of_sender(self, p: int) -> Ints:
         """Rows step, receiver, length of what `p` sends, in ascending order of steps. Not collective."""
-        places = np.unravel_index(p, [axis.grid.P for axis in self.axes])
-        parts = [axis.of_sender(int(place)) for axis, place in zip(self.axes, places, strict=True)]
+        coords = np.unravel_index(p, [axis.grid.P for axis in self.axes])
+        parts = [axis.of_sender(int(coord)) for axis, coord in zip(self.axes, coords, strict=True)]
         rows = self._joined(parts, [axis.grid.Q for axis in self.axes])
-        mine = -1 if self.grid.own is None else int(self.grid.own[p])
-        kept: Ints = rows[rows[:, 1] != mine]
-        return kept
+        own_receiver = -1 if self.grid.own is None else int(self.grid.own[p])
+        messages: Ints = rows[rows[:, 1] != own_receiver]
+        return messages
 
     def of_receiver(self, q: int) -> Ints:
         """Rows step, sender, length of what `q` receives, in ascending order of steps. Not collective."""
-        places = np.unravel_index(q, [axis.grid.Q for axis in self.axes])
-        parts = [axis.of_receiver(int(place)) for axis, place in zip(self.axes, places, strict=True)]
+        coords = np.unravel_index(q, [axis.grid.Q for axis in self.axes])
+        parts = [axis.of_receiver(int(coord)) for axis, coord in zip(self.axes, coords, strict=True)]
         rows = self._joined(parts, [axis.grid.P for axis in self.axes])
         return rows if self.grid.own is None else rows[self.grid.own[rows[:, 1]] != q]
 
@@ -330,10 +330,10 @@ class ProductSchedule(Schedule):
         rows[0, 3] = 1
         for axis in self.axes:
             number = np.repeat(np.arange(axis.number_of_steps), [len(step) for step in axis.steps])
-            listed = np.column_stack([number, np.concatenate([np.zeros((0, 3), np.int64), *axis.steps])])
+            entries = np.column_stack([number, np.concatenate([np.zeros((0, 3), np.int64), *axis.steps])])
             radix = np.array([axis.number_of_steps, axis.grid.P, axis.grid.Q])
-            joined = rows[:, None, :3] * radix + listed[None, :, :3]
-            rows = np.concatenate([joined, (rows[:, None, 3] * listed[None, :, 3])[..., None]], axis=2).reshape(-1, 4)
+            joined = rows[:, None, :3] * radix + entries[None, :, :3]
+            rows = np.concatenate([joined, (rows[:, None, 3] * entries[None, :, 3])[..., None]], axis=2).reshape(-1, 4)
         if self.grid.own is not None:
             rows = rows[self.grid.own[rows[:, 1]] != rows[:, 2]]
         return rows
@@ -355,8 +355,8 @@ def product(schedules: Sequence[Schedule], same: ArrayLike | None = None) -> Pro
     schedules : sequence of Schedule
         One for each dimension.
     same : array_like, optional
-        Which senders are which receivers, as for `whole`: their messages to themselves are left out of the steps, and a step
-        that has none then stays, empty.
+        Senders and receivers that are the same process, as for `whole`: their messages to themselves are left out. A step
+        that becomes empty stays.
 
     Raises
     ------

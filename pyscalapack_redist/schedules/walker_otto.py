@@ -1,7 +1,7 @@
-"""Walker & Otto's schedules for r -> K r and K r -> r on P processes: P K blocks, one from and to each process in a step.
+"""Walker & Otto's schedules for r -> K r and K r -> r on P processes: P K blocks in K steps.
 
-Extended Euclid solves the reduced system (Eqs 6, 7); each of its entries becomes a permutation block (Eqs 8-10); Eq 11 is
-the receive schedule. Where the paper prints floor(-lambda x / P') it must be the ceiling; here q' is taken modulo P' instead.
+The extended Euclidean algorithm solves the reduced system (Eqs 6, 7); each entry becomes a permutation block (Eqs 8-10); Eq 11
+is the receive schedule. The paper prints floor(-lambda x / P'), which must be the ceiling; this module uses q' modulo P'.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class WalkerOtto:
     B, q, b : ndarray
         K x P: global block, destination and local block that a process sends in a step (Fig 8).
     C, p, t : ndarray
-        K x P: global block, source and slot of what a process receives in a step (Fig 9).
+        K x P: global block, source and local slot of the block that a process receives in a step (Fig 9).
     """
 
     P: int
@@ -57,37 +57,37 @@ class WalkerOtto:
 
     @cached_property
     def B(self) -> Ints:  # noqa: N802 - the paper's name
-        """Global block send schedule. Not collective."""
-        answer: Ints = self.sent(*self._places())
-        return answer
+        """Global block send schedule."""
+        blocks: Ints = self.sent(*self._indices())
+        return blocks
 
     @property
     def q(self) -> Ints:
-        """Process send schedule: destinations. Not collective."""
+        """Process send schedule: destinations."""
         return self.B // self.K
 
     @property
     def b(self) -> Ints:
-        """Local block send schedule. Not collective."""
+        """Local block send schedule."""
         return self.B // self.P
 
     @cached_property
     def C(self) -> Ints:  # noqa: N802
-        """Global block receive schedule. Not collective."""
-        answer: Ints = self.received(*self._places())
-        return answer
+        """Global block receive schedule."""
+        blocks: Ints = self.received(*self._indices())
+        return blocks
 
     @property
     def p(self) -> Ints:
-        """Process receive schedule: sources. Not collective."""
+        """Process receive schedule: sources."""
         return self.C % self.P
 
     @property
     def t(self) -> Ints:
-        """Local block receive schedule: slots. Not collective."""
+        """Local block receive schedule: slots."""
         return self.C % self.K
 
-    def _places(self) -> tuple[Ints, Ints]:
+    def _indices(self) -> tuple[Ints, Ints]:
         checked_table(self.K, self.P)
         return np.arange(self.K)[:, None], np.arange(self.P)[None]
 
@@ -106,48 +106,48 @@ def walker_otto(P: int, K: int) -> WalkerOtto:
 
 
 def schedule_walker_otto(grid: MessageGraph) -> Schedule:
-    """The schedule of Walker and Otto; K r -> r is r -> K r backwards (section 4). Not collective.
+    """The schedule of Walker and Otto; K r -> r is r -> K r reversed (section 4).
 
-    K steps of one block for each process. For K > P a pair comes in several steps, with a block in each.
+    K steps of one block for each process. For K > P a pair is in several steps, with a block in each.
 
     Raises
     ------
     ScheduleError
-        The grid is not r -> K r or K r -> r on P = Q processes with blocks that start together.
+        The grid is not r -> K r or K r -> r on P = Q processes with aligned blocks.
     """
     return _Superblocks("walker-otto", *_checked("walker-otto", grid))
 
 
 def phases(grid: MessageGraph) -> Schedule:
-    """The K phases without a schedule: in phase k each process sends its local block k (Walker & Otto, Eq 2). Not collective.
+    """The K phases without a schedule: in phase k each process sends its local block k (Walker & Otto, Eq 2).
 
-    K r -> r is r -> K r backwards. For K <= P these are the messages of `natural`; for K > P a pair comes in several phases.
-    It is an order with collisions, not a one-port schedule: the first max(K, P) processes all begin with process 0.
+    K r -> r is r -> K r reversed. For K <= P these are the messages of `natural`; for K > P a pair is in several phases. This
+    is an order with collisions, not a one-port schedule: the first max(K, P) processes all begin with process 0.
 
     Raises
     ------
     ScheduleError
-        The grid is not r -> K r or K r -> r on P = Q processes with blocks that start together.
+        The grid is not r -> K r or K r -> r on P = Q processes with aligned blocks.
     """
     return _NaturalPhases("phases", *_checked("phases", grid), one_port=False)
 
 
 def random_phases(grid: MessageGraph, seed: int = 0) -> Schedule:
-    """The K phases in which each process sends its local blocks, in a random order of its own (W-O, 2.2.2). Not collective.
+    """The K phases in which each process sends its local blocks, in a random order of its own (W-O, 2.2.2).
 
-    For K <= P that is an order like `random`; for K > P a pair comes in several phases, where `random` has one message for it.
+    For K <= P this is an order like `random`; for K > P a pair is in several phases, and `random` has one message for it.
 
     Parameters
     ----------
     grid : MessageGraph
-        What is scheduled.
+        The messages.
     seed : int
-        The same seed gives the same order.
+        Equal seeds give equal orders.
 
     Raises
     ------
     ScheduleError
-        The grid is not r -> K r or K r -> r on P = Q processes with blocks that start together.
+        The grid is not r -> K r or K r -> r on P = Q processes with aligned blocks.
     """
     schedule = _RandomPhases("random-phases", *_checked("random-phases", grid), one_port=False)
     schedule.seed = integer("seed", seed, "it chooses the order")
@@ -175,7 +175,7 @@ def _checked(name: str, grid: MessageGraph) -> tuple[CommunicationGrid, int, int
 
 
 class _Superblocks(Schedule):
-    """Global blocks of the smaller size, and the array's place among the superblocks."""
+    """The schedule in terms of superblocks: P K global blocks of the smaller size."""
 
     grid: CommunicationGrid
 
@@ -184,29 +184,29 @@ class _Superblocks(Schedule):
         self._tables = WalkerOtto(grid.P, K)
         self._block = block
         self._expands = grid.r <= grid.s
-        # Superblocks start where the larger blocks do; processes with the smaller are renumbered by the distance.
+        # Superblocks start with the larger blocks; processes with the smaller blocks are renumbered by the distance.
         distance = grid.shift if self._expands else -grid.shift
-        self._turn = distance // block % grid.P
+        self._shift = distance // block % grid.P
         self._start = grid.receiver_offset if self._expands else grid.offset
 
     @property
     def number_of_steps(self) -> int:
-        """NS: number of steps, empty ones counted. Not collective."""
+        """NS: number of steps, empty ones counted."""
         return self._tables.K
 
     @property
     def lower_bound(self) -> int | None:
-        """The volume of the busiest process where messages are split, else the grid's bound. Not collective."""
+        """The volume bound if messages are split, else the cost bound."""
         if not self.one_port:
             return None
         return self.grid.cost_bound if self._tables.K <= self.grid.P else self.grid.volume_bound
 
     def of_sender(self, p: int) -> Ints:
-        """Rows step, receiver, length of what `p` sends, in ascending order of steps. Not collective."""
+        """Rows step, receiver, length of what `p` sends, in ascending order of steps."""
         return self._of_small(p) if self._expands else self._of_large(p)
 
     def of_receiver(self, q: int) -> Ints:
-        """Rows step, sender, length of what `q` receives, in ascending order of steps. Not collective."""
+        """Rows step, sender, length of what `q` receives, in ascending order of steps."""
         return self._of_large(q) if self._expands else self._of_small(q)
 
     def _of_small(self, process: int) -> Ints:
@@ -218,7 +218,7 @@ class _Superblocks(Schedule):
     def _of_large(self, process: int) -> Ints:
         self._inside(process)
         k, block = self._blocks_of_large(process)
-        return self._filled(k, (block + self._turn) % self.grid.P, self._lengths(block))
+        return self._filled(k, (block + self._shift) % self.grid.P, self._lengths(block))
 
     def _entries(self) -> Ints:
         checked_messages(self._tables.K * self.grid.P)
@@ -230,15 +230,15 @@ class _Superblocks(Schedule):
         return rows[rows[:, 3] > 0]
 
     def slot(self, p: int, q: int, step: int) -> SuperblockSlot:
-        """The block that goes from `p` to `q` in a step, at one position of each superblock (Figs 2 and 3). Not collective."""
+        """The block that goes from `p` to `q` in a step, at one position of each superblock (Figs 2 and 3)."""
         block = self._block_of(step, p if self._expands else q)
         return SuperblockSlot(
             block * self._block - self._start, self._block, self.grid.P * self._tables.K * self._block
         )
 
     def _block_of(self, k: Any, small: Any) -> Any:
-        """Position in the superblock of what a process with the smaller blocks sends, or receives, in step `k`."""
-        return self._tables.sent(k, (small - self._turn) % self.grid.P)
+        """Position in the superblock of the block that a process with the smaller blocks sends, or receives, in step `k`."""
+        return self._tables.sent(k, (small - self._shift) % self.grid.P)
 
     def _blocks_of_large(self, process: int) -> tuple[Ints, Ints]:
         """Steps, ascending, and positions of the blocks of a process with the larger blocks."""
@@ -246,16 +246,17 @@ class _Superblocks(Schedule):
         return k, self._tables.received(k, process)
 
     def _lengths(self, block: Ints) -> Ints:
-        """Elements of the array in the blocks at these places of all superblocks."""
+        """Elements of the array in the blocks at these positions of all superblocks."""
         if self.grid.n is None:
-            # A slice is whole superblocks: all that the larger blocks of all processes hold.
+            # A slice is a whole number of superblocks.
             return np.full(block.shape, self.grid.slice_length // (self.grid.P * self._tables.K), dtype=np.int64)
         return self._before(self._start + self.grid.n, block) - self._before(self._start, block)
 
     def _before(self, bound: int, block: Ints) -> Ints:
+        """Elements below `bound` in the blocks at these positions of all superblocks."""
         rounds, rest = divmod(bound, self.grid.P * self._tables.K * self._block)
-        answer: Ints = rounds * self._block + np.clip(rest - block * self._block, 0, self._block)
-        return answer
+        count: Ints = rounds * self._block + np.clip(rest - block * self._block, 0, self._block)
+        return count
 
     def _filled(self, k: Ints, peer: Ints, length: Ints) -> Ints:
         return np.stack([k, peer, length], axis=1)[length > 0]
@@ -266,10 +267,10 @@ class _Superblocks(Schedule):
 
 
 class _NaturalPhases(_Superblocks):
-    """The same blocks, each in the phase that its number on its process is."""
+    """The blocks in natural order: the phase is the block's local number."""
 
     def _block_of(self, k: Any, small: Any) -> Any:
-        return k * self.grid.P + (small - self._turn) % self.grid.P
+        return k * self.grid.P + (small - self._shift) % self.grid.P
 
     def _blocks_of_large(self, process: int) -> tuple[Ints, Ints]:
         block = self._tables.K * process + np.arange(self._tables.K)
@@ -277,19 +278,19 @@ class _NaturalPhases(_Superblocks):
 
 
 class _RandomPhases(_Superblocks):
-    """The same blocks, those of each process in an order of its own."""
+    """The blocks in a random order for each process."""
 
     seed: int
 
     @cached_property
     def _orders(self) -> tuple[Ints, Ints]:
         """K x P: the local block that a process sends in a phase, and the phase of a local block."""
-        k, process = self._tables._places()
+        k, process = self._tables._indices()
         blocks = np.argsort(random_keys(self.seed, process, k), axis=0)
         return blocks, np.argsort(blocks, axis=0)
 
     def _block_of(self, k: Any, small: Any) -> Any:
-        small = (small - self._turn) % self.grid.P
+        small = (small - self._shift) % self.grid.P
         return self._orders[0][k, small] * self.grid.P + small
 
     def _blocks_of_large(self, process: int) -> tuple[Ints, Ints]:

@@ -130,7 +130,7 @@ def test_whole_process_sets() -> None:
         (lambda: LengthMatrix([[1, -2]]), ["lengths[0, 1] = -2"]),
         (lambda: LengthMatrix([1, 2]), ["must be a matrix"]),
         (lambda: LengthMatrix([[0.5]]), ["float64"]),
-        (lambda: LengthMatrix([[2**61, 2**61], [1, 1]]), ["lengths come to ", "together, and must be below 2**62"]),
+        (lambda: LengthMatrix([[2**61, 2**61], [1, 1]]), ["lengths sum to ", "the sum must be below 2**62"]),
         (lambda: whole([]), ["grids is empty"]),
         (lambda: whole([LengthMatrix([[1, 2]])], [[True], [True]]), ["same has shape (2, 1)"]),
         (lambda: whole([LengthMatrix([[1, 2]])], np.array([[True, True]])), ["two true entries"]),

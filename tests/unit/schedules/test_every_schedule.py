@@ -156,18 +156,18 @@ def test_products(grid_a: CommunicationGrid, grid_b: CommunicationGrid, first: s
 def test_broken_schedules_are_found() -> None:
     grid = LengthMatrix([[2, 1], [0, 3]])
     good = [np.array([[0, 0, 2], [1, 1, 3]]), np.array([[0, 1, 1]])]
-    ListedSchedule("mine", grid, good).validate()
+    ListedSchedule("example", grid, good).validate()
     for steps, words in (
-        (good[:1], "move 0 from 0 to 1, who owe 1"),
-        ([*good, good[1]], "move 2 from 0 to 1, who owe 1"),
+        (good[:1], "move 0 elements from 0 to 1, but the message has 1"),
+        ([*good, good[1]], "move 2 elements from 0 to 1, but the message has 1"),
         ([np.concatenate(good)], "sender 0 is 2 times in step 0"),
         ([np.array([[0, 5, 2]])], "receiver 5; there are 2"),
         ([*good, np.array([[1, 0, 0]])], "length 0 from 1 to 0"),
         ([np.array([[0, 1]])], "rows sender, receiver, length"),
     ):
         with pytest.raises(ScheduleError, match=words):
-            ListedSchedule("mine", grid, steps).validate()
-    crowded = ListedSchedule("mine", grid, [np.concatenate(good)], one_port=False)
+            ListedSchedule("example", grid, steps).validate()
+    crowded = ListedSchedule("example", grid, [np.concatenate(good)], one_port=False)
     crowded.validate()
     assert crowded.total_cost == 4  # receiver 1 gets 3 + 1
 
@@ -184,7 +184,7 @@ def test_broken_schedules_are_found() -> None:
         ("random", {"seed": "x"}, ["seed = 'x'"]),
         ("optimal", {"time_limit": "soon"}, ["time_limit = 'soon' must be a number of seconds of more than 0"]),
         ("stepwise", {"time_limit": -1.0}, ["time_limit = -1.0 must be a number of seconds of more than 0"]),
-        ("preemptive", {"startup": -1}, ["startup = -1 must be a number: the cost of a step"]),
+        ("preemptive", {"startup": -1}, ["startup = -1 must be a number: the start-up cost of a step"]),
         ("preemptive", {"startup": "x"}, ["startup = 'x'"]),
         ("preemptive", {"time_limit": 0}, ["time_limit = 0 must be a number: seconds, more than 0"]),
         ("preemptive", {"objective": "cost"}, ["it has startup and time_limit"]),
