@@ -153,7 +153,7 @@ def build(
     if spec.on_paper:
         why, by = ("on paper; as asked", spec.exchange) if spec.exchange != "auto" else (ON_PAPER, "any exchange")
     pair = Pair(a, b, spec.dtype, spec.op, spec.part, spec.fill)
-    plan = Plan(group, [pair], stages, between, why, digest(said.encode()), by=by)
+    plan = Plan(group, [pair], stages, between, why, digest(said.encode()), paper_exchange=by)
     if spec.via is not None:
         whole = PendingMove(0, 0, 1, a, b, spec.op, spec.part, True)
         order = ORDERS["caterpillar"](*process_shapes(whole.moved, b))

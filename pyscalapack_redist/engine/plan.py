@@ -1,4 +1,7 @@
-"""Plan: what a redistribution consists of, and keeps from use to use. The user has a `Redistribution`, which has one."""
+"""The engine's side of a redistribution: `Plan` has the stages of moves and what is cached between uses.
+
+The user's side is `Redistribution` (engine/redistribution.py), which holds a `Plan`.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,11 @@ from .operation import Factors
 from .stages import ArrayKind, Move, Pair, Stage
 from .terms import Terms
 
-MOST_BINDINGS = 8  # of a plan, one for each kind of arrays or pair of factors
+MOST_BINDINGS = 8  # that a plan caches: one for each kind of arrays or pair of factors
 PLANNING = ("processes", "schedule", "messages")
-ASKS = 1  # the note of a rank that has still to be told of arrays, or to tell
+ASKS = 1  # the field `note` of a rank's vote: ranks must exchange the dtypes of their arrays
 
-# Compared by identity: small integers are single objects, and anything else is looked at by `Factors`.
+# Compared by identity: small integers are single objects. `Factors` handles all other values.
 ONE: Any = 1
 ZERO: Any = 0
 
@@ -48,19 +51,19 @@ class Operands(NamedTuple):
     Attributes
     ----------
     arrays, outs : list
-        As they were given, one entry for each pair.
+        The user's arrays, one entry for each pair.
     targets : list of ndarray or None
-        `outs`, and what was made where it was left out.
+        `outs`, with a new array where the user left it out.
     origins : Origins
-        Where they begin.
+        Their addresses.
     kind : ArrayKind
-        What arrays of this kind have in common, as far as this rank knows.
+        Their kind, as far as this rank knows.
     dtypes : tuple of dtype or None
-        Of each pair, None where this rank knows none.
+        The dtype of each pair; None if this rank does not know it.
     order : int or None
-        The order of elements in messages that suits them; None where this rank has no arrays.
+        The order of elements in messages that suits them; None if this rank has no arrays.
     factors : tuple of Factors
-        Of each pair.
+        alpha and beta of each pair.
     """
 
     arrays: list[Any]
@@ -74,18 +77,18 @@ class Operands(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether elements are neither multiplied nor added to what is there."""
+        """Whether elements only move: alpha is 1 and beta is 0."""
         return False not in [factor.trivial for factor in self.factors]
 
     @property
     def item(self) -> int:
-        """Bytes of the largest element that this rank knows of."""
+        """Bytes of the largest element known on this rank."""
         items = self.kind.items
         return items[0] if len(items) == 1 else max(items, default=0)
 
 
 class Binding(NamedTuple):
-    """What moves arrays of one kind: the exchange of each stage, and the staging memory that a run takes for itself."""
+    """A plan for arrays of one kind: the exchange of each stage, and the staging memory that each run takes for itself."""
 
     exchanges: tuple[Exchange, ...]
     order: int
@@ -94,56 +97,56 @@ class Binding(NamedTuple):
 
 
 class Plan:
-    """Stages of moves, and what is kept from one use of them to the next. Not collective.
+    """A redistribution inside the engine: its stages of moves, and what is cached from use to use.
 
     Parameters
     ----------
     group : Group or None
-        The ranks; None on paper, and on a rank that has no part in the plan.
+        The ranks; None on paper, and on a rank that takes no part in the plan.
     pairs : sequence of Pair
         The user's arrays.
     stages : sequence of Stage
-        What moves, one after another.
+        The moves, stage after stage.
     between : mapping
         Layouts in between, by the number of their array.
     why : str
-        Why this exchange and this schedule.
+        The reason for this exchange and this schedule.
     identity : int
-        Equal on all ranks.
+        A digest, equal on all ranks.
     parts : sequence of Plan, optional
-        Of a batch: what it was made of.
-    by : str, optional
-        How the bytes move, in words, where no exchange is chosen.
+        The plans of a batch.
+    paper_exchange : str, optional
+        The exchange in words, for a plan on paper.
 
     Attributes
     ----------
     moves : tuple of Move
-        Those of all stages.
-    asks : bool
-        Whether ranks tell one another the dtypes of their arrays.
-    listed : bool
-        Whether arrays come as lists, as those of a batch do.
+        The moves of all stages.
+    may_ask_dtypes : bool
+        Whether ranks may have to exchange the dtypes of their arrays.
+    is_batch : bool
+        Whether arrays come as lists.
     direct : Stage or None
-        With layouts in between: what moves every element once, for the report.
+        With layouts in between: a stage without them, for the report.
     planning : dict
         Seconds of each part of planning.
     seconds : float or None
-        Of the last use.
+        Seconds of the last use.
     call : Call or Transfer or None
-        The fast path of a use without factors; None before the first one, with layouts in between, with tiles, and where
-        messages go between nodes and through the ring of one at once.
-    remembered : dict
-        By alpha and beta: what is known of the arrays of the last use with them.
+        The fast path of a use without factors. None before the first use, with layouts in between, with tiles, and if
+        messages go both between nodes and through a ring.
+    cache : dict
+        Cache entries, by alpha and beta.
     needs_finishing : bool
-        Whether the result of the fast path is not yet that of the use: there is a rest of B to fill, or no local array.
-    tiled : bool
-        Whether a layout is of tiles.
+        Whether work remains after the fast path: a rest of B to fill, or a rank without a local array of B.
+    has_tiles : bool
+        Whether a layout consists of tiles.
     terms : Terms or None
         What the first call binds, with agree="first".
     series : Series or None
-        The calls after the first, where they are not voted on.
+        The calls after the first, if they need no votes.
     apart : Arrays or None
-        With tiles: where the arrays of the last use were, which did not overlap.
+        With tiles: the arrays of the last use, known not to overlap.
     """
 
     def __init__(
@@ -155,10 +158,10 @@ class Plan:
         why: str,
         identity: int,
         parts: Sequence[Plan] | None = None,
-        by: str | None = None,
+        paper_exchange: str | None = None,
     ) -> None:
         self.group, self.pairs, self.stages, self.why = group, tuple(pairs), tuple(stages), why
-        self.between, self.identity, self.paper_exchange = dict(between), identity, by
+        self.between, self.identity, self.paper_exchange = dict(between), identity, paper_exchange
         self.is_batch, self.parts = parts is not None, tuple(parts or ())
         self.may_ask_dtypes = len(self.pairs) > 1 or bool(self.between)
         self.moves = tuple([move for stage in stages for move in stage.moves])
@@ -171,25 +174,25 @@ class Plan:
         self.planning: dict[str, float] = {}
         self.seconds: float | None = None
         self._bindings: OrderedDict[Any, Binding] = OrderedDict()
-        self._numbers: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
+        self._dtypes: OrderedDict[Any, tuple[int, Any]] = OrderedDict()
         self.apart: Arrays | None = None
         self.terms: Terms | None = None
         self.series: Series | None = None
 
     @functools.cached_property
     def pair_of(self) -> dict[int, int]:
-        """By the number of an array, the pair that it is moved for."""
+        """The pair that an array belongs to, by the number of the array."""
         return {move.target: move.pair for move in self.moves}
 
     @property
     def schedule(self) -> Order:
-        """Order of the messages; with several moves, those of all of them."""
+        """Order of the messages; with several moves, their combined order."""
         orders = [move.order for move in self.moves]
         return orders[0] if len(orders) == 1 else CombinedOrder(orders)
 
     @property
     def exchange_name(self) -> str:
-        """How the bytes move."""
+        """Name of the exchange, or on paper its description."""
         return self.paper_exchange or self.stages[0].exchange.name
 
     def __repr__(self) -> str:
@@ -199,7 +202,7 @@ class Plan:
         return f"{name}({pair.desc_a!r} -> {pair.desc_b!r}, {self.schedule.name}/{self.exchange_name})"
 
     def with_layouts(self, a: Layout | None, b: Layout | None, dtype: np.dtype[Any] | None) -> Plan:
-        """The same for what may differ from rank to rank: leading dimensions, offsets, and the dtype that was told."""
+        """Return this plan with other leading dimensions, offsets or dtype, which may differ from rank to rank."""
         pair = self.pairs[0]
         a, b = a or pair.desc_a, b or pair.desc_b
         same_dtype = (dtype is None) == (pair.dtype is None) and dtype == pair.dtype  # None == float64
@@ -210,79 +213,79 @@ class Plan:
         return other
 
     def with_terms(self) -> Plan:
-        """The same as a plan of its own, to be bound by its first use."""
+        """Return a copy that its first use binds."""
         other = self._copy()
         other.terms = Terms()
         return other
 
     def _copy(self) -> Plan:
-        """The same without anything remembered of uses."""
+        """Return a copy with an empty cache."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.cache, other.call = {}, None
         return other
 
     def known_dtypes(self, operands: Operands) -> Sequence[np.dtype[Any] | None] | None:
-        """The dtypes of all pairs, where nobody has to be asked for them."""
+        """Return the dtypes of all pairs; None if ranks must exchange them first."""
         if not self.may_ask_dtypes:
             return operands.dtypes
-        found = self._numbers.get(self._kind_of(operands))
-        return None if found is None else found[1]
+        entry = self._dtypes.get(self._kind_of(operands))
+        return None if entry is None else entry[1]
 
     def _kind_of(self, operands: Operands) -> Any:
         return operands.kind.strides, operands.dtypes, operands.kind.stays
 
     def dtype_in_vote(self, operands: Operands) -> tuple[int | None, int]:
-        """What a vote says of the dtypes, and whether this rank has to be told, or to tell."""
+        """Return the vote's fields `dtype` and `note`: a digest of the dtypes, and ASKS if they are not known."""
         if self.may_ask_dtypes:
-            found = self._numbers.get(self._kind_of(operands))
-            return (None, ASKS) if found is None else (found[0], 0)
+            entry = self._dtypes.get(self._kind_of(operands))
+            return (None, ASKS) if entry is None else (entry[0], 0)
         return None if operands.dtypes[0] is None else dtype_digest(operands.dtypes[0]), 0
 
     def forget_dtypes(self, operands: Operands) -> None:
-        """What others told of their arrays may be true no longer."""
-        self._numbers.pop(self._kind_of(operands), None)
+        """Forget other ranks' dtypes: their arrays may have changed."""
+        self._dtypes.pop(self._kind_of(operands), None)
 
     def remember_dtypes(self, operands: Operands, dtypes: Sequence[np.dtype[Any] | None], order: int) -> None:
-        """All ranks have told their dtypes."""
+        """Remember the dtypes of all ranks for arrays of this kind."""
         number = digest(([None if dtype is None else dtype_digest(dtype) for dtype in dtypes], order))
-        self._numbers[self._kind_of(operands)] = number, tuple(dtypes)
-        while len(self._numbers) > MOST_BINDINGS:
-            self._numbers.popitem(last=False)
+        self._dtypes[self._kind_of(operands)] = number, tuple(dtypes)
+        while len(self._dtypes) > MOST_BINDINGS:
+            self._dtypes.popitem(last=False)
 
     def order_of(self, operands: Operands) -> int:
-        """The order of elements in messages, as far as this rank can tell."""
+        """Return the order of elements in messages that this rank expects."""
         if len(self.stages) > 1:
             return BY_COLUMNS
-        remembered = cached_entry(self, operands)
-        if remembered is not None and remembered.operands.kind.strides == operands.kind.strides:
-            return remembered.order
+        entry = cached_entry(self, operands)
+        if entry is not None and entry.operands.kind.strides == operands.kind.strides:
+            return entry.order
         return operands.order or BY_COLUMNS
 
     def binding(
         self, operands: Operands, kind: ArrayKind, order: int, item: int, by: type[Exchange] | None = None
     ) -> Binding:
-        """What moves arrays of such a kind, an old one or a new one; in place of the stages' own exchanges, `by`."""
+        """Return the cached or a new binding for arrays of this kind; `by` replaces the stages' own exchanges."""
         blends = [(k, way, blend.key) for k, some in enumerate(kind.blends) for way, blend in some.items() if blend]
         key = kind.strides, kind.items, tuple(blends), kind.stays, order, item, by
-        kept = self._bindings.get(key)
-        if kept is None:
-            kept = bind_stages(self.stages, kind, order, item, self.memory_limit, operands.factors, by)
+        binding = self._bindings.get(key)
+        if binding is None:
+            binding = bind_stages(self.stages, kind, order, item, self.memory_limit, operands.factors, by)
             while len(self._bindings) >= MOST_BINDINGS:
                 self._bindings.popitem(last=False)
-            self._bindings[key] = kept
+            self._bindings[key] = binding
         else:
             self._bindings.move_to_end(key)
-        return kept
+        return binding
 
     @property
     def uses_begun(self) -> int:
-        """How often this rank has voted or begun a call of the series."""
+        """How many votes and calls of the series this rank has begun."""
         voted = 0 if self.group is None else self.group.tickets.drawn
         return voted if self.series is None else voted + self.series.calls
 
     def small_message_exchange(self, operands: Operands, order: int, item: int) -> Exchange | None:
-        """What moves such arrays in few small messages between nodes; None where they are not such. Alike on all ranks."""
+        """Return an exchange for messages that are few and small enough to go before the vote, else None; equal on all."""
         stage, group = self.stages[0], self.group
         if not item or len(self.stages) > 1 or group is None or group.voting_ring is not None:
             return None
@@ -290,7 +293,7 @@ class Plan:
         return exchange if exchange.goes_ahead else None
 
     def bind_terms(self, operands: Operands, order: int, item: int) -> None:
-        """Bind the plan to what all have agreed on for these arrays, if it is one to be bound and this is its first use."""
+        """Bind the terms of a plan with agree="first" to its first use."""
         terms = self.terms
         if terms is None or terms.is_bound or self.group is None or not item:
             return
@@ -301,42 +304,42 @@ class Plan:
             terms.begin_series(self.group, exchange)
             self.series = terms.series
 
-    def record_failure(self, why: str) -> None:
-        """A call has failed: where the first one has bound the plan, it can be used no more."""
+    def record_failure(self, reason: str) -> None:
+        """Record that a call has failed: a plan with bound terms cannot be used any more."""
         if self.terms is not None and self.terms.is_bound:
-            self.terms.record_failure(why)
+            self.terms.record_failure(reason)
             self.cache.clear()
             self.call = None
 
     def ballot_fields(self, operands: Operands) -> dict[str, Any]:
-        """What a ballot says of the plan and of these arrays."""
+        """Return the fields of a vote for these arrays."""
         dtype, note = self.dtype_in_vote(operands)
         call = self.identity if operands.plain else digest((self.identity, operands.factors))
         return {"call": call, "dtype": dtype, "note": note, "item": operands.item, "order": operands.order or 0}
 
-    def store(self, key: Key, remembered: CacheEntry) -> None:
-        """Serve the next uses with these factors by it."""
+    def store(self, key: Key, entry: CacheEntry) -> None:
+        """Cache an entry for the next uses with these factors."""
         while len(self.cache) >= MOST_BINDINGS:
             self.discard(next(iter(self.cache)))
-        self.cache[key] = remembered
+        self.cache[key] = entry
         if key == PLAIN:
-            self.call = remembered.call
+            self.call = entry.call
 
     def discard(self, key: Key | None) -> None:
-        """Serve uses with these factors as first ones."""
+        """Discard the cache entry for these factors."""
         self.cache.pop(key, None)
         if key == PLAIN:
             self.call = None
 
     def record_planning_times(self, moments: Sequence[float]) -> None:
-        """Note the seconds of each part of planning, from the times at which they began and the last one ended."""
+        """Record the seconds of each part of planning, from their start times and the end of the last."""
         self.planning = {part: end - begin for part, (begin, end) in zip(PLANNING, pairwise(moments), strict=True)}
 
 
 class CacheEntry:
-    """What the next use with arrays like the last ones' goes by: their kind, what moves them, and the compiled call if any.
+    """The arrays' kind, binding and fast path of the last use with one pair of factors.
 
-    A first compiled call needs no exchange. One is made of what the call moves when a `Transfer` comes that goes on with it.
+    A first compiled call needs no binding: it is made when a `Transfer` continues the call.
     """
 
     def __init__(
@@ -346,40 +349,42 @@ class CacheEntry:
         self._binding = binding
 
     def binding(self, plan: Plan) -> Binding:
-        """What moves the arrays, as the states of a transfer need it. Not collective."""
+        """Return the binding, which a transfer needs; a compiled call does without."""
         if self._binding is None:
-            kept = self.operands
-            made = bind_stages(plan.stages, kept.kind, self.order, kept.item, plan.memory_limit, kept.factors)
-            (exchange,) = made.exchanges
+            operands = self.operands
+            binding = bind_stages(
+                plan.stages, operands.kind, self.order, operands.item, plan.memory_limit, operands.factors
+            )
+            (exchange,) = binding.exchanges
             assert isinstance(exchange, Shared)
             assert isinstance(self.call, Call)
-            exchange.traffic = self.call.traffic  # chunks of which the call may have packed
-            self._binding = made
+            exchange.traffic = self.call.traffic  # the call may have packed some of its chunks
+            self._binding = binding
         return self._binding
 
 
 def factors_key(alpha: Any, beta: Any) -> Key | None:
-    """What uses with equal factors have in common; None where these are of other types than most."""
+    """Return the cache's key for these factors; None if they are of unusual types."""
     if alpha is ONE and beta is ZERO:
         return PLAIN
     return (alpha, beta) if type(alpha) in NUMBERS and type(beta) in NUMBERS else None
 
 
 def cached_entry(plan: Plan, operands: Operands) -> CacheEntry | None:
-    """What is known of earlier uses with the factors of these arrays."""
+    """Return the cache entry for the factors of these arrays."""
     key = key_of(operands)
     return None if key is None else plan.cache.get(key)
 
 
 def key_of(operands: Operands) -> Key | None:
-    """As `factors_key`; None also where a batch has several."""
+    """Return the cache's key for these arrays; None if the factors of a batch differ."""
     alpha, beta, _ = operands.factors[0]
     alike = len(operands.factors) == 1 or all(other[:2] == (alpha, beta) for other in operands.factors)
     return (alpha, beta) if alike else None
 
 
 def factors_of(both: Factors, move: Move) -> Factors:
-    """What becomes of elements in one move of a pair: alpha and beta apply in its last. Not collective."""
+    """Return the factors of one move of a pair: alpha and beta apply in the pair's last move."""
     conjugate = conjugates(move.op)
     if not move.last:
         return Factors(1, 0, conjugate)
@@ -395,14 +400,14 @@ def bind_stages(
     factors: Sequence[Factors],
     by: type[Exchange] | None = None,
 ) -> Binding:
-    """What moves such arrays: the stages' own exchanges, or `by`. Not collective.
+    """Bind stages to arrays of one kind, with their own exchanges or with `by`.
 
     Raises
     ------
     ArrayError
-        The memory limit is too small for their elements.
+        The memory limit is too small for an element.
     ScheduleError
-        MPI's datatypes cannot do what is asked on the way.
+        MPI's datatypes cannot multiply or conjugate elements.
     """
     exchanges = tuple([stage.bind(kind, order, item, by) for stage in stages])
     private = 0
@@ -415,13 +420,11 @@ def bind_stages(
             )
         needed = exchange.staging_bytes
         if needed > memory_limit:
-            what = (
-                f"elements of {item} bytes"
-                if len(kind.items) == 1
-                else (f"a batch of {len(kind.items)} plans with such elements")
-            )
+            subject = f"elements of {item} bytes"
+            if len(kind.items) > 1:
+                subject = f"a batch of {len(kind.items)} plans with such elements"
             raise ArrayError(
-                f"memory_limit = {memory_limit} bytes is too small for {what}: at least {needed} are needed"
+                f"memory_limit = {memory_limit} bytes is too small for {subject}: at least {needed} are needed"
             )
         private = max(private, exchange.private_bytes)
     return Binding(exchanges, order, item, private)

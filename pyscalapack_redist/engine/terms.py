@@ -1,4 +1,4 @@
-"""Terms: what the first call of a plan with agree="first" binds, for that and all later calls. Not collective."""
+"""Terms of a plan with agree="first": the first call binds them, for that and all later calls."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from .operation import Factors
 
 
 class Terms:
-    """What is bound.
+    """What the first call of a plan binds.
 
     Attributes
     ----------
     is_bound : bool
-        Whether a call was agreed on.
+        Whether all ranks have agreed on a call.
     factors : Factors
-        alpha and beta. The dtype is the plan's from then on.
+        alpha and beta. From then on the plan has a dtype, too.
     order, item : int
         The order of elements in messages, and the bytes of one.
     series : Series or None
-        The later calls, where they are not voted on.
-    refused : str or None
-        Why the plan can be used no more.
+        The later calls, if they need no votes.
+    refusal : str or None
+        Why the plan cannot be used any more.
     """
 
     def __init__(self) -> None:
@@ -35,65 +35,65 @@ class Terms:
         self.refusal: str | None = None
         self._first: Transfer | None = None
 
-    def started(self, transfer: Transfer) -> None:
-        """A call that may be the first one."""
+    def note_start(self, transfer: Transfer) -> None:
+        """Note a call that may be the first one."""
         if not self.is_bound:
             self._first = transfer
 
     def is_settled(self) -> bool:
-        """Whether this rank knows if the next call is the first one: the one before was counted."""
+        """Whether this rank knows if the next call is the first: the earlier one's vote is counted."""
         first = self._first
         if first is None or first.advance() or first.state >= State.READY:
             self._first = None
         return self._first is None
 
     def bind(self, factors: Factors, order: int, item: int) -> None:
-        """Bind what all ranks have agreed on."""
+        """Bind the values that all ranks have agreed on."""
         self.is_bound, self.factors, self.order, self.item = True, factors, order, item
 
     def begin_series(self, group: Group, exchange: Exchange) -> None:
-        """Do without votes from now on: all messages go as those of this exchange."""
+        """Begin a series without votes, with the messages of this exchange."""
         sends, receives = ([message.peer for message in some] for some in (exchange.sends, exchange.receives))
         self.series = group.new_series(sends, receives)
 
     def check(self, factors: Factors) -> None:
-        """See whether factors are those that are bound.
+        """Check that these are the bound factors.
 
         Raises
         ------
         ArrayError
-            They are not.
+            The factors differ.
         """
         if factors != self.factors:
             raise ArrayError(
                 f"{factors}: the first call of this plan, made with agree='first', has bound {self.factors}; make another "
-                "plan for these with redistribute"
+                "plan for other factors with redistribute"
             )
 
     @property
     def failure(self) -> str | None:
-        """Why calls without votes have ended; None while they have not."""
+        """Why the series has ended; None if it has not."""
         series = self.series
         if series is None or series.culprit is None:
             return None
-        return f"{series.group.names[series.culprit]} could not take part in a call of it"
+        return f"{series.group.names[series.culprit]} failed in a call of it"
 
     def check_usable(self) -> None:
-        """See whether the plan can be used.
+        """Check that the plan can still be used.
 
         Raises
         ------
         CollectiveError
             A call has failed.
         """
-        why = self.refusal or self.failure
-        if why is not None:
+        reason = self.refusal or self.failure
+        if reason is not None:
             raise CollectiveError(
-                f"this plan, made with agree='first', can be used no more: {why}; make another one with redistribute"
+                f"this plan, made with agree='first', cannot be used any more: {reason}; make another one with redistribute"
             )
 
-    def record_failure(self, why: str) -> None:
-        """A call has failed: the plan can be used no more. A series ends where it has not."""
-        self.refusal = self.refusal or why
+    def record_failure(self, reason: str) -> None:
+        """Record that a call has failed: end the series and the use of the plan."""
+        self.refusal = self.refusal or reason
         if self.series is not None:
             self.series.end(self.series.group.rank)

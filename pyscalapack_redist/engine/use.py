@@ -1,6 +1,6 @@
-"""Use: one use of a plan on this rank, as its transfer sees it: the arrays, what moves them, and the memory for it.
+"""One use of a plan on this rank: its arrays, the exchanges that move them, and their memory. A `Transfer` runs it.
 
-Arrays of layouts in between (`via=`) are made for each use.
+Each use makes its own arrays of layouts in between (`via=`).
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ from .stages import ArrayKind
 from .terms import Terms
 
 Dtypes = Sequence[np.dtype[Any] | None]
-LARGEST_CACHED = 2**20  # bytes of staging memory that a plan keeps for its next call
+LARGEST_CACHED = 2**20  # bytes of staging memory that a plan keeps between calls
 
 
 class Use:
-    """One use of a plan. Not collective.
+    """One use of a plan.
 
     Parameters
     ----------
     plan : Plan
         The plan.
     ticket : int
-        That of the transfer.
+        The transfer's ticket.
     spent : dict, optional
-        Is to have the seconds of each part of the work.
+        Receives the seconds of each part of the work.
     measured : object, optional
         The record of a trace.
 
     Attributes
     ----------
-    operands : Operands
-        This rank's arrays; not there where they were not good.
+    operands : Operands or None
+        This rank's arrays; None if a check failed.
     series : Series or None
-        The calls without votes of which this is one.
+        The series of calls without votes that this use belongs to.
     binding : Binding or None
-        What moves them; None where that needs the outcome of the vote.
+        The exchanges of all stages; None if they depend on the vote.
     exchange, progress
-        Of the stage which is moving, and its run.
+        The current stage's exchange and its run.
     """
 
     def __init__(
@@ -68,9 +68,7 @@ class Use:
         self._plan: Callable[[], Plan | None] = lambda: plan
         self._ticket, self._spent, self._measured = ticket, spent, measured
         self._started_at = time.perf_counter()
-        self._given: tuple[list[Any], list[Any]] | None = (
-            None  # where arrays of other classes than NumPy's are among them
-        )
+        self._inputs: tuple[list[Any], list[Any]] | None = None  # if any is of another class than NumPy's
         self._rows: Rows | None = None
         self._between: list[NDArray[Any] | None] = []
         self._stage, self._started = 0, False
@@ -85,32 +83,32 @@ class Use:
 
     @property
     def plan(self) -> Plan:
-        """What it is a use of."""
+        """The plan that is used."""
         plan = self._plan()
         assert plan is not None
         return plan
 
     @property
     def may_ask_dtypes(self) -> bool:
-        """Whether ranks may have to tell one another the dtypes of their arrays."""
+        """Whether ranks may have to exchange the dtypes of their arrays."""
         return self.plan.may_ask_dtypes
 
     @property
     def in_turn(self) -> bool:
-        """Whether the exchange of the stage which is moving lets no other transfer move."""
+        """Whether the current exchange lets no other transfer move."""
         return self.exchange.in_turn
 
-    def _known(self) -> Operands:
+    def _checked_operands(self) -> Operands:
         assert self.operands is not None
         return self.operands
 
     # -- before the vote
 
     def check(self, a: Any, out: Any, alpha: object, beta: object, let_through: Callable[[], None]) -> None:
-        """Check this rank's arrays and take all that the use needs; an error is kept for the vote. Not collective."""
+        """Check this rank's arrays and take the memory for them; an error is kept for the vote."""
         plan = self.plan
         try:
-            prepare()  # where it fails the others hear of it, also from a rank without arrays
+            prepare()  # on every rank, also one without arrays: the vote reports an error
             self.operands = operands = operands_of(plan, a, out, alpha, beta)
             self._kind = operands.kind
             terms, item = plan.terms, 0
@@ -119,27 +117,27 @@ class Use:
                 terms.check(operands.factors[0])
                 self.operands, item = operands._replace(order=terms.order), terms.item
             try:
-                self._take(plan.known_dtypes(operands), item)
+                self._take_memory(plan.known_dtypes(operands), item)
             except Exception:
                 if not plan.may_ask_dtypes or None not in operands.dtypes:
                     raise
-                plan.forget_dtypes(operands)  # it does for arrays that others had last time; they tell again
+                plan.forget_dtypes(operands)  # other ranks' arrays may have changed: ask again
             let_through()
             if self.binding is not None and operands.item:
                 self._rows = self.progress.with_vote()
         except BaseException as caught:
             self.error = caught
 
-    def _take(self, known: Dtypes | None, item: int = 0) -> None:
-        """What moves the arrays, the memory for it, and the intermediate arrays, unless this rank does not know enough yet."""
-        plan, operands = self.plan, self._known()
-        if known is None or (operands.order is None and not plan.may_ask_dtypes):
+    def _take_memory(self, dtypes: Dtypes | None, item: int = 0) -> None:
+        """Bind exchanges and take staging memory and intermediate arrays, unless a dtype or an order is still unknown."""
+        plan, operands = self.plan, self._checked_operands()
+        if dtypes is None or (operands.order is None and not plan.may_ask_dtypes):
             return
-        remembered = cached_entry(plan, operands)
-        if remembered is not None and remembered.operands.kind is operands.kind:
-            self.bind(remembered.binding(plan))
+        entry = cached_entry(plan, operands)
+        if entry is not None and entry.operands.kind is operands.kind:
+            self.bind(entry.binding(plan))
             return
-        self._kind, self._between = allocate(plan, operands, known)
+        self._kind, self._between = allocate(plan, operands, dtypes)
         self.bind(plan.binding(operands, self._kind, plan.order_of(operands), max(item, *self._kind.items), self._by))
 
     def bind(
@@ -148,7 +146,7 @@ class Use:
         staging: NDArray[np.uint8] | None = None,
         begin: Callable[[Any, Run], Progress] | None = None,
     ) -> None:
-        """Move by these exchanges: with that memory, and from a run that a compiled call has begun, if any."""
+        """Use these exchanges and that memory; `begin` continues the run of a compiled call."""
         self.binding, self.exchange = binding, binding.exchanges[0]
         self._staging = self._group.staging.take(binding.private_bytes) if staging is None else staging
         run = self._run()
@@ -163,32 +161,33 @@ class Use:
         return group
 
     def _run(self) -> Run:
-        # No `self` in what a run keeps: the arrays would stay until the garbage collector runs.
-        its_plan, operands, binding, stage, group = self._plan, self._known(), self.binding, self._stage, self._group
+        # The closure below does not refer to `self`: such a cycle would keep the arrays until garbage collection.
+        plan_of, operands, binding = self._plan, self._checked_operands(), self.binding
+        stage, group = self._stage, self._group
         kind, by = self._kind, self._by
         assert binding is not None
-        starts, addresses = locate_arrays(self.plan, stage, operands, self._between)
+        origins, addresses = locate_arrays(self.plan, stage, operands, self._between)
 
-        def turned() -> Exchange:
-            plan = its_plan()
+        def exchange_in_other_order() -> Exchange:
+            plan = plan_of()
             assert plan is not None
             return plan.binding(operands, kind, BY_ROWS + BY_COLUMNS - binding.order, binding.item, by).exchanges[stage]
 
         channel, collectives = group.channel, group.collectives
         tag = self._ticket + DATA if self.series is None else self.series.tag
-        return Run(channel, collectives, tag, starts, addresses, self._staging, self._spent, turned)
+        return Run(channel, collectives, tag, origins, addresses, self._staging, self._spent, exchange_in_other_order)
 
     # -- the vote
 
     def make_ballot(self, failed: int) -> Ballot:
-        """What this rank votes."""
+        """Make this rank's vote."""
         plan, operands = self.plan, self.operands
         if operands is None:
             return Ballot(failed=failed, call=plan.identity)
         return Ballot(failed=failed, **plan.ballot_fields(operands))
 
     def make_statements(self) -> list[Statement]:
-        """What the ballot's digests are of."""
+        """List the values behind the vote's digests."""
         plan, operands = self.plan, self.operands
         if operands is None:
             return []
@@ -203,68 +202,68 @@ class Use:
 
     @property
     def vote_rows(self) -> Rows | None:
-        """What travels with the vote."""
+        """Data that travel with the vote."""
         return None if self.error is not None else self._rows
 
     def send_ahead(self) -> None:
-        """Send what may go before the vote is known."""
+        """Send what may go before the vote is counted."""
         if self.binding is not None and self.error is None:
             self.progress.ahead()
 
     def may_receive(self) -> bool:
-        """Of a series: whether the calls before have received all; or one has failed."""
+        """Whether this call of a series can receive: the earlier ones have received all, or one has failed."""
         assert isinstance(self.progress, InSeries)
         return self.progress.has_turn or self.find_failure() is not None
 
     def find_failure(self) -> BaseException | None:
-        """Why this one has failed of a series, if it has."""
+        """Return this rank's error, or the one that ended the series."""
         terms = self.plan.terms
         if self.error is None and terms is not None and terms.failure is not None:
             self.error = CollectiveError(terms.failure)
         return self.error
 
     def record_failure(self, error: BaseException) -> None:
-        """It has failed."""
+        """Record an error in the plan."""
         self.plan.record_failure(error_in_words(error))
 
     def record_vote_time(self) -> None:
-        """The vote is counted."""
+        """Record the time at which the vote was counted."""
         if self._spent is not None:
             self._spent["agreed"] = time.perf_counter() - self._started_at
 
-    # -- what not all know
+    # -- dtypes that not all ranks know
 
     @property
     def own_dtypes(self) -> Dtypes:
-        """The dtypes of this rank's arrays."""
-        return self._known().dtypes
+        """Dtypes of this rank's arrays."""
+        return self._checked_operands().dtypes
 
-    def combine_dtypes(self, told: list[Any]) -> list[Any]:
-        """The dtypes of all pairs, or an error in words where two ranks have different ones."""
-        known: list[Any] = []
-        count = len(told[0])
+    def combine_dtypes(self, dtypes_by_rank: list[Any]) -> list[Any]:
+        """Return for each rank the dtypes of all pairs, or an error text if two ranks differ."""
+        combined: list[Any] = []
+        count = len(dtypes_by_rank[0])
         for k in range(count):
-            said = [(rank, dtypes[k]) for rank, dtypes in enumerate(told) if dtypes[k] is not None]
-            first = {dtype_digest(dtype): (rank, f"dtype {dtype}") for rank, dtype in reversed(said)}
+            replies = [(rank, dtypes[k]) for rank, dtypes in enumerate(dtypes_by_rank) if dtypes[k] is not None]
+            first = {dtype_digest(dtype): (rank, f"dtype {dtype}") for rank, dtype in reversed(replies)}
             if len(first) > 1:
-                what = f"the dtype of plan {k}" if count > 1 else "the dtype"
-                return [(differ(what, sorted(first.values())), None)] * len(told)
-            known.append(said[0][1] if said else None)
-        return [(None, known)] * len(told)
+                subject = f"the dtype of plan {k}" if count > 1 else "the dtype"
+                return [(differ(subject, sorted(first.values())), None)] * len(dtypes_by_rank)
+            combined.append(replies[0][1] if replies else None)
+        return [(None, combined)] * len(dtypes_by_rank)
 
-    def take_memory(self, known: Any, outcome: Outcome) -> None:
-        """Take what the arrays need, whose dtypes all ranks know now."""
-        self._dtypes = known
+    def take_memory(self, dtypes: Any, outcome: Outcome) -> None:
+        """Take the memory for arrays whose dtypes all ranks now know."""
+        self._dtypes = dtypes
         if self.binding is None:
-            self._take(known, int(outcome.item))
+            self._take_memory(dtypes, int(outcome.item))
 
     def remember_dtypes(self, outcome: Outcome) -> None:
-        """All ranks could: they need not tell again of such arrays."""
-        self.plan.remember_dtypes(self._known(), self._dtypes, int(outcome.order))
+        """Remember the dtypes, so that ranks do not exchange them again for such arrays."""
+        self.plan.remember_dtypes(self._checked_operands(), self._dtypes, int(outcome.order))
 
     def adopt_outcome(self, outcome: Outcome) -> bool:
-        """The order of elements, and bytes of the largest; True if what was packed before has to be packed again."""
-        plan, operands, item = self.plan, self._known(), int(outcome.item)
+        """Adopt the order of elements and the largest element size; True if messages must be packed again."""
+        plan, operands, item = self.plan, self._checked_operands(), int(outcome.item)
         order = BY_COLUMNS if len(plan.stages) > 1 else int(outcome.order) or BY_COLUMNS
         if self.binding is None:
             self.bind(plan.binding(operands, self._kind, order, item, self._by))
@@ -278,21 +277,21 @@ class Use:
         return outcome.packed is not None and (outcome.packed != order or "packed" in outcome.disputed)
 
     def take_back(self) -> Sequence[int]:
-        """The vote was not good: the ranks to which something has been sent."""
+        """Cancel after a failed vote; return the ranks to which something was sent."""
         return () if self.binding is None else self.progress.take_back()
 
     def is_sent(self) -> bool:
-        """Whether MPI has done with that."""
+        """Whether MPI has completed all sends."""
         return self.binding is None or self.progress.is_sent()
 
     # -- moving
 
     def start(self, mark: int) -> None:
-        """Start moving; `mark` as for `Progress.start`."""
+        """Start moving; `mark` is that of `Progress.start`."""
         self.progress.start(self.exchange, mark)
 
     def advance(self, block: bool) -> bool:
-        """Stage after stage; True when all has moved."""
+        """Move stage after stage; True when all has moved."""
         binding = self.binding
         assert binding is not None
         while self.progress.advance(block):
@@ -305,13 +304,13 @@ class Use:
         return False
 
     def close(self) -> None:
-        """Give the staging memory back: nothing reads or writes it any more."""
+        """Return the staging memory: nothing reads or writes it any more."""
         if self.binding is not None:
             self._group.staging.put_back(self._staging)
 
     def finish(self) -> Any:
-        """The result, once all has moved."""
-        plan, operands = self.plan, self._known()
+        """Return the result, once all has moved."""
+        plan, operands = self.plan, self._checked_operands()
         result = finished(plan, operands.outs, operands.targets, operands.factors)
         if self.series is not None and self.binding is not None:
             cache_call(plan, operands, self.binding)
@@ -319,67 +318,68 @@ class Use:
         return result
 
     def wrap_result(self, result: Any) -> Any:
-        """The same as what was given is: a distributed array, or an array of another library."""
-        return result if self._given is None else wrapped(self.plan, *self._given, result)
+        """Convert the result to the class of the inputs: a distributed array, or an array of another library."""
+        return result if self._inputs is None else wrapped(self.plan, *self._inputs, result)
 
     def record_end(self, error: BaseException | None) -> None:
-        """Somebody has heard of the end."""
+        """Record the end of the transfer in the trace."""
         if self._measured is not None:
             self._measured.end(error)
 
-    # -- once more
+    # -- the next use
 
     def reset(self, a: Any, out: Any, ticket: int) -> bool:
-        """Only what is kept can be used again."""
+        """Return False: only a `CachedUse` can be reset."""
         return False
 
     def become_ordinary(self) -> None:
-        """It is not renewed."""
+        """Do nothing: this use was never reset."""
 
     def release_target(self) -> Any:
-        """It is not renewed."""
+        """Return None: this use was never reset."""
 
 
 class CachedUse(Use):
-    """A use that a plan keeps, for arrays of one kind with one pair of factors. Not collective.
+    """A use that a plan keeps for arrays of one kind with one pair of factors.
 
-    It does not keep its plan, so that both end with the plan's last reference, but while it goes on as any other does.
+    The reference to the plan is weak, so both are freed with the plan's last reference. It is strong only while this use
+    continues as an ordinary one.
     """
 
-    def __init__(self, plan: Plan, kinds: Kinds, kept: Operands, binding: Binding) -> None:
+    def __init__(self, plan: Plan, kinds: Kinds, template: Operands, binding: Binding) -> None:
         super().__init__(plan)
-        self._plan = self._its_plan = weakref.ref(plan)
-        self._kinds, self._kept, self._kept_binding = kinds, kept, binding
+        self._plan = self._weak_plan = weakref.ref(plan)
+        self._kinds, self._template, self._cached_binding = kinds, template, binding
         self.moves = True
         self._begin()
 
     @staticmethod
     def suits(exchange: Exchange) -> bool:
-        """Whether a use may keep the memory for the next: not of the ring, whose own fast path is compiled. Not collective."""
+        """Whether a use may keep its memory for the next one. The shared ring's fast path is compiled instead."""
         return not isinstance(exchange, Shared) and exchange.private_bytes <= LARGEST_CACHED
 
     def _begin(self) -> None:
-        """With memory that no other use has."""
-        self.operands, self._kind = self._kept._replace(origins=Origins(1)), self._kept.kind
-        self.bind(self._kept_binding, np.empty(self._kept_binding.private_bytes, np.uint8))
-        self._stays = False
+        """Take memory of its own."""
+        self.operands, self._kind = self._template._replace(origins=Origins(1)), self._template.kind
+        self.bind(self._cached_binding, np.empty(self._cached_binding.private_bytes, np.uint8))
+        self._is_ordinary = False
 
     def reset(self, a: Any, out: Any, ticket: int) -> bool:
-        """Be as before the first use, for these arrays; False where they are of another kind."""
+        """Prepare the next use, of these arrays; False if they are of another kind."""
         if self.series is not None and self.series.culprit is not None:
             return False
         try:
-            found = self._kinds.match([a], [out])
+            match = self._kinds.match([a], [out])
         except Exception:
             return False  # the slow path raises it again, collectively
-        if found is None:
+        if match is None:
             return False
         self._ticket, self._stage = ticket, 0
-        if self._stays:
+        if self._is_ordinary:
             self.error = None
             self._begin()
         run = self.progress.run
-        self._arrays, (self._targets, run.origins) = (a, out), found
+        self._arrays, (self._targets, run.origins) = (a, out), match
         run.addresses = run.origins.pair(0)
         if self.series is None:
             run.tag = ticket + DATA
@@ -388,27 +388,27 @@ class CachedUse(Use):
         return True
 
     def become_ordinary(self) -> None:
-        """It goes on as any other, with what was given."""
+        """Continue as any other use, of the same arrays."""
         plan, (a, out) = self.plan, self._arrays
-        self._plan, self._stays, self._started_at = lambda: plan, True, time.perf_counter()
+        self._plan, self._is_ordinary, self._started_at = lambda: plan, True, time.perf_counter()
         arrays, outs = lists(plan, a, out)
-        self.operands = self._kept._replace(
+        self.operands = self._template._replace(
             arrays=arrays, outs=outs, targets=self._targets, origins=self.progress.run.origins
         )
 
     def advance(self, block: bool) -> bool:
-        """Go on; True when all has moved, for there is one stage."""
+        """Make progress; True when all has moved, since there is one stage."""
         return self.progress.advance(block)
 
     def release_target(self) -> Any:
-        """The local array of B, once all has moved."""
+        """Return the local array of B, and forget it."""
         (target,) = self._targets
         self._arrays, self._targets = (None, None), []
         return target
 
     def close(self) -> None:
-        """Forget the arrays; the memory stays with it."""
-        self._plan, self.operands = self._its_plan, self._kept
+        """Forget the arrays; keep the memory."""
+        self._plan, self.operands = self._weak_plan, self._template
         self._arrays, self._targets = (None, None), []
 
 
@@ -422,14 +422,14 @@ def start_use(
     error: BaseException | None = None,
     measured: Any = None,
 ) -> Transfer:
-    """A transfer of these arrays, which has voted. Collective over the plan's ranks, in the same order on all.
+    """Start a transfer of these arrays, and vote. Collective over the plan's ranks, in the same order on all.
 
-    An error of this rank is told to the others, and raised by all when the transfer is waited for.
+    The vote reports an error of this rank; all ranks raise it when they wait for the transfer.
     """
-    group, given = plan.group, to_wrap(plan, a, out)
+    group, inputs = plan.group, to_wrap(plan, a, out)
     if group is None:
         use = Use(plan, measured=measured)
-        use.operands, use._given = operands_of(plan, a, out, alpha, beta), given
+        use.operands, use._inputs = operands_of(plan, a, out, alpha, beta), inputs
         return Transfer(None, use)
     group.check_usable()
     with interrupts_held() as held:
@@ -440,19 +440,19 @@ def start_use(
                 terms.check_usable()
         ticket = group.next_ticket() if plan.series is None else 0
         use = Use(plan, ticket, spent, measured)
-        use._given, use.error = given, error
+        use._inputs, use.error = inputs, error
         if error is None:
             use.check(a, out, alpha, beta, held.let_through)
         transfer = Transfer(group, use, ticket)
         if terms is not None:
-            terms.started(transfer)
+            terms.note_start(transfer)
         return transfer
 
 
 def _wait_for_terms(
     plan: Plan, terms: Terms, let_through: Callable[[], None], error: BaseException | None
 ) -> BaseException | None:
-    """Wait until this rank knows whether it votes, as all do or none; its error, or an interrupt meanwhile."""
+    """Wait until the plan's first call is settled, so that all ranks vote or none; return the error or an interrupt."""
 
     def look_around() -> None:
         if plan.group is not None:
@@ -469,18 +469,18 @@ def _wait_for_terms(
 
 
 def continue_call(plan: Plan, call: Call, a: Any, out: Any) -> Transfer:
-    """A transfer that goes on with a compiled call, which has voted and come no further. Not collective."""
+    """Return a transfer that continues a compiled call after its vote."""
     group = plan.group
-    kept, starts = next((known for known in plan.cache.values() if known.call is call), None), call.origins
-    if group is None or kept is None or starts is None:
-        raise RuntimeError("a transfer continues a call that has not begun")
+    entry, origins = next((entry for entry in plan.cache.values() if entry.call is call), None), call.origins
+    if group is None or entry is None or origins is None:
+        raise RuntimeError("internal error: a transfer continues a call that has not begun; please report it")
     with interrupts_held():
         use = Use(plan, group.ticket)
         try:
             arrays, outs = lists(plan, a, out)
-            use._given = to_wrap(plan, a, out)
+            use._inputs = to_wrap(plan, a, out)
             targets = call.targets if plan.is_batch else [call.targets]
-            use.operands = kept.operands._replace(arrays=arrays, outs=outs, targets=targets, origins=starts)
+            use.operands = entry.operands._replace(arrays=arrays, outs=outs, targets=targets, origins=origins)
             use._kind = use.operands.kind
             traffic = None if call.voted and not call.as_expected else call.traffic
             if call.voted:
@@ -488,8 +488,8 @@ def continue_call(plan: Plan, call: Call, a: Any, out: Any) -> Transfer:
             else:
                 vote = group.adopt(RingVote(call.traffic.ring, call.ballot, posted=True))
             call.hand_over()
-            use.bind(kept.binding(plan), begin=functools.partial(Together, begun=traffic))
-        except BaseException as caught:  # the others count on what has begun
+            use.bind(entry.binding(plan), begin=functools.partial(Together, begun=traffic))
+        except BaseException as caught:  # other ranks rely on the call that has begun
             group.break_off(f"{type(caught).__name__}: {caught}")
             group.wreckage.append(call)
             raise
@@ -497,15 +497,15 @@ def continue_call(plan: Plan, call: Call, a: Any, out: Any) -> Transfer:
 
 
 def allocate(plan: Plan, operands: Operands, dtypes: Dtypes) -> tuple[ArrayKind, list[NDArray[Any] | None]]:
-    """The kind with all dtypes, and with the arrays of layouts in between, which are made. Not collective."""
+    """Make the arrays of layouts in between; return the kind of all arrays, and the new ones."""
     kind = operands.kind._replace(items=tuple(0 if dtype is None else dtype.itemsize for dtype in dtypes))
-    made: list[NDArray[Any] | None] = []
+    arrays: list[NDArray[Any] | None] = []
     strides, items, blends = [*kind.strides], [*kind.items], [*kind.blends]
     for slot in sorted(plan.between):
         desc, pair = plan.between[slot], plan.pair_of[slot]
         dtype = dtypes[pair]
         array = desc.empty(dtype) if desc._held and dtype is not None else None
-        made.append(array)
+        arrays.append(array)
         strides.append(() if array is None else array.strides)
         if array is None:
             continue
@@ -514,13 +514,13 @@ def allocate(plan: Plan, operands: Operands, dtypes: Dtypes) -> tuple[ArrayKind,
             if move.pair == pair and (move.op, move.last) not in blends[pair]:
                 blend = factors_of(operands.factors[pair], move).blend(array.dtype)
                 blends[pair] = {**blends[pair], (move.op, move.last): blend}
-    return kind._replace(strides=tuple(strides), items=tuple(items), blends=tuple(blends)), made
+    return kind._replace(strides=tuple(strides), items=tuple(items), blends=tuple(blends)), arrays
 
 
 def locate_arrays(
     plan: Plan, stage: int, operands: Operands, between: Sequence[NDArray[Any] | None]
 ) -> tuple[Origins, tuple[int, int]]:
-    """Where the arrays of a stage begin; and, for derived datatypes, those of its first move. Not collective."""
+    """Return the addresses of a stage's arrays, and those of its first move for derived datatypes."""
     if not plan.between:
         return operands.origins, operands.origins.pair(0)
     slots = sorted(plan.between)
@@ -532,23 +532,23 @@ def locate_arrays(
         return 0 if array is None else address_of(array)
 
     moves = plan.stages[stage].moves
-    made = Origins(len(moves))
+    origins = Origins(len(moves))
     for k, move in enumerate(moves):
-        made.put(k, address(move.source), address(move.target))
-    return made, made.pair(0)
+        origins.put(k, address(move.source), address(move.target))
+    return origins, origins.pair(0)
 
 
 def find_fast_path(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call | Transfer | None:
-    """What serves these arrays at once, if they are like those of an earlier use; not yet looked at. Not collective."""
+    """Return the call cached for these factors, or a new one; the call itself checks the arrays' kind."""
     key = factors_key(alpha, beta)
     if key is None:
         return None
-    remembered = plan.cache.get(key)
-    return _make_first_call(plan, a, out, alpha, beta) if remembered is None else remembered.call
+    entry = plan.cache.get(key)
+    return _make_first_call(plan, a, out, alpha, beta) if entry is None else entry.call
 
 
 def _make_first_call(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call | Transfer | None:
-    """The compiled call for arrays like these, where there was no use of any yet. A transfer finds errors again."""
+    """Make the compiled call for arrays of this kind before their first use. Errors are ignored: a transfer reports them."""
     group = plan.group
     if group is None or group.broken is not None or plan.terms is not None or plan.may_ask_dtypes or plan.has_tiles:
         return None
@@ -566,21 +566,21 @@ def _make_first_call(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Cal
 
 
 def cache_call(plan: Plan, operands: Operands, binding: Binding, outcome: Outcome | None = None) -> None:
-    """Serve the next arrays of this kind without checking each; on one node in a compiled call. Not collective.
+    """Cache the fast path for the next arrays of this kind; on one node it is a compiled call.
 
     Parameters
     ----------
     outcome : Outcome, optional
-        Of the vote on these; a call of a series had none.
+        Outcome of the vote on these arrays; a call of a series has none.
     """
     if plan.between or plan.has_tiles:
         return
     if plan.series is not None:
         binding = plan.binding(operands, operands.kind, binding.order, binding.item, Nonblocking)
-    remembered = cached_entry(plan, operands)
-    if outcome is not None and remembered is not None and isinstance(remembered.call, Transfer):
-        remembered.call.expected = outcome
-    if remembered is not None and remembered.operands.kind is operands.kind and remembered.binding(plan) is binding:
+    entry = cached_entry(plan, operands)
+    if outcome is not None and entry is not None and isinstance(entry.call, Transfer):
+        entry.call.expected = outcome
+    if entry is not None and entry.operands.kind is operands.kind and entry.binding(plan) is binding:
         return
     _store_call(plan, operands, binding, binding.item, outcome)
 
@@ -593,7 +593,7 @@ def _store_call(
     outcome: Outcome | None = None,
     traffic: Traffic | None = None,
 ) -> Call | Transfer | None:
-    """Remember arrays of this kind, by what moves them: `traffic` alone, or `binding`."""
+    """Store a cache entry for arrays of this kind, with `traffic` alone or with `binding`."""
     key, group = key_of(operands), plan.group
     plan.discard(key)
     if key is None or group is None or True in operands.kind.stays:
@@ -605,17 +605,17 @@ def _store_call(
     arrays = [array if isinstance(array, np.ndarray) else None for array in operands.arrays]
     try:
         kinds = Kinds(arrays, operands.targets, makes)
-    except (BufferError, ValueError):  # dtypes that buffers cannot describe are checked each time
+    except (BufferError, ValueError):  # a dtype that the buffer protocol cannot describe: checked in each call
         return None
     call: Call | Transfer | None = None
     ballot = Ballot(**plan.ballot_fields(operands))
     order = operands.order or 0 if binding is None else binding.order
     exchange = None if binding is None else binding.exchanges[0]
-    kept = Operands([], [], [], *operands[3:])
+    template = Operands([], [], [], *operands[3:])
     if exchange is not None and item:
         traffic = exchange.compiled()
     if traffic is not None:
-        # A plan has its call; the call does not have its plan, so that both end with the plan's last reference.
+        # The plan refers to its call, the call only weakly to the plan: both are freed with the plan's last reference.
         look_around = functools.partial(_look_around, group, weakref.ref(plan))
         call = Call(
             traffic,
@@ -628,13 +628,13 @@ def _store_call(
         )
     elif exchange is not None and _is_cacheable(plan, exchange, item, outcome):
         assert binding is not None
-        call = Transfer.ready(group, CachedUse(plan, kinds, kept, binding), ballot, outcome)
-    plan.store(key, CacheEntry(kinds, kept, order, call, binding))
+        call = Transfer.ready(group, CachedUse(plan, kinds, template, binding), ballot, outcome)
+    plan.store(key, CacheEntry(kinds, template, order, call, binding))
     return call
 
 
 def _is_cacheable(plan: Plan, exchange: Exchange, item: int, outcome: Outcome | None) -> bool:
-    """Whether a use of this kind is kept for the next: one that is agreed on, of one array."""
+    """Whether a use of this kind can be repeated: all ranks have agreed on it, and it has one pair of arrays."""
     agreed = outcome is not None or plan.series is not None
     return agreed and item > 0 and not plan.may_ask_dtypes and CachedUse.suits(exchange)
 

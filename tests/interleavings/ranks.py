@@ -161,7 +161,7 @@ class Setting:
             for plan in mine.values():
                 plan.inside.cache.clear()
                 plan.inside.call = None
-                plan.inside._numbers.clear()
+                plan.inside._dtypes.clear()
                 if plan.inside.terms is not None:
                     plan.inside.terms, plan.inside.series = Terms(), None
                     plan.inside.pairs = (plan.inside.pairs[0]._replace(dtype=None),)

@@ -103,7 +103,7 @@ def failing(wrong: Callable[[Moves, int], Any], one_way: bool = False, of: int =
     receives = of in [message.peer for message in move.plan.messages["receive"]]
     assert not receives or failed <= call
     WORLD.Barrier()
-    with pytest.raises(psr.CollectiveError, match="can be used no more"):
+    with pytest.raises(psr.CollectiveError, match="cannot be used any more"):
         move.plan(move.source(0), move.b.empty(np.float64))
     Moves(comm=comm, one_way=one_way).works(MOST)
     comm.Free()
