@@ -139,7 +139,7 @@ class DistributedArray(Distributed):
         dtype = everyone.combine(self.dtype, first_known) if outcome.note else self.dtype
         to_target = plan(self._desc, target, dtype=dtype, comm=comm, op=op, **options)
         local = to_target(self._local, None if out is None else out.local, alpha=alpha, beta=beta)
-        return type(self)._made(target, local, dtype) if out is None else out
+        return type(self)._from_result(target, local, dtype) if out is None else out
 
     def _layout_to_reach(
         self,
@@ -312,7 +312,7 @@ def redistribute(
     if not agreed.gives_array:
         return agreed.plan
     kind, local = (type(desc_a), desc_a.local) if isinstance(desc_a, Distributed) else (DistributedArray, None)
-    return kind._made(agreed.plan.desc_b, agreed.plan(local), agreed.dtype)
+    return kind._from_result(agreed.plan.desc_b, agreed.plan(local), agreed.dtype)
 
 
 def _misuse(desc_a: object, desc_b: object, misplaced: Sequence[object]) -> ArrayError | None:
@@ -360,7 +360,7 @@ def distribute(array: object, desc: Descriptor, root: int = 0) -> DistributedArr
         One is wrong on another rank.
     """
     local, dtype = from_root(desc, lambda: _whole(array, desc), root)
-    return DistributedArray._made(desc, local, dtype)
+    return DistributedArray._from_result(desc, local, dtype)
 
 
 def _whole(array: Any, desc: Descriptor) -> NDArray[Any] | None:

@@ -193,7 +193,7 @@ def made_for(desc: Any, dtype: np.dtype[Any] | None, zeroed: bool = False, adds:
     ArrayError
         B is a sub-array or is added to, or the dtype is not known or not of a fixed size.
     """
-    if not desc._held:
+    if not desc._has_local:
         return None
     if not desc.is_product and all(0 in shape for shape in desc.local_shapes):
         return desc.empty(dtype or np.float64) if desc.offsets is None or dtype is not None else None

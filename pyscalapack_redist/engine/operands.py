@@ -276,7 +276,7 @@ def wrapped(plan: Plan, arrays: Sequence[Any], outs: Sequence[Any], result: Any)
         if isinstance(out, Distributed):
             made[k] = out
         elif isinstance(a, Distributed) and out is None and isinstance(pair.desc_b, Descriptor):
-            made[k] = type(a)._made(pair.desc_b, made[k], a.dtype)
+            made[k] = type(a)._from_result(pair.desc_b, made[k], a.dtype)
         elif out is not None and made[k] is not None:
             made[k] = out
     return made if plan.is_batch else made[0]
@@ -297,7 +297,7 @@ def finished(plan: Plan, outs: Sequence[Any], targets: Sequence[Any], factors: S
             assert isinstance(desc, Descriptor)
             edge = pair.part.moved(pair.op).edge(desc.shape)
             scale_rest(outs[k], desc, edge, factors[k].beta if factors else 0)
-        results.append(target if desc._held else None)
+        results.append(target if desc._has_local else None)
     return results if plan.is_batch else results[0]
 
 

@@ -156,7 +156,7 @@ def between_ranks(a: Layout, b: Layout, edge: Edge | None = None) -> tuple[Ints,
     order, number = Natural(*process_shapes(a, b)), range(int(ranks[-1]) + 1)
     place = {rank: k for k, rank in enumerate(ranks.tolist())}
     for rank in ranks_a.tolist():
-        messages, _ = messages_of(a._seen_by(rank), b._seen_by(rank), rank, number, order, edge)
+        messages, _ = messages_of(a._for_rank(rank), b._for_rank(rank), rank, number, order, edge)
         for message in (*messages.sends, *messages.copies):
             table[place[rank], place[message.peer]] = message.size
     return ranks, table

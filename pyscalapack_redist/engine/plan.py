@@ -168,7 +168,7 @@ class Plan:
         self.memory_limit = stages[0].options.memory_limit
         self.cache: dict[Key | None, CacheEntry] = {}
         self.call: Call | Transfer | None = None
-        self.needs_finishing = True in [pair.fill == "zero" or not pair.desc_b._held for pair in self.pairs]
+        self.needs_finishing = True in [pair.fill == "zero" or not pair.desc_b._has_local for pair in self.pairs]
         self.has_tiles = False in [desc.is_product for pair in self.pairs for desc in pair[:2]]
         self.direct: Stage | None = None
         self.planning: dict[str, float] = {}

@@ -371,7 +371,7 @@ def _messages_of(moves: Sequence[Move]) -> dict[str, tuple[Message, ...]]:
 
 def _seen_by(move: Move, rank: int, number: Mapping[int, int] | range) -> Move:
     """A move with the messages of that rank."""
-    a, b = move.moved._seen_by(rank), move.desc_b._seen_by(rank)
+    a, b = move.moved._for_rank(rank), move.desc_b._for_rank(rank)
     order = move.order.of(*process_coords(a, b, rank))
     messages, arrays = planned(a, b, rank, number, order, move.edge)
     return move._replace(messages=messages, arrays=arrays)

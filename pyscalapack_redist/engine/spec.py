@@ -296,7 +296,7 @@ class Spec:
 
     def known(self) -> tuple[Any, ...]:
         """What this rank knows of both layouts and of the dtype, to tell the others. Not collective."""
-        return (*(None if mine is None else (type(mine), mine._packed()) for mine in self.descriptors), self.dtype)
+        return (*(None if mine is None else (type(mine), mine._pack()) for mine in self.descriptors), self.dtype)
 
     @property
     def lacks_data(self) -> bool:
@@ -315,7 +315,7 @@ class Spec:
             raise DescriptorError("no rank knows the layout: CTXT is -1, or the descriptor None, on all of them")
         told = copy.copy(self)
         a, b = (
-            kind._unpacked(packed, self.comm) if mine is None else mine
+            kind._unpack(packed, self.comm) if mine is None else mine
             for mine, (kind, packed) in zip(self.descriptors, (a, b), strict=True)
         )
         told.descriptors = a, b

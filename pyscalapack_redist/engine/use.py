@@ -504,7 +504,7 @@ def allocate(plan: Plan, operands: Operands, dtypes: Dtypes) -> tuple[ArrayKind,
     for slot in sorted(plan.between):
         desc, pair = plan.between[slot], plan.pair_of[slot]
         dtype = dtypes[pair]
-        array = desc.empty(dtype) if desc._held and dtype is not None else None
+        array = desc.empty(dtype) if desc._has_local and dtype is not None else None
         arrays.append(array)
         strides.append(() if array is None else array.strides)
         if array is None:

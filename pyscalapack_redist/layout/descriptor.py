@@ -32,7 +32,7 @@ from .dimensions import (
 from .grid import NineIntegers, ProcessGrid
 
 
-class Merged(NamedTuple):
+class MergedLayout(NamedTuple):
     """The dimensions of an array, two of them as one: the distribution of each, its grid dimension, and the grid."""
 
     distributions: list[Distribution]
@@ -40,13 +40,13 @@ class Merged(NamedTuple):
     grid: ProcessGrid
 
 
-def merged(
+def merge_dimensions(
     distributions: Sequence[Distribution],
     axes: Sequence[int | None],
     grid: ProcessGrid,
     dims: Sequence[object],
     order: str,
-) -> Merged:
+) -> MergedLayout:
     """The dimensions `dims` of an array as one, which runs through them in `order`. Not collective.
 
     Raises
@@ -54,10 +54,10 @@ def merged(
     DescriptorError
         They are not neighbours, or a process's elements would not be blocks of one size.
     """
-    made = Merged(list(distributions), list(axes), grid)
+    made = MergedLayout(list(distributions), list(axes), grid)
     for k in neighbours(dims, len(distributions), order):
         try:
-            made = merged_with_next(*made, k, order)
+            made = merge_with_next(*made, k, order)
         except DescriptorError as error:
             raise DescriptorError(f"dimensions {k} and {k + 1} cannot be merged: {error}") from None
     return made
@@ -82,9 +82,9 @@ def neighbours(dims: Sequence[object], dimensions: int, order: str) -> Sequence[
     return [first] * (count - 1) if order == "F" else range(first + count - 2, first - 1, -1)
 
 
-def merged_with_next(
+def merge_with_next(
     distributions: Sequence[Distribution], axes: Sequence[int | None], grid: ProcessGrid, k: int, order: str
-) -> Merged:
+) -> MergedLayout:
     """Dimensions `k` and k + 1 as one; in order "F" the first of them runs faster. Not collective.
 
     This is a lower-dimensional projection of a layout (Birkeland & Sorevik, section 4). Element (i, j) of dimensions of n_i
@@ -105,7 +105,7 @@ def merged_with_next(
         grid, left = _with_one_grid_dimension(distributions, axes, grid, fast, slow)
     left[k : k + 2] = [left[spread]]
     rest[k : k + 2] = [merged]
-    return Merged(rest, left, grid)
+    return MergedLayout(rest, left, grid)
 
 
 def _as_one(fast: Distribution, slow: Distribution) -> Distribution:
@@ -239,10 +239,10 @@ class Descriptor(Ownership):
     @classmethod
     def _spread(cls, mine: Descriptor | None, group: Group, comm: MPI.Intracomm) -> Descriptor:
         """Give a descriptor on `comm` to the ranks that do not have it. Collective over the group."""
-        known = group.combine(None if mine is None else mine._packed(), first_known)
+        known = group.combine(None if mine is None else mine._pack(), first_known)
         if known is None:
             raise DescriptorError("no rank knows the layout: CTXT is -1, or the descriptor None, on all of them")
-        return mine if mine is not None else cls._unpacked(known, comm)
+        return mine if mine is not None else cls._unpack(known, comm)
 
     @classmethod
     def _read_array(cls, nine_integers: object, comm: MPI.Intracomm) -> Descriptor | None:
@@ -400,7 +400,7 @@ class Descriptor(Ownership):
             raise DescriptorError(
                 "a sub-array's dimensions cannot be merged: its local arrays hold more than the sub-array"
             )
-        return Descriptor._of(*merged(self._whole, self._axes, self._grid, dims, order))
+        return Descriptor._of(*merge_dimensions(self._whole, self._axes, self._grid, dims, order))
 
     def empty(self, dtype: DTypeLike = np.float64, order: str = "F") -> NDArray[Any]:
         """This rank's local array, contents arbitrary. Not collective."""
@@ -462,12 +462,12 @@ class Descriptor(Ownership):
         """All that makes two layouts equal."""
         return (self._grid, self._axes, self._whole, self._distributions)
 
-    def _packed(self) -> tuple[Any, ...]:
+    def _pack(self) -> tuple[Any, ...]:
         """The layout without its communicator, to send to another rank."""
         return (self._grid.shape, self._grid.ranks, *self._layout()[1:])
 
     @classmethod
-    def _unpacked(cls, packed: tuple[Any, ...], comm: MPI.Intracomm) -> Descriptor:
+    def _unpack(cls, packed: tuple[Any, ...], comm: MPI.Intracomm) -> Descriptor:
         shape, ranks, *layout = packed
         return cls._on(ProcessGrid(shape, comm, ranks=ranks), *layout)
 

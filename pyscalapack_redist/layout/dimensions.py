@@ -280,7 +280,7 @@ class Ownership(ABC):
         return self._grid._ascending
 
     @property
-    def _held(self) -> bool:
+    def _has_local(self) -> bool:
         """Whether this rank has a local array."""
         return self._coords is not None
 
@@ -525,7 +525,7 @@ class Ownership(ABC):
                 f"{self!r} is on paper, where no rank has {what}: {instead}; or give its grid a communicator"
             )
 
-    def _seen_by(self, rank: int) -> Self:
+    def _for_rank(self, rank: int) -> Self:
         """This layout as it is on a rank: its coordinates and local shape, for a grid on paper too."""
         place = self._grid.coords_of(rank)
         view = self._copy()

@@ -62,7 +62,7 @@ class Distributed:
         return cls(desc, Descriptor.from_function(desc, f, dtype))
 
     @classmethod
-    def _made(cls, desc: Descriptor, local: NDArray[Any] | None, dtype: np.dtype[Any] | None) -> Self:
+    def _from_result(cls, desc: Descriptor, local: NDArray[Any] | None, dtype: np.dtype[Any] | None) -> Self:
         """What a call gives: without a local array, as outside the grid, an empty one tells the dtype."""
         return cls(desc, desc.empty(dtype) if local is None and dtype is not None else local)
 

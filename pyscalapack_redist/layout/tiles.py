@@ -141,14 +141,14 @@ class Tiles:
         """The places of this rank, in the order of its local arrays. Not collective."""
         return [(i, j) for i, j in self.own.tolist()]
 
-    def _seen_by(self, rank: int) -> Tiles:
+    def _for_rank(self, rank: int) -> Tiles:
         """The same layout with the local arrays of another rank, each an array of its own."""
         seen = self._copy()
         seen.own, seen.offsets, seen.leading_dimensions = np.argwhere(self.owners == rank), None, None
         return seen
 
     @property
-    def _held(self) -> bool:
+    def _has_local(self) -> bool:
         """Whether this rank has a list of local arrays, which may be empty: every rank has one."""
         return True
 
@@ -330,25 +330,25 @@ class Tiles:
             moved.owners.setflags(write=False)
         return moved
 
-    def _packed(self) -> tuple[Ints, Ints, Ints]:
+    def _pack(self) -> tuple[Ints, Ints, Ints]:
         """The layout without its communicator, to send to another rank."""
         return self.row_edges, self.column_edges, self.owners
 
     @classmethod
-    def _unpacked(cls, packed: tuple[Ints, Ints, Ints], comm: MPI.Intracomm) -> Tiles:
+    def _unpack(cls, packed: tuple[Ints, Ints, Ints], comm: MPI.Intracomm) -> Tiles:
         return cls(*packed, comm)
 
     @functools.cached_property
     def layout_digest(self) -> int:
         """A number equal on all ranks for equal layouts."""
-        return digest(b"tiles" + repr(self.owners.shape).encode() + b"".join(some.tobytes() for some in self._packed()))
+        return digest(b"tiles" + repr(self.owners.shape).encode() + b"".join(some.tobytes() for some in self._pack()))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tiles):
             return NotImplemented
         return self is other or (
             same_ranks(self.comm, other.comm)
-            and all(np.array_equal(x, y) for x, y in zip(self._packed(), other._packed(), strict=True))
+            and all(np.array_equal(x, y) for x, y in zip(self._pack(), other._pack(), strict=True))
         )
 
     def __hash__(self) -> int:
@@ -364,7 +364,7 @@ class Tiles:
     def __reduce__(self) -> tuple[Any, ...]:
         """As ranks of COMM_WORLD, or of COMM_SELF, without the offsets and leading dimensions of this rank."""
         name, tiles = on_a_named_communicator(self)
-        return _unpickled, (tiles._packed(), name)
+        return _unpickled, (tiles._pack(), name)
 
     def __repr__(self) -> str:
         cut, ranks = " x ".join(map(str, self.owners.shape)), len(self.ranks)

@@ -430,7 +430,7 @@ def eigh(
         def solved() -> NDArray[Any] | None:
             nonlocal vectors
             pairs = pxsyevd(matrix, triangle)
-            vectors = DistributedArray._made(matrix.desc, pairs.vectors, problem.dtype)
+            vectors = DistributedArray._from_result(matrix.desc, pairs.vectors, problem.dtype)
             if factor is not None:
                 _transform_back(vectors, factor, triangle, type)
             return pairs.values

@@ -210,7 +210,7 @@ class Problem:
         desc, local = self.layout(shape), None
         with self.collect_errors():
             local = desc.zeros(self.dtype) if desc.coords is not None else None
-        return DistributedArray._made(desc, local, self.dtype)
+        return DistributedArray._from_result(desc, local, self.dtype)
 
     def move(
         self,
@@ -241,7 +241,7 @@ class Problem:
                 local = self._redistribute(name, desc, target, local)
             else:
                 local = self._own(name, local, read_only and not exponent)
-            matrix = DistributedArray._made(target, local, self.dtype)
+            matrix = DistributedArray._from_result(target, local, self.dtype)
         with self.collect_errors():
             if matrix.local is not None:
                 times_power(matrix.local, -exponent)
@@ -268,7 +268,7 @@ class Problem:
         """The conjugate transpose, in the layout of the call."""
         target = self.layout((matrix.shape[1], matrix.shape[0]))
         local = self._redistribute("transpose", matrix.desc, target, matrix.local, op="C")
-        return DistributedArray._made(target, local, self.dtype)
+        return DistributedArray._from_result(target, local, self.dtype)
 
     def _redistribute(self, name: str, source: Descriptor, target: Descriptor, *arrays: Any, op: str = "N") -> Any:
         with tracing.phase(f"redistribute {name}", source, target):
@@ -289,7 +289,7 @@ class Problem:
             local = self._redistribute("result", matrix.desc, desc, local)
         if wanted.ndim == 1 and local is not None:
             local = local[:, 0]
-        return DistributedArray._made(wanted, local, self.dtype)
+        return DistributedArray._from_result(wanted, local, self.dtype)
 
     @contextlib.contextmanager
     def collect_errors(self) -> Iterator[None]:

@@ -63,7 +63,7 @@ class Operands:
 
     def wrap(self, local: Any, desc: Descriptor) -> tuple[Any, ...]:
         if self.form == "arrays":
-            return (psr.DistributedArray._made(desc, local, np.dtype(self.dtype)),)
+            return (psr.DistributedArray._from_result(desc, local, np.dtype(self.dtype)),)
         return local, desc if self.form == "descriptors" else nine(desc)
 
 
