@@ -127,7 +127,7 @@ class Solved(NamedTuple):
 def solve(comm: MPI.Intracomm, matrix: psr.DistributedArray, blocks: psr.Descriptor) -> Solved:
     """Solve in blocks, and hand the states out by columns. Collective."""
     columns = psr.Descriptor(matrix.shape, (None, None), psr.ProcessGrid((1, comm.size), comm))
-    with psr.trace() as phases:
+    with psr.timings() as phases:
         seconds, pairs = timed(
             comm, lambda: on_all_ranks(comm, lambda: psr.linalg.eigh(matrix, layout=blocks, like=columns))
         )

@@ -97,7 +97,7 @@ def assemble(comm: MPI.Intracomm, system: LinearSystem, phases: Phases) -> tuple
 def solve(comm: MPI.Intracomm, a: psr.DistributedArray, b: psr.DistributedArray, blocks: psr.Descriptor) -> Solved:
     """Factor and solve in blocks, and read the solution on rank 0. Collective."""
     rank_0 = psr.Descriptor(b.shape, None, psr.ProcessGrid((1, 1), comm))
-    with psr.trace() as phases:
+    with psr.timings() as phases:
         seconds, x = timed(comm, lambda: on_all_ranks(comm, lambda: psr.linalg.solve(a, b, layout=blocks, like=rank_0)))
     return Solved(a, b, comm.bcast(x.local), seconds, phases.max(comm))
 
@@ -174,7 +174,7 @@ def busiest_share(desc: psr.Descriptor) -> float:
 
 
 def in_short(desc: psr.Descriptor) -> str:
-    """Grid and blocks, as psr.trace writes them."""
+    """Grid and blocks, as psr.timings writes them."""
     grid, block = desc.grid.shape, desc.block
     return f"{grid[0]}x{grid[1]}:{block[0]}x{block[1]}"
 

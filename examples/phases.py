@@ -143,7 +143,7 @@ def timed(comm: MPI.Intracomm, work: Callable[[], T]) -> tuple[float, T]:
 
 
 class Phases:
-    """Runs what `psr.trace` does not record, one phase after another; rank 0 prints a line for each."""
+    """Runs what `psr.timings` does not record, one phase after another; rank 0 prints a line for each."""
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self._comm = comm

@@ -146,7 +146,7 @@ def run(comm: MPI.Intracomm, options: Options) -> bool:
     else:
         title = f"a dask array in {(-(-n // chunk)) ** 2} chunks of {min(chunk, n)} x {min(chunk, n)}"
     say(comm, f"{n} unknowns on {comm.size} ranks, {title}\n")
-    with psr.trace() as phases:
+    with psr.timings() as phases:
         found = on_all_ranks(
             comm,
             lambda: (

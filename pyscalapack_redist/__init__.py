@@ -35,7 +35,7 @@ from .layout.axis import BlockCyclic, Blocks
 from .layout.descriptor import Descriptor
 from .layout.grid import ProcessGrid
 from .layout.tiles import Tiles
-from .tracing import Phase, Phases, trace
+from .tracing import Phase, Phases, timings, trace
 
 if TYPE_CHECKING:
     from . import blacs, intersections, linalg, scalapack, schedules
@@ -85,6 +85,7 @@ __all__ = [
     "scatter",
     "schedules",
     "shape_of",
+    "timings",
     "trace",
 ]
 

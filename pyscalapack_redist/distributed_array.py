@@ -71,8 +71,8 @@ class DistributedArray(Distributed):
 
         save(self, path, **options)
 
-    def gather(self, root: int = 0) -> NDArray[Any] | None:
-        """The whole array, or slice, on rank `root`, as `gather` returns it; None elsewhere.
+    def gather(self, root: int | None = 0) -> NDArray[Any] | None:
+        """The whole array, or slice, on rank `root`, on all ranks for None, as `gather` returns it; None elsewhere.
 
         Collective over the communicator of the array's grid.
         """

@@ -1,4 +1,4 @@
-"""trace(): what a block of a program did on this rank, phase by phase: redistributions and calls of ScaLAPACK.
+"""timings(): what a block of a program did on this rank, phase by phase: redistributions and calls of ScaLAPACK.
 
 A phase is recorded once, by the outermost call that gives it a name: "redistribute a" of `linalg.solve`, and not the plan's
 call inside. What a phase is called, and what it moves, the engine, `scalapack` and `linalg` say; this module knows neither.
@@ -70,7 +70,7 @@ class Phase:
 
 
 class Phases(Sequence[Phase]):
-    """What `trace` recorded, in the order in which phases ended; its `str` is a table."""
+    """Phases that `timings` recorded, in the order in which phases ended; its `str` is a table."""
 
     def __init__(self, phases: Iterable[Phase] = ()) -> None:
         self._phases = list(phases)
@@ -102,7 +102,7 @@ class Phases(Sequence[Phase]):
         same = _merged(everywhere, ("name", "routine", "digests")) or _merged(everywhere, ("name", "routine"))
         if same is None or any(map(_differ, same)):
             raise CollectiveError(
-                "ranks recorded the same phases in different orders: trace on all ranks a block in which all do the same"
+                "ranks recorded the same phases in different orders: record on all ranks a block in which all do the same"
             )
         return Phases(
             replace(
@@ -183,8 +183,10 @@ _lock = threading.Lock()
 
 
 @contextlib.contextmanager
-def trace() -> Iterator[Phases]:
+def timings() -> Iterator[Phases]:
     """Record what the block does on this rank, in this thread. Not collective.
+
+    `trace` is the old name of this function, and will go.
 
     Recorded are calls of plans and of `redistribute` (as "redistribute" and "plan"), transfers that were started and
     waited for (from the start to the end of the wait), and in `linalg` each operand's way into the layout of the call,
@@ -199,7 +201,7 @@ def trace() -> Iterator[Phases]:
 
     Examples
     --------
-    >>> with trace() as phases:  # doctest: +SKIP
+    >>> with timings() as phases:  # doctest: +SKIP
     ...     x = linalg.solve(a, b)
     >>> print(phases)  # doctest: +SKIP
     """
@@ -214,6 +216,9 @@ def trace() -> Iterator[Phases]:
         _here.traces[:] = [other for other in _here.traces if other is not recorded]
         with _lock:
             active -= 1
+
+
+trace = timings  # the old name
 
 
 class _Measured:

@@ -124,6 +124,9 @@ def agreed_plan(
             return _agreed_plan(spec, group, held.let_through)
 
 
+DENSE = 1  # DTYPE, the first of the nine integers
+
+
 def _paper_plan(plan: Plan) -> Redistribution:
     from .paper import PaperPlan
 
@@ -448,9 +451,31 @@ def _agreed_batch(
     return Redistribution(made, plans)
 
 
+@overload
 def scatter(
     desc: LayoutArgument,
     array: NDArray[Any] | None,
+    root: int = 0,
+    *,
+    out: NDArray[Any] | None = None,
+    comm: MPI.Intracomm | None = None,
+) -> NDArray[Any] | None: ...
+
+
+@overload
+def scatter(
+    desc: NDArray[Any] | None,
+    array: LayoutArgument,
+    root: int = 0,
+    *,
+    out: NDArray[Any] | None = None,
+    comm: MPI.Intracomm | None = None,
+) -> NDArray[Any] | None: ...
+
+
+def scatter(
+    desc: Any,
+    array: Any,
     root: int = 0,
     *,
     out: NDArray[Any] | None = None,
@@ -463,9 +488,10 @@ def scatter(
     desc : Descriptor, or nine integers
         Layout to reach. Nine integers, and None on a rank that does not know them, as for `redistribute`: with `comm`.
     array : ndarray or None
-        On `root` the whole array, of the descriptor's shape; elsewhere not looked at.
+        On `root` the whole array, of the descriptor's shape; elsewhere not looked at. The first two arguments may come in
+        either order, as `distribute` has the array first.
     root : int
-        Rank that has it.
+        Rank that has the array.
     out : ndarray, optional
         This rank's local array to write into; needed where `desc` is of a sub-array, of which only that is written.
     comm : MPI.Intracomm, optional
@@ -483,24 +509,39 @@ def scatter(
     CollectiveError
         One is wrong on another rank.
     """
+    if not isinstance(desc, Descriptor) and _is_layout(array, desc):
+        desc, array = array, desc
     return from_root(layout_on(desc, comm), lambda: array, root, out)[0]
 
 
+def _is_layout(argument: object, other: object) -> bool:
+    """Whether an argument of two is the layout, if the other is no Descriptor."""
+    return isinstance(argument, Descriptor) or (_is_nine_integers(argument) and not _is_nine_integers(other))
+
+
+def _is_nine_integers(argument: object) -> bool:
+    """Whether an argument is nine integers that begin with the type of a dense matrix."""
+    if isinstance(argument, list | tuple) or (isinstance(argument, np.ndarray) and argument.ndim == 1):
+        numbers = list(argument[:10])
+        return len(numbers) == 9 and all(isinstance(n, int | np.integer) for n in numbers) and numbers[0] == DENSE
+    return False
+
+
 @overload
-def gather(array: Distributed, /, root: int = 0) -> NDArray[Any] | None: ...
+def gather(array: Distributed, /, root: int | None = 0) -> NDArray[Any] | None: ...
 
 
 @overload
 def gather(
-    desc: LayoutArgument, local: NDArray[Any] | None, root: int = 0, *, comm: MPI.Intracomm | None = None
+    desc: LayoutArgument, local: NDArray[Any] | None, root: int | None = 0, *, comm: MPI.Intracomm | None = None
 ) -> NDArray[Any] | None: ...
 
 
 @takes_distributed("desc", "local")
 def gather(
-    desc: LayoutArgument, local: NDArray[Any] | None, root: int = 0, *, comm: MPI.Intracomm | None = None
+    desc: LayoutArgument, local: NDArray[Any] | None, root: int | None = 0, *, comm: MPI.Intracomm | None = None
 ) -> NDArray[Any] | None:
-    """Collect a distributed array on one rank. Collective over the communicator of the descriptor's grid.
+    """Collect a distributed array on one rank, or on all. Collective over the communicator of the descriptor's grid.
 
     In place of `desc` and `local` it takes a `DistributedArray`.
 
@@ -511,15 +552,15 @@ def gather(
         them, as for `redistribute`: with `comm`.
     local : ndarray or None
         This rank's local array; None on a rank outside the grid.
-    root : int
-        Rank that is to have the whole array.
+    root : int or None
+        Rank that gets the whole array; None for all ranks of the communicator.
     comm : MPI.Intracomm, optional
         Communicator that holds the grid, and then all of its ranks take part. By default that of the grid.
 
     Returns
     -------
     ndarray or None
-        The whole array, in Fortran order, on `root`; None elsewhere.
+        The whole array, in Fortran order, on `root`, or on all ranks; None elsewhere.
 
     Raises
     ------
@@ -532,43 +573,50 @@ def gather(
 
 
 def from_root(
-    desc: Descriptor, given: Callable[[], NDArray[Any] | None], root: int, out: NDArray[Any] | None = None
+    desc: Descriptor, read: Callable[[], NDArray[Any] | None], root: int, out: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
-    """What `scatter` returns, and the dtype, also on ranks outside; only `root` calls `given`. Collective, as `scatter`."""
-    return _move("scatter", desc, given, root, out)
+    """The result of `scatter`, and the dtype, on all ranks. Only `root` calls `read`. Collective, as `scatter`."""
+    return _move("scatter", desc, read, root, out)
 
 
 def _move(
-    call: str, desc: Descriptor, given: Callable[[], NDArray[Any] | None], root: int, out: NDArray[Any] | None = None
+    call: str,
+    desc: Descriptor,
+    read: Callable[[], NDArray[Any] | None],
+    root: int | None,
+    out: NDArray[Any] | None = None,
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
     comm = communicator_of(desc)
-    to_root = call == "gather"
-    array, dtype = _agreed(call, desc, given, root)
-    single = Descriptor(desc.shape, None, ProcessGrid((1,) * desc.ndim, comm, ranks=np.full((1,) * desc.ndim, root)))
-    source, target = (desc, single) if to_root else (single, desc)
+    array, dtype = _agreed(call, desc, read, root)
+    if root is None:  # a copy on each rank
+        whole = Descriptor(desc.shape, None, ProcessGrid((comm.Get_size(),), comm), axes=(None,) * desc.ndim)
+    else:
+        whole = Descriptor(desc.shape, None, ProcessGrid((1,) * desc.ndim, comm, ranks=np.full((1,) * desc.ndim, root)))
+    source, target = (desc, whole) if call == "gather" else (whole, desc)
     return plan(source, target, dtype=dtype, comm=comm)(array, out), dtype
 
 
 def _agreed(
-    call: str, desc: Descriptor, given: Callable[[], NDArray[Any] | None], root: int
+    call: str, desc: Descriptor, read: Callable[[], NDArray[Any] | None], root: int | None
 ) -> tuple[NDArray[Any] | None, np.dtype[Any]]:
-    """The array of a rank that holds one, and its dtype, also on the others."""
+    """This rank's array, None if it has none, and its dtype, which all ranks learn. Collective over the communicator."""
     everyone = group_of_all(desc)
     error: Exception | None = None
     array: NDArray[Any] | None = None
     try:
-        root = whole_number("root", root, 0)
-        if root >= everyone.size:
-            raise DescriptorError(
-                f"root = {root} is not a rank of the communicator: it must be 0 to {everyone.size - 1}"
-            )
+        if call == "scatter" or root is not None:
+            root = whole_number("root", root, 0)
+            if root >= everyone.size:
+                raise DescriptorError(
+                    f"root = {root} is not a rank of the communicator: it must be 0 to {everyone.size - 1}"
+                )
         holds = desc.coords is not None if call == "gather" else everyone.rank == root
-        array = host_array("array" if call == "scatter" else "local", given()) if holds else None
+        array = host_array("array" if call == "scatter" else "local", read()) if holds else None
         if array is not None and not isinstance(array, np.ndarray):
             raise ArrayError(f"the array is a {type(array).__name__}: it must be a NumPy array")
     except Exception as caught:
         error = caught
-    place = root if error is None else None
+    place = "all" if root is None else root if error is None else None
     everyone.agree(
         Ballot(failed=everyone.failed(error), call=digest((call, desc.layout_digest, place))),
         error,

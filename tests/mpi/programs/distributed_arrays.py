@@ -235,6 +235,29 @@ def what_calls_return() -> None:
     gathered(psr.redistribute(a, desc_b), wanted, 0)  # as usual
 
 
+def from_and_to_all_ranks() -> None:
+    """`scatter` takes its first two arguments in either order; `gather` without a root gives the array to all ranks."""
+    desc = psr.Descriptor((7, 5), (2, 3), psr.ProcessGrid((1, SIZE), WORLD))
+    whole = 10.0 * np.arange(7)[:, None] + np.arange(5)
+    given = whole if RANK == 0 else None
+    integers = np.array([1, -1 if desc.coords is None else 0, 7, 5, 2, 3, 0, 0, 7])
+    for local in (psr.scatter(desc, given), psr.scatter(given, desc), psr.scatter(array=desc, desc=given)):
+        assert np.array_equal(local, desc.from_function(lambda i, j: 10.0 * i + j))
+        for everywhere in (psr.gather(desc, local, None), psr.DistributedArray(desc, local).gather(None)):
+            assert same(everywhere, whole)
+            assert everywhere.flags.f_contiguous
+    line = psr.Descriptor((9,), 2, psr.ProcessGrid((SIZE,), WORLD))  # nine numbers in a line may be an array
+    for numbers in ((1, *range(8)), integers):
+        local = psr.scatter(line, np.array(numbers) if RANK == 0 else None)
+        assert np.array_equal(psr.gather(line, local, root=None), numbers)
+        assert np.array_equal(psr.scatter(np.array(numbers), line), local)
+    part = psr.gather(desc[2:5, 1:4], desc.from_function(lambda i, j: 10.0 * i + j), None)
+    assert same(part, whole[2:5, 1:4])
+    if SIZE > 1:
+        all_raise(lambda: psr.gather(desc, desc.zeros(), None if RANK else 0), "root must be the same", "rank 0 has 0")
+        all_raise(lambda: psr.scatter(desc, whole, root=None), "root = None")  # type: ignore[arg-type]
+
+
 def all_raise(call: Callable[[], object], *texts: str) -> None:
     """Every rank raises, with these texts."""
     result, message = "", ""
@@ -251,6 +274,7 @@ def main() -> None:
     rng, own = np.random.default_rng(seed), np.random.default_rng([seed, RANK])
     corners()
     what_calls_return()
+    from_and_to_all_ranks()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(WORLD.bcast(name))
         for _ in range(cases):

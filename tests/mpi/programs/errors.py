@@ -96,8 +96,9 @@ def arguments() -> None:
     all_fail(D, f"desc_a = {name}: .*for the plan", lambda: make(matrix, A))  # type: ignore[call-overload]
     all_fail(D, f"desc_b = {name}.*is for the plan, redist", lambda: make(A, matrix, comm=WORLD))  # type: ignore[call-overload]
     all_fail(D, f"desc_a = {name}, desc_b = {name}", lambda: make(matrix, matrix))  # type: ignore[call-overload]
-    for way, part in ((psr.gather, "desc"), (psr.scatter, "desc"), (psr.relabel, "desc_a")):
-        all_fail(D, f"{part} = {name} must be a Descriptor", lambda way=way: way(matrix, A))  # type: ignore[operator]
+    for way, part, other in ((psr.gather, "desc", A), (psr.scatter, "desc", matrix), (psr.relabel, "desc_a", A)):
+        words = f"{part} = {name} must be a Descriptor"
+        all_fail(D, words, lambda way=way, other=other: way(matrix, other))  # type: ignore[operator]
 
 
 class Nameless:
@@ -202,7 +203,7 @@ def arrays() -> None:
     both = psr.batch(plan, plan)
     for traced in False, True:
         for call in both, lambda *given: both.start(*given).wait():
-            with psr.trace() if traced else contextlib.nullcontext():
+            with psr.timings() if traced else contextlib.nullcontext():
                 fails(W, "arrays ", lambda call=call: call(on_bad([good], [good, good])))
     grow, mine = psr.redistribute(FEW, B), numbers(FEW)
     words, given = "a has shape .* but this rank is outside the grid: pass None", np.zeros((2, 2))
