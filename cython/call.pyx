@@ -10,11 +10,11 @@ from numpy import ndarray
 from .bundle cimport Origins
 from .moving cimport MOST_DIMENSIONS
 from .ring cimport (
-    CALL, DTYPE, FAILED, ITEM, NARROW, NOTE, ORDER, PACKED, Ballot, Ring, Tally, Tickets, disputed, outcome_of,
+    CALL, DTYPE, FAILED, ITEM, NARROW, PENDING, ORDER, PACKED, Vote, Ring, Tally, Tickets, disputed, outcome_of,
 )
 from .transport cimport Traffic
 
-DISSENT = object()
+UNEXPECTED = object()
 
 
 cdef struct Kind:
@@ -146,14 +146,14 @@ cdef class Call:
     Parameters
     ----------
     traffic : Traffic
-        What is moved; its elements are in the order of the ballot.
+        What is moved; its elements are in the order of the vote.
     kinds : Kinds
         What the arrays are like.
-    ballot : Ballot
+    vote : Vote
         This rank's vote for such arrays.
     item : int
         Bytes of an element, as all ranks have found.
-    look_around : callable
+    check_peers : callable
         Called while nothing moves; raises when there is nothing to wait for.
     tickets : Tickets
         One is drawn for each use.
@@ -163,9 +163,9 @@ cdef class Call:
 
     cdef readonly Traffic traffic
     cdef Kinds _kinds
-    cdef readonly Ballot ballot
+    cdef readonly Vote vote
     cdef int64_t _item
-    cdef object _look_around
+    cdef object _check_peers
     cdef Tickets _tickets
     cdef bint _listed
     cdef readonly bint begun, voted, as_expected  # whether it has voted, whether all have, and whether it may go on
@@ -175,14 +175,14 @@ cdef class Call:
     cdef readonly int64_t number
 
     def __init__(
-        self, Traffic traffic, Kinds kinds, Ballot ballot, int64_t item, look_around, Tickets tickets, bint listed
+        self, Traffic traffic, Kinds kinds, Vote vote, int64_t item, check_peers, Tickets tickets, bint listed
     ):
-        self.traffic, self._kinds, self.ballot, self._item, self._look_around = traffic, kinds, ballot, item, look_around
+        self.traffic, self._kinds, self.vote, self._item, self._check_peers = traffic, kinds, vote, item, check_peers
         self._tickets, self._listed = tickets, listed
         self.origins = Origins(kinds.count)
 
     def __call__(self, a, out):
-        """The local array of B; NotImplemented where the arrays are of another kind, DISSENT where the vote is another.
+        """The local array of B; NotImplemented where the arrays are of another kind, UNEXPECTED where the vote is another.
 
         In the last case nothing has moved, and `outcome` has what came of the vote.
         """
@@ -221,12 +221,12 @@ cdef class Call:
         return answer
 
     cdef object _run(self):
-        """Vote and move: None once all has moved, else NotImplemented or DISSENT."""
+        """Vote and move: None once all has moved, else NotImplemented or UNEXPECTED."""
         cdef Traffic traffic = self.traffic
         cdef Ring ring = traffic.ring
         cdef int64_t cursor = 0, idle = 0, until = 0
         cdef bint done = False
-        if ring.closed or ring.posted != ring.counted or not ring.post(self.ballot.values, NARROW):
+        if ring.closed or ring.posted != ring.counted or not ring.post(self.vote.values, NARROW):
             return NotImplemented
         self.number, self.begun, self.voted, self.as_expected = ring.posted, True, False, False
         self._tickets.drawn += 1
@@ -236,9 +236,9 @@ cdef class Call:
                 self.voted = ring.count(&cursor, &self._tally, NARROW)
                 if self.voted or traffic.send_ahead():
                     idle = until = 0
-                elif ring.out_of_patience(&idle, &until):
+                elif ring.is_timed_out(&idle, &until):
                     with gil:
-                        self._look_around()
+                        self._check_peers()
                     until = 0
             self.as_expected = self._is_expected()
             if not self.as_expected:
@@ -247,9 +247,9 @@ cdef class Call:
                 done = traffic.go_on(True)
                 if not done:
                     with gil:
-                        self._look_around()
+                        self._check_peers()
         if not self.as_expected:
-            return DISSENT
+            return UNEXPECTED
         traffic.end()
         self.begun = False
         return None
@@ -258,8 +258,8 @@ cdef class Call:
         """Whether all is well, and all have packed, or will pack, elements of this size in this order."""
         cdef const Tally *tally = &self._tally
         return (
-            not tally.largest[FAILED] and not tally.largest[NOTE]
-            and tally.largest[ITEM] == self._item and tally.largest[ORDER] == self.ballot.values[PACKED]
+            not tally.largest[FAILED] and not tally.largest[PENDING]
+            and tally.largest[ITEM] == self._item and tally.largest[ORDER] == self.vote.values[PACKED]
             and not disputed(tally, CALL) and not disputed(tally, DTYPE) and not disputed(tally, PACKED)
         )
 

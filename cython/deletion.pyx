@@ -11,7 +11,7 @@ cdef class Deletion:
     free : callable
         free(value) frees what is kept in the attribute.
     held : callable
-        `interrupts_held`.
+        `hold_interrupts`.
     """
 
     cdef object _free, _held

@@ -35,7 +35,7 @@ cdef enum:
 # from SOURCE on are on a second cache line, which the vote of a transfer does without.
 cdef enum:
     FAILED = 0
-    NOTE = 1
+    PENDING = 1
     CALL = 2
     DTYPE = 3
     ITEM = 4
@@ -55,14 +55,14 @@ cdef struct Tally:
 cdef class Tickets:
     cdef public int64_t drawn
 
-cdef class Ballot:
+cdef class Vote:
     cdef int64_t values[FIELDS]
     cdef readonly bint wide
 
 cdef class Outcome:
     cdef Tally tally
     cdef bint wide
-    cdef readonly object failed, note, call, dtype, item, order, packed, source, target, side
+    cdef readonly object failed, pending, call, dtype, item, order, packed, source, target, side
 
 cdef class Ring:
     cdef readonly int64_t rank, size, area
@@ -78,7 +78,7 @@ cdef class Ring:
     cdef int64_t *lane(self, int64_t sender, int64_t receiver) noexcept nogil
     cdef bint post(self, const int64_t *values, int64_t width) noexcept nogil
     cdef bint count(self, int64_t *cursor, Tally *tally, int64_t width) noexcept nogil
-    cdef bint out_of_patience(self, int64_t *idle, int64_t *until) noexcept nogil
+    cdef bint is_timed_out(self, int64_t *idle, int64_t *until) noexcept nogil
 
 cdef Outcome outcome_of(const Tally *tally, bint wide)
 cdef bint disputed(const Tally *tally, int64_t field) noexcept nogil

@@ -32,7 +32,7 @@ UNKNOWN = INT64_MIN
 LARGEST, EQUAL = "largest", "equal"
 RULES = {
     "failed": LARGEST,  # number of ranks less this rank, on a rank where something is wrong; else 0: the lowest one counts
-    "note": LARGEST,  # what the rank has still to be told, or to do, before it can go on; the caller says which number is what
+    "pending": LARGEST,  # what the rank has still to be told, or to do, before it can go on; the caller says which number is what
     "call": EQUAL,  # digest of what is called, with all arguments that must be the same
     "dtype": EQUAL,  # digest of the arrays' dtypes
     "item": LARGEST,  # bytes of an element, of the largest one where there are several arrays
@@ -84,7 +84,7 @@ cdef class Tickets:
     """How many things a group has started: the same on all its ranks, for all start them in the same order."""
 
 
-cdef class Ballot:
+cdef class Vote:
     """What one rank says in a vote: the fields of RULES, those left out unknown, or 0 where the largest counts."""
 
     def __init__(self, **fields):
@@ -109,14 +109,14 @@ cdef class Outcome:
     """What came of a vote, the same on all ranks: an attribute for each field has the largest value; None if none is known."""
 
     @staticmethod
-    def of(Ballot ballot, const int64_t[::1] numbers):
+    def of(Vote vote, const int64_t[::1] numbers):
         """From the largest of all ranks' numbers."""
         cdef Tally tally
         cdef int64_t k
         for k in range(FIELDS):
             tally.largest[k] = numbers[k]
             tally.smallest[k] = INT64_MAX if numbers[FIELDS + k] == UNKNOWN else -numbers[FIELDS + k]
-        return outcome_of(&tally, ballot.wide)
+        return outcome_of(&tally, vote.wide)
 
     def is_same(self, Outcome other):
         """Whether another vote came to the same."""
@@ -141,7 +141,7 @@ cdef Outcome outcome_of(const Tally *tally, bint wide):
     """What was counted; of a vote that is not wide nothing is known of the last fields."""
     cdef Outcome made = Outcome.__new__(Outcome)
     made.tally, made.wide = tally[0], wide
-    made.failed, made.note = _known(tally.largest[FAILED]), _known(tally.largest[NOTE])
+    made.failed, made.pending = _known(tally.largest[FAILED]), _known(tally.largest[PENDING])
     made.call, made.dtype = _known(tally.largest[CALL]), _known(tally.largest[DTYPE])
     made.item, made.order = _known(tally.largest[ITEM]), _known(tally.largest[ORDER])
     made.packed = _known(tally.largest[PACKED])
@@ -241,7 +241,7 @@ cdef class Ring:
         self.counted += 1
         return True
 
-    cdef bint out_of_patience(self, int64_t *idle, int64_t *until) noexcept nogil:
+    cdef bint is_timed_out(self, int64_t *idle, int64_t *until) noexcept nogil:
         """Wait a little; True when that has gone on for the ring's patience. Both counters start at zero."""
         if self.patience == 0:
             return True
@@ -262,12 +262,12 @@ cdef class Ring:
             return []
         return [rank for rank in range(self.size) if peek(self.vote_of(rank, self.counted)) <= self.counted]
 
-    def break_off(self):
+    def abort(self):
         """Tell the others that this rank has left in the middle of a transfer: what they wait for will not come."""
         self.closed = True
         put(self.lane(self.rank, self.rank) + BROKEN, 1)
 
-    def broken_by(self):
+    def aborted_by(self):
         """A rank that has left in the middle of a transfer, or None."""
         for rank in range(self.size):
             if peek(self.lane(rank, rank) + BROKEN):
@@ -289,39 +289,39 @@ cdef class Ring:
         return None
 
 
-cdef class RingVote:
+cdef class RingVoting:
     """A vote of the ranks of a ring. Votes are posted, and counted, in the same order on all ranks.
 
     Parameters
     ----------
     ring : Ring
-    ballot : Ballot
+    vote : Vote
     posted : bool
         Whether it is this rank's last vote, which has been posted, and not counted, already.
     """
 
     cdef Ring _ring
-    cdef Ballot _ballot
+    cdef Vote _vote
     cdef Tally _tally
     cdef int64_t _cursor
     cdef bint _posted
     cdef readonly int64_t number  # how many votes there have been on this ring with this one; 0 until it is posted
     cdef readonly Outcome outcome  # None until all have voted
 
-    def __init__(self, Ring ring, Ballot ballot, bint posted=False):
-        self._ring, self._ballot, self._posted = ring, ballot, posted
+    def __init__(self, Ring ring, Vote vote, bint posted=False):
+        self._ring, self._vote, self._posted = ring, vote, posted
         if posted:
             self.number = ring.posted
 
     def post(self):
         """Whether this rank's vote can be seen by the others. Those cast before it must have been posted."""
-        if not self._posted and self._ring.post(self._ballot.values, FIELDS if self._ballot.wide else NARROW):
+        if not self._posted and self._ring.post(self._vote.values, FIELDS if self._vote.wide else NARROW):
             self._posted, self.number = True, self._ring.posted
         return self._posted
 
     def test(self, bint block=False):
         """Whether all ranks have voted. Votes cast before this one must have been counted. With `block`, wait for a while."""
-        cdef int64_t idle = 0, until = 0, width = FIELDS if self._ballot.wide else NARROW
+        cdef int64_t idle = 0, until = 0, width = FIELDS if self._vote.wide else NARROW
         cdef bint done = False
         if self.outcome is not None:
             return True
@@ -330,8 +330,8 @@ cdef class RingVote:
         with nogil:
             while True:
                 done = self._ring.count(&self._cursor, &self._tally, width)
-                if done or not block or self._ring.out_of_patience(&idle, &until):
+                if done or not block or self._ring.is_timed_out(&idle, &until):
                     break
         if done:
-            self.outcome = outcome_of(&self._tally, self._ballot.wide)
+            self.outcome = outcome_of(&self._tally, self._vote.wide)
         return done

@@ -342,7 +342,7 @@ cdef class Traffic:
                 idle = until = 0
             elif self._packed and self._run.arrived == self._n_receives:
                 return True
-            elif not block and alone or block and self.ring.out_of_patience(&idle, &until):
+            elif not block and alone or block and self.ring.is_timed_out(&idle, &until):
                 return False
             alone = self._looks > 0 and (not block or self._looks >= most_looks)
 

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from .comm.group import first_known
 from .comm.mpi import MPI
-from .comm.vote import Ballot, Statement, digest
+from .comm.vote import Statement, Vote, digest
 from .engine.make import agreed_plan, from_root, gather, plan
 from .engine.redistribution import Redistribution
 from .engine.spec import RETURNS_ARRAY, RETURNS_PLAN, communicator_of, group_of_all
@@ -133,10 +133,10 @@ class DistributedArray(Distributed):
             error = caught
         layout = None if target is None else target.layout_digest
         unknown = self.dtype is None
-        ballot = Ballot(failed=everyone.failed(error), call=digest("layout to reach"), target=layout, note=unknown)
+        vote = Vote(failed=everyone.failure_code(error), call=digest("layout to reach"), target=layout, pending=unknown)
         statements = [Statement("the layout to reach", layout, repr(target))]
-        outcome = everyone.agree(ballot, error, lambda: statements, lambda outcome: bool(outcome.note))
-        dtype = everyone.combine(self.dtype, first_known) if outcome.note else self.dtype
+        outcome = everyone.agree(vote, error, lambda: statements, lambda outcome: bool(outcome.pending))
+        dtype = everyone.combine(self.dtype, first_known) if outcome.pending else self.dtype
         to_target = plan(self._desc, target, dtype=dtype, comm=comm, op=op, **options)
         local = to_target(self._local, None if out is None else out.local, alpha=alpha, beta=beta)
         return type(self)._from_result(target, local, dtype) if out is None else out

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from pyscalapack_redist._kernels.boxes import Box
 from pyscalapack_redist._kernels.bundle import Bundle, Origins
-from pyscalapack_redist._kernels.call import DISSENT, Call, Kinds
-from pyscalapack_redist._kernels.ring import Ballot, Ring, RingVote, Tickets, bytes_needed
+from pyscalapack_redist._kernels.call import UNEXPECTED, Call, Kinds
+from pyscalapack_redist._kernels.ring import Ring, RingVoting, Tickets, Vote, bytes_needed
 from pyscalapack_redist._kernels.runs import Runs
 from pyscalapack_redist._kernels.stores import Stores
 from pyscalapack_redist._kernels.transport import Traffic
@@ -90,39 +90,41 @@ class Plan:
         self.a[...], self.b[...] = elements(use, self.rank, self.rows_a, self.columns), -1
         late = time.monotonic() + PATIENCE
 
-        def look_around() -> None:
+        def check_peers() -> None:
             assert time.monotonic() < late, (
                 f"rank {self.rank}, use {use}: no votes of {self.ring.missing()}, or no chunks"
             )
 
         if way == "vote":
-            self._by_steps(0, use, look_around)
+            self._by_steps(0, use, check_peers)
         else:  # packed before the vote is known, as a plan does that has been used before
             dissent = way == "dissent" and self.ring.size > 1
-            ballot = Ballot(item=ITEM, order=2, packed=2, call=self.rank == 0 and dissent)
-            call = Call(self.traffic, Kinds([self.a], [self.b], [None]), ballot, ITEM, look_around, Tickets(), False)
+            vote = Vote(item=ITEM, order=2, packed=2, call=self.rank == 0 and dissent)
+            call = Call(self.traffic, Kinds([self.a], [self.b], [None]), vote, ITEM, check_peers, Tickets(), False)
             came = call(self.a, self.b)
-            assert came is (DISSENT if dissent else self.b), f"rank {self.rank}, use {use}: the call gave {came}"
+            assert came is (UNEXPECTED if dissent else self.b), f"rank {self.rank}, use {use}: the call gave {came}"
             if dissent:
-                self._by_steps(self.ring.counted + 1, use, look_around)
+                self._by_steps(self.ring.counted + 1, use, check_peers)
         for peer in range(self.ring.size):
             n = int(self.rows[peer, self.rank])
             sent = elements(use, peer, int(self.rows[peer].sum()), self.columns)[self.before_a[peer] :][:n]
             came = self.b[self.before_b[peer] :][:n]
             assert np.array_equal(sent, came), f"rank {self.rank}, use {use}: wrong elements from rank {peer}"
 
-    def _by_steps(self, mark: int, use: int, look_around: Callable[[], None]) -> None:
+    def _by_steps(self, mark: int, use: int, check_peers: Callable[[], None]) -> None:
         """As a transfer does it: vote, then move; a mark says that what was packed before it was taken back."""
-        vote = RingVote(self.ring, Ballot(failed=0, note=use))
-        while not vote.test(block=True):
-            look_around()
-        assert vote.outcome is not None
-        assert vote.outcome.note == use, f"rank {self.rank}, use {use}: the vote is one of use {vote.outcome.note}"
+        voting = RingVoting(self.ring, Vote(failed=0, pending=use))
+        while not voting.test(block=True):
+            check_peers()
+        assert voting.outcome is not None
+        assert voting.outcome.pending == use, (
+            f"rank {self.rank}, use {use}: the vote is one of use {voting.outcome.pending}"
+        )
         origins = Origins(1)
         origins.put(0, self.a.ctypes.data, self.b.ctypes.data)
         self.traffic.begin(origins, mark)
         while not self.traffic.advance(True):
-            look_around()
+            check_peers()
 
 
 def main(size: int, number: int, seed: int = 0) -> None:

@@ -2,10 +2,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .bundle import Origins
-from .ring import Ballot, Outcome, Tickets
+from .ring import Vote, Outcome, Tickets
 from .transport import Traffic
 
-DISSENT: object
+UNEXPECTED: object
 
 class Kinds:
     count: int
@@ -14,7 +14,7 @@ class Kinds:
 
 class Call:
     traffic: Traffic
-    ballot: Ballot
+    vote: Vote
     begun: bool
     voted: bool
     as_expected: bool
@@ -25,9 +25,9 @@ class Call:
         self,
         traffic: Traffic,
         kinds: Kinds,
-        ballot: Ballot,
+        vote: Vote,
         item: int,
-        look_around: Callable[[], None],
+        check_peers: Callable[[], None],
         tickets: Tickets,
         listed: bool,
     ) -> None: ...

@@ -77,7 +77,7 @@ class Channel(Protocol):
     def first_done(self, requests: Sequence[Any]) -> int | None:
         """The place of a request that has completed since it was asked for last; None where none has."""
 
-    def poke(self) -> object:
+    def make_progress(self) -> object:
         """Let messages move."""
 
 
@@ -88,7 +88,7 @@ class MPIChannel:
         self.comm = comm
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self.tags = min(int(comm.Get_attr(MPI.TAG_UB) or 32767), 2**30)
-        self.send, self.receive, self.poke = comm.Isend, comm.Irecv, comm.Iprobe
+        self.send, self.receive, self.make_progress = comm.Isend, comm.Irecv, comm.Iprobe
         self.send_synchronously = comm.Issend
         self.send_init, self.receive_init = comm.Send_init, comm.Recv_init
         self.start_all: Callable[[Sequence[Any]], None] = MPI.Prequest.Startall  # type: ignore[assignment]

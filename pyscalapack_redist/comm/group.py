@@ -22,20 +22,20 @@ from .channel import Channel, Request
 from .links import Links, links_between
 from .mpi import MPI
 from .node import Node
-from .progress import until
+from .progress import wait_until
 from .series import Series, Settling
 from .vote import (
-    Ballot,
     LogSteps,
-    MPIVote,
+    MPIVoting,
     Outcome,
-    RingVote,
+    RingVoting,
     Rows,
     Statement,
     Verdict,
     Vote,
+    Voting,
+    describe_error,
     digest,
-    error_in_words,
     good,
     radix_for,
     verdict,
@@ -128,7 +128,7 @@ class Conversation:
 
     def _untold(self, error: Exception) -> Untold:
         self.error = error
-        return Untold(self._channel.rank, error_in_words(error))
+        return Untold(self._channel.rank, describe_error(error))
 
     def _send(self, peer: int, pickled: bytes) -> None:
         data = np.frombuffer(pickled, np.uint8)
@@ -212,7 +212,7 @@ class Refusal:
                 return False
             if self._talk.failure is not None:  # nobody knows which messages are on their way to whom
                 self.answer = self._group.in_words(self._talk.failure)
-                self._group.break_off(self.answer)
+                self._group.abort(self.answer)
                 return True
             verdict, come = self._talk.answer
             self.answer = None if verdict is None else self._group.in_words(verdict)
@@ -243,7 +243,7 @@ class Agreement:
         The ranks.
     ticket : int
         That of the vote.
-    vote : Vote
+    vote : Voting
         What this rank has cast.
     error : BaseException
         What the others are told, if they ask: what this rank found wrong, or the interrupt.
@@ -255,34 +255,34 @@ class Agreement:
         self,
         group: Group,
         ticket: int,
-        vote: Vote,
+        voting: Voting,
         error: BaseException,
         statements: Callable[[], Sequence[Statement]],
         asks: Callable[[Outcome], bool],
     ) -> None:
-        self._group, self._ticket, self._vote = group, ticket, vote
+        self._group, self._ticket, self._voting = group, ticket, voting
         self._error, self._statements, self._asks = error, statements, asks
         self._talk: Conversation | Refusal | None = None
 
     def advance(self, block: bool = False) -> bool:
         """Go on; True when the others need nothing more of this rank. It never raises."""
         group = self._group
-        if group.broken is not None:
+        if group.abort_reason is not None:
             return True
         if self._talk is None:
-            outcome = group.count(self._vote)
+            outcome = group.count(self._voting)
             if outcome is None:
                 return False
             if not good(outcome):
                 self._talk = group.refusal(self._ticket, self._error, self._statements)
             elif self._asks(outcome):
-                self._talk = all_tell(group.channel, self._ticket, error_in_words(self._error))
+                self._talk = all_tell(group.channel, self._ticket, describe_error(self._error))
             else:
                 return True
         return self._talk.advance()
 
 
-def read_alike(group: Group, what: str, read: Callable[[], T | None], number: Callable[[T], int]) -> T | None:
+def read_consistently(group: Group, what: str, read: Callable[[], T | None], number: Callable[[T], int]) -> T | None:
     """What this rank reads, or None; all raise where one cannot, or two read different things. Collective over the group.
 
     Parameters
@@ -303,7 +303,7 @@ def read_alike(group: Group, what: str, read: Callable[[], T | None], number: Ca
         error = caught
     found = None if mine is None else number(mine)
     group.agree(
-        Ballot(failed=group.failed(error), call=digest(what), source=found),
+        Vote(failed=group.failure_code(error), call=digest(what), source=found),
         error,
         lambda: [Statement(what, found, repr(mine))],
         lambda outcome: True,
@@ -338,7 +338,7 @@ class Group:
         Where some of these processes may end without the others (two jobs): raises CollectiveError once they have.
     others : frozenset of int
         The ranks of the group of these processes.
-    broken : str or None
+    abort_reason : str or None
         Why these processes cannot redistribute any more.
     tickets : Tickets
         How many things these ranks have started.
@@ -366,9 +366,9 @@ class Group:
         self.names = tuple(f"rank {rank}" for rank in self.ranks)
         self.watch: Callable[[], None] | None = None
         self.others: frozenset[int] = frozenset()
-        self.broken: str | None = None
+        self.abort_reason: str | None = None
         self.lock = threading.Lock()
-        self.wreckage: list[Any] = []  # of what broke off: MPI may still read and write there
+        self.aborted_uses: list[Any] = []  # of what broke off: MPI may still read and write there
         self.transfers: dict[Any, None] = {}
         self.tickets = Tickets()
         self.unvoted, self.settling, self.series = 0, dict[Settling, None](), dict[int, Series]()
@@ -376,13 +376,13 @@ class Group:
         self._notices = channel.tags - 1  # the last tags are of notices, and of votes
         self._most_series = channel.tags // 8  # each has two tags
         self._most_tickets = (channel.tags - 2 - 2 * self._most_series) // TAGS
-        self._votes: deque[Vote] = deque()
+        self._votes: deque[Voting] = deque()
         self._free_steps: list[LogSteps] = []  # of votes that were counted
         self._waiting = Waiting(self, self._notices)
 
     # -- tickets and votes
 
-    def next_ticket(self) -> int:
+    def draw_ticket(self) -> int:
         """The tag of the messages of whatever starts now; all ranks start these in the same order."""
         self.tickets.drawn += 1
         return self.ticket
@@ -428,9 +428,11 @@ class Group:
         CollectiveError
             They cannot.
         """
-        self.broken = self.broken or self.gone()
-        if self.broken is not None:
-            raise CollectiveError(f"these ranks cannot redistribute any more ({self.broken}): use another communicator")
+        self.abort_reason = self.abort_reason or self.communication_error()
+        if self.abort_reason is not None:
+            raise CollectiveError(
+                f"these ranks cannot redistribute any more ({self.abort_reason}): use another communicator"
+            )
 
     @property
     def voting_ring(self) -> Ring | None:
@@ -443,36 +445,36 @@ class Group:
         """Of votes that go by messages."""
         return 2 if self.links is None else radix_for(self.size, self.links.latency)
 
-    def new_vote(self, ballot: Ballot, rows: Rows | None = None) -> Vote:
+    def new_vote(self, vote: Vote, rows: Rows | None = None) -> Voting:
         """A vote that is cast; one by messages has the requests of one that was counted, if there is one."""
         ring = self.voting_ring
         if ring is not None:
-            return RingVote(ring, ballot)
+            return RingVoting(ring, vote)
         radix, free = self.radix, self._free_steps
         while free and free[-1].radix != radix:  # of before the links were known
             free.pop().free()
-        steps = free.pop() if free else MPIVote.steps(self.channel, radix, self._notices - 1)
-        return MPIVote(ballot, steps, free.append, rows)
+        steps = free.pop() if free else MPIVoting.steps(self.channel, radix, self._notices - 1)
+        return MPIVoting(vote, steps, free.append, rows)
 
-    def cast(self, ballot: Ballot, rows: Rows | None = None) -> Vote:
+    def cast_vote(self, vote: Vote, rows: Rows | None = None) -> Voting:
         """Start a vote; all ranks start theirs in the same order. They are posted and counted in that order.
 
         Parameters
         ----------
-        ballot : Ballot
+        vote : Vote
             What this rank says.
         rows : Rows, optional
             Where the vote goes by messages: blocks that travel with it, as for `LogSteps.start`.
         """
-        vote = self.new_vote(ballot, rows)
-        self._votes.append(vote)
+        voting = self.new_vote(vote, rows)
+        self._votes.append(voting)
         self.count()
-        return vote
+        return voting
 
-    def adopt(self, vote: Vote) -> Vote:
+    def adopt(self, voting: Voting) -> Voting:
         """A vote that a call has cast, and not counted; nothing else was open."""
-        self._votes.append(vote)
-        return vote
+        self._votes.append(voting)
+        return voting
 
     def count(self, vote: Any = None, block: bool = False) -> Outcome | None:
         """Post and count votes as far as it goes; what this one has come to. With `block`, wait for a while."""
@@ -487,7 +489,7 @@ class Group:
     @property
     def is_ready(self) -> bool:
         """Whether a call may cast its vote by itself: nothing is wrong, and no vote is open."""
-        return self.broken is None and not self._closed and not self._votes
+        return self.abort_reason is None and not self._closed and not self._votes
 
     @property
     def in_flight(self) -> bool:
@@ -499,34 +501,34 @@ class Group:
         """The ticket that will be drawn next."""
         return TAGS * ((self.tickets.drawn + 1) % self._most_tickets)
 
-    def failed(self, error: BaseException | None) -> int:
-        """What a ballot says of an error on this rank."""
+    def failure_code(self, error: BaseException | None) -> int:
+        """What a vote says of an error on this rank."""
         return 0 if error is None else self.size - self.rank
 
     # -- agreement
 
     def agree(
         self,
-        ballot: Ballot,
+        vote: Vote,
         error: BaseException | None,
         statements: Callable[[], Sequence[Statement]],
         asks: Callable[[Outcome], bool] = lambda outcome: False,
-        let_through: Callable[[], None] | None = None,
+        deliver_interrupts: Callable[[], None] | None = None,
     ) -> Outcome:
         """Raise on every rank where any rank failed or two disagree. Collective over the group.
 
         Parameters
         ----------
-        ballot : Ballot
+        vote : Vote
             Its `failed` says whether there is an error.
         error : BaseException or None
             What this rank found wrong.
         statements : callable
-            What the ballot's digests are of, for the message if they differ.
+            What the vote's digests are of, for the message if they differ.
         asks : callable
             Whether all have more to tell one another after such an outcome. They then see first that all are still here: an
             interrupt may have ended the call on a rank.
-        let_through : callable, optional
+        deliver_interrupts : callable, optional
             Where the caller holds interrupts back: lets them come, while votes are waited for.
 
         Raises
@@ -537,24 +539,24 @@ class Group:
             On the others, and on all of them where they disagree.
         """
         self.check_usable()
-        cast: tuple[int, Vote] | None = None
+        cast: tuple[int, Voting] | None = None
         try:
-            with progress.interrupts_held():
-                cast = ticket, vote = self.next_ticket(), self.cast(ballot)
-                outcome = self.count(vote, block=self.voting_ring is not None and not progress.under_way())
+            with progress.hold_interrupts():
+                cast = ticket, voting = self.draw_ticket(), self.cast_vote(vote)
+                outcome = self.count(voting, block=self.voting_ring is not None and not progress.tasks_in_flight())
             if outcome is None:
 
-                def look_around() -> None:
-                    if let_through is not None:
-                        let_through()
-                    self.look_around()
+                def check_peers() -> None:
+                    if deliver_interrupts is not None:
+                        deliver_interrupts()
+                    self.check_peers()
 
-                outcome = until(lambda: self.count(vote), look_around)
+                outcome = wait_until(lambda: self.count(voting), check_peers)
         except CollectiveError:
             raise
         except BaseException as caught:
             if cast is not None:
-                progress.under_way()[Agreement(self, *cast, error or caught, statements, asks)] = None
+                progress.tasks_in_flight()[Agreement(self, *cast, error or caught, statements, asks)] = None
             raise
         if not good(outcome):
             refusal = self.refusal(ticket, error, statements)
@@ -566,8 +568,8 @@ class Group:
 
     def _until(self, talk: Conversation | Refusal) -> None:
         """Wait until it is done. Not to be interrupted: all ranks are here, or will be."""
-        with progress.interrupts_held():
-            until(talk.advance, self.look_around)
+        with progress.hold_interrupts():
+            wait_until(talk.advance, self.check_peers)
 
     def _answer(self, talk: Conversation) -> Any:
         """What has come of it. Where a rank could not tell, or the first one not answer, all raise."""
@@ -608,7 +610,7 @@ class Group:
             said = [statement.told() for statement in statements()]
         except Exception as caught:  # of what the user gave, in words: the others wait for this rank
             error = error or caught
-        mine = (None if error is None else error_in_words(error), said, tuple(sent))
+        mine = (None if error is None else describe_error(error), said, tuple(sent))
 
         def answers(told: list[Any]) -> list[Any]:
             why = verdict(told)
@@ -650,9 +652,9 @@ class Group:
                 return errors, None
             return errors, values if answer is None else answer(values)
 
-        said = None if error is None else error_in_words(error)
-        with progress.interrupts_held():
-            errors, result = self._answer(all_tell(self.channel, self.next_ticket(), (said, mine), answered))
+        said = None if error is None else describe_error(error)
+        with progress.hold_interrupts():
+            errors, result = self._answer(all_tell(self.channel, self.draw_ticket(), (said, mine), answered))
         self._raise_first(errors, error)
         return result
 
@@ -665,7 +667,7 @@ class Group:
         """Find the ranks of this node, share memory with them and measure the links to others, once. Collective."""
         if self.node is None:
             node = Node(self.rank, self.combine, self.names, self.others, self.forced_node)
-            self.links = links_between(self.channel, node, self.combine, self.next_ticket(), self.look_around)
+            self.links = links_between(self.channel, node, self.combine, self.draw_ticket(), self.check_peers)
             self.node = node
         return self.node
 
@@ -675,11 +677,11 @@ class Group:
 
     # -- liveness
 
-    def gone(self) -> str | None:
+    def communication_error(self) -> str | None:
         """Why these ranks cannot communicate any more; None if they can."""
         return None
 
-    def look_around(self, plan: object = None) -> None:
+    def check_peers(self, plan: object = None) -> None:
         """Let messages move, and see whether the others still live and come.
 
         Raises
@@ -687,38 +689,40 @@ class Group:
         CollectiveError
             One has died or has gone, and what it owed will not come.
         """
-        why = self.gone()
+        why = self.communication_error()
         self.settle_series()
         try:
             if why is None:
-                self.channel.poke()
+                self.channel.make_progress()
                 self._waiting.look(plan)
         except CollectiveError as caught:
             why = str(caught)
         if why is not None:
-            self.break_off(why)
-            raise CollectiveError(f"{self.broken}: what it owed will not come; use another communicator without it")
+            self.abort(why)
+            raise CollectiveError(
+                f"{self.abort_reason}: what it owed will not come; use another communicator without it"
+            )
 
-    def break_off(self, why: str) -> None:
+    def abort(self, why: str) -> None:
         """Note that these ranks cannot redistribute any more, and tell the others."""
-        if self.broken is not None:
+        if self.abort_reason is not None:
             return
-        self.broken = why
+        self.abort_reason = why
         if self.node is not None and self.node.ring is not None:
-            self.node.ring.break_off()
+            self.node.ring.abort()
         self._waiting.leave()
 
     def disown(self, why: str) -> None:
         """In a forked process: leave what the group shares with others to the parent. Not collective."""
-        self.broken, self.lock = why, threading.Lock()
+        self.abort_reason, self.lock = why, threading.Lock()
         if self.node is not None and self.node.ring is not None:
             self.node.ring.closed = True
 
     def end(self) -> None:
         """Come to no more calls: the others of this node, which tell the rest, do not wait for this rank. Not collective."""
-        if self.broken is None and self.node is not None and self.node.ring is not None:
+        if self.abort_reason is None and self.node is not None and self.node.ring is not None:
             if self.in_flight:
-                self.node.ring.break_off()
+                self.node.ring.abort()
             else:
                 self.node.ring.end(self.tickets.drawn)
 

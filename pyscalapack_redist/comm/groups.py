@@ -22,7 +22,7 @@ from .channel import MPIChannel
 from .group import Group
 from .mpi import MPI
 from .node import forced_nodes
-from .progress import blocking, interrupts_held
+from .progress import call_blocking, hold_interrupts
 from .waiting import reported
 
 CREATION_TAG = 21_317  # of Create_group, which needs one that concurrent creations do not share; and the one before
@@ -83,7 +83,7 @@ class MPIGroup(Group):
     def make_collectives(self) -> None:
         """Make the second communicator, if it is not there. Collective over the group."""
         if self.collectives is None:
-            self.collectives = progress.blocking(self.comm.Dup, self.watch)
+            self.collectives = progress.call_blocking(self.comm.Dup, self.watch)
 
     def forced_node(self) -> int | None:
         """The node on which this rank counts as being, if the environment says so."""
@@ -96,15 +96,15 @@ class MPIGroup(Group):
         world.Free()
         return None if place == MPI.UNDEFINED else nodes[place]
 
-    def gone(self) -> str | None:
+    def communication_error(self) -> str | None:
         """Why these ranks cannot communicate any more; None if they can."""
         return _without_mpi() or ("its communicator has been freed" if self.comm == MPI.COMM_NULL else None)
 
     def check_usable(self) -> None:
         """See whether these ranks can still redistribute."""
         check_running()
-        if self._freed and self.broken is None:
-            self.broken = "their communicator has been freed"
+        if self._freed and self.abort_reason is None:
+            self.abort_reason = "their communicator has been freed"
         super().check_usable()
 
     def free(self) -> None:
@@ -112,7 +112,7 @@ class MPIGroup(Group):
         self._freed = True
         while self.held:
             self.held.popitem()[1].close()
-        settled = self.broken is None and self._waiting.settle(self.comm.Ibarrier)
+        settled = self.abort_reason is None and self._waiting.settle(self.comm.Ibarrier)
         self.close()
         if not settled:
             _never_freed.append(self)  # MPI may still move messages on them
@@ -174,7 +174,7 @@ def _groups_of(comm: MPI.Intracomm) -> dict[tuple[int, ...], MPIGroup]:
                 for group in groups.values():
                     group.free()
 
-        _keyval = MPI.Comm.Create_keyval(delete_fn=Deletion(free, progress.interrupts_held))
+        _keyval = MPI.Comm.Create_keyval(delete_fn=Deletion(free, progress.hold_interrupts))
         # Attributes of COMM_SELF are deleted first of all by MPI_Finalize.
         MPI.COMM_SELF.Set_attr(MPI.Comm.Create_keyval(delete_fn=_close_at_the_end), True)
         atexit.register(_end_all)
@@ -228,7 +228,7 @@ def _private_communicator(comm: MPI.Intracomm, ranks: Sequence[int]) -> MPI.Intr
         block, tag = ranks[first : first + 2 * half], CREATION_TAG - (not whole)
         if whole or len(block) > half:
             with reported(ranks, number, half):
-                made = progress.blocking(functools.partial(_created, comm, block, tag))
+                made = progress.call_blocking(functools.partial(_created, comm, block, tag))
             if whole:
                 return made
             made.Free()
@@ -246,7 +246,7 @@ def _created(comm: MPI.Intracomm, ranks: Sequence[int], tag: int) -> MPI.Intraco
             some.Free()
 
 
-class Joint:
+class MergedIntercomm:
     """Both sides of an inter-communicator. Made collectively over both; everything else is not collective.
 
     The engine plans and runs on `comm` as on any other communicator. Each side knows its own layout only. Merged, both sides'
@@ -266,7 +266,7 @@ class Joint:
     def __init__(self, intercomm: MPI.Intercomm, watch: Callable[[], None] | None) -> None:
         if watch is not None:
             _meet(intercomm, watch)
-        self.comm = blocking(lambda: intercomm.Merge(False))  # equal on both sides: MPI chooses which comes first
+        self.comm = call_blocking(lambda: intercomm.Merge(False))  # equal on both sides: MPI chooses which comes first
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
         here, merged = intercomm.Get_group(), self.comm.Get_group()
         places = MPI.Group.Translate_ranks(here, list(range(here.Get_size())), merged)
@@ -306,12 +306,12 @@ class Ending(Protocol):
         """Free it; collective over both sides."""
 
 
-def end(joint: Ending, let_go: Callable[[], None] | None) -> None:
+def end(merged: Ending, let_go: Callable[[], None] | None) -> None:
     """Free what both sides have, and then only let go: to the other side this one has gone after that, so its ranks would not
     free theirs. Collective over both sides.
     """
     try:
-        joint.free()
+        merged.free()
     finally:
         if let_go is not None:
             let_go()
@@ -320,11 +320,11 @@ def end(joint: Ending, let_go: Callable[[], None] | None) -> None:
 _joint_keyval: int | None = None
 
 
-def joined(
+def merge_intercomm(
     intercomm: MPI.Intercomm,
     watch: Callable[[], None] | None = None,
     release: Callable[[], None] | None = None,
-) -> Joint:
+) -> MergedIntercomm:
     """Both sides as one, made once and kept with the inter-communicator. Collective over both sides the first time.
 
     Parameters
@@ -338,10 +338,10 @@ def joined(
     """
     global _joint_keyval
     if _joint_keyval is None:
-        _joint_keyval = MPI.Comm.Create_keyval(delete_fn=Deletion(lambda kept: end(*kept), interrupts_held))
+        _joint_keyval = MPI.Comm.Create_keyval(delete_fn=Deletion(lambda kept: end(*kept), hold_interrupts))
     kept: Any = intercomm.Get_attr(_joint_keyval)
     if kept is None:
-        kept = (Joint(intercomm, watch), release)
+        kept = (MergedIntercomm(intercomm, watch), release)
         intercomm.Set_attr(_joint_keyval, kept)
-    joint: Joint = kept[0]
-    return joint
+    merged: MergedIntercomm = kept[0]
+    return merged

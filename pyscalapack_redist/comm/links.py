@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import CollectiveError, RedistributionError
-from .progress import until
+from .progress import wait_until
 
 if TYPE_CHECKING:
     from .channel import Channel
@@ -60,7 +60,7 @@ def links_between(
     node: Node,
     combine: Callable[..., Any],
     tag: int,
-    look_around: Callable[[], None],
+    check_peers: Callable[[], None],
 ) -> Links | None:
     """Measure, or read the file: one rank of each node sends to the next node. None on one node. Collective over the group.
 
@@ -74,7 +74,7 @@ def links_between(
         Gives what all ranks tell, by rank. Collective.
     tag : int
         Of messages that nobody else sends.
-    look_around : callable
+    check_peers : callable
         Called while waiting; raises if those waited for have gone.
 
     Raises
@@ -95,12 +95,12 @@ def links_between(
         return Links(given[0], given[1], len(leaders), f"from {path}")
     mine = (0.0, 0.0)
     if channel.rank in leaders:
-        mine = _measured(channel, leaders, tag, look_around)
+        mine = _measured(channel, leaders, tag, check_peers)
     latency, per_byte = map(max, zip(*combine(mine), strict=True))
     return Links(latency, 1 / per_byte, len(leaders), "measured")
 
 
-def _measured(channel: Channel, leaders: list[int], tag: int, look_around: Callable[[], None]) -> tuple[float, float]:
+def _measured(channel: Channel, leaders: list[int], tag: int, check_peers: Callable[[], None]) -> tuple[float, float]:
     """Seconds of an empty message, and seconds per byte."""
     at = leaders.index(channel.rank)
     to, come_from = leaders[(at + 1) % len(leaders)], leaders[at - 1]
@@ -110,7 +110,7 @@ def _measured(channel: Channel, leaders: list[int], tag: int, look_around: Calla
         for _ in range(rounds):
             start = time.perf_counter()
             sent, received = channel.send(out[:size], to, tag), channel.receive(come[:size], come_from, tag)
-            until(lambda sent=sent, received=received: sent.Test() & received.Test(), look_around)  # type: ignore[misc]
+            wait_until(lambda sent=sent, received=received: sent.Test() & received.Test(), check_peers)  # type: ignore[misc]
             best[size] = min(best[size], time.perf_counter() - start)
     more = best[LARGER] - best[SMALLER]
     return best[EMPTY], (more / (LARGER - SMALLER) if more > 0 else best[LARGER] / LARGER)

@@ -216,7 +216,7 @@ class Node:
         """
         if self.ring is not None:
             # who has left may have done so because of one that has died or ended, so those are told first
-            left, ended = self.ring.broken_by(), self.ring.ended_before(ticket)
+            left, ended = self.ring.aborted_by(), self.ring.ended_before(ticket)
             if ended is not None:
                 raise CollectiveError(
                     f"{self._names[ended]} has ended, or has freed the communicator, before this call"

@@ -30,32 +30,32 @@ class Task(Protocol):
         """Go on; True when it has ended. It never raises."""
 
 
-class _UnderWay(threading.local):
+class _ThreadState(threading.local):
     def __init__(self) -> None:
         self.tasks: dict[Task, None] = {}
 
 
-here = _UnderWay()  # of this thread: what it has in flight
+thread_state = _ThreadState()  # of this thread: what it has in flight
 pause: Callable[[], object] = give_way  # what a wait does that has found nothing to do
 
 
-def under_way() -> dict[Task, None]:
+def tasks_in_flight() -> dict[Task, None]:
     """What this thread has started and has not seen the end of, in order. Not collective."""
-    return here.tasks
+    return thread_state.tasks
 
 
 def advance_others(mine: object = None) -> bool:
     """Let all that is under way go on, but for `mine`; True if there was anything. Not collective."""
-    others = [task for task in here.tasks if task is not mine]
+    others = [task for task in thread_state.tasks if task is not mine]
     for task in others:
         if task.advance():
-            here.tasks.pop(task, None)
+            thread_state.tasks.pop(task, None)
     return bool(others)
 
 
-def until(
+def wait_until(
     finished: Callable[[], T | None],
-    look_around: Callable[[], None] | None = None,
+    check_peers: Callable[[], None] | None = None,
     mine: object = None,
     waits: bool = False,
 ) -> T:
@@ -68,17 +68,17 @@ def until(
     ----------
     finished : callable
         Does not block; changes state in one piece, whatever interrupts come.
-    look_around : callable, optional
+    check_peers : callable, optional
         Raises if what is waited for will not come.
     mine : object
         What is waited for, if it is under way.
     waits : bool
         Whether `finished` itself waits for a while.
     """
-    tasks, mine_too = here.tasks, mine is not None
+    tasks, mine_too = thread_state.tasks, mine is not None
     spins = LOOKS
     while True:
-        with interrupts_held():
+        with hold_interrupts():
             for _ in range(1 if waits else LOOKS_AROUND):
                 if found := finished():
                     return found
@@ -88,20 +88,20 @@ def until(
                     spins -= 1
                 else:
                     pause()
-        if look_around is not None:
-            look_around()
+        if check_peers is not None:
+            check_peers()
 
 
-class interrupts_held:  # noqa: N801 - used as a function is
-    """In its body signals that Python handles are held back: they come at the end, or where `let_through` is called.
+class hold_interrupts:  # noqa: N801 - used as a function is
+    """In its body signals that Python handles are held back: they come at the end, or where `deliver_interrupts` is called.
 
     A handler may raise, as that of SIGINT does, and in the middle of a step nobody could go on from there. Where they are held
     back already, the body of the outermost one decides.
     """
 
-    _outermost: ClassVar[interrupts_held | None] = None
+    _outermost: ClassVar[hold_interrupts | None] = None
 
-    def __enter__(self) -> interrupts_held:
+    def __enter__(self) -> hold_interrupts:
         self.came: list[tuple[int, Any]] = []
         self._handlers: list[tuple[int, Any]] = []
         if self._outermost is None and _MAIN is threading.current_thread():
@@ -116,7 +116,7 @@ class interrupts_held:  # noqa: N801 - used as a function is
     def _keep(self, number: int, frame: object) -> None:
         self.came.append((number, frame))
 
-    def let_through(self) -> None:
+    def deliver_interrupts(self) -> None:
         """Handle what has come."""
         while self.came:
             number, frame = self.came.pop(0)
@@ -129,7 +129,7 @@ class interrupts_held:  # noqa: N801 - used as a function is
 
     def __exit__(self, *exception: object) -> None:
         self._restore()
-        self.let_through()
+        self.deliver_interrupts()
 
     def _restore(self) -> None:
         if self._outermost is self:
@@ -138,7 +138,7 @@ class interrupts_held:  # noqa: N801 - used as a function is
             _signal.signal(number, handler)
 
 
-def blocking(call: Callable[[], T], watch: Callable[[], None] | None = None) -> T:
+def call_blocking(call: Callable[[], T], watch: Callable[[], None] | None = None) -> T:
     """What a call of MPI returns, or raises, that blocks; or what `watch` raises, if that comes first.
 
     Where transfers are under way, or somebody must be watched, the call runs in another thread, and they go on meanwhile. It
@@ -153,7 +153,7 @@ def blocking(call: Callable[[], T], watch: Callable[[], None] | None = None) -> 
         Raises if what is waited for will not come.
     """
     threads = MPI.Query_thread()
-    moving = bool(here.tasks) and threads == MPI.THREAD_MULTIPLE
+    moving = bool(thread_state.tasks) and threads == MPI.THREAD_MULTIPLE
     if not moving and (watch is None or threads < MPI.THREAD_SERIALIZED):
         return call()
     results: list[T] = []
@@ -169,7 +169,7 @@ def blocking(call: Callable[[], T], watch: Callable[[], None] | None = None) -> 
     thread.start()
     while thread.is_alive():
         if moving:
-            with interrupts_held():
+            with hold_interrupts():
                 advance_others()
         thread.join(0.0001 if moving else LOOK_SECONDS)
         if watch is not None and thread.is_alive():

@@ -37,7 +37,7 @@ class Members(Protocol):
     rank: int
     size: int
     names: tuple[str, ...]
-    broken: str | None
+    abort_reason: str | None
     lock: threading.Lock
     unvoted: int
     settling: dict[Any, None]
@@ -46,7 +46,7 @@ class Members(Protocol):
     def radix(self) -> int:
         """Of votes by messages."""
 
-    def break_off(self, why: str) -> None:
+    def abort(self, why: str) -> None:
         """Note that these ranks cannot redistribute any more."""
 
 
@@ -98,11 +98,11 @@ class Series:
         if number == PERIOD * (self.votes + 1):
             if not self.counted():
                 return False
-            self.cast()
+            self.cast_vote()
         self.received, self.is_receiving = number, False
         return True
 
-    def cast(self) -> None:
+    def cast_vote(self) -> None:
         """Vote on whether any rank has failed, unless all know that one has."""
         if self._all_know:
             return
@@ -152,10 +152,10 @@ class Settling:
         if not group.lock.acquire(False):
             return
         try:
-            if group.broken is not None or self._go_on():
+            if group.abort_reason is not None or self._go_on():
                 group.settling.pop(self, None)
         except BaseException as caught:
-            group.break_off(f"{type(caught).__name__}: {caught}")
+            group.abort(f"{type(caught).__name__}: {caught}")
         finally:
             group.lock.release()
 
@@ -167,7 +167,7 @@ class Settling:
         drained, counted = self._has_drained(), series.counted()
         if counted and not self._has_voted:
             self._has_voted = True
-            series.cast()
+            series.cast_vote()
             series.group.unvoted += PERIOD * series.votes - series.calls  # in the end the same on all ranks
             counted = series.counted()
         return drained and counted and not self._sends

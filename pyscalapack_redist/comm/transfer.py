@@ -24,9 +24,9 @@ from typing import Any, Protocol
 from ..errors import CollectiveError
 from . import progress
 from .group import TALK, Conversation, Group, Refusal
-from .progress import advance_others, interrupts_held, under_way, until
+from .progress import advance_others, hold_interrupts, tasks_in_flight, wait_until
 from .series import Series
-from .vote import Ballot, Outcome, Rows, Statement, Verdict
+from .vote import Outcome, Rows, Statement, Verdict, Vote
 
 
 class State(enum.IntEnum):
@@ -89,7 +89,7 @@ class Use(Protocol):
     def own_dtypes(self) -> Any:
         """Dtypes of this rank's arrays."""
 
-    def make_ballot(self, failed: int) -> Ballot:
+    def make_vote(self, failed: int) -> Vote:
         """Make this rank's vote."""
 
     def make_statements(self) -> Sequence[Statement]:
@@ -162,7 +162,7 @@ class Use(Protocol):
         """Return the local array of B after a reset use, and forget it."""
 
 
-class CountedVote:
+class CountedVoting:
     """A vote that a compiled call has counted."""
 
     def __init__(self, outcome: Outcome, number: int) -> None:
@@ -181,13 +181,13 @@ class Transfer:
     """
 
     _group: Group
-    _ballot: Ballot  # of one to be used again
+    _vote: Vote  # of one to be used again
     expected: Outcome | None
     _talk: Conversation
     _refusal: Refusal
 
-    def __init__(self, group: Group | None, use: Use, ticket: int = 0, vote: Any = None) -> None:
-        self._use, self._ticket, self._vote = use, ticket, vote
+    def __init__(self, group: Group | None, use: Use, ticket: int = 0, voting: Any = None) -> None:
+        self._use, self._ticket, self._voting = use, ticket, voting
         self._tested = time.perf_counter()
         self._result: Any = None
         self._error: BaseException | None = None
@@ -200,9 +200,9 @@ class Transfer:
             if use.series is not None and use.error is not None:
                 self._end_series(use.error)
                 return
-            if vote is None and use.series is None:
-                self._vote = group.cast(use.make_ballot(group.failed(use.error)), use.vote_rows)
-            if vote is None:
+            if voting is None and use.series is None:
+                self._voting = group.cast_vote(use.make_vote(group.failure_code(use.error)), use.vote_rows)
+            if voting is None:
                 use.send_ahead()
         except BaseException as caught:  # the others count on what has begun
             self._give_up(caught)
@@ -210,12 +210,12 @@ class Transfer:
         self._join()
 
     @classmethod
-    def ready(cls, group: Group, use: Use, ballot: Ballot, expected: Outcome | None) -> Transfer:
-        """One to be used `repeat`, by a ballot that all ranks agreed to, of which this came. Not collective."""
+    def ready(cls, group: Group, use: Use, vote: Vote, expected: Outcome | None) -> Transfer:
+        """One to be used `repeat`, by a vote that all ranks agreed to, of which this came. Not collective."""
         self = object.__new__(cls)
         self._group, self._use, self.state = group, use, COMPLETE
         self._result = self._error = None
-        self._ballot, self.expected, self._mark, self._tested = ballot, expected, 0, 0.0
+        self._vote, self.expected, self._mark, self._tested = vote, expected, 0, 0.0
         return self
 
     # -- states
@@ -228,8 +228,8 @@ class Transfer:
         if not group.lock.acquire(False):
             return False
         try:
-            if group.broken is not None:
-                self._break(CollectiveError(f"{group.broken}: what it owed will not come"))
+            if group.abort_reason is not None:
+                self._break(CollectiveError(f"{group.abort_reason}: what it owed will not come"))
             while self.state < COMPLETE and _STEPS[self.state](self, block):
                 pass
             if self.state >= COMPLETE:
@@ -240,10 +240,10 @@ class Transfer:
             group.lock.release()
         return self.state >= COMPLETE
 
-    def _voting(self, block: bool) -> bool:
+    def _advance_voting(self, block: bool) -> bool:
         """Until all have voted."""
         use = self._use
-        outcome = self._group.count(self._vote, block)
+        outcome = self._group.count(self._voting, block)
         if outcome is None:
             return False
         use.record_vote_time()
@@ -256,14 +256,14 @@ class Transfer:
         ):
             self._refuse(use.make_statements)
             self.state = State.REFUSING
-        elif use.may_ask_dtypes and (outcome.note or "dtype" in disputed):
+        elif use.may_ask_dtypes and (outcome.pending or "dtype" in disputed):
             self._talk = Conversation(self._group.channel, self._ticket + TALK, use.own_dtypes, use.combine_dtypes)
             self.state = State.ASKING
         else:
             self._agree(outcome)
         return True
 
-    def _asking(self, block: bool) -> bool:
+    def _advance_asking(self, block: bool) -> bool:
         """Until this rank knows what the others told, and has what that needs, or has failed to get it."""
         talk, use = self._talk, self._use
         if not talk.advance():
@@ -273,22 +273,22 @@ class Transfer:
         try:
             if verdict is not None:
                 raise talk.error or CollectiveError(self._group.in_words(verdict))
-            use.take_memory(known, self._vote.outcome)
+            use.take_memory(known, self._voting.outcome)
         except BaseException as caught:
             use.error = caught
         self._refuse(list)
         self.state = State.CONFIRMING
         return True
 
-    def _confirming(self, block: bool) -> bool:
+    def _advance_confirming(self, block: bool) -> bool:
         """Until all have told whether they have what they need."""
         if not self._refusal.advance():
             return False
         if self._refusal.answer is not None:
             self.state = State.REFUSING
             return True
-        self._use.remember_dtypes(self._vote.outcome)
-        self._agree(self._vote.outcome)
+        self._use.remember_dtypes(self._voting.outcome)
+        self._agree(self._voting.outcome)
         return True
 
     def _refuse(self, statements: Callable[[], Sequence[Statement]]) -> None:
@@ -296,7 +296,7 @@ class Transfer:
         use = self._use
         self._refusal = self._group.refusal(self._ticket, use.error, statements, tuple(use.take_back()))
 
-    def _refusing(self, block: bool) -> bool:
+    def _advance_refusing(self, block: bool) -> bool:
         """Until this rank knows why nothing may move, and MPI reads nothing from staging memory any more."""
         if not self._refusal.advance() or not self._use.is_sent():
             return False
@@ -308,10 +308,10 @@ class Transfer:
 
     def _agree(self, outcome: Outcome) -> None:
         """All is well on all ranks, and they know in which order elements go."""
-        self._mark = self._vote.number if self._use.adopt_outcome(outcome) else 0
+        self._mark = self._voting.number if self._use.adopt_outcome(outcome) else 0
         self.state = State.READY
 
-    def _ready(self, block: bool) -> bool:
+    def _advance_ready(self, block: bool) -> bool:
         """Until it may begin: after all that this group started before, for ranks wait in any order; and an exchange whose
         runs come one after another also lets those before it end.
         """
@@ -344,7 +344,7 @@ class Transfer:
             self._end_series(error)
         return True
 
-    def _moving(self, block: bool) -> bool:
+    def _advance_moving(self, block: bool) -> bool:
         """Until all have moved."""
         if not self._use.advance(block):
             return False
@@ -370,25 +370,25 @@ class Transfer:
 
     def _join(self) -> None:
         self._group.transfers[self] = None
-        under_way()[self] = None
+        tasks_in_flight()[self] = None
 
     def _leave(self) -> None:
         self._group.transfers.pop(self, None)
-        under_way().pop(self, None)
+        tasks_in_flight().pop(self, None)
 
     def _give_up(self, error: BaseException) -> None:
         """These ranks cannot go on. What the transfer had stays in memory: MPI may still read and write there."""
-        self._group.break_off(f"{type(error).__name__}: {error}")
-        self._group.wreckage.append(self._use)
+        self._group.abort(f"{type(error).__name__}: {error}")
+        self._group.aborted_uses.append(self._use)
         self.state, self._error = State.BROKEN, error
 
     def _break(self, error: BaseException) -> None:
         self._give_up(error)
         self._leave()
 
-    def _look_around(self) -> None:
+    def _check_peers(self) -> None:
         try:
-            self._group.look_around(self._use.plan)
+            self._group.check_peers(self._use.plan)
         except CollectiveError as gone:
             with self._group.lock:
                 if self.state < COMPLETE:
@@ -409,20 +409,22 @@ class Transfer:
             return NotImplemented
         if use.series is not None:
             return self._repeat_in_series()
-        with interrupts_held() as held:
-            self._vote = vote = group.new_vote(self._ballot, use.vote_rows)
-            self._ticket = group.next_ticket()
+        with hold_interrupts() as held:
+            self._voting = voting = group.new_vote(self._vote, use.vote_rows)
+            self._ticket = group.draw_ticket()
             self.state = State.VOTING
             looks = 0
             try:
                 use.send_ahead()
-                while not vote.test():
+                while not voting.test():
                     looks = self._idle(looks)
-                    held.let_through()
+                    held.deliver_interrupts()
             except BaseException:
                 self._go_on()
                 raise
-            expected = self.expected is not None and vote.outcome is not None and vote.outcome.is_same(self.expected)
+            expected = (
+                self.expected is not None and voting.outcome is not None and voting.outcome.is_same(self.expected)
+            )
             if expected:
                 self._move_all()
                 return use.release_target()
@@ -434,8 +436,8 @@ class Transfer:
     def _repeat_in_series(self) -> Any:
         """Without a vote; an interrupt may come while others are waited for, and it then goes on as any other transfer."""
         use, looks, looks_around = self._use, 0, False
-        with interrupts_held() as held:
-            self._vote, self.state = None, State.MOVING
+        with hold_interrupts() as held:
+            self._voting, self.state = None, State.MOVING
             try:
                 use.send_ahead()
                 use.start(0)
@@ -445,8 +447,8 @@ class Transfer:
                         progress.pause()
                     if held.came or looks % progress.LOOKS_AROUND == 0:
                         looks_around = True
-                        self._group.look_around(use.plan)
-                        held.let_through()
+                        self._group.check_peers(use.plan)
+                        held.deliver_interrupts()
                         looks_around = False
             except BaseException as caught:
                 if looks_around:
@@ -478,8 +480,8 @@ class Transfer:
         """As any other transfer, from the vote that was cast."""
         self._result = self._error = None
         self._use.become_ordinary()
-        if self._vote is not None:
-            self._group.adopt(self._vote)
+        if self._voting is not None:
+            self._group.adopt(self._voting)
         self._join()
 
     def _idle(self, looks: int) -> int:
@@ -487,7 +489,7 @@ class Transfer:
         if looks > progress.LOOKS:
             progress.pause()
             if looks % progress.LOOKS_AROUND == 0:
-                self._group.look_around(self._use.plan)
+                self._group.check_peers(self._use.plan)
         return looks + 1
 
     # -- for whoever has started it
@@ -506,10 +508,10 @@ class Transfer:
         start = time.perf_counter()
         until_ = start + min(TEST_SHARE * (start - self._tested), LONGEST_TEST)
         while self.state < COMPLETE:
-            with interrupts_held():
+            with hold_interrupts():
                 advance_others(self)
                 self.advance()
-            self._look_around()
+            self._check_peers()
             self._tested = time.perf_counter()
             if self._tested >= until_:
                 break
@@ -531,8 +533,8 @@ class Transfer:
         """
         if self.state < COMPLETE:
             node = self._group.node
-            block = len(under_way()) == 1 and node is not None and node.ring is not None
-            until(lambda: self.advance(block), self._look_around, self, block)
+            block = len(tasks_in_flight()) == 1 and node is not None and node.ring is not None
+            wait_until(lambda: self.advance(block), self._check_peers, self, block)
         self._end()
         return self._use.wrap_result(self._result)
 
@@ -557,10 +559,10 @@ class Transfer:
 
 
 _STEPS: dict[State, Callable[[Transfer, bool], bool]] = {
-    State.VOTING: Transfer._voting,
-    State.ASKING: Transfer._asking,
-    State.CONFIRMING: Transfer._confirming,
-    State.REFUSING: Transfer._refusing,
-    State.READY: Transfer._ready,
-    State.MOVING: Transfer._moving,
+    State.VOTING: Transfer._advance_voting,
+    State.ASKING: Transfer._advance_asking,
+    State.CONFIRMING: Transfer._advance_confirming,
+    State.REFUSING: Transfer._advance_refusing,
+    State.READY: Transfer._advance_ready,
+    State.MOVING: Transfer._advance_moving,
 }

@@ -1,6 +1,6 @@
 """Votes: records of named fields, each with a rule (`_kernels.ring.RULES`), on which a group agrees before anything moves.
 
-Ranks of one node cast them in shared memory (`_kernels.ring.RingVote`), others by messages of MPI (`LogSteps`). Where ranks
+Ranks of one node cast them in shared memory (`_kernels.ring.RingVoting`), others by messages of MPI (`LogSteps`). Where ranks
 disagree, a verdict says so in words.
 """
 
@@ -14,25 +14,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._kernels.ring import RULES, Ballot, Outcome, RingVote
+from .._kernels.ring import RULES, Outcome, RingVoting, Vote
 from .channel import Channel
 
 __all__ = [
     "LONGEST",
     "MESSAGE_SECONDS",
-    "Ballot",
     "LogSteps",
-    "MPIVote",
+    "MPIVoting",
     "Outcome",
-    "RingVote",
+    "RingVoting",
     "Rows",
     "Statement",
     "Verdict",
     "Vote",
+    "Voting",
     "Work",
+    "describe_error",
     "differ",
     "digest",
-    "error_in_words",
     "good",
     "radix_for",
     "verdict",
@@ -322,20 +322,18 @@ def differ(what: str, said: Sequence[tuple[int, str]]) -> Verdict:
     return parts
 
 
-class MPIVote:
+class MPIVoting:
     """A vote by messages of MPI, in few steps (`LogSteps`), with which blocks of bytes for all ranks may travel.
 
     Votes must be cast in the same order on all ranks, and each is counted before the next one goes on.
     """
 
-    def __init__(
-        self, ballot: Ballot, steps: LogSteps, done: Callable[[LogSteps], None], rows: Rows | None = None
-    ) -> None:
+    def __init__(self, vote: Vote, steps: LogSteps, done: Callable[[LogSteps], None], rows: Rows | None = None) -> None:
         self.outcome: Outcome | None = None
         self.number = 0
-        self.ballot = ballot
+        self.vote = vote
         self._steps, self._done = steps, done
-        ballot.numbers(steps.largest)
+        vote.numbers(steps.largest)
         steps.start(rows)
 
     @staticmethod
@@ -350,12 +348,12 @@ class MPIVote:
     def test(self, block: bool = False) -> bool:
         """Whether all ranks have voted."""
         if self.outcome is None and self._steps.advance():
-            self.outcome = Outcome.of(self.ballot, self._steps.largest)
+            self.outcome = Outcome.of(self.vote, self._steps.largest)
             self._done(self._steps)
         return self.outcome is not None
 
 
-Vote = RingVote | MPIVote
+Voting = RingVoting | MPIVoting
 
 
 def good(outcome: Outcome) -> bool:
@@ -363,7 +361,7 @@ def good(outcome: Outcome) -> bool:
     return not outcome.failed and not outcome.disputed
 
 
-def error_in_words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An error as other ranks are told of it."""
     return f"{type(error).__name__}: {error}"
 

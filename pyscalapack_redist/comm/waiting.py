@@ -61,7 +61,7 @@ class Waiters(Protocol):
     def end_series(self) -> None:
         """End all calls without votes, once none is under way."""
 
-    def look_around(self) -> None:
+    def check_peers(self) -> None:
         """Let messages move, and see whether the others still live and come."""
 
 
@@ -138,7 +138,7 @@ class Waiting:
         """Wait until all ranks know of a failure, or they have not come to that for `SETTLE_SECONDS`. Not collective."""
         last = time.monotonic() + SETTLE_SECONDS
         with contextlib.suppress(CollectiveError):  # the failure is told, whatever comes after it
-            progress.until(lambda: settled() or time.monotonic() > last, self._group.look_around)
+            progress.wait_until(lambda: settled() or time.monotonic() > last, self._group.check_peers)
 
     def leave(self) -> None:
         """Tell all others that this rank takes part no more."""

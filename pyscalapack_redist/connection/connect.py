@@ -22,9 +22,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..comm.groups import Joint, check_running, joined
+from ..comm.groups import MergedIntercomm, check_running, merge_intercomm
 from ..comm.mpi import MPI
-from ..comm.progress import blocking
+from ..comm.progress import call_blocking
 from ..errors import CollectiveError, ConnectError
 from .rendezvous import OTHER, Card, Hold, Watch, check_directory, offer, take, wait_for
 
@@ -148,7 +148,7 @@ class _Side:
                 raise ConnectError(f"MPI did not join the jobs within {seconds:g} s: end both, and start them anew")
 
         try:
-            intercomm: MPI.Intercomm = blocking(partial(self._in_mpi, port, other, watch), check_time)
+            intercomm: MPI.Intercomm = call_blocking(partial(self._in_mpi, port, other, watch), check_time)
         except CollectiveError as gone:
             raise ConnectError(f"the other job was lost while MPI joined the two: {gone}") from gone
         if self.card is not None:
@@ -216,9 +216,9 @@ class _Side:
             info.Free()
         # before anything else
         self._by_root(lambda: check_other_side(intercomm, self.role, self._own, other))
-        joint: Joint = joined(intercomm, watch, self._release)
-        joint.group.make_node()
-        joint.group.combine()
+        merged: MergedIntercomm = merge_intercomm(intercomm, watch, self._release)
+        merged.group.make_node()
+        merged.group.combine()
         return intercomm
 
     def _why_not(self, other: Card) -> str:

@@ -22,8 +22,8 @@ from ..comm.group import Group, first_known
 from ..comm.groups import check_alive, group_of
 from ..comm.links import Links
 from ..comm.mpi import MPI
-from ..comm.progress import interrupts_held
-from ..comm.vote import Ballot, Outcome, Statement, digest
+from ..comm.progress import hold_interrupts
+from ..comm.vote import Outcome, Statement, Vote, digest
 from ..errors import ArrayError, DescriptorError, RedistributionError, ScheduleError, unknown
 from ..exchanges import Extents
 from ..exchanges.collective import Bruck
@@ -40,7 +40,7 @@ from ..layout.waypoints import Via
 from ..schedules.layout_orders import Load, SearchedSteps, by_formula, load_between
 from .build import build, build_batch, search
 from .choose import Choice, choose, log_steps_pay
-from .operation import moved
+from .operation import op_layout
 from .plan import Plan
 from .redistribution import Redistribution
 from .spec import RETURNS_ARRAY, RETURNS_PLAN, Asked, Spec, checked_memory, communicator_of, group_of_all, resolve
@@ -113,15 +113,15 @@ def agreed_plan(
         What is wrong with this rank's arguments, as far as the caller has seen.
     """
     desc_a, desc_b = descriptor_of(desc_a), descriptor_of(desc_b)
-    with interrupts_held() as held:
+    with hold_interrupts() as held:
         spec = resolve(desc_a, desc_b, *options, returns, error)
         if spec.on_paper or spec.idle:
             inside = build(spec, choose(spec.schedule, spec.exchange, spec.buffers, None))
             local_plan = _paper_plan(inside) if spec.on_paper else Redistribution(inside)
             return Agreed(local_plan, returns == RETURNS_ARRAY, spec.dtype)
         with tracing.phase("plan", desc_a, desc_b):
-            group = spec.joint.group if spec.joint else group_of(spec.comm, spec.ranks)
-            return _agreed_plan(spec, group, held.let_through)
+            group = spec.merged.group if spec.merged else group_of(spec.comm, spec.ranks)
+            return _agreed_plan(spec, group, held.deliver_interrupts)
 
 
 DENSE = 1  # DTYPE, the first of the nine integers
@@ -138,7 +138,7 @@ def _paper_plan(plan: Plan) -> Redistribution:
 PLANNED, NOT_PLANNED, ASKS = range(3)
 
 
-def _agreed_plan(spec: Spec, group: Group, let_through: Callable[[], None]) -> Agreed:
+def _agreed_plan(spec: Spec, group: Group, deliver_interrupts: Callable[[], None]) -> Agreed:
     """The plan that all ask for, an old one or a new one. Collective over the group.
 
     Interrupts are held back. They come before the vote, which then reports them, and while it is waited for. Afterwards
@@ -147,29 +147,29 @@ def _agreed_plan(spec: Spec, group: Group, let_through: Callable[[], None]) -> A
     asked, error = spec.asked(), spec.error
     ahead = group.plans.get(asked) or _plan_ahead(spec, group)
     try:
-        let_through()
+        deliver_interrupts()
     except BaseException as caught:
         error = error or caught
     note = ASKS if spec.lacks_data else NOT_PLANNED if ahead is None else PLANNED
 
     def lacks_dtype(outcome: Outcome) -> bool:
-        return bool(outcome.packed == RETURNS_ARRAY and outcome.note == ASKS)
+        return bool(outcome.packed == RETURNS_ARRAY and outcome.pending == ASKS)
 
     def has_more(outcome: Outcome) -> bool:
         """Whether ranks have more to send after the vote. A plan that all have is kept, also after an interrupt."""
         key = Asked.of(outcome)
-        if outcome.note != PLANNED and key not in group.plans:
+        if outcome.pending != PLANNED and key not in group.plans:
             return True
         group.plans.keep(key, group.plans.get(key, ahead))
         return lacks_dtype(outcome)
 
     # `packed` is a field that no other use of this vote needs: ranks that know what the call returns know the same
-    ballot = Ballot(failed=group.failed(error), note=note, packed=spec.returns, **asked._asdict())
-    outcome = group.agree(ballot, error, spec.statements, has_more, let_through)
+    vote = Vote(failed=group.failure_code(error), pending=note, packed=spec.returns, **asked._asdict())
+    outcome = group.agree(vote, error, spec.statements, has_more, deliver_interrupts)
     key = Asked.of(outcome)
     cached: Redistribution | None = group.plans.get(key)
-    agreed = cached or _plan_together(spec, group, outcome.note == ASKS)
-    dtype = spec.dtype if spec.joint is None else agreed.inside.pairs[0].dtype  # two sides have told theirs
+    agreed = cached or _plan_together(spec, group, outcome.pending == ASKS)
+    dtype = spec.dtype if spec.merged is None else agreed.inside.pairs[0].dtype  # two sides have told theirs
     if lacks_dtype(outcome):
         dtype = group.combine(dtype, first_known)
     inside = agreed.inside.with_layouts(*spec.descriptors, dtype)
@@ -209,7 +209,7 @@ def _plan_together(spec: Spec, group: Group, unknown: bool) -> Redistribution:
         spec = spec.told(*group.combine(spec.known(), all_known))
     a, b = spec.layouts
     node = group.make_node()
-    load = Load() if group.links is None else load_between(moved(a, spec.op), b)
+    load = Load() if group.links is None else load_between(op_layout(a, spec.op), b)
     elements = math.prod(b.shape) * b.copies
     chosen = choose(spec.schedule, spec.exchange, spec.buffers, node, group.links, elements, load)
     moments.append(time.perf_counter())
@@ -326,12 +326,12 @@ def batch(*plans: Redistribution, exchange: str = "auto", memory_limit: int | st
         An argument is wrong on another rank, or ranks ask for different things. Every rank raises.
     """
     # interrupts come before the vote, which tells the others; from it on all ranks make the batch
-    with interrupts_held() as held:
-        return _checked(plans, exchange, memory_limit, held.let_through)
+    with hold_interrupts() as held:
+        return _checked(plans, exchange, memory_limit, held.deliver_interrupts)
 
 
 def _checked(
-    plans: tuple[Redistribution, ...], exchange: str, memory_limit: int | str, let_through: Callable[[], None]
+    plans: tuple[Redistribution, ...], exchange: str, memory_limit: int | str, deliver_interrupts: Callable[[], None]
 ) -> Redistribution:
     """The batch, once this rank has seen what it can alone."""
     known = [plan for plan in plans if isinstance(plan, Redistribution)]
@@ -354,7 +354,7 @@ def _checked(
             raise error
         idle = Choice("natural", Nonblocking, "no part in any plan")
         return Redistribution(build_batch([plan.inside for plan in plans], idle, limit, 0, None), plans)
-    return _agreed_batch(plans, group_of(comm, ranks), exchange, limit, error, let_through)
+    return _agreed_batch(plans, group_of(comm, ranks), exchange, limit, error, deliver_interrupts)
 
 
 def _check(plans: tuple[object, ...], exchange: str) -> None:
@@ -405,7 +405,7 @@ def _agreed_batch(
     exchange: str,
     memory_limit: int,
     error: BaseException | None,
-    let_through: Callable[[], None],
+    deliver_interrupts: Callable[[], None],
 ) -> Redistribution:
     """The batch, once all ranks mean the same. Collective over the group; interrupts are let through before that."""
     meant = [plan.inside.pairs[0] if isinstance(plan, Redistribution) else None for plan in plans]
@@ -429,11 +429,11 @@ def _agreed_batch(
 
     call = digest(("batch", exchange, memory_limit, known))
     try:
-        let_through()
+        deliver_interrupts()
     except BaseException as caught:
         error = error or caught
-    ballot = Ballot(failed=group.failed(error), call=call)
-    group.agree(ballot, error, statements, lambda outcome: True, let_through)
+    vote = Vote(failed=group.failure_code(error), call=call)
+    group.agree(vote, error, statements, lambda outcome: True, deliver_interrupts)
     moments = [time.perf_counter()]
     node = group.make_node()
     moments += [time.perf_counter()] * 2  # no schedule is searched for
@@ -441,7 +441,7 @@ def _agreed_batch(
     elements = sum(math.prod(pair.desc_b.shape) for pair in pairs)
     load = Load()
     if group.links is not None:
-        loads = [load_between(moved(pair.desc_a, pair.op), pair.desc_b) for pair in pairs]
+        loads = [load_between(op_layout(pair.desc_a, pair.op), pair.desc_b) for pair in pairs]
         load = Load(sum(each.messages for each in loads), max(each.processes for each in loads))
     chosen = choose("natural", exchange, "packed", node, group.links, elements, load)
     parts, identity = [plan.inside for plan in plans], digest((call, chosen.exchange.name))
@@ -618,7 +618,7 @@ def _agreed(
         error = caught
     place = "all" if root is None else root if error is None else None
     everyone.agree(
-        Ballot(failed=everyone.failed(error), call=digest((call, desc.layout_digest, place))),
+        Vote(failed=everyone.failure_code(error), call=digest((call, desc.layout_digest, place))),
         error,
         lambda: [
             Statement("the call", call, call),

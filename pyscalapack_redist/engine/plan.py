@@ -233,7 +233,7 @@ class Plan:
         return None if entry is None else entry[1]
 
     def _kind_of(self, operands: Operands) -> Any:
-        return operands.kind.strides, operands.dtypes, operands.kind.stays
+        return operands.kind.strides, operands.dtypes, operands.kind.unchanged
 
     def dtype_in_vote(self, operands: Operands) -> tuple[int | None, int]:
         """Return the vote's fields `dtype` and `note`: a digest of the dtypes, and ASKS if they are not known."""
@@ -267,7 +267,7 @@ class Plan:
     ) -> Binding:
         """Return the cached or a new binding for arrays of this kind; `by` replaces the stages' own exchanges."""
         blends = [(k, way, blend.key) for k, some in enumerate(kind.blends) for way, blend in some.items() if blend]
-        key = kind.strides, kind.items, tuple(blends), kind.stays, order, item, by
+        key = kind.strides, kind.items, tuple(blends), kind.unchanged, order, item, by
         binding = self._bindings.get(key)
         if binding is None:
             binding = bind_stages(self.stages, kind, order, item, self.memory_limit, operands.factors, by)
@@ -315,7 +315,7 @@ class Plan:
         """Return the fields of a vote for these arrays."""
         dtype, note = self.dtype_in_vote(operands)
         call = self.identity if operands.plain else digest((self.identity, operands.factors))
-        return {"call": call, "dtype": dtype, "note": note, "item": operands.item, "order": operands.order or 0}
+        return {"call": call, "dtype": dtype, "pending": note, "item": operands.item, "order": operands.order or 0}
 
     def store(self, key: Key, entry: CacheEntry) -> None:
         """Cache an entry for the next uses with these factors."""

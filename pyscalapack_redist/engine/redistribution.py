@@ -1,4 +1,7 @@
-"""Redistribution: a plan, made once and used often, as the user has it."""
+"""The user's side of a plan: `Redistribution` is called, started, profiled, reported and drawn.
+
+The engine's side is `Plan` (engine/plan.py), in its attribute `inside`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from .. import tracing
-from .._kernels.call import DISSENT, Call
+from .._kernels.call import UNEXPECTED, Call
 from ..comm import progress
 from ..comm.transfer import Transfer
 from ..errors import CollectiveError
@@ -20,7 +23,7 @@ from ..layout.distributed import Distributed
 from ..layout.letters import transposes
 from ..schedules.layout_orders import process_coords
 from ..schedules.orders import Order
-from .messages import messages_of as planned
+from .messages import messages_of as rank_messages
 from .operands import result_of
 from .operation import MatrixPart
 from .plan import ONE, ZERO, Plan
@@ -38,10 +41,10 @@ LARGEST_RANK = 2**62
 
 
 class Redistribution:
-    """A plan: `plan(a)` gives the local array of B. Made by `redistribute`, immutable, and may be in flight several times.
+    """A plan as users have it: `plan(a)` returns the local array of B. Immutable; several transfers may be in flight.
 
-    For the same layouts and options `redistribute` gives the same object again, as long as the communicator keeps it.
-    One made by `batch` takes and gives a list of arrays, one for each of its `plans`.
+    `redistribute` makes it, and returns the same object for the same layouts and options while the communicator keeps it.
+    A plan made by `batch` takes and returns a list of arrays, one for each of its `plans`.
 
     Attributes
     ----------
@@ -52,9 +55,9 @@ class Redistribution:
     part : MatrixPart or None
         The trapezoid of A that is moved; None for all of it.
     plans : tuple of Redistribution
-        Of a batch: the plans that it was made of.
+        The plans of a batch.
     inside : Plan
-        What it consists of, for the modules of the engine.
+        The engine's side of the plan.
     """
 
     def __init__(self, inside: Plan, plans: Sequence[Redistribution] = ()) -> None:
@@ -66,7 +69,7 @@ class Redistribution:
     def __bool__(self) -> bool:
         return True
 
-    # -- what it does
+    # -- calls
 
     @overload
     def __call__(self, a: D, out: D | None = None, *, alpha: complex = ..., beta: complex = ...) -> D: ...
@@ -103,48 +106,49 @@ class Redistribution:
         ----------
         a : ndarray, DistributedArray, list of ndarray or None
             Local array of A: of its local shape, or (LLD, columns); any fixed-size dtype, any strides; only read. None
-            (or anything empty) where this rank holds nothing of A. Of a batch, a list or tuple with one for each plan; of
-            `Tiles`, with one for each own tile, or one array of one dimension where they have `offsets`.
-            A `DistributedArray`, here or as `out`, must be of the plan's layout.
+            (or any empty array) if this rank holds nothing of A. For a batch, a list or tuple with an entry for each plan;
+            for `Tiles`, with an entry for each own tile, or one array of one dimension if they have `offsets`.
+            A `DistributedArray`, here or as `out`, must have the plan's layout.
         out : ndarray or DistributedArray, optional
-            Local array of B, of the dtype of `a`, any strides. It must be given where B is a sub-array, and where this
-            rank is in B but not in A and `redistribute` got no dtype. `out is a` for identical layouts only. Of a batch,
-            a list or tuple; what one plan writes no other may read or write, but windows of one array, or triangles on
-            different sides of a diagonal, are fine.
+            Local array of B, of the dtype of `a`, any strides. Required if B is a sub-array, and if this rank is in B but
+            not in A and `redistribute` got no dtype. `out is a` works for identical layouts only. For a batch, a list or
+            tuple; no plan may read or write elements that another plan writes. Disjoint windows of one array, and triangles
+            on different sides of a diagonal, are fine.
         alpha, beta : number
-            Equal on all ranks; complex ones for complex arrays only. Other values than 1 and 0 are for float32, float64,
-            complex64 and complex128. `out` must be given where beta is not 0, and is not read where it is. Of a batch, for
-            all plans, or a list with one for each.
+            Equal on all ranks; complex numbers for complex arrays only. Values other than 1 and 0 work for float32,
+            float64, complex64 and complex128. `out` is required if beta is not 0, and is not read if beta is 0. For a
+            batch, a number for all plans, or a list with a number for each.
 
         Returns
         -------
         ndarray, DistributedArray or None
-            `out`, or a new array in Fortran order, 0 outside of what is moved; None on a rank outside B. Of a batch, a list;
-            of `Tiles`, what their `empty` gives.
-            Where `a` is a `DistributedArray`, so is a new one, on every rank, in the layout `desc_b`.
+            `out`, or a new array in Fortran order, with 0 outside the trapezoid; None on a rank outside B. For a batch, a
+            list; for `Tiles`, the result of their `empty`. If `a` is a `DistributedArray`, a `DistributedArray` of layout
+            `desc_b` on every rank.
 
         Raises
         ------
         ArrayError
-            An array does not fit, on this rank.
+            An array of this rank does not fit.
         CollectiveError
-            One does not fit on another rank, or dtypes differ between ranks. Every rank raises, and no array is touched.
+            An array of another rank does not fit, or ranks have different dtypes. Every rank raises, and no array is
+            changed.
         """
         if tracing.active and tracing.recording():
-            return traced(self, a, out, alpha, beta)
+            return call_traced(self, a, out, alpha, beta)
         plan = self.inside
         group = plan.group
         call: Call | Transfer | None = None
-        # more once this rank has voted, or sent
-        begun = plan.uses_begun if plan.series is not None else 0 if group is None else group.tickets.drawn
+        # unchanged until this rank votes or sends
+        uses_before = plan.uses_begun if plan.series is not None else 0 if group is None else group.tickets.drawn
         try:
-            result: Any = NotImplemented  # arrays of another kind: nothing has begun
-            if not progress.here.tasks:  # with others under way, calls go in turn
+            result: Any = NotImplemented  # no fast path for these arrays: nothing has begun
+            if not progress.thread_state.tasks:  # no fast path while other transfers are in flight
                 call = plan.call if alpha is ONE and beta is ZERO else None
                 call = call or find_fast_path(plan, a, out, alpha, beta)
                 if call is not None:
                     result = call(a, out)
-            if result is DISSENT and isinstance(call, Call):  # it has voted, but ranks ask for something else
+            if result is UNEXPECTED and isinstance(call, Call):  # voted, but the votes differ from the last ones
                 transfer = continue_call(plan, call, a, out)
             elif result is NotImplemented:
                 transfer = start_use(plan, a, out, alpha, beta)
@@ -152,9 +156,9 @@ class Redistribution:
                 return result_of(plan, a, out, result, alpha, beta) if plan.needs_finishing else result
         except BaseException as caught:
             if isinstance(call, Call) and call.begun:
-                continue_call(plan, call, a, out)  # it goes on when this rank calls anything again
-            elif group is not None and plan.uses_begun == begun:
-                # The others wait for this rank: it tells them that it has failed, and `wait` raises the error.
+                continue_call(plan, call, a, out)  # continues in this rank's next call of the package
+            elif group is not None and plan.uses_begun == uses_before:
+                # Other ranks wait for this rank's vote: cast "failed", and let `wait` raise the error.
                 return start_use(plan, a, out, alpha, beta, error=caught).wait()
             raise
         return transfer.wait()
@@ -162,14 +166,14 @@ class Redistribution:
     def start(self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO) -> Transfer:
         """Start a redistribution and return at once; parameters as in a call. Collective, in the same order on all ranks.
 
-        Until `wait()` has returned or `test()` was true, the elements that move may not be written in `a` nor touched in
-        `out`; those around a sub-array may, also by other transfers.
+        Until `wait()` returns or `test()` is true, do not write the moving elements of `a`, and do not read or write those
+        of `out`. Elements outside a sub-array are free, also for other transfers.
         """
-        measured = begun(self, a, out) if tracing.active else None
+        measured = start_trace(self, a, out) if tracing.active else None
         return start_use(self.inside, a, out, alpha, beta, measured=measured)
 
     def profile(self, a: Any = None, out: Any = None, *, alpha: Any = ONE, beta: Any = ZERO) -> Profile:
-        """Redistribute, and say where the time went on this rank. Collective; parameters and errors as in a call."""
+        """Redistribute, and return the seconds of each part of the work on this rank. Collective; parameters as in a call."""
         from .report import PARTS, Profile
 
         spent = dict.fromkeys(PARTS, 0.0)
@@ -188,25 +192,25 @@ class Redistribution:
         return self
 
     def __deepcopy__(self, memo: object) -> Redistribution:
-        """Itself: it does not change, and what its ranks share is not copied."""
+        """Return the plan itself: it is immutable and shared by its ranks."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise CollectiveError(
             f"{self!r} cannot be pickled: its ranks made it together; pickle its layouts, desc_a and desc_b, and call "
-            "redistribute with them on all ranks"
+            "redistribute(desc_a, desc_b) on all ranks"
         )
 
-    # -- what it says of itself
+    # -- properties and reports
 
     @property
     def desc_a(self) -> Any:
-        """Layout before; of a batch, that of its first plan."""
+        """Layout before; for a batch, that of its first plan."""
         return self.inside.pairs[0].desc_a
 
     @property
     def desc_b(self) -> Any:
-        """Layout after; of a batch, that of its first plan."""
+        """Layout after; for a batch, that of its first plan."""
         return self.inside.pairs[0].desc_b
 
     @property
@@ -221,12 +225,12 @@ class Redistribution:
 
     @property
     def schedule(self) -> Order:
-        """Order of the messages; with several moves, those of all of them."""
+        """Order of the messages; with several moves, their combined order."""
         return self.inside.schedule
 
     @property
     def messages(self) -> dict[str, tuple[Message, ...]]:
-        """This rank's messages: "send", "receive" and "copy" (from its own A to its own B), stage by stage. Not collective."""
+        """This rank's messages, stage by stage: "send", "receive" and "copy" (from its own A to its own B). Not collective."""
         return _messages_of(self.inside.moves)
 
     @property
@@ -235,49 +239,49 @@ class Redistribution:
         return tuple(Leg(self.inside, stage, stage.moves[0]) for stage in self.inside.stages)
 
     def messages_of(self, rank: int) -> dict[str, tuple[Message, ...]]:
-        """The messages of a rank, as `messages` has this one's; none of one outside both layouts. Not collective.
+        """The messages of any rank, in the form of `messages`; none for a rank outside both layouts. Not collective.
 
         Parameters
         ----------
         rank : int
-            Of the layouts' communicator; on paper, one of the numbers in `ProcessGrid.ranks`. The `peer` of a message is
-            numbered as in `messages`; on paper it is such a rank.
+            A rank of the layouts' communicator; on paper, a number in `ProcessGrid.ranks`. The `peer` of a message is
+            numbered as in `messages`; on paper, as in `ProcessGrid.ranks`.
         """
         number = range(LARGEST_RANK) if self.inside.group is None else self.inside.group.number
-        return _messages_of([_seen_by(move, rank, number) for move in self.inside.moves])
+        return _messages_of([_move_for_rank(move, rank, number) for move in self.inside.moves])
 
     def report(self, dtype: DTypeLike | Sequence[DTypeLike] | None = None, *, all_ranks: bool = False) -> Any:
-        """What this rank moves and what it costs. Not collective, but with `all_ranks`: then over the plan's ranks.
+        """Report the messages of this rank and their cost. Not collective; with `all_ranks`, collective over the plan's ranks.
 
         Parameters
         ----------
         dtype : dtype or list of dtype, optional
-            Of the elements; by default the plan's own, else float64. Of a batch, for all plans or for each. With
-            `all_ranks` it is enough that one rank gives it or knows it.
+            Dtype of the elements; by default the plan's own, else float64. For a batch, one for all plans or a list. With
+            `all_ranks` it is enough that one rank knows the dtype.
         all_ranks : bool
-            The figures of all ranks together, and how far the busiest is from the mean. On a rank that has no part in the
-            plan None. On paper always so, and nobody is asked.
+            Report all ranks together, with the imbalance of the busiest. None on a rank that takes no part in the plan. A
+            plan on paper always reports all ranks, without communication.
 
         Returns
         -------
         Report
-            With `via=`, with a mirror image, and of a batch, its `legs` have a report of each part.
+            With `via=`, with a mirror image, and for a batch, `legs` has a report of each part.
 
         Raises
         ------
         ArrayError
-            The list is not of one dtype for each plan.
+            The list does not have one dtype for each plan.
         CollectiveError
-            With `all_ranks`: another rank found this, or ranks give different dtypes. Every rank raises.
+            With `all_ranks`: another rank has raised an error, or ranks give different dtypes. Every rank raises.
         """
         from .report import report_of, report_of_all
 
         return report_of_all(self.inside, dtype) if all_ranks else report_of(self.inside, dtype)
 
     def plot(self) -> Figure:
-        """Draw the array before and after, blocks in the colours of their ranks, and what goes from rank to rank.
+        """Draw the array before and after, with blocks in the colours of their ranks, and the traffic between ranks.
 
-        Both pictures show the same elements; the heat map counts all of them, in all legs. Of a batch, a row for each plan.
+        Both pictures show the same elements; the heat map counts all elements, in all legs. A batch has a row for each plan.
         Not collective.
 
         Returns
@@ -290,14 +294,14 @@ class Redistribution:
         LibraryError
             Matplotlib is not installed.
         DescriptorError
-            A layout is of tiles.
+            A layout consists of tiles.
         """
         from .pictures import draw_plans
 
         return draw_plans([plan.inside for plan in self.plans] or [self.inside])
 
     def _rows(self) -> list[tuple[str, str]]:
-        """What a table says of the plan."""
+        """Names and values for a table of the plan."""
         pair = self.inside.pairs[0]
         rows = [("from", repr(pair.desc_a)), ("to", repr(pair.desc_b))]
         rows += [("op", pair.op)] if pair.op != "N" else []
@@ -316,14 +320,14 @@ class Redistribution:
         if self.inside.is_batch:
             rows = [(f"plan {k}", repr(plan)) for k, plan in enumerate(self.plans)]
             return table("batch", [*rows, ("exchange", f"{self.inside.exchange_name} ({self.inside.why})")])
-        pair, said = self.inside.pairs[0], table(type(self).__name__, self._rows())
+        pair, text = self.inside.pairs[0], table(type(self).__name__, self._rows())
         if self.inside.has_tiles:
-            return said
+            return text
         from .pictures import region_of
 
         region = region_of(self.inside, html=True)
         before = self.desc_a._svg(region[::-1] if transposes(pair.op) else region, "before")
-        return beside(said, beside(before, self.desc_b._svg(region, "after")))
+        return beside(text, beside(before, self.desc_b._svg(region, "after")))
 
     def __repr__(self) -> str:
         return repr(self.inside)
@@ -338,12 +342,12 @@ class Leg(NamedTuple):
 
     @property
     def schedule(self) -> Order:
-        """Order of its messages."""
+        """Order of the messages."""
         return self.move.order
 
     @property
     def messages(self) -> dict[str, tuple[Message, ...]]:
-        """This rank's, as those of a plan. Not collective."""
+        """This rank's messages, in the form of a plan's. Not collective."""
         return _messages_of(self.stage.moves)
 
     @property
@@ -357,45 +361,45 @@ class Leg(NamedTuple):
         return self.move.desc_b
 
     def report(self, dtype: DTypeLike | None = None) -> Report:
-        """What this rank moves in it and what it costs. Not collective."""
+        """Report the messages of this rank and their cost. Not collective."""
         from .report import leg_report
 
         return leg_report(self.plan, self.stage, dtype)
 
 
 def _messages_of(moves: Sequence[Move]) -> dict[str, tuple[Message, ...]]:
-    """This rank's messages of some moves: "send", "receive" and "copy". Not collective."""
+    """This rank's messages of some moves: "send", "receive" and "copy"."""
     names = enumerate(("send", "receive", "copy"))
     return {name: tuple(message for move in moves for message in move.messages[k]) for k, name in names}
 
 
-def _seen_by(move: Move, rank: int, number: Mapping[int, int] | range) -> Move:
-    """A move with the messages of that rank."""
-    a, b = move.moved._for_rank(rank), move.desc_b._for_rank(rank)
+def _move_for_rank(move: Move, rank: int, number: Mapping[int, int] | range) -> Move:
+    """Return a move with the messages of another rank."""
+    a, b = move.op_layout._for_rank(rank), move.desc_b._for_rank(rank)
     order = move.order.of(*process_coords(a, b, rank))
-    messages, arrays = planned(a, b, rank, number, order, move.edge)
+    messages, arrays = rank_messages(a, b, rank, number, order, move.edge)
     return move._replace(messages=messages, arrays=arrays)
 
 
-def traced(plan: Redistribution, a: Any, out: Any, alpha: Any, beta: Any) -> Any:
-    """A plan's call, recorded. Collective, as the call."""
+def call_traced(plan: Redistribution, a: Any, out: Any, alpha: Any, beta: Any) -> Any:
+    """Call a plan, and record the call. Collective, as the call."""
     with tracing.moving(plan.desc_a, plan.desc_b):
         result = plan(a, out, alpha=alpha, beta=beta)
         tracing.moved(*_bytes(plan, a, result))
     return result
 
 
-def begun(plan: Redistribution, a: Any, out: Any) -> Any:
-    """The record of a transfer that is about to be started; None where nothing is traced. Not collective."""
+def start_trace(plan: Redistribution, a: Any, out: Any) -> Any:
+    """Return the trace's record of a transfer that is about to start; None without a trace."""
     measured = tracing.begun("redistribute", plan.desc_a, plan.desc_b)
     if measured is not None:
-        with contextlib.suppress(Exception):  # what is wrong with the arrays all ranks are told by the transfer
+        with contextlib.suppress(Exception):  # the transfer reports errors of the arrays, collectively
             measured.bytes_sent, measured.bytes_copied = _bytes(plan, a, out)
     return measured
 
 
 def _bytes(plan: Redistribution, a: Any, b: Any) -> tuple[int, int]:
-    """Bytes of elements that a call sends to others, and copies, on this rank."""
+    """Bytes that a call sends to other ranks, and bytes that it copies, on this rank."""
     before, after = (
         arrays if plan.inside.is_batch and arrays is not None else [arrays] * len(plan) for arrays in (a, b)
     )
@@ -409,7 +413,7 @@ def _bytes(plan: Redistribution, a: Any, b: Any) -> tuple[int, int]:
 
 
 def _item(array: Any) -> int:
-    """Bytes of an element; 0 where this rank cannot tell."""
+    """Bytes of an element; 0 if unknown."""
     if isinstance(array, list | tuple):  # of tiles
         return next(filter(None, map(_item, array)), 0)
     local = array.local if isinstance(array, Distributed) else array

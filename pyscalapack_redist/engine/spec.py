@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ..comm.groups import Joint, MPIGroup, check_alive, check_running, group_of, joined
+from ..comm.groups import MergedIntercomm, MPIGroup, check_alive, check_running, group_of, merge_intercomm
 from ..comm.mpi import MPI
 from ..comm.vote import Outcome, Statement, digest
 from ..errors import ArrayError, DescriptorError, ScheduleError, shown, unknown
@@ -28,7 +28,7 @@ from ..layout.waypoints import Via, read_via, readable_via
 from ..schedules.catalogue import NAMES
 from ..schedules.layout_orders import is_one_port
 from .local_arrays import check_dtype, dtype_digest
-from .operation import MatrixPart, check_square, checked_fill, checked_part
+from .operation import MatrixPart, check_square, parse_fill, parse_part
 
 WITH_UNIT = re.compile(r"(?P<value>\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*(?P<unit>[a-z]*)", re.IGNORECASE)
 AGREE = ("always", "first")
@@ -152,7 +152,7 @@ def checked_options(
         if not isinstance(name, str):
             raise unknown(what, name, names)
     check_combination(schedule, schedule == "auto" or is_one_port(schedule), exchange, buffers)
-    letter, part = letter_of("op", op, OPERATIONS), checked_part(uplo, diag)
+    letter, part = letter_of("op", op, OPERATIONS), parse_part(uplo, diag)
     if part is not None and buffers == "datatypes":
         raise ScheduleError(
             f"uplo = {uplo!r} with buffers = 'datatypes': no derived datatype is made for a trapezoid; "
@@ -165,7 +165,7 @@ def checked_options(
         limit,
         letter,
         part,
-        checked_fill(fill, part),
+        parse_fill(fill, part),
         checked_agree(agree, exchange, buffers),
     )
 
@@ -232,7 +232,7 @@ class Spec:
         self.on_paper = on_paper(desc_a, desc_b, comm)
         if not self.on_paper:
             check_running()
-        self.joint = _joint(comm)
+        self.merged = _merged(comm)
         if comm is not None and not hasattr(comm, "Get_size"):
             # the others need to hear of it, where the layouts tell who they are
             self.error = error or DescriptorError(f"comm = {comm!r} must be an mpi4py Intracomm or Intercomm")
@@ -240,10 +240,12 @@ class Spec:
         if self.on_paper:
             self._comm = None
         else:
-            self._comm = self.joint.comm if self.joint is not None else _communicator(desc_a, desc_b, comm, self.error)
+            self._comm = (
+                self.merged.comm if self.merged is not None else _communicator(desc_a, desc_b, comm, self.error)
+            )
             check_alive(self._comm)
         self.dtype = None if dtype is None else self._kept(functools.partial(_checked_dtype, dtype))
-        if self.joint is not None and (desc_a is None) == (desc_b is None):
+        if self.merged is not None and (desc_a is None) == (desc_b is None):
             which = "neither desc_a nor desc_b is" if desc_a is None else "both desc_a and desc_b are"
             self.error = self.error or DescriptorError(
                 f"comm is an inter-communicator, and {which} given: give desc_a alone on the side that has the array, "
@@ -268,7 +270,7 @@ class Spec:
         if via is not None:
             way = self._kept(lambda: via if isinstance(via, str) or not isinstance(via, Iterable) else [*via])
             self._between = readable_via(way, self._comm)
-            self.via = None if way is None else self._kept(lambda: read_via(way, self._comm, self.joint is not None))
+            self.via = None if way is None else self._kept(lambda: read_via(way, self._comm, self.merged is not None))
         self._options = options
         self.schedule, self.exchange, self.buffers, self.memory_limit, self.op, self.part, self.fill, self.agree = (
             options
@@ -320,7 +322,7 @@ class Spec:
         )
         told.descriptors = a, b
         told.knows_both = True
-        if self.joint is not None:
+        if self.merged is not None:
             told.dtype = dtype
         _check_layouts(self._options, a, b, self.op, None if self.part is None else self.part.uplo, self.via)
         return told
@@ -336,14 +338,14 @@ class Spec:
         """What this rank asks for. Not collective."""
         a, b = self.descriptors
         source, target = None if a is None else a.layout_digest, None if b is None else b.layout_digest
-        if self.joint is None:
+        if self.merged is None:
             return Asked(self.call, source, target)
         dtype = None if self.dtype is None else dtype_digest(self.dtype)
-        return Asked(self.call, source, target, self._sender(self.joint), dtype)
+        return Asked(self.call, source, target, self._sender(self.merged), dtype)
 
-    def _sender(self, joint: Joint) -> int:
+    def _sender(self, merged: MergedIntercomm) -> int:
         """The side that sends."""
-        return joint.side if self._sends else 1 - joint.side
+        return merged.side if self._sends else 1 - merged.side
 
     @property
     def _via_on_all_ranks(self) -> str | tuple[int, ...] | None:
@@ -376,11 +378,11 @@ class Spec:
             "a plan: desc_a and desc_b are layouts" if self.returns == RETURNS_PLAN else "an array: desc_a is one"
         )
         said = [Statement("what the call returns", self.returns, returned)]
-        if self.joint is not None:
+        if self.merged is not None:
             role = "desc_a alone, so its side sends" if self._sends else "desc_b alone, so its side receives"
             dtype = None if self.dtype is None else dtype_digest(self.dtype)
             said += [
-                Statement("the direction", self._sender(self.joint), role),
+                Statement("the direction", self._sender(self.merged), role),
                 Statement("dtype", dtype, f"{self.dtype}"),
             ]
         for name, desc in zip(("desc_a", "desc_b"), self.descriptors, strict=True):
@@ -409,7 +411,7 @@ def resolve(desc_a: object, desc_b: object, *options: Any) -> Spec:
     fixed = (
         isinstance(options[0], type | str | np.dtype | None) and spec.via is None
     )  # what nobody can change meanwhile
-    if spec.error is None and not spec.on_paper and spec.joint is None and fixed:
+    if spec.error is None and not spec.on_paper and spec.merged is None and fixed:
         _kept[place] = options, spec
         while len(_kept) > SPECS_KEPT:
             _kept.popitem(last=False)
@@ -489,9 +491,9 @@ def _checked_dtype(dtype: object) -> np.dtype[Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _joint(comm: object) -> Joint | None:
+def _merged(comm: object) -> MergedIntercomm | None:
     """Both sides of an inter-communicator as one; None for anything else. Collective over both sides, once."""
-    return joined(comm) if comm is not None and hasattr(comm, "Get_remote_size") and comm else None  # type: ignore[arg-type]
+    return merge_intercomm(comm) if comm is not None and hasattr(comm, "Get_remote_size") and comm else None  # type: ignore[arg-type]
 
 
 def _communicator(

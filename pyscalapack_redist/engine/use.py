@@ -18,9 +18,9 @@ from .._kernels.bundle import Origins, address_of
 from .._kernels.call import Call, Kinds
 from .._kernels.transport import Traffic
 from ..comm.group import DATA, Group
-from ..comm.progress import interrupts_held, until
-from ..comm.transfer import CountedVote, Transfer
-from ..comm.vote import Ballot, Outcome, RingVote, Rows, Statement, differ, error_in_words
+from ..comm.progress import hold_interrupts, wait_until
+from ..comm.transfer import CountedVoting, Transfer
+from ..comm.vote import Outcome, RingVoting, Rows, Statement, Vote, describe_error, differ
 from ..errors import CollectiveError
 from ..exchanges import Exchange, Progress, Run
 from ..exchanges.exchange import prepare
@@ -104,7 +104,7 @@ class Use:
 
     # -- before the vote
 
-    def check(self, a: Any, out: Any, alpha: object, beta: object, let_through: Callable[[], None]) -> None:
+    def check(self, a: Any, out: Any, alpha: object, beta: object, deliver_interrupts: Callable[[], None]) -> None:
         """Check this rank's arrays and take the memory for them; an error is kept for the vote."""
         plan = self.plan
         try:
@@ -122,7 +122,7 @@ class Use:
                 if not plan.may_ask_dtypes or None not in operands.dtypes:
                     raise
                 plan.forget_dtypes(operands)  # other ranks' arrays may have changed: ask again
-            let_through()
+            deliver_interrupts()
             if self.binding is not None and operands.item:
                 self._rows = self.progress.with_vote()
         except BaseException as caught:
@@ -179,12 +179,12 @@ class Use:
 
     # -- the vote
 
-    def make_ballot(self, failed: int) -> Ballot:
+    def make_vote(self, failed: int) -> Vote:
         """Make this rank's vote."""
         plan, operands = self.plan, self.operands
         if operands is None:
-            return Ballot(failed=failed, call=plan.identity)
-        return Ballot(failed=failed, **plan.ballot_fields(operands))
+            return Vote(failed=failed, call=plan.identity)
+        return Vote(failed=failed, **plan.ballot_fields(operands))
 
     def make_statements(self) -> list[Statement]:
         """List the values behind the vote's digests."""
@@ -224,7 +224,7 @@ class Use:
 
     def record_failure(self, error: BaseException) -> None:
         """Record an error in the plan."""
-        self.plan.record_failure(error_in_words(error))
+        self.plan.record_failure(describe_error(error))
 
     def record_vote_time(self) -> None:
         """Record the time at which the vote was counted."""
@@ -271,7 +271,7 @@ class Use:
             self.binding = plan.binding(operands, self._kind, order, item, self._by)
             self.exchange = self.binding.exchanges[self._stage]
         assert self.binding is not None
-        self.moves = bool(item) and not (len(plan.stages) == 1 and all(operands.kind.stays))
+        self.moves = bool(item) and not (len(plan.stages) == 1 and all(operands.kind.unchanged))
         plan.bind_terms(operands, order, item)
         cache_call(plan, operands, self.binding, outcome)
         return outcome.packed is not None and (outcome.packed != order or "packed" in outcome.disputed)
@@ -432,17 +432,17 @@ def start_use(
         use.operands, use._inputs = operands_of(plan, a, out, alpha, beta), inputs
         return Transfer(None, use)
     group.check_usable()
-    with interrupts_held() as held:
+    with hold_interrupts() as held:
         terms = plan.terms
         if terms is not None:
-            error = _wait_for_terms(plan, terms, held.let_through, error)
+            error = _wait_for_terms(plan, terms, held.deliver_interrupts, error)
             if plan.series is not None:
                 terms.check_usable()
-        ticket = group.next_ticket() if plan.series is None else 0
+        ticket = group.draw_ticket() if plan.series is None else 0
         use = Use(plan, ticket, spent, measured)
         use._inputs, use.error = inputs, error
         if error is None:
-            use.check(a, out, alpha, beta, held.let_through)
+            use.check(a, out, alpha, beta, held.deliver_interrupts)
         transfer = Transfer(group, use, ticket)
         if terms is not None:
             terms.note_start(transfer)
@@ -450,19 +450,19 @@ def start_use(
 
 
 def _wait_for_terms(
-    plan: Plan, terms: Terms, let_through: Callable[[], None], error: BaseException | None
+    plan: Plan, terms: Terms, deliver_interrupts: Callable[[], None], error: BaseException | None
 ) -> BaseException | None:
     """Wait until the plan's first call is settled, so that all ranks vote or none; return the error or an interrupt."""
 
-    def look_around() -> None:
+    def check_peers() -> None:
         if plan.group is not None:
-            plan.group.look_around(plan)
+            plan.group.check_peers(plan)
         if error is None:
-            let_through()
+            deliver_interrupts()
 
     while not terms.is_settled():
         try:
-            until(terms.is_settled, look_around)
+            wait_until(terms.is_settled, check_peers)
         except BaseException as caught:
             error = error or caught
     return error
@@ -474,7 +474,7 @@ def continue_call(plan: Plan, call: Call, a: Any, out: Any) -> Transfer:
     entry, origins = next((entry for entry in plan.cache.values() if entry.call is call), None), call.origins
     if group is None or entry is None or origins is None:
         raise RuntimeError("internal error: a transfer continues a call that has not begun; please report it")
-    with interrupts_held():
+    with hold_interrupts():
         use = Use(plan, group.ticket)
         try:
             arrays, outs = lists(plan, a, out)
@@ -484,16 +484,16 @@ def continue_call(plan: Plan, call: Call, a: Any, out: Any) -> Transfer:
             use._kind = use.operands.kind
             traffic = None if call.voted and not call.as_expected else call.traffic
             if call.voted:
-                vote: Any = CountedVote(call.outcome(), call.number)
+                voting: Any = CountedVoting(call.outcome(), call.number)
             else:
-                vote = group.adopt(RingVote(call.traffic.ring, call.ballot, posted=True))
+                voting = group.adopt(RingVoting(call.traffic.ring, call.vote, posted=True))
             call.hand_over()
             use.bind(entry.binding(plan), begin=functools.partial(Together, begun=traffic))
         except BaseException as caught:  # other ranks rely on the call that has begun
-            group.break_off(f"{type(caught).__name__}: {caught}")
-            group.wreckage.append(call)
+            group.abort(f"{type(caught).__name__}: {caught}")
+            group.aborted_uses.append(call)
             raise
-        return Transfer(group, use, group.ticket, vote)
+        return Transfer(group, use, group.ticket, voting)
 
 
 def allocate(plan: Plan, operands: Operands, dtypes: Dtypes) -> tuple[ArrayKind, list[NDArray[Any] | None]]:
@@ -550,7 +550,13 @@ def find_fast_path(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call 
 def _make_first_call(plan: Plan, a: Any, out: Any, alpha: Any, beta: Any) -> Call | Transfer | None:
     """Make the compiled call for arrays of this kind before their first use. Errors are ignored: a transfer reports them."""
     group = plan.group
-    if group is None or group.broken is not None or plan.terms is not None or plan.may_ask_dtypes or plan.has_tiles:
+    if (
+        group is None
+        or group.abort_reason is not None
+        or plan.terms is not None
+        or plan.may_ask_dtypes
+        or plan.has_tiles
+    ):
         return None
     if plan.stages[0].exchange is not Shared:
         return None
@@ -596,7 +602,7 @@ def _store_call(
     """Store a cache entry for arrays of this kind, with `traffic` alone or with `binding`."""
     key, group = key_of(operands), plan.group
     plan.discard(key)
-    if key is None or group is None or True in operands.kind.stays:
+    if key is None or group is None or True in operands.kind.unchanged:
         return None
     makes = [
         None if target is None or target is out else (pair.desc_b.empty if pair.part is None else pair.desc_b.zeros)
@@ -608,7 +614,7 @@ def _store_call(
     except (BufferError, ValueError):  # a dtype that the buffer protocol cannot describe: checked in each call
         return None
     call: Call | Transfer | None = None
-    ballot = Ballot(**plan.ballot_fields(operands))
+    vote = Vote(**plan.ballot_fields(operands))
     order = operands.order or 0 if binding is None else binding.order
     exchange = None if binding is None else binding.exchanges[0]
     template = Operands([], [], [], *operands[3:])
@@ -616,19 +622,19 @@ def _store_call(
         traffic = exchange.compiled()
     if traffic is not None:
         # The plan refers to its call, the call only weakly to the plan: both are freed with the plan's last reference.
-        look_around = functools.partial(_look_around, group, weakref.ref(plan))
+        check_peers = functools.partial(_check_peers, group, weakref.ref(plan))
         call = Call(
             traffic,
             kinds,
-            Ballot(**plan.ballot_fields(operands), packed=order),
+            Vote(**plan.ballot_fields(operands), packed=order),
             item,
-            look_around,
+            check_peers,
             group.tickets,
             plan.is_batch,
         )
     elif exchange is not None and _is_cacheable(plan, exchange, item, outcome):
         assert binding is not None
-        call = Transfer.ready(group, CachedUse(plan, kinds, template, binding), ballot, outcome)
+        call = Transfer.ready(group, CachedUse(plan, kinds, template, binding), vote, outcome)
     plan.store(key, CacheEntry(kinds, template, order, call, binding))
     return call
 
@@ -639,5 +645,5 @@ def _is_cacheable(plan: Plan, exchange: Exchange, item: int, outcome: Outcome | 
     return agreed and item > 0 and not plan.may_ask_dtypes and CachedUse.suits(exchange)
 
 
-def _look_around(group: Group, plan: weakref.ref[Plan]) -> None:
-    group.look_around(plan())
+def _check_peers(group: Group, plan: weakref.ref[Plan]) -> None:
+    group.check_peers(plan())

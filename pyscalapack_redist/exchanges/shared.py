@@ -19,7 +19,9 @@ from .exchange import Exchange, Options, Progress, prepare, stores_for
 from .message import ByteMessage, Run
 from .pipeline import Windowed
 
-WOVEN_FROM = 2**20  # bytes that the ranks of a node write, from which on messages that share columns are interleaved
+INTERLEAVED_FROM = (
+    2**20
+)  # bytes that the ranks of a node write, from which on messages that share columns are interleaved
 SHORTEST = 40  # bytes of such messages' runs, in the mean: shorter ones take longer to tell apart than to move
 SLOTS = 4
 
@@ -159,7 +161,7 @@ def _traffic(ring: Ring, sends: Pairs, receives: Pairs, copies: Bundle, limit: i
         limit=limit,
         most_slots=SLOTS,
         stores=stores,
-        shortest=SHORTEST if stores.nbytes * ring.size >= WOVEN_FROM else -1,
+        shortest=SHORTEST if stores.nbytes * ring.size >= INTERLEAVED_FROM else -1,
     )
 
 

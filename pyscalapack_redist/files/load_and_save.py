@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from ..comm.group import first_known
 from ..comm.groups import MPIGroup, group_of
 from ..comm.mpi import MPI
-from ..comm.vote import Ballot, Statement, digest
+from ..comm.vote import Statement, Vote, digest
 from ..engine.local_arrays import check_dtype, dtype_digest, made_for
 from ..engine.spec import group_of_all
 from ..errors import ArrayError, FileError, shown
@@ -316,7 +316,7 @@ def _agreed(
     """Raise on every rank unless all are well and ask for the same; the dtype, if a rank knows it. Collective."""
     known = None if dtype is None else dtype_digest(dtype)
     group.agree(
-        Ballot(failed=group.failed(error), call=digest((desc.layout_digest, call)), dtype=known),
+        Vote(failed=group.failure_code(error), call=digest((desc.layout_digest, call)), dtype=known),
         error,
         lambda: [
             Statement("desc", desc.layout_digest, repr(desc)),

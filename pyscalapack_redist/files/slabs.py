@@ -25,7 +25,7 @@ from ..comm.group import Group
 from ..comm.groups import MPIGroup
 from ..comm.mpi import MPI
 from ..comm.node import machine
-from ..comm.progress import blocking
+from ..comm.progress import call_blocking
 from ..engine.make import plan
 from ..errors import FileError
 from ..layout.descriptor import Descriptor
@@ -311,15 +311,15 @@ class MPIFile(ArrayFile):
     def opened(self, mode: str) -> Iterator[MPI.File]:
         on_all(self.group, lambda: check_openable(self.path))
         access = MPI.MODE_RDONLY if mode == "r" else MPI.MODE_WRONLY
-        file = on_all(self.group, lambda: blocking(lambda: MPI.File.Open(MPI.COMM_SELF, self.path, access)))
+        file = on_all(self.group, lambda: call_blocking(lambda: MPI.File.Open(MPI.COMM_SELF, self.path, access)))
         file.Set_errhandler(MPI.ERRORS_RETURN)
         with contextlib.ExitStack() as undo:
-            undo.callback(blocking, file.Close)
+            undo.callback(call_blocking, file.Close)
             yield file
             if mode != "r":
-                on_all(self.group, lambda: blocking(file.Sync))
+                on_all(self.group, lambda: call_blocking(file.Sync))
             undo.pop_all()
-        on_all(self.group, lambda: blocking(file.Close))
+        on_all(self.group, lambda: call_blocking(file.Close))
 
     def read_part(self, file: MPI.File, array: FileArray, slab: Slab, dtype: np.dtype[Any]) -> NDArray[Any]:
         part, item = slab.layout.empty(array.dtype, order=array.order), array.dtype.itemsize

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..comm.group import Group, first_known, read_alike
+from ..comm.group import Group, first_known, read_consistently
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..errors import DescriptorError, shown
@@ -194,7 +194,9 @@ class Descriptor(Ownership):
         lld: int | None = None,
     ) -> None:
         if not isinstance(grid, ProcessGrid):
-            raise DescriptorError(f"grid = {shown(grid)} must be a ProcessGrid")
+            shape_alone = isinstance(grid, tuple | list) and all(isinstance(n, int | np.integer) for n in grid)
+            remedy = f": ProcessGrid({tuple(grid)}, comm), with the communicator of its ranks" if shape_alone else ""
+            raise DescriptorError(f"grid = {shown(grid)} must be a ProcessGrid{remedy}")
         whole, spread = distributions_of(shape, block, grid, source, axes)
         places, on_paper = Places(whole, spread, grid), grid.comm is None
         place = None if grid.coords is None else places.at(grid.coords)
@@ -231,7 +233,7 @@ class Descriptor(Ownership):
             Another rank found such an error, or has another layout.
         """
         group = group_of(comm)
-        mine = read_alike(
+        mine = read_consistently(
             group, "the descriptor", lambda: cls._read_array(nine_integers, comm), lambda found: found.layout_digest
         )
         return cls._spread(mine, group, comm)

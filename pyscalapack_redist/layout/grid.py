@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._descriptor import FIELDS, build_fields, check_fields, read_fields
-from ..comm.group import first_known, read_alike
+from ..comm.group import first_known, read_consistently
 from ..comm.groups import check_alive, check_running, group_of
 from ..comm.mpi import MPI
 from ..comm.vote import digest
@@ -107,7 +107,7 @@ class ProcessGrid:
             Another rank found one of these.
         """
         group = group_of(comm)
-        grid = read_alike(
+        grid = read_consistently(
             group,
             "the grid of the BLACS context",
             lambda: cls._read_context(ctxt, comm),

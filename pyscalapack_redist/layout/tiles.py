@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ..comm.group import read_alike
+from ..comm.group import read_consistently
 from ..comm.groups import group_of
 from ..comm.mpi import MPI
 from ..comm.vote import digest
@@ -445,7 +445,7 @@ def layout_on(desc: LayoutArgument, comm: MPI.Intracomm | None, name: str = "des
             )
         return desc
     group = group_of(comm)
-    mine = read_alike(group, name, lambda: _descriptor_on(name, desc, comm), lambda found: found.layout_digest)
+    mine = read_consistently(group, name, lambda: _descriptor_on(name, desc, comm), lambda found: found.layout_digest)
     return Descriptor._spread(mine, group, comm)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .. import blacs, tracing
 from ..blacs.library import fitting_kernels, kernel_name, warn_of_kernels
-from ..comm.vote import Ballot, Statement, digest
+from ..comm.vote import Statement, Vote, digest
 from ..distributed_array import DistributedArray
 from ..engine.make import plan
 from ..engine.spec import communicator_of, group_of_all
@@ -104,7 +104,7 @@ class Problem:
 
         with tracing.phase("agree"):
             self._group.agree(
-                Ballot(failed=self._group.failed(self._error), call=call),
+                Vote(failed=self._group.failure_code(self._error), call=call),
                 self._error,
                 statements,
                 lambda outcome: True,
@@ -417,18 +417,30 @@ def panels(rows: int, columns: int) -> Iterator[slice]:
         yield slice(first, min(first + width, columns))
 
 
-def local_elements(matrix: DistributedArray) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
-    """What this rank holds of a matrix: global rows and columns, and the elements; empty outside the grid. Not collective."""
-    desc, local = matrix.desc, matrix.local
-    if local is None or desc.coords is None:
+def local_elements(array: DistributedArray) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+    """Global rows and columns that this rank holds, and the elements; a vector is a matrix of one column.
+
+    Empty outside the grid, and on processes that hold a copy of another's elements.
+    """
+    desc, local = as_column(array.desc), array.local
+    if local is None or desc.place is None or any(desc.place[2:]):
         nothing = np.zeros(0, np.int64)
-        return nothing, nothing, np.zeros((0, 0), matrix.dtype)
-    rows, columns = desc.global_indices(0), desc.global_indices(1)
-    return rows, columns, local[: rows.size]
+        return nothing, nothing, np.zeros((0, 0), array.dtype)
+    matrix = local[:, None] if local.ndim == 1 else local
+    rows, columns = (axis.global_indices(k) for axis, k in zip(desc.distributions, desc.place, strict=False))
+    if desc.parent is not None:
+        first_row, first_column = (
+            int(axis.local_index(indices[0])) if indices.size else 0
+            for axis, indices in zip(desc.distributions, (rows, columns), strict=True)
+        )
+        matrix = matrix[first_row:, first_column:]
+    return rows, columns, matrix[: rows.size, : columns.size]
 
 
-def assemble(size: int, dtype: Any, combine: np.ufunc = np.add) -> Callable[[Iterable[Any]], NDArray[Any]]:
-    """For `Problem.run`: an array of zeros, combined with what each rank has told of it, indices and values; or None."""
+def assemble(
+    size: int, dtype: Any, combine: Callable[..., NDArray[Any]] = np.add
+) -> Callable[[Iterable[Any]], NDArray[Any]]:
+    """For `Problem.run`: an array of zeros, combined with the indices and values of each rank; a rank may have None."""
 
     def of_all(replies: Iterable[Any]) -> NDArray[Any]:
         whole = np.zeros(size, dtype)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from .. import blacs
 from ..blacs.contexts import one_thread
 from ..comm.group import Group, first_known
-from ..comm.vote import Verdict, differ, error_in_words
+from ..comm.vote import Verdict, describe_error, differ
 from ..errors import CollectiveError, LibraryError
 from ..layout.descriptor import Descriptor
 from .matrix_operands import Operand
@@ -245,7 +245,7 @@ def _for_all(group: Group, error: BaseException) -> Exception:
     """What ranks raise where this one has an error."""
     if isinstance(error, LinAlgError):
         return type(error)(str(error))
-    return CollectiveError(f"{group.names[group.rank]} could not take part: {error_in_words(error)}")
+    return CollectiveError(f"{group.names[group.rank]} could not take part: {describe_error(error)}")
 
 
 def _difference(calls: list[tuple[int, Entry]]) -> Verdict:

@@ -14,7 +14,7 @@ import numpy as np
 from pyscalapack_redist import Descriptor, ProcessGrid, Redistribution, batch, redistribute
 from pyscalapack_redist.comm import progress, series
 from pyscalapack_redist.comm.group import Group
-from pyscalapack_redist.comm.vote import Ballot, Statement
+from pyscalapack_redist.comm.vote import Statement, Vote
 from pyscalapack_redist.exchanges import Cutting
 
 from .explore import Case
@@ -146,10 +146,10 @@ def play(rank: Rank) -> None:
 def again(rank: Rank) -> None:
     """All plans can be used, and nothing is left over."""
     for k, name in enumerate(rank.world.last):
-        if name in rank.plans and rank.plans[name].inside.group.broken is None:
+        if name in rank.plans and rank.plans[name].inside.group.abort_reason is None:
             Use(rank, rank.plans[name], LAST + k, ("FF", "CC")[(k + rank.rank) % 2]).call()
         rank.persistently(rank.drain)
-    assert not progress.under_way(), progress.under_way()
+    assert not progress.tasks_in_flight(), progress.tasks_in_flight()
 
 
 def freeing(rank: Rank) -> None:
@@ -264,7 +264,7 @@ def agree(rank: Rank, group: Group, fault: str | None) -> str:
     error = ValueError("wrong") if fault else None
     try:
         group.agree(
-            Ballot(failed=group.failed(error), call=77),
+            Vote(failed=group.failure_code(error), call=77),
             error,
             lambda: [Statement("what is called", 77, "an agreement")],
             lambda outcome: True,
@@ -284,7 +284,7 @@ def same_everywhere(world: EngineWorld) -> None:
     assert not left, left
     for rank in world.ranks:
         for plan in rank.plans.values():
-            assert plan.inside.group.broken is None, f"rank {rank.rank}: {plan.inside.group.broken}"
+            assert plan.inside.group.abort_reason is None, f"rank {rank.rank}: {plan.inside.group.abort_reason}"
     for number in sorted(set().union(*(rank.did for rank in world.ranks))):
         ranks = [rank.rank for rank in world.ranks if number in rank.did]
         became = [_settled(world.ranks[rank].did[number]) for rank in ranks]
@@ -330,7 +330,7 @@ def after_death(world: EngineWorld) -> None:
             for use in rank.did.values():
                 _settled(use)
             for plan in rank.plans.values():
-                assert not world.waiting or plan.inside.group.broken is None, "it has not been told to others"
+                assert not world.waiting or plan.inside.group.abort_reason is None, "it has not been told to others"
 
 
 def after_breaking_off(world: EngineWorld) -> None:

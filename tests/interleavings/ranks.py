@@ -23,7 +23,7 @@ from pyscalapack_redist.comm import node as nodes
 from pyscalapack_redist.comm import transfer as transfers
 from pyscalapack_redist.comm.group import Group
 from pyscalapack_redist.comm.node import Node
-from pyscalapack_redist.comm.vote import Ballot, Rows, Vote
+from pyscalapack_redist.comm.vote import Rows, Vote, Voting
 from pyscalapack_redist.engine import make
 from pyscalapack_redist.engine import use as uses
 from pyscalapack_redist.engine.terms import Terms
@@ -60,13 +60,13 @@ class ExploredGroup(groups.MPIGroup):
     def make_collectives(self) -> None:
         """There are none."""
 
-    def gone(self) -> str | None:
+    def communication_error(self) -> str | None:
         """MPI goes on, and no communicator of a user's is freed."""
         return None
 
-    def cast(self, ballot: Ballot, rows: Rows | None = None) -> Vote:
+    def cast_vote(self, vote: Vote, rows: Rows | None = None) -> Voting:
         _here().no_memory = False
-        return super().cast(ballot, rows)
+        return super().cast_vote(vote, rows)
 
 
 class Team:
@@ -244,7 +244,7 @@ class EngineWorld(World):
         setting.begin(self)
 
     def _enter(self, rank: int) -> None:
-        progress.here = self.ranks[rank].under_way  # type: ignore[assignment]
+        progress.thread_state = self.ranks[rank].under_way  # type: ignore[assignment]
 
     def _watch(self, rank: int, jobs: Sequence[int]) -> Callable[[], None]:
         """What a rank sees of the other job: one of its ranks has gone, once what that one has sent has come."""
@@ -295,7 +295,7 @@ def _group_of(comm: OneRank, ranks: tuple[int, ...]) -> Group:
 
 
 class _Held:
-    """Stands for `interrupts_held`: what comes to a rank meanwhile comes at the end, or where it is let through."""
+    """Stands for `hold_interrupts`: what comes to a rank meanwhile comes at the end, or where it is let through."""
 
     came = True  # something may have
 
@@ -304,7 +304,7 @@ class _Held:
         self._rank.held += 1
         return self
 
-    def let_through(self) -> None:
+    def deliver_interrupts(self) -> None:
         if self._rank.held == 1:
             self._rank.deliver()
 
@@ -341,15 +341,15 @@ def _pause() -> None:
 
 
 def _call(
-    traffic: Any, kinds: Any, ballot: Any, item: int, look_around: Callable[[], None], tickets: Any, listed: bool
+    traffic: Any, kinds: Any, vote: Any, item: int, check_peers: Callable[[], None], tickets: Any, listed: bool
 ) -> Call:
     """A compiled call: it waits where it looks around."""
 
     def pausing() -> None:
-        look_around()
+        check_peers()
         _pause()
 
-    return Call(traffic, kinds, ballot, item, pausing, tickets, listed)
+    return Call(traffic, kinds, vote, item, pausing, tickets, listed)
 
 
 def _made(layout: type[Descriptor | Tiles], name: str) -> Callable[..., Any]:
@@ -390,10 +390,10 @@ def _moving_or_failing(self: Any, block: bool) -> Any:
 
 _REPLACED: list[tuple[Any, str, Any]] = [
     (progress, "pause", _pause),
-    (progress, "interrupts_held", _Held),
-    (transfers, "interrupts_held", _Held),
-    (uses, "interrupts_held", _Held),
-    (progress, "here", None),
+    (progress, "hold_interrupts", _Held),
+    (transfers, "hold_interrupts", _Held),
+    (uses, "hold_interrupts", _Held),
+    (progress, "thread_state", None),
     (progress, "LOOKS", 0),
     (progress, "LOOKS_AROUND", 1),
     (transfers, "TEST_SHARE", 0.0),
@@ -476,17 +476,17 @@ class Rank:
 
     def drain(self) -> None:
         """Wait until nothing is under way."""
-        while progress.under_way():
-            with progress.interrupts_held():
+        while progress.tasks_in_flight():
+            with progress.hold_interrupts():
                 progress.advance_others()
-            for group in {transfer._group for transfer in progress.under_way() if hasattr(transfer, "_group")}:
-                group.look_around()
+            for group in {transfer._group for transfer in progress.tasks_in_flight() if hasattr(transfer, "_group")}:
+                group.check_peers()
             progress.pause()
 
     def free(self, members: tuple[int, ...]) -> None:
         """Free the communicator of these ranks: the group's own goes with it, and the connection, where there are two jobs."""
         group = self.world.setting.teams[members].groups[self.rank]
-        with suppress(KeyboardInterrupt), progress.interrupts_held():  # it comes when all is freed
+        with suppress(KeyboardInterrupt), progress.hold_interrupts():  # it comes when all is freed
             groups.end(group, lambda: self.world.gone.append(self.rank))
 
     def persistently(self, act: Callable[[], Any]) -> Any:
@@ -629,7 +629,7 @@ class Use:
         """The array is what it was; and `out`, unless elements may have moved before something failed."""
         for before, array in zip(self.before, self.arrays, strict=True):
             assert before is None or _same(before, array), "the array has been changed"
-        if self.plan.inside.group.broken is None and self.plan.inside.series is None:
+        if self.plan.inside.group.abort_reason is None and self.plan.inside.series is None:
             for out in self.outs:
                 assert out is None or (out == UNTOUCHED).all(), f"out has been touched:\n{out}"
 

@@ -472,7 +472,7 @@ class Channel:
         """The rank uses it no more: what it has started must have ended."""
         self.world._closing(self._me, self._context)
 
-    def poke(self) -> None:
+    def make_progress(self) -> None:
         """Let messages move."""
         self.world._called(self._me)
 

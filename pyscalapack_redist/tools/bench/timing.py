@@ -33,7 +33,7 @@ from ... import __version__, blacs
 from ..._kernels.flag import answer, round_trips
 from ...comm.groups import group_of
 from ...comm.mpi import MPI
-from ...comm.progress import until
+from ...comm.progress import wait_until
 from ...engine.pictures import between_ranks
 from ...errors import LibraryError, RedistributionError
 from ...exchanges.exchange import wanted
@@ -70,7 +70,7 @@ class Clock:
             comm.Barrier()
         else:
             time.sleep(SETTLE)
-            until(comm.Ibarrier().Test)
+            wait_until(comm.Ibarrier().Test)
         with contextlib.ExitStack() as after:
             if gc.isenabled():  # Python's garbage collection stays out of the times
                 gc.disable()
@@ -83,7 +83,7 @@ class Clock:
         if self._one_node:
             comm.Allreduce(own, most, MPI.MAX)
         else:  # hosts may share cores unknown to MPI, whose wait would take them from those still at work
-            until(comm.Iallreduce(own, most, MPI.MAX).Test)
+            wait_until(comm.Iallreduce(own, most, MPI.MAX).Test)
         return float(most.sum()) / calls / 1e9
 
 

@@ -24,7 +24,7 @@ from pyscalapack_redist.comm import node
 from pyscalapack_redist.comm.channel import MPIChannel
 from pyscalapack_redist.comm.group import DATA, TAGS
 from pyscalapack_redist.comm.groups import group_of
-from pyscalapack_redist.comm.progress import until
+from pyscalapack_redist.comm.progress import wait_until
 from pyscalapack_redist.comm.vote import LogSteps, Rows, work_of
 from pyscalapack_redist.engine.choose import SHORTEST_PIECE
 from pyscalapack_redist.exchanges import message as datatypes
@@ -86,7 +86,7 @@ def check_steps(channel: MPIChannel, radix: int, block: int, without: tuple[int,
                 blocks[j, :length] = content(RANK, (RANK + j) % SIZE, length)
             rows = Rows(blocks, lengths)
         steps.start(rows, use)
-        until(steps.advance)
+        wait_until(steps.advance)
         assert steps.largest.tolist() == [SIZE - 1, 0, use], (radix, steps.largest)
         for j in range(1, SIZE if rows is not None else 1):
             source = (RANK - j) % SIZE

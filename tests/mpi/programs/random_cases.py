@@ -253,7 +253,7 @@ def run_batch(rng: np.random.Generator, place: Place, way: dict[str, Any]) -> Co
 def force(area: int, slots: int, stream_from: int) -> None:
     """Let arrays of any size go the way of large ones."""
     set_all([(node, "AREA", area), (stores, "STREAM_FROM", stream_from)])
-    set_all([(shared, "SLOTS", slots), (shared, "WOVEN_FROM", 0), (shared, "SHORTEST", 0)])
+    set_all([(shared, "SLOTS", slots), (shared, "INTERLEAVED_FROM", 0), (shared, "SHORTEST", 0)])
 
 
 def force_pieces(nbytes: int) -> None:

@@ -19,7 +19,7 @@ from oracle import random_layout
 
 import pyscalapack_redist as psr
 from pyscalapack_redist.comm import groups
-from pyscalapack_redist.comm.groups import joined
+from pyscalapack_redist.comm.groups import merge_intercomm
 
 WORLD = MPI.COMM_WORLD
 DTYPES = ("f8", "i2", "c16", "V3", [("x", "f4"), ("k", "i8")])
@@ -84,7 +84,7 @@ def main() -> None:
     for transfer, mine, out in moving[::-1]:
         transfer.wait()
         assert out is None or out.tobytes() == mine.tobytes()
-    total = joined(intercomm).comm.Get_size()
+    total = merge_intercomm(intercomm).comm.Get_size()
     print(f"{'first' if first else 'second'} {len(kept)} plans, {total} ranks OK\n", end="", flush=True)
     time.sleep(0.02 * WORLD.Get_rank())  # ranks that end the connection at different times have not gone
     intercomm.Disconnect()
