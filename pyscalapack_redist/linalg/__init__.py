@@ -18,7 +18,8 @@ What is wrong is an error on all ranks. Of any routine that may be
 - a `CollectiveError`: so it is on another rank, or ranks ask for different things.
 """
 
-from .decompositions import EighResult, QRResult, SVDResult, eigh, qr, svd
+from .conditioning import cond, matrix_rank, pinv
+from .decompositions import EighResult, QRResult, SVDResult, eigh, eigvalsh, qr, svd
 from .least_squares import LstsqResult, lstsq
 from .products import matmul, norm
 from .systems import SlogdetResult, cho_factor, cho_solve, cholesky, det, inv, lu_factor, lu_solve, slogdet, solve
@@ -33,17 +34,25 @@ __all__ = [
     "cho_factor",
     "cho_solve",
     "cholesky",
+    "cond",
     "det",
     "eigh",
+    "eigvalsh",
     "inv",
     "layout_for",
     "lstsq",
     "lu_factor",
     "lu_solve",
     "matmul",
+    "matrix_rank",
     "norm",
+    "pinv",
     "qr",
     "slogdet",
     "solve",
     "svd",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ..distributed_array import DistributedArray
 from ..errors import ArrayError
 from ..layout.axis import whole_number
+from ..layout.letters import TRIANGLES, letter_of
 from ..scalapack import pxgeqrf, pxgesvd, pxorgqr, pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
 from .check import Check, Claim, Sums
 from .problem import LayoutOption, Problem, ShapeAndLayout
@@ -283,6 +284,16 @@ def order_claim(text: str, ascending: NDArray[Any], never_negative: NDArray[Any]
     return Claim(text, 0.0 if right else np.inf, 0.0)
 
 
+def check_tolerance(name: str, value: Any) -> None:
+    if value is not None and not (isinstance(value, float | int | np.floating) and np.isfinite(value)):
+        raise ValueError(f"{name} = {value!r} must be a finite number, or None")
+
+
+def relative_tolerance(value: float | None, dtype: np.dtype[Any], shape: tuple[int, ...]) -> float:
+    """Singular values up to this times the largest count as zero; by default those that are zero but for rounding."""
+    return float(np.finfo(dtype).eps) * max(shape) if value is None or value < 0 else value
+
+
 def singular_values(problem: Problem) -> NDArray[Any]:
     """Those of the operand a, divided by its power of 2. Collective."""
 
@@ -364,8 +375,9 @@ def eigh(
     Parameters
     ----------
     a, overwrite_a, overwrite_b, check_finite, check, layout, like
-        As for all routines of `linalg`; `like` is of the eigenvectors, by default the blocks and the grid of `a`. Values
-        without vectors are checked by their sum, the sum of their squares, their order and their being finite, which is weaker.
+        As for all routines of `linalg`; `like` is of the eigenvectors, by default the grid of `a`, and its blocks if each
+        process then has a part. Values without vectors are checked by their sum, the sum of their squares, their order and
+        their being finite, which is weaker.
     b : DistributedArray, optional
         A symmetric or Hermitian, positive definite matrix of the shape of `a`.
     lower : bool
@@ -373,8 +385,8 @@ def eigh(
     eigvals_only : bool
         Whether only the eigenvalues are returned, which p?syev or p?heev computes; the vectors are p?syevd's or p?heevd's.
     subset_by_index : (int, int), optional
-        First and last of the eigenvalues that are returned, ascending and counted from 0. The others are computed all
-        the same: p?syevr, which would not, returns wrong vectors, or does not return.
+        First and last of the eigenvalues that are returned, ascending and counted from 0. All are computed, so that it
+        saves no time: p?syevr, which computes a part, returns wrong vectors, or does not return.
     type : {1, 2, 3}
         With `b`: A x = w B x, A B x = w x, or B A x = w x.
 
@@ -406,6 +418,8 @@ def eigh(
     first, last = _read_subset(subset_by_index, a.shape[0])
     triangle = "L" if lower else "U"
     exponent = problem.exponent("a") if b is None else 0
+    if b is None and eigvals_only:
+        return eigenvalues(problem, triangle)[first:last]
 
     def work() -> tuple[NDArray[Any], DistributedArray]:
         matrix = problem.move("a", exponent=exponent)
@@ -420,11 +434,7 @@ def eigh(
         if factor is not None:
             scale = _reduce(problem, verify, matrix, factor, triangle, type, eigvals_only, before, y)
         if eigvals_only:
-            values: NDArray[Any]
-            values, sums = verify.run(lambda: pxsyev(matrix, triangle))
-            before |= sums
-            _require_values(verify, values, before.get("a"))
-            return scale * values, matrix
+            return scale * _solve_for_values(verify, matrix, triangle, before), matrix
         vectors = matrix
 
         def solved() -> NDArray[Any] | None:
@@ -451,6 +461,68 @@ def eigh(
     if (first, last) != (0, a.shape[0]):
         vectors = vectors[:, first:last]
     return EighResult(values, problem.to_result(vectors))
+
+
+@routine
+def eigvalsh(
+    a: DistributedArray,
+    UPLO: str = "L",
+    *,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
+    layout: LayoutOption = None,
+) -> NDArray[np.floating[Any]]:
+    """Eigenvalues of a symmetric or Hermitian matrix, as `numpy.linalg.eigvalsh`. Collective, as `solve`.
+
+    Computed and checked as by `eigh` with `eigvals_only`.
+
+    Parameters
+    ----------
+    a, overwrite_a, check_finite, check, layout
+        As for all routines of `linalg`.
+    UPLO : {"L", "U"}
+        Which triangle is read.
+
+    Returns
+    -------
+    ndarray
+        Ascending, on every rank.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        An eigenvalue did not converge.
+    ValueError
+        `UPLO` is no such letter.
+    """
+
+    def check_arguments(a: DistributedArray) -> ShapeAndLayout:
+        letter_of("UPLO", UPLO, TRIANGLES)
+        return check_square_matrix(a)
+
+    return eigenvalues(Problem({"a": a}, check_arguments), UPLO.upper())
+
+
+def eigenvalues(problem: Problem, triangle: str) -> NDArray[Any]:
+    """Of the operand a, without vectors. Collective."""
+    exponent = problem.exponent("a")
+
+    def work() -> NDArray[Any]:
+        matrix, verify = problem.move("a", exponent=exponent), Check(problem, scaled=True)
+        verify.add("a", matrix, part=f"H{triangle}")
+        return _solve_for_values(verify, matrix, triangle, {})
+
+    letters = "heev" if problem.dtype.kind == "c" else "syev"
+    return scale_by_power(problem.attempt(work, letters), exponent)
+
+
+def _solve_for_values(check: Check, matrix: DistributedArray, triangle: str, before: dict[str, Sums]) -> NDArray[Any]:
+    """All eigenvalues; the matrix is overwritten. Its sums are those "a" that were added or are in `before`. Collective."""
+    values: NDArray[Any]
+    values, sums = check.run(lambda: pxsyev(matrix, triangle))
+    _require_values(check, values, (before | sums).get("a"))
+    return values
 
 
 def _require_pairs(

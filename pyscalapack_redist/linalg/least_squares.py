@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 from ..distributed_array import DistributedArray
 from ..scalapack import pxgels, pxgemm
 from .check import VECTORS, Check, Claim, Sums
-from .decompositions import copy_corner, decompose, require_triplets, scale_by_power
+from .decompositions import (
+    check_tolerance,
+    copy_corner,
+    decompose,
+    relative_tolerance,
+    require_triplets,
+    scale_by_power,
+)
 from .problem import LayoutOption, Problem, ShapeAndLayout, assemble, local_elements, times_power
 from .systems import diagonal_of
 from .working_layouts import check_rows, routine, shaped_like
@@ -89,8 +96,7 @@ def lstsq(
             raise ValueError(f"method = {method!r} must be one of {', '.join(METHODS)}")
         if rcond is not None and method == "qr":
             raise ValueError(f'rcond = {rcond!r} is for singular values: pass method="svd" with it')
-        if rcond is not None and not (isinstance(rcond, float | int | np.floating) and np.isfinite(rcond)):
-            raise ValueError(f"rcond = {rcond!r} must be a finite number, or None")
+        check_tolerance("rcond", rcond)
         check_rows(a, b)
         return a.shape, shaped_like(b.desc, (a.shape[1], *b.shape[1:]))
 
@@ -98,7 +104,7 @@ def lstsq(
     if method == "qr":
         solution, *rest = problem.attempt(lambda: _by_qr(problem), "gels")
     else:
-        solution, *rest = problem.attempt(lambda: _by_svd(problem, -1 if rcond is None else rcond), "gesvd and p?gemm")
+        solution, *rest = problem.attempt(lambda: _by_svd(problem, rcond), "gesvd and p?gemm")
     return LstsqResult(problem.to_result(solution), *rest)
 
 
@@ -172,7 +178,7 @@ def _require_least_norm(
     check.require(lambda sums: [system, Claim.equal_sides(text, sums["null"].product, 0, scale)])
 
 
-def _by_svd(problem: Problem, rcond: float) -> tuple[Any, ...]:
+def _by_svd(problem: Problem, rcond: float | None) -> tuple[Any, ...]:
     """X = V inv(S) U^H B, with the singular values that are not zero; what is left of B is B - U U^H B."""
     exponent = problem.exponent("a")
     matrix = problem.move("a", exponent=exponent)
@@ -181,12 +187,11 @@ def _by_svd(problem: Problem, rcond: float) -> tuple[Any, ...]:
     (m, n), count, few = matrix.shape, sides.shape[1], min(matrix.shape)
     parts, solution = problem.zeros((few, count)), problem.zeros((n, count))
     real = np.zeros(0, problem.dtype).real.dtype
-    smallest = float(np.finfo(real).eps * max(m, n)) if rcond < 0 else rcond
     check = Check(problem, scaled=True)
     y = check.vectors(n)
     check.add("a", matrix, right=y)
     left, values, right = decompose(problem, matrix)
-    used = values > smallest * values.max(initial=0)
+    used = values > values.max(initial=0) * relative_tolerance(rcond, problem.dtype, (m, n))
     inverse = np.divide(1, values, out=np.zeros_like(values), where=used)
     first = require_triplets(check, left, values, right, y)
     if check.active:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +11,16 @@ from numpy.typing import NDArray
 from ..distributed_array import DistributedArray
 from ..errors import ArrayError
 from ..layout.descriptor import Descriptor
+from ..layout.distributed import Distributed
 from ..scalapack import pxgemm
 from .check import Check, Claim, Sums
 from .decompositions import singular_values
 from .problem import LayoutOption, Problem, ShapeAndLayout, assemble, local_elements, panels
-from .working_layouts import routine, shaped_like
+from .working_layouts import routine, shaped_like, spread
 
 PRODUCT = 8.0  # as in `systems`
 NORMS = {None: "F", "fro": "F", 1: "1", np.inf: "I"}
+VECTOR_NORMS = [None, 1, 2, np.inf]
 BY_VALUES: dict[Any, Callable[[NDArray[Any]], Any]] = {2: np.max, -2: np.min, "nuc": np.sum}
 
 
@@ -48,8 +50,8 @@ def matmul(
         m = a.shape[0]
         if b.ndim == 1:
             return (m, 1), shaped_like(b.desc, (m,))
-        n, desc, width = b.shape[1], shaped_like(a.desc, a.shape), b.desc.block[1]
-        blocks = desc.block[0], width if isinstance(width, int) else None
+        n, desc = b.shape[1], shaped_like(a.desc, a.shape)
+        blocks = desc.block[0], spread(b.desc.block[1], n, desc.distributions[1].processes)
         return (m, n), Descriptor((m, n), blocks, desc.grid, source=(desc.source[0], 0), axes=desc.axes)
 
     problem = Problem({"a": a, "b": b}, check_arguments)
@@ -86,8 +88,37 @@ def require_product(
     check.require(claims)
 
 
+@overload
+def norm(
+    a: DistributedArray,
+    ord: Any = ...,
+    axis: None = ...,
+    *,
+    check: bool = ...,
+    layout: LayoutOption = ...,
+) -> np.floating[Any]: ...
+
+
+@overload
+def norm(
+    a: DistributedArray,
+    ord: Any = ...,
+    *,
+    axis: int,
+    check: bool = ...,
+    layout: LayoutOption = ...,
+) -> NDArray[np.floating[Any]]: ...
+
+
 @routine
-def norm(a: DistributedArray, ord: Any = None, *, check: bool = True, layout: LayoutOption = None) -> Any:
+def norm(
+    a: DistributedArray,
+    ord: Any = None,
+    axis: int | None = None,
+    *,
+    check: bool = True,
+    layout: LayoutOption = None,
+) -> Any:
     """A norm of a matrix or a vector, as `numpy.linalg.norm`, on every rank. Collective over the communicator of `a`.
 
     Parameters
@@ -97,49 +128,82 @@ def norm(a: DistributedArray, ord: Any = None, *, check: bool = True, layout: La
     ord : {None, "fro", 1, inf, 2, -2, "nuc"}
         Of a matrix: Frobenius's (by default), the largest sum of a column's absolute values, or of a row's; the largest,
         the least or the sum of the singular values. Of a vector: None, 1, 2 or inf. 0 for an array without elements.
+    axis : int, optional
+        0 for the norm of each column, 1 for that of each row, `ord` being a vector's.
     check, layout
-        As for all routines of `linalg`, for what is of singular values. The others are NumPy's, of the local arrays where
-        they are.
+        As for all routines of `linalg`, for norms of singular values. The others are computed from the local arrays, in
+        float64, and nothing is redistributed.
+
+    Returns
+    -------
+    number, or ndarray with `axis` for a matrix
 
     Raises
     ------
     ValueError
-        `ord` is none of these.
+        `ord` or `axis` is none of these.
     """
 
     def check_arguments(a: DistributedArray) -> ShapeAndLayout:
-        possible = [None, 1, 2, np.inf] if a.ndim == 1 else [*NORMS, *BY_VALUES]
+        if axis is not None and not (isinstance(axis, int | np.integer) and -a.ndim <= axis < a.ndim):
+            raise ValueError(f"axis = {axis!r} must be None, or an integer from {-a.ndim} to {a.ndim - 1}")
+        possible = VECTOR_NORMS if a.ndim == 1 or axis is not None else [*NORMS, *BY_VALUES]
         if ord not in possible:
             raise ValueError(f"ord = {ord!r} must be one of {', '.join(map(repr, possible))}")
         return (*a.shape, 1)[:2], a.desc
 
-    kind = "F" if a.ndim == 1 and ord == 2 else NORMS.get(ord)
-    problem = Problem({"a": a}, check_arguments, vectors=("a",), check_finite=kind is None)
-    real = np.zeros(0, problem.dtype).real.dtype.type
-    exponent = problem.exponent("a")
-    if kind is None:
-        values = singular_values(problem)
-        value = BY_VALUES[ord](values) if values.size else 0
-    else:
-        value = _summed_norm(problem, problem.move("a", read_only=True, exponent=exponent), kind)
+    is_matrix = isinstance(a, Distributed) and a.ndim == 2
+    by_values = is_matrix and axis is None and isinstance(ord, Hashable) and ord in BY_VALUES
+    problem = Problem({"a": a}, check_arguments, vectors=("a",), check_finite=by_values)
+    real = np.zeros(0, problem.dtype).real.dtype
+    value: Any
     with np.errstate(over="ignore"):
-        return real(np.ldexp(value, exponent))
+        if by_values:
+            values = singular_values(problem)
+            value = np.ldexp(BY_VALUES[ord](values) if values.size else 0, problem.exponent("a"))
+        elif a.ndim == 1 or axis is not None:
+            norms = _line_norms(problem, a, (axis or 0) % a.ndim, 2 if ord is None else ord)
+            value = norms[0] if a.ndim == 1 else norms
+        else:
+            norms = _line_norms(problem, a, ord == np.inf, 2 if NORMS[ord] == "F" else 1)
+            value = _lengths(norms, 0) if NORMS[ord] == "F" else norms.max(initial=0)
+        return real.type(value) if np.ndim(value) == 0 else value.astype(real)
 
 
-def _summed_norm(problem: Problem, matrix: DistributedArray, kind: str) -> np.float64:
-    """Of sums of absolute values or squares, which are added up in float64."""
-    axis = 1 if kind == "1" else 0
+def _line_norms(problem: Problem, a: DistributedArray, axis: int, ord: float) -> NDArray[np.float64]:
+    """The norm of each column, or of each row with `axis` 1, on every rank."""
+    reduce, combine = LINE_NORMS[ord]
 
     def work() -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        rows, columns, local = local_elements(matrix)
-        sums = np.zeros(local.shape[axis])
-        for over in panels(rows.size, columns.size):
+        rows, columns, local = local_elements(a)
+        norms = np.zeros(local.shape[1 - axis])
+        for over in panels(*local.shape):
             sizes = np.abs(local[:, over]).astype(np.float64)
-            if kind == "1":
-                sums[over] = sizes.sum(axis=0)
+            if axis:
+                norms = combine(norms, reduce(sizes, 1))
             else:
-                sums += (sizes if kind == "I" else sizes**2).sum(axis=1)
-        return columns if axis else rows, sums
+                norms[over] = reduce(sizes, 0)
+        return (rows if axis else columns), norms
 
-    totals: NDArray[np.float64] = problem.run(work, assemble(matrix.shape[axis], np.float64))
-    return np.float64(np.sqrt(totals.sum()) if kind == "F" else totals.max(initial=0))
+    norms: NDArray[np.float64] = problem.run(work, assemble((*a.shape, 1)[1 - axis], np.float64, combine))
+    return norms
+
+
+def _lengths(sizes: NDArray[np.float64], axis: int) -> Any:
+    """Roots of sums of squares, which neither overflow nor vanish on the way."""
+    largest = sizes.max(axis=axis, initial=0, keepdims=True)
+    scale = np.where((largest > 0) & (largest < np.inf), largest, 1)
+    return (scale * np.sqrt(((sizes / scale) ** 2).sum(axis=axis, keepdims=True))).squeeze(axis)
+
+
+def _hypot(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+    """As `numpy.hypot`, but NaN of inf and NaN."""
+    return np.where(np.isnan(first + second), np.nan, np.hypot(first, second))
+
+
+# Of each norm of a vector: that of the sizes along an axis, and that of two parts from the norms of both
+LINE_NORMS: dict[float, tuple[Callable[[NDArray[np.float64], int], Any], Callable[..., NDArray[np.float64]]]] = {
+    1: (lambda sizes, axis: sizes.sum(axis=axis), np.add),
+    2: (_lengths, _hypot),
+    np.inf: (lambda sizes, axis: sizes.max(axis=axis, initial=0), np.maximum),
+}

@@ -23,6 +23,7 @@ from ..scalapack.matrix_operands import beyond_gesvd, beyond_syevd, misaligned
 P = ParamSpec("P")
 R = TypeVar("R")
 ROUTINES: set[str] = set()  # names of the functions that are decorated by `routine`
+BY_SINGULAR_VALUES = ("cond", "lstsq", "matrix_rank", "norm", "pinv", "svd")
 BLOCK = 64
 LEAST_BLOCK, MOST_BLOCK = BLOCK // 4, 4 * BLOCK
 ELEMENTS = 256 * 256
@@ -41,7 +42,7 @@ current_call: ContextVar[RoutineCall] = ContextVar("current_call")
 
 
 def routine(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function a routine of `linalg`: `Problem` reads its arguments, and `trace` notes its name with each phase."""
+    """Make a function a routine of `linalg`: `Problem` reads its arguments, and `timings` notes its name with each phase."""
     name, parameters = function.__name__, inspect.signature(function).parameters
     defaults = {parameter.name: parameter.default for parameter in parameters.values()}
     ROUTINES.add(name)
@@ -104,9 +105,9 @@ def _unfit(name: str, desc: Descriptor) -> str | None:
     if desc.ndim != 2 or desc.grid.ndim != 2 or desc.axes != (0, 1):
         return "not of two dimensions over a two-dimensional grid, in order"
     obstacle = misaligned(desc)
-    if not obstacle and name == "eigh":
+    if not obstacle and name in ("eigh", "eigvalsh"):
         obstacle = beyond_syevd(desc)
-    if not obstacle and name in ("svd", "lstsq", "norm"):
+    if not obstacle and name in BY_SINGULAR_VALUES:
         obstacle = beyond_gesvd(desc)
     return obstacle or None
 
@@ -158,18 +159,23 @@ def check_counts(desc: Descriptor) -> None:
 
 
 def shaped_like(desc: Descriptor, shape: tuple[int, ...]) -> Descriptor:
-    """A whole array of this shape in the blocks, on the grid and from the source of a layout. Not collective.
+    """A whole array of this shape in the blocks, on the grid and from the source of a layout.
 
-    Irregular blocks are kept along a dimension of their size; along another there is one block for each process.
+    Along a dimension of another size blocks are those of `spread`.
     """
     if desc.parent is None and desc.shape == shape:
         return desc
     whole = desc.parent or desc
     blocks = [
-        size if isinstance(size, int) or n == there else None
-        for size, n, there in zip(desc.block, shape, whole.shape, strict=True)
+        size if n == axis.n else spread(size, n, axis.processes)
+        for size, n, axis in zip(desc.block, shape, whole.distributions, strict=True)
     ]
     return Descriptor(shape, blocks, desc.grid, source=desc.source, axes=desc.axes)
+
+
+def spread(block: object, n: int, processes: int) -> int | None:
+    """A block size if each process then has a part of n indices; otherwise None, for one block for each process."""
+    return block if isinstance(block, int) and block * (processes - 1) < n else None
 
 
 def as_column(desc: Descriptor) -> Descriptor:

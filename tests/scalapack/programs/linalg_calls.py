@@ -73,6 +73,19 @@ def arguments() -> None:
         ("piv has -1 to 8: it must have rows", ArrayError, lambda: linalg.lu_solve((A, np.arange(N) - 1), B)),
         ("lu_and_piv", ArrayError, lambda: linalg.lu_solve(A, B)),
         ("ord = 'two' must be one of None, 'fro'", ValueError, lambda: linalg.norm(A, "two")),
+        ("axis = 2 must be None, or an integer from -2 to 1", ValueError, lambda: linalg.norm(A, axis=2)),
+        ("axis = (0, 1) must be None", ValueError, lambda: linalg.norm(A, axis=(0, 1))),
+        ("ord = 'fro' must be one of None, 1, 2, inf", ValueError, lambda: linalg.norm(A, "fro", axis=0)),
+        ("ord = [1] must be one of None, 'fro'", ValueError, lambda: linalg.norm(A, [1])),
+        ("UPLO = 'M' must be one of 'U'", DescriptorError, lambda: linalg.eigvalsh(A, "M")),
+        ("a has shape (3, 10): it must be square", ArrayError, lambda: linalg.eigvalsh(wide)),
+        ("a has shape (3, 10): it must be square", ArrayError, lambda: linalg.cond(wide, "fro")),
+        ("p = 'nuc' must be one of None, 2, -2, 'fro'", ValueError, lambda: linalg.cond(A, "nuc")),
+        ("an array without elements has no condition", np.linalg.LinAlgError, lambda: linalg.cond(nothing[0])),
+        ("tol = 1 and rtol = 2: give one of them", ValueError, lambda: linalg.matrix_rank(A, 1, rtol=2)),
+        ("tol = nan must be a finite number", ValueError, lambda: linalg.matrix_rank(A, np.nan)),
+        ("rcond = 'x' must be a finite number", ValueError, lambda: linalg.pinv(A, "x")),
+        ("like = Descriptor(3 x 3", DescriptorError, lambda: linalg.pinv(A, like=narrow)),
         ("mode = 'raw' must be one of reduced", ValueError, lambda: linalg.qr(A, "raw")),
         ("mode = ['r'] must be one of reduced", ValueError, lambda: linalg.qr(A, ["r"])),
         ("type = 4 must be 1, 2 or 3", ValueError, eigh(A, type=4)),
@@ -111,6 +124,10 @@ def one_rank() -> None:
     fails("b must have 10 rows", ArrayError, lambda: linalg.solve(A, on_bad(few, B)), BAD)
     fails("trans = 7", ValueError, lambda: linalg.lu_solve((A, np.arange(N)), B, on_bad(7, 0)), BAD)
     fails("b is a NoneType", ArrayError, lambda: linalg.solve(A, on_bad(None, B)), BAD)
+    fails("axis = 5", ValueError, lambda: linalg.norm(A, axis=on_bad(5, 0)), BAD)
+    fails("p = 0 must", ValueError, lambda: linalg.cond(A, on_bad(0, 1)), BAD)
+    fails("the ranks ask for different things: axis must", CollectiveError, lambda: linalg.norm(A, axis=on_bad(1, 0)))
+    fails("the ranks ask for different things: rcond must", CollectiveError, lambda: linalg.pinv(A, on_bad(1e-3, None)))
     unsendable = threading.Lock()
     fails("ord = <unlocked", ValueError, lambda: linalg.norm(A, on_bad(unsendable, 1)), BAD)
     fails("method = <unlocked", ValueError, lambda: linalg.lstsq(A, B, method=unsendable))
@@ -233,7 +250,7 @@ def chosen_layouts() -> None:
         linalg.layout_for("sovle", (N, N), WORLD)
     for n, block, stays in ((300, 8, False), (300, 16, True), (300, 256, True), (300, 257, False), (200, 8, True)):
         a = put(np.eye(n), psr.Descriptor((n, n), block, ROWS))
-        with psr.trace() as phases:
+        with psr.timings() as phases:
             linalg.inv(a)
         assert any("redistribute" in phase.name for phase in phases) != stays, (n, block)
 
@@ -254,6 +271,9 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda: linalg.lstsq(a, A, method="svd"),
         lambda: linalg.lu_solve(linalg.lu_factor(a), A),
         lambda: linalg.norm(a, 1),
+        lambda: linalg.norm(a, axis=0),
+        lambda: linalg.pinv(wide),
+        lambda: linalg.cond(unit, 1),
     ]
     allocate, room = np.zeros, 0
 
@@ -331,8 +351,8 @@ def next_handles() -> list[int]:
 def traces() -> None:
     rows, square = psr.Descriptor((N, N), (3, 2), ROWS), psr.Descriptor((N, N), 4, SQUARE)
     a, b = put(MATRIX, rows), put(SIDES, psr.Descriptor((N, 3), 3, ROWS))
-    with psr.trace() as outer:
-        with psr.trace() as phases:
+    with psr.timings() as outer:
+        with psr.timings() as phases:
             linalg.solve(a, b, layout=square, check=False)
         plan = psr.redistribute(rows, square)
         local = plan(a.local)
@@ -357,12 +377,12 @@ def traces() -> None:
     assert lines[2].split()[:2] == ["solve", "redistribute"]
     assert "->" in lines[2]
     assert len(lines) == 11
-    with psr.trace() as failed, pytest.raises(np.linalg.LinAlgError):
+    with psr.timings() as failed, pytest.raises(np.linalg.LinAlgError):
         linalg.cholesky(put(-np.eye(N), square))
     assert [phase.name for phase in failed] == ["agree", "check", "pdpotrf"]
     linalg.det(a)
     assert len(failed) == 3, "nothing is recorded afterwards"
-    with psr.trace() as refused, pytest.raises((psr.ArrayError, psr.CollectiveError)):
+    with psr.timings() as refused, pytest.raises((psr.ArrayError, psr.CollectiveError)):
         plan(None if RANK == 0 else a.local)
     assert "Error: " in refused[0].error
 
@@ -370,17 +390,17 @@ def traces() -> None:
 def traces_of_some_ranks() -> None:
     """Phases on part of the ranks, some of which have the names of others; phases in different orders."""
     own = psr.Descriptor((1, 1), 1, psr.ProcessGrid((1, 1), MPI.COMM_SELF))
-    with psr.trace() as uneven:
+    with psr.timings() as uneven:
         plan = psr.redistribute(own, own)
         if RANK == 0:
             plan(own.zeros())
     assert [phase.name for phase in uneven.max(WORLD)] == ["plan", "redistribute"]
-    with psr.trace() as uneven:
+    with psr.timings() as uneven:
         for first in (True, False) if RANK == 0 else (False, True):
             plan(own.zeros()) if first else psr.redistribute(own, own)
     with pytest.raises(psr.CollectiveError, match="ranks recorded the same phases in different orders"):
         uneven.max(WORLD)
-    with psr.trace() as apart:
+    with psr.timings() as apart:
         for rank in range(SIZE):
             linalg.inv(A, layout=psr.Descriptor((N, N), 4, psr.ProcessGrid((1, 1), WORLD, ranks=[[rank]])))
         linalg.inv(A, layout=psr.Descriptor((N, N), 4, SQUARE))

@@ -39,6 +39,7 @@ import pyscalapack_redist as psr
 from pyscalapack_redist import blacs, linalg
 
 DTYPES = "fdFD"
+FEW_BLOCKS = ("cond", "eigh", "eigvalsh", "lstsq", "matrix_rank", "norm", "pinv", "svd")
 LEAST = 4  # matrices not larger than this are given no layout where decompositions need several blocks
 
 
@@ -88,7 +89,7 @@ class Case:
         keywords: dict[str, Any] = {**self.options, **options}
         if self.rng.integers(3) == 0:
             keywords["check"] = False
-        few = self.name in ("eigh", "svd", "lstsq", "norm") and max(work) <= LEAST
+        few = self.name in FEW_BLOCKS and max(work) <= LEAST
         possible = [None, psr.Descriptor(work, 2, SQUARE), psr.Descriptor(work, 4, ROWS)]
         keywords["layout"] = None if few else possible[self.rng.integers(3)]
         if like is not None:
@@ -186,7 +187,50 @@ def matmul(case: Case) -> None:
 def norm(case: Case) -> None:
     matrix = case.random(*case.shape)
     found = case.call(case.put(matrix), work=(*case.shape, 1)[:2])
-    near(found, np.linalg.norm(matrix, case.options["ord"]) if matrix.size else matrix.real.dtype.type(0))
+    if "axis" in case.options or matrix.size:
+        near(found, np.linalg.norm(matrix, **case.options) if matrix.size else np.zeros(found.shape, matrix.real.dtype))
+    else:
+        assert found == 0
+        assert found.dtype == matrix.real.dtype
+
+
+def cond(case: Case) -> None:
+    p = case.options["p"]
+    matrix = case.regular(case.shape[0]) if p in ("fro", 1, np.inf) else case.random(*case.shape)
+    near(case.call(case.put(matrix), work=matrix.shape), matrix.real.dtype.type(np.linalg.cond(matrix, p)))
+
+
+def of_rank(case: Case, rank: int | None) -> NDArray[Any]:
+    m, n = case.shape
+    if rank is None or rank >= min(m, n):
+        return case.random(m, n)
+    left, right = (np.linalg.qr(case.random(size, max(1, rank)))[0] for size in (m, n))
+    return (left[:, :rank] @ right[:, :rank].conj().T).astype(case.dtype)
+
+
+def matrix_rank(case: Case) -> None:
+    options = dict(case.options)
+    rank = options.pop("rank", None)
+    matrix, case.options = of_rank(case, rank), options
+    expected = min(matrix.shape) if rank is None else min(rank, *matrix.shape)
+    if "tol" in options or "rtol" in options:  # above all singular values, and below none
+        expected = 0
+    assert case.call(case.put(matrix), work=matrix.shape) == expected
+
+
+def pinv(case: Case) -> None:
+    options = dict(case.options)
+    matrix = of_rank(case, options.pop("rank", None))
+    case.options = options
+    found = whole_of(case.call(case.put(matrix), work=matrix.shape, like=matrix.shape[::-1]))
+    near(found, np.linalg.pinv(matrix, options.get("rcond", 1e-4 if case.dtype in "fF" else 1e-12)))
+
+
+def eigvalsh(case: Case) -> None:
+    matrix, triangle = case.hermitian(case.shape[0]), case.options.get("UPLO", "L")
+    read = {**case.options, "lower": triangle.upper() == "L"}
+    a = case.put(Case("eigh", case.shape, read, case.dtype, case.seed).triangle(matrix))
+    near(case.call(a, work=matrix.shape), np.linalg.eigvalsh(matrix))
 
 
 def eigh(case: Case) -> None:
@@ -268,6 +312,7 @@ SQUARES = [(19,), (1,), (2,), (0,), (14,)]
 SPECTRA = [(16,), (0,), (1,), (2,), (3,)]
 MATRICES = [(13, 6), (5, 11), (1, 1), (0, 3), (3, 0), (2, 2), (1, 9), (9, 1), (14, 14)]
 GENERALIZED = [{"type": 1}, {"type": 2, "lower": False}, {"type": 3}, {"type": 3, "lower": False}]
+AXES = [{"ord": order, "axis": axis} for order in (None, 1, 2, np.inf) for axis in (0, 1)] + [{"ord": 2, "axis": -1}]
 # The last index is counted back from the end.
 SUBSETS = [{"subset_by_index": part} for part in ((1, -1), (0, -8), (8, 0))]
 
@@ -283,6 +328,13 @@ TABLE: list[tuple[Callable[[Case], None], Sequence[tuple[int, ...]], Sequence[di
     (matmul, [(11, 7, 9), (1, 1, 1), (0, 3, 2), (3, 0, 2), (2, 3, 0), (9, 14)], [{}]),
     (norm, [(11, 7), (1, 1), (0, 3), (5, 12)], [{"ord": order} for order in (None, "fro", 1, np.inf, 2, -2, "nuc")]),
     (norm, [(14,), (1,), (0,), (9,)], [{"ord": order} for order in (None, 1, 2, np.inf)]),
+    (norm, [(11, 7), (1, 5), (0, 3), (3, 0), (5, 12)], AXES),
+    (norm, [(14,), (0,)], [{"ord": 2, "axis": 0}, {"ord": np.inf, "axis": -1}]),
+    (cond, [(7, 12), (1, 9), (9, 4), (6, 6)], [{"p": p} for p in (None, 2, -2)]),
+    (cond, [(11, 11), (1, 1)], [{"p": p} for p in ("fro", 1, np.inf)]),
+    (matrix_rank, MATRICES, [{}, {"rank": 2}, {"tol": 1e3}, {"rtol": 1.5}]),
+    (pinv, MATRICES, [{}, {"rank": 2}, {"rank": 1, "rcond": 1e-3}]),
+    (eigvalsh, SPECTRA, [{}, {"UPLO": "U"}, {"UPLO": "l"}]),
     (eigh, SPECTRA, BOTH),
     (eigh, [(13,), (9,)], SUBSETS),
     (eigh, [(13,), (3,)], GENERALIZED),
@@ -331,7 +383,21 @@ def overwritten() -> None:
     matrix, sides = random((n, n), "d") + 3 * np.eye(n), random((n, 2), "d")
     matrix = matrix @ matrix.T
     fits, fits_b = psr.Descriptor((n, n), 4, SQUARE), psr.Descriptor((n, 2), 4, SQUARE)
-    for name in ("solve", "lu_factor", "cholesky", "cho_factor", "inv", "slogdet", "det", "eigh", "qr", "svd", "lstsq"):
+    for name in (
+        "solve",
+        "lu_factor",
+        "cholesky",
+        "cho_factor",
+        "inv",
+        "slogdet",
+        "det",
+        "eigh",
+        "eigvalsh",
+        "qr",
+        "svd",
+        "lstsq",
+        "pinv",
+    ):
         arrays = [put(matrix, fits)] + ([put(sides, fits_b)] if name in ("solve", "lstsq") else [])
         getattr(linalg, name)(*arrays, overwrite_a=True)
         assert not np.array_equal(whole_of(arrays[0]), matrix), f"{name} has copied its operand"
@@ -353,6 +419,25 @@ def overwritten() -> None:
     near(whole_of(linalg.inv(a, overwrite_a=True)), np.linalg.inv(matrix), "in an order that ScaLAPACK cannot take")
 
 
+def spread_results() -> None:
+    """Of a result that is smaller than the operand every process has a part, and norms move nothing."""
+    n, few = 40, 6
+    matrix = random((n, n), "d")
+    for grid in (ROWS, psr.ProcessGrid((1, SIZE), WORLD)):
+        a = put(matrix + matrix.T, psr.Descriptor((n, n), None, grid))
+        results = [linalg.eigh(a, subset_by_index=(0, few - 1)).eigenvectors, linalg.qr(a[:, :few]).R]
+        results += [linalg.matmul(a, put(matrix[:, :few], slabs((n, few)))), linalg.pinv(a[:few])]
+        for result in results:
+            shares = WORLD.allgather(0 if result.local is None else result.local.size)
+            assert max(shares) <= result.shape[0] * result.shape[1] * -(-few // SIZE) // few, (result, shares)
+        cyclic = put(matrix + matrix.T, psr.Descriptor((n, n), 2, grid))
+        assert linalg.eigh(cyclic, subset_by_index=(0, n // 2)).eigenvectors.desc.block == (2, 2)
+        with psr.timings() as phases:
+            for order, axis in ((None, None), (1, None), (np.inf, None), (2, 0), (1, 1)):
+                linalg.norm(a, order, axis=axis)
+        assert {phase.name for phase in phases} == {"agree"}
+
+
 def not_regular() -> None:
     """Singular, indefinite and rank-deficient matrices: the same error on all ranks."""
     for n, at in ((1, 0), (12, 0), (12, 7), (12, 11)):
@@ -364,6 +449,8 @@ def not_regular() -> None:
                 with pytest.raises(np.linalg.LinAlgError, match=f"singular: pivot {at + 1} "):
                     call(a)
             assert linalg.det(a) == 0
+            assert linalg.cond(a) == linalg.cond(a, 1) == np.inf
+            assert linalg.matrix_rank(a) == n - 1
             assert linalg.slogdet(a) == (0, -np.inf)
             for lower in (False, True):
                 with pytest.raises(np.linalg.LinAlgError, match=f"its leading minor of order {at + 1} is not"):
@@ -391,9 +478,13 @@ def no_numbers() -> None:
         matrix = np.eye(8)
         matrix[row, column] = matrix[column, row] = value
         a, regular = put(matrix, desc), put(np.eye(8), desc)
+        for order in (None, 1, np.inf):
+            expected = np.linalg.norm(matrix, order, axis=1)
+            assert np.array_equal(linalg.norm(a, order, axis=1), expected, equal_nan=True)
         for order in (None, "fro", 1, np.inf):
             assert np.isnan(linalg.norm(a, order)) if np.isnan(value) else linalg.norm(a, order) == value, (row, order)
         single = linalg.inv, linalg.lu_factor, linalg.cholesky, linalg.cho_factor, linalg.qr, linalg.svd, linalg.eigh
+        single = (*single, linalg.eigvalsh, linalg.cond, linalg.matrix_rank, linalg.pinv)
         double = linalg.solve, linalg.lstsq, linalg.eigh
         calls: list[Callable[[], Any]] = [
             *(functools.partial(call, a) for call in single),
@@ -430,6 +521,11 @@ def extremes() -> None:
             near(linalg.svd(a, compute_uv=False) / unit, values)
             near(linalg.norm(a, 2) / unit, values[0])
             near(linalg.norm(a) / unit, np.linalg.norm(small).astype(unit.dtype))
+            for axis in (0, 1):
+                near(linalg.norm(a, axis=axis) / unit, np.linalg.norm(small, axis=axis))
+            near(linalg.cond(a), values[0] / values[-1])
+            assert linalg.matrix_rank(a) == linalg.matrix_rank(a, values[-1] / 2 * size) == 6
+            near(whole_of(linalg.pinv(a)) * unit, np.linalg.pinv(small))
             u, s, vh = linalg.svd(a, False)
             near(s / unit, values)
             near((whole_of(u) * values) @ whole_of(vh), small)
@@ -439,11 +535,14 @@ def extremes() -> None:
                 near(x.residuals, np.linalg.lstsq(small, sides, None)[1])
             hermitian = small[:6] + small[:6].conj().T
             h = put(hermitian * unit, psr.Descriptor((6, 6), 2, SQUARE))
-            near(linalg.eigh(h, eigvals_only=True) / unit, np.linalg.eigvalsh(hermitian))
+            near(linalg.eigvalsh(h) / unit, np.linalg.eigvalsh(hermitian))
             near(linalg.eigh(h).eigenvalues / unit, np.linalg.eigvalsh(hermitian))
             right = put(sides[:6], slabs((6, 2)))
             if dtype in "fd" or blacs.load().vendor != "MKL":  # whose complex divisions overflow: that is refused
                 near(whole_of(linalg.solve(h, right)) * unit, np.linalg.solve(hermitian, sides[:6]))
+    uneven = random((7, 3), "d") * [1e300, 1, 1e-300]
+    lengths = linalg.norm(put(uneven, slabs((7, 3))), axis=0)
+    near(lengths / [1e300, 1, 1e-300], np.linalg.norm(uneven / [1e300, 1, 1e-300], axis=0))
     sides = random((7, 2), "d") * [1, 1e300]
     tall = random((7, 3), "d")
     residuals = linalg.lstsq(put(tall, slabs((7, 3))), put(sides, slabs((7, 2)))).residuals
@@ -461,6 +560,7 @@ def main() -> None:
     warnings.simplefilter("ignore", ResourceWarning)
     run(*map(int, sys.argv[1:]))
     overwritten()
+    spread_results()
     not_regular()
     no_numbers()
     extremes()

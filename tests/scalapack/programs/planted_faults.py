@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 import pyscalapack_redist as psr
 from pyscalapack_redist import linalg
-from pyscalapack_redist.linalg import check, decompositions, least_squares, products, systems
+from pyscalapack_redist.linalg import check, conditioning, decompositions, least_squares, products, systems
 
 Matrix = NDArray[Any]
 FAULTS = ("element", "columns", "sign", "nan", "block")
@@ -45,6 +45,8 @@ ROUTINES: dict[str, tuple[Callable[[Any, Any, Any], Any], Any, str, int | str, s
     "svd, U": (lambda a, b, p: linalg.svd(a), decompositions, "pxgesvd", "left", "m n"),
     "svd, s": (lambda a, b, p: linalg.svd(a), decompositions, "pxgesvd", "values", "m n"),
     "svd, Vh": (lambda a, b, p: linalg.svd(a, False), decompositions, "pxgesvd", "right", "m n"),
+    "pinv": (lambda a, b, p: linalg.pinv(a), conditioning, "pxgemm", 2, "m n"),
+    "pinv, U": (lambda a, b, p: linalg.pinv(a), decompositions, "pxgesvd", "left", "m n"),
     "qr": (lambda a, b, p: linalg.qr(a), decompositions, "pxorgqr", 0, "m n"),
     "qr, r": (lambda a, b, p: linalg.qr(a, "r"), decompositions, "pxgeqrf", 0, "m n"),
     "matmul": (lambda a, b, p: linalg.matmul(a, b), products, "pxgemm", 2, "n n"),

@@ -1,0 +1,202 @@
+"""Condition numbers, ranks and pseudo-inverses, of matrices of any shape by their singular values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..distributed_array import DistributedArray
+from ..scalapack import pxgemm
+from ..scalapack.calls import SingularError
+from .check import Check, Claim, Sums
+from .decompositions import (
+    check_any_matrix,
+    check_tolerance,
+    decompose,
+    relative_tolerance,
+    require_triplets,
+    singular_values,
+)
+from .problem import LayoutOption, Problem, ShapeAndLayout, local_elements, times_power
+from .products import PRODUCT, norm
+from .systems import check_square_matrix, inv
+from .working_layouts import routine, shaped_like
+
+BY_INVERSE = ("fro", 1, np.inf)
+
+
+@routine
+def cond(
+    a: DistributedArray,
+    p: Any = None,
+    *,
+    check_finite: bool = True,
+    check: bool = True,
+    layout: LayoutOption = None,
+) -> np.floating[Any]:
+    """Condition number of a matrix, as `numpy.linalg.cond`, on every rank. Collective, as `solve`.
+
+    Parameters
+    ----------
+    a, check_finite, check, layout
+        As for all routines of `linalg`; square with "fro", 1 and inf.
+    p : {None, 2, -2, "fro", 1, inf}
+        Which norm. None and 2: the largest singular value divided by the least, -2 the inverse of that; the others: the
+        norms of `a` and of its inverse multiplied.
+
+    Returns
+    -------
+    number
+        inf for a singular matrix.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        `a` has no elements, or a singular value did not converge.
+    ValueError
+        `p` is none of these.
+    """
+
+    def check_arguments(a: DistributedArray) -> ShapeAndLayout:
+        if p not in (None, 2, -2, *BY_INVERSE):
+            raise ValueError(f"p = {p!r} must be one of None, 2, -2, {', '.join(map(repr, BY_INVERSE))}")
+        if 0 in a.shape:
+            raise np.linalg.LinAlgError(f"a has shape {a.shape}: an array without elements has no condition number")
+        return check_square_matrix(a) if p in BY_INVERSE else check_any_matrix(a)
+
+    problem = Problem({"a": a}, check_arguments)
+    real: type[np.floating[Any]] = np.zeros(0, problem.dtype).real.dtype.type
+    with np.errstate(all="ignore"):
+        if p in BY_INVERSE:
+            options: dict[str, Any] = {"check": check, "layout": layout}
+            try:
+                inverse = inv(a, check_finite=check_finite, **options)
+            except SingularError:
+                return real(np.inf)
+            return real(norm(a, p, **options) * norm(inverse, p, **options))
+        values = singular_values(problem)
+        ratio = values[-1] / values[0] if p == -2 else values[0] / values[-1]
+    return real(np.inf if np.isnan(ratio) and np.isfinite(values).all() else ratio)
+
+
+@routine
+def matrix_rank(
+    a: DistributedArray,
+    tol: float | None = None,
+    *,
+    rtol: float | None = None,
+    check_finite: bool = True,
+    check: bool = True,
+    layout: LayoutOption = None,
+) -> int:
+    """Rank of a matrix by its singular values, as `numpy.linalg.matrix_rank`, on every rank. Collective, as `solve`.
+
+    Parameters
+    ----------
+    a, check_finite, check, layout
+        As for all routines of `linalg`.
+    tol : float, optional
+        Singular values up to `tol` count as zero.
+    rtol : float, optional
+        In place of `tol`, relative to the largest singular value; default, or if negative: the dtype's eps times
+        max(m, n).
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        A singular value did not converge.
+    ValueError
+        `tol` and `rtol` are both given, or are no numbers.
+    """
+
+    def check_arguments(a: DistributedArray) -> ShapeAndLayout:
+        if tol is not None and rtol is not None:
+            raise ValueError(f"tol = {tol!r} and rtol = {rtol!r}: give one of them")
+        check_tolerance("tol", tol)
+        check_tolerance("rtol", rtol)
+        return check_any_matrix(a)
+
+    problem = Problem({"a": a}, check_arguments)
+    values = singular_values(problem)
+    if tol is None:
+        least = values.max(initial=0) * relative_tolerance(rtol, problem.dtype, a.shape)
+    else:
+        least = np.ldexp(float(tol), -problem.exponent("a"))
+    return int(np.count_nonzero(values > least))
+
+
+@routine
+def pinv(
+    a: DistributedArray,
+    rcond: float | None = None,
+    *,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    check: bool = True,
+    layout: LayoutOption = None,
+    like: LayoutOption = None,
+) -> DistributedArray:
+    """Pseudo-inverse by singular values, as `numpy.linalg.pinv`. Collective, as `solve`.
+
+    Parameters
+    ----------
+    a, overwrite_a, check_finite, check, layout, like
+        As for all routines of `linalg`; of m x n elements. By default the result is in the blocks and on the grid of `a`.
+    rcond : float, optional
+        Singular values up to `rcond` times the largest count as zero; default, or if negative: the dtype's eps times
+        max(m, n), as SciPy's.
+
+    Returns
+    -------
+    DistributedArray
+        Of n x m elements.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        A singular value did not converge.
+    ValueError
+        `rcond` is no number.
+    """
+
+    def check_arguments(a: DistributedArray) -> ShapeAndLayout:
+        check_tolerance("rcond", rcond)
+        return a.shape, shaped_like(a.desc, a.shape[::-1])
+
+    problem = Problem({"a": a}, check_arguments)
+    exponent = problem.exponent("a")
+
+    def work() -> DistributedArray:
+        matrix, verify = problem.move("a", exponent=exponent), Check(problem, scaled=True)
+        (m, n), x = matrix.shape, verify.vectors(matrix.shape[1])
+        y, pseudo_inverse = verify.vectors(m, 3), problem.zeros((n, m))
+        verify.add("a", matrix, right=x)
+        u, values, vh = decompose(problem, matrix)
+        used = values > values.max(initial=0) * relative_tolerance(rcond, problem.dtype, a.shape)
+        inverses = np.divide(1, values, out=np.zeros_like(values), where=used)
+        require_triplets(verify, u, values, vh, x)
+        verify.add("u", u, left=y)
+        before = verify.sums()
+        if verify.active:
+            verify.add("vh", vh, left=inverses[:, None] * before["u"].left)
+
+        def multiply() -> None:
+            rows, _, local = local_elements(vh)
+            local *= inverses[rows, None]
+            pxgemm(vh, u, pseudo_inverse, trans_a="C", trans_b="C")
+
+        _, sums = verify.run(multiply)
+        verify.add("x", pseudo_inverse, right=y)
+
+        def claims(last: dict[str, Sums]) -> list[Claim]:
+            bound = verify.bound(max(m, n), PRODUCT) * np.linalg.norm(inverses) * max(1, before["u"].norm)
+            return [Claim.equal("pinv(A) y = V (inv(S) (U^H y))", last["x"].right, sums["vh"].left, bound)]
+
+        verify.require(claims)
+        with problem.collect_errors():
+            if pseudo_inverse.local is not None:
+                times_power(pseudo_inverse.local, -exponent)
+        return pseudo_inverse
+
+    return problem.to_result(problem.attempt(work, "gesvd and p?gemm"))
