@@ -2,8 +2,8 @@
 
 A block marked ```python is a program of its own. ```python {data-ranks=4} runs on four ranks, and the line before the block
 says so to the reader; ```python {data-continued=yes} goes on from the block before it, on as many ranks as that one;
-```python {data-needs=MODULE} is run where that package can be used (`packages.py`). All are attributes in the syntax of the
-documents' generator, which shows none of it.
+```python {data-needs=MODULE} is run where that package can be used (`packages.py`). ```text {data-output=yes} shows lines that
+the program before it prints. All are attributes in the syntax of the documents' generator, which shows none of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ class Block:
     words: tuple[str, ...]
     code: str
     before: str = ""  # the last line of text before the block
+    output: tuple[str, ...] = ()  # lines that the program prints, as a block after it shows
 
     def value(self, name: str) -> str | None:
         """What a word data-NAME=VALUE says."""
@@ -73,16 +74,18 @@ def fenced(page: Path) -> list[Block]:
 
 def programs(page: Path) -> list[Block]:
     """The Python blocks, each with all that it goes on from."""
-    found: list[Block] = []
+    programs_so_far: list[Block] = []
     for block in fenced(page):
+        if block.words[:2] == ("text", "data-output=yes"):
+            programs_so_far[-1] = replace(programs_so_far[-1], output=tuple(block.code.splitlines()))
         if block.words[:1] != ("python",):
             continue
         assert all(KNOWN.fullmatch(word) for word in block.words[1:]), f"{block.name}: unknown words after ```python"
         if "data-continued=yes" in block.words:
-            before = found[-1]
+            before = programs_so_far[-1]
             block = Block(block.name, before.words, f"{before.code}\n{block.code}", before.before)
-        found.append(block)
-    return found
+        programs_so_far.append(block)
+    return programs_so_far
 
 
 def commands(page: Path) -> list[tuple[str, str]]:
@@ -117,7 +120,8 @@ def test_block_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     program = tmp_path / "block.py"
     program.write_text(block.code)
     monkeypatch.chdir(tmp_path)
-    launch.run(program, block.ranks, env=environment)
+    printed = launch.run(program, block.ranks, env=environment).stdout.splitlines()
+    assert set(block.output) <= set(printed)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
