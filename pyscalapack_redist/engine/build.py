@@ -20,7 +20,7 @@ from ..schedules.layout_orders import SearchedSteps, order_for, process_shapes, 
 from ..schedules.orders import ORDERS, Natural, Order
 from .choose import Choice
 from .messages import Arrays, RankMessages, messages_of
-from .operation import MatrixPart, edge_of, moved
+from .operation import MatrixPart, edge_of, op_layout
 from .plan import Plan
 from .spec import Spec
 from .stages import Move, Pair, Stage
@@ -42,9 +42,9 @@ class PendingMove(NamedTuple):
     last: bool
 
     @property
-    def moved(self) -> Layout:
+    def op_layout(self) -> Layout:
         """The layout of op(A)."""
-        return moved(self.a, self.op)
+        return op_layout(self.a, self.op)
 
 
 def second_move(fill: str, op: str, part: MatrixPart) -> tuple[str, MatrixPart] | None:
@@ -69,7 +69,7 @@ def pending_moves(spec: Spec) -> list[PendingMove]:
         kinds += [second] if second is not None else []
     ways = []
     for op, part in kinds:
-        before = moved(a, op)
+        before = op_layout(a, op)
         stops: list[Layout] = [a, b]
         if spec.via is not None:
             stops[1:1] = waypoints(before, b, spec.via)
@@ -84,7 +84,7 @@ def pending_moves(spec: Spec) -> list[PendingMove]:
             target = 1 if last else slot
             slot += not last
             legs.append(PendingMove(first + k, source, target, start, end, op if k == 0 else "N", part, last))
-            part = part.moved(op) if part is not None and k == 0 else part
+            part = part.after_op(op) if part is not None and k == 0 else part
             source = target
     return legs
 
@@ -97,7 +97,7 @@ def search(spec: Spec, schedule: str) -> list[SearchedSteps]:
     ScheduleError
         The schedule does not apply to these layouts.
     """
-    return [searched(schedule, pending.moved, pending.b) for pending in pending_moves(spec)]
+    return [searched(schedule, pending.op_layout, pending.b) for pending in pending_moves(spec)]
 
 
 def build(
@@ -131,7 +131,7 @@ def build(
         messages, arrays = NOTHING
         if group is not None and rank is not None:
             by_slot, edge = spec.buffers == "datatypes", edge_of(pending.part, pending.op, pending.b.shape)
-            messages, arrays = messages_of(pending.moved, pending.b, rank, group.number, order, edge, by_slot)
+            messages, arrays = messages_of(pending.op_layout, pending.b, rank, group.number, order, edge, by_slot)
         _, source, target, a, b, op, part, last = pending
         return Move(0, source, target, a, b, op, last, part, order, messages, arrays)
 
@@ -142,7 +142,7 @@ def build(
             order: Order = Natural((), ())
         else:
             own = None if steps is None else steps[k]
-            order = order_for(chosen.schedule, pending.moved, pending.b, own, rank)
+            order = order_for(chosen.schedule, pending.op_layout, pending.b, own, rank)
         by_stage.setdefault(pending.stage, []).append(planned(pending, order))
         if pending.target > 1:
             between[pending.target] = pending.b
@@ -156,7 +156,7 @@ def build(
     plan = Plan(group, [pair], stages, between, why, digest(said.encode()), paper_exchange=by)
     if spec.via is not None:
         whole = PendingMove(0, 0, 1, a, b, spec.op, spec.part, True)
-        order = ORDERS["caterpillar"](*process_shapes(whole.moved, b))
+        order = ORDERS["caterpillar"](*process_shapes(whole.op_layout, b))
         plan.direct = Stage([planned(whole, order)], chosen.exchange, options, group)
     return plan
 

@@ -78,7 +78,7 @@ def _on_two_sides(pair: Pair, other: Pair, first: NDArray[Any], second: NDArray[
     if not same or pair.desc_b != other.desc_b or pair.part is None or other.part is None or pair.fill or other.fill:
         return False
     (upper, low), (lower, high) = sorted(
-        (each.part.moved(each.op).edge(each.desc_b.shape) for each in (pair, other) if each.part is not None),
+        (each.part.after_op(each.op).edge(each.desc_b.shape) for each in (pair, other) if each.part is not None),
         reverse=True,
     )
     return upper and not lower and high < low
@@ -148,7 +148,7 @@ def checked_operands(
     numbered = moves[0].arrays  # of several local arrays, those that boxes are between
     origins, factors, dtypes, targets = Origins(max(n, len(numbered))), [], [], []
     strides: list[tuple[int, ...]] = []
-    blends, stays, orders = [], [], []
+    blends, unchanged, orders = [], [], []
     for k, pair in enumerate(pairs):
         try:
             own = [move for move in moves if move.pair == k] if n > 1 else moves
@@ -177,12 +177,12 @@ def checked_operands(
         factors.append(both)
         dtypes.append(checked.dtype)
         blends.append(blend)
-        stays.append(checked.in_place and not any(blend.values()))
+        unchanged.append(checked.in_place and not any(blend.values()))
         orders.append(checked.order)
     if n > 1:
         check_apart(pairs, arrays, outs)
     items = tuple([0 if dtype is None else dtype.itemsize for dtype in dtypes])
-    kind = ArrayKind(tuple(strides), items, tuple(blends), tuple(stays))
+    kind = ArrayKind(tuple(strides), items, tuple(blends), tuple(unchanged))
     order = BY_COLUMNS if BY_COLUMNS in orders else BY_ROWS if BY_ROWS in orders else None
     return Operands(arrays, outs, targets, origins, kind, tuple(dtypes), order, tuple(factors)), checked
 
@@ -295,7 +295,7 @@ def finished(plan: Plan, outs: Sequence[Any], targets: Sequence[Any], factors: S
         desc = pair.desc_b
         if pair.fill == "zero" and pair.part is not None and isinstance(outs[k], np.ndarray):
             assert isinstance(desc, Descriptor)
-            edge = pair.part.moved(pair.op).edge(desc.shape)
+            edge = pair.part.after_op(pair.op).edge(desc.shape)
             scale_rest(outs[k], desc, edge, factors[k].beta if factors else 0)
         results.append(target if desc._has_local else None)
     return results if plan.is_batch else results[0]

@@ -113,7 +113,7 @@ class MatrixPart(NamedTuple):
     uplo: str
     diag: str
 
-    def moved(self, op: str) -> MatrixPart:
+    def after_op(self, op: str) -> MatrixPart:
         """The part of op(A) that this part of A becomes."""
         return MatrixPart("L" if self.uplo == "U" else "U", self.diag) if transposes(op) else self
 
@@ -128,17 +128,17 @@ class MatrixPart(NamedTuple):
         return (True, without - max(m - n, 0)) if self.uplo == "U" else (False, max(n - m, 0) - without)
 
 
-def moved(layout: Layout, op: str) -> Layout:
+def op_layout(layout: Layout, op: str) -> Layout:
     """The layout of op(A). Not collective."""
     return layout.T if transposes(op) else layout
 
 
 def edge_of(part: MatrixPart | None, op: str, shape: tuple[int, ...]) -> Edge | None:
     """Which elements of B move, where a part of A does and B has that shape; None for all. Not collective."""
-    return None if part is None else part.moved(op).edge(shape)
+    return None if part is None else part.after_op(op).edge(shape)
 
 
-def checked_part(uplo: object, diag: object) -> MatrixPart | None:
+def parse_part(uplo: object, diag: object) -> MatrixPart | None:
     """The part of a matrix that these letters mean, None for all of it. Not collective.
 
     Raises
@@ -153,7 +153,7 @@ def checked_part(uplo: object, diag: object) -> MatrixPart | None:
     return None if triangle is None else MatrixPart(triangle, diagonal)
 
 
-def checked_fill(fill: object, part: MatrixPart | None) -> str | None:
+def parse_fill(fill: object, part: MatrixPart | None) -> str | None:
     """One of FILLS or None, where it goes with the part. Not collective.
 
     Raises

@@ -67,7 +67,7 @@ def traffic_of(plan: Plan, stages: Sequence[Stage]) -> TrafficByRank:
     ScheduleError
         There are too many pairs of ranks, or more elements than 64 bits can count.
     """
-    ranks = functools.reduce(_union, [desc.places.ravel() for move in plan.moves for desc in (move.moved, move.desc_b)])
+    ranks = functools.reduce(_union, [desc.places.ravel() for move in plan.moves for desc in (move.op_layout, move.desc_b)])
     whole = TrafficByRank(ranks, *np.zeros((5, len(ranks)), np.int64))
     for stage in stages:
         traffic = _traffic_of_moves(stage.moves)
@@ -78,7 +78,7 @@ def traffic_of(plan: Plan, stages: Sequence[Stage]) -> TrafficByRank:
 
 
 def _traffic_of_moves(moves: Sequence[Move]) -> TrafficByRank:
-    a, b = moves[0].moved, moves[0].desc_b
+    a, b = moves[0].op_layout, moves[0].desc_b
     if math.prod(a.shape) * max(a.copies, b.copies) > MOST_ELEMENTS:
         raise ScheduleError(
             f"an array of {' x '.join(map(str, a.shape))} has more than 2^63 elements, which 64 bits cannot count: take a "
@@ -170,7 +170,7 @@ def traffic_table(moves: Sequence[Move]) -> tuple[Ints, Ints]:
     ScheduleError
         There are too many ranks for a table.
     """
-    tables = [between_ranks(move.moved, move.desc_b, move.edge) for move in moves]
+    tables = [between_ranks(move.op_layout, move.desc_b, move.edge) for move in moves]
     ranks = functools.reduce(_union, [some for some, _ in tables])
     whole = np.zeros((len(ranks), len(ranks)), np.int64)
     for some, table in tables:

@@ -350,7 +350,7 @@ def _report(plan: Plan, stages: Sequence[Stage], items: Sequence[int], **more: A
         why=plan.why,
         steps=steps,
         steps_of_all=steps,
-        fewest_steps=_sum([fewest_steps(move.moved, move.desc_b) for move in moves]) if whole else None,
+        fewest_steps=_sum([fewest_steps(move.op_layout, move.desc_b) for move in moves]) if whole else None,
         memory_limit=stages[0].options.memory_limit,
         links=None if plan.group is None else plan.group.links,
         **more,

@@ -510,7 +510,7 @@ def _communicator(
             return known
     raise error or DescriptorError(
         f"desc_a = {shown(desc_a)}, desc_b = {shown(desc_b)}: no communicator is known; "
-        "pass comm=, the communicator that holds both grids"
+        "pass comm=, the communicator that holds both grids, with nine integers or None in place of a Descriptor"
     )
 
 

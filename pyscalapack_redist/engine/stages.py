@@ -1,7 +1,7 @@
-"""A plan is stages of moves. A move takes elements of one array to another with one operation on the way.
+"""The stages of a plan, and their moves. A move transfers elements from one array to another, with one operation.
 
-Plain: one stage, one move. With `fill=` two moves in one stage, with `via=` one stage after another, in a batch the moves of
-several array pairs in one stage.
+An ordinary plan has one stage with one move. With `fill=` the stage has two moves, with `via=` there are several stages, and in
+a batch the stage has the moves of all plans.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..layout.letters import transposes
 from ..layout.tiles import Layout
 from ..schedules.orders import Order
 from .messages import RankMessages
-from .operation import Edge, MatrixPart, edge_of, moved
+from .operation import Edge, MatrixPart, edge_of, op_layout
 
 if TYPE_CHECKING:
     from .._kernels.bundle import Part as Packed
@@ -31,20 +31,20 @@ Key = Callable[[int, Message], tuple[int, ...]]
 
 
 class Pair(NamedTuple):
-    """The two arrays of a plan, as the user has them, and what is done on the way.
+    """The user's two arrays, and the operation between them.
 
     Attributes
     ----------
     desc_a, desc_b : Descriptor or Tiles
         Layouts before and after.
     dtype : dtype or None
-        That this rank was told.
+        The dtype, if this rank knows it.
     op : str
-        What becomes of A.
+        Operation on A.
     part : MatrixPart or None
         The trapezoid of A that is moved.
     fill : str or None
-        What is written outside of it.
+        The values outside the trapezoid.
     """
 
     desc_a: Layout
@@ -56,26 +56,28 @@ class Pair(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Elements of one array that go to another.
+    """A transfer of elements from one array to another.
 
     Attributes
     ----------
     pair : int
-        The pair that it is for.
+        Number of the pair that the move belongs to.
     source, target : int
         Numbers of the arrays: 2 k and 2 k + 1 for A and B of pair k, then those of layouts in between.
     desc_a, desc_b : Descriptor or Tiles
         Their layouts.
     op : str
-        What becomes of the elements; and `last`, whether alpha and beta apply, for they do once.
+        Operation on the elements.
+    last : bool
+        Whether this is the pair's last move, in which alpha and beta apply.
     part : MatrixPart or None
         The trapezoid of A that is moved.
     order : Order
-        The schedule's.
+        Order of the messages.
     messages : RankMessages
-        This rank's.
+        This rank's messages.
     arrays : tuple of (int, int)
-        With tiles, the pairs of local arrays that boxes are of: their numbers, those of B behind those of A; -1 for none.
+        With tiles, the pairs of local arrays between which boxes move, by number: first A's, then B's; -1 for none.
     """
 
     pair: int
@@ -91,53 +93,61 @@ class Move(NamedTuple):
     arrays: tuple[tuple[int, int], ...] = ()
 
     @property
-    def moved(self) -> Layout:
+    def op_layout(self) -> Layout:
         """The layout of op(A)."""
-        return moved(self.desc_a, self.op)
+        return op_layout(self.desc_a, self.op)
 
     @property
     def edge(self) -> Edge | None:
-        """Which elements of op(A) move; None for all."""
+        """Edge of the elements of op(A) that move; None for all."""
         return edge_of(self.part, self.op, self.desc_b.shape)
 
     @property
     def from_a_to_b(self) -> bool:
-        """Whether it takes elements from the user's A to the user's B, by no layout in between."""
+        """Whether elements go from the user's A to the user's B, without a layout in between."""
         return 2 * self.pair == self.source == self.target - 1
 
     def copies(self, kind: ArrayKind) -> list[Message]:
-        """What this rank copies to itself, from arrays of one kind: nothing where A and B are one array that stays."""
-        return [] if self.from_a_to_b and kind.stays[self.pair] else self.messages.copies
+        """This rank's local copies for arrays of one kind; none if A and B are one unchanged array."""
+        return [] if self.from_a_to_b and kind.unchanged[self.pair] else self.messages.copies
 
 
 class ArrayKind(NamedTuple):
-    """What arrays of one kind have in common: of each array the strides, of each pair the bytes of an element.
+    """The common properties of arrays of one kind.
 
-    `blends` has what becomes of elements, for each of a pair's operations in the last stage ("N", "T", "C", "R"), and "" for
-    those of earlier stages; `stays` whether A and B are one array that nothing happens to.
+    Attributes
+    ----------
+    strides : tuple of tuple of int
+        Strides of each array, in bytes.
+    items : tuple of int
+        Bytes of an element, for each pair.
+    blends : tuple of dict
+        For each pair, what the kernels do with elements in a move, by the move's `op` and `last`.
+    unchanged : tuple of bool
+        For each pair, whether A and B are one array whose elements stay as they are.
     """
 
     strides: tuple[tuple[int, ...], ...]
     items: tuple[int, ...]
     blends: tuple[dict[tuple[str, bool], Blend | None], ...]
-    stays: tuple[bool, ...]
+    unchanged: tuple[bool, ...]
 
 
 class Stage:
-    """Moves that go at once, and how.
+    """Moves that go together, and their exchange.
 
     Parameters
     ----------
     moves : sequence of Move
-        Those of the stage.
+        The moves.
     exchange : type of Exchange
-        How the bytes move.
+        The way of moving bytes.
     options : Options
-        What all ranks have in common.
+        Options that all ranks have in common.
     group : Group or None
-        The ranks; None on a rank that has no part in the plan.
+        The ranks; None on a rank that takes no part in the plan.
     by_distance : bool
-        Whether several moves' messages go in the order of the distance of ranks; else in that of the first of the moves.
+        Whether messages of several moves are ordered by the distance of ranks, instead of by the order of the first move.
     """
 
     def __init__(
@@ -150,13 +160,13 @@ class Stage:
     ) -> None:
         self.moves, self.exchange, self.options = tuple(moves), exchange, options
         self._group, self._by_distance = group, by_distance
-        users = False not in [move.from_a_to_b for move in self.moves]
-        # Where the arrays of a move are among the addresses of a run: by pair, where all are the user's.
-        self.places = [move.pair if users else k for k, move in enumerate(self.moves)]
+        only_user_arrays = False not in [move.from_a_to_b for move in self.moves]
+        # Place of each move's arrays among the addresses of a run: by pair if all arrays are the user's, else by move.
+        self.places = [move.pair if only_user_arrays else k for k, move in enumerate(self.moves)]
 
     @property
     def extents(self) -> Extents:
-        """Those of this rank. Not collective."""
+        """This rank's extents."""
         node = None if self._group is None else self._group.node
         every = [Extents.of(move.messages.sends, move.messages.receives, node) for move in self.moves]
         if len(every) == 1:
@@ -169,18 +179,18 @@ class Stage:
         )
 
     def bind(self, kind: ArrayKind, order: int, item: int, by: type[Exchange] | None = None) -> Exchange:
-        """The exchange for arrays of one kind. Not collective.
+        """Make the exchange for arrays of one kind.
 
         Parameters
         ----------
         kind : ArrayKind
-            Of the arrays.
+            The arrays' kind.
         order : int
-            Of the elements in messages: by rows (1) or by columns (2).
+            Order of elements in messages: by rows (1) or by columns (2).
         item : int
-            Bytes of an element, of the largest on any rank.
+            Bytes of the largest element on any rank.
         by : class of Exchange, optional
-            Another one than the stage's own.
+            Replaces the stage's own exchange.
         """
         binder = _Binder(self, kind, order)
         sends, receives = (
@@ -194,9 +204,9 @@ class Stage:
         return (by or self.exchange)(sends, receives, copies, self.options.of(max(1, item), order), node)
 
     def bind_traffic(self, kind: ArrayKind, order: int, item: int) -> Traffic | None:
-        """What the exchange would move in one compiled piece, before it is made; None where it would not. Not collective.
+        """Make the compiled traffic of a shared exchange without the exchange; None for other exchanges and several moves.
 
-        Parameters as for `bound`.
+        Parameters as for `bind`.
         """
         node = None if self._group is None else self._group.node
         if node is None or self.exchange is not Shared or len(self.moves) > 1:
@@ -215,7 +225,7 @@ class Stage:
         return Shared.straight(outgoing, incoming, Bundle(copied, ""), item, self.options.memory_limit, node)
 
     def _key(self, sending: bool) -> Key:
-        """The place in the schedule of all that goes to or comes from a rank: a function of a move and its message."""
+        """Return a function that gives a message's key in the schedule, from the number of its move and the message."""
         group = self._group
         if not self._by_distance or group is None:
             return lambda k, message: (k, *message.key)
@@ -226,45 +236,45 @@ class Stage:
 
 
 class _MoveBinding(NamedTuple):
-    """What all boxes of a move have in common, for arrays of one kind."""
+    """A move bound to arrays of one kind: the properties that all its boxes share."""
 
     move: Move
     place: int
     strides: tuple[tuple[int, ...], ...]
-    turned: bool
+    transposed: bool
     item: int
     order: tuple[int, ...]
     blend: Blend | None
 
     @classmethod
     def of(cls, move: Move, place: int, kind: ArrayKind, order: int) -> _MoveBinding:
-        """Of a move whose arrays are at `place`, with elements by rows (1) or by columns (2)."""
+        """Bind a move whose arrays are at `place`, with elements by rows (1) or by columns (2)."""
         dims = tuple(range(move.desc_a.ndim))
         blend = kind.blends[move.pair].get((move.op, move.last))
         dims = dims if order == 2 else dims[::-1]
         return cls(move, place, kind.strides, transposes(move.op), kind.items[move.pair], dims, blend)
 
     def parts(self, box: Box | Boxes, dense: str) -> list[Packed]:
-        """A box as part of a bundle; or the boxes of several local arrays."""
+        """Return a box as a part of a bundle; with several local arrays, a part for each of their boxes."""
         move = self.move
         if isinstance(box, Boxes):
             return [self._part(number, some, *move.arrays[number], dense) for number, some in box.parts]
         return [self._part(self.place, box, move.source, move.target, dense)]
 
     def _part(self, place: int, box: Box, a: int, b: int, dense: str) -> Packed:
-        """A box between arrays `a` and `b`, whose addresses are at `place`."""
+        """Return the part for a box between arrays `a` and `b`, whose addresses are at `place`."""
         source = None if dense == "source" else self.source(a)
         if dense == "target":
             return place, box, source, None, self.order, self.item, None
         return place, box, source, self.strides[b], self.order, self.item, self.blend
 
     def source(self, a: int) -> tuple[int, ...]:
-        """Strides of op(A)."""
-        return self.strides[a][::-1] if self.turned else self.strides[a]
+        """Return the strides of op(A)."""
+        return self.strides[a][::-1] if self.transposed else self.strides[a]
 
 
 class _Binder:
-    """Makes bundles for arrays of one kind."""
+    """Makes the bundles of a stage for arrays of one kind."""
 
     def __init__(self, stage: Stage, kind: ArrayKind, order: int) -> None:
         self._datatypes = stage.options.buffers == "datatypes"
@@ -272,20 +282,20 @@ class _Binder:
         self._bindings = [_MoveBinding.of(move, place, kind, order) for move, place in moves]
 
     def bundle(self, contents: Sequence[tuple[int, Box | Boxes]], dense: str) -> Bundle:
-        """Boxes of moves, one behind another."""
+        """Make a bundle of boxes of moves, one after another."""
         return Bundle([part for k, box in contents for part in self._bindings[k].parts(box, dense)], dense)
 
     def _form(self, binding: _MoveBinding, box: Box | Boxes, sending: bool) -> Form | None:
-        """A box in the user's array, where a derived datatype is to be made of it."""
+        """Describe a box in the user's array for a derived datatype; None without datatypes."""
         if not self._datatypes or not isinstance(box, Box):
             return None
         strides = binding.source(binding.move.source) if sending else binding.strides[binding.move.target]
         return Form(box, strides, binding.item, binding.order)
 
     def messages(self, by_move: Sequence[Sequence[Message]], sending: bool, key: Key) -> list[ByteMessage]:
-        """One for each message of a move alone; one for each peer of several moves."""
+        """Make a byte message for each message of a single move, or for each peer of several moves."""
         dense = "target" if sending else "source"
-        made = []
+        byte_messages = []
         if len(by_move) == 1:
             binding, item = self._bindings[0], self._bindings[0].item
             bundles: dict[int, Bundle] = {}
@@ -294,8 +304,8 @@ class _Binder:
                 if bundle is None:
                     bundle = bundles[id(box)] = self.bundle([(0, box)], dense)
                 form = self._form(binding, box, sending)
-                made.append(ByteMessage(peer, place, bundle, first * item, last * item, form))
-            return made
+                byte_messages.append(ByteMessage(peer, place, bundle, first * item, last * item, form))
+            return byte_messages
         contents: dict[int, dict[tuple[int, int], tuple[int, Box | Boxes]]] = {}
         keys: dict[int, tuple[int, ...]] = {}
         for k, some in enumerate(by_move):
@@ -303,6 +313,6 @@ class _Binder:
                 contents.setdefault(message.peer, {}).setdefault((k, id(message.box)), (k, message.box))
                 keys.setdefault(message.peer, key(k, message))
         for peer, boxes in contents.items():
-            all_ = self.bundle(list(boxes.values()), dense)
-            made.append(ByteMessage(peer, keys[peer], all_, 0, all_.size, None))
-        return made
+            bundle = self.bundle(list(boxes.values()), dense)
+            byte_messages.append(ByteMessage(peer, keys[peer], bundle, 0, bundle.size, None))
+        return byte_messages
