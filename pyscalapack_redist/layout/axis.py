@@ -1,7 +1,7 @@
-"""One dimension dealt out to processes, in blocks of one size (`BlockCyclic`) or of any sizes (`Irregular`).
+"""The distribution of one dimension over processes, in blocks of one size (`BlockCyclic`) or of any sizes (`Irregular`).
 
-An axis knows the owner of each index, and its local index there. Every piece of block-cyclic index arithmetic of the
-package is here. Indices start at 0.
+An axis gives the owner and the local index of each global index. All block-cyclic index arithmetic of the package is here.
+Indices start at 0.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ..errors import DescriptorError
 
 Ints = NDArray[np.int64]
 SHOWN = 8  # blocks in a repr
-LARGEST = 2**62  # sums of two such numbers still fit in 64 bits
-MOST_DIMENSIONS: int = getattr(np, "MAXDIMS", 64)  # of a NumPy array: 32 before NumPy 2, which told so itself
+LARGEST = 2**62  # the sum of two such numbers fits in 64 bits
+MOST_DIMENSIONS: int = getattr(np, "MAXDIMS", 64)  # of a NumPy array: NumPy 1 has MAXDIMS = 32
 
 
 def whole_number(name: str, value: object, least: int, hint: str = "") -> int:
-    """Return `value` as an int of at least `least`, or raise a DescriptorError that names it. Not collective."""
+    """Return `value` as an int of at least `least`, or raise a DescriptorError that names it."""
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -39,7 +39,7 @@ def whole_number(name: str, value: object, least: int, hint: str = "") -> int:
 
 
 def check_dimensions(shape: Sized) -> None:
-    """Raise a DescriptorError for no dimensions, and for more than an array can have. Not collective."""
+    """Raise a DescriptorError for no dimensions, or for more than a NumPy array can have."""
     if not len(shape):
         raise DescriptorError("shape = () must have at least one dimension")
     if len(shape) > MOST_DIMENSIONS:
@@ -47,7 +47,7 @@ def check_dimensions(shape: Sized) -> None:
 
 
 class Axis(ABC):
-    """How one dimension is dealt out: `BlockCyclic`, or `Irregular` for blocks of any sizes. Not collective.
+    """The distribution of one dimension: `BlockCyclic`, or `Irregular` for blocks of any sizes. Not collective.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Axis(ABC):
     processes : int
         Number of processes along this dimension.
     offset : int
-        Index of element 0 in a larger array of the same distribution, whose local indices count.
+        Index of element 0 in a larger array of the same distribution; local indices are those of the larger array.
     """
 
     __slots__ = ()
@@ -79,18 +79,18 @@ class Axis(ABC):
     @property
     @abstractmethod
     def number_of_blocks(self) -> int:
-        """Blocks that have an element of this array. Not collective."""
+        """Number of blocks with elements of this array."""
 
     @abstractmethod
     def block_edges(self, most: int | None = None) -> NDArray[np.int64]:
-        """Index of the first element of each block, ascending, then `n`; of the first `most` blocks alone, their end.
+        """Index of the first element of each block, ascending, then `n`. Not collective.
 
-        Not collective.
+        With `most`, of the first `most` blocks, then their end.
         """
 
     @abstractmethod
     def _held_before(self, bound: int, p: int) -> int:
-        """How many of the larger array's first `bound` elements process `p` holds."""
+        """Number of the larger array's first `bound` elements that process `p` holds."""
 
     def local_start(self, p: int) -> int:
         """Local index of the first element on process `p`: 0 unless `offset` skips some. Not collective."""
@@ -98,14 +98,14 @@ class Axis(ABC):
 
     def local_size(self, p: int) -> int:
         """Number of elements on process `p` (NUMROC when offset is 0). Not collective."""
-        held = self._held_before(self.offset + self.n, self._process(p))
-        return held - self._held_before(self.offset, p) if self.offset else held
+        end = self._held_before(self.offset + self.n, self._process(p))
+        return end - self._held_before(self.offset, p) if self.offset else end
 
     def global_indices(self, p: int) -> NDArray[np.int64]:
         """All elements on process `p`, ascending: one for each local index from `local_start`. Not collective."""
         first = self.local_start(p)
-        found: NDArray[np.int64] = self.global_index(p, np.arange(first, first + self.local_size(p), dtype=np.int64))
-        return found
+        indices: NDArray[np.int64] = self.global_index(p, np.arange(first, first + self.local_size(p), dtype=np.int64))
+        return indices
 
     def _process(self, p: int) -> int:
         if not 0 <= p < self.processes:
@@ -138,8 +138,8 @@ class BlockCyclic(Axis):
     source : int
         Process that owns the first block (RSRC, CSRC).
     offset : int
-        Index of element 0 in a larger array of the same distribution (a sub-array may start in mid-block). The
-        `source` is then the larger array's, and so are all local indices.
+        Index of element 0 in a larger array of the same distribution (a sub-array may start in mid-block). `source` and all
+        local indices are then the larger array's.
 
     Raises
     ------
@@ -162,7 +162,7 @@ class BlockCyclic(Axis):
             and 0 <= source < processes <= LARGEST
             and 0 <= offset <= LARGEST
         ):
-            return  # each of them once more, by name, takes longer than all else that making an axis does
+            return  # a check of each by name would take longer than the rest
         for name, least, hint in (
             ("n", 0, ""),
             ("block", 1, ": it is the number of elements in a block"),
@@ -179,18 +179,18 @@ class BlockCyclic(Axis):
 
     @property
     def stride(self) -> int:
-        """Elements from one block of a process to its next one: block * processes. Not collective."""
+        """Elements from one block of a process to its next block: block * processes."""
         return self.block * self.processes
 
     @property
     def number_of_blocks(self) -> int:
-        """Blocks that have an element of this array. Not collective."""
+        """Number of blocks with elements of this array."""
         return -(-(self.offset % self.block + self.n) // self.block) if self.n else 0
 
     def block_edges(self, most: int | None = None) -> NDArray[np.int64]:
-        """Index of the first element of each block, ascending, then `n`; of the first `most` blocks alone, their end.
+        """Index of the first element of each block, ascending, then `n`. Not collective.
 
-        Not collective.
+        With `most`, of the first `most` blocks, then their end.
         """
         count = self.number_of_blocks if most is None else min(most, self.number_of_blocks)
         return np.clip(np.arange(count + 1) * self.block - self.offset % self.block, 0, self.n)
@@ -238,19 +238,20 @@ class BlockCyclic(Axis):
         """
         index = self._checked_local(p, local)
         round_, within = index // self.block, index % self.block
-        return (round_ * self.processes + self._turn(p)) * self.block + within - self.offset
+        return (round_ * self.processes + self._distance(p)) * self.block + within - self.offset
 
-    def _turn(self, p: int) -> int:
+    def _distance(self, p: int) -> int:
+        """Distance of process `p` from the source."""
         return (p - self.source) % self.processes
 
     def _held_before(self, bound: int, p: int) -> int:
-        """How many of the larger array's first `bound` elements process `p` holds."""
+        """Number of the larger array's first `bound` elements that process `p` holds."""
         rounds, rest = divmod(bound, self.stride)
-        return rounds * self.block + min(max(rest - self._turn(p) * self.block, 0), self.block)
+        return rounds * self.block + min(max(rest - self._distance(p) * self.block, 0), self.block)
 
 
 def within(i: Any, low: int, high: int, name: str, where: str = "") -> Any:
-    """An int or an array of them, all of which must be low <= i < high. Not collective."""
+    """Return an int or an array of ints; an IndexError unless low <= i < high."""
     if not isinstance(i, np.ndarray):
         i = operator.index(i)
         inside = low <= i < high
@@ -263,7 +264,7 @@ def within(i: Any, low: int, high: int, name: str, where: str = "") -> Any:
 
 
 class AxisIntervals(NamedTuple):
-    """Intervals begin <= i < end of an axis, ascending; for each, its process and the local index of its first element."""
+    """Ascending intervals begin <= i < end of an axis, each with its process and the local index of its first element."""
 
     begin: Ints
     end: Ints
@@ -279,51 +280,51 @@ class Blocks:
     sizes : sequence of int
         Elements in each block, in the order of their indices; 0 is allowed. The sum is the size of the dimension.
     owners : sequence of int, optional
-        Process coordinate, along the dimension, that owns each block: any number of blocks for each process, in any
-        order, or none. By default block k is process k's.
+        Process coordinate, along the dimension, that owns each block: any number of blocks for each process, in any order.
+        By default process k owns block k.
 
     Attributes
     ----------
     sizes, owners : ndarray of int64
-        The same layout in the fewest blocks, read-only: empty ones are left out, and neighbours of one process are one.
-        Two `Blocks` are equal if these are.
+        The layout in the fewest blocks, read-only: without empty blocks, and with adjacent blocks of one process merged. Two
+        `Blocks` are equal if these are.
 
     Raises
     ------
     DescriptorError
-        Names the size or owner that is not an integer of at least 0; or there are not as many owners as sizes.
+        A size or an owner is not an integer of at least 0, or there are not as many owners as sizes.
     """
 
     def __init__(self, sizes: ArrayLike, owners: ArrayLike | None = None) -> None:
-        given = integers("sizes", sizes, ": elements in a block")
-        to = np.arange(len(given)) if owners is None else integers("owners", owners, ": a process coordinate")
-        if len(to) != len(given):
+        counts = integers("sizes", sizes, ": elements in a block")
+        processes = np.arange(len(counts)) if owners is None else integers("owners", owners, ": a process coordinate")
+        if len(processes) != len(counts):
             raise DescriptorError(
-                f"owners has {len(to)} entries and sizes {len(given)}: give the process of each block"
+                f"owners has {len(processes)} entries and sizes {len(counts)}: give the process of each block"
             )
-        if given.sum(dtype=np.float64) > LARGEST:
+        if counts.sum(dtype=np.float64) > LARGEST:
             raise DescriptorError("sizes must sum to at most 2**62, the largest index of this package")
-        self._processes = int(to.max(initial=-1)) + 1  # those of empty blocks included
-        given, to = given[given > 0], to[given > 0]
-        starts = np.flatnonzero(np.concatenate([to[:1] >= 0, to[1:] != to[:-1]]))
-        self.sizes: Ints = np.add.reduceat(given, starts) if len(starts) else given
-        self.owners: Ints = to[starts]
+        self._processes = int(processes.max(initial=-1)) + 1  # including those of empty blocks
+        counts, processes = counts[counts > 0], processes[counts > 0]
+        starts = np.flatnonzero(np.concatenate([processes[:1] >= 0, processes[1:] != processes[:-1]]))
+        self.sizes: Ints = np.add.reduceat(counts, starts) if len(starts) else counts
+        self.owners: Ints = processes[starts]
         for array in (self.sizes, self.owners):
             array.setflags(write=False)
 
     @property
     def total(self) -> int:
-        """Elements in all blocks. Not collective."""
+        """Number of elements in all blocks."""
         return int(self._edges[-1])
 
     @functools.cached_property
     def _edges(self) -> Ints:
-        """Where the blocks begin, and the end of the last."""
+        """First index of each block, and the end of the last block."""
         return np.concatenate([[0], np.cumsum(self.sizes)])
 
     @functools.cached_property
     def _by_owner(self) -> tuple[Ints, Ints]:
-        """The blocks sorted by process, and their processes."""
+        """Numbers of the blocks sorted by process, and their processes."""
         order = np.argsort(self.owners, kind="stable")
         return order, self.owners[order]
 
@@ -343,12 +344,12 @@ class Blocks:
         return order[np.searchsorted(owners, p) : np.searchsorted(owners, p, "right")]
 
     def _number_of(self, index: Any) -> Any:
-        """Number of the block that an element is in."""
+        """Number of the block of an element."""
         return np.searchsorted(self._edges, index, "right") - 1
 
     @functools.cached_property
     def _key(self) -> str:
-        """All sizes and owners in a few letters."""
+        """A short hash of all sizes and owners."""
         return hashlib.blake2b(self.sizes.tobytes() + self.owners.tobytes(), digest_size=8).hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -370,30 +371,29 @@ class Blocks:
 
 
 def balanced(n: int, processes: int) -> Blocks:
-    """One block for each process, of sizes that differ by one at most: those of `numpy.array_split`. Not collective."""
+    """One block for each process, with sizes that differ by at most one, as of `numpy.array_split`."""
     size, longer = divmod(n, processes)
     return Blocks(size + (np.arange(processes) < longer))
 
 
 @dataclass(frozen=True, slots=True)
 class Irregular(Axis):
-    """The distribution of `n` elements in blocks of any sizes; the methods are those of `BlockCyclic`. Not collective.
+    """The distribution of `n` elements in blocks of any sizes, with the methods of `BlockCyclic`. Not collective.
 
-    A process's blocks lie in its local array in the order of their indices, so local indices ascend with the global ones,
-    as in a block-cyclic dimension. It is compared by its blocks: a block-cyclic axis that deals elements out alike is
-    another axis. What is asked of one process costs as much as it has blocks; who owns an element, a binary search among
-    all.
+    The blocks of a process are in its local array in the order of their indices, so local indices ascend with global indices,
+    as in a block-cyclic dimension. Axes are equal if their blocks are; an equivalent block-cyclic axis is not equal. Methods
+    for one process cost time proportional to its blocks; the owner of an element, a binary search among all blocks.
 
     Parameters
     ----------
     n : int
         Number of elements, 0 or more.
     blocks : Blocks
-        Sizes and owners: of the larger array where this is a part of one.
+        Sizes and owners; of the larger array if this is a part of one.
     processes : int
         Number of processes along this dimension, 1 or more.
     offset : int
-        Index of element 0 in the larger array, whose local indices count.
+        Index of element 0 in the larger array; local indices are those of the larger array.
 
     Raises
     ------
@@ -409,17 +409,17 @@ class Irregular(Axis):
     def __post_init__(self) -> None:
         if self.blocks._processes > self.processes:
             raise DescriptorError(
-                f"owners has {self.blocks._processes - 1}, but its dimension has {self.processes} processes: each must be 0 "
-                f"to {self.processes - 1}; by default there is one block for each process"
+                f"owners has process {self.blocks._processes - 1}, but its dimension has {self.processes} processes: each must "
+                f"be 0 to {self.processes - 1}; by default there is one block for each process"
             )
         if not 0 <= self.offset <= self.offset + self.n <= self.blocks.total:
             raise DescriptorError(
-                f"sizes sum to {self.blocks.total}, but {self.n} elements from {self.offset} on are asked for"
+                f"sizes sum to {self.blocks.total}, which is less than {self.n} elements from index {self.offset} on"
             )
 
     @property
     def block(self) -> Blocks:
-        """The blocks of these elements alone. Not collective."""
+        """The blocks, cut to these elements."""
         if self.n == self.blocks.total:
             return self.blocks
         edges = np.clip(self.blocks._edges, self.offset, self.offset + self.n)
@@ -427,26 +427,26 @@ class Irregular(Axis):
 
     @property
     def source(self) -> int:
-        """0: the owners are named. Not collective."""
+        """0, because the owners are explicit."""
         return 0
 
     @property
     def stride(self) -> int:
-        """Elements of all blocks, at least 1: nothing repeats before. Not collective."""
+        """Number of elements of all blocks, at least 1; the distribution does not repeat."""
         return max(1, self.blocks.total)
 
     @property
     def number_of_blocks(self) -> int:
-        """Blocks that have an element of this array. Not collective."""
+        """Number of blocks with elements of this array."""
         return len(self.block_edges()) - 1
 
     def block_edges(self, most: int | None = None) -> NDArray[np.int64]:
-        """Index of the first element of each block, ascending, then `n`; of the first `most` blocks alone, their end.
+        """Index of the first element of each block, ascending, then `n`. Not collective.
 
-        Not collective.
+        With `most`, of the first `most` blocks, then their end.
         """
-        found = np.unique(np.clip(self.blocks._edges - self.offset, 0, self.n))
-        return found if most is None else found[: most + 1]
+        edges = np.unique(np.clip(self.blocks._edges - self.offset, 0, self.n))
+        return edges if most is None else edges[: most + 1]
 
     @overload
     def owner(self, i: int | np.integer[Any]) -> int: ...
@@ -497,56 +497,56 @@ class Irregular(Axis):
         return _like(local, self.blocks._edges[own[place]] + index - starts[place] - self.offset)
 
     def intervals(self, p: int) -> AxisIntervals:
-        """The elements of process `p` as intervals that are not empty. Not collective."""
+        """The elements of process `p` as nonempty intervals. Not collective."""
         own = self.blocks._of(self._process(p))
         begin, end = self.blocks._edges[own] - self.offset, self.blocks._edges[own + 1] - self.offset
         low, high = np.maximum(begin, 0), np.minimum(end, self.n)
-        some = low < high
+        nonempty = low < high
         local = self.blocks._local[own] + low - begin
-        return AxisIntervals(low[some], high[some], local[some], self.blocks.owners[own][some])
+        return AxisIntervals(low[nonempty], high[nonempty], local[nonempty], self.blocks.owners[own][nonempty])
 
     def cut(self, begin: Ints, end: Ints) -> tuple[Ints, AxisIntervals]:
-        """Intervals of elements, none of them empty, cut where blocks end. Not collective.
+        """Cut nonempty intervals at the ends of blocks. Not collective.
 
         Returns
         -------
         ndarray of int64
-            Which of the intervals each piece is of.
+            Number of the interval of each part.
         AxisIntervals
-            The pieces.
+            The parts.
         """
         edges, first, last = self.blocks._edges, begin + self.offset, end + self.offset
         low = self.blocks._number_of(first)
-        pieces = np.searchsorted(edges, last) - low
-        of = np.repeat(np.arange(len(pieces)), pieces)
-        number = np.arange(len(of)) + np.repeat(low - np.cumsum(pieces) + pieces, pieces)
-        start, stop = np.maximum(first[of], edges[number]), np.minimum(last[of], edges[number + 1])
+        parts = np.searchsorted(edges, last) - low
+        interval = np.repeat(np.arange(len(parts)), parts)
+        number = np.arange(len(interval)) + np.repeat(low - np.cumsum(parts) + parts, parts)
+        start, stop = np.maximum(first[interval], edges[number]), np.minimum(last[interval], edges[number + 1])
         local = self.blocks._local[number] + start - edges[number]
-        return of, AxisIntervals(start - self.offset, stop - self.offset, local, self.blocks.owners[number])
+        return interval, AxisIntervals(start - self.offset, stop - self.offset, local, self.blocks.owners[number])
 
     def _held_before(self, bound: int, p: int) -> int:
         own = self.blocks._of(p)
-        begun = int(np.searchsorted(self.blocks._edges[own], bound))
-        if not begun:
+        count = int(np.searchsorted(self.blocks._edges[own], bound))
+        if not count:
             return 0
-        last = own[begun - 1]
+        last = own[count - 1]
         within = min(bound - int(self.blocks._edges[last]), int(self.blocks.sizes[last]))
         return int(self.blocks._local[last]) + within
 
 
-def _like(given: Any, found: Any) -> Any:
-    """An array for an array, an int for an integer."""
-    return found if isinstance(given, np.ndarray) else int(found)
+def _like(argument: Any, result: Any) -> Any:
+    """The result as an array if the argument is one, else as an int."""
+    return result if isinstance(argument, np.ndarray) else int(result)
 
 
 def integers(name: str, values: Any, hint: str) -> Ints:
-    """A copy as an array of integers of at least 0; a DescriptorError where they are not. Not collective."""
+    """Copy values into an array of integers; a DescriptorError unless they are integers of at least 0."""
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iu":
         smallest, largest = values.min(initial=0), values.max(initial=0)
         if smallest >= 0 and largest <= LARGEST:
             return values.astype(np.int64)
     try:
-        listed = list(values)
+        numbers = list(values)
     except TypeError:
         raise DescriptorError(f"{name} = {values!r} must be a sequence of integers of at least 0{hint}") from None
-    return np.array([whole_number(f"{name}[{k}]", value, 0, hint) for k, value in enumerate(listed)], np.int64)
+    return np.array([whole_number(f"{name}[{k}]", value, 0, hint) for k, value in enumerate(numbers)], np.int64)

@@ -1,6 +1,6 @@
-"""Descriptor: how an array is dealt out over a process grid, also with neighbouring dimensions merged into one.
+"""Descriptor: the distribution of an array over a process grid. Adjacent dimensions can be merged into one.
 
-Two-dimensional ones are ScaLAPACK's array descriptors.
+Descriptors of two dimensions correspond to ScaLAPACK's array descriptors.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .grid import NineIntegers, ProcessGrid
 
 
 class MergedLayout(NamedTuple):
-    """The dimensions of an array, two of them as one: the distribution of each, its grid dimension, and the grid."""
+    """An array with merged dimensions: the distribution and the grid dimension of each dimension, and the grid."""
 
     distributions: list[Distribution]
     axes: list[int | None]
@@ -47,35 +47,35 @@ def merge_dimensions(
     dims: Sequence[object],
     order: str,
 ) -> MergedLayout:
-    """The dimensions `dims` of an array as one, which runs through them in `order`. Not collective.
+    """Merge the dimensions `dims` into one, with elements in `order`.
 
     Raises
     ------
     DescriptorError
-        They are not neighbours, or a process's elements would not be blocks of one size.
+        The dimensions are not adjacent, or a process's elements would not be blocks of one size.
     """
-    made = MergedLayout(list(distributions), list(axes), grid)
+    layout = MergedLayout(list(distributions), list(axes), grid)
     for k in neighbours(dims, len(distributions), order):
         try:
-            made = merge_with_next(*made, k, order)
+            layout = merge_with_next(*layout, k, order)
         except DescriptorError as error:
             raise DescriptorError(f"dimensions {k} and {k + 1} cannot be merged: {error}") from None
-    return made
+    return layout
 
 
 def neighbours(dims: Sequence[object], dimensions: int, order: str) -> Sequence[int]:
-    """Dimensions to be merged with the next one, one after another, so that all of `dims` become one. Not collective.
+    """The successive dimensions to merge with the next one so that all of `dims` become one.
 
     Raises
     ------
     DescriptorError
-        They are not two or more neighbours, ascending, or there is no such order.
+        `dims` are not two or more adjacent dimensions, ascending, or `order` is unknown.
     """
     if order not in ("F", "C"):
         raise DescriptorError(f"order = {order!r} must be 'F' (the first dimension runs fastest) or 'C' (the last)")
-    chosen = [whole_number(f"dims[{k}]", dim, 0) for k, dim in enumerate(dims)]
-    first, count = (chosen or [0])[0], len(chosen)
-    if count < 2 or chosen != list(range(first, first + count)) or first + count > dimensions:
+    numbers = [whole_number(f"dims[{k}]", dim, 0) for k, dim in enumerate(dims)]
+    first, count = (numbers or [0])[0], len(numbers)
+    if count < 2 or numbers != list(range(first, first + count)) or first + count > dimensions:
         raise DescriptorError(
             f"dims = {dims} must be two or more neighbours of the {dimensions} dimensions, ascending, as 1, 2"
         )
@@ -85,34 +85,33 @@ def neighbours(dims: Sequence[object], dimensions: int, order: str) -> Sequence[
 def merge_with_next(
     distributions: Sequence[Distribution], axes: Sequence[int | None], grid: ProcessGrid, k: int, order: str
 ) -> MergedLayout:
-    """Dimensions `k` and k + 1 as one; in order "F" the first of them runs faster. Not collective.
+    """Merge dimensions `k` and k + 1; in order "F" dimension k runs faster.
 
     This is a lower-dimensional projection of a layout (Birkeland & Sorevik, section 4). Element (i, j) of dimensions of n_i
-    and n_j elements, i running faster, becomes element i + n_i j of the one dimension. Local arrays do not change, so the
-    one dimension must be dealt out in blocks of one size to the same processes; or in irregular blocks, where one of the
-    two has them.
+    and n_j elements, i running faster, becomes element i + n_i j of the merged dimension. Local arrays do not change, so the
+    merged dimension must have blocks of one size on the same processes, or irregular blocks if one of the two has them.
 
     Raises
     ------
     DescriptorError
-        The elements of a process would not be blocks of one size; says what would make them so.
+        The elements of a process would not be blocks of one size; the text says what to change.
     """
     fast, slow = (k, k + 1) if order == "F" else (k + 1, k)
     merged = _as_one(distributions[fast], distributions[slow])
-    spread = fast if distributions[slow].processes == 1 else slow
-    rest, left = list(distributions), list(axes)
+    distributed = fast if distributions[slow].processes == 1 else slow
+    parts, new_axes = list(distributions), list(axes)
     if distributions[fast].processes > 1 and distributions[slow].processes > 1:
-        grid, left = _with_one_grid_dimension(distributions, axes, grid, fast, slow)
-    left[k : k + 2] = [left[spread]]
-    rest[k : k + 2] = [merged]
-    return MergedLayout(rest, left, grid)
+        grid, new_axes = _with_one_grid_dimension(distributions, axes, grid, fast, slow)
+    new_axes[k : k + 2] = [new_axes[distributed]]
+    parts[k : k + 2] = [merged]
+    return MergedLayout(parts, new_axes, grid)
 
 
 def _as_one(fast: Distribution, slow: Distribution) -> Distribution:
-    """How two dimensions are dealt out as one, `fast` running faster.
+    """The distribution of two merged dimensions, `fast` running faster.
 
-    Where both are distributed, coordinate c is the process whose distance from the source is c mod P along the faster one of
-    P processes, and c // P along the slower one.
+    If both are distributed, process coordinate c has distance c mod P from the source along the faster dimension, which has P
+    processes, and c // P along the slower one.
     """
     n = fast.n * slow.n
     if fast.processes == 1:
@@ -121,20 +120,20 @@ def _as_one(fast: Distribution, slow: Distribution) -> Distribution:
         return BlockCyclic(n, max(1, fast.n) * slow.block, slow.processes, slow.source)
     if slow.processes == 1:
         if isinstance(fast, Irregular):
-            again = (np.tile(column, slow.n) for column in (fast.block.sizes, fast.block.owners))
-            return Irregular(n, Blocks(*again), fast.processes)
+            columns = (np.tile(column, slow.n) for column in (fast.block.sizes, fast.block.owners))
+            return Irregular(n, Blocks(*columns), fast.processes)
         if fast.n <= fast.block:  # one process holds it all
             return BlockCyclic(n, max(1, n), fast.processes, fast.source)
         if slow.n > 1 and fast.n % fast.stride:
             raise DescriptorError(
-                f"{_told(fast)} runs faster, and its last round of blocks is not full: its size must be a multiple of block "
-                f"x processes = {fast.stride}; choose another block, or merge in the other order where memory allows it"
+                f"{_in_words(fast)} runs faster, and its last round of blocks is not full: its size must be a multiple of "
+                f"block x processes = {fast.stride}; choose another block, or merge in the other order where memory allows it"
             )
         return BlockCyclic(n, fast.block, fast.processes, fast.source)
     if isinstance(fast, Irregular) or isinstance(slow, Irregular) or (n and (fast.n != fast.stride or slow.block != 1)):
         raise DescriptorError(
-            f"both are distributed: the faster ({_told(fast)}) must be one block for each process, of equal size, and the "
-            f"slower ({_told(slow)}) must have blocks of 1; redistribute one of them first"
+            f"both are distributed: the faster ({_in_words(fast)}) must be one block for each process, of equal size, and the "
+            f"slower ({_in_words(slow)}) must have blocks of 1; redistribute one of them first"
         )
     return BlockCyclic(n, fast.block, fast.processes * slow.processes)
 
@@ -142,17 +141,24 @@ def _as_one(fast: Distribution, slow: Distribution) -> Distribution:
 def _with_one_grid_dimension(
     distributions: Sequence[Distribution], axes: Sequence[int | None], grid: ProcessGrid, fast: int, slow: int
 ) -> tuple[ProcessGrid, list[int | None]]:
-    """A grid whose last dimension counts the processes of two array dimensions from their sources on, and the axes."""
+    """A grid whose last dimension has the processes of both array dimensions, from their sources on; and the new axes."""
     both = {axis: distributions[k].source for k in (slow, fast) if (axis := axes[k]) is not None}
-    kept = [axis for axis in range(grid.ndim) if axis not in both]
-    turned = np.roll(grid.ranks, [-first for first in both.values()], [*both])
-    ranks = turned.transpose([*kept, *both]).reshape([*(grid.shape[axis] for axis in kept), -1])
-    place = {axis: min(number, len(kept)) for number, axis in enumerate([*kept, *both])}
-    return ProcessGrid(ranks.shape, grid.comm, ranks=ranks), [None if axis is None else place[axis] for axis in axes]
+    others = [axis for axis in range(grid.ndim) if axis not in both]
+    shifted = np.roll(grid.ranks, [-first for first in both.values()], [*both])
+    ranks = shifted.transpose([*others, *both]).reshape([*(grid.shape[axis] for axis in others), -1])
+    new_axis = {axis: min(number, len(others)) for number, axis in enumerate([*others, *both])}
+    return ProcessGrid(ranks.shape, grid.comm, ranks=ranks), [None if axis is None else new_axis[axis] for axis in axes]
 
 
-def _told(axis: Distribution) -> str:
+def _in_words(axis: Distribution) -> str:
     return f"a dimension of {axis.n} in blocks of {axis.block} over {axis.processes} processes"
+
+
+def _grid_remedy(grid: object) -> str:
+    """The line to write for a shape in place of a grid; empty for anything else."""
+    if isinstance(grid, tuple | list) and all(isinstance(n, int | np.integer) for n in grid):
+        return f": ProcessGrid({tuple(grid)}, comm), with the communicator of its ranks"
+    return ""
 
 
 class Descriptor(Ownership):
@@ -170,18 +176,18 @@ class Descriptor(Ownership):
     source : sequence of int, or one for all dimensions
         Process coordinate, along each array dimension, that owns the first block (RSRC, CSRC).
     axes : sequence of (int or None), optional
-        Grid dimension over which each array dimension is spread; None: not distributed. By default in order. Along a grid
-        dimension that is not named the processes hold copies; without `axes` it must be of size 1.
+        Grid dimension over which each array dimension is distributed; None: not distributed. By default in order. Along grid
+        dimensions that are not in `axes` the processes hold replicas; without `axes` these must be of size 1.
     lld : int, optional
         Leading dimension (LLD) of this rank's local array; by default its number of rows, at least 1.
 
     Raises
     ------
     DescriptorError
-        Names the argument, its value, and what it must be.
+        An argument is invalid; the text has its name, its value, and the valid values.
     """
 
-    is_product = True  # a rank has one place at most, so what ranks share is a product over the dimensions
+    is_product = True  # a rank has at most one place, so messages are products over the dimensions
 
     def __init__(
         self,
@@ -194,11 +200,9 @@ class Descriptor(Ownership):
         lld: int | None = None,
     ) -> None:
         if not isinstance(grid, ProcessGrid):
-            shape_alone = isinstance(grid, tuple | list) and all(isinstance(n, int | np.integer) for n in grid)
-            remedy = f": ProcessGrid({tuple(grid)}, comm), with the communicator of its ranks" if shape_alone else ""
-            raise DescriptorError(f"grid = {shown(grid)} must be a ProcessGrid{remedy}")
-        whole, spread = distributions_of(shape, block, grid, source, axes)
-        places, on_paper = Places(whole, spread, grid), grid.comm is None
+            raise DescriptorError(f"grid = {shown(grid)} must be a ProcessGrid{_grid_remedy(grid)}")
+        whole, grid_axes = distributions_of(shape, block, grid, source, axes)
+        places, on_paper = Places(whole, grid_axes, grid), grid.comm is None
         place = None if grid.coords is None else places.at(grid.coords)
         coords = None if place is None else place[: len(whole)]
         local = (0,) * len(whole) if coords is None else held_at(whole, coords)
@@ -207,60 +211,66 @@ class Descriptor(Ownership):
             raise DescriptorError(
                 f"lld = {lld} is too small: this rank holds {rows} rows, so it must be at least {rows}"
             )
-        # past `__setattr__`, which takes longer than the rest
+        # without `__setattr__`, which would take longer than the rest
         put = vars(self).update
-        put(_grid=grid, _whole=whole, _distributions=whole, _axes=spread, _parent=None, _paper=on_paper, _digest=None)
+        put(
+            _grid=grid, _whole=whole, _distributions=whole, _axes=grid_axes, _parent=None, _paper=on_paper, _digest=None
+        )
         put(_places=places, _place=place, _coords=coords, _local_shape=local, _shape=tuple([axis.n for axis in whole]))
         put(_lld=int(lld) if lld is not None else None if on_paper else rows)
 
     @classmethod
     def from_array(cls, nine_integers: object, comm: MPI.Intracomm) -> Descriptor:
-        """Read a ScaLAPACK descriptor that any code made, BLACS context included. Collective over `comm`.
+        """Read a ScaLAPACK descriptor of any origin, with its BLACS context. Collective over `comm`.
 
         Parameters
         ----------
         nine_integers : sequence of nine int, or ctypes.Structure of nine c_int
-            DTYPE, CTXT, M, N, MB, NB, RSRC, CSRC, LLD. On a rank outside the grid CTXT is -1 and the rest means nothing; on
-            one that holds no rows LLD may be 0.
+            DTYPE, CTXT, M, N, MB, NB, RSRC, CSRC, LLD. On a rank outside the grid CTXT is -1 and the other fields are ignored;
+            on a rank that holds no rows LLD may be 0.
         comm : MPI.Intracomm
             Communicator that holds all processes of the context.
 
         Raises
         ------
         DescriptorError
-            Names the field that is wrong, its value and what it must be.
+            A field is invalid; the text has its name, its value and the valid values.
         CollectiveError
-            Another rank found such an error, or has another layout.
+            Another rank has such an error, or another layout.
         """
         group = group_of(comm)
-        mine = read_consistently(
-            group, "the descriptor", lambda: cls._read_array(nine_integers, comm), lambda found: found.layout_digest
+        desc = read_consistently(
+            group, "the descriptor", lambda: cls._read_array(nine_integers, comm), lambda desc: desc.layout_digest
         )
-        return cls._spread(mine, group, comm)
+        return cls._share(desc, group, comm)
 
     @classmethod
-    def _spread(cls, mine: Descriptor | None, group: Group, comm: MPI.Intracomm) -> Descriptor:
-        """Give a descriptor on `comm` to the ranks that do not have it. Collective over the group."""
-        known = group.combine(None if mine is None else mine._pack(), first_known)
-        if known is None:
+    def _share(cls, desc: Descriptor | None, group: Group, comm: MPI.Intracomm) -> Descriptor:
+        """Send a descriptor on `comm` to the ranks that do not have it. Collective over the group."""
+        packed = group.combine(None if desc is None else desc._pack(), first_known)
+        if packed is None:
             raise DescriptorError("no rank knows the layout: CTXT is -1, or the descriptor None, on all of them")
-        return mine if mine is not None else cls._unpack(known, comm)
+        return desc if desc is not None else cls._unpack(packed, comm)
 
     @classmethod
     def _read_array(cls, nine_integers: object, comm: MPI.Intracomm) -> Descriptor | None:
-        """Read nine integers on a rank of their grid; None where CTXT is -1. Not collective."""
-        found = NineIntegers.read(nine_integers, comm)
-        return None if found is None else cls(found.shape, found.block, found.grid, source=found.source, lld=found.lld)
+        """Read nine integers on a rank of their grid; None if CTXT is -1."""
+        fields = NineIntegers.read(nine_integers, comm)
+        return (
+            None
+            if fields is None
+            else cls(fields.shape, fields.block, fields.grid, source=fields.source, lld=fields.lld)
+        )
 
     @classmethod
     def _of(cls, whole: Sequence[Distribution], axes: Sequence[int | None], grid: ProcessGrid) -> Descriptor:
-        """Of a whole array, from the distribution of each dimension."""
+        """The descriptor of a whole array with these distributions."""
         shape, block, source = zip(*((axis.n, axis.block, axis.source) for axis in whole), strict=True)
         return cls(shape, block, grid, source=source, axes=axes)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Global shape; of the sub-array for a sub-array."""
+        """Global shape; for a sub-array its own."""
         return self._shape
 
     @property
@@ -270,7 +280,7 @@ class Descriptor(Ownership):
 
     @property
     def block(self) -> tuple[Any, ...]:
-        """Block size of each dimension (MB, NB): an int, or `Blocks` where they are irregular."""
+        """Block size of each dimension (MB, NB): an int, or `Blocks` if irregular."""
         return tuple(axis.block for axis in self._whole)
 
     @property
@@ -280,7 +290,7 @@ class Descriptor(Ownership):
 
     @property
     def axes(self) -> tuple[int | None, ...]:
-        """Grid dimension of each array dimension; None where it is not distributed."""
+        """Grid dimension of each array dimension; None: not distributed."""
         return self._axes
 
     @property
@@ -290,7 +300,7 @@ class Descriptor(Ownership):
 
     @property
     def lld(self) -> int:
-        """Leading dimension of this rank's local array (LLD). On paper a DescriptorError, unless it was given."""
+        """Leading dimension of this rank's local array (LLD). A DescriptorError on paper, unless an `lld` was passed."""
         if self._lld is None:
             self._check_here("an lld", "local_shape_of(coords)[0] has the rows of any process")
         return self._lld or 1
@@ -302,7 +312,7 @@ class Descriptor(Ownership):
 
     @property
     def offset(self) -> tuple[int, ...]:
-        """Where the sub-array starts in the whole array (IA, JA, from 0); zeros for a whole array."""
+        """Index of the sub-array's first element in the whole array (IA, JA, from 0); zeros for a whole array."""
         return tuple(axis.offset for axis in self._distributions)
 
     @property
@@ -312,27 +322,27 @@ class Descriptor(Ownership):
 
     @property
     def copies(self) -> int:
-        """How many processes hold each element: those along the grid dimensions that `axes` does not name."""
+        """Number of replicas: the processes along the grid dimensions that are not in `axes`."""
         return self._places.copies
 
     @property
     def places(self) -> NDArray[np.int64]:
-        """Rank at each process coordinate along the array dimensions, then of each copy if there are several, read-only."""
+        """Rank at each process coordinate along the array dimensions, read-only. A last dimension numbers replicas, if any."""
         return self._places.ranks()
 
     @property
     def place(self) -> tuple[int, ...] | None:
-        """This rank's index into `places`: `coords`, then the number of its copy if there are several; None outside."""
+        """This rank's index into `places`: `coords`, then the number of its replica if there are several; None outside."""
         return self._place
 
     @property
     def own_places(self) -> list[tuple[int, ...]]:
-        """`place`, as a list: a rank has one local array at most."""
+        """`place` in a list; empty outside the grid."""
         return [] if self._place is None else [self._place]
 
     @property
     def placement(self) -> NDArray[np.int64]:
-        """Rank at each process coordinate, read-only: the owner. Of copies, the first one counts as the owner's."""
+        """Rank of the owner at each process coordinate, read-only; the first replica is the owner's."""
         return self.places[..., 0] if self.copies > 1 else self.places
 
     @property
@@ -342,21 +352,20 @@ class Descriptor(Ownership):
         Raises
         ------
         DescriptorError
-            The grid is on paper, where no rank is this one.
+            The grid is on paper.
         """
         self._check_here("a local_shape", "local_shape_of(coords) is that of any process")
         return self._local_shape
 
     @property
     def local_shapes(self) -> list[tuple[int, ...]]:
-        """`local_shape`, as a list: a rank has one local array at most."""
+        """`local_shape` in a list."""
         return [self.local_shape]
 
     def __getitem__(self, key: object) -> Descriptor:
-        """Descriptor of a sub-array, `desc[i0:i1, j0:j1]`. Its arrays are the whole array's local arrays. Not collective.
+        """Descriptor of a sub-array, `desc[i0:i1, j0:j1]`. Its local arrays are the whole array's. Not collective.
 
-        Negative bounds count from the end, those past an edge are taken for it, and `...` stands for all dimensions that are
-        not named.
+        Negative bounds count from the end, bounds past an edge are set to it, and `...` stands for all remaining dimensions.
 
         Raises
         ------
@@ -381,22 +390,22 @@ class Descriptor(Ownership):
     def merge(self, *dims: int, order: str = "F") -> Descriptor:
         """The same layout with adjacent dimensions merged into one (Birkeland & Sorevik, section 4). Not collective.
 
-        The local arrays are those of this descriptor reshaped: `a.reshape(desc.local_shape, order=order)`, which copies
-        nothing where `a` is contiguous in that order.
+        Reshape the local arrays of this descriptor: `a.reshape(desc.local_shape, order=order)`, which copies nothing if `a` is
+        contiguous in that order.
 
         Parameters
         ----------
         *dims : int
-            Two or more neighbours, ascending. At most one of them may be distributed, but for the faster one in equal
-            parts of one block with the slower one in blocks of 1. The dimension that runs faster must be undistributed,
-            or a multiple of its block times its processes, or irregular; sizes of the others need not divide.
+            Two or more adjacent dimensions, ascending. At most one of them may be distributed; or both of two, if the faster
+            has one block for each process, of equal sizes, and the slower has blocks of 1. The faster dimension must be
+            undistributed, irregular, or a multiple of block times processes; other sizes need not be multiples.
         order : {"F", "C"}
-            Which of them runs fastest in memory and in the one index: the first (Fortran) or the last (C).
+            Dimension that runs fastest in memory and in the merged index: the first (Fortran) or the last (C).
 
         Raises
         ------
         DescriptorError
-            They are not neighbours, this is a sub-array, or a process's elements would not be blocks of one size.
+            The dimensions are not adjacent, this is a sub-array, or a process's elements would not be blocks of one size.
         """
         if self._parent is not None:
             raise DescriptorError(
@@ -405,36 +414,36 @@ class Descriptor(Ownership):
         return Descriptor._of(*merge_dimensions(self._whole, self._axes, self._grid, dims, order))
 
     def empty(self, dtype: DTypeLike = np.float64, order: str = "F") -> NDArray[Any]:
-        """This rank's local array, contents arbitrary. Not collective."""
+        """A new local array of this rank, uninitialized. Not collective."""
         return new_array(self._allocated(), dtype, order)[: self._local_shape[0]]
 
     def zeros(self, dtype: DTypeLike = np.float64, order: str = "F") -> NDArray[Any]:
-        """This rank's local array of zeros. Not collective."""
+        """A new local array of this rank, of zeros. Not collective."""
         return new_array(self._allocated(), dtype, order, zeroed=True)[: self._local_shape[0]]
 
     def from_function(self, f: Callable[..., Any], dtype: DTypeLike | None = None) -> NDArray[Any]:
-        """This rank's local array with elements f(i, j, ...) of the global indices. Not collective.
+        """A new local array of this rank with elements f(i, j, ...) of the global indices. Not collective.
 
         Parameters
         ----------
         f : callable
-            Called once with one int64 array for each dimension, shaped to broadcast against each other (an open mesh);
-            for a sub-array indices count from its first element, and the rest of the whole array is zero. The arrays are
-            empty on a rank that holds nothing.
+            Called once with one int64 array for each dimension, shaped to broadcast against each other (an open mesh). For a
+            sub-array, indices count from its first element, and the rest of the whole array is zero. On a rank without
+            elements the arrays are empty.
         dtype : dtype, optional
-            Of the result; by default that of what `f` gives.
+            Dtype of the array; by default that of the result of `f`.
 
         Raises
         ------
         ArrayError
-            What `f` gives does not broadcast to this rank's elements. What `f` itself raises has a note on its arguments.
+            The result of `f` does not broadcast to this rank's elements. Exceptions of `f` get a note on its arguments.
         """
         if dtype is not None and self._coords is None:
             return self.empty(dtype)
-        given = of_indices(f, [self.global_indices(k) for k in range(self.ndim)])
-        local = (self.empty if self._parent is None else self.zeros)(given.dtype if dtype is None else dtype)
+        values = of_indices(f, [self.global_indices(k) for k in range(self.ndim)])
+        local = (self.empty if self._parent is None else self.zeros)(values.dtype if dtype is None else dtype)
         if self._coords is not None:
-            local[local_part(self._distributions, self._coords)] = given
+            local[local_part(self._distributions, self._coords)] = values
         return local
 
     def to_array(self) -> NDArray[np.intc]:
@@ -443,12 +452,12 @@ class Descriptor(Ownership):
         Raises
         ------
         DescriptorError
-            Not of two dimensions over a two-dimensional grid, irregular, the grid's BLACS context was not made, or a number
+            The array or the grid is not two-dimensional, blocks are irregular, the grid has no BLACS context yet, or a number
             does not fit ScaLAPACK's 32-bit integers.
         """
         if self.ndim != 2 or self._grid.ndim != 2 or self._axes != (0, 1):
             raise DescriptorError(
-                f"{self!r} has no ScaLAPACK descriptor: that is for two dimensions over a two-dimensional grid, in order"
+                f"{self!r} has no ScaLAPACK descriptor: it needs two dimensions over a two-dimensional grid, in order"
                 + (", without copies; redistribute to such a layout" if self.copies > 1 else "")
             )
         check_one_size(self._whole)
@@ -457,11 +466,11 @@ class Descriptor(Ownership):
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise ValueError("a Descriptor's nine integers are built when asked for: copy=False cannot be had")
+            raise ValueError("a Descriptor has no array of its nine integers: copy=False is not possible")
         return self.to_array() if dtype is None else self.to_array().astype(dtype)
 
     def _layout(self) -> tuple[Any, ...]:
-        """All that makes two layouts equal."""
+        """Values that are equal for equal layouts."""
         return (self._grid, self._axes, self._whole, self._distributions)
 
     def _pack(self) -> tuple[Any, ...]:
@@ -483,8 +492,8 @@ class Descriptor(Ownership):
     def on(self, comm: MPI.Intracomm) -> Descriptor:
         """The same layout with its processes as ranks of another communicator. Not collective.
 
-        On the communicator that it is on a descriptor is itself; on any other, a duplicate among them, its grid is a new one
-        there, without a BLACS context (see `ProcessGrid.on`).
+        On its own communicator returns this descriptor. On another communicator, even a duplicate, the result has a new grid
+        without a BLACS context (see `ProcessGrid.on`).
 
         Raises
         ------
@@ -495,7 +504,7 @@ class Descriptor(Ownership):
         return self if grid is self._grid else self._with_grid(grid)
 
     def _with_grid(self, grid: ProcessGrid) -> Descriptor:
-        """The same layout on a grid of the same processes, a sub-array's whole array included."""
+        """The same layout on another grid of the same processes; for a sub-array, its whole array too."""
         moved = self._copy()
         moved._grid, moved._places = grid, Places(self._whole, self._axes, grid)
         moved._parent = None if self._parent is None else self._parent._with_grid(grid)
@@ -523,8 +532,8 @@ class Descriptor(Ownership):
         return f"Descriptor({', '.join(parts)})"
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith("_"):  # those that there are cannot be set either
-            raise AttributeError(f"{name} of a Descriptor cannot be set: a layout does not change, so make another one")
+        if not name.startswith("_"):
+            raise AttributeError(f"{name} of a Descriptor cannot be set: layouts are immutable; make a new one")
         object.__setattr__(self, name, value)
 
     def _copy(self) -> Self:

@@ -1,4 +1,4 @@
-"""The letters of BLAS and ScaLAPACK that say what becomes of a matrix, or what is asked of it. Either case is understood."""
+"""The letter arguments of BLAS and ScaLAPACK, such as `op` and `uplo`, in upper or lower case."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ NORMS = {"M": "the largest absolute value", "1": "of the columns", "I": "of the 
 
 
 def letter_of(name: str, value: object, known: Mapping[str, str]) -> str:
-    """The letter in upper case. Not collective.
+    """The letter in upper case.
 
     Raises
     ------
     DescriptorError
-        It is none of those that are known.
+        `value` is not a key of `known`.
     """
     if not isinstance(value, str) or value.upper() not in known:
-        names = ", ".join(f"{letter!r} ({what})" for letter, what in known.items())
+        names = ", ".join(f"{letter!r} ({meaning})" for letter, meaning in known.items())
         raise DescriptorError(f"{name} = {value!r} must be one of {names}")
     return value.upper()
 
@@ -39,6 +39,6 @@ def conjugates(op: str) -> bool:
 
 
 def combined(first: str, second: str) -> str:
-    """The operation that two are, one after the other. Not collective."""
-    turned, conjugated = transposes(first) != transposes(second), conjugates(first) != conjugates(second)
-    return "NTRC"[turned + 2 * conjugated]
+    """The operation that is equal to `first`, then `second`."""
+    transposed, conjugated = transposes(first) != transposes(second), conjugates(first) != conjugates(second)
+    return "NTRC"[transposed + 2 * conjugated]

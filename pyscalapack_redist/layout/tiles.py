@@ -445,8 +445,8 @@ def layout_on(desc: LayoutArgument, comm: MPI.Intracomm | None, name: str = "des
             )
         return desc
     group = group_of(comm)
-    mine = read_consistently(group, name, lambda: _descriptor_on(name, desc, comm), lambda found: found.layout_digest)
-    return Descriptor._spread(mine, group, comm)
+    layout = read_consistently(group, name, lambda: _descriptor_on(name, desc, comm), lambda read: read.layout_digest)
+    return Descriptor._share(layout, group, comm)
 
 
 def _descriptor_on(name: str, desc: LayoutArgument, comm: MPI.Intracomm) -> Descriptor | None:
@@ -479,7 +479,10 @@ def read_layout(name: str, given: object, comm: MPI.Intracomm | None, explicit: 
     if isinstance(given, np.ndarray) and given.ndim != 1:
         hint = "; an array is for the plan, redistribute(desc_a, desc_b)(a)"
     if not explicit or comm is None:
-        raise DescriptorError(f"{name} = {shown(given)}: pass comm= with anything but two Descriptors or Tiles{hint}")
+        raise DescriptorError(
+            f"{name} = {shown(given)} needs comm=, the communicator that holds both grids: only Descriptors and Tiles know "
+            f"theirs{hint}"
+        )
     if given is None:
         return None
     if hint:

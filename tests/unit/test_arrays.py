@@ -170,9 +170,9 @@ def test_what_may_not_be_written_stays_so() -> None:
         (Tensor(np.zeros(2), (99, 0)), r"device \(number 99 of DLPack\)"),
         (OnGpu(), r"a is a OnGpu in the memory of a device \(CUDA\)"),
         (Tensor(np.zeros(2, object)), "a is a Tensor, whose memory NumPy cannot use without a copy: "),
-        (Lazy(np.ones(2), "neg"), r"a is a Lazy whose neg bit is set, .* pass a.resolve_neg\(\)"),
-        (Lazy(np.ones(2), "conj"), r"a is a Lazy whose conj bit is set, .* pass a.resolve_conj\(\)"),
-        (np.ma.zeros((2, 3)), r"a is a masked array, whose mask would not move with it: pass a.filled\(value\)"),
+        (Lazy(np.ones(2), "neg"), r"a is a Lazy with its neg bit set, .* pass a.resolve_neg\(\)"),
+        (Lazy(np.ones(2), "conj"), r"a is a Lazy with its conj bit set, .* pass a.resolve_conj\(\)"),
+        (np.ma.zeros((2, 3)), r"a is a masked array; the mask would be lost: pass a.filled\(value\)"),
     ],
 )
 def test_what_is_not_in_the_hosts_memory_is_refused(given: Any, words: str) -> None:

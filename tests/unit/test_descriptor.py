@@ -254,7 +254,7 @@ def test_what_a_function_gives_must_broadcast(shape: tuple[int, ...], fits: bool
     if fits:
         assert (desc.from_function(lambda i, j: np.ones(shape)) == 1).all()
         return
-    with pytest.raises(ArrayError, match=r"f gave an array of shape \(.*does not broadcast to .* elements, \(5, 4\)"):
+    with pytest.raises(ArrayError, match=r"f returned an array of shape \(.*does not broadcast to .* elements, \(5, 4\)"):
         desc.from_function(lambda i, j: np.ones(shape))
 
 
@@ -428,6 +428,7 @@ WHOLE = Descriptor((20, 30), (4, 5), GRID)
         (lambda: Descriptor((4, 4), "x", GRID), r"block\[0\] = 'x' must be an integer .* 'balanced'"),
         (lambda: Descriptor((4, 4), 2.5, GRID), "block = 2.5 must be an integer or a sequence"),
         (lambda: Descriptor((4, 4), (2, 2), "grid"), "grid = 'grid' must be a ProcessGrid"),
+        (lambda: Descriptor((4, 4), 2, (2, 1)), r"grid = \(2, 1\) must be a ProcessGrid: ProcessGrid\(\(2, 1\), "),
         (lambda: Descriptor((4, 4), (2, 2), GRID, source=(2, 0)), r"source\[0\] = 2 is outside the grid: .* 0 to 1"),
         (lambda: Descriptor((4, 4), (2, 2), GRID, axes=(0, 0)), "uses grid dimension 0 twice"),
         (lambda: Descriptor((4, 4), (2, 2), GRID, axes=(0, 2)), r"axes\[1\] = 2 is not a dimension of the grid"),
@@ -441,7 +442,7 @@ WHOLE = Descriptor((20, 30), (4, 5), GRID)
         (lambda: Descriptor((1,) * (MOST_DIMENSIONS + 1), 2, GRID), f"NumPy's arrays have at most {MOST_DIMENSIONS}"),
         (lambda: Descriptor((4, 4), (2, 2), GRID, lld=0), "lld = 0 must be at least 1"),
         (lambda: Descriptor((7, 4), (Blocks([3, 3]), 2), GRID), r"the sizes sum to 6, but shape\[0\] = 7"),
-        (lambda: Descriptor((7, 4), (Blocks([3, 3, 1]), 2), GRID), r"owners has 2, but its dimension has 2"),
+        (lambda: Descriptor((7, 4), (Blocks([3, 3, 1]), 2), GRID), r"owners has process 2, but its dimension has 2"),
         (lambda: Descriptor((7, 4), ("balanced", 2), GRID, source=1), r"source\[0\] = 1 is for blocks of one"),
         # blocks, and what is none of ScaLAPACK's
         (lambda: Blocks(3), "sizes = 3 must be a sequence of integers of at least 0: elements in a block"),
@@ -450,7 +451,7 @@ WHOLE = Descriptor((20, 30), (4, 5), GRID)
         (lambda: Blocks([2**61, 2**61, 2**61]), r"sizes must sum to at most 2\*\*62"),
         (lambda: Blocks([1, 2], [0]), "owners has 1 entries and sizes 2: give the process of each block"),
         (lambda: Blocks([1, 2], [0, -1]), r"owners\[1\] = -1 must be at least 0: a process coordinate"),
-        (lambda: Irregular(5, Blocks([3]), 1, 1), "sizes sum to 3, but 5 elements from 1 on are asked for"),
+        (lambda: Irregular(5, Blocks([3]), 1, 1), "sizes sum to 3, which is less than 5 elements from index 1 on"),
         (MIXED.to_array, r"dimension 1 has irregular blocks, Blocks\(\[2, 1, 1\]\), and a ScaLAPACK descriptor one bl"),
         (lambda: np.asarray(MIXED), "redistribute to a Descriptor with a block size first"),
         (lambda: check_square(Descriptor((6, 6), "balanced", GRID)), "dimension 0 has irregular blocks"),
