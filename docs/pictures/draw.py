@@ -46,6 +46,7 @@ def draw_dealing(folder: Path) -> None:
         "the same, source=(1, 0)": psr.Descriptor((12, 12), (2, 3), psr.ProcessGrid((2, 2)), source=(1, 0)),
     }
     figure, panels = plt.subplots(2, 2, figsize=(8, 5.4), layout="constrained", height_ratios=(1, 4))
+    figure.get_layout_engine().set(hspace=0.08)
     for axes, (title, desc) in zip(panels.flat, layouts.items(), strict=True):
         desc.plot(ax=axes)
         axes.set_title(title)
