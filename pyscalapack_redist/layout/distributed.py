@@ -199,5 +199,35 @@ def fitted(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
         raise ArrayError(
             f"{name} has shape {array.shape}, but this rank's local array of {desc!r} has shape {shape}"
             + (f", or {(desc.lld, *shape[1:])} with its leading dimension" if desc.lld > max(1, shape[0]) else "")
+            + _remedy(name, array.shape, desc)
         )
     return array
+
+
+def _remedy(name: str, given: tuple[int, ...], desc: Descriptor) -> str:
+    """What to do about a local array of the wrong shape, by what the shape looks like; empty where it is like nothing."""
+    if given == desc.shape:
+        return (
+            f"; {given} is the shape of the whole array: distribute and scatter take a whole array, "
+            f"and desc.from_function(lambda *index: {name}[index]) picks this rank's part of one that all have"
+        )
+    if given == desc.local_shape[::-1]:
+        return f"; {name}.T fits"
+    if len(given) != desc.ndim or desc.grid.comm is None:
+        return ""
+    for k, n in enumerate(desc.shape):
+        for processes, number in ((desc.grid.comm.Get_size(), desc.grid.comm.Get_rank()), _processes_along(desc, k)):
+            split = n // processes + (number < n % processes)
+            if processes > 1 and given == (*desc.shape[:k], split, *desc.shape[k + 1 :]):
+                blocks = tuple("balanced" if j == k else None for j in range(desc.ndim))
+                grid = tuple(processes if j == k else 1 for j in range(desc.ndim))
+                return (
+                    "; numpy.array_split gives such a part, and 'balanced' has these sizes: "
+                    f"Descriptor({desc.shape}, {blocks}, ProcessGrid({grid}, comm))"
+                )
+    return ""
+
+
+def _processes_along(desc: Descriptor, k: int) -> tuple[int, int]:
+    """How many processes a dimension is spread over, and the number of this one among them."""
+    return (1, 0) if desc.coords is None else (desc.distributions[k].processes, desc.coords[k])

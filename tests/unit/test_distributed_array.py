@@ -71,9 +71,17 @@ WORDS = r"local has shape \(6, 5\), but this rank's local array of Descriptor\(.
     ("make", "error", "words"),
     [
         (lambda: DistributedArray(DESC, np.zeros((6, 5))), ArrayError, WORDS),
+        (lambda: DistributedArray(DESC, np.zeros((10, 12))), ArrayError, "of the whole array: distribute and scatter take"),
+        (lambda: DistributedArray(DESC, np.zeros((4, 6))), ArrayError, r"has shape \(6, 4\); local.T fits"),
+        *((lambda shape=shape: DistributedArray(DESC, np.zeros(shape)), ArrayError, words) for shape, words in (
+            ((2, 12), r"has these sizes: Descriptor\(\(10, 12\), \('balanced', None\), ProcessGrid\(\(6, 1\), comm\)"),
+            ((5, 12), r"\('balanced', None\), ProcessGrid\(\(2, 1\), comm\)"),
+            ((10, 4), r"\(None, 'balanced'\), ProcessGrid\(\(1, 3\), comm\)"),
+            ((6, 7), r"has shape \(6, 4\)$"),
+        )),
         (lambda: DistributedArray(DESC, None), ArrayError, "local is None, but this rank holds a local array of shape"),
         (lambda: DistributedArray(DESC, [[1.0] * 4] * 6), ArrayError, "local is a list: it must be a NumPy array of sh"),
-        (lambda: DistributedArray(DESC, np.ma.zeros((6, 4))), ArrayError, "whose mask would not move with it: pass loc"),
+        (lambda: DistributedArray(DESC, np.ma.zeros((6, 4))), ArrayError, "the mask would be lost: pass loc"),
         (lambda: DistributedArray(OUTSIDE, np.zeros((2, 2))), ArrayError, "but this rank is outside the grid: pass None"),
         (lambda: DistributedArray(np.zeros(2), DESC), DescriptorError, r"desc = <ndarray of shape \(2,\) and dtype fl"),
         (lambda: DistributedArray.from_function(lambda i, j: i, DESC), DescriptorError, "and f comes behind it"),

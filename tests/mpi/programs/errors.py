@@ -84,7 +84,7 @@ def arguments() -> None:
     fails(ValueError, ".", lambda: make(A, B, dtype=on_bad(twice, None)))
     fails(W, ".", lambda: make(A, B, dtype=on_bad(Nameless(), float)))
     fails(D, "desc_a: a ScaLAPACK descriptor has nine integers .* got 1", lambda: make(on_bad("A", A), B, comm=WORLD))
-    fails(D, "desc_a = None: pass comm=", lambda: make(on_bad(None, A), B))
+    fails(D, "desc_a = None needs comm=", lambda: make(on_bad(None, A), B))
     all_fail(D, "no rank knows the layout", lambda: make(A, None, comm=WORLD))
     all_fail(D, "no communicator is known; pass comm=", lambda: make(None, None))
     for others in None, WORLD:
@@ -93,7 +93,7 @@ def arguments() -> None:
     all_fail(D, "comm = 5 must be an mpi4py", lambda: make(None, None, comm=5))  # type: ignore[call-overload]
     all_fail(D, "comm is MPI.COMM_NULL: only ranks", lambda: make(A, B, comm=MPI.COMM_NULL))
     name = r"<ndarray of shape \(30, 30\) and dtype float64>"
-    all_fail(D, f"desc_a = {name}: .*for the plan", lambda: make(matrix, A))  # type: ignore[call-overload]
+    all_fail(D, f"desc_a = {name} needs .*for the plan", lambda: make(matrix, A))  # type: ignore[call-overload]
     all_fail(D, f"desc_b = {name}.*is for the plan, redist", lambda: make(A, matrix, comm=WORLD))  # type: ignore[call-overload]
     all_fail(D, f"desc_a = {name}, desc_b = {name}", lambda: make(matrix, matrix))  # type: ignore[call-overload]
     for way, part, other in ((psr.gather, "desc", A), (psr.scatter, "desc", matrix), (psr.relabel, "desc_a", A)):
@@ -142,7 +142,7 @@ def communicators() -> None:
     all_fail(D, "MPI.COMM_NULL", lambda: psr.ProcessGrid((1, 1), MPI.COMM_NULL))
     all_fail(D, r"lld = 1 is too small: this rank holds \d rows", lambda: psr.Descriptor(SHAPE, 2, ROWS, lld=1))
     if RANK < 2:  # the others stay away
-        with pytest.raises(RedistributionError, match="desc_a = None: pass comm="):
+        with pytest.raises(RedistributionError, match="desc_a = None needs comm="):
             psr.redistribute(None if RANK else FEW, psr.Descriptor(SHAPE, 3, psr.ProcessGrid((2, 1), WORLD)))
     freed = WORLD.Dup()
     plan, out = psr.redistribute(A.on(freed), B.on(freed)), B.zeros()
@@ -172,8 +172,8 @@ def arrays() -> None:
         ("a is a list: it must be a NumPy array", good.tolist(), out),
         ("a is a Odd: it must be a NumPy array", Odd(good.shape), out),
         ("out is a Odd: it must be a NumPy array", good, Odd(out.shape)),
-        ("a is a masked array, whose mask would not move", np.ma.masked_equal(good, good.flat[0]), out),
-        (r"out is a masked array, .*: pass out.filled", good, np.ma.masked_array(out)),
+        ("a is a masked array; the mask would be lost", np.ma.masked_equal(good, good.flat[0]), out),
+        (r"out is a masked array; .*: pass out.filled", good, np.ma.masked_array(out)),
         ("a is a Tensor in the memory of a device", Tensor(good, 2), out),
         ("dtype object cannot be redistributed", good.astype(object), out.astype(object)),
         ("out has shape", good, out[:, :-1]),
@@ -499,10 +499,31 @@ def number_of_threads() -> None:
     check(used[0][0](numbers(A)))
 
 
+def shapes_alike() -> None:
+    """A local array of the wrong shape: what it looks like, and what to do about it."""
+    plan, right = psr.redistribute(A, B), numbers(A)
+    for shape, words in (
+        (SHAPE, r"is the shape of the whole array: distribute and scatter take a whole array"),
+        ((11, 4), r"has shape \(4, 11\); a.T fits"),
+        (
+            (3, 11),
+            r"numpy.array_split .* 'balanced' has these sizes: .*\('balanced', None\), ProcessGrid\(\(4, 1\), comm\)",
+        ),
+    ):
+        fails(W, words, lambda shape=shape: plan(on_bad(np.zeros(shape), right)))
+        fails(W, words, lambda shape=shape: plan.start(on_bad(np.zeros(shape), right)).wait())
+    integers = [1, 0, *SHAPE, 2, 2, 0, 0, 9]
+    all_fail(D, "no communicator is known; pass comm=.*nine integers", lambda: psr.redistribute(integers, integers))
+    all_fail(D, "desc_a = .* needs comm=, the communicator that holds", lambda: psr.redistribute(integers, B))
+    all_fail(D, "nine integers, .* need comm=, the communicator of their grid", lambda: psr.gather(integers, right))
+    all_fail(D, r"must be a ProcessGrid: ProcessGrid\(\(2, 2\), comm\)", lambda: psr.Descriptor(SHAPE, 2, (2, 2)))  # type: ignore[arg-type]
+
+
 def main() -> None:
     assert SIZE == 4
     for part in (
-        arguments, differences, communicators, arrays, tensors, roots, distributed_arrays, on_one_process, limits, memory,
+        arguments, differences, communicators, arrays, shapes_alike, tensors, roots, distributed_arrays,
+        on_one_process, limits, memory,
         planning, conversations, number_of_threads, environment,
     ):  # fmt: skip
         part()
