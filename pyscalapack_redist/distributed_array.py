@@ -6,6 +6,7 @@ What it does without communication is in `layout.distributed`. What it does with
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Sequence
 from types import EllipsisType
@@ -36,7 +37,9 @@ class DistributedArray(Distributed):
     """A matrix that knows its layout: a descriptor and this rank's local array, and nothing else. Not collective.
 
     Every function that takes a descriptor and a local array takes it in place of both, and a plan takes and gives it.
-    It does no arithmetic: that is for `local`, or for ScaLAPACK.
+    The operators + - * / combine the local arrays of two arrays of one layout, or of an array and a number, element by
+    element; the result has a new local array. They are not collective: each rank computes its own part. `a @ b` is
+    `linalg.matmul(a, b)`, which is collective.
 
     Parameters
     ----------
@@ -51,6 +54,12 @@ class DistributedArray(Distributed):
     DescriptorError, ArrayError
         `desc` is no Descriptor, or `local` does not fit it. On this rank only.
     """
+
+    def __matmul__(self, other: DistributedArray) -> DistributedArray:
+        return _matmul(self, other)
+
+    def __rmatmul__(self, other: object) -> DistributedArray:
+        return _matmul(other, self)  # no distributed array: all ranks raise that
 
     @classmethod
     def load(cls, desc: Descriptor, path: str | os.PathLike[str], **options: Any) -> Self:
@@ -172,6 +181,12 @@ class DistributedArray(Distributed):
         if isinstance(block, EllipsisType):  # of a slice, what there is of irregular blocks
             blocks = [axis.block for axis in self._desc.distributions][::step]
         return Descriptor(self.shape[::step], blocks, grid or self._desc.grid, source=source, axes=axes)
+
+
+def _matmul(a: object, b: object) -> DistributedArray:
+    """The product by `linalg`, which is above this module."""
+    product: DistributedArray = importlib.import_module(f"{__package__}.linalg").matmul(a, b)
+    return product
 
 
 class PlanKeywords(TypedDict, total=False):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
+from numbers import Number
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -24,7 +25,7 @@ R = TypeVar("R")
 class Distributed:
     """This rank's part of a distributed array: its descriptor and its local array, and nothing else. Not collective.
 
-    It does no arithmetic: that is for `local`, or for ScaLAPACK.
+    The operators + - * / combine the local arrays of two arrays of one layout, or of an array and a number.
 
     Parameters
     ----------
@@ -125,6 +126,49 @@ class Distributed:
     def astype(self, dtype: DTypeLike) -> Self:
         """A copy with another dtype, converted as `numpy.ndarray.astype` does; of a slice, of the whole. Not collective."""
         return type(self)(self._desc, None if self._local is None else self._local.astype(dtype))
+
+    def __add__(self, other: Any) -> Self:
+        return self._compute(np.add, "+", self, other)
+
+    def __radd__(self, other: Any) -> Self:
+        return self._compute(np.add, "+", other, self)
+
+    def __sub__(self, other: Any) -> Self:
+        return self._compute(np.subtract, "-", self, other)
+
+    def __rsub__(self, other: Any) -> Self:
+        return self._compute(np.subtract, "-", other, self)
+
+    def __mul__(self, other: Any) -> Self:
+        return self._compute(np.multiply, "*", self, other)
+
+    def __rmul__(self, other: Any) -> Self:
+        return self._compute(np.multiply, "*", other, self)
+
+    def __truediv__(self, other: Any) -> Self:
+        return self._compute(np.true_divide, "/", self, other)
+
+    def __rtruediv__(self, other: Any) -> Self:
+        return self._compute(np.true_divide, "/", other, self)
+
+    def __neg__(self) -> Self:
+        return type(self)(self._desc, None if self._local is None else -self._local)
+
+    def _compute(self, function: np.ufunc, operator: str, first: Any, second: Any) -> Self:
+        """The elements of two arrays of one layout combined, or of an array and a number; of slices, of the whole arrays."""
+        if not all(isinstance(operand, Distributed | Number | np.generic) for operand in (first, second)):
+            return NotImplemented  # type: ignore[no-any-return]
+        if isinstance(first, Distributed) and isinstance(second, Distributed):
+            if first.shape != second.shape:
+                raise ArrayError(f"the shapes {first.shape} and {second.shape} differ: they must be equal")
+            if first.desc != second.desc:
+                raise ArrayError(
+                    f"the arrays are in different layouts, {first.desc!r} and {second.desc!r}: bring both into one, as by "
+                    f"a {operator} b.redistribute(a)"
+                )
+        operands = [operand.local if isinstance(operand, Distributed) else operand for operand in (first, second)]
+        missing = any(operand is None for operand in operands)
+        return type(self)(self._desc, None if missing else function(*operands))
 
     def _refuse(self, *_: object, **__: object) -> Any:
         """What needs the elements: no rank has them all."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from ..layout.axis import whole_number
 from ..layout.letters import TRIANGLES, letter_of
 from ..scalapack import pxgeqrf, pxgesvd, pxorgqr, pxpotrf, pxsyev, pxsyevd, pxsygst, pxtrmm, pxtrsm
 from .check import Check, Claim, Sums
-from .problem import LayoutOption, Problem, ShapeAndLayout
+from .problem import LayoutOption, Options, Problem, ShapeAndLayout
 from .systems import check_square_matrix, keep_triangle, require_cholesky
 from .working_layouts import routine, shaped_like
 
@@ -52,12 +52,22 @@ class SVDResult(NamedTuple):
     """
 
     U: DistributedArray
-    S: NDArray[Any]
+    S: NDArray[np.floating[Any]]
     Vh: DistributedArray
 
 
 def check_any_matrix(a: DistributedArray) -> ShapeAndLayout:
     return a.shape, shaped_like(a.desc, a.shape)
+
+
+@overload
+def qr(
+    a: DistributedArray, mode: Literal["reduced", "economic", "complete", "full"] = ..., **options: Unpack[Options]
+) -> QRResult: ...
+
+
+@overload
+def qr(a: DistributedArray, mode: Literal["r"], **options: Unpack[Options]) -> DistributedArray: ...
 
 
 @routine
@@ -163,6 +173,21 @@ def copy_corner(source: DistributedArray, target: DistributedArray) -> None:
     if source.local is not None and target.local is not None:
         rows, columns = (min(sizes) for sizes in zip(source.local.shape, target.local.shape, strict=True))
         target.local[:rows, :columns] = source.local[:rows, :columns]
+
+
+@overload
+def svd(
+    a: DistributedArray,
+    full_matrices: bool = ...,
+    compute_uv: Literal[True] = ...,
+    **options: Unpack[Options],
+) -> SVDResult: ...
+
+
+@overload
+def svd(
+    a: DistributedArray, full_matrices: bool = ..., *, compute_uv: Literal[False], **options: Unpack[Options]
+) -> NDArray[np.floating[Any]]: ...
 
 
 @routine
@@ -347,8 +372,38 @@ class EighResult(NamedTuple):
         Column k belongs to value k.
     """
 
-    eigenvalues: NDArray[Any]
+    eigenvalues: NDArray[np.floating[Any]]
     eigenvectors: DistributedArray
+
+
+class EighOptions(Options, total=False):
+    """Keyword arguments of `eigh`, for its overloads."""
+
+    lower: bool
+    subset_by_index: tuple[int, int] | None
+    type: int
+    overwrite_b: bool
+    like: LayoutOption
+
+
+@overload
+def eigh(
+    a: DistributedArray,
+    b: DistributedArray | None = ...,
+    *,
+    eigvals_only: Literal[False] = ...,
+    **options: Unpack[EighOptions],
+) -> EighResult: ...
+
+
+@overload
+def eigh(
+    a: DistributedArray,
+    b: DistributedArray | None = ...,
+    *,
+    eigvals_only: Literal[True],
+    **options: Unpack[EighOptions],
+) -> NDArray[np.floating[Any]]: ...
 
 
 @routine

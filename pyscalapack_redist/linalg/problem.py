@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,17 @@ LayoutOption = Descriptor | Distributed | None
 ShapeAndLayout = tuple[tuple[int, ...], Descriptor]
 
 R = TypeVar("R")
+
+
+class Options(TypedDict, total=False):
+    """Keyword arguments of most routines, for their overloads."""
+
+    overwrite_a: bool
+    check_finite: bool
+    check: bool
+    layout: LayoutOption
+
+
 # Beyond these, squares and products of squares might overflow in float64, or vanish.
 SMALL, LARGE = 1e-50, 1e50
 LEAST_COLUMNS, ELEMENTS = 32, 2**16  # of a panel of columns, which stays in a core's cache for all that is done with it

@@ -178,7 +178,7 @@ def _line_norms(problem: Problem, a: DistributedArray, axis: int, ord: float) ->
         rows, columns, local = local_elements(a)
         norms = np.zeros(local.shape[1 - axis])
         for over in panels(*local.shape):
-            sizes = np.abs(local[:, over]).astype(np.float64)
+            sizes = np.abs(local[:, over]).astype(np.float64, copy=False)
             if axis:
                 norms = combine(norms, reduce(sizes, 1))
             else:
@@ -190,7 +190,10 @@ def _line_norms(problem: Problem, a: DistributedArray, axis: int, ord: float) ->
 
 
 def _lengths(sizes: NDArray[np.float64], axis: int) -> Any:
-    """Roots of sums of squares, which neither overflow nor vanish on the way."""
+    """Roots of sums of squares, scaled where these might overflow or vanish."""
+    squares = (sizes * sizes).sum(axis=axis)
+    if np.all((squares > 1e-200) & (squares < 1e200)):
+        return np.sqrt(squares)
     largest = sizes.max(axis=axis, initial=0, keepdims=True)
     scale = np.where((largest > 0) & (largest < np.inf), largest, 1)
     return (scale * np.sqrt(((sizes / scale) ** 2).sum(axis=axis, keepdims=True))).squeeze(axis)

@@ -447,8 +447,8 @@ class SlogdetResult(NamedTuple):
         Natural logarithm of its absolute value; -inf for a singular matrix.
     """
 
-    sign: Any
-    logabsdet: Any
+    sign: np.inexact[Any]
+    logabsdet: np.floating[Any]
 
 
 @routine
@@ -476,14 +476,17 @@ def slogdet(
 
 
 @routine
-def det(a: DistributedArray, *, overwrite_a: bool = False, check: bool = True, layout: LayoutOption = None) -> Any:
+def det(
+    a: DistributedArray, *, overwrite_a: bool = False, check: bool = True, layout: LayoutOption = None
+) -> np.inexact[Any]:
     """Determinant, as `numpy.linalg.det`, on every rank. Collective, as `solve`.
 
     Parameters and errors are those of `slogdet`.
     """
     sign, logarithm = _slogdet(a)
     with np.errstate(over="ignore"):
-        return sign * np.exp(logarithm)
+        determinant: np.inexact[Any] = sign * np.exp(logarithm)
+    return determinant
 
 
 def _slogdet(a: DistributedArray) -> SlogdetResult:

@@ -90,10 +90,13 @@ WORDS = r"local has shape \(6, 5\), but this rank's local array of Descriptor\(.
             lambda: np.asarray(of()), lambda: np.array_equal(of(), of()), lambda: np.stack([of(), of()]),
             lambda: of() == of(), lambda: of() != np.eye(3), lambda: np.eye(3) == of(), lambda: 3 in (of(),),
         )),
-        (lambda: DistributedArray(PAPER, None), DescriptorError, "is on paper, where no rank has a local_shape: .* give "),
+        (lambda: of() + of()[:9], ArrayError, r"the shapes \(10, 12\) and \(9, 12\) differ: they must be equal"),
+        (lambda: of() - DistributedArray(OUTSIDE, None), ArrayError, r"different layouts, .*a - b\.redistribute\(a\)"),
+        (lambda: DistributedArray(PAPER, None), DescriptorError, "is on paper, .* a local_shape: .* give "),
         (lambda: psr.distribute([], PAPER), DescriptorError, "is on paper: give its grid a communicator"),
         *((call, TypeError, None) for call in (  # it is no array library
-            lambda: of() + 1, lambda: np.ones(3) * of(), lambda: list(of()), lambda: np.exp(of()), lambda: len(of()),
+            lambda: of() + "1", lambda: np.ones(3) * of(), lambda: of() - DESC.zeros(),
+            lambda: list(of()), lambda: np.exp(of()), lambda: len(of()),
         )),
     ],
 )  # fmt: skip
@@ -125,6 +128,33 @@ def test_copies() -> None:
     assert np.shares_memory(array.H.local, array.local)  # type: ignore[arg-type]
     values = of("D")
     assert not np.shares_memory(values.H.local, values.local)  # type: ignore[arg-type]
+
+
+def test_operators_are_those_of_the_local_arrays() -> None:
+    a, b = of(), of("F")
+    x, y = a.local, b.local
+    cases: list[tuple[DistributedArray, Any]] = [
+        (a + b, x + y), (a - b, x - y), (a * b, x * y), (-a, -x), (2 * a, 2 * x), (a * np.float32(2), x * 2), (a / 2, x / 2),
+        (1 - b, 1 - y), (3 + a, x + 3), (np.float64(2) / (a + 1), 2 / (x + 1)), (b / (a + 1j), y / (x + 1j)),
+    ]  # fmt: skip
+    for result, expected in cases:
+        assert result.desc is a.desc or result.desc is b.desc
+        assert result.dtype == expected.dtype
+        assert np.array_equal(result.local, expected)  # type: ignore[arg-type]
+    for order in "CF":
+        array = DistributedArray(DESC, DESC.zeros(order=order))
+        for result in (array + array, 2 * array, -array, array / 2):
+            assert result.local.flags[f"{order}_CONTIGUOUS"]  # type: ignore[union-attr]
+    part = a[1:3] + a[1:3]
+    assert part.desc == DESC[1:3]
+    assert np.array_equal(part.local, 2 * x)  # type: ignore[arg-type, operator]
+    outside = DistributedArray(OUTSIDE, None)
+    assert (outside + outside).local is (2 * outside).local is (-outside).local is None
+    assert (of("f4") * 2).dtype == np.float32
+    before = a
+    a += 1
+    assert a is not before
+    assert np.array_equal(before.local, x)  # type: ignore[arg-type]
 
 
 def test_repr() -> None:

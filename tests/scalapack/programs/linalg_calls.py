@@ -60,6 +60,9 @@ def arguments() -> None:
         ("b must have 3 rows, as many as a", ArrayError, lstsq(wide, B)),
         ("b has shape (10, 3): it must have (10, 10), that of a", ArrayError, eigh(A, B)),
         ("b must have 10 rows, as a has columns", ArrayError, lambda: linalg.matmul(A, wide)),
+        ("b is a ndarray: it must be a DistributedArray", ArrayError, lambda: A @ MATRIX),
+        ("a is a ndarray: it must be a DistributedArray", ArrayError, lambda: MATRIX @ A),
+        ("a + b.redistribute(a)", ArrayError, lambda: A + put(MATRIX, slabs((N, N)))),
         ("a has dtype float64 and b has float32", ArrayError, solve(A, single)),
         ("a has dtype int32, which ScaLAPACK does not have", ArrayError, lambda: linalg.inv(whole)),
         ("a has shape (2, 2, 2): it must have 2 dimensions", ArrayError, lambda: linalg.det(cube)),
@@ -123,6 +126,7 @@ def one_rank() -> None:
     few = put(SIDES[:4], psr.Descriptor((4, 3), None, ROWS))
     fails("b must have 10 rows", ArrayError, lambda: linalg.solve(A, on_bad(few, B)), BAD)
     fails("trans = 7", ValueError, lambda: linalg.lu_solve((A, np.arange(N)), B, on_bad(7, 0)), BAD)
+    fails("b is a int", ArrayError, lambda: A @ on_bad(3, B), BAD)
     fails("b is a NoneType", ArrayError, lambda: linalg.solve(A, on_bad(None, B)), BAD)
     fails("axis = 5", ValueError, lambda: linalg.norm(A, axis=on_bad(5, 0)), BAD)
     fails("p = 0 must", ValueError, lambda: linalg.cond(A, on_bad(0, 1)), BAD)

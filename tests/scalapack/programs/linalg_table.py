@@ -181,7 +181,8 @@ def matmul(case: Case) -> None:
     left, right = case.random(m, k), case.random(k, *n)
     a, b = case.put(left), case.put(right)
     near(whole_of(case.call(a, b, work=(m, *n, 1)[:2], like=(m, *n))), left @ right)
-    near(whole_of(linalg.matmul(a.H, a)), left.conj().T @ left)
+    near(whole_of(a.H @ a), left.conj().T @ left)
+    near(whole_of((2 * a - a / 4) @ b), ((2 * left - left / 4) @ right))
 
 
 def norm(case: Case) -> None:
