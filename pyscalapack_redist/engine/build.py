@@ -1,7 +1,7 @@
-"""A plan on one rank, from what all ask for: its moves, their order and this rank's messages. Nothing is sent here.
+"""Build one rank's part of a plan from a `Spec`: its moves, their order and this rank's messages. Nothing is sent here.
 
-`via=` makes several legs of a redistribution. `fill=` writes the rest of B beside the trapezoid that moves: 0, or the mirror
-image, which is a second move of the same elements.
+`via=` splits a redistribution into legs. `fill=` writes the rest of B outside the trapezoid: zeros, or the mirror image, which
+is a second move of the same elements.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .spec import Spec
 from .stages import Move, Pair, Stage
 
 NOTHING: tuple[RankMessages, Arrays] = RankMessages([], [], []), ()
-ON_PAPER = "on paper; what moves the bytes is chosen where ranks run"
+ON_PAPER = "on paper; the exchange is chosen where ranks run"
 
 
 class PendingMove(NamedTuple):
-    """A move that is still to be planned; `source` and `target` as of a `Move`."""
+    """A move without messages and order yet; `source` and `target` are those of a `Move`."""
 
     stage: int
     source: int
@@ -48,9 +48,9 @@ class PendingMove(NamedTuple):
 
 
 def second_move(fill: str, op: str, part: MatrixPart) -> tuple[str, MatrixPart] | None:
-    """Operation and part of A for the rest of B; None where that is 0. Not collective.
+    """Operation and part of A for the rest of B; None if the rest is 0.
 
-    The other triangle of op(S) is op of the mirror image, which is A's triangle transposed, or conjugated as well.
+    The rest of B is op of the mirror image: A's triangle transposed, or transposed and conjugated.
     """
     if fill == "zero":
         return None
@@ -59,25 +59,25 @@ def second_move(fill: str, op: str, part: MatrixPart) -> tuple[str, MatrixPart] 
 
 
 def pending_moves(spec: Spec) -> list[PendingMove]:
-    """The moves of a plan: of the trapezoid and of its mirror image, if there is one, each through the layouts on its way."""
+    """List the moves of a plan: of the trapezoid and of its mirror image, if any, each by way of its layouts in between."""
     a, b = spec.layouts
     if spec.via is None and spec.fill is None:
         return [PendingMove(0, 0, 1, a, b, spec.op, spec.part, True)]
-    kinds: list[tuple[str, MatrixPart | None]] = [(spec.op, spec.part)]
+    operations: list[tuple[str, MatrixPart | None]] = [(spec.op, spec.part)]
     if spec.fill is not None and spec.part is not None:
         second = second_move(spec.fill, spec.op, spec.part)
-        kinds += [second] if second is not None else []
-    ways = []
-    for op, part in kinds:
+        operations += [second] if second is not None else []
+    routes = []
+    for op, part in operations:
         before = op_layout(a, op)
         stops: list[Layout] = [a, b]
         if spec.via is not None:
             stops[1:1] = waypoints(before, b, spec.via)
-        ways.append((op, part, stops))
-    longest = max(len(stops) for _, _, stops in ways) - 1
+        routes.append((op, part, stops))
+    longest = max(len(stops) for _, _, stops in routes) - 1
     legs: list[PendingMove] = []
     slot = 2
-    for op, part, stops in ways:
+    for op, part, stops in routes:
         source, first = 0, longest - (len(stops) - 1)
         for k, (start, end) in enumerate(itertools.pairwise(stops)):
             last = end is stops[-1] and k == len(stops) - 2
@@ -90,7 +90,7 @@ def pending_moves(spec: Spec) -> list[PendingMove]:
 
 
 def search(spec: Spec, schedule: str) -> list[SearchedSteps]:
-    """The steps of each move, of a schedule that no formula gives. Not collective: one rank searches for all.
+    """Search for the steps of each move in a schedule without a formula. One rank does it for all.
 
     Raises
     ------
@@ -106,28 +106,28 @@ def build(
     group: Group | None = None,
     steps: Sequence[SearchedSteps] | None = None,
 ) -> Plan:
-    """This rank's part of a plan. Not collective.
+    """Build this rank's part of a plan.
 
     Parameters
     ----------
     spec : Spec
-        What is asked for, with both layouts.
+        The request, with both layouts.
     chosen : Choice
         Schedule and exchange.
     group : Group, optional
-        The ranks; None on paper, and on a rank that has no part in the plan: then there are no messages.
+        The ranks; None on paper, and on a rank that takes no part in the plan: then there are no messages.
     steps : sequence of SearchedSteps, optional
-        Of each move, what one rank has searched for.
+        The searched steps of each move.
 
     Raises
     ------
     ScheduleError
-        The schedule does not apply to these layouts; `via` finds no way.
+        The schedule does not apply to these layouts, or there is no route for `via`.
     """
     rank = None if group is None else spec.comm.Get_rank()
     options = Options(spec.memory_limit, spec.buffers, cutting=chosen.cutting)
 
-    def planned(pending: PendingMove, order: Order) -> Move:
+    def make_move(pending: PendingMove, order: Order) -> Move:
         messages, arrays = NOTHING
         if group is not None and rank is not None:
             by_slot, edge = spec.buffers == "datatypes", edge_of(pending.part, pending.op, pending.b.shape)
@@ -141,35 +141,37 @@ def build(
         if group is None and not spec.on_paper:
             order: Order = Natural((), ())
         else:
-            own = None if steps is None else steps[k]
-            order = order_for(chosen.schedule, pending.op_layout, pending.b, own, rank)
-        by_stage.setdefault(pending.stage, []).append(planned(pending, order))
+            move_steps = None if steps is None else steps[k]
+            order = order_for(chosen.schedule, pending.op_layout, pending.b, move_steps, rank)
+        by_stage.setdefault(pending.stage, []).append(make_move(pending, order))
         if pending.target > 1:
             between[pending.target] = pending.b
     stages = [Stage(by_stage[k], chosen.exchange, options, group) for k in sorted(by_stage)]
     a, b = spec.layouts
-    said = f"call {spec.call} {a.layout_digest} {b.layout_digest} {chosen.schedule} {chosen.exchange.name}"
-    why, by = chosen.why, None
+    identity = f"call {spec.call} {a.layout_digest} {b.layout_digest} {chosen.schedule} {chosen.exchange.name}"
+    why, paper_exchange = chosen.why, None
     if spec.on_paper:
-        why, by = ("on paper; as asked", spec.exchange) if spec.exchange != "auto" else (ON_PAPER, "any exchange")
+        why, paper_exchange = (
+            ("on paper; as asked", spec.exchange) if spec.exchange != "auto" else (ON_PAPER, "any exchange")
+        )
     pair = Pair(a, b, spec.dtype, spec.op, spec.part, spec.fill)
-    plan = Plan(group, [pair], stages, between, why, digest(said.encode()), paper_exchange=by)
+    plan = Plan(group, [pair], stages, between, why, digest(identity.encode()), paper_exchange=paper_exchange)
     if spec.via is not None:
         whole = PendingMove(0, 0, 1, a, b, spec.op, spec.part, True)
         order = ORDERS["caterpillar"](*process_shapes(whole.op_layout, b))
-        plan.direct = Stage([planned(whole, order)], chosen.exchange, options, group)
+        plan.direct = Stage([make_move(whole, order)], chosen.exchange, options, group)
     return plan
 
 
 def build_batch(plans: Sequence[Plan], chosen: Choice, memory_limit: int, identity: int, group: Group | None) -> Plan:
-    """The plan of all moves of all plans. Not collective."""
+    """Build the plan of a batch: all moves of all plans."""
     moves = []
     for k, plan in enumerate(plans):
         for move in plan.moves:
             sends, receives, copies = move.messages
             if group is not None and plan.group is not None:
-                there = [group.number[rank] for rank in plan.group.ranks]
-                sends, receives = ([m._replace(peer=there[m.peer]) for m in some] for some in (sends, receives))
+                numbers = [group.number[rank] for rank in plan.group.ranks]
+                sends, receives = ([m._replace(peer=numbers[m.peer]) for m in side] for side in (sends, receives))
             messages = RankMessages(sends, receives, copies)
             moves.append(move._replace(pair=k, source=2 * k, target=2 * k + 1, messages=messages))
     options = Options(memory_limit, cutting=chosen.cutting)

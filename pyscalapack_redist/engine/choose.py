@@ -1,11 +1,11 @@
-"""What a plan costs, and the choice behind "auto"."""
+"""The choice behind "auto", and the predicted time of a plan."""
 
 from __future__ import annotations
 
 import functools
 import math
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,25 +17,22 @@ from ..exchanges.collective import Bruck
 from ..exchanges.pipeline import Windowed
 from ..schedules.layout_orders import Load
 
-if TYPE_CHECKING:
-    pass
-
-ELEMENT = 8  # bytes that an element is taken to have before the arrays are known
-# As measured on limited links (docs/between-hosts.md): while the wire is the bottleneck, short pieces of all messages at once
-# win, so short that MPI sends them without asking first (Open MPI over TCP: up to 64 KiB with its headers), and so few that
-# no queue grows long. Within these bounds a piece takes PIECE_SECONDS of the link.
+ELEMENT = 8  # bytes assumed for an element before the arrays are known
+# Measured on limited links (docs/between-hosts.md): while the link is the bottleneck, short pieces of all messages in turn are
+# fastest. They must be short enough for MPI's eager protocol (Open MPI over TCP: up to 64 KiB with headers), and few enough to
+# keep queues short. Within these bounds a piece takes PIECE_SECONDS of the link.
 SHORTEST_PIECE, LONGEST_PIECE, PIECE_SECONDS = 16_000, 60_000, 5e-4
 MANY_PIECES, MOST_PIECES = 16, 64
-# Where the wire is not much slower than packing, packing must overlap with sending, and there are few calls of MPI.
+# On a link about as fast as packing, packing must overlap with sending, and MPI must be called rarely.
 FAST_PIECE, FAST_RATE = 2**18, 1e9
-# Few sends in flight keep many from meeting at one receiver; they must hold twice what is under way on the link.
+# With few sends in flight, few meet at one receiver; together they must hold twice the bytes in flight on the link.
 SMALLEST_WINDOW, LARGEST_WINDOW = 8, 16
 NOTHING = Load()
 COPIED = 16 * 2**20  # bytes of the copy that is timed
 
 
 class Choice(NamedTuple):
-    """Schedule and exchange in place of "auto", why, and the pieces of messages between nodes."""
+    """The schedule and exchange for "auto", the reason, and how messages between nodes are cut into pieces."""
 
     schedule: str
     exchange: type[Exchange]
@@ -52,32 +49,32 @@ def choose(
     elements: int = 0,
     load: Load = NOTHING,
 ) -> Choice:
-    """Schedule and exchange in place of "auto". Not collective; equal on all ranks.
+    """Choose the schedule and exchange for "auto". Equal on all ranks.
 
-    Through shared memory a byte is read once and written once; by MPI it is copied twice more. Between nodes the steps of a
-    good schedule keep links from being shared, and a window without lock step keeps them from being idle.
+    Shared memory reads and writes a byte once; MPI copies it twice more. Between nodes, the steps of a good schedule keep
+    messages from sharing links, and a window without lock step keeps links busy.
 
     Parameters
     ----------
     schedule, exchange, buffers : str
-        As the user asked.
+        The user's arguments.
     node : Node or None
         The ranks of this node; None on a rank that takes no part.
     links : Links or None
-        Between nodes; None on one node.
+        Latency and bandwidth between nodes; None on one node.
     elements : int
-        That are moved, those that stay on their process included.
+        Number of elements that move, local copies included.
     load : Load
-        The messages that they go in, and how many processes have them.
+        Number of messages, and of processes that have any.
     """
     cutting = Cutting() if links is None else _cutting(links, elements, load)
     if exchange == "auto":
         if node is not None and node.anywhere and buffers == "packed":
             exchange, why = "shared", f"shared: {node.why}"
         elif links is not None:
-            exchange, why = "windowed", "windowed: the schedule's order, and nothing waits for a step to end"
+            exchange, why = "windowed", "windowed: in the schedule's order, without waiting for steps to end"
         else:
-            exchange, why = "nonblocking", "nonblocking: nothing waits for a step to end"
+            exchange, why = "nonblocking", "nonblocking: without waiting for steps to end"
             why += f"; {node.why}" if node is not None else ""
     elif exchange == "shared" and node is not None:
         why = f"as asked; {node.why}" + ("" if node.ring is not None else ", so by MPI")
@@ -86,7 +83,7 @@ def choose(
     chosen = exchange_class(exchange)
     if schedule == "auto" and not chosen.scheduled:
         schedule = "natural"
-        why += "; the order of messages is left to MPI"
+        why += "; MPI orders the messages"
     elif schedule == "auto":
         all_at_once = chosen is Windowed and cutting.spread
         schedule, reason = _order(links, elements, load, cutting.window or 1 if all_at_once else 1)
@@ -95,30 +92,30 @@ def choose(
 
 
 def _cutting(links: Links, elements: int, load: Load) -> Cutting:
-    """Pieces between nodes, and how many are under way."""
-    under_way, message = 2 * links.latency * links.rate, ELEMENT * elements / max(1, load.messages)
+    """Choose the size of pieces between nodes, and how many are in flight."""
+    in_flight, message = 2 * links.latency * links.rate, ELEMENT * elements / max(1, load.messages)
     if links.rate < FAST_RATE:
         piece = min(LONGEST_PIECE, max(SHORTEST_PIECE, int(links.rate * PIECE_SECONDS)))
         fewest, most, spread = MANY_PIECES, MOST_PIECES, True
     else:
         piece, fewest, most, spread = FAST_PIECE, SMALLEST_WINDOW, LARGEST_WINDOW, False
-    window = min(most, max(fewest, math.ceil(under_way / max(1.0, min(piece, message)))))
+    window = min(most, max(fewest, math.ceil(in_flight / max(1.0, min(piece, message)))))
     return Cutting(piece, window, spread)
 
 
 def log_steps_pay(options: Options, links: Links) -> str | None:
-    """Why messages that "auto" sends in a window travel in log2 P steps, where that is faster. Not collective.
+    """Return the reason for sending messages in log2 P steps instead of in a window; None if that is not faster.
 
-    Equal on all ranks, for they know the largest numbers of messages and of elements.
+    Equal on all ranks: the extents are the largest of all ranks.
     """
     if not Bruck.pays(options._replace(item=ELEMENT), links):
         return None
     most = options.extents.messages
-    return f"bruck: {most} messages of a rank take longer to start than their bytes take through other ranks"
+    return f"bruck: starting {most} messages of a rank takes longer than sending their bytes through other ranks"
 
 
 def _order(links: Links | None, elements: int, load: Load, all_at_once: int) -> tuple[str, str]:
-    """A one-port order, and why. Up to `all_at_once` messages of a process are under way together, whatever their order."""
+    """Choose a one-port order; return it and the reason. A process has up to `all_at_once` messages in flight in any order."""
     if links is None:
         return "caterpillar", "no process receives from two others at a time"
     processes = max(1, load.processes)
@@ -126,29 +123,31 @@ def _order(links: Links | None, elements: int, load: Load, all_at_once: int) -> 
     if sent < started:
         return "caterpillar", f"a process's {sent:.3g} bytes take less time than the start of a message ({started:.3g})"
     if load.messages <= all_at_once * processes:
-        return "caterpillar", f"all messages of a process, some {load.messages / processes:.3g}, are under way at once"
+        return "caterpillar", f"all messages of a process, some {load.messages / processes:.3g}, are in flight at once"
     if not load.searchable:
-        return "ring", f"the fewest steps of {load.messages:,} messages are not searched for"
+        return "ring", f"{load.messages:,} messages are too many for a search for the fewest steps"
     return "stepwise", f"{'fewest' if load.whole else 'few'} steps, so that no link is shared"
 
 
-def predicted_seconds(moved: int, between: tuple[int, int], links: Links | None, ranks: int, node_ranks: int) -> float:
-    """Seconds of a run: the vote, then wire and memory at the same time. Not collective.
+def predicted_seconds(
+    moved_bytes: int, between: tuple[int, int], links: Links | None, ranks: int, node_ranks: int
+) -> float:
+    """Predict the seconds of a run: the vote, then the link and the memory at the same time.
 
-    The wire has what the busiest node sends or receives, in messages of which some wait for others (`between`); this rank's
-    memory the packing, unpacking and copying of `moved` bytes, and ranks that outnumber the cores take turns.
+    The link carries the bytes of the busiest node, in messages of which some wait for others (`between`). This rank's memory
+    packs, unpacks and copies `moved_bytes`; ranks that outnumber the cores take turns.
     """
-    wire = 0.0
+    link_seconds = 0.0
     if links is not None:
         votes = work_of(ranks, radix_for(ranks, links.latency)).steps
-        wire = (votes + between[1]) * links.latency + between[0] / links.rate
+        link_seconds = (votes + between[1]) * links.latency + between[0] / links.rate
     turns = max(1.0, node_ranks / len(usable_cores()))
-    return max(wire, turns * moved / _copy_rate())
+    return max(link_seconds, turns * moved_bytes / _copy_rate())
 
 
 @functools.cache
 def _copy_rate() -> float:
-    """Bytes per second that a core copies, timed once in a process."""
+    """Measure the bytes per second that a core copies, once in a process."""
     source, target = np.ones((2, COPIED), np.uint8)
     best = math.inf
     for _ in range(3):

@@ -1,10 +1,11 @@
-"""From two layouts to the messages of one rank: what it sends, receives and copies, in closed form per dimension.
+"""The messages of one rank between two layouts: sends, receives and local copies, in closed form for each dimension.
 
-The work is proportional to the rank's own index runs in one period and to the peers it has; with copies, to the receivers of
-the part that it holds a copy of, and along each dimension to those of its senders (`schedules/layout_graphs.py`).
+The work is proportional to the rank's index runs in one period and to its peers. With replicas it is also proportional to the
+receivers of the elements of which the rank has a replica, and in each dimension to the receivers of its senders
+(`schedules/layout_graphs.py`).
 
-All that two ranks share is one message. Where a rank may have several places, it has a box for each place of A and each of
-B, in the order of these, which both ranks know.
+Two ranks exchange one message. If a rank may have several places, the message has a box for each place of A and each of B, in
+an order that both ranks know.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .operation import Edge
 
 
 class RankMessages(NamedTuple):
-    """What one rank sends, receives, and copies from its own A to its own B."""
+    """The messages that one rank sends and receives, and its copies from its own A to its own B."""
 
     sends: list[Message]
     receives: list[Message]
@@ -42,7 +43,7 @@ NONE = -1
 
 
 class _Piece(NamedTuple):
-    """What a place of A and a place of B share; `arrays` is the number of their pair of local arrays."""
+    """The elements that a place of A and a place of B share; `arrays` is the number of their pair of local arrays."""
 
     rank: int
     a: Coords
@@ -62,7 +63,7 @@ def messages_of(
     part: Edge | None = None,
     by_slot: bool = False,
 ) -> tuple[RankMessages, Arrays]:
-    """The messages of rank `me`, sorted by the keys of `order`. Not collective.
+    """Return the messages of rank `me`, sorted by the keys of `order`.
 
     Parameters
     ----------
@@ -71,21 +72,21 @@ def messages_of(
     me : int
         This rank in that communicator.
     number : dict or range
-        Rank in the participants' communicator for each rank of theirs.
+        Rank in the group for each rank of the communicator that takes part.
     order : Order
-        The schedule's order.
+        Order of the messages.
     part : (bool, int), optional
-        Of a matrix, only elements (i, j) of j - i at least (True) or at most (False) that number.
+        Edge of a trapezoid: only elements (i, j) with j - i at least (True) or at most (False) that number.
     by_slot : bool
-        Whether a pair that comes in several steps of a schedule by superblocks has a box for each, which a derived datatype
-        can describe; else one box, of which as many elements go in each step.
+        Whether two ranks with several steps in a schedule of superblocks have a box for each step, which a derived datatype
+        can describe; else they have one box, cut into steps by number of elements.
 
     Returns
     -------
     RankMessages
-        Where a rank may have several places, the boxes refer to pairs of local arrays by number.
+        If a rank may have several places, the boxes refer to pairs of local arrays by number.
     tuple of (int, int)
-        For each such pair the numbers of its arrays, those of B behind those of A; -1 where only the other one counts.
+        For each such pair the numbers of its arrays, first A's, then B's; -1 for an array that is not used.
     """
     single = a.is_product and b.is_product
     reads = choose_replicas(a, b)
@@ -96,13 +97,13 @@ def messages_of(
     def add(
         sending: bool, rank: int, before: Coords, after: Coords, first: Coords, dims: Any, box: Box | Boxes
     ) -> None:
-        """A message of all that this rank and another share."""
+        """Add the message between this rank and another."""
         if rank == me:
             messages.copies.append(Message(number[rank], box, (), 0, box.size))
             return
         own, other, place = (a, b, before) if sending else (b, a, after)
         parts = _Parts(own, other, dims, "packed" if sending else "unpacked", part, place) if by_slot else None
-        if not single:  # processes as the order knows them
+        if not single:  # the order numbers processes
             ends = (me, rank) if sending else (rank, me)
             before, after = (a.ranks.index(ends[0]),), (b.ranks.index(ends[1]),)
         some = messages.sends if sending else messages.receives
@@ -114,7 +115,7 @@ def messages_of(
         along: dict[tuple[int, int], list[Shared]] = {}
         by_rank: dict[int, list[_Piece]] = {}
         for k, place in enumerate(own.own_places):
-            for there, first, dims in _meeting(own, other, place, sending, reads, None if single else along):
+            for there, first, dims in _shared_with(own, other, place, sending, reads, None if single else along):
                 rank = int(places[there])
                 if rank == me and not sending:
                     continue
@@ -134,42 +135,42 @@ def messages_of(
             add(sending, *pieces[0][:5], Boxes(boxes, sum(piece.box.size for piece in pieces)))
     for some in messages:
         if len(some) > 1:
-            some.sort(key=by_key)
+            some.sort(key=_key_of)
     return messages, tuple(pairs)
 
 
-def _meeting(
+def _shared_with(
     own: Layout,
     other: Layout,
     place: Coords,
     sending: bool,
     reads: ReplicatedGraph | None,
-    known: dict[tuple[int, int], list[Shared]] | None,
+    cached: dict[tuple[int, int], list[Shared]] | None,
 ) -> list[tuple[Coords, Coords, tuple[Shared, ...]]]:
-    """Places that share something with an own one: where, global indices of the first element, and what.
+    """List the places that share elements with an own place: coordinates, global indices of the first element, index runs.
 
-    `known` keeps what is shared along a dimension, where several places have a row in common.
+    `cached` holds the index runs of each dimension, since several places may have a row or column in common.
     """
-    if known is None:
-        found: list[Any] = products(list(map(by_process, own.distributions, other.distributions, place)))
+    if cached is None:
+        shared: list[Any] = products(list(map(by_process, own.distributions, other.distributions, place)))
     else:
         dims = []
         for d, (x, y, p) in enumerate(zip(own.distributions, other.distributions, place, strict=False)):
-            if (d, p) not in known:
-                known[d, p] = by_process(x, y, p)
-            dims.append(known[d, p])
-        found = products(dims)
+            if (d, p) not in cached:
+                cached[d, p] = by_process(x, y, p)
+            dims.append(cached[d, p])
+        shared = products(dims)
     if reads is None:
-        return found
+        return shared
     chosen = reads.served_by(place) if sending else reads.read_by(place)
-    return [(there, first, dims) for remote, first, dims in found for there in chosen.get(remote, ())]
+    return [(there, first, dims) for remote, first, dims in shared for there in chosen.get(remote, ())]
 
 
-by_key = operator.attrgetter("key")
+_key_of = operator.attrgetter("key")
 
 
 class _Parts(NamedTuple):
-    """Parts of what this rank, in layout `own`, shares with another: those that go in a step."""
+    """Cuts the elements that this rank, in layout `own`, shares with another into the boxes of single steps."""
 
     own: Layout
     other: Layout
@@ -179,7 +180,7 @@ class _Parts(NamedTuple):
     place: Coords
 
     def box(self, slots: Sequence[SuperblockSlot | None]) -> Box:
-        """What is in these slots, one for each dimension; None is all."""
+        """Return the box of these slots, one for each dimension; None for a whole dimension."""
         own, place = self.own, self.place
         axes = zip(own.distributions, self.other.distributions, self.dims, place, slots, strict=False)
         dims = tuple(whole if slot is None else in_slot(a, b, whole, p, slot) for a, b, whole, p, slot in axes)
@@ -195,9 +196,9 @@ def messages_between(
     box: Box | Boxes,
     parts: _Parts | None = None,
 ) -> list[Message]:
-    """What two processes owe each other: one message, or one for each step in which the schedule has the pair.
+    """Return the message from one process to another, or one message for each step that the schedule has for the two.
 
-    `first` has the global indices of the first element, of which there is one at least.
+    `first` has the global indices of the first element.
     """
     key = order.key(sender, receiver, first)
     if key is not None:
@@ -208,19 +209,19 @@ def messages_between(
     if parts is not None and shares[0].slots:
         boxes = [(share.key, parts.box(share.slots)) for share in shares]
         return [Message(peer, some, key, 0, some.size) for key, some in boxes if some.size]
-    found = []
+    messages = []
     weight, done, begin = sum(share.weight for share in shares), 0, 0
     for share in sorted(shares):
         done += share.weight
         end = box.size * done // weight
         if end > begin:
-            found.append(Message(peer, box, share.key, begin, end))
+            messages.append(Message(peer, box, share.key, begin, end))
         begin = end
-    return found
+    return messages
 
 
 def box_of(dims: tuple[Shared, ...], kind: str, part: Edge | None, own: Layout, place: Coords) -> Box:
-    """What two processes share, as runs of that kind; nothing is an empty box. This rank's side is `place` of `own`."""
+    """Return the box of the elements that two processes share, perhaps empty. This rank's side is `place` of `own`."""
     runs = runs_of_all(dims, kind)
     if part is None:
         return Box(runs)
@@ -229,10 +230,10 @@ def box_of(dims: tuple[Shared, ...], kind: str, part: Edge | None, own: Layout, 
 
 
 def _indices(shared: Shared, axis: Axis, p: int) -> NDArray[np.int64]:
-    """Global indices of all elements that process `p` of an axis shares, ascending."""
+    """Global indices of the elements that process `p` of an axis shares, ascending."""
     starts, length = shared.start_a, shared.length
     elements = int(length.sum())
     inside = np.repeat(starts - np.cumsum(length) + length, length) + np.arange(elements)
     periods = shared.period_a * np.arange(-(-shared.total // elements))
-    found: NDArray[np.int64] = axis.global_index(p, (periods[:, None] + inside).ravel()[: shared.total])
-    return found
+    indices: NDArray[np.int64] = axis.global_index(p, (periods[:, None] + inside).ravel()[: shared.total])
+    return indices

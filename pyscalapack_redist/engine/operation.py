@@ -1,4 +1,4 @@
-"""What becomes of a matrix on the way: out = alpha * op(A) + beta * out, of all of it or of a trapezoid."""
+"""The operation of a redistribution: out = alpha * op(A) + beta * out, for a whole matrix or a trapezoid."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Edge = tuple[bool, int]
 
 
 class Factors(NamedTuple):
-    """alpha and beta of one call, and whether A is conjugated."""
+    """alpha and beta of a call, and whether A is conjugated."""
 
     alpha: complex = 1
     beta: complex = 0
@@ -31,35 +31,35 @@ class Factors(NamedTuple):
 
     @classmethod
     def of(cls, alpha: object, beta: object, op: str) -> Factors:
-        """Checked factors. Not collective.
+        """Check alpha and beta.
 
         Raises
         ------
         ArrayError
-            One is not a number.
+            A factor is not a number.
         """
         if type(alpha) is int and type(beta) is int:
             return _of_integers(alpha, beta, conjugates(op))
-        found = []
+        factors = []
         for name, value in (("alpha", alpha), ("beta", beta)):
             number = scalar(value)
             if not isinstance(number, numbers.Number):
                 raise ArrayError(f"{name} = {value!r} must be a number")
-            found.append(_complex(name, number))
-        return cls(found[0], found[1], conjugates(op))
+            factors.append(_complex(name, number))
+        return cls(factors[0], factors[1], conjugates(op))
 
     @property
     def trivial(self) -> bool:
-        """Whether elements only move, or are only conjugated."""
+        """Whether alpha is 1 and beta is 0."""
         return self.alpha == 1 and self.beta == 0
 
     def blend(self, dtype: np.dtype[Any]) -> Blend | None:
-        """What the kernels do with elements of a dtype; None where they only move. Not collective.
+        """Return the kernels' operation on elements of a dtype; None if elements only move.
 
         Raises
         ------
         ArrayError
-            The dtype cannot be multiplied so.
+            The factors do not apply to the dtype.
         """
         conjugate = self.conjugate and dtype.kind == "c"
         if self.trivial and not conjugate:
@@ -67,7 +67,7 @@ class Factors(NamedTuple):
         if dtype.char not in BLENDED or not dtype.isnative:
             raise ArrayError(
                 f"{self}{', conjugated' if conjugate else ''}, with dtype {dtype}: "
-                "only float32, float64, complex64 and complex128 are multiplied on the way; convert the array"
+                "only float32, float64, complex64 and complex128 can be multiplied or conjugated; convert the array"
             )
         if dtype.kind != "c" and (self.alpha.imag or self.beta.imag):
             raise ArrayError(
@@ -85,7 +85,7 @@ def _of_integers(alpha: int, beta: int, conjugate: bool) -> Factors:
 
 
 def _complex(name: str, number: Any) -> complex:
-    """A factor without signs of zeros: ranks and plans compare factors by what is printed of them."""
+    """Convert a factor to complex, without negative zeros: ranks and plans compare factors as text."""
     try:
         value = complex(number)
     except OverflowError:
@@ -94,7 +94,7 @@ def _complex(name: str, number: Any) -> complex:
 
 
 def scalar(value: object) -> object:
-    """The scalar in an array of no dimensions; anything else as it is. Not collective."""
+    """Return the scalar of an array without dimensions, and any other value unchanged."""
     return np.asarray(value)[()] if getattr(value, "shape", None) == () else value
 
 
@@ -108,20 +108,20 @@ def _blend(char: str, alpha: complex, beta: complex, conjugate: bool) -> Blend:
 
 
 class MatrixPart(NamedTuple):
-    """The trapezoid of a matrix that is moved, as in pxtrmr2d: its triangle, and whether the diagonal goes along."""
+    """The trapezoid of a matrix that a plan moves, as in pxtrmr2d: the triangle, and whether it has the diagonal."""
 
     uplo: str
     diag: str
 
     def after_op(self, op: str) -> MatrixPart:
-        """The part of op(A) that this part of A becomes."""
+        """Return the part of op(A) that has the elements of this part of A."""
         return MatrixPart("L" if self.uplo == "U" else "U", self.diag) if transposes(op) else self
 
     def edge(self, shape: tuple[int, ...]) -> Edge:
-        """Whether elements (i, j) of j - i >= k belong to it, or those of j - i <= k; and k.
+        """Return (True, k) if the part has the elements (i, j) with j - i >= k, (False, k) if it has those with j - i <= k.
 
-        The diagonal of the part ends in the corner: that of "U" in a tall matrix begins below element (0, 0), that of "L"
-        in a wide one to the right of it (pdtrmr2d of ScaLAPACK 2).
+        The part's diagonal ends in the lower right corner. In a tall matrix the diagonal of "U" begins below element (0, 0);
+        in a wide one that of "L" begins to the right of it (pdtrmr2d of ScaLAPACK 2).
         """
         m, n = shape
         without = self.diag == "U"
@@ -129,22 +129,22 @@ class MatrixPart(NamedTuple):
 
 
 def op_layout(layout: Layout, op: str) -> Layout:
-    """The layout of op(A). Not collective."""
+    """The layout of op(A)."""
     return layout.T if transposes(op) else layout
 
 
 def edge_of(part: MatrixPart | None, op: str, shape: tuple[int, ...]) -> Edge | None:
-    """Which elements of B move, where a part of A does and B has that shape; None for all. Not collective."""
+    """Edge of the elements of B that a part of A moves to, for the shape of B; None for all elements."""
     return None if part is None else part.after_op(op).edge(shape)
 
 
 def parse_part(uplo: object, diag: object) -> MatrixPart | None:
-    """The part of a matrix that these letters mean, None for all of it. Not collective.
+    """Return the part of a matrix for these letters; None for the whole matrix.
 
     Raises
     ------
     DescriptorError
-        One is unknown, or `diag` comes without `uplo`.
+        A letter is unknown, or `diag` comes without `uplo`.
     """
     triangle = None if uplo is None else letter_of("uplo", uplo, TRIANGLES)
     diagonal = letter_of("diag", diag, DIAGONALS)
@@ -154,31 +154,33 @@ def parse_part(uplo: object, diag: object) -> MatrixPart | None:
 
 
 def parse_fill(fill: object, part: MatrixPart | None) -> str | None:
-    """One of FILLS or None, where it goes with the part. Not collective.
+    """Check that `fill` is None, or one of FILLS with a part to fill around.
 
     Raises
     ------
     DescriptorError
-        It does not.
+        The value is unknown, or comes without `uplo`.
     """
     if fill is None:
         return None
     if not isinstance(fill, str) or fill not in FILLS:
-        names = ", ".join(f"{name!r} ({what})" for name, what in FILLS.items())
-        raise DescriptorError(f"fill = {fill!r}: what is written outside the part must be one of {names}, or None")
+        names = ", ".join(f"{name!r} ({meaning})" for name, meaning in FILLS.items())
+        raise DescriptorError(f"fill = {fill!r}: must be one of {names}, or None")
     if part is None:
-        raise DescriptorError(f"fill = {fill!r} without uplo: it fills what uplo leaves out; give uplo = 'U' or 'L'")
+        raise DescriptorError(
+            f"fill = {fill!r} without uplo: fill applies to the elements outside the trapezoid; give uplo = 'U' or 'L'"
+        )
     return fill
 
 
 def check_square(fill: str, shape: tuple[int, ...]) -> None:
-    """Raise a DescriptorError where a mirror image is asked for of a matrix that has none. Not collective."""
+    """Raise a DescriptorError if `fill` needs a mirror image and the matrix is not square."""
     if fill != "zero" and shape[0] != shape[1]:
         raise DescriptorError(f"fill = {fill!r} is for square matrices, but desc_a has shape {shape}")
 
 
 def scale_rest(out: NDArray[Any], desc: Descriptor, edge: Edge, beta: complex) -> None:
-    """Multiply all of this rank's B outside the trapezoid by beta; what beta = 0 removes is not read. Not collective."""
+    """Multiply this rank's elements of B outside the trapezoid by beta; with beta = 0 they are not read."""
     if desc.coords is None:
         return
     rows, columns = (desc.global_indices(k) for k in range(2))

@@ -1,4 +1,4 @@
-"""Plans on paper: on grids without a communicator, for any number of processes, to be studied and not run."""
+"""Plans on paper: for grids without a communicator and any number of processes; they can be studied but not run."""
 
 from __future__ import annotations
 
@@ -13,62 +13,60 @@ from .report import Report, report_of
 
 
 class PaperPlan(Redistribution):
-    """A plan on grids without a communicator: to be studied, not run. Made by `redistribute`. Not collective.
+    """A plan on grids without a communicator: it can be studied but not run. Made by `redistribute`. Not collective.
 
-    It has what any plan has but a rank of its own: `report()` is of all ranks, `messages_of(rank)` of each, `plot()` and
-    `schedule` are the same. Nothing is worked out before it is asked for, but the steps of a schedule that is searched for.
+    There is no own rank: `report()` is of all ranks, and `messages_of(rank)` of any. `plot()` and `schedule` work as for any
+    plan. Messages are computed when they are needed; only the steps of a searched schedule are computed at once.
     """
 
     @property
     def messages(self) -> dict[str, tuple[Message, ...]]:
-        """On paper no rank is this one: `messages_of(rank)` has those of any."""
-        raise DescriptorError(
-            f"{self!r} is on paper, where no rank has messages: messages_of(rank) has those of any rank"
-        )
+        """Raises DescriptorError: a plan on paper has no own rank. Use `messages_of(rank)`."""
+        raise DescriptorError(f"{self!r} is on paper and has no own rank: use messages_of(rank)")
 
     def report(self, dtype: DTypeLike | Any = None, *, all_ranks: bool = True) -> Report:
-        """What all ranks move together. Not collective.
+        """Report the messages of all ranks. Not collective.
 
         Parameters
         ----------
         dtype : dtype, optional
-            Of the elements; by default the plan's own, else float64.
+            Dtype of the elements; by default the plan's own, else float64.
         all_ranks : bool
-            On paper there are no other figures.
+            Ignored: a report on paper is of all ranks.
 
         Returns
         -------
         Report
-            Without staging memory and times. With `via=` and with a mirror image, its `legs` have a report of each part.
+            Without staging memory and times. With `via=` and with a mirror image, `legs` has a report of each part.
 
         Raises
         ------
         ScheduleError
-            There are too many processes along a dimension for a table of all pairs.
+            A dimension has too many processes for a table of all pairs.
         """
         return report_of(self.inside, dtype)
 
     def __call__(self, a: Any = None, out: Any = None, *, alpha: Any = 1, beta: Any = 0) -> NoReturn:
-        """A plan on paper cannot be run.
+        """Raises DescriptorError: a plan on paper cannot be run. Not collective.
 
         Raises
         ------
         DescriptorError
-            Says what is missing.
+            Always; the text names the missing communicators.
         """
         self._refuse()
 
     def start(self, a: Any = None, out: Any = None, *, alpha: Any = 1, beta: Any = 0) -> NoReturn:
-        """A plan on paper cannot be run; raises as a call does. Not collective."""
+        """Raises DescriptorError: a plan on paper cannot be run. Not collective."""
         self._refuse()
 
     def profile(self, a: Any = None, out: Any = None, *, alpha: Any = 1, beta: Any = 0) -> NoReturn:
-        """A plan on paper cannot be run; raises as a call does. Not collective."""
+        """Raises DescriptorError: a plan on paper cannot be run. Not collective."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
         shapes = " and ".join(f"ProcessGrid({desc.grid.shape}, comm)" for desc in (self.desc_a, self.desc_b))
         raise DescriptorError(
-            f"{self!r} is on paper and cannot be run: its grids have no communicator. Make them on one, {shapes}, and "
+            f"{self!r} is on paper and cannot be run: its grids have no communicator. Make them with one, {shapes}, and "
             "plan again"
         )

@@ -1,6 +1,6 @@
-"""What a plan says of itself in figures, for a person or a program to read: a report with legs, and a profile of a call.
+"""Figures of a plan: the report of its messages and cost, and the profile of a call.
 
-The figures are of this rank; of all ranks, gathered from them; or of all ranks, counted on paper.
+A report is of this rank; of all ranks, gathered from them; or of all ranks, counted on paper.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Ints = NDArray[np.int64]
 
 
 def counted(number: int, noun: str) -> str:
-    """So many of something: "1 message", "2 messages". Not collective."""
+    """Format a count: "1 message", "2 messages"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 class _Tabled(ABC):
-    """Figures that are names and values, for a terminal and for a notebook."""
+    """A table of names and values, for a terminal and for a notebook."""
 
     _width: ClassVar[int] = 20  # of the names
 
@@ -58,19 +58,19 @@ PARTS = ("planned", "agreed", "packed", "copied", "unpacked", "waited", "other")
 
 @dataclass(frozen=True)
 class Profile(_Tabled):
-    """Where the time of one call went on one rank.
+    """Seconds of each part of one call on one rank.
 
     Attributes
     ----------
     seconds : dict
-        "planned": when the plan was made, before the call, the sum of `planning`; "agreed": until all ranks had said that
-        their arrays fit; "packed", "copied" and "unpacked": bytes moved by our loops; "waited": for other ranks and for MPI,
-        and what MPI moves itself; "other": checks and the making of `out`.
+        "planned": making the plan before the call, the sum of `planning`; "agreed": the vote; "packed", "copied" and
+        "unpacked": moving bytes in memory; "waited": waiting for other ranks and for MPI, and the bytes that MPI moves
+        itself; "other": checks, and making `out`.
     planning : dict
-        What is in "planned", once for all calls of the plan: "processes", finding which ranks share a node and, for the first
-        plan between nodes, measuring the links, until all have come; "schedule", the search for the steps of an order
-        that no formula tells; "messages", this rank's messages, and until all have theirs. Of a batch, what it took beside its
-        plans. A plan that the ranks had already has the figures of its first time.
+        The parts of "planned", once for all calls of the plan. "processes": finding the ranks of a node and, for the first
+        plan between nodes, measuring the links, until all ranks are there; "schedule": searching for the steps of an order
+        without a formula; "messages": making this rank's messages, until all ranks have theirs. For a batch, without its
+        plans. For a plan used before, the figures of its first time.
     """
 
     seconds: dict[str, float]
@@ -92,53 +92,53 @@ class Profile(_Tabled):
 
 @dataclass(frozen=True)
 class Report(_Tabled):
-    """A plan in figures, of one rank or of all together. What ranks copy to themselves is not counted as messages.
+    """Messages and cost of a plan, for one rank or for all together. Local copies are not counted as messages.
 
     Attributes
     ----------
     name : str
-        Of a leg, what it is; "" of a plan.
+        Name of a leg; "" for a plan.
     schedule, exchange, buffers, why : str
-        What was chosen and the reason.
+        The choices and their reason.
     ranks : int or None
-        Ranks that the figures are of, together; None: of this rank.
+        Number of ranks in the report; None for this rank alone.
     sends, receives : int
-        Messages to and from other ranks: one for each of them where several moves go at once.
+        Messages to and from other ranks; one for each peer if several moves go together.
     bytes_sent, bytes_received, bytes_copied : int
-        What goes to other ranks, comes from them, and stays where it is.
+        Bytes to other ranks, from other ranks, and from a rank to itself.
     most_messages : int
-        That one rank sends or receives, whichever are more: no one-port schedule has fewer steps.
+        Messages that one rank sends or receives at most: no one-port schedule has fewer steps.
     most_sent, most_received : int
-        Bytes of the rank that sends, or receives, most.
+        Bytes that one rank sends, or receives, at most.
     imbalance : float
-        Bytes that the busiest rank sends or receives, whichever are more, over the mean of all that take part; 1 is balanced,
-        and 1 where nothing moves.
+        Bytes that the busiest rank sends or receives, whichever is more, over the mean of all ranks that take part; 1 if
+        balanced, and if nothing moves.
     steps : int or None
-        Steps of the schedule in which this rank has a message; of all ranks, `steps_of_all`. None where several moves go
-        at once.
+        Steps of the schedule in which this rank has a message; for all ranks, `steps_of_all`. None if several moves go
+        together.
     steps_of_all : int or None
-        Steps of the schedule, those of other ranks and those without messages included; None where its order has none.
+        All steps of the schedule, also those without a message of this rank or of any; None if the order has no steps.
     fewest_steps : int or None
-        The most messages of any rank: no one-port schedule has fewer steps, and one has no more. None where the order has no
-        steps, where only a part of a matrix is moved, and where there are too many messages to count in no time.
+        The most messages of any rank: the fewest steps of a one-port schedule. None if the order has no steps, if only a
+        trapezoid moves, and if there are too many messages to count quickly.
     extra_bytes : int or None
-        Staging memory of one run, of all ranks the most; None on paper.
+        Staging memory of one run, the largest of all ranks; None on paper.
     memory_limit : int
-        The most that it may be.
+        Limit of `extra_bytes`.
     links : Links or None
-        What messages between nodes cost; None on one node.
+        Latency and bandwidth between nodes; None on one node.
     predicted_seconds : float or None
-        Of a run, by the model that chooses, of all ranks the most; None on paper, and on a rank that takes no part.
+        Predicted time of a run, the largest of all ranks; None on paper, and on a rank that takes no part.
     last_seconds : float or None
-        Of this rank's last run, from its start, of all ranks the most; None before the first, and of a leg. Of runs through
-        shared memory alone only the first with arrays of a kind is timed.
+        Time of the last run, the largest of all ranks; None before the first run, and for a leg. Of the runs through shared
+        memory alone, only the first with each kind of arrays is timed.
     between_bytes : int
-        With `via=`, local arrays of the layouts in between, beside `extra_bytes`; of all ranks the most.
+        With `via=`, bytes of the local arrays in between, which add to `extra_bytes`; the largest of all ranks.
     legs : tuple of Report
-        With `via=` "leg 0", "leg 1" and so on; with a mirror image "the trapezoid" and "its mirror image", each as if it went
-        alone; of a batch "plan 0", "plan 1" and so on, each as if it were called by itself.
+        With `via=`, "leg 0", "leg 1" and so on; with a mirror image, "the trapezoid" and "its mirror image", each as if it
+        went alone; for a batch, "plan 0", "plan 1" and so on, each as if it were called alone.
     direct : Report or None
-        With `via=`: moving every element once; with a mirror image as well, the trapezoid alone.
+        With `via=`, a report of the plan without it; with a mirror image as well, of the trapezoid alone.
     """
 
     schedule: str
@@ -170,12 +170,12 @@ class Report(_Tabled):
 
     @property
     def sends_apart(self) -> int:
-        """Messages to other ranks, if the legs were called one by one."""
+        """Messages to other ranks if the legs were called one by one."""
         return sum(leg.sends for leg in self.legs) if self.legs else self.sends
 
     @property
     def receives_apart(self) -> int:
-        """Messages from other ranks, if the legs were called one by one."""
+        """Messages from other ranks if the legs were called one by one."""
         return sum(leg.receives for leg in self.legs) if self.legs else self.receives
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -192,7 +192,7 @@ class Report(_Tabled):
         rows.append(("copied in place", f"{self.bytes_copied:,} bytes"))
         if self.steps is not None:
             of_all = "" if self.ranks or self.steps_of_all is None else f" of {self.steps_of_all:,} of all ranks"
-            fewest = "" if self.fewest_steps is None else f", where {self.fewest_steps:,} are the fewest"
+            fewest = "" if self.fewest_steps is None else f"; the fewest possible are {self.fewest_steps:,}"
             rows.append(("steps", f"{self.steps:,}{of_all}{fewest}"))
         if self.ranks is not None:
             rows += [
@@ -219,12 +219,12 @@ class Report(_Tabled):
 
 
 def leg_report(plan: Plan, stage: Stage, dtype: DTypeLike | None) -> Report:
-    """What this rank moves in one stage of a plan, and what it costs. Not collective."""
+    """Report one stage of a plan for this rank."""
     return _report(plan, [stage], _items(_dtypes(plan, dtype)))
 
 
 def report_of(plan: Plan, dtype: Dtypes) -> Report:
-    """The report of a plan: of this rank, or on paper of all. Not collective."""
+    """Report a plan for this rank, or on paper for all ranks."""
     dtypes = _dtypes(plan, dtype)
     items, direct, between = _items(dtypes), None, 0
     if plan.is_batch:
@@ -246,30 +246,30 @@ def report_of(plan: Plan, dtype: Dtypes) -> Report:
 
 
 def report_of_all(plan: Plan, dtype: Dtypes) -> Report | None:
-    """The report of a plan for all ranks; None on a rank that has no part in it. Collective over the plan's ranks."""
+    """Report a plan for all ranks; None on a rank that takes no part in it. Collective over the plan's ranks."""
     group = plan.group
     if group is None:
         return None
 
     def report() -> Report:
-        agreed: list[Any] = []
+        common_dtypes: list[Any] = []
         for k, dtypes in enumerate(zip(*dtypes_by_rank, strict=True)):
             first_rank: dict[np.dtype[Any], int] = {}
             for rank, kind in enumerate(dtypes):
                 if kind is not None:
                     first_rank.setdefault(kind, rank)
             if len(first_rank) > 1:
-                words = ", ".join(f"{group.names[rank]} {kind}" for kind, rank in first_rank.items())
-                raise CollectiveError(f"ranks ask for a report of plan {k} in different dtypes: {words}")
-            agreed.append(next(iter(first_rank), None))
-        return report_of(plan, agreed if plan.is_batch else agreed[0])
+                differences = ", ".join(f"{group.names[rank]} {kind}" for kind, rank in first_rank.items())
+                raise CollectiveError(f"ranks ask for a report of plan {k} in different dtypes: {differences}")
+            common_dtypes.append(next(iter(first_rank), None))
+        return report_of(plan, common_dtypes if plan.is_batch else common_dtypes[0])
 
     dtypes_by_rank = _from_all(group, lambda: _dtypes(plan, dtype))
     return _together(_from_all(group, report))
 
 
 def _from_all(group: Group, make: Callable[[], Any]) -> list[Any]:
-    """What all ranks make, by rank; an error of one is raised on all. Collective over the group."""
+    """Gather the values of all ranks, by rank; raise an error of one rank on all. Collective over the group."""
     value, error = None, None
     try:
         value = make()
@@ -283,7 +283,7 @@ COLUMNS = ("sends", "receives", "bytes_sent", "bytes_received", "bytes_copied")
 
 
 def _together(reports: Sequence[Report]) -> Report:
-    """One report of those of all ranks; some have no part in a plan of a batch."""
+    """Combine the reports of all ranks; some take no part in a plan of a batch."""
     reports = [report for report in reports if report.predicted_seconds is not None]
     first = reports[0]
     columns = [np.array([getattr(report, name) for report in reports]) for name in COLUMNS]
@@ -303,7 +303,7 @@ def _together(reports: Sequence[Report]) -> Report:
 
 
 def _figures(columns: Iterable[Ints], item: int = 1) -> dict[str, Any]:
-    """The figures of ranks together, of which each has an entry in each of `COLUMNS`, in elements of `item` bytes."""
+    """Combine the figures of ranks: each of `COLUMNS` has an entry for each rank, in elements of `item` bytes."""
     sends, receives, sent, received, copied = columns
     loads = np.maximum(sent, received)
     numbers = [int(sends.sum()), int(receives.sum()), *(item * sum(some.tolist()) for some in (sent, received, copied))]
@@ -317,7 +317,7 @@ def _figures(columns: Iterable[Ints], item: int = 1) -> dict[str, Any]:
 
 
 def _dtypes(plan: Plan, dtype: Dtypes) -> list[np.dtype[Any] | None]:
-    """Of each pair, as it is asked for or known."""
+    """Return the dtype of each pair: the user's, else the plan's."""
     n = len(plan.pairs)
     kinds = listed("dtypes", dtype, n) if plan.is_batch and isinstance(dtype, list) else [dtype] * n
     return [pair.dtype if kind is None else np.dtype(kind) for kind, pair in zip(kinds, plan.pairs, strict=True)]
@@ -328,7 +328,7 @@ def _items(dtypes: Sequence[np.dtype[Any] | None]) -> list[int]:
 
 
 def _apart(plan: Plan, stage: Stage, items: Sequence[int]) -> list[Report]:
-    """The reports of a trapezoid and its mirror image, each as if it went alone; none of a single move."""
+    """Report a trapezoid and its mirror image, each as if it went alone; nothing for a single move."""
     if len(stage.moves) == 1:
         return []
     alone = [Stage([move], stage.exchange, stage.options, plan.group) for move in stage.moves]
@@ -337,7 +337,7 @@ def _apart(plan: Plan, stage: Stage, items: Sequence[int]) -> list[Report]:
 
 
 def _report(plan: Plan, stages: Sequence[Stage], items: Sequence[int], **more: Any) -> Report:
-    """The report of stages that go one after another."""
+    """Report stages that go one after another."""
     moves = [stage.moves[0] for stage in stages]
     alone = max(len(stage.moves) for stage in stages) == 1
     names = [move.order.name for move in moves] if alone or not plan.is_batch else ["by distance"]
@@ -363,7 +363,7 @@ def _report(plan: Plan, stages: Sequence[Stage], items: Sequence[int], **more: A
 
 
 def _sum(numbers: Sequence[int | None]) -> int | None:
-    """None where one is None."""
+    """Sum numbers; None if any is None."""
     counts = [number for number in numbers if number is not None]
     return sum(counts) if len(counts) == len(numbers) else None
 
@@ -376,7 +376,7 @@ def _on_paper(report: Report, plan: Plan, stages: Sequence[Stage], item: int) ->
 
 
 def _on_this_rank(report: Report, plan: Plan, stages: Sequence[Stage], items: Sequence[int]) -> Report:
-    """Moves that go at once have one message for each peer."""
+    """Fill in a report for this rank. Moves that go together have one message for each peer."""
     group, keys, columns, seconds = plan.group, [], [], []
     exchanges = [_exchange(plan, stage, items) for stage in stages]
     for stage, exchange in zip(stages, exchanges, strict=True):
@@ -399,7 +399,7 @@ def _on_this_rank(report: Report, plan: Plan, stages: Sequence[Stage], items: Se
 
 
 def _exchange(plan: Plan, stage: Stage, items: Sequence[int]) -> Exchange:
-    """What moves arrays in Fortran order."""
+    """Return the exchange for arrays in Fortran order."""
     arrays = [(desc, item) for pair, item in zip(plan.pairs, items, strict=True) for desc in pair[:2]]
     arrays += [(plan.between[k], items[0]) for k in sorted(plan.between)]
     strides = [dense_strides(s, range(len(s)), item) for desc, item in arrays for s in desc.local_shapes]
@@ -408,7 +408,7 @@ def _exchange(plan: Plan, stage: Stage, items: Sequence[int]) -> Exchange:
 
 
 def _local_size(plan: Plan, desc: Any) -> int:
-    """Elements of a layout in between on this rank, or on paper the most of any."""
+    """Elements of a layout in between on this rank, or on paper the most of any rank."""
     if plan.paper_exchange is None:
         return sum(map(math.prod, desc.local_shapes))
     return math.prod(max(map(axis.local_size, range(axis.processes))) for axis in desc.distributions)

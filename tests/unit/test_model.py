@@ -73,8 +73,8 @@ def test_the_window_holds_what_a_link_does() -> None:
     [
         (10**7, Load(17 * 17, 17), "stepwise", "fewest steps"),
         (10**2, Load(17 * 17, 17), "caterpillar", "less time than the start of a message"),
-        (10**7, Load(16 * 17, 17), "caterpillar", "some 16, are under way at once"),
-        (10**9, Load(257**2, 257, whole=False, searchable=False), "ring", "of 66,049 messages are not searched for"),
+        (10**7, Load(16 * 17, 17), "caterpillar", "some 16, are in flight at once"),
+        (10**9, Load(257**2, 257, whole=False, searchable=False), "ring", "66,049 messages are too many for a search"),
     ],
 )
 def test_steps_are_searched_for_where_they_count(elements: int, load: Load, order: str, reason: str) -> None:

@@ -190,7 +190,7 @@ HUGE = psr.redistribute(*pair((5 * 10**9, 5 * 10**9), (8, 8), (4, 4), (2, 8)))
             r"on paper and cannot be run: .* ProcessGrid\(\(2, 3\), comm\)",
         ),
         (lambda: PLAN.start(None), DescriptorError, "on paper and cannot be run"),
-        (lambda: PLAN.messages, DescriptorError, r"messages_of\(rank\) has those of any rank"),
+        (lambda: PLAN.messages, DescriptorError, r"has no own rank: use messages_of\(rank\)"),
         (lambda: psr.batch(PLAN, PLAN), DescriptorError, "on paper: make its descriptors on a communicator"),
         (TRIANGLE.report, ScheduleError, "too many for a table of all pairs of a triangle"),
         (LONG.report, ScheduleError, "5,000 x 5,000 pairs along a dimension"),

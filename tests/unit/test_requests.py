@@ -34,7 +34,7 @@ REFUSED: list[tuple[type[Exception], str, Any, Any, dict[str, Any]]] = [
     (psr.DescriptorError, "diag = 'X' must be one of 'N'", A, A, {"uplo": "U", "diag": "X"}),
     (psr.DescriptorError, "diag = 'U' without uplo", A, A, {"diag": "U"}),
     (psr.DescriptorError, r"uplo = 'L' is for matrices, but desc_a has shape \(5,\)", VECTOR, VECTOR, {"uplo": "L"}),
-    (psr.DescriptorError, "fill = 'nan': what is written", A, A, {"uplo": "L", "fill": "nan"}),
+    (psr.DescriptorError, "fill = 'nan': must be one of", A, A, {"uplo": "L", "fill": "nan"}),
     (psr.DescriptorError, "fill = 'zero' without uplo", A, A, {"fill": "zero"}),
     (psr.DescriptorError, "is for square matrices, but desc_a has", A, A, {"uplo": "L", "fill": "hermitian"}),
     (psr.ScheduleError, "no derived datatype is made for a trapezoid", A, A, {"uplo": "L", "buffers": "datatypes"}),
