@@ -15,7 +15,7 @@ import matplotlib.pyplot as plt
 
 import pyscalapack_redist as psr
 
-# The table "Compare random cases" of docs/performance.md: ranks, cases that pdgemr2d can do, times as fast as pdgemr2d.
+# The table "Random cases" of docs/performance.md: ranks, cases that pdgemr2d can do, times as fast as pdgemr2d.
 RANDOM_CASES = {2: (17, 5.34), 4: (3, 5.03), 8: (3, 3.60), 16: (4, 2.60)}
 
 
