@@ -146,11 +146,44 @@ def test_commands_paths_and_links_exist(page: Path) -> None:
     assert [path for path in missing if "NAME" not in path] == []
 
 
-def test_the_architecture_has_every_module_in_it() -> None:
+FILES = r"(?:\w+/)*(?:\w+\.(?:py|pyx|pxd|h)|(?<=/))"
+
+
+def file_named(path: str) -> Path:
+    """A file or folder of the repository or of the package, as a page names it."""
+    return next(folder / path for folder in (ROOT, ROOT / "pyscalapack_redist") if (folder / path).exists())
+
+
+def rows_of(text: str, header: str) -> list[list[str]]:
+    """The rows of the table with this header, as cells."""
+    table = text.partition(header)[2].partition("\n\n")[0].splitlines()[2:]
+    return [line.strip("| ").split(" | ") for line in table]
+
+
+def test_the_architecture_names_all_packages_and_code_that_exists() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     package = ROOT / "pyscalapack_redist"
-    homes = [path for name in ("comm", "engine", "layout", "blacs") for path in (package / name).glob("[a-z]*.py")]
-    assert homes
-    assert [path.name for path in homes if f"`{path.relative_to(package)}`" not in text] == []
+    contents = [path.name + "/" * path.is_dir() for path in package.iterdir() if path.is_dir() or path.suffix == ".py"]
+    packages = rows_of(text, "| Package | What it contains | Tests |")
+    named = [name for cells in packages for name in re.findall(r"`([\w./]+)`", cells[0])]
+    assert sorted(named) == sorted(name for name in contents if not name.startswith("__"))
+    tests = [path for cells in packages for path in re.findall(r"`([\w./]+)`", cells[2])]
+    assert all(cells[2] for cells in packages)
+    assert [path for path in tests if not (ROOT / path).exists()] == []
     compiled = [source.stem for source in (ROOT / "cython").glob("*.pyx")]
-    assert [name for name in compiled if f"`{name}`" not in text and f"`_kernels.{name}`" not in text] == []
+    assert [name for name in compiled if f"`{name}`" not in text] == []
+
+    places = [
+        (name, re.findall(rf"`({FILES})`", cells[1]))
+        for cells in rows_of(text, "| Idea | Where | Names |")
+        for name in re.findall(r"`(\w+)`", cells[2])
+    ]
+    places += [(name, [path]) for name, path in re.findall(rf"`(\w+)` (?:in |\()`({FILES})`", text)]
+    assert len(places) > 40
+    sources = {path: file_named(path).read_text() for _, paths in places for path in paths}
+    missing = [
+        f"{name} in {paths}"
+        for name, paths in places
+        if not any(re.search(rf"\b{name}\b", sources[path]) for path in paths)
+    ]
+    assert missing == []
