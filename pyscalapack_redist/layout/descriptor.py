@@ -25,8 +25,8 @@ from .dimensions import (
     Places,
     check_one_size,
     distributions_of,
-    held_at,
     local_part,
+    local_shape_at,
     sub_array,
 )
 from .grid import NineIntegers, ProcessGrid
@@ -205,7 +205,7 @@ class Descriptor(Ownership):
         places, on_paper = Places(whole, grid_axes, grid), grid.comm is None
         place = None if grid.coords is None else places.at(grid.coords)
         coords = None if place is None else place[: len(whole)]
-        local = (0,) * len(whole) if coords is None else held_at(whole, coords)
+        local = (0,) * len(whole) if coords is None else local_shape_at(whole, coords)
         rows = max(1, local[0])
         if lld is not None and whole_number("lld", lld, 1) < rows:
             raise DescriptorError(
@@ -383,7 +383,7 @@ class Descriptor(Ownership):
 
     @functools.cached_property
     def T(self) -> Descriptor:  # noqa: N802 - as NumPy's
-        """The layout of the transpose on the same processes: its local arrays are `a.T`. Not collective."""
+        """The layout of the transpose on the same processes: its local arrays are `a.T`."""
         whole = Descriptor._of(self._whole[::-1], self._axes[::-1], self._grid)
         return whole._part(self._distributions[::-1])
 

@@ -1,8 +1,7 @@
-"""The dimensions of an array, one distribution for each, and who owns which element.
+"""The dimensions of a layout, and the owners of its elements.
 
-The dimensions of an array: a layout's arguments, checked, as one distribution for each; and parts of these.
-
-Who owns which element of an array: ranks of elements and of blocks, and the pictures of them.
+Functions check a layout's arguments, and make a distribution for each dimension or sub-array. `Ownership`, the base class of
+`Descriptor`, has the owners of elements and blocks, and pictures of them.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ BlockSizes = int | Blocks | str | None
 
 
 def _checked_axes(axes: Sequence[int | None] | None, dimensions: int, grid: ProcessGrid) -> tuple[int | None, ...]:
-    """The grid dimension over which each array dimension is spread; by default in order, and then of all of them."""
+    """The grid dimension of each array dimension; by default in order, and all grid dimensions must then be used."""
     if axes is None:
         chosen: tuple[int | None, ...] = tuple(k if k < grid.ndim else None for k in range(dimensions))
     else:
@@ -48,20 +47,20 @@ def _checked_axes(axes: Sequence[int | None] | None, dimensions: int, grid: Proc
                 f"axes[{k}] = {axis} is not a dimension of the grid, which has {grid.ndim}: 0 to {grid.ndim - 1}, or None"
             )
         if axis in used:
-            raise DescriptorError(f"axes = {chosen} uses grid dimension {axis} twice: each spreads one array dimension")
+            raise DescriptorError(f"axes = {chosen} uses grid dimension {axis} twice: use it for one array dimension")
         used.append(axis)
-    left = _unused(chosen, grid)
-    if axes is None and left:
-        axis = left[0]
+    unused = _unused(chosen, grid)
+    if axes is None and unused:
+        axis = unused[0]
         raise DescriptorError(
-            f"grid dimension {axis} has {grid.shape[axis]} processes and no array dimension is spread over it: name it in "
-            f"axes, use a grid of size 1 there, or give axes = {chosen} for a copy of the array on each of them"
+            f"grid dimension {axis} has {grid.shape[axis]} processes, but no array dimension is distributed over it: "
+            f"name it in axes, use a grid of size 1 there, or give axes = {chosen} for a replica of the array on each of them"
         )
     return chosen
 
 
 def _unused(axes: Sequence[int | None], grid: ProcessGrid) -> list[int]:
-    """Grid dimensions of several processes over which no array dimension is spread: these hold copies."""
+    """Grid dimensions of several processes without an array dimension: these hold replicas."""
     return [axis for axis, n in enumerate(grid.shape) if n > 1 and axis not in axes]
 
 
@@ -72,20 +71,20 @@ def distributions_of(
     source: Sequence[int] | int,
     axes: Sequence[int | None] | None,
 ) -> tuple[tuple[Distribution, ...], tuple[int | None, ...]]:
-    """The distribution of each dimension of an array, and its grid dimension. Not collective."""
+    """The distribution of each dimension of an array, and its grid dimension."""
     plain = type(shape) is type(block) is tuple and len(shape) == len(block) == grid.ndim
-    if plain and axes is None and type(source) is int and source == 0:  # as most are
+    if plain and axes is None and type(source) is int and source == 0:  # the usual case
         try:
             return tuple(map(BlockCyclic, shape, block, grid.shape)), tuple(range(grid.ndim))  # type: ignore[arg-type]
         except DescriptorError:
-            pass  # it is found again below, by name
+            pass  # the checks below name the argument
     sizes = [whole_number(f"shape[{k}]", n, 0) for k, n in enumerate(_each("shape", shape, None))]
     check_dimensions(sizes)
-    spread = _checked_axes(axes, len(sizes), grid)
-    processes = [1 if axis is None else grid.shape[axis] for axis in spread]
-    alike = isinstance(block, Blocks) or (isinstance(block, str) and block == BALANCED)
-    given = _each("block", (block,) * len(sizes) if alike else block, len(sizes))
-    blocks = [_checked_block(k, n, p, b) for k, (n, p, b) in enumerate(zip(sizes, processes, given, strict=True))]
+    grid_axes = _checked_axes(axes, len(sizes), grid)
+    processes = [1 if axis is None else grid.shape[axis] for axis in grid_axes]
+    one_for_all = isinstance(block, Blocks) or (isinstance(block, str) and block == BALANCED)
+    block_sizes = _each("block", (block,) * len(sizes) if one_for_all else block, len(sizes))
+    blocks = [_checked_block(k, n, p, b) for k, (n, p, b) in enumerate(zip(sizes, processes, block_sizes, strict=True))]
     sources = [whole_number(f"source[{k}]", s, 0) for k, s in enumerate(_each("source", source, len(sizes)))]
     for k, (s, p) in enumerate(zip(sources, processes, strict=True)):
         if s >= p:
@@ -93,7 +92,7 @@ def distributions_of(
                 f"source[{k}] = {s} is outside the grid: its dimension has {p} processes, so it must be 0 to {p - 1}"
             )
     parts = enumerate(zip(sizes, blocks, processes, sources, strict=True))
-    return tuple(_distribution(k, *part) for k, part in parts), spread
+    return tuple(_distribution(k, *part) for k, part in parts), grid_axes
 
 
 def _checked_block(k: int, n: int, processes: int, block: object) -> int | Blocks:
@@ -104,8 +103,8 @@ def _checked_block(k: int, n: int, processes: int, block: object) -> int | Block
     if isinstance(block, str):
         if block != BALANCED:
             raise DescriptorError(
-                f"block[{k}] = {block!r} must be an integer of at least 1, None (one block per process), 'balanced' (the same "
-                "in sizes that differ by one at most), or Blocks(sizes, owners)"
+                f"block[{k}] = {block!r} must be an integer of at least 1, None (one block per process), 'balanced' (one block "
+                "per process, of sizes that differ by at most one), or Blocks(sizes, owners)"
             )
         return balanced(n, processes)
     return whole_number(f"block[{k}]", block, 1, ": elements in a block; None is one per process")
@@ -120,8 +119,8 @@ def _distribution(k: int, n: int, block: int | Blocks, processes: int, source: i
         )
     if source:
         raise DescriptorError(
-            f"source[{k}] = {source} is for blocks of one size: with block[{k}] = {block!r} it must be 0; name the processes "
-            "by Blocks(sizes, owners)"
+            f"source[{k}] = {source} is for blocks of one size: with block[{k}] = {block!r} it must be 0; give processes by "
+            "Blocks(sizes, owners)"
         )
     try:
         return Irregular(n, block, processes)
@@ -130,7 +129,7 @@ def _distribution(k: int, n: int, block: int | Blocks, processes: int, source: i
 
 
 def _each(name: str, value: Any, dimensions: int | None) -> tuple[Any, ...]:
-    """One value for each dimension; a single one stands for all of them."""
+    """One value for each dimension; a single value is repeated."""
     if value is None or isinstance(value, int | np.integer | str):
         return (value,) * (1 if dimensions is None else dimensions)
     try:
@@ -147,15 +146,15 @@ def _each(name: str, value: Any, dimensions: int | None) -> tuple[Any, ...]:
 
 
 def sub_array(distributions: Sequence[Distribution], key: object) -> tuple[Distribution, ...]:
-    """The distributions of the part that slices take: of the first dimensions, and of the last ones after `...`."""
+    """The distributions of a sub-array: slices of the first dimensions, and after `...` of the last ones."""
     slices = key if isinstance(key, tuple) else (key,)
     dimensions = len(distributions)
     gaps = [k for k, part in enumerate(slices) if part is Ellipsis]
     if len(gaps) > 1:
-        raise DescriptorError(f"a sub-array takes at most one ellipsis (...), got {len(gaps)}")
+        raise DescriptorError(f"a sub-array needs at most one ellipsis (...), got {len(gaps)}")
     if len(slices) - len(gaps) > dimensions:
         raise DescriptorError(
-            f"a sub-array of {dimensions} dimensions takes at most {dimensions} slices, got {len(slices) - len(gaps)}"
+            f"a sub-array of {dimensions} dimensions needs at most {dimensions} slices, got {len(slices) - len(gaps)}"
         )
     before, after = (slices[: gaps[0]], slices[gaps[0] + 1 :]) if gaps else (slices, ())
     slices = (*before, *(slice(None),) * (dimensions - len(before) - len(after)), *after)
@@ -164,9 +163,7 @@ def sub_array(distributions: Sequence[Distribution], key: object) -> tuple[Distr
 
 def _part(k: int, axis: Distribution, part: object) -> Distribution:
     if not isinstance(part, slice):
-        raise DescriptorError(
-            f"dimension {k}: a sub-array is taken by slices, not {part!r}; for one index i write i:i+1"
-        )
+        raise DescriptorError(f"dimension {k}: a sub-array needs slices, not {part!r}; for one index i write i:i+1")
     if part.step not in (None, 1):
         raise DescriptorError(f"dimension {k}: the step of a sub-array must be 1, not {part.step}")
     try:
@@ -177,23 +174,22 @@ def _part(k: int, axis: Distribution, part: object) -> Distribution:
 
 
 def check_one_size(distributions: Sequence[Distribution]) -> None:
-    """Raise a DescriptorError for irregular blocks, which ScaLAPACK's descriptor cannot tell. Not collective."""
+    """Raise a DescriptorError for irregular blocks, which a ScaLAPACK descriptor cannot express."""
     for k, axis in enumerate(distributions):
         if isinstance(axis, Irregular):
             raise DescriptorError(
-                f"dimension {k} has irregular blocks, {axis.blocks!r}, and a ScaLAPACK descriptor one block size: "
+                f"dimension {k} has irregular blocks, {axis.blocks!r}, but a ScaLAPACK descriptor has one block size: "
                 "redistribute to a Descriptor with a block size first"
             )
 
 
 class Places:
-    """Which process holds what: by process coordinate along the array dimensions, and by copy. Not collective.
+    """The ranks by process coordinates along the array dimensions, and by replica.
 
     Attributes
     ----------
     copies : int
-        How many processes hold each element. Copies are numbered by the grid dimensions that the array does not use, row
-        by row.
+        Number of replicas. They are numbered row by row along the grid dimensions that the array does not use.
     """
 
     def __init__(self, distributions: Sequence[Distribution], axes: tuple[int | None, ...], grid: ProcessGrid) -> None:
@@ -202,20 +198,20 @@ class Places:
         self.copies = math.prod(grid.shape[axis] for axis in self._rest)
 
     def ranks(self) -> NDArray[np.int64]:
-        """Rank at each process coordinate, and of each copy along a last dimension if there are several, read-only."""
-        found = self._grid._spread.get(self._axes)
-        if found is not None:
-            return found
+        """Rank at each process coordinate, read-only. A last dimension numbers replicas, if there are several."""
+        cached = self._grid._rank_tables.get(self._axes)
+        if cached is not None:
+            return cached
         used = [axis for axis in self._axes if axis is not None]
         order = used + [axis for axis in range(self._grid.ndim) if axis not in used]
         shape = [*self._processes, self.copies] if self._rest else self._processes
         ranks = self._grid.ranks.transpose(order).reshape(shape)
         ranks.setflags(write=False)
-        self._grid._spread[self._axes] = ranks
+        self._grid._rank_tables[self._axes] = ranks
         return ranks
 
     def at(self, coords: Sequence[int]) -> tuple[int, ...]:
-        """The index into `ranks` of the process at grid coordinates: one for each dimension, then the copy's, if several."""
+        """The index into `ranks` for grid coordinates: one number for each dimension, then the replica's, if several."""
         place = [0 if axis is None else operator.index(coords[axis]) for axis in self._axes]
         if self._rest:
             copy = 0
@@ -229,12 +225,12 @@ _numbers = operator.attrgetter("n", "block", "processes", "source", "offset")
 
 
 def in_numbers(distributions: Sequence[Distribution]) -> list[tuple[Any, ...]]:
-    """All that tells one distribution from another, of each. Not collective."""
+    """Numbers of each distribution that are equal for equal distributions."""
     return list(map(_numbers, distributions))
 
 
 def local_part(distributions: Sequence[Distribution], coords: Sequence[int]) -> tuple[slice, ...]:
-    """The part of the whole array's local array that holds a process's elements. Not collective."""
+    """Slices of the local array that hold a process's elements of the sub-array."""
     return tuple(
         slice(start := axis.local_start(p), start + axis.local_size(p))
         for axis, p in zip(distributions, coords, strict=True)
@@ -242,13 +238,13 @@ def local_part(distributions: Sequence[Distribution], coords: Sequence[int]) -> 
 
 
 LARGEST_MAP = 10**8  # entries of a map: 800 MB
-MOST_BLOCKS, MOST_PANELS = 1600, 12  # of a picture of matplotlib
-FEW_BLOCKS = 32  # along a dimension that are drawn in any case, else those of two rounds of all processes
-MOST_IN_HTML, PANELS_IN_HTML = 600, 6
+MOST_BLOCKS, MOST_PANELS = 1600, 12  # in a picture by matplotlib
+FEW_BLOCKS = 32  # blocks drawn along a dimension at least; more for two rounds of all processes
+MOST_IN_HTML, PANELS_IN_HTML = 600, 6  # blocks and panels in HTML
 
 
 class Ownership(ABC):
-    """Who owns which element: what a `Descriptor` says of any process, on a grid on paper too. Not collective."""
+    """Owners of elements: methods of `Descriptor` for any process, also on a grid on paper. Not collective."""
 
     _grid: ProcessGrid
     _places: Places
@@ -266,7 +262,7 @@ class Ownership(ABC):
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
-        """Distribution of each dimension; one of irregular blocks has the methods of a `BlockCyclic`."""
+        """Distribution of each dimension: a `BlockCyclic`, or an `Irregular` with the same methods."""
         return self._distributions
 
     @property
@@ -286,23 +282,23 @@ class Ownership(ABC):
 
     @property
     def _storage(self) -> int | None:
-        """What may differ from rank to rank for a layout: the leading dimension."""
+        """The part of a layout that may differ between ranks: the leading dimension."""
         return self._lld
 
     @property
     def layout_digest(self) -> int:
-        """A number equal on all ranks for equal layouts."""
-        found = self._digest
-        if found is None:
-            every = self._whole if self._parent is None else (*self._whole, *self._distributions)
-            found = digest(self._grid._in_bytes + repr((self._axes, in_numbers(every))).encode())
-            vars(self)["_digest"] = found
-        return found
+        """A hash of the layout, equal on all ranks."""
+        cached = self._digest
+        if cached is None:
+            distributions = self._whole if self._parent is None else (*self._whole, *self._distributions)
+            cached = digest(self._grid._in_bytes + repr((self._axes, in_numbers(distributions))).encode())
+            vars(self)["_digest"] = cached
+        return cached
 
     @property
     @abstractmethod
     def placement(self) -> NDArray[np.int64]:
-        """Rank at each process coordinate: the owner."""
+        """Rank of the owner at each process coordinate."""
 
     def local_shape_of(self, coords: Sequence[int]) -> tuple[int, ...]:
         """Shape of the local array at grid coordinates. Not collective.
@@ -313,24 +309,24 @@ class Ownership(ABC):
             The coordinates are outside the grid.
         """
         self._grid.rank_of(coords)
-        return held_at(self._whole, self._places.at(coords)[: len(self._whole)])
+        return local_shape_at(self._whole, self._places.at(coords)[: len(self._whole)])
 
     def global_indices(self, dim: int, coords: Sequence[int] | None = None) -> NDArray[np.int64]:
-        """Global indices along `dim` that this rank holds, or the process at some coordinates, ascending. Not collective.
+        """Ascending global indices along `dim` on this rank, or on the process at `coords`. Not collective.
 
-        For a sub-array they count from its first element; local index `distributions[dim].local_start(p)` holds the first.
+        For a sub-array they count from its first element; the local index of the first is `distributions[dim].local_start(p)`.
 
         Parameters
         ----------
         dim : int
             Dimension of the array.
         coords : sequence of int, optional
-            Grid coordinates of the process; by default this rank's, and on a rank outside the grid there are no indices.
+            Grid coordinates of the process; by default this rank's. A rank outside the grid has no indices.
 
         Raises
         ------
         DescriptorError
-            There is no such dimension; the coordinates are outside the grid, or are left out for a grid on paper.
+            There is no such dimension; `coords` are outside the grid, or missing for a grid on paper.
         """
         dim = self._dimension(dim)
         if coords is None:
@@ -345,43 +341,43 @@ class Ownership(ABC):
 
     @abstractmethod
     def _copy(self) -> Self:
-        """The same layout, to be changed."""
+        """A copy of the layout that may be changed."""
 
     @abstractmethod
     def _rows(self) -> list[tuple[str, str]]:
-        """What a table says of the layout."""
+        """Names and values for a table of the layout."""
 
     @overload
     def owner(self, *indices: int) -> int: ...
     @overload
     def owner(self, *indices: ArrayLike) -> NDArray[np.int64]: ...
     def owner(self, *indices: Any) -> Any:
-        """Rank that owns the element at the given global indices; where there are copies, the first. Not collective.
+        """Rank that owns the element at global indices; with replicas, the first. Not collective.
 
         Parameters
         ----------
         *indices : int or array_like of int
-            One for each dimension; of a sub-array they count from its first element. Arrays are broadcast against each
+            One for each dimension; for a sub-array they count from its first element. Arrays are broadcast against each
             other, so `desc.owner(*np.ogrid[:m, :n])` is the map of all elements.
 
         Returns
         -------
         int or ndarray of int64
-            Rank of the grid's communicator; an array where any index is one.
+            Rank of the grid's communicator; an array if any index is an array.
 
         Raises
         ------
         DescriptorError
-            There is not one index for each dimension, or one is no integer or outside the array.
+            There is not one index for each dimension, or an index is no integer or is outside the array.
         """
         d = len(self._distributions)
         if len(indices) != d:
             raise DescriptorError(
                 f"owner() got {len(indices)} indices: the array has {d} dimensions; give one for each"
             )
-        given = [np.asarray(index) for index in indices]
+        arrays = [np.asarray(index) for index in indices]
         coords = []
-        for k, (axis, index) in enumerate(zip(self._distributions, given, strict=True)):
+        for k, (axis, index) in enumerate(zip(self._distributions, arrays, strict=True)):
             if index.size and index.dtype.kind not in "iu":
                 raise DescriptorError(f"index {k} = {indices[k]!r} must be an integer, or an array of integers")
             try:
@@ -391,21 +387,20 @@ class Ownership(ABC):
                     f"index {k} = {indices[k]!r} is outside the array: along dimension {k} indices are 0 to {axis.n - 1}"
                 ) from None
         ranks = self.placement[tuple(coords)]
-        return int(ranks) if all(index.ndim == 0 for index in given) else ranks
+        return int(ranks) if all(index.ndim == 0 for index in arrays) else ranks
 
     def owner_map(self, *, blocks: bool = False) -> NDArray[np.int64]:
-        """Rank of every element, or of every block; where there are copies, the first. Not collective.
+        """Rank of every element, or of every block; with replicas, the first. Not collective.
 
         Parameters
         ----------
         blocks : bool
-            One entry for each block instead of each element; `block_edges(dim)` says where the blocks are.
+            One entry for each block instead of each element; `block_edges(dim)` has the edges of the blocks.
 
         Returns
         -------
         ndarray of int64
-            Ranks of the grid's communicator: of the array's shape, or of as many entries along each dimension as it has
-            blocks there.
+            Ranks of the grid's communicator: one for each element, or one for each block.
 
         Raises
         ------
@@ -415,7 +410,7 @@ class Ownership(ABC):
         axes = self._distributions
         sizes = [axis.number_of_blocks if blocks else axis.n for axis in axes]
         if math.prod(sizes) > LARGEST_MAP:
-            remedy = "take a sub-array, desc[i0:i1, j0:j1], or owner(i, j) of the elements that you need"
+            remedy = "take a sub-array, desc[i0:i1, j0:j1], or ask owner(i, j) for single elements"
             raise DescriptorError(
                 f"a map of {' x '.join(map(str, sizes))} {'blocks' if blocks else 'elements'} has more than {LARGEST_MAP:,} "
                 f"entries: {remedy if blocks else 'take owner_map(blocks=True), ' + remedy}"
@@ -424,14 +419,14 @@ class Ownership(ABC):
         return self.placement[np.ix_(*coords)]
 
     def block_edges(self, dim: int) -> NDArray[np.int64]:
-        """Where the blocks along `dim` begin, ascending from 0, and behind them the size of the dimension. Not collective.
+        """First index of each block along `dim`, ascending from 0, then the size of the dimension. Not collective.
 
-        Of a sub-array, its own: the first and the last block may be parts of blocks. Where the dimension is empty, [0].
+        For a sub-array the first and the last block may be cut. For an empty dimension, [0].
         """
         return self._distributions[self._dimension(dim)].block_edges()
 
     def _dimension(self, dim: int) -> int:
-        """The number of a dimension, which may count from the end."""
+        """The number of a dimension; negative numbers count from the end."""
         d = len(self._distributions)
         if not isinstance(dim, int | np.integer) or not -d <= dim < d:
             raise DescriptorError(
@@ -440,10 +435,10 @@ class Ownership(ABC):
         return range(d)[dim]
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the blocks in the colours of their processes, with the ranks' numbers where there is room. Not collective.
+        """Draw the blocks in the colours of their ranks, with the rank's number if there is room. Not collective.
 
-        A matrix is drawn with its rows from top to bottom, an array of more dimensions as a panel of its first two for
-        each block of the others. Of an array of many blocks only the first ones are drawn, which the title says.
+        The rows of a matrix go from top to bottom. An array of more dimensions is drawn as panels of its first two, one for
+        each block of the others. If there are too many blocks, the first ones are drawn, and the title says so.
 
         Parameters
         ----------
@@ -484,20 +479,22 @@ class Ownership(ABC):
         return ", ".join(value if name == "shape" else f"{name} {value}" for name, value in values.items())
 
     def _left_out(self, region: Sequence[int]) -> str:
-        """What a picture of that region does not show, in words."""
+        """A note that a picture shows only this region; empty for the whole array."""
         shape = [axis.n for axis in self._distributions]
         if tuple(region) == tuple(shape):
             return ""
         return f"the first {' x '.join(map(str, region))} of {' x '.join(map(str, shape))} elements"
 
     def _region(self, most: int, along: int | None = None) -> tuple[int, ...]:
-        """The first elements of a part that can be drawn: so many blocks in all, and `along` along each dimension."""
+        """Shape of the part to draw: at most `most` blocks in all, and `along` blocks along each dimension."""
         edges = [axis.block_edges(along or max(FEW_BLOCKS, 2 * axis.processes)) for axis in self._distributions]
-        counts = [max(1, len(some) - 1) for some in edges]
+        counts = [max(1, len(axis_edges) - 1) for axis_edges in edges]
         while math.prod(counts) > most:
             k = counts.index(max(counts))
             counts[k] = max(1, counts[k] * 3 // 4)
-        return tuple(int(some[min(count, len(some) - 1)]) for some, count in zip(edges, counts, strict=True))
+        return tuple(
+            int(axis_edges[min(count, len(axis_edges) - 1)]) for axis_edges, count in zip(edges, counts, strict=True)
+        )
 
     def _panels(self, region: Sequence[int], most: int) -> list[Panel]:
         """The region as matrices of blocks."""
@@ -505,42 +502,46 @@ class Ownership(ABC):
 
         axes = [replace(axis, n=n) for axis, n in zip(self._distributions, region, strict=True)]
         edges = [axis.block_edges() for axis in axes]
-        coords = [axis.owner(some[:-1]) for axis, some in zip(axes, edges, strict=True)]
+        coords = [axis.owner(axis_edges[:-1]) for axis, axis_edges in zip(axes, edges, strict=True)]
         if len(axes) == 1:
             return [Panel("", np.array([0, 1]), edges[0], self.placement[coords[0]][None])]
         ranks = self.placement[np.ix_(*coords)]
         panels: list[Panel] = []
-        for at in np.ndindex(ranks.shape[2:]):
+        for index in np.ndindex(ranks.shape[2:]):
             if len(panels) == most:
                 panels[-1] = panels[-1]._replace(left_out=math.prod(ranks.shape[2:]) - most)
                 break
-            where = [f"{some[k]}:{some[k + 1]}" for some, k in zip(edges[2:], at, strict=True)]
-            panels.append(Panel(f"[:, :, {', '.join(where)}]" if where else "", edges[0], edges[1], ranks[(..., *at)]))
+            slices = [f"{axis_edges[k]}:{axis_edges[k + 1]}" for axis_edges, k in zip(edges[2:], index, strict=True)]
+            panels.append(
+                Panel(f"[:, :, {', '.join(slices)}]" if slices else "", edges[0], edges[1], ranks[(..., *index)])
+            )
         return panels or [Panel("", edges[0], edges[1], np.zeros((0, 0), np.int64))]
 
-    def _check_here(self, what: str, instead: str) -> None:
-        """Raise for a grid on paper, where no rank is this one."""
+    def _check_here(self, result: str, instead: str) -> None:
+        """Raise a DescriptorError for a grid on paper, which has no current rank."""
         if self._paper:
             raise DescriptorError(
-                f"{self!r} is on paper, where no rank has {what}: {instead}; or give its grid a communicator"
+                f"{self!r} is on paper, where no rank has {result}: {instead}; or give its grid a communicator"
             )
 
     def _for_rank(self, rank: int) -> Self:
-        """This layout as it is on a rank: its coordinates and local shape, for a grid on paper too."""
+        """This layout with the coordinates and the local shape of another rank, also on paper."""
         place = self._grid.coords_of(rank)
         view = self._copy()
         view._place = None if place is None else self._places.at(place)
         view._coords = None if view._place is None else view._place[: len(self._whole)]
-        view._local_shape = (0,) * len(self._whole) if view._coords is None else held_at(self._whole, view._coords)
+        view._local_shape = (
+            (0,) * len(self._whole) if view._coords is None else local_shape_at(self._whole, view._coords)
+        )
         view._lld, view._paper = max(1, view._local_shape[0]), False
         return view
 
 
-def held_at(distributions: Sequence[Distribution], coords: Sequence[int]) -> tuple[int, ...]:
-    """Elements that a process holds along each dimension. Not collective."""
+def local_shape_at(distributions: Sequence[Distribution], coords: Sequence[int]) -> tuple[int, ...]:
+    """Number of elements along each dimension on a process."""
     return tuple(axis.local_size(p) for axis, p in zip(distributions, coords, strict=True))
 
 
 def common_region(layouts: Sequence[Ownership], html: bool = False) -> tuple[int, ...]:
-    """The first elements of several layouts of one array that pictures of all of them can show. Not collective."""
+    """Shape of the part of an array that pictures of all these layouts can show."""
     return tuple(map(min, *(layout._region(MOST_IN_HTML if html else MOST_BLOCKS) for layout in layouts)))

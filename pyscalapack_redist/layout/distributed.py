@@ -1,7 +1,7 @@
-"""Distributed: a descriptor and this rank's array that goes with it, and all that they can do without communication.
+"""Distributed: a descriptor with this rank's local array, and the operations without communication.
 
-What needs the other ranks is in `distributed_array`, whose class is made of this one. The parts below that one know an
-array with its layout by this class.
+`DistributedArray`, its subclass in `distributed_array`, adds the operations with communication. Modules below that one use
+this class.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 class Distributed:
-    """This rank's part of a distributed array: its descriptor and its local array, and nothing else. Not collective.
+    """This rank's part of a distributed array: its descriptor and its local array. Not collective.
 
     The operators + - * / combine the local arrays of two arrays of one layout, or of an array and a number.
 
@@ -32,13 +32,13 @@ class Distributed:
     desc : Descriptor
         Layout of the array; of a sub-array, `local` is the whole array's.
     local : ndarray or None
-        This rank's local array, of any fixed-size dtype and any strides, which is not copied. Of (LLD, columns), only the
-        rows that are held are kept. On a rank outside the grid None, or an empty array, which tells the dtype.
+        This rank's local array, of any fixed-size dtype and any strides; it is not copied. Of an array of shape (LLD, columns),
+        only the rows of the local array are used. On a rank outside the grid None, or an empty array for the dtype.
 
     Raises
     ------
     DescriptorError, ArrayError
-        `desc` is no Descriptor, or `local` does not fit it. On this rank only.
+        `desc` is no Descriptor, or `local` does not fit it; on this rank only.
     """
 
     __array_ufunc__ = None
@@ -57,14 +57,14 @@ class Distributed:
 
     @classmethod
     def from_function(cls, desc: Descriptor, f: Callable[..., Any], dtype: DTypeLike | None = None) -> Self:
-        """An array with elements f(i, j, ...) of the global indices, as `Descriptor.from_function` makes it. Not collective."""
+        """An array with elements f(i, j, ...) of the global indices, as by `Descriptor.from_function`. Not collective."""
         if not isinstance(desc, Descriptor):
-            raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor, and f comes behind it")
+            raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor, and f the next argument")
         return cls(desc, Descriptor.from_function(desc, f, dtype))
 
     @classmethod
     def _from_result(cls, desc: Descriptor, local: NDArray[Any] | None, dtype: np.dtype[Any] | None) -> Self:
-        """What a call gives: without a local array, as outside the grid, an empty one tells the dtype."""
+        """The result of a call. Without a local array, as outside the grid, an empty array has the dtype."""
         return cls(desc, desc.empty(dtype) if local is None and dtype is not None else local)
 
     @property
@@ -74,7 +74,7 @@ class Distributed:
 
     @property
     def local(self) -> NDArray[Any] | None:
-        """This rank's local array; outside the grid None or an empty array. What is written there is written in the array."""
+        """This rank's local array, not a copy; outside the grid None or an empty array."""
         return self._local
 
     @property
@@ -89,25 +89,25 @@ class Distributed:
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
-        """Of the elements; None on a rank that has no local array."""
+        """Dtype of the elements; None on a rank without a local array."""
         return None if self._local is None else self._local.dtype
 
     @property
     def T(self) -> Self:  # noqa: N802 - as NumPy's
-        """The transpose: `desc.T` and a view, `local.T`. Nothing moves. Not collective."""
+        """The transpose: `desc.T` and a view, `local.T`. Nothing moves."""
         return type(self)(self._desc.T, None if self._local is None else self._local.T)
 
     @property
     def H(self) -> Self:  # noqa: N802 - as numpy.matrix's
-        """The conjugate transpose. Of a real array it is `T`, a view; of a complex one the local array is copied.
+        """The conjugate transpose. For a real array it is `T`, a view; for a complex array the local array is copied.
 
-        Nothing moves between ranks. `redistribute(..., op="C")` conjugates on the way, without that copy, and `op="R"` does
-        so without transposing. Not collective.
+        Nothing moves between ranks. `redistribute(..., op="C")` conjugates without a copy, `op="R"` without transposing. Not
+        collective.
         """
-        turned = self.T
-        if turned._local is not None and turned._local.dtype.kind == "c":
-            turned._local = turned._local.conj()
-        return turned
+        transpose = self.T
+        if transpose._local is not None and transpose._local.dtype.kind == "c":
+            transpose._local = transpose._local.conj()
+        return transpose
 
     def __getitem__(self, key: object) -> Self:
         """A slice, `array[i0:i1, j0:j1]`: `desc[i0:i1, j0:j1]` and the same local array. Nothing moves. Not collective.
@@ -120,11 +120,11 @@ class Distributed:
         return type(self)(self._desc[key], self._local)
 
     def copy(self) -> Self:
-        """The same elements in a new local array; of a slice, the whole array's is copied. Not collective."""
+        """The same elements in a new local array; for a slice, the whole array's. Not collective."""
         return type(self)(self._desc, None if self._local is None else self._local.copy(order="K"))
 
     def astype(self, dtype: DTypeLike) -> Self:
-        """A copy with another dtype, converted as `numpy.ndarray.astype` does; of a slice, of the whole. Not collective."""
+        """A copy with another dtype, as by `numpy.ndarray.astype`; for a slice, of the whole array. Not collective."""
         return type(self)(self._desc, None if self._local is None else self._local.astype(dtype))
 
     def __add__(self, other: Any) -> Self:
@@ -171,7 +171,7 @@ class Distributed:
         return type(self)(self._desc, None if missing else function(*operands))
 
     def _refuse(self, *_: object, **__: object) -> Any:
-        """What needs the elements: no rank has them all."""
+        """Raise a TypeError: the operation needs all elements, and no rank has them all."""
         raise TypeError(
             f"{self!r} is not all on this rank: .local is its part of it, and gather() collects the array on one rank"
         )
@@ -191,9 +191,9 @@ class Distributed:
         return f"{type(self).__name__}({self._desc!r}, {dtype}{here})"
 
 
-def descriptor_of(given: object) -> Any:
-    """The layout of a distributed array; anything else as it is. Not collective."""
-    return given.desc if isinstance(given, Distributed) else given
+def descriptor_of(layout: object) -> Any:
+    """The layout of a distributed array; other objects unchanged."""
+    return layout.desc if isinstance(layout, Distributed) else layout
 
 
 def takes_distributed(*names: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
@@ -214,12 +214,12 @@ def takes_distributed(*names: str) -> Callable[[Callable[..., R]], Callable[...,
 
 
 def fitted(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
-    """The local array as it goes with `desc`; None where there is nothing in it. Not collective.
+    """Check a local array of `desc`, and cut it to the local shape; None if it is empty.
 
     Raises
     ------
     ArrayError
-        It does not fit.
+        The array does not fit.
     """
     if isinstance(array, np.ndarray) and desc.coords is not None and array.shape == desc.local_shape:
         return array
@@ -237,8 +237,8 @@ def fitted(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
     if array.shape != shape:
         if desc.parent is not None:
             raise ArrayError(
-                f"{name} has shape {array.shape}, but goes with a sub-array, whose local arrays are those of the whole "
-                f"{desc.parent!r}: give this rank's, of shape {shape}"
+                f"{name} has shape {array.shape}, but the local arrays of a sub-array are those of the whole "
+                f"{desc.parent!r}: pass this rank's, of shape {shape}"
             )
         raise ArrayError(
             f"{name} has shape {array.shape}, but this rank's local array of {desc!r} has shape {shape}"

@@ -1,8 +1,6 @@
-"""ProcessGrid, and ScaLAPACK's nine integers that name one.
+"""ProcessGrid: the ranks of a communicator at the coordinates of a process grid, and the grid's BLACS context.
 
-ProcessGrid: which rank of a communicator stands where in a grid of processes, and the BLACS context of the grid.
-
-ScaLAPACK's array descriptor: the nine integers DTYPE, CTXT, M, N, MB, NB, RSRC, CSRC, LLD, read and written.
+NineIntegers: ScaLAPACK's array descriptor, DTYPE, CTXT, M, N, MB, NB, RSRC, CSRC, LLD, read and written.
 """
 
 from __future__ import annotations
@@ -31,28 +29,28 @@ from .axis import check_dimensions, whole_number
 class ProcessGrid:
     """A grid of processes, of any number of dimensions. Not collective.
 
-    With a BLACS context it is closed as a file is, by `close()` or at the end of a `with` block: BLACS keeps 26 kB and
-    communicators for each. One that is dropped without is a ResourceWarning.
+    Close a grid with a BLACS context as a file, by `close()` or a `with` block: BLACS keeps 26 kB and communicators for each
+    context. Dropping it unclosed causes a ResourceWarning.
 
-    Pickled, it comes back as ranks of COMM_WORLD, whatever its communicator; `on(comm)` of that is equal to it, on any rank.
+    A pickled grid is restored with ranks of COMM_WORLD, whatever its communicator; `on(comm)` then gives an equal grid.
 
     Parameters
     ----------
     shape : sequence of int
         Processes along each dimension, each 1 or more.
     comm : MPI.Intracomm, optional
-        Communicator of the ranks. Not every rank of it need be in the grid. None: a grid "on paper", whose plans can be
-        made and studied, not run.
+        Communicator of the ranks; not all of them need be in the grid. None: a grid "on paper", whose plans can be made and
+        studied, but not run.
     order : {"row", "column"}
-        How ranks 0, 1, ... fill the grid where `ranks` is not given; BLACS's "Row" and "Col".
+        Order in which ranks 0, 1, ... fill the grid without `ranks`; BLACS's "Row" and "Col".
     ranks : array_like of int, optional
-        Rank of `comm` at each place, of the grid's shape: any placement. A flat list will do where at most one
-        dimension of the grid is larger than 1.
+        Rank of `comm` at each coordinate, of the grid's shape, in any order. May be a flat list if at most one dimension of the
+        grid is larger than 1.
 
     Raises
     ------
     DescriptorError
-        A dimension is not positive, the grid is larger than its communicator, or a rank is outside it or comes twice.
+        A dimension is not positive, the grid is larger than its communicator, or a rank is invalid or occurs twice.
     """
 
     _owns_context = False
@@ -77,20 +75,19 @@ class ProcessGrid:
                 "or choose a smaller grid"
             )
         if ranks is None:
-            places = np.arange(size, dtype=np.int64).reshape(self._shape, order="C" if order == "row" else "F")
+            table = np.arange(size, dtype=np.int64).reshape(self._shape, order="C" if order == "row" else "F")
         else:
-            places = _placement(ranks, self._shape, available)
-        places.setflags(write=False)
-        self._ranks = places
+            table = _placement(ranks, self._shape, available)
+        table.setflags(write=False)
+        self._ranks = table
         self._context: int | None = None
         self._coords = self.coords_of(comm.Get_rank()) if comm is not None else None
-        self._spread: dict[
-            tuple[int | None, ...], NDArray[np.int64]
-        ] = {}  # `Places.ranks` by axes, for all layouts alike
+        # results of `Places.ranks` by axes, shared by all layouts on this grid
+        self._rank_tables: dict[tuple[int | None, ...], NDArray[np.int64]] = {}
 
     @classmethod
     def from_context(cls, ctxt: int, comm: MPI.Intracomm) -> ProcessGrid:
-        """Read the grid of a BLACS context that any code made. Collective over `comm`.
+        """Read the grid of a BLACS context of any origin. Collective over `comm`.
 
         Parameters
         ----------
@@ -102,25 +99,25 @@ class ProcessGrid:
         Raises
         ------
         DescriptorError
-            The context is not alive, no rank is in it, or a process of it is not in `comm`.
+            The context is invalid, no rank is in it, or a process of it is not in `comm`.
         CollectiveError
-            Another rank found one of these.
+            Another rank has such an error.
         """
         group = group_of(comm)
         grid = read_consistently(
             group,
             "the grid of the BLACS context",
             lambda: cls._read_context(ctxt, comm),
-            lambda found: digest((found.shape, found.ranks.tobytes())),
+            lambda grid: digest((grid.shape, grid.ranks.tobytes())),
         )
-        known = group.combine(None if grid is None else (grid.shape, grid.ranks), first_known)
-        if known is None:
+        shape_and_ranks = group.combine(None if grid is None else (grid.shape, grid.ranks), first_known)
+        if shape_and_ranks is None:
             raise DescriptorError("ctxt = -1 on every rank of the communicator: no rank knows a grid")
-        return grid or cls(known[0], comm, ranks=known[1])
+        return grid or cls(shape_and_ranks[0], comm, ranks=shape_and_ranks[1])
 
     @classmethod
     def _read_context(cls, ctxt: int, comm: MPI.Intracomm) -> ProcessGrid | None:
-        """The grid of a context that this rank is in; None for -1. Not collective."""
+        """The grid of a context of this rank; None for -1."""
         try:
             ctxt = operator.index(ctxt)
         except TypeError:
@@ -156,12 +153,12 @@ class ProcessGrid:
 
     @property
     def ranks(self) -> NDArray[np.int64]:
-        """Rank of the communicator at each place, read-only, of the grid's shape."""
+        """Rank of the communicator at each coordinate, read-only, of the grid's shape."""
         return self._ranks
 
     @functools.cached_property
     def _in_bytes(self) -> bytes:
-        """Equal for grids of the same ranks in the same places."""
+        """Bytes that are equal for grids with the same ranks at the same coordinates."""
         return repr(self._shape).encode() + self._ranks.tobytes()
 
     @functools.cached_property
@@ -182,36 +179,36 @@ class ProcessGrid:
         DescriptorError
             The coordinates are outside the grid.
         """
-        return int(self._ranks[self._place(coords)])
+        return int(self._ranks[self._checked_coords(coords)])
 
-    def _place(self, coords: object) -> tuple[int, ...]:
-        """Coordinates as integers that are inside the grid."""
+    def _checked_coords(self, coords: object) -> tuple[int, ...]:
+        """Coordinates as a tuple of integers; a DescriptorError unless they are inside the grid."""
         try:
-            place = tuple(operator.index(c) for c in coords)  # type: ignore[attr-defined]
+            checked = tuple(operator.index(c) for c in coords)  # type: ignore[attr-defined]
         except TypeError:
-            place = ()
-        if len(place) != self.ndim:
+            checked = ()
+        if len(checked) != self.ndim:
             raise DescriptorError(
                 f"coords = {coords!r} must be a sequence of integers, one for each dimension of a grid of shape {self._shape}"
             )
-        if not all(0 <= c < n for c, n in zip(place, self._shape, strict=True)):
-            raise DescriptorError(f"coords = {place} are outside a grid of shape {self._shape}")
-        return place
+        if not all(0 <= c < n for c, n in zip(checked, self._shape, strict=True)):
+            raise DescriptorError(f"coords = {checked} are outside a grid of shape {self._shape}")
+        return checked
 
     def coords_of(self, rank: int) -> tuple[int, ...] | None:
-        """Coordinates of a rank of the communicator; None where it is outside the grid. Not collective."""
-        place = np.flatnonzero(self._ranks.ravel() == rank)
-        return tuple(int(c) for c in np.unravel_index(place[0], self._shape)) if place.size else None
+        """Coordinates of a rank of the communicator; None outside the grid. Not collective."""
+        position = np.flatnonzero(self._ranks.ravel() == rank)
+        return tuple(int(c) for c in np.unravel_index(position[0], self._shape)) if position.size else None
 
     def make_context(self) -> int:
-        """Make the grid's BLACS context, or return the one there is. Collective over the grid; -1 on ranks outside.
+        """Make the grid's BLACS context, or return the existing one. Collective over the grid; -1 on ranks outside.
 
         Raises
         ------
         DescriptorError
             The grid is on paper or not of two dimensions.
         LibraryError
-            No ScaLAPACK can be used.
+            No ScaLAPACK is available.
         CollectiveError
             The communicator has been freed, or MPI finalized.
         """
@@ -232,8 +229,8 @@ class ProcessGrid:
     def on(self, comm: MPI.Intracomm) -> ProcessGrid:
         """The same processes as ranks of another communicator, without a BLACS context. Not collective.
 
-        On its own communicator a grid is itself. Any other, a duplicate among them, gives a new grid: contexts stay with the
-        grid that made or read them, and `make_context()` makes one for the new grid.
+        On its own communicator returns this grid. On another communicator, even a duplicate, returns a new grid: a context
+        stays with the grid that made or read it, and `make_context()` makes one for the new grid.
 
         Raises
         ------
@@ -255,7 +252,7 @@ class ProcessGrid:
         Raises
         ------
         DescriptorError
-            It was not made yet; the remedy is `make_context()`. Or it was freed by its number, by whoever made it.
+            There is no context yet; call `make_context()`. Or the context has been freed by other code.
         """
         if self._context is None:
             if self._comm is not None and self._coords is None:
@@ -263,22 +260,22 @@ class ProcessGrid:
             raise DescriptorError(
                 f"{self} has no BLACS context yet: call make_context() on all of its ranks first (it is collective)"
             )
-        if self._coords is not None:  # a library ends the process for one that is not alive
+        if self._coords is not None:  # with an invalid context, ScaLAPACK would end the process
             from ..blacs import contexts
 
             contexts.check_alive(self._context, (self._shape[0], self._shape[1]))
         return self._context
 
     def close(self) -> None:
-        """Free the BLACS context if this grid made it; MPI.Finalize has done so before. Collective over the grid."""
-        made, self._context = self._context, None
-        if made is not None and self._owns_context:
+        """Free the BLACS context if this grid made it; after MPI.Finalize nothing is left to free. Collective over the grid."""
+        context, self._context = self._context, None
+        if context is not None and self._owns_context:
             from ..blacs import free_context
 
             self._owns_context = False
             with contextlib.suppress(CollectiveError):
                 check_running()
-                free_context(made)
+                free_context(context)
 
     def __del__(self) -> None:
         if self._owns_context and not sys.is_finalizing():
@@ -307,11 +304,11 @@ class ProcessGrid:
         return self
 
     def __deepcopy__(self, memo: object) -> ProcessGrid:
-        """Itself: it does not change, and a communicator and a context are not copied."""
+        """Return the grid itself: it is immutable, and communicators and contexts cannot be copied."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Its processes as ranks of COMM_WORLD, or of COMM_SELF; no other communicator can be told elsewhere, nor a context."""
+        """Pickle the ranks in COMM_WORLD, or COMM_SELF, without a context: other communicators have no name elsewhere."""
         name, grid = on_a_named_communicator(self)
         return _unpickled, (self._shape, name, grid._ranks)
 
@@ -333,12 +330,12 @@ def _unpickled(shape: tuple[int, ...], name: str | None, ranks: NDArray[np.int64
 
 
 def on_a_named_communicator(layout: Any) -> tuple[str | None, Any]:
-    """A layout to be pickled, as ranks of a communicator that other ranks know by its name; None on paper. Not collective.
+    """The name of a predefined communicator, and the layout on it, for pickling; the name is None on paper.
 
     Raises
     ------
     DescriptorError
-        Not all of its processes are in COMM_WORLD.
+        A process of the layout is not in COMM_WORLD.
     """
     comm = layout.comm
     if comm is None or comm == MPI.COMM_SELF:
@@ -353,12 +350,12 @@ def on_a_named_communicator(layout: Any) -> tuple[str | None, Any]:
 
 
 def named_communicator(name: str | None) -> MPI.Intracomm | None:
-    """The communicator of a layout that was pickled. Not collective."""
+    """The predefined communicator of a pickled layout."""
     return None if name is None else getattr(MPI, name)
 
 
 def same_ranks(a: MPI.Intracomm | None, b: MPI.Intracomm | None) -> bool:
-    """Whether two communicators number the same processes alike; of one that was freed a CollectiveError. Not collective."""
+    """Whether two communicators have the same ranks for the same processes; a CollectiveError if one has been freed."""
     if a is b or a is None or b is None:
         return a is b
     check_alive(a)
@@ -367,12 +364,12 @@ def same_ranks(a: MPI.Intracomm | None, b: MPI.Intracomm | None) -> bool:
 
 
 def translated(ranks: NDArray[np.int64], old: MPI.Intracomm, new: MPI.Intracomm, layout: object) -> NDArray[np.int64]:
-    """The ranks in another communicator of ranks of one. Not collective.
+    """Translate ranks of one communicator to ranks of another.
 
     Raises
     ------
     DescriptorError
-        One of them, of which `layout` is made, is not in `new`.
+        A rank is not in `new`; the text names `layout`.
     """
     here, there = old.Get_group(), new.Get_group()
     flat = here.Translate_ranks(ranks.ravel().tolist(), there)
@@ -396,7 +393,7 @@ def _grid_shape(shape: Any) -> tuple[int, ...]:
 
 
 def checked_communicator(comm: MPI.Intracomm | None) -> MPI.Intracomm | None:
-    """An intra-communicator, or None for a layout on paper; a DescriptorError for anything else. Not collective."""
+    """Return an intra-communicator, or None for a layout on paper; a DescriptorError for other objects."""
     if comm is None:
         return None
     check_running()
@@ -408,30 +405,30 @@ def checked_communicator(comm: MPI.Intracomm | None) -> MPI.Intracomm | None:
 
 
 def _placement(ranks: ArrayLike, shape: tuple[int, ...], available: int | None) -> NDArray[np.int64]:
-    given = np.asarray(ranks)
-    if given.ndim == 1 and given.size == max(shape) == math.prod(shape):  # a line of processes has one order
-        given = given.reshape(shape)
-    if given.shape != shape:
+    table = np.asarray(ranks)
+    if table.ndim == 1 and table.size == max(shape) == math.prod(shape):  # a line of processes has one order
+        table = table.reshape(shape)
+    if table.shape != shape:
         raise DescriptorError(
-            f"ranks has shape {given.shape}, but the grid has shape {shape}: give one rank for each place"
+            f"ranks has shape {table.shape}, but the grid has shape {shape}: give one rank for each coordinate"
         )
-    if not np.issubdtype(given.dtype, np.integer):
-        raise DescriptorError(f"ranks must be integers, not {given.dtype}")
-    places = np.array(given, dtype=np.int64, order="C")
+    if not np.issubdtype(table.dtype, np.integer):
+        raise DescriptorError(f"ranks must be integers, not {table.dtype}")
+    places = np.array(table, dtype=np.int64, order="C")
     low, high = int(places.min()), int(places.max())
     if low < 0 or (available is not None and high >= available):
         end = "" if available is None else f" and below the communicator's size {available}"
         raise DescriptorError(f"ranks = {places.tolist()}: every rank must be at least 0{end}")
     values, counts = np.unique(places, return_counts=True)
     if (counts > 1).any():
-        raise DescriptorError(f"ranks has rank {values[counts > 1][0]} twice: a process stands in one place of a grid")
+        raise DescriptorError(f"ranks has rank {values[counts > 1][0]} twice: a process has one place in a grid")
     return places
 
 
 class NineIntegers(NamedTuple):
-    """What the nine integers say, with the grid of the BLACS context in place of its number.
+    """The fields of the nine integers, with the grid of the BLACS context instead of its number.
 
-    `lld` is 1 on a process outside the grid, where the integer means nothing.
+    `lld` is 1 on a process outside the grid, where the integer is ignored.
     """
 
     grid: ProcessGrid
@@ -442,7 +439,7 @@ class NineIntegers(NamedTuple):
 
     @classmethod
     def read(cls, integers: object, comm: MPI.Intracomm) -> NineIntegers | None:
-        """Read them on a rank of their grid; None where CTXT is -1. Not collective."""
+        """Read nine integers on a rank of their grid; None if CTXT is -1."""
         fields = dict(zip(FIELDS, read_fields(integers), strict=True))
         grid = ProcessGrid._read_context(fields["CTXT"], comm)
         if grid is None:
@@ -457,11 +454,11 @@ class NineIntegers(NamedTuple):
         )
 
     def to_array(self) -> NDArray[np.intc]:
-        """The integers. Not collective.
+        """The integers.
 
         Raises
         ------
         DescriptorError
-            The grid's BLACS context was not made, or a number does not fit 32 bits.
+            The grid has no BLACS context yet, or a number does not fit in 32 bits.
         """
         return np.asarray(build_fields((1, self.grid.context, *self.shape, *self.block, *self.source, self.lld)))

@@ -29,12 +29,12 @@ def letter_of(name: str, value: object, known: Mapping[str, str]) -> str:
 
 
 def transposes(op: str) -> bool:
-    """Whether an operation exchanges rows and columns. Not collective."""
+    """Whether an operation exchanges rows and columns."""
     return op in ("T", "C")
 
 
 def conjugates(op: str) -> bool:
-    """Whether an operation conjugates. Not collective."""
+    """Whether an operation conjugates."""
     return op in ("C", "R")
 
 

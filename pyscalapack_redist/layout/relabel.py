@@ -1,8 +1,8 @@
-"""relabel(): the same grid and blocks on a permutation of the ranks, so that fewest bytes move.
+"""relabel(): the same grid and blocks on a permutation of the ranks, so that the fewest bytes move.
 
-Which rank stands in which place of B's grid is an assignment problem: rank r in place j saves what r already holds of that
-place's part. The idea is COSTA's (Kabic, Pintarelli, Kozhevnikov, VandeVondele: COSTA, 2021, communication-optimal process
-relabelling). What the processes share is a product over the dimensions; no element is looked at.
+The choice of a rank for each place of B's grid is an assignment problem: rank r in place j saves the elements of that place
+that r already holds. The idea is COSTA's (Kabic, Pintarelli, Kozhevnikov, VandeVondele: COSTA, 2021, communication-optimal
+process relabelling). The elements that processes share are counted as products over the dimensions.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from .grid import ProcessGrid, same_ranks
 from .letters import OPERATIONS, letter_of, transposes
 
 WEIGHT = 10.0
-PAIRS = 10**8  # of processes: the table of what they share is then of 800 MB
-EXACT = 2**53  # whole numbers up to this are exact in the solver's floating point
+PAIRS = 10**8  # pairs of processes: their table has 800 MB
+EXACT = 2**53  # integers up to this are exact in the solver's floating point
 
 Layout = Descriptor | Sequence[int] | NDArray[np.integer] | None
 Nodes = Sequence[Hashable] | None
 
 
 class RelabelReport(NamedTuple):
-    """What a relabelling saves. Bytes are of all ranks together; those that stay on their rank are not counted as moved.
+    """The savings of a relabelling. Bytes are the sum over all ranks; bytes that stay on their rank do not count as moved.
 
     Attributes
     ----------
     descriptor : Descriptor
-        The layout to use in place of B; B itself where nothing is saved.
+        The layout to use instead of B; B itself if nothing is saved.
     relabelled : int
-        Ranks that stand in another place than in B.
+        Number of ranks at other coordinates than in B.
     total : int
-        Bytes of the array, of all copies that B has.
+        Bytes of the array, of all replicas of B.
     moved_before, moved_after : int
-        Bytes that go from one rank to another: to B, and to `descriptor`.
+        Bytes that move between ranks: to B, and to `descriptor`.
     between_nodes_before, between_nodes_after : int or None
-        Those of them that go from one node to another; None without a node map.
+        Bytes that move between nodes; None without a node map.
     """
 
     descriptor: Descriptor
@@ -60,7 +60,7 @@ class RelabelReport(NamedTuple):
 
     @property
     def saved(self) -> int:
-        """Bytes that need not move. With a node map it may be negative: what is saved then is between nodes."""
+        """Bytes saved. May be negative with a node map: then bytes between nodes are saved."""
         return self.moved_before - self.moved_after
 
     def __str__(self) -> str:
@@ -85,38 +85,39 @@ def relabel(
     weight: float = WEIGHT,
     comm: MPI.Intracomm | None = None,
 ) -> Descriptor:
-    """The layout of B with its ranks permuted so that they already hold most of their parts. Not collective.
+    """The layout of B with its ranks permuted so that the fewest bytes move. Not collective.
 
-    Every rank that calls it with the same layouts and node map gets the same answer. It is an ordinary descriptor; its
-    grid has no BLACS context yet, `grid.make_context()` makes one.
+    Ranks that call it with equal layouts and node maps get equal results. The grid of the result has no BLACS context yet;
+    `grid.make_context()` makes one.
 
     Parameters
     ----------
     desc_a, desc_b : Descriptor, or nine integers
-        Layouts before and after, of the same global shape. Grids need no communicator; if only one has none, its numbers
-        are taken as ranks of the other's communicator.
+        Layouts before and after, of the same global shape. Grids need no communicator; if only one has none, its numbers are
+        ranks of the other's communicator.
     op : {"N", "T", "C", "R"}
-        Operation of the redistribution, in either case: "T" and "C" transpose, and then B's shape is A's reversed.
+        Operation of the redistribution, in upper or lower case: with "T" and "C" B's shape is A's reversed.
     nodes : sequence of hashable, optional
-        Node of each rank of B's communicator, in any words (names, numbers). By default what PYSCALAPACK_REDIST_NODES
-        says; without it, on paper, or where A has copies, all ranks count as equally far from each other.
+        Node of each rank of B's communicator: names or numbers. By default from PYSCALAPACK_REDIST_NODES; without that, on
+        paper, or if A has replicas, the cost is the same between all ranks.
     weight : float
-        What a byte between nodes costs, a byte between ranks of one node costing 1; at least 1, taken to a thousandth. The
-        default, 10, is a guess at a network shared by all ranks of a host; give the ratio that you measured.
+        Cost of a byte between nodes, relative to a byte between ranks of one node; at least 1, rounded to a fraction with a
+        denominator of at most 1000. The default, 10, is a guess for a network shared by all ranks of a host; give a measured
+        ratio.
     comm : MPI.Intracomm, optional
         Communicator that holds the grids; needed for nine integers, which this rank must know (CTXT other than -1).
 
     Returns
     -------
     Descriptor
-        The shape, blocks, source and grid shape of B on a permutation of B's ranks; `desc_b` itself where that costs
-        least already. Of a sub-array, it is the same sub-array, of a whole array in the new arrangement.
+        The shape, blocks, source and grid shape of B on a permutation of B's ranks; `desc_b` itself if that costs least. For a
+        sub-array, the same sub-array of a permuted whole array.
 
     Raises
     ------
     DescriptorError
-        The shapes differ, the grids are not on one communicator, or the node map or the weight is wrong, or there is a node
-        map and A has copies.
+        The shapes differ, the grids are not on one communicator, the node map or the weight is invalid, or there is a node map
+        and A has replicas.
     """
     return relabel_report(desc_a, desc_b, op=op, nodes=nodes, weight=weight, comm=comm).descriptor
 
@@ -131,19 +132,19 @@ def relabel_report(
     weight: float = WEIGHT,
     comm: MPI.Intracomm | None = None,
 ) -> RelabelReport:
-    """What `relabel` does and saves. Not collective.
+    """The result of `relabel`, and its savings. Not collective.
 
     Parameters
     ----------
     desc_a, desc_b, op, nodes, weight, comm
         As for `relabel`.
     dtype : dtype
-        Of the array: the report is in bytes.
+        Dtype of the array: the report is in bytes.
 
     Returns
     -------
     RelabelReport
-        Its `descriptor` is what `relabel` returns; its `str` is a table.
+        `descriptor` is the result of `relabel`; `str()` gives a table.
 
     Raises
     ------
@@ -155,14 +156,14 @@ def relabel_report(
     desc_a = _checked(desc_a, desc_b, op)
     node_of = _node_map(desc_a, desc_b, nodes)
     exact = _checked_weight(weight, desc_b)
-    shared = _Overlap.of(desc_a, desc_b, op, node_of)
-    chosen = shared.best(exact)
+    overlap = _Overlap.of(desc_a, desc_b, op, node_of)
+    ranks = overlap.best(exact)
     item = np.dtype(dtype).itemsize
-    before, after = (shared.moved(ranks) for ranks in (np.arange(len(chosen)), chosen))
+    before, after = (overlap.moved(choice) for choice in (np.arange(len(ranks)), ranks))
     return RelabelReport(
-        descriptor=_placed(desc_b, chosen),
-        relabelled=int((chosen != np.arange(len(chosen))).sum()),
-        total=int(shared.wanted.sum()) * item,
+        descriptor=_permuted(desc_b, ranks),
+        relabelled=int((ranks != np.arange(len(ranks))).sum()),
+        total=int(overlap.needed.sum()) * item,
         moved_before=before[0] * item,
         moved_after=after[0] * item,
         between_nodes_before=None if node_of is None else before[1] * item,
@@ -171,17 +172,17 @@ def relabel_report(
 
 
 class _Overlap(NamedTuple):
-    """Elements that B's ranks (rows, in the order of their places) would find in each place (columns).
+    """Elements of each place of B's grid (columns) that each of B's ranks (rows, by their places) holds before.
 
     Attributes
     ----------
-    wanted : ndarray
+    needed : ndarray
         Elements of each place.
     on_rank, on_node : ndarray
-        Those of them that the rank, or its node, holds before.
+        Elements of each place that the rank, or its node, holds before.
     """
 
-    wanted: NDArray[np.int64]
+    needed: NDArray[np.int64]
     on_rank: NDArray[np.int64]
     on_node: NDArray[np.int64]
 
@@ -191,72 +192,72 @@ class _Overlap(NamedTuple):
         tables = [between(x, y).lengths for x, y in zip(moved.distributions, b.distributions, strict=True)]
         volumes = np.repeat(reduce(np.kron, tables), b.copies, axis=1)
         ranks_a, ranks_b = moved.places.ravel(), b.places.ravel()
-        part = np.arange(len(ranks_a)) // moved.copies  # of A that each of its ranks holds
+        part = np.arange(len(ranks_a)) // moved.copies  # the part of A on each of its ranks
         on_rank = np.zeros((len(ranks_b), len(ranks_b)), np.int64)
         _, in_a, in_b = np.intersect1d(ranks_a, ranks_b, assume_unique=True, return_indices=True)
         on_rank[in_b] = volumes[part[in_a]]
         if node_of is None:
             on_node = np.zeros_like(on_rank)
         else:
-            held = np.zeros((int(node_of.max()) + 1, len(ranks_b)), np.int64)
-            np.add.at(held, node_of[ranks_a], volumes)
-            on_node = held[node_of[ranks_b]]
+            by_node = np.zeros((int(node_of.max()) + 1, len(ranks_b)), np.int64)
+            np.add.at(by_node, node_of[ranks_a], volumes)
+            on_node = by_node[node_of[ranks_b]]
         return cls(volumes.sum(axis=0), on_rank, on_node)
 
     def best(self, weight: Fraction) -> NDArray[np.int64]:
-        """For each place the number, by its place in B, of the rank that is to stand there."""
+        """For each place of B's grid the number of the rank to put there; ranks are numbered by their places in B."""
         from scipy.optimize import linear_sum_assignment
 
-        default = np.arange(len(self.wanted))
-        # what a rank in a place saves of the cost of fetching all from another node (without a map: from another rank)
+        default = np.arange(len(self.needed))
+        # the saving of a rank in a place, against receiving all elements from another node (without a map: another rank)
         saving = weight.denominator * self.on_rank + (weight.numerator - weight.denominator) * self.on_node
-        if int(self.wanted.sum()) * weight.numerator * (len(default) + 1) < EXACT:
-            # among equals, fewest ranks move: that all stay counts less than one element
+        if int(self.needed.sum()) * weight.numerator * (len(default) + 1) < EXACT:
+            # prefer to leave ranks in their places; all ranks together count less than one element
             ranks, places = linear_sum_assignment(
                 saving * (len(default) + 1) + np.eye(len(default), dtype=np.int64), maximize=True
             )
         else:
             ranks, places = linear_sum_assignment(saving, maximize=True)
-        chosen = np.empty_like(default)
-        chosen[places] = ranks
-        gain = saving[chosen, default].sum() - saving[default, default].sum()
-        return chosen if gain > 0 else default
+        best = np.empty_like(default)
+        best[places] = ranks
+        gain = saving[best, default].sum() - saving[default, default].sum()
+        return best if gain > 0 else default
 
-    def moved(self, chosen: NDArray[np.int64]) -> tuple[int, int]:
-        """Elements that go from one rank to another, and those of them that go between nodes."""
-        places, total = np.arange(len(chosen)), int(self.wanted.sum())
-        return total - int(self.on_rank[chosen, places].sum()), total - int(self.on_node[chosen, places].sum())
+    def moved(self, ranks: NDArray[np.int64]) -> tuple[int, int]:
+        """Elements that move between ranks, and elements that move between nodes."""
+        places, total = np.arange(len(ranks)), int(self.needed.sum())
+        return total - int(self.on_rank[ranks, places].sum()), total - int(self.on_node[ranks, places].sum())
 
 
-def _read(name: str, given: Layout, comm: MPI.Intracomm | None) -> Descriptor:
-    """A Descriptor, of nine integers where a communicator is given."""
-    if isinstance(given, Descriptor):
-        return given if comm is None else given.on(comm)
-    if comm is None or given is None:
-        raise DescriptorError(f"{name} = {shown(given)} must be a Descriptor, or nine integers with comm=")
+def _read(name: str, layout: Layout, comm: MPI.Intracomm | None) -> Descriptor:
+    """A Descriptor, also from nine integers if there is a communicator."""
+    if isinstance(layout, Descriptor):
+        return layout if comm is None else layout.on(comm)
+    if comm is None or layout is None:
+        raise DescriptorError(f"{name} = {shown(layout)} must be a Descriptor, or nine integers with comm=")
     try:
-        found = Descriptor._read_array(given, comm)
+        desc = Descriptor._read_array(layout, comm)
     except DescriptorError as error:
         raise DescriptorError(f"{name}: {error}") from error
-    if found is None:
+    if desc is None:
         raise DescriptorError(
-            f"{name} has CTXT = -1 on this rank, which so does not know the layout: give the Descriptor that "
-            "Descriptor.from_array(..., comm) makes on all ranks"
+            f"{name} has CTXT = -1, so this rank does not know the layout: pass the Descriptor that "
+            "Descriptor.from_array(..., comm) returns on all ranks"
         )
-    return found
+    return desc
 
 
 def _checked(a: Descriptor, b: Descriptor, op: str) -> Descriptor:
-    """A with its ranks numbered as B's."""
-    wanted = a.shape[::-1] if transposes(op) else a.shape
-    if b.shape != wanted:
+    """A on B's communicator; checks that shapes and grids fit together."""
+    shape = a.shape[::-1] if transposes(op) else a.shape
+    if b.shape != shape:
         raise DescriptorError(
-            f"desc_a has shape {a.shape} and desc_b {b.shape}: with op = {op!r} desc_b must have shape {wanted}"
+            f"desc_a has shape {a.shape} and desc_b {b.shape}: with op = {op!r} desc_b must have shape {shape}"
         )
     if a.grid.size * b.grid.size > PAIRS:
         raise DescriptorError(
-            f"desc_a is on {a.grid.size} processes and desc_b on {b.grid.size}: more than {PAIRS:,} pairs of them cannot be "
-            "searched for the best places"
+            f"desc_a is on {a.grid.size} processes and desc_b on {b.grid.size}: the search is limited to "
+            f"{PAIRS:,} pairs of processes"
         )
     comm = b.grid.comm
     if comm is None:
@@ -273,31 +274,31 @@ def _checked(a: Descriptor, b: Descriptor, op: str) -> Descriptor:
 
 
 def _checked_weight(weight: float, b: Descriptor) -> Fraction:
-    """The weight as a ratio of whole numbers, with which nothing overflows."""
+    """The weight as a ratio of integers; a DescriptorError if it is invalid or counts could overflow."""
     try:
         exact = Fraction(weight).limit_denominator(1000)
     except (TypeError, ValueError, OverflowError):
         exact = Fraction(0)
     if exact < 1:
         raise DescriptorError(
-            f"weight = {weight!r} must be a number of at least 1: the cost of a byte between nodes, one inside costing 1"
+            f"weight = {weight!r} must be a number of at least 1: the cost of a byte between nodes over one within a node"
         )
     if math.prod(b.shape) * exact.numerator >= 2**62:
         raise DescriptorError(
-            f"weight = {weight!r} on an array of shape {b.shape}: the product must stay below 2**62 to be counted"
+            f"weight = {weight!r} with an array of shape {b.shape}: weight times elements must be below 2**62"
         )
     return exact
 
 
 def _node_map(a: Descriptor, b: Descriptor, nodes: Nodes) -> NDArray[np.int64] | None:
-    """A number for the node of each rank; None where nothing is known."""
+    """The node number of each rank; None if unknown."""
     comm = b.grid.comm
     if a.copies > 1:
         if nodes is None:
             return None
         raise DescriptorError(
-            f"nodes = {nodes!r} with desc_a = {a!r}: which of its copies a rank reads does not depend on the nodes, so "
-            "what goes between them cannot be told; omit nodes, or relabel a layout without copies"
+            f"nodes = {nodes!r} with desc_a = {a!r}: which of its copies a rank reads does not depend on nodes, so bytes "
+            "between nodes are unknown; omit nodes, or relabel a layout without copies"
         )
     if nodes is None:
         return None if comm is None else _forced(comm)
@@ -312,7 +313,7 @@ def _node_map(a: Descriptor, b: Descriptor, nodes: Nodes) -> NDArray[np.int64] |
 
 
 def _forced(comm: Any) -> NDArray[np.int64] | None:
-    """The nodes of a communicator's ranks where the environment tells those of COMM_WORLD's."""
+    """The nodes of a communicator's ranks if the environment has the nodes of COMM_WORLD's."""
     nodes = forced_nodes(MPI.COMM_WORLD.Get_size())
     if nodes is None:
         return None
@@ -328,14 +329,16 @@ def _numbered(labels: Sequence[Hashable]) -> NDArray[np.int64]:
     return np.array([numbers.setdefault(label, len(numbers)) for label in labels], np.int64)
 
 
-def _placed(b: Descriptor, chosen: NDArray[np.int64]) -> Descriptor:
-    """B with another rank in each place."""
-    if (chosen == np.arange(len(chosen))).all():
+def _permuted(b: Descriptor, ranks: NDArray[np.int64]) -> Descriptor:
+    """B with other ranks in its places."""
+    if (ranks == np.arange(len(ranks))).all():
         return b
     old = b.places.ravel()
     by_rank = np.argsort(old)
     places = by_rank[np.searchsorted(old, b.grid.ranks, sorter=by_rank)]
-    grid = ProcessGrid(b.grid.shape, b.grid.comm, ranks=old[chosen][places])
+    grid = ProcessGrid(b.grid.shape, b.grid.comm, ranks=old[ranks][places])
     whole = b.parent or b
-    made = Descriptor(whole.shape, b.block, grid, source=b.source, axes=b.axes)
-    return made[tuple(slice(o, o + n) for o, n in zip(b.offset, b.shape, strict=True))] if b.parent else made
+    desc = Descriptor(whole.shape, b.block, grid, source=b.source, axes=b.axes)
+    return (
+        desc[tuple(slice(start, start + n) for start, n in zip(b.offset, b.shape, strict=True))] if b.parent else desc
+    )

@@ -1,6 +1,6 @@
-"""Tiles: the layout of a matrix cut by two lists of edges, of which each tile belongs to any process.
+"""Tiles: the layout of a matrix cut by two lists of edges, with each tile on any process.
 
-Callers give layouts as a Descriptor, as Tiles, or as ScaLAPACK's nine integers with the communicator of their grid.
+Also the reading of layout arguments: a Descriptor, Tiles, or ScaLAPACK's nine integers with a communicator.
 """
 
 from __future__ import annotations
@@ -28,55 +28,55 @@ Window = tuple[slice, slice]
 
 
 class Tiles:
-    """The layout of a matrix cut into tiles, each on any process: several on one, none on another. Not collective.
+    """The layout of a matrix cut into tiles, each on any process. A process may have any number of tiles. Not collective.
 
-    This is the general layout of COSTA, its `custom_layout` (Kabić et al., ISC 2021). Where tile (i, j) is on process
-    (r(i), c(j)) of a grid, a `Descriptor` with `Blocks` is the better choice: it has one local array for each process. Here
-    each tile has its own, and a plan costs a box for each tile and each process that it shares elements with: some 8
-    microseconds to plan and 10 in the first call, on one core; later calls take 4 microseconds for each own tile, beside
-    the time for moving. A thousand tiles on a rank are fine; a million tiles of single elements are not what this is for.
+    This is the general layout of COSTA, `custom_layout` (Kabić et al., ISC 2021). If tile (i, j) is on process (r(i), c(j)) of
+    a grid, a `Descriptor` with `Blocks` is the better choice: it has one local array for each process. Here each tile has its
+    own, and a plan has a box for each tile and each process that shares elements with it: some 8 microseconds to plan and 10 in
+    the first call, on one core. Later calls take 4 microseconds for each own tile, plus the time for moving. A thousand tiles
+    on a rank are fine; do not use a million tiles of single elements.
 
     Parameters
     ----------
     row_edges, column_edges : sequence of int
-        Where the rows and the columns of tiles begin, ascending from 0, and last the number of rows and of columns of the
-        matrix. Equal neighbours are an empty row or column of tiles.
+        First row of each row of tiles, ascending from 0, then the number of rows of the matrix; likewise columns. Equal
+        adjacent edges make an empty row or column of tiles.
     owners : array_like of int
-        Rank of `comm` that has each tile: one row for each row of tiles.
+        Rank of `comm` that owns each tile: one row for each row of tiles.
     comm : MPI.Intracomm, optional
-        Communicator of the ranks. None: a layout on paper, which tells who owns what.
+        Communicator of the ranks. None: a layout on paper.
     offsets : sequence of int, optional
-        This rank's local array is one array of one dimension, and element (0, 0) of its k-th own tile at `offsets[k]`; the
-        tiles are stored by columns. By default it is a list of arrays of two dimensions, of any strides.
+        This rank's local array is one array of one dimension, with element (0, 0) of its k-th own tile at `offsets[k]`; tiles
+        are stored by columns. By default the local array is a list of arrays of two dimensions, of any strides.
     leading_dimensions : sequence of int, optional
-        With `offsets`, of each own tile: elements from one column to the next. By default its number of rows.
+        With `offsets`: elements from one column to the next of each own tile. By default the number of rows.
 
     Attributes
     ----------
     row_edges, column_edges, owners : ndarray of int64
-        As given, read-only.
+        The arguments as arrays, read-only.
     comm : MPI.Intracomm or None
         The communicator.
     shape : tuple of int
-        Of the matrix.
+        Shape of the matrix.
     own : ndarray of int64
-        Row and column of tiles of each tile of this rank, row by row: the order of its local arrays. Read-only.
+        Indices of each tile of this rank, row by row: the order of its local arrays. Read-only.
     local_shapes : list of tuple of int
-        Rows and columns of each.
+        Rows and columns of each own tile.
     windows : list of tuple of slice
-        The rows and columns of the matrix that each holds.
+        Rows and columns of the matrix in each own tile.
     offsets, leading_dimensions : tuple of int or None
-        Of this rank.
+        The arguments of this rank.
 
     Raises
     ------
     DescriptorError
-        Names the argument, its value, and what it must be.
+        An argument is invalid; the text has its name, its value, and the valid values.
     """
 
     ndim, copies = 2, 1
     parent = None
-    is_product = False  # a rank may have any number of places
+    is_product = False  # a rank may have any number of tiles
 
     def __init__(
         self,
@@ -99,26 +99,25 @@ class Tiles:
             array.setflags(write=False)
         self.offsets, self.leading_dimensions = self._checked_storage(offsets, leading_dimensions)
 
-    # -- what it describes
+    # -- owners
 
     @functools.cached_property
     def distributions(self) -> tuple[Irregular, Irregular]:
-        """Of both dimensions, with the number of a row or of a column of tiles in place of a process.
+        """Distributions of both dimensions, with the number of a row or column of tiles in place of a process.
 
-        So tiles are a grid of places like a descriptor's; but several places may be of one process, which has a local array
-        for each of them.
+        So tiles form a grid like a descriptor's processes; but one process may have several tiles.
         """
-        edges = self.row_edges, self.column_edges
-        rows, columns = (Irregular(int(some[-1]), Blocks(np.diff(some)), max(1, len(some) - 1)) for some in edges)
+        both = self.row_edges, self.column_edges
+        rows, columns = (Irregular(int(edges[-1]), Blocks(np.diff(edges)), max(1, len(edges) - 1)) for edges in both)
         return rows, columns
 
     @functools.cached_property
     def ranks(self) -> tuple[int, ...]:
-        """The ranks that have tiles, ascending."""
+        """The ranks with tiles, ascending."""
         return tuple(np.unique(self.owners).tolist())
 
     def owner(self, i: Any, j: Any) -> Any:
-        """Rank that has element (i, j): ints, or arrays that broadcast. Not collective.
+        """Rank that owns element (i, j): ints, or arrays that broadcast. Not collective.
 
         Raises
         ------
@@ -126,8 +125,8 @@ class Tiles:
             An index is outside the matrix.
         """
         rows, columns = self.distributions
-        found = self.owners[rows.owner(i), columns.owner(j)]
-        return found if isinstance(found, np.ndarray) else int(found)
+        ranks = self.owners[rows.owner(i), columns.owner(j)]
+        return ranks if isinstance(ranks, np.ndarray) else int(ranks)
 
     @property
     def placement(self) -> Ints:
@@ -138,23 +137,23 @@ class Tiles:
 
     @property
     def own_places(self) -> list[tuple[int, int]]:
-        """The places of this rank, in the order of its local arrays. Not collective."""
+        """Indices of this rank's tiles, in the order of its local arrays."""
         return [(i, j) for i, j in self.own.tolist()]
 
     def _for_rank(self, rank: int) -> Tiles:
-        """The same layout with the local arrays of another rank, each an array of its own."""
-        seen = self._copy()
-        seen.own, seen.offsets, seen.leading_dimensions = np.argwhere(self.owners == rank), None, None
-        return seen
+        """This layout with the tiles of another rank, as separate arrays."""
+        view = self._copy()
+        view.own, view.offsets, view.leading_dimensions = np.argwhere(self.owners == rank), None, None
+        return view
 
     @property
     def _has_local(self) -> bool:
-        """Whether this rank has a list of local arrays, which may be empty: every rank has one."""
+        """True: every rank has a list of local arrays, which may be empty."""
         return True
 
     @property
     def _storage(self) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-        """What may differ from rank to rank for a layout: `offsets` and `leading_dimensions`."""
+        """The part of a layout that may differ between ranks: `offsets` and `leading_dimensions`."""
         return self.offsets, self.leading_dimensions
 
     @functools.cached_property
@@ -165,44 +164,44 @@ class Tiles:
 
     @functools.cached_property
     def windows(self) -> list[Window]:
-        """The part of the matrix that each own tile is: `matrix[window]`."""
+        """Slices of the matrix for each own tile: `matrix[window]`."""
         bounds = [
             (edges[self.own[:, k]].tolist(), edges[self.own[:, k] + 1].tolist())
             for k, edges in enumerate((self.row_edges, self.column_edges))
         ]
-        rows, columns = (map(slice, *both) for both in bounds)
+        rows, columns = (map(slice, *pair) for pair in bounds)
         return list(zip(rows, columns, strict=True))
 
     # -- local arrays
 
     def empty(self, dtype: DTypeLike = np.float64) -> Any:
-        """This rank's local array, contents arbitrary. Not collective.
+        """A new local array of this rank, uninitialized. Not collective.
 
         Returns
         -------
         list of ndarray, or ndarray
-            An array in Fortran order for each own tile; with `offsets`, one array of one dimension that holds all.
+            An array in Fortran order for each own tile; with `offsets`, one array of one dimension for all tiles.
         """
-        return self._made(dtype, False)
+        return self._new_local(dtype, False)
 
     def zeros(self, dtype: DTypeLike = np.float64) -> Any:
-        """This rank's local array of zeros, as from `empty`. Not collective."""
-        return self._made(dtype, True)
+        """A new local array of this rank, of zeros; as from `empty`. Not collective."""
+        return self._new_local(dtype, True)
 
     def from_function(self, f: Callable[[Any, Any], Any], dtype: DTypeLike = np.float64) -> Any:
-        """This rank's local array with elements f(i, j) of the global indices, as from `empty`. Not collective.
+        """A new local array of this rank with elements f(i, j) of the global indices; as from `empty`. Not collective.
 
         Parameters
         ----------
         f : callable
             Called for each own tile with its row indices, of shape (rows, 1), and its column indices, of shape (1, columns).
         dtype : dtype
-            Of the result.
+            Dtype of the array.
         """
-        made = self.zeros(dtype)
-        for array, (rows, columns) in zip(self.views(made), self.windows, strict=True):
+        local = self.zeros(dtype)
+        for array, (rows, columns) in zip(self.views(local), self.windows, strict=True):
             array[...] = f(*np.ix_(np.arange(rows.start, rows.stop), np.arange(columns.start, columns.stop)))
-        return made
+        return local
 
     def views(self, local: Any, name: str = "local") -> list[Any]:
         """The own tiles in this rank's local array, each an array of two dimensions. Not collective.
@@ -210,30 +209,30 @@ class Tiles:
         Parameters
         ----------
         local : list of ndarray, ndarray of one dimension, or None
-            A list as it is; with `offsets`, views of the array. None where no own tile has elements.
+            A list is returned unchanged; with `offsets`, an array gives views. None if no own tile has elements.
         name : str
-            For the message of an error.
+            Name of the argument in errors.
 
         Raises
         ------
         ArrayError
-            It is not a list of so many, or not an array with room for all tiles.
+            `local` is not a list with an entry for each tile, or not an array with room for all tiles.
         """
-        held = any(0 not in shape for shape in self.local_shapes)
-        if local is None and not held:
+        has_elements = any(0 not in shape for shape in self.local_shapes)
+        if local is None and not has_elements:
             return [None] * len(self.own)
         if local is None:
-            raise ArrayError(f"{name} is None, but this rank has {self._tiles_here()}: pass {self._wanted()}")
+            raise ArrayError(f"{name} is None, but this rank has {self._tiles_here()}: pass {self._expected()}")
         if self.offsets is None or self.leading_dimensions is None:
             if not isinstance(local, list | tuple):
-                raise ArrayError(f"{name} is a {type(local).__name__}: it must be {self._wanted()}")
+                raise ArrayError(f"{name} is a {type(local).__name__}: it must be {self._expected()}")
             if len(local) != len(self.own):
-                raise ArrayError(f"{name} has {len(local)} entries: it must be {self._wanted()}")
+                raise ArrayError(f"{name} has {len(local)} entries: it must be {self._expected()}")
             return list(local)
         if not isinstance(local, np.ndarray) or isinstance(local, np.ma.MaskedArray):
-            raise ArrayError(f"{name} is a {type(local).__name__}: it must be {self._wanted()}")
+            raise ArrayError(f"{name} is a {type(local).__name__}: it must be {self._expected()}")
         if local.ndim != 1 or len(local) < self._room:
-            raise ArrayError(f"{name} has shape {local.shape}: it must be {self._wanted()}")
+            raise ArrayError(f"{name} has shape {local.shape}: it must be {self._expected()}")
         step = local.strides[0]
         places = zip(self.local_shapes, self.offsets, self.leading_dimensions, strict=True)
         return [
@@ -247,7 +246,7 @@ class Tiles:
         Raises
         ------
         ArrayError
-            One is no array, or of another shape.
+            An entry is no array, or has another shape.
         """
         views = self.views(local, name)
         for k, (array, shape) in enumerate(zip(views, self.local_shapes, strict=True)):
@@ -255,13 +254,15 @@ class Tiles:
                 continue
             tile = f"tile {tuple(self.own[k].tolist())} of {self!r}"
             if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
-                kind = "None" if array is None else f"a {type(array).__name__}"
-                raise ArrayError(f"{name}[{k}] is {kind}: it must be a NumPy array of shape {shape}, that of {tile}")
+                description = "None" if array is None else f"a {type(array).__name__}"
+                raise ArrayError(
+                    f"{name}[{k}] is {description}: it must be a NumPy array of shape {shape}, that of {tile}"
+                )
             if array.shape != shape:
                 raise ArrayError(f"{name}[{k}] has shape {array.shape}, but {tile} has shape {shape}")
         return [array if array is not None and array.size else None for array in views]
 
-    def _made(self, dtype: DTypeLike, zeroed: bool) -> Any:
+    def _new_local(self, dtype: DTypeLike, zeroed: bool) -> Any:
         if self.offsets is not None:
             return new_array((self._room,), dtype, "F", zeroed)
         return [new_array(shape, dtype, "F", zeroed) for shape in self.local_shapes]
@@ -269,47 +270,49 @@ class Tiles:
     def _tiles_here(self) -> str:
         return f"{len(self.own)} tile{'' if len(self.own) == 1 else 's'}"
 
-    def _wanted(self) -> str:
+    def _expected(self) -> str:
         if self.offsets is not None:
-            return f"a NumPy array of one dimension with at least {self._room} elements, as offsets= was given"
+            return f"a NumPy array of one dimension with at least {self._room} elements, because of offsets="
         return f"a list with a NumPy array of two dimensions for each own tile, {len(self.own)} here"
 
     @functools.cached_property
     def _room(self) -> int:
-        """Elements that the array of one dimension must have."""
+        """Least number of elements of the array of one dimension."""
         places = zip(self.local_shapes, self.offsets or (), self.leading_dimensions or (), strict=True)
         return max((first + (n - 1) * leading + m for (m, n), first, leading in places if m and n), default=0)
 
     def _checked_storage(self, offsets: object, leading: object) -> tuple[Any, Any]:
-        """Both, of as many integers as there are own tiles."""
+        """Check `offsets` and `leading_dimensions`: an integer for each own tile."""
         if offsets is None:
             if leading is not None:
-                raise DescriptorError("leading_dimensions without offsets: give the place of each own tile, offsets=")
+                raise DescriptorError(
+                    "leading_dimensions without offsets: give offsets= as well, the position of each own tile"
+                )
             return None, None
         rows = [max(1, m) for m, _ in self.local_shapes]
-        given = {"offsets": offsets, "leading_dimensions": rows if leading is None else leading}
-        found = {name: integers(name, values, ": for each own tile").tolist() for name, values in given.items()}
-        for name, values in found.items():
+        arguments = {"offsets": offsets, "leading_dimensions": rows if leading is None else leading}
+        storage = {name: integers(name, values, ": for each own tile").tolist() for name, values in arguments.items()}
+        for name, values in storage.items():
             if len(values) != len(self.own):
                 raise DescriptorError(
                     f"{name} has {len(values)} entries, but this rank has {self._tiles_here()}: give one for each, row by row"
                 )
-        for k, (value, least) in enumerate(zip(found["leading_dimensions"], rows, strict=True)):
+        for k, (value, least) in enumerate(zip(storage["leading_dimensions"], rows, strict=True)):
             whole_number(f"leading_dimensions[{k}]", value, least, ", the rows of its tile")
-        return tuple(found["offsets"]), tuple(found["leading_dimensions"])
+        return tuple(storage["offsets"]), tuple(storage["leading_dimensions"])
 
     # -- identity
 
     @property
     def T(self) -> Tiles:  # noqa: N802 - as NumPy's
-        """The layout of the transpose, with the local arrays in the order in which they are here. Not collective."""
-        turned = self._copy()
-        turned.row_edges, turned.column_edges = self.column_edges, self.row_edges
-        turned.owners, turned.own, turned.shape = self.owners.T, self.own[:, ::-1], self.shape[::-1]
-        return turned
+        """The layout of the transpose; the order of the local arrays stays."""
+        transpose = self._copy()
+        transpose.row_edges, transpose.column_edges = self.column_edges, self.row_edges
+        transpose.owners, transpose.own, transpose.shape = self.owners.T, self.own[:, ::-1], self.shape[::-1]
+        return transpose
 
     def on(self, comm: MPI.Intracomm) -> Tiles:
-        """The same layout with its owners as ranks of another communicator; itself on its own. Not collective.
+        """The same layout with its owners as ranks of another communicator; itself for its own communicator. Not collective.
 
         Raises
         ------
@@ -340,8 +343,8 @@ class Tiles:
 
     @functools.cached_property
     def layout_digest(self) -> int:
-        """A number equal on all ranks for equal layouts."""
-        return digest(b"tiles" + repr(self.owners.shape).encode() + b"".join(some.tobytes() for some in self._pack()))
+        """A hash of the layout, equal on all ranks."""
+        return digest(b"tiles" + repr(self.owners.shape).encode() + b"".join(array.tobytes() for array in self._pack()))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tiles):
@@ -358,11 +361,11 @@ class Tiles:
         return self
 
     def __deepcopy__(self, memo: object) -> Tiles:
-        """Itself: it does not change, and a communicator is not copied."""
+        """Return the layout itself: it is immutable, and communicators cannot be copied."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As ranks of COMM_WORLD, or of COMM_SELF, without the offsets and leading dimensions of this rank."""
+        """Pickle the ranks in COMM_WORLD, or COMM_SELF, without the offsets and leading dimensions of this rank."""
         name, tiles = on_a_named_communicator(self)
         return _unpickled, (tiles._pack(), name)
 
@@ -385,10 +388,12 @@ def _unpickled(packed: tuple[Ints, Ints, Ints], name: str | None) -> Tiles:
     return Tiles(*packed, named_communicator(name))
 
 
-def _edges(name: str, given: ArrayLike) -> Ints:
-    edges = integers(name, given, ": where a tile begins")
+def _edges(name: str, values: ArrayLike) -> Ints:
+    edges = integers(name, values, ": where a tile begins")
     if not len(edges):
-        raise DescriptorError(f"{name} is empty: give 0, where each further tile begins, and the size of the matrix")
+        raise DescriptorError(
+            f"{name} is empty: give 0, the first index of each further tile, and the size of the matrix"
+        )
     if edges[0]:
         raise DescriptorError(f"{name}[0] = {edges[0]} must be 0, where the first tile begins")
     descents = np.flatnonzero(np.diff(edges) < 0)
@@ -400,17 +405,17 @@ def _edges(name: str, given: ArrayLike) -> Ints:
     return edges
 
 
-def _owners(given: ArrayLike, tiles: tuple[int, int], size: int | None) -> Ints:
+def _owners(values: ArrayLike, tiles: tuple[int, int], size: int | None) -> Ints:
     try:
-        owners = np.array(given)
+        owners = np.array(values)
     except ValueError:
-        raise DescriptorError(f"owners = {given!r} must be a matrix of ranks, one for each tile") from None
+        raise DescriptorError(f"owners = {values!r} must be a matrix of ranks, one for each tile") from None
     if not owners.size and 0 in tiles:
         return np.zeros(tiles, np.int64)
     if owners.shape != tiles:
         raise DescriptorError(
             f"owners has shape {owners.shape}, but the edges cut the matrix into {tiles[0]} x {tiles[1]} tiles: give one "
-            "rank for each tile, and one edge more than tiles along either dimension"
+            "rank for each tile, and one more edge than tiles along each dimension"
         )
     if owners.dtype.kind not in "iu":
         raise DescriptorError(f"owners must be integers, not {owners.dtype}")
@@ -428,14 +433,14 @@ LayoutArgument = Descriptor | Sequence[int] | NDArray[np.integer] | None
 
 
 def layout_on(desc: LayoutArgument, comm: MPI.Intracomm | None, name: str = "desc") -> Descriptor:
-    """The Descriptor that is meant; of nine integers, or None on some ranks, with `comm`. Collective over `comm`, if given.
+    """Return a Descriptor on `comm`; with `comm`, also from nine integers, or None on some ranks. Collective over `comm`.
 
     Raises
     ------
     DescriptorError
-        It is no layout, or no rank knows one.
+        `desc` is no layout, or no rank knows the layout.
     CollectiveError
-        That was so on another rank, or ranks have different ones.
+        Another rank has such an error, or ranks have different layouts.
     """
     if comm is None:
         if not isinstance(desc, Descriptor):
@@ -450,44 +455,44 @@ def layout_on(desc: LayoutArgument, comm: MPI.Intracomm | None, name: str = "des
 
 
 def _descriptor_on(name: str, desc: LayoutArgument, comm: MPI.Intracomm) -> Descriptor | None:
-    found = read_layout(name, desc, comm, True)
-    if isinstance(found, Tiles):
-        raise DescriptorError(f"{name} = {found!r} must be a Descriptor: redistribute the tiles to one first")
-    return found
+    layout = read_layout(name, desc, comm, True)
+    if isinstance(layout, Tiles):
+        raise DescriptorError(f"{name} = {layout!r} must be a Descriptor: redistribute the tiles to one first")
+    return layout
 
 
-def read_layout(name: str, given: object, comm: MPI.Intracomm | None, explicit: bool) -> Layout | None:
-    """A layout on `comm`, from a Descriptor, Tiles or nine integers; None on a rank that does not know the layout."""
-    if isinstance(given, LAYOUTS):
-        known = given.comm
-        if comm is None or known is comm:
-            return given
-        if known is None:
+def read_layout(name: str, layout: object, comm: MPI.Intracomm | None, explicit: bool) -> Layout | None:
+    """Read a layout on `comm` from a Descriptor, Tiles or nine integers; None on a rank that does not know the layout."""
+    if isinstance(layout, LAYOUTS):
+        own_comm = layout.comm
+        if comm is None or own_comm is comm:
+            return layout
+        if own_comm is None:
             remedy = "give it a communicator, Tiles(..., comm)"
-            if isinstance(given, Descriptor):
+            if isinstance(layout, Descriptor):
                 remedy = (
-                    f"give it a communicator, ProcessGrid({given.grid.shape}, comm), to run a redistribution; or leave the "
-                    "communicator away from both grids and from comm=, for a plan to study"
+                    f"give it a communicator, ProcessGrid({layout.grid.shape}, comm), to run a redistribution; or omit "
+                    "communicators in both grids and comm= for a plan on paper"
                 )
-            raise DescriptorError(f"{name} = {given!r} is on paper: {remedy}")
-        if explicit or same_ranks(known, comm):
-            return given.on(comm)
+            raise DescriptorError(f"{name} = {layout!r} is on paper: {remedy}")
+        if explicit or same_ranks(own_comm, comm):
+            return layout.on(comm)
         raise DescriptorError(
-            f"{name} = {given!r} is on another communicator than the other grid: pass comm=, a communicator that holds both"
+            f"{name} = {layout!r} is on another communicator than the other grid: pass comm=, a communicator that contains both"
         )
     hint = ""
-    if isinstance(given, np.ndarray) and given.ndim != 1:
+    if isinstance(layout, np.ndarray) and layout.ndim != 1:
         hint = "; an array is for the plan, redistribute(desc_a, desc_b)(a)"
     if not explicit or comm is None:
         raise DescriptorError(
-            f"{name} = {shown(given)} needs comm=, the communicator that holds both grids: only Descriptors and Tiles know "
+            f"{name} = {shown(layout)} needs comm=, the communicator that holds both grids: only Descriptors and Tiles know "
             f"theirs{hint}"
         )
-    if given is None:
+    if layout is None:
         return None
     if hint:
-        raise DescriptorError(f"{name} = {shown(given)} must be a Descriptor or its nine integers{hint}")
+        raise DescriptorError(f"{name} = {shown(layout)} must be a Descriptor or its nine integers{hint}")
     try:
-        return Descriptor._read_array(given, comm)
+        return Descriptor._read_array(layout, comm)
     except RedistributionError as caught:
         raise type(caught)(f"{name}: {caught}") from caught

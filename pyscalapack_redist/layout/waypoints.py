@@ -1,4 +1,4 @@
-"""Layouts on the way from A to B, for redistributions in several legs: `via=` of `redistribute`."""
+"""Intermediate layouts between A and B, for redistributions in several legs: `via=` of `redistribute`."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ Axes = tuple[int | None, ...]
 
 
 def waypoints(a: Any, b: Any, via: str | Iterable[Descriptor]) -> list[Descriptor]:
-    """The intermediate layouts, in order; none where A and B need none. Not collective.
+    """The intermediate layouts, in order; empty if A and B need none.
 
     Parameters
     ----------
     a, b : Descriptor
         Layouts before and after, on one communicator; sub-arrays are allowed at the ends.
     via : "dimensions", "lcm", "gcd", or descriptors
-        "dimensions": one dimension after another (Walker & Otto, section 4). Where A and B are spread over one grid of
-        processes, a leg is one dimension of that grid, and messages stay inside groups of processes that differ in that
-        coordinate alone (Birkeland & Sorevik, section 3). "lcm": to blocks of the least common multiple of both block
-        sizes, then to those of B: an expansion, then a shrinkage (Walker & Otto, section 4). "gcd": to blocks of the
-        greatest common divisor, "vice versa". Neither is for irregular blocks. Where the multiple is as large as the
-        array, the first process of the dimension has all of it in between.
-        Descriptors: these, in their order.
+        "dimensions": one dimension after another (Walker & Otto, section 4). If A and B are distributed over one grid of
+        processes, a leg moves one dimension of that grid, and messages stay within groups of processes that differ in that
+        coordinate only (Birkeland & Sorevik, section 3). "lcm": to blocks of the least common multiple of both block sizes,
+        then to those of B: an expansion, then a shrinkage (Walker & Otto, section 4). "gcd": to blocks of the greatest common
+        divisor. "lcm" and "gcd" are not for irregular blocks. If the multiple is as large as the array, one process of the
+        dimension holds all of it in between.
+        Descriptors: these, in order.
 
     Raises
     ------
     ScheduleError
-        `via` is none of these, a descriptor has another shape, "dimensions" finds no grid for a layout in between, or
-        "lcm" and "gcd" irregular blocks.
+        `via` is invalid, a descriptor has another shape, there is no grid for "dimensions", or blocks are irregular with "lcm"
+        or "gcd".
     """
     if isinstance(via, str):
         if via not in VIAS:
             raise ScheduleError(f"via = {via!r} must be None, {', '.join(map(repr, VIAS))}, or a list of Descriptors")
         return _by_dimension(a, b) if via == "dimensions" else _by_block_size(a, b, via)
-    chosen = list(via)
-    for k, stop in enumerate(chosen):
+    stops = list(via)
+    for k, stop in enumerate(stops):
         if not isinstance(stop, Descriptor) or stop.parent is not None:
             raise ScheduleError(f"via[{k}] = {stop!r} must be the Descriptor of a whole array")
         if stop.shape != a.shape:
             raise ScheduleError(f"via[{k}] has shape {stop.shape}, but the array has shape {a.shape}")
-    return chosen
+    return stops
 
 
 def _by_block_size(a: Descriptor, b: Descriptor, via: str) -> list[Descriptor]:
@@ -74,7 +74,7 @@ def _by_block_size(a: Descriptor, b: Descriptor, via: str) -> list[Descriptor]:
 
 
 def _common_block(via: str, r: int, s: int, n: int) -> int:
-    """The block size between `r` and `s`; beyond 2^62 one block for the whole of a dimension of `n` elements."""
+    """The block size between `r` and `s`; above 2^62, one block for a dimension of `n` elements."""
     if via == "gcd":
         return math.gcd(r, s)
     multiple = math.lcm(r, s)
@@ -82,8 +82,8 @@ def _common_block(via: str, r: int, s: int, n: int) -> int:
 
 
 def _by_dimension(a: Descriptor, b: Descriptor) -> list[Descriptor]:
-    before = _Spread.of(a)
-    after = before.same_grid(_Spread.of(b))
+    before = _GridAxes.of(a)
+    after = before.same_grid(_GridAxes.of(b))
     return _by_dimension_of_array(a, b) if after is None else _by_dimension_of_grid(a, b, before, after)
 
 
@@ -91,78 +91,78 @@ def _by_dimension(a: Descriptor, b: Descriptor) -> list[Descriptor]:
 
 
 @dataclass(frozen=True)
-class _Spread:
-    """A descriptor's grid without dimensions of one process, and its dimension for each array dimension."""
+class _GridAxes:
+    """A descriptor's grid without dimensions of size 1, and the grid dimension of each array dimension."""
 
     ranks: NDArray[np.int64]
     axes: Axes
 
     @classmethod
-    def of(cls, desc: Descriptor) -> _Spread:
+    def of(cls, desc: Descriptor) -> _GridAxes:
         shape = desc.grid.shape
-        kept = [axis for axis, size in enumerate(shape) if size > 1]
-        axes = tuple(kept.index(axis) if axis in kept else None for axis in desc.axes)
-        return cls(desc.grid.ranks.reshape([shape[axis] for axis in kept]), axes)
+        dimensions = [axis for axis, size in enumerate(shape) if size > 1]
+        axes = tuple(dimensions.index(axis) if axis in dimensions else None for axis in desc.axes)
+        return cls(desc.grid.ranks.reshape([shape[axis] for axis in dimensions]), axes)
 
-    def same_grid(self, other: _Spread) -> _Spread | None:
-        """The other spread with this one's numbers for the grid dimensions; None where it is over another grid."""
+    def same_grid(self, other: _GridAxes) -> _GridAxes | None:
+        """The other's axes in this one's numbers of grid dimensions; None if the grids are different."""
         for order in itertools.permutations(range(self.ranks.ndim)):
-            turned = self.ranks.transpose(order)
-            if np.array_equal(turned, other.ranks):
-                return _Spread(self.ranks, tuple(None if axis is None else order[axis] for axis in other.axes))
+            transposed = self.ranks.transpose(order)
+            if np.array_equal(transposed, other.ranks):
+                return _GridAxes(self.ranks, tuple(None if axis is None else order[axis] for axis in other.axes))
         return None
 
 
-def _by_dimension_of_grid(a: Descriptor, b: Descriptor, before: _Spread, after: _Spread) -> list[Descriptor]:
-    """All processes hold a part in every layout in between."""
+def _by_dimension_of_grid(a: Descriptor, b: Descriptor, before: _GridAxes, after: _GridAxes) -> list[Descriptor]:
+    """Intermediate layouts on the common grid; all processes hold a part in each."""
     states = _states(before.axes, after.axes)
     layouts = [tuple(_axis(k, a, b, before, after, axes) for k in range(a.ndim)) for axes in states]
-    way: list[tuple[Axes, tuple[Distribution, ...]]] = list(zip(states, layouts, strict=True))[1:]
-    # dimensions that stay where they are but are cut otherwise follow, one in each leg
+    route: list[tuple[Axes, tuple[Distribution, ...]]] = list(zip(states, layouts, strict=True))[1:]
+    # then dimensions that keep their grid dimension but have other blocks, one in each leg
     axes, last = states[-1], list(layouts[-1])
     for k, axis in enumerate(axes):
         if axis is not None and last[k] != b.distributions[k]:
             last[k] = b.distributions[k]
-            way.append((axes, tuple(last)))
-    if len(way) < 2:
+            route.append((axes, tuple(last)))
+    if len(route) < 2:
         return []
     grid = ProcessGrid(before.ranks.shape, a.grid.comm, ranks=before.ranks)
     return [
         Descriptor(a.shape, [part.block for part in parts], grid, source=[_first(part) for part in parts], axes=axes)
-        for axes, parts in way[:-1]
+        for axes, parts in route[:-1]
     ]
 
 
 def _states(start: Axes, end: Axes) -> list[Axes]:
-    """Grid dimension for each array dimension, from `start` to `end`, one grid dimension moving at a time.
+    """Grid dimension of each array dimension, from `start` to `end`; each state moves one grid dimension.
 
-    A grid dimension can move once its new array dimension is free; one that holds copies moves as the others do. One that is
-    to hold copies leaves when it is in the way, else at the end: until then nothing is moved twice. Where all wait for one
-    another, the first moves out of the way if an array dimension is free in both layouts, else they all move at once.
+    A grid dimension can move when its new array dimension is free; so can one that holds replicas at the start. One that holds
+    replicas at the end leaves when its array dimension is needed, else last, so that nothing is moved twice. If the moves form
+    a cycle, the first one goes to an array dimension that is free in both layouts, if there is one; else all move at once.
     """
-    now, states = list(start), [start]
-    while tuple(now) != end:
-        waiting = [k for k, axis in enumerate(end) if axis is not None and now[k] != axis]
-        free = [k for k in waiting if now[k] is None]
-        leaving = [k for k, axis in enumerate(now) if axis is not None and axis not in end]
-        in_the_way = [k for k in leaving if k in waiting]
-        spare = [k for k, axis in enumerate(now) if axis is None and end[k] is None]
-        if free or (waiting and not in_the_way and spare):
-            to = free[0] if free else spare[0]
-            moving = end[to] if free else now[waiting[0]]
-            if moving in now:
-                now[now.index(moving)] = None
-            now[to] = moving
-        elif in_the_way or not waiting:
-            now[(in_the_way or leaving)[0]] = None
+    current, states = list(start), [start]
+    while tuple(current) != end:
+        pending = [k for k, axis in enumerate(end) if axis is not None and current[k] != axis]
+        free = [k for k in pending if current[k] is None]
+        leaving = [k for k, axis in enumerate(current) if axis is not None and axis not in end]
+        blocking = [k for k in leaving if k in pending]
+        unused = [k for k, axis in enumerate(current) if axis is None and end[k] is None]
+        if free or (pending and not blocking and unused):
+            target = free[0] if free else unused[0]
+            grid_dimension = end[target] if free else current[pending[0]]
+            if grid_dimension in current:
+                current[current.index(grid_dimension)] = None
+            current[target] = grid_dimension
+        elif blocking or not pending:
+            current[(blocking or leaving)[0]] = None
         else:
-            now = list(end)
-        states.append(tuple(now))
+            current = list(end)
+        states.append(tuple(current))
     return states
 
 
-def _axis(k: int, a: Descriptor, b: Descriptor, before: _Spread, after: _Spread, axes: Axes) -> Distribution:
-    """Dimension k as A or B has it where it is spread over the same processes as there, else in one block for each."""
+def _axis(k: int, a: Descriptor, b: Descriptor, before: _GridAxes, after: _GridAxes, axes: Axes) -> Distribution:
+    """Dimension k as in A or B if it has the same grid dimension there, else in one block for each process."""
     if axes[k] == before.axes[k]:
         return a.distributions[k]
     if axes[k] == after.axes[k]:
@@ -176,69 +176,69 @@ def _axis(k: int, a: Descriptor, b: Descriptor, before: _Spread, after: _Spread,
 
 
 def _by_dimension_of_array(a: Descriptor, b: Descriptor) -> list[Descriptor]:
-    """Dimensions 0 to k - 1 as in B, the others as in A, for k = 1, 2, ..., or from the last dimension on.
+    """Dimensions 0 to k - 1 as in B, the others as in A, for k = 1, 2, ...; or from the last dimension on.
 
-    A layout in between needs a grid of as many processes along each dimension as A or B has there; the way is taken
-    whose smallest grid is the largest that the processes at hand can fill.
+    An intermediate layout needs a grid with as many processes along each dimension as A or B has. Of the two routes that fit
+    the available processes, the one with the larger smallest grid is used.
     """
     ranks = np.unique(np.concatenate([a.places.ravel(), b.places.ravel()]))
-    ways = []
+    routes = []
     for dims in (range(a.ndim), range(a.ndim - 1, -1, -1)):
-        done: set[int] = set()
-        way = []
+        as_in_b: set[int] = set()
+        route = []
         for k in list(dims)[:-1]:
-            done.add(k)
-            way.append([(b if dim in done else a).distributions[dim] for dim in range(a.ndim)])
-        sizes = [math.prod(axis.processes for axis in axes) for axes in way]
+            as_in_b.add(k)
+            route.append([(b if dim in as_in_b else a).distributions[dim] for dim in range(a.ndim)])
+        sizes = [math.prod(axis.processes for axis in axes) for axes in route]
         if all(size <= len(ranks) for size in sizes):
-            ways.append((min(sizes, default=0), way))
-    if not ways:
+            routes.append((min(sizes, default=0), route))
+    if not routes:
         raise ScheduleError(
             f"via = 'dimensions': no layout between a grid of {a.placement.shape} and one of {b.placement.shape} fits "
-            f"the {len(ranks)} processes at hand; use via = None, or give the intermediate descriptors"
+            f"the {len(ranks)} processes; use via = None, or give the intermediate descriptors"
         )
-    best = max(ways, key=lambda way: way[0])[1]
+    best = max(routes, key=lambda route: route[0])[1]
     return [_between(a, b, axes, ranks) for axes in best if axes not in (list(a.distributions), list(b.distributions))]
 
 
 def _between(a: Descriptor, b: Descriptor, axes: Sequence[Distribution], ranks: NDArray[np.int64]) -> Descriptor:
-    """A layout of the given axes, on A's or B's own places where the grid has their shape."""
+    """A layout of these axes; on A's or B's ranks in their order if the grid has that shape."""
     shape = tuple(axis.processes for axis in axes)
-    places = next((desc.placement for desc in (a, b) if desc.placement.shape == shape), None)
-    if places is None:
-        places = ranks[: math.prod(shape)].reshape(shape)
-    grid = ProcessGrid(shape, a.grid.comm, ranks=places)
+    grid_ranks = next((desc.placement for desc in (a, b) if desc.placement.shape == shape), None)
+    if grid_ranks is None:
+        grid_ranks = ranks[: math.prod(shape)].reshape(shape)
+    grid = ProcessGrid(shape, a.grid.comm, ranks=grid_ranks)
     blocks = [axis.block for axis in axes]
     return Descriptor([axis.n for axis in axes], blocks, grid, source=[_first(axis) for axis in axes])
 
 
 def _first(axis: Distribution) -> int:
-    """The process that owns element 0, where the blocks do not name it."""
+    """The process that owns element 0; 0 for irregular blocks, which have explicit owners."""
     return axis.owner(0) if axis.n and isinstance(axis, BlockCyclic) else 0
 
 
-# -- as callers give it
+# -- the argument via=
 
 
 def readable_via(via: object, comm: MPI.Intracomm | None) -> tuple[Descriptor, ...]:
-    """The descriptors of a list that can be read, also of one that is wrong elsewhere: their ranks wait too. Not collective."""
-    found = []
+    """The valid descriptors of a list, even if others are invalid: ranks of all of them take part in the error."""
+    descriptors = []
     for stop in via if isinstance(via, list | tuple) else ():
         with suppress(Exception):
             if isinstance(stop, Descriptor):
-                found.append(stop if comm is None else stop.on(comm))
-    return tuple(found)
+                descriptors.append(stop if comm is None else stop.on(comm))
+    return tuple(descriptors)
 
 
 def read_via(via: object, comm: MPI.Intracomm | None, two_sides: bool) -> str | tuple[Descriptor, ...]:
-    """A way by name, or descriptors on `comm`. Not collective.
+    """Check `via`: a name, or descriptors, which are put on `comm`.
 
     Raises
     ------
     ScheduleError
-        It is neither, or of descriptors between two sides, of which each knows its own layout alone.
+        `via` is invalid, or a list of descriptors for an inter-communicator.
     DescriptorError
-        A process of one is not in `comm`.
+        A process of a descriptor is not in `comm`.
     """
     if isinstance(via, str) and via in VIAS:
         return via
@@ -246,7 +246,7 @@ def read_via(via: object, comm: MPI.Intracomm | None, two_sides: bool) -> str | 
         raise ScheduleError(f"via = {via!r} must be None, {', '.join(map(repr, VIAS))}, or a list of Descriptors")
     if two_sides:
         raise ScheduleError(
-            "via is a list of Descriptors, and comm an inter-communicator, whose sides know only their own layouts: "
-            "give via by name, or make the legs one by one"
+            "via is a list of Descriptors, but comm is an inter-communicator, whose sides know only their own layouts: "
+            "give via by name, or redistribute leg by leg"
         )
     return tuple(stop if comm is None else stop.on(comm) for stop in via)

@@ -254,7 +254,9 @@ def test_what_a_function_gives_must_broadcast(shape: tuple[int, ...], fits: bool
     if fits:
         assert (desc.from_function(lambda i, j: np.ones(shape)) == 1).all()
         return
-    with pytest.raises(ArrayError, match=r"f returned an array of shape \(.*does not broadcast to .* elements, \(5, 4\)"):
+    with pytest.raises(
+        ArrayError, match=r"f returned an array of shape \(.*does not broadcast to .* elements, \(5, 4\)"
+    ):
         desc.from_function(lambda i, j: np.ones(shape))
 
 
@@ -436,7 +438,7 @@ WHOLE = Descriptor((20, 30), (4, 5), GRID)
         (lambda: Descriptor((4, 4), (2, 2), GRID, axes=(0,)), r"axes = \(0,\) has 1 entries, but the array has"),
         (
             lambda: Descriptor((4,), (2,), GRID),
-            r"grid dimension 1 has 3 processes and no array dim.*axes = \(0,\) for a copy",
+            r"grid dimension 1 has 3 processes, but no array dim.*axes = \(0,\) for a replica",
         ),
         (lambda: Descriptor((), (), GRID), "at least one dimension"),
         (lambda: Descriptor((1,) * (MOST_DIMENSIONS + 1), 2, GRID), f"NumPy's arrays have at most {MOST_DIMENSIONS}"),
@@ -452,7 +454,10 @@ WHOLE = Descriptor((20, 30), (4, 5), GRID)
         (lambda: Blocks([1, 2], [0]), "owners has 1 entries and sizes 2: give the process of each block"),
         (lambda: Blocks([1, 2], [0, -1]), r"owners\[1\] = -1 must be at least 0: a process coordinate"),
         (lambda: Irregular(5, Blocks([3]), 1, 1), "sizes sum to 3, which is less than 5 elements from index 1 on"),
-        (MIXED.to_array, r"dimension 1 has irregular blocks, Blocks\(\[2, 1, 1\]\), and a ScaLAPACK descriptor one bl"),
+        (
+            MIXED.to_array,
+            r"dimension 1 has irregular blocks, Blocks\(\[2, 1, 1\]\), but a ScaLAPACK descriptor has one bl",
+        ),
         (lambda: np.asarray(MIXED), "redistribute to a Descriptor with a block size first"),
         (lambda: check_square(Descriptor((6, 6), "balanced", GRID)), "dimension 0 has irregular blocks"),
         (COPIES.to_array, "2 copies.* has no ScaLAPACK descriptor: .*without copies; redistribute"),
@@ -473,7 +478,7 @@ WHOLE = Descriptor((20, 30), (4, 5), GRID)
         # sub-arrays
         (lambda: WHOLE[..., :, ...], r"at most one ellipsis \(...\), got 2"),
         (lambda: WHOLE[0:8:2], "the step of a sub-array must be 1, not 2"),
-        (lambda: WHOLE[3], "taken by slices, not 3; for one index i write i:i\\+1"),
+        (lambda: WHOLE[3], "needs slices, not 3; for one index i write i:i\\+1"),
         (lambda: WHOLE[..., :, :, :], "at most 2 slices, got 3"),
         (lambda: WHOLE["a":], "must be integers"),
         # dimensions merged

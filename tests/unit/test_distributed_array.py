@@ -84,7 +84,7 @@ WORDS = r"local has shape \(6, 5\), but this rank's local array of Descriptor\(.
         (lambda: DistributedArray(DESC, np.ma.zeros((6, 4))), ArrayError, "the mask would be lost: pass loc"),
         (lambda: DistributedArray(OUTSIDE, np.zeros((2, 2))), ArrayError, "but this rank is outside the grid: pass None"),
         (lambda: DistributedArray(np.zeros(2), DESC), DescriptorError, r"desc = <ndarray of shape \(2,\) and dtype fl"),
-        (lambda: DistributedArray.from_function(lambda i, j: i, DESC), DescriptorError, "and f comes behind it"),
+        (lambda: DistributedArray.from_function(lambda i, j: i, DESC), DescriptorError, "and f the next argument"),
         (lambda: of()[3], DescriptorError, "dimension 0: "),
         *((call, TypeError, r"float64, .* is not all on this rank: .local is its part of it, and gather\(\)") for call in (
             lambda: np.asarray(of()), lambda: np.array_equal(of(), of()), lambda: np.stack([of(), of()]),

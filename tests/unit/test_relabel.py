@@ -159,8 +159,8 @@ def test_a_grid_on_paper_has_no_nodes_of_its_own(monkeypatch: pytest.MonkeyPatch
         ({"nodes": [0, 0, 1]}, "nodes has 3 entries for 4 ranks: give the node of each"),
         ({"nodes": [0, 0, 1, 1], "weight": 0.5}, "weight = 0.5 must be a number of at least 1"),
         ({"weight": "much"}, "weight = 'much' must be a number of at least 1"),
-        ({"weight": 1e18}, "must stay below 2**62"),
-        (dict.fromkeys(("desc_a", "desc_b"), made((6, 5), 2, (200, 100))), "more than 100,000,000 pairs"),
+        ({"weight": 1e18}, "weight times elements must be below 2**62"),
+        (dict.fromkeys(("desc_a", "desc_b"), made((6, 5), 2, (200, 100))), "limited to 100,000,000 pairs"),
     ],
 )
 def test_bad_input(change: dict[str, object], message: str) -> None:
