@@ -1,1 +1,1 @@
-"""Where elements live: block-cyclic axes, process grids and descriptors."""
+"""Layouts of arrays: axes, process grids, descriptors and tiles."""

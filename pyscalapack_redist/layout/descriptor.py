@@ -155,7 +155,7 @@ def _in_words(axis: Distribution) -> str:
 
 
 def _grid_remedy(grid: object) -> str:
-    """The line to write for a shape in place of a grid; empty for anything else."""
+    """The line to write if a grid argument is a shape; empty for other objects."""
     if isinstance(grid, tuple | list) and all(isinstance(n, int | np.integer) for n in grid):
         return f": ProcessGrid({tuple(grid)}, comm), with the communicator of its ranks"
     return ""
@@ -388,7 +388,7 @@ class Descriptor(Ownership):
         return whole._part(self._distributions[::-1])
 
     def merge(self, *dims: int, order: str = "F") -> Descriptor:
-        """The same layout with adjacent dimensions merged into one (Birkeland & Sorevik, section 4). Not collective.
+        """This layout with adjacent dimensions merged into one (Birkeland & Sorevik, section 4). Not collective.
 
         Reshape the local arrays of this descriptor: `a.reshape(desc.local_shape, order=order)`, which copies nothing if `a` is
         contiguous in that order.
@@ -490,7 +490,7 @@ class Descriptor(Ownership):
         return Descriptor._on, self._layout()
 
     def on(self, comm: MPI.Intracomm) -> Descriptor:
-        """The same layout with its processes as ranks of another communicator. Not collective.
+        """This layout with its processes as ranks of another communicator. Not collective.
 
         On its own communicator returns this descriptor. On another communicator, even a duplicate, the result has a new grid
         without a BLACS context (see `ProcessGrid.on`).
@@ -504,7 +504,7 @@ class Descriptor(Ownership):
         return self if grid is self._grid else self._with_grid(grid)
 
     def _with_grid(self, grid: ProcessGrid) -> Descriptor:
-        """The same layout on another grid of the same processes; for a sub-array, its whole array too."""
+        """This layout on another grid of the same processes; for a sub-array, its whole array too."""
         moved = self._copy()
         moved._grid, moved._places = grid, Places(self._whole, self._axes, grid)
         moved._parent = None if self._parent is None else self._parent._with_grid(grid)

@@ -48,12 +48,12 @@ class Distributed:
         if not isinstance(desc, Descriptor):
             raise DescriptorError(f"desc = {shown(desc)} must be a Descriptor")
         local = host_array("local", local)
-        held = fitted("local", local, desc)
+        checked = fitted("local", local, desc)
         if local is not None and local.shape == desc.local_shape:
-            held = local
-        elif local is not None and held is None:
-            held = desc.empty(local.dtype)
-        self._desc, self._local = desc, held
+            checked = local
+        elif local is not None and checked is None:
+            checked = desc.empty(local.dtype)
+        self._desc, self._local = desc, checked
 
     @classmethod
     def from_function(cls, desc: Descriptor, f: Callable[..., Any], dtype: DTypeLike | None = None) -> Self:
@@ -120,7 +120,7 @@ class Distributed:
         return type(self)(self._desc[key], self._local)
 
     def copy(self) -> Self:
-        """The same elements in a new local array; for a slice, the whole array's. Not collective."""
+        """A copy with a new local array; for a slice, the whole array's. Not collective."""
         return type(self)(self._desc, None if self._local is None else self._local.copy(order="K"))
 
     def astype(self, dtype: DTypeLike) -> Self:
@@ -155,7 +155,7 @@ class Distributed:
         return type(self)(self._desc, None if self._local is None else -self._local)
 
     def _compute(self, function: np.ufunc, operator: str, first: Any, second: Any) -> Self:
-        """The elements of two arrays of one layout combined, or of an array and a number; of slices, of the whole arrays."""
+        """Combine local arrays of two arrays of one layout, or of an array and a number; for slices, of the whole arrays."""
         if not all(isinstance(operand, Distributed | Number | np.generic) for operand in (first, second)):
             return NotImplemented  # type: ignore[no-any-return]
         if isinstance(first, Distributed) and isinstance(second, Distributed):
@@ -248,21 +248,21 @@ def fitted(name: str, array: object, desc: Descriptor) -> NDArray[Any] | None:
     return array
 
 
-def _remedy(name: str, given: tuple[int, ...], desc: Descriptor) -> str:
-    """What to do about a local array of the wrong shape, by what the shape looks like; empty where it is like nothing."""
-    if given == desc.shape:
+def _remedy(name: str, shape: tuple[int, ...], desc: Descriptor) -> str:
+    """A remedy for a local array of the wrong shape, guessed from the shape; empty if there is no guess."""
+    if shape == desc.shape:
         return (
-            f"; {given} is the shape of the whole array: distribute and scatter take a whole array, "
-            f"and desc.from_function(lambda *index: {name}[index]) picks this rank's part of one that all have"
+            f"; {shape} is the shape of the whole array: distribute and scatter take a whole array, "
+            f"and desc.from_function(lambda *index: {name}[index]) takes this rank's part of an array that all ranks have"
         )
-    if given == desc.local_shape[::-1]:
+    if shape == desc.local_shape[::-1]:
         return f"; {name}.T fits"
-    if len(given) != desc.ndim or desc.grid.comm is None:
+    if len(shape) != desc.ndim or desc.grid.comm is None:
         return ""
     for k, n in enumerate(desc.shape):
         for processes, number in ((desc.grid.comm.Get_size(), desc.grid.comm.Get_rank()), _processes_along(desc, k)):
             split = n // processes + (number < n % processes)
-            if processes > 1 and given == (*desc.shape[:k], split, *desc.shape[k + 1 :]):
+            if processes > 1 and shape == (*desc.shape[:k], split, *desc.shape[k + 1 :]):
                 blocks = tuple("balanced" if j == k else None for j in range(desc.ndim))
                 grid = tuple(processes if j == k else 1 for j in range(desc.ndim))
                 return (
@@ -273,5 +273,5 @@ def _remedy(name: str, given: tuple[int, ...], desc: Descriptor) -> str:
 
 
 def _processes_along(desc: Descriptor, k: int) -> tuple[int, int]:
-    """How many processes a dimension is spread over, and the number of this one among them."""
+    """The number of processes along a dimension, and this rank's coordinate there."""
     return (1, 0) if desc.coords is None else (desc.distributions[k].processes, desc.coords[k])

@@ -227,7 +227,7 @@ class ProcessGrid:
         return self._context
 
     def on(self, comm: MPI.Intracomm) -> ProcessGrid:
-        """The same processes as ranks of another communicator, without a BLACS context. Not collective.
+        """This grid with its processes as ranks of another communicator, without a BLACS context. Not collective.
 
         On its own communicator returns this grid. On another communicator, even a duplicate, returns a new grid: a context
         stays with the grid that made or read it, and `make_context()` makes one for the new grid.

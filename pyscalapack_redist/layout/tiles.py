@@ -312,7 +312,7 @@ class Tiles:
         return transpose
 
     def on(self, comm: MPI.Intracomm) -> Tiles:
-        """The same layout with its owners as ranks of another communicator; itself for its own communicator. Not collective.
+        """This layout with its owners as ranks of another communicator; itself for its own communicator. Not collective.
 
         Raises
         ------

@@ -185,7 +185,7 @@ def arrays() -> None:
         fails(W, words, lambda a=bad_a, b=bad_out: plan(on_bad(a, good), on_bad(b, out)))
         assert not any(array.any() for array in (out, frozen, folded, shared))
         check(good, A)
-    words = "a has shape .*, but goes with a sub-array, whose local arrays are those of the whole Descriptor"
+    words = "a has shape .*, but the local arrays of a sub-array are those of the whole Descriptor"
     fails(W, words, lambda: part(on_bad(good[1:], good), out))
     fails(W, "a is a Descriptor: it must be", lambda: plan(on_bad(B, good), out))
     all_fail(W, "out is missing: B is a sub-array", lambda: part(good))
